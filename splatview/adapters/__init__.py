@@ -18,6 +18,17 @@ if TYPE_CHECKING:
     from splatview.adapters.images import ImageLayout
 
 
+ADAPTERS = {
+    "image": "images",
+    "gaussians": "gaussians",
+    "memory": "series",
+    "overlay": "overlay",
+    "cameras": "cameras",
+    "scalars": "series",
+}
+"""Modules of this package that make the tensors of a frame, by kind."""
+
+
 @dataclass
 class NamedTensors:
     """The layout of streams whose caller makes the tensors of each frame: cameras, memory, overlay, scalars."""

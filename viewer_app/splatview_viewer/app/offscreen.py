@@ -435,7 +435,7 @@ class Still:
         None: the writer overwrote the value meanwhile. Raises ViewerError for what makes no sense or cannot be drawn,
         SharingError for a frame that cannot be read here.
         """
-        if look.camera is not None and not about(self.kind).scene:
+        if look.camera is not None and not about(self.kind).filmed:
             raise CameraError(
                 f"{self._who}: a picture takes no {self._camera}; leave it out"
             )
@@ -630,7 +630,7 @@ def _film(
     still: Still, value: Value, look: StillOptions, asked: Video, path: Film | None
 ) -> int | None:
     """The number of pictures; None when the writer overwrote the frame before it was loaded."""
-    if not about(still.kind).scene:
+    if not about(still.kind).filmed:
         raise ViewerError(
             f"video: this is of kind {still.kind}; only Gaussians can be filmed"
         )

@@ -267,7 +267,7 @@ class Comparisons:
         if shown is None or other is None or shown is other:
             return
         if other.entry not in self._candidates(shown) or (
-            how == "together" and not about(shown.entry.kind).scene
+            how == "together" and not about(shown.entry.kind).merged
         ):
             viewport.host.say(
                 "Only scenes can be put together"
@@ -436,7 +436,7 @@ class Comparisons:
                 ],
             )
             if (
-                about(slot.entry.kind).scene
+                about(slot.entry.kind).merged
                 and ui.buttons(
                     "", ["Together"], ["Both scenes in one space, each where you like"]
                 )

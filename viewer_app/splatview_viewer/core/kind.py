@@ -63,12 +63,22 @@ class Kind:
     """A single picture of it is what its view draws, or a plot with words and axes."""
     compared: bool = False
     """Its views have a camera, or a place and a zoom, so that two can be compared and tied."""
-    scene: bool = False
-    """Holds Gaussians, which can be merged, recorded, sharded, counted, and filmed along a path."""
+    merged: bool = False
+    """Several entries of it can be put together in one space and drawn as one (`scene.scene.merged`)."""
+    recorded: bool = False
+    """The recorder takes its versions, and a recording that is opened is an entry of it."""
+    sharded: bool = False
+    """The processes of a training may publish a part each, which are joined to one frame (`workspace.shards.join`)."""
+    counted: bool = False
+    """The first side of its shape is a number that changes and is worth a curve (`workspace.links.Counts`)."""
+    filmed: bool = False
+    """Its picture is taken by a camera in space, which a caller may place, and move along a path."""
+    paced: bool = False
+    """Loading a version costs more GPU time than drawing it, so the governor limits the rate of versions."""
     strip: bool = False
     """Belongs to a run, and is plotted in the panel beside other streams of that run."""
-    counts: bool = False
-    """Its content plots the number of Gaussians of its run (`beside`), along `curves`."""
+    plots_counts: bool = False
+    """Its content plots the counts of its run's `counted` streams (`beside`), along its own `curves`."""
     snapshots: bool = False
     """Its views request full memory snapshots (`content.ask`) and name those to open (`opening`)."""
     links: tuple[Link, ...] = ()

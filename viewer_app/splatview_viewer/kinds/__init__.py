@@ -36,6 +36,11 @@ def kind_of(value: Any) -> str:
     return next(kind.name for kind in KINDS if kind.holds(value))
 
 
+def recorded_kind() -> str:
+    """Return the name of the kind that recordings are of."""
+    return next(kind.name for kind in KINDS if kind.recorded)
+
+
 def about(name: str) -> Kind:
     """Return the kind of this name; one without a view for a name that is none."""
     return next((kind for kind in KINDS if kind.name == name), None) or Kind(name)

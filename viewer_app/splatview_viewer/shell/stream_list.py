@@ -106,7 +106,7 @@ def _draw_entry(entry: Entry, user: User) -> None:
             commands.append(
                 ("Split with what is shown", "", partial(user.compare, "pair"))
             )
-            if kind.scene:
+            if kind.merged:
                 commands.append(
                     (
                         "Together with what is shown",

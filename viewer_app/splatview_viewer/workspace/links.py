@@ -320,7 +320,9 @@ class Counts:
         self._next_at = now + _COUNT_PERIOD_S
         changed = False
         streams = [*catalogue.subscriber.streams, *catalogue.shards.streams]
-        scenes = {id(stream): stream for stream in streams if about(stream.kind).scene}
+        scenes = {
+            id(stream): stream for stream in streams if about(stream.kind).counted
+        }
         self.curves = {
             key: curve for key, curve in self.curves.items() if key in scenes
         }
@@ -349,7 +351,7 @@ class Counts:
             catalogue.rate_changes += 1
             for slot in catalogue.slots.values():
                 if (
-                    not about(slot.entry.kind).counts
+                    not about(slot.entry.kind).plots_counts
                     or slot.view is None
                     or slot.source.stream is None
                 ):

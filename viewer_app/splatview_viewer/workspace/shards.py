@@ -335,7 +335,7 @@ class Shards:
         info = stream.info
         if (
             info.shard is None
-            or not about(stream.kind).scene
+            or not about(stream.kind).sharded
             or self.run not in (None, stream.run.name)
         ):
             return None

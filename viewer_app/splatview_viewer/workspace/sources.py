@@ -12,7 +12,7 @@ from splatview_ipc.transports import TRANSPORTS, ZERO_COPY
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.jobs import Job, JobPool
 from splatview_viewer.formats import fault_text
-from splatview_viewer.kinds import about, kind_of
+from splatview_viewer.kinds import about, kind_of, recorded_kind
 from splatview_viewer.kinds.files import recognise
 from splatview_viewer.recording.recording import (
     Player,
@@ -123,7 +123,7 @@ class StreamSource(ValueSource):
         self.stream = stream
         self.tape: Tape | None = None
         """The recording of it."""
-        self._recorder = recorder if about(stream.kind).scene else None
+        self._recorder = recorder if about(stream.kind).recorded else None
         self._is_seen = False
         self._confirmed = True
         self._seen = 0
@@ -383,7 +383,7 @@ class FileSource(ValueSource):
         value = job.result()
         if isinstance(value, Recording):
             self.player = Player(value, self.wake, live=False)
-            self._kind = "gaussians"
+            self._kind = recorded_kind()
         else:
             self.value = value
             self._kind = kind_of(value)

@@ -39,7 +39,12 @@ KIND = Kind(
     view=_view,
     rank=0,
     compared=True,
-    scene=True,
+    merged=True,
+    recorded=True,
+    sharded=True,
+    counted=True,
+    filmed=True,
+    paced=True,
     holds=_holds,
     links=(CamerasLink("cameras"),),
 )

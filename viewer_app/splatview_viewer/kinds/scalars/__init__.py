@@ -17,4 +17,4 @@ def _view(ctx: Any, work: Any) -> Any:
     return ScalarsView(ScalarsData(), ScalarsState())
 
 
-KIND = Kind("scalars", view=_view, rank=2, still="plot", strip=True, counts=True)
+KIND = Kind("scalars", view=_view, rank=2, still="plot", strip=True, plots_counts=True)

@@ -1,0 +1,55 @@
+"""The three lists of kinds name the same kinds, and each kind has its files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import splatview.adapters
+import splatview_ipc.kinds
+from splatview import adapters
+from splatview_ipc.kinds import CHECKS
+from splatview_viewer import kinds
+
+FILES_ONLY = {"snapshot"}
+"""Kinds that no process publishes: they are read from files."""
+
+
+def folder_of(package_file: str | None) -> Path:
+    assert package_file is not None
+    return Path(package_file).parent
+
+
+def test_the_lists_of_kinds_agree() -> None:
+    names = [kind.name for kind in kinds.KINDS]
+    assert len(set(names)) == len(names)
+    assert set(names) == CHECKS.keys() | FILES_ONLY
+    assert adapters.ADAPTERS.keys() == CHECKS.keys()
+
+
+def test_each_kind_has_its_rules() -> None:
+    folder = folder_of(splatview_ipc.kinds.__file__)
+    with_check = {
+        path.stem
+        for path in folder.glob("*.py")
+        if path.stem != "__init__" and "\ndef check(" in path.read_text()
+    }
+    assert with_check == CHECKS.keys()
+
+
+def test_each_kind_has_an_adapter() -> None:
+    folder = folder_of(splatview.adapters.__file__)
+    modules = {path.stem for path in folder.glob("*.py")}
+    assert modules >= set(adapters.ADAPTERS.values())
+
+
+def test_each_kind_with_a_view_has_a_folder() -> None:
+    folder = folder_of(kinds.__file__)
+    folders = {path.parent.name for path in folder.glob("*/__init__.py")}
+    assert folders == set(kinds.shown())
+
+
+def test_one_kind_is_recorded() -> None:
+    """A recording that is opened has no other way to say of which kind it is."""
+    assert [kind.name for kind in kinds.KINDS if kind.recorded] == [
+        kinds.recorded_kind()
+    ]
