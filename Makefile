@@ -22,7 +22,7 @@ check:  # format, lint, spelling, the arrows between rooms, and the types of pro
 	@.venv/bin/ruff format --check .
 	@.venv/bin/ruff check .
 	@.venv/bin/codespell
-	@.venv/bin/python tools/words.py
+	@.venv/bin/python tools/readability.py
 	@.venv/bin/lint-imports
 	@.venv/bin/pyright --threads
 

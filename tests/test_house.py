@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import functools
 import gc
+import graphlib
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -173,6 +175,51 @@ def test_the_public_surface() -> None:
     assert set(dir(splatview)) >= set(splatview.__all__)
     with pytest.raises(AttributeError, match=r"'no_such_name'.*publish"):
         splatview.no_such_name  # noqa: B018
+
+
+RUN_TIME_CIRCLES = {
+    "splatview.camera.sources",
+    "splatview.camera.detectors",
+}
+"""A file of each known circle. The list may only shrink."""
+
+
+def run_time_imports(path: Path, modules: Mapping[str, Path]) -> set[str]:
+    """Return the modules that a file imports, also inside functions; not for types alone."""
+    imported = set()
+    nodes: list[ast.AST] = [ast.parse(path.read_text())]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            nodes += node.orelse
+            continue
+        if isinstance(node, ast.Import):
+            imported |= {alias.name for alias in node.names}
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                imported.add(name if name in modules else node.module)
+        nodes += ast.iter_child_nodes(node)
+    return imported & modules.keys()
+
+
+def test_no_files_import_each_other_in_a_circle_at_run_time() -> None:
+    modules = {}
+    for folder in FOLDERS:
+        root = ROOT if folder == "splatview" else ROOT / folder
+        for path in (ROOT / folder).rglob("*.py"):
+            parts = path.relative_to(root).with_suffix("").parts
+            if parts[-1] == "__init__":
+                parts = parts[:-1]
+            modules[".".join(parts)] = path
+    graph = {name: run_time_imports(path, modules) for name, path in modules.items()}
+    for known in RUN_TIME_CIRCLES:
+        del graph[known]
+    sorter = graphlib.TopologicalSorter(graph)
+    try:
+        sorter.prepare()
+    except graphlib.CycleError as e:
+        pytest.fail(f"a circle of files: {' -> '.join(e.args[1])}")
 
 
 def test_files_and_signatures_stay_small() -> None:

@@ -277,8 +277,6 @@ def publish(
     memory.version = version
     if image is None:
         image = torch.full((1, CELLS), version, dtype=torch.uint8)
-    else:
-        image = image
     if writer.write(
         "image", {"image": image}, {"layout": "HW", "step": version}, version
     ):

@@ -119,8 +119,6 @@ class Pacer:
         # a single one may be an accident
         if self._took:
             took = min(took, 4 * self._took + 0.05)
-        else:
-            took = took
         self._took = self._took + _WEIGHT * (took - self._took) if self._took else took
         if self._took > BAD:
             if now - self._rose_at < _TOO_SOON:
