@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -11,6 +10,7 @@ from gsplat import export_splats
 
 from splatview.demo import DemoError
 from splatview.demo.pictures import ViewError
+from splatview_ipc.system import pictures
 from splatview_ipc.system.files import write_output
 from splatview_ipc.system.free_memory import available_bytes
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 _SHARE = 0.8
 """The part of the free memory that a data set may take."""
-_PICTURES = ("PNG", "JPEG", "WEBP", "TIFF", "BMP", "PPM")
-"""Formats of pictures, as Pillow names them. It knows others, some of which start programs."""
 _TYPES = {
     "char": "i1",
     "int8": "i1",
@@ -79,27 +77,23 @@ def read_bytes(path: Path, growth: int) -> bytes:
 
 @contextmanager
 def open_picture(path: Path) -> Iterator[Image.Image]:
-    """Open a picture whose pixels fit the free memory, and Pillow's own limit. Raises ViewError for a file that cannot
-    be read, DemoError where memory is short.
-    """
-    from PIL import Image
+    """Open a picture within the bounds of `splatview_ipc.system.pictures.open_picture`.
 
-    with _open_regular(path) as file:
-        try:
-            with Image.open(file, formats=_PICTURES) as opened:
-                check_memory(
-                    16 * opened.width * opened.height,
-                    f"{path}: its {opened.width}x{opened.height} pixels",
-                )
-                yield opened
-        except DemoError:
-            raise
-        except Exception as e:  # Pillow's plugins raise SyntaxError, struct.error and more for damaged files
-            # Pillow names the open file by its address, or by its path once more.
-            reason = re.sub(r" <_io\..*>", "", f"{e}"[:1000], flags=re.DOTALL)
-            raise ViewError(
-                f"{path}: cannot be read as a picture ({reason[:200]})"
-            ) from None
+    Raises:
+        ViewError: the file cannot be read, also while it is decoded in the `with`.
+        DemoError: its pixels do not fit the free memory.
+    """
+
+    def check_size(width: int, height: int) -> None:
+        check_memory(16 * width * height, f"{path}: its {width}x{height} pixels")
+
+    with (
+        _open_regular(path) as file,
+        pictures.open_picture(
+            file, f"{path}: the picture", check_size, error=ViewError
+        ) as image,
+    ):
+        yield image
 
 
 def read_points(path: Path) -> tuple[np.ndarray, np.ndarray]:

@@ -119,6 +119,22 @@ def test_a_camera_that_is_missing_is_named(tmp_path):
         load(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"P6\n# " + b"x" * 100_000 + b"\n1 1\n255\n123", "a PPM without a size"),
+        (b"\xff\xd8" + b"Exif\0\0" * 101, "more than 100 pieces of EXIF"),
+        (b"P6\n20000 20000\n255\n", "at most 134,217,728 are read"),
+    ],
+)
+def test_picture_that_exhausts_pillow_is_left_out(tmp_path, data, reason):
+    colmap(tmp_path)
+    (tmp_path / "images/07.png").write_bytes(data)
+    capture = load(tmp_path)
+    assert len(capture.train) + len(capture.held_out) == N_VIEWS - 1
+    assert reason in capture.notes[0]
+
+
 @pytest.mark.parametrize("layout", ["colmap", "transforms"])
 def test_a_picture_that_is_missing_or_damaged_costs_its_view(tmp_path, layout):
     {"colmap": colmap, "transforms": transforms}[layout](tmp_path)
@@ -131,7 +147,7 @@ def test_a_picture_that_is_missing_or_damaged_costs_its_view(tmp_path, layout):
         capture.notes[0] == "2 of 9 pictures are missing, and left out: 03.png, 05.png"
     )
     assert capture.notes[1].startswith("1 of 9 views is left out: ")
-    assert "07.png: cannot be read as a picture" in capture.notes[1]
+    assert "07.png: the picture is damaged" in capture.notes[1]
     for view in capture.train:
         number = int(view.path.stem)
         np.testing.assert_allclose(view.image, picture(number) / 255, atol=1e-6)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
-import warnings
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
+from splatview_ipc.system import pictures
 from splatview_ipc.system.files import (
     PICTURES,
     OutputError,
@@ -22,6 +21,7 @@ from splatview_ipc.system.files import (
     output_file,
     real_path,
 )
+from splatview_ipc.system.pictures import MAX_PIXELS, PPM_MAGIC, TIFF_MAGIC
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.regular import open_regular
 from splatview_viewer.formats.common import Format, Progress, Start, check_memory
@@ -31,20 +31,9 @@ if TYPE_CHECKING:
 
     from PIL import Image
 
-PIXEL_LIMIT = 1 << 27
-"""Pixels a picture may have; a small file can claim any number."""
 PIXEL_GROWTH = 3
 """Copies of the decoded pixels: Pillow's, another mode's or another orientation's, and the array."""
 CHANNELS = (1, 2, 3, 4)
-FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "BMP", "PPM")
-"""Formats that Pillow may open here, by its names; also as the photograph of a camera."""
-TIFF_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
-PPM_MAGIC = re.compile(rb"P[1-6]\s")
-PPM_HEADER_LIMIT = 1 << 16
-JPEG_MAGIC = b"\xff\xd8"
-EXIF = b"Exif\0\0"
-MOST_EXIF = 100
-"""The beginning of a piece of EXIF, of which a JPEG has one, and how many are read; each has up to 64 KB."""
 BMP_HEADERS = (12, 16, 40, 52, 56, 64, 108, 124)
 """Sizes that the second header of a BMP may have: "BM" alone begins many texts."""
 
@@ -75,7 +64,7 @@ def read_picture(path: Path, progress: Progress) -> np.ndarray:
 
 @contextmanager
 def open_picture(
-    file: BinaryIO, what: str = "the picture", most: int = PIXEL_LIMIT
+    file: BinaryIO, what: str = "the picture", most: int = MAX_PIXELS
 ) -> Iterator[Image.Image]:
     """Open a picture whose pixels fit the free memory; nothing is decoded yet.
 
@@ -87,74 +76,16 @@ def open_picture(
     Raises:
         FileError: damaged, too large, of another format; also for faults of decoding within the `with`.
     """
-    from PIL import Image, UnidentifiedImageError
 
-    _check_ppm(file, what)
-    _check_jpeg(file, what)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # Pillow warns of large pictures; see the limit below
-            with Image.open(file, formats=FORMATS) as image:
-                width, height = image.size
-                if width * height > most:
-                    raise FileError(
-                        f"{what} has {width}x{height} pixels; at most {most:,} are read"
-                    )
-                check_memory(
-                    4 * width * height * PIXEL_GROWTH,
-                    f"{width}x{height} pixels of {what}",
-                )
-                yield image
-    except (FileError, MemoryError):
-        raise
-    except Image.DecompressionBombError:
-        raise FileError(
-            f"{what} has too many pixels; at most {most:,} are read"
-        ) from None
-    except UnidentifiedImageError:
-        # Its own text is the address of the open file.
-        file.seek(0)
-        why = "is damaged"
-        if file.read(4) in TIFF_MAGIC:
-            why += (
-                ", or a TIFF that Pillow does not read (floating point with several channels or of 64 bits): save it "
-                "with 8 or 16 bits, or as .npy"
-            )
-        raise FileError(f"{what} {why}") from None
-    except Exception as e:  # Pillow's plugins raise SyntaxError, struct.error, ValueError, OSError and more
-        raise FileError(f"{what} is damaged or unreadable: {e}") from None
-
-
-def _check_ppm(file: BinaryIO, what: str) -> None:
-    """Raise FileError for a PPM whose comments are longer than any real one: Pillow reads them byte by byte."""
-    head = file.read(PPM_HEADER_LIMIT)
-    file.seek(0)
-    if not PPM_MAGIC.match(head) or len(head) < PPM_HEADER_LIMIT:
-        return
-    words = re.sub(rb"#[^\r\n]*", b"", head[2:]).split(maxsplit=3)
-    # Those of black and white name no brightest value.
-    if len(words) < (2 if head[1:2] in b"14" else 3):
-        raise FileError(
-            f"{what} is damaged: a PPM without a size in its first {PPM_HEADER_LIMIT:,} bytes"
+    def check_size(width: int, height: int) -> None:
+        check_memory(
+            4 * width * height * PIXEL_GROWTH, f"{width}x{height} pixels of {what}"
         )
 
-
-def _check_jpeg(file: BinaryIO, what: str) -> None:
-    """Raise FileError for a JPEG of more pieces of EXIF than any real one: Pillow puts them together one by one, which
-    takes the square of their number.
-    """
-    pieces = 0
-    if file.read(2) == JPEG_MAGIC:
-        end = b""
-        while block := file.read(1 << 20):
-            pieces += (end + block).count(EXIF)
-            # No whole one, but maybe the beginning of one.
-            end = block[1 - len(EXIF) :]
-    file.seek(0)
-    if pieces > MOST_EXIF:
-        raise FileError(f"{what} is damaged: more than {MOST_EXIF:,} pieces of EXIF")
+    with pictures.open_picture(
+        file, what, check_size, error=FileError, max_pixels=most
+    ) as image:
+        yield image
 
 
 def read_npy(path: Path, progress: Progress) -> np.ndarray:
