@@ -78,7 +78,9 @@ class User:
 
     def do(self, *events: Event) -> None:
         for event in events:
-            ours, _ = self.panel.handle(event, self.rect, str, self.view.wants.boards)
+            ours, _ = self.panel.handle(
+                event, self.rect, str, self.view.covered(self.rect)
+            )
             if not ours:
                 self._adapted.handle(event, self.rect)
             self.draw()

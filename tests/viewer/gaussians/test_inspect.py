@@ -150,7 +150,7 @@ def test_tools_take_every_event_and_draw_in_every_place(
                 return False
 
             panel.draw_over(screen.framebuffer, over, scale)
-            assert all(isinstance(board, Rect) for board in tool.boards(rect))
+            assert all(isinstance(board, Rect) for board in tool.covered(rect))
         assert 0 <= tool.bar_height() < math.inf
     for tool in view.view.tools.values():
         tool.close()
@@ -257,7 +257,7 @@ def test_coefficients_of_a_gaussian_are_a_table_that_can_be_folded(
     folded = below()
     for event in (PointerMove, PointerPress, PointerRelease):
         at = widgets.middle("Coefficients")
-        panel.handle(event(*at), RECT, boards=[Rect(0, 0, 4000, 4000)])
+        panel.handle(event(*at), RECT, covered=[Rect(0, 0, 4000, 4000)])
         see(view, panel, screen, "Inspect")
     lines = 1 + 1 + len(tool.values.shN)  # names, degree 0, and the higher ones
     assert below() - folded > 12 * lines

@@ -338,7 +338,7 @@ class Rig:
 
     def point(self, kind: type, *times: float) -> None:
         """Events at these times of the timeline: it lies between its buttons and the right edge."""
-        board = self.view.wants.boards[-1]
+        board = self.view.covered(RECT)[-1]
         begin = 146.0
         end = 616.0
         for seconds in times:
@@ -346,7 +346,7 @@ class Rig:
                 begin + (end - begin) * seconds / self.tool.path.duration,
                 board.y + 16.0,
             )
-            self.panel.handle(event, RECT, boards=self.view.wants.boards)
+            self.panel.handle(event, RECT, covered=self.view.covered(RECT))
             self.draw()
             self.draw()
 

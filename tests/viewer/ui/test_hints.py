@@ -66,7 +66,7 @@ def test_a_click_shows_values_right(
     caplog.set_level(logging.WARNING, "splatview")
     see(viewer, value, "odd", device, **options)
     viewer.click(viewer.user.view.content.hints.hint.button)  # type: ignore[union-attr]
-    viewer.until(lambda: not viewer.user.layout.active.boards())
+    viewer.until(lambda: not viewer.user.layout.active.covered())
     x = PICTURE.x + 220
     y = 100
     viewer.do(PointerMove(x, y), Key("f"), PointerLeave())

@@ -51,7 +51,7 @@ class Page:
         plot = self.draw()
         everywhere = Rect(0, 0, *SIZE)
         for event in events:
-            self.panel.handle(event, everywhere, boards=(everywhere,))
+            self.panel.handle(event, everywhere, covered=(everywhere,))
             plot = self.draw()
         return plot
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from splatview_viewer.core.settings import Entry
-from splatview_viewer.workspace.names import meant
+from splatview_viewer.workspace.names import preferred_entry
 
 IMAGE = Entry("", "", "render", "image")
 OTHER = Entry("", "", "other", "image")
@@ -16,7 +16,7 @@ ENDED = Entry("", "", "splats", "gaussians", alive=False)
 
 
 @pytest.mark.parametrize(
-    ("found", "name", "expected"),
+    ("entries", "name", "expected"),
     [
         ([], None, None),
         ([CURVES, IMAGE], None, 1),
@@ -29,5 +29,9 @@ ENDED = Entry("", "", "splats", "gaussians", alive=False)
         ([SCENE], "another", None),
     ],
 )
-def test_meant(found: list[Entry], name: str | None, expected: int | None) -> None:
-    assert meant(found, name) is (None if expected is None else found[expected])
+def test_preferred_entry(
+    entries: list[Entry], name: str | None, expected: int | None
+) -> None:
+    assert preferred_entry(entries, name) is (
+        None if expected is None else entries[expected]
+    )

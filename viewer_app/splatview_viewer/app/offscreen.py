@@ -27,6 +27,7 @@ from splatview_viewer.core.screen import (
     parse_size,
     settled_pixels,
 )
+from splatview_viewer.core.view import has_arrived
 from splatview_viewer.formats.camera_paths import (
     Film,
     check_film,
@@ -464,16 +465,14 @@ class Still:
             view.tick(time.monotonic())
             if view.update(value):
                 return True
-            if getattr(value, "complete", True):
-                return False
-            return None
+            return False if has_arrived(value) else None
 
         if value is not None:
             if not until(taken, time.monotonic() + _ARRIVAL_S):
                 return None
             if self._image is not None:
                 until(
-                    lambda: getattr(value, "complete", True) or None,
+                    lambda: has_arrived(value) or None,
                     time.monotonic() + _LATER_S,
                 )
         if look.device is not None:
@@ -525,18 +524,15 @@ class Still:
         if self._plot:
             end = time.monotonic() + _COMPLETE_S
             settled_pixels(framebuffer, draw_plot)
-            while not getattr(plot, "complete", True):
+            while not plot.complete:
                 if (
                     time.monotonic() > end
                 ):  # some work on a picture while others are drawn
                     raise ViewerError(
                         f"the picture was not complete within {_COMPLETE_S:g} s"
                     )
-                plot.wait(end - time.monotonic())  # type: ignore[attr-defined]
+                plot.wait(end - time.monotonic())
                 settled_pixels(framebuffer, draw_plot)
-            fault = getattr(plot, "fault", "")
-            if fault:
-                raise ViewerError(fault)
             return
         view.draw(framebuffer, rect)
         if not overlays or image is None:

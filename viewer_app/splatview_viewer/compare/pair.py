@@ -388,12 +388,14 @@ class PairView(View[PairSource, PairState]):
     @property
     def wants(self) -> Wants:
         views = self.views
-        lead = self.lead
         return Wants(
             cuda=any(view.wants.cuda for view in views),
             moving=any(view.wants.moving for view in views),
-            boards=() if lead is None else lead.wants.boards,
         )
+
+    def covered(self, rect: Rect) -> Sequence[Rect]:
+        lead = self.lead
+        return () if lead is None else lead.covered(rect)
 
 
 def _words(psnr: float | None) -> list[str]:

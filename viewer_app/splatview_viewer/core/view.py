@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
+from splatview_ipc.control.frame import StreamFrame
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.settings import BACKDROP
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from splatview_ipc.control.frame import StreamFrame
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Rect
 
@@ -101,8 +101,6 @@ class Wants:
     """It draws with CUDA, on the GPU that holds its data."""
     moving: bool = False
     """The user moves the camera just now."""
-    boards: Sequence[Rect] = ()
-    """Parts of the picture covered by imgui's windows, which receive the pointer there."""
 
 
 class View(Generic[Data, State]):
@@ -179,6 +177,13 @@ class View(Generic[Data, State]):
         """Take a user's event over `rect`, where the picture was drawn."""
         return False
 
+    def covered(self, rect: Rect) -> Sequence[Rect]:
+        """Return the parts of the picture in `rect` covered by imgui's windows.
+
+        They receive the pointer there. Asked for once an event.
+        """
+        return ()
+
     def ui(self, rect: Rect, scale: float) -> bool:
         """Draw axes, words and windows over the picture with imgui. scale: pixels per point."""
         return False
@@ -195,6 +200,14 @@ class View(Generic[Data, State]):
     def wants(self) -> Wants:
         """What the view needs of its caller."""
         return Wants()
+
+    @property
+    def complete(self) -> bool:
+        """True if the last picture showed everything: no job works on more of it."""
+        return True
+
+    def wait(self, timeout: float) -> None:
+        """Wait, at most so many seconds, until another picture would show more than the last."""
 
 
 @dataclass
@@ -264,6 +277,9 @@ class ShownView:
         framebuffer.use()
         framebuffer.clear(*BACKDROP, 1.0, viewport=rect.viewport(framebuffer.height))
 
+    def covered(self, rect: Rect) -> Sequence[Rect]:
+        return () if self.empty else self.view.covered(rect)
+
     def over(self, rect: Rect, scale: float) -> bool:
         return not self.empty and self._draws_again(partial(self.view.ui, rect, scale))
 
@@ -299,9 +315,14 @@ class ShownView:
         self.view.release("closed" if self._shared.views else "last")
 
 
+def has_arrived(value: Value) -> bool:
+    """Return whether all data of a value is there; a frame's may still be written by a GPU."""
+    return not isinstance(value, StreamFrame) or value.complete
+
+
 def frame_of(kind: str, value: Value) -> StreamFrame:
     """Return a value that must be a frame of a kind. Raises ViewerError."""
-    if getattr(value, "kind", "") != kind:
+    if not isinstance(value, StreamFrame) or value.kind != kind:
         raise ViewerError(
             f"{kind}: a {type(value).__name__} cannot be shown; only streams of kind {kind} can"
         )

@@ -183,12 +183,12 @@ class Layout:
             return self._over
         return self.active
 
-    def boards(self) -> Sequence[Rect]:
+    def covered(self) -> Sequence[Rect]:
         """Return the rectangles of imgui's windows over the viewports, and of the strips above them."""
         heads = [viewport.head for viewport in self.seen if viewport.head.height]
         return [
             *heads,
-            *(board for viewport in self.seen for board in viewport.boards()),
+            *(board for viewport in self.seen for board in viewport.covered()),
         ]
 
 

@@ -104,7 +104,7 @@ class Panel:
         """For each of imgui's buttons, `PointerPress.clicks` of the presses that no frame has shown yet."""
         self._finger = Finger()
         self._open = True
-        self._boards: Sequence[Rect] = ()
+        self._covered: Sequence[Rect] = ()
         self._copied = ""
         """The text of imgui's clipboard that the user's own has as well."""
         self.size = (1, 1)
@@ -142,14 +142,14 @@ class Panel:
         event: Event,
         picture: Rect,
         clipboard: Callable[[], str] = str,
-        boards: Sequence[Rect] = (),
+        covered: Sequence[Rect] = (),
     ) -> tuple[bool, bool]:
         """Take a user's event. Returns whether it was meant for the panel, and whether the panel changes by it.
 
         A press decides for the whole drag; otherwise what lies outside the picture is the panel's, and in it what lies
-        in `boards`. `clipboard` says what is pasted.
+        in `covered`. `clipboard` says what is pasted.
         """
-        self._boards = boards
+        self._covered = covered
         imgui.set_current_context(self._imgui)
         on_panel = isinstance(event, ev.PointerPress) and not (
             self._popup or picture.contains(event.x, event.y)
@@ -254,7 +254,7 @@ class Panel:
     def _over(self, x: float, y: float, picture: Rect) -> bool:
         if not picture.contains(x, y):
             return self._open
-        return any(board.contains(x, y) for board in self._boards)
+        return any(board.contains(x, y) for board in self._covered)
 
     def draw(
         self,

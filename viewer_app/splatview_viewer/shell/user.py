@@ -290,7 +290,7 @@ class User:
         self.layout.place(area := self.area(), self.screen.state.scale)
         viewport = self.layout.meant(event)
         ours, changed = self.panel.handle(
-            event, area, self.screen.desktop.pasted, self.layout.boards()
+            event, area, self.screen.desktop.pasted, self.layout.covered()
         )
         if changed:  # imgui takes a press in one picture and the release in the next: one more for each event
             self.mark(min(max(self.dirty + 1, SETTLE), _MOST_SETTLE))

@@ -123,11 +123,9 @@ class Viewport:
         if self._ask(lambda view: view.tick(now), False):
             self.user.mark()
 
-    def boards(self) -> Sequence[Rect]:
+    def covered(self) -> Sequence[Rect]:
         """Return the rectangles of imgui's windows over the picture."""
-        return self._attempt(
-            "boards", lambda _, view: () if view.empty else view.wants.boards, ()
-        )
+        return self._attempt("covered", lambda _, view: view.covered(self.rect), ())
 
     def take(self, event: Event, ours: bool) -> None:
         """Take what the user did over it. `ours`: it was meant for the panel."""

@@ -15,7 +15,7 @@ import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui, implot
 
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.view import Data, State, View, Wants
+from splatview_viewer.core.view import Data, State, View
 from splatview_viewer.geometry.controls import ZOOM_STEP
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import board, card, faint, hover_card, pointer
@@ -493,7 +493,6 @@ class PlotView(View[Data, State]):
     """The place of the pointer on the horizontal axis."""
     timings: Mapping[str, float] = {}
     """Timings of the last picture, as in `Info`."""
-    _rect = Rect(0, 0, 0, 0)
 
     def plot(self, scale: float) -> None:
         """Draw into imgui's window that is open; set `state` and `pointer` to what the user chose there."""
@@ -512,16 +511,14 @@ class PlotView(View[Data, State]):
     def ui(self, rect: Rect, scale: float) -> bool:
         before = self.pointer
         begin = time.perf_counter()
-        self._rect = rect
         pad = min(14 * scale, rect.width // 20), min(12 * scale, rect.height // 20)
         with board(f"plots {id(self)}", rect, pad, scroll=True):
             self.plot(scale)
         self.timings = {"plot": (time.perf_counter() - begin) * 1e3}
         return before != self.pointer
 
-    @property
-    def wants(self) -> Wants:
-        return Wants(boards=(self._rect,))
+    def covered(self, rect: Rect) -> Sequence[Rect]:
+        return (rect,)
 
     def release(self, how: Literal["idle", "away", "closed", "last"]) -> None:
         self.pointer = None

@@ -356,8 +356,8 @@ class Hints:
         self._places[rect] = place
         return pressed
 
-    def boards(self, rect: Rect) -> list[Rect]:
-        """As `View.boards`."""
+    def covered(self, rect: Rect) -> list[Rect]:
+        """As `View.covered`."""
         return [self._places[rect]] if rect in self._places else []
 
 

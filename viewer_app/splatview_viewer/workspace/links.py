@@ -91,7 +91,7 @@ class _Feed:
 
     def tend(self, now: float) -> None:
         open_linked(self.stream)
-        content = getattr(self.slot.view, "content", None)
+        content = self.slot.content
         if content is not self.content:  # other views than before
             self.content = content
             self.seen = 0
@@ -126,9 +126,7 @@ class _Feed:
 
     def release(self) -> None:
         self.stream.release()
-        if self.content is not None and self.content is getattr(
-            self.slot.view, "content", None
-        ):
+        if self.content is not None and self.content is self.slot.content:
             self.link.drop(self.content, self.stream)
 
 
@@ -218,7 +216,7 @@ class Links:
             ):
                 if not (link.over or link.plotted):
                     if link in linked:
-                        content = getattr(linked[link].view, "content", None)
+                        content = linked[link].content
                     else:
                         content = None
                     with catalogue.guard(slot):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from splatview_ipc.control.run_folder import other_runs, runtime_folder
 from splatview_ipc.system.terminal import printable
@@ -16,29 +16,32 @@ if TYPE_CHECKING:
     from splatview_ipc.subscriber.remote_run import RemoteRun
     from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_ipc.subscriber.subscriber import Subscriber
+    from splatview_viewer.core.settings import Entry
 
 SETTLE = 1.0
 """Seconds after which a run that was found has told its streams."""
-T = TypeVar("T", bound=Any)
 
 
-def meant(found: Iterable[T], name: str | None = None) -> T | None:
-    """Return the entry or live stream that is meant by a name, or by none: live streams before files, those before
-    ended ones, kinds of a lower rank first (Gaussians before others, memory and curves last), of equals the newest,
-    which is the last of `found`.
+def preferred_entry(entries: Iterable[Entry], name: str | None = None) -> Entry | None:
+    """Return the entry that a name stands for, or without a name the one to show first.
+
+    Live entries come before files, those before ended ones; among them the kinds of a
+    lower rank first (Gaussians before others, memory and curves last), and of equals the
+    newest, which is the last of `entries`.
     """
 
-    def order(value: Any) -> tuple[bool, bool, int]:
-        return (
-            getattr(value, "alive", True),
-            not getattr(value, "is_file", False),
-            -about(value.kind).rank,
-        )
+    def preference(entry: Entry) -> tuple[bool, bool, int]:
+        return entry.alive, not entry.is_file, -about(entry.kind).rank
 
-    return max(
-        reversed([value for value in found if name in (None, value.name)]),
-        key=order,
-        default=None,
+    candidates = [entry for entry in entries if name in (None, entry.name)]
+    return max(reversed(candidates), key=preference, default=None)
+
+
+def _preferred_stream(streams: Iterable[Any], name: str | None) -> Any:
+    """Return the live stream that a name stands for, chosen as `preferred_entry` does."""
+    candidates = [stream for stream in streams if name in (None, stream.name)]
+    return min(
+        reversed(candidates), key=lambda stream: about(stream.kind).rank, default=None
     )
 
 
@@ -69,7 +72,7 @@ class Finder:
         runs = self._runs(run)
         for r in runs:
             self._since.setdefault(r.id, now)
-        found = meant(
+        found = _preferred_stream(
             [s for s in there if about(s.kind).shown and not s.info.over], name
         )
         told = bool(runs) and all(

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from splatview_ipc.control.frame import StreamFrame
+    from splatview_ipc.control.messages import StreamInfo
     from splatview_ipc.subscriber.remote_run import RemoteRun
     from splatview_ipc.subscriber.remote_stream import RemoteStream
 
@@ -74,8 +75,9 @@ class Shard:
 
 
 class ShardedStream:
-    """A scene in parts, read as one stream. Whatever is not said here is that of the first rank that lives: it is used
-    like a `RemoteStream`.
+    """A scene in parts, read as one stream and used like a `RemoteStream`.
+
+    What the ranks have in common is that of the first rank that lives.
     """
 
     def __init__(self, name: str, group: str, world: int, now: float) -> None:
@@ -87,8 +89,7 @@ class ShardedStream:
         self.world = world
         self.parts: list[Shard] = []
         """By rank; some may have ended."""
-        self.lead: Any = None
-        """The stream of the first rank that lives, or of the first one."""
+        self._first: RemoteStream | None = None
         self.shown: tuple[tuple[int, int, int], ...] = ()
         """Ranks, their numbers of Gaussians and versions, as they were read last."""
         self._gathers = True
@@ -100,8 +101,39 @@ class ShardedStream:
         self._new_since = 0.0
         """Time since which there is something new that was not counted; 0: there is nothing."""
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.lead, name)
+    @property
+    def run(self) -> RemoteRun:
+        return self._lead.run
+
+    @property
+    def info(self) -> StreamInfo:
+        return self._lead.info
+
+    @property
+    def kind(self) -> str:
+        return self._lead.kind
+
+    @property
+    def gpu(self) -> str:
+        return self._lead.gpu
+
+    @property
+    def live(self) -> bool:
+        return self._lead.live
+
+    @property
+    def sharing(self) -> str:
+        return self._lead.sharing
+
+    @property
+    def rate_hz(self) -> float:
+        return self._lead.rate_hz
+
+    @property
+    def _lead(self) -> RemoteStream:
+        """The stream of the first rank that lives, or of the first one, whose facts stand for all ranks."""
+        assert self._first is not None, "put() gives a sharded stream its parts first"
+        return self._first
 
     def put(self, parts: Sequence[tuple[int, RemoteStream]]) -> None:
         """Replace its parts: streams by rank. None: what was read last stays."""
@@ -115,7 +147,7 @@ class ShardedStream:
             known.get(id(stream)) or Shard(rank, stream) for rank, stream in parts
         ]
         if parts:
-            self.lead = next(
+            self._first = next(
                 (stream for _, stream in parts if stream.run.alive), parts[0][1]
             )
 
@@ -371,6 +403,11 @@ def title_of(stream: Any) -> str:
     if shard is None:
         return str(stream.name)
     return f"{stream.name} \u00b7 rank {shard[0]} of {shard[1]}"
+
+
+def notes_of(stream: Any) -> list[str]:
+    """Return lines for Details on how a stream is put together."""
+    return stream.notes if isinstance(stream, ShardedStream) else []
 
 
 def ranks_of(ranks: Iterable[int]) -> str:

@@ -21,7 +21,7 @@ from splatview_viewer.recording.recording import (
     streams_in,
 )
 from splatview_viewer.workspace.file_watch import FileWatch
-from splatview_viewer.workspace.shards import runs_of, streams_of
+from splatview_viewer.workspace.shards import notes_of, runs_of, streams_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -257,7 +257,7 @@ class StreamSource(ValueSource):
     def notes(self) -> list[str]:  # type: ignore[override]
         stream = self.stream
         out = [
-            *getattr(stream, "notes", ()),
+            *notes_of(stream),
             *([f"sharing: {stream.fallback}"] if stream.fallback else []),
         ]
         if not self._confirmed:

@@ -188,7 +188,7 @@ class Inspect(Tool):
             corners = self.values.outline(camera, self.view.state.scale)
             if corners is not None and np.abs(corners).max() <= 1e5:
                 draw_line(corners, rect, scale, theme.INK, 0.95, closed=True)
-        for place in self.boards(rect):
+        for place in self.covered(rect):
             imgui.push_style_var(imgui.StyleVar_.window_rounding.value, 6 * scale)
             pad = imgui.get_style().window_padding
             with ui.board(f"inspected {id(self)}", place, (pad.x, pad.y)):
@@ -204,7 +204,7 @@ class Inspect(Tool):
                 self.choose(None)
         return False
 
-    def boards(self, rect: Rect) -> Sequence[Rect]:
+    def covered(self, rect: Rect) -> Sequence[Rect]:
         scale = self.view.host.scale
         width = round(_CARD_WIDTH * scale)
         height = round((22 * _CARD_LINES + 20) * scale)

@@ -87,7 +87,7 @@ class Tool:
         """Draw with imgui over the picture: lines, words, windows. True when a picture has to follow."""
         return False
 
-    def boards(self, rect: Rect) -> Sequence[Rect]:
+    def covered(self, rect: Rect) -> Sequence[Rect]:
         """Return the places of its imgui windows over the picture."""
         return ()
 

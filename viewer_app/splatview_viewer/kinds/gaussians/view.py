@@ -364,15 +364,19 @@ class GaussianView(View[SceneCache, GaussianState]):
     @property
     def wants(self) -> Wants:
         data = self.data
-        rect = self.rect
-        boards = [
-            *(place for _, place in self._bars(rect, self.host.scale)),
-            *(board for tool in self.tools.values() for board in tool.boards(rect)),
-            *data.hints.boards(self.above_bars(rect)),
-        ]
         return Wants(
-            data.stale, data.busy, data.renderer.wants_gpu, self.moving, boards
+            stale=data.stale,
+            busy=data.busy,
+            cuda=data.renderer.wants_gpu,
+            moving=self.moving,
         )
+
+    def covered(self, rect: Rect) -> Sequence[Rect]:
+        bars = [bar for _, bar in self._bars(rect, self.host.scale)]
+        tools = [
+            window for tool in self.tools.values() for window in tool.covered(rect)
+        ]
+        return [*bars, *tools, *self.data.hints.covered(self.above_bars(rect))]
 
     def info(self) -> Info:
         data = self.data

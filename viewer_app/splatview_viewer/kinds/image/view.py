@@ -313,8 +313,10 @@ class ImageView(View[ImageContent, ImageState]):
 
     @property
     def wants(self) -> Wants:
-        boards = self.data.hints.boards(self._rect) if self.state.range == UNIT else ()
-        return Wants(stale=self.data.stale, boards=boards)
+        return Wants(stale=self.data.stale)
+
+    def covered(self, rect: Rect) -> Sequence[Rect]:
+        return self.data.hints.covered(rect) if self.state.range == UNIT else ()
 
     def panel(self) -> Sequence[Section]:
         return (Section("", self._controls),)

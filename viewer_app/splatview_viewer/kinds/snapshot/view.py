@@ -12,7 +12,7 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key
 from splatview_viewer.core.format import count_text, size_text
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.view import Info, KeyHelp, Section, View, Wants
+from splatview_viewer.core.view import Info, KeyHelp, Section, View
 from splatview_viewer.geometry.controls import ZOOM_STEP
 from splatview_viewer.kinds.snapshot import world
 from splatview_viewer.kinds.snapshot.content import Content
@@ -116,7 +116,6 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         """Values that panes keep from one picture to the next."""
         self._of = data.content
         """The content that the state is about."""
-        self._rect = Rect(0, 0, 1, 1)
         self._answers = 0
         """`Content.changes` when it was drawn."""
         self._moved = False
@@ -246,7 +245,6 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
 
         content = self.content
         before = self.state
-        self._rect = rect
         self.scale = scale
         self._answers = content.changes
         again = False
@@ -409,9 +407,8 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
 
     # -- the panel and words -----------------------------------------------------------------------------------------
 
-    @property
-    def wants(self) -> Wants:
-        return Wants(boards=(self._rect,))
+    def covered(self, rect: Rect) -> Sequence[Rect]:
+        return (rect,)
 
     def panel(self) -> Sequence[Section]:
         return (Section("", self._controls),)
