@@ -175,7 +175,7 @@ class _Alone:
         )
 
     def picture(self, k: int) -> torch.Tensor:
-        return self.draw(k, anew=True).over((0.0, 0.0, 0.0))
+        return self.draw(k, anew=True).over_background((0.0, 0.0, 0.0))
 
     def close(self) -> None:
         self._renderer.close()

@@ -19,15 +19,16 @@ from splatview_viewer.render.base import (
     ALPHA_MIN,
     AMBIENT,
     BODY_SIGMAS,
-    BY_DENSITY,
     COLOR_MAX,
     COVARIANCE_MAX,
     LIGHT,
     MARK_COLOR,
+    PAINTS,
     RING_INSIDE,
     RING_PX,
     TRANSMITTANCE_MIN,
     Pixels,
+    RenderedPicture,
     Renderer,
     RenderOptions,
 )
@@ -94,7 +95,7 @@ class Projected:
 
 
 @dataclass(frozen=True)
-class ReferencePicture:
+class ReferencePicture(RenderedPicture):
     """Picture of the reference renderer."""
 
     held: Pixels
@@ -184,7 +185,7 @@ def project(a: GaussianScene, camera: Camera, options: RenderOptions) -> Project
     centers, jacobian, (xx, xy, yy), det, det_sharp = ellipses(p, camera, m)
 
     opacities = opacities[index].astype(np.float64)
-    by_opacity = options.paint in BY_DENSITY
+    by_opacity = PAINTS[options.paint].by_density
     if options.mode == "antialiased" and by_opacity:
         opacities = opacities * np.sqrt(det_sharp / det)
     # exp(-sigma) opacity = 1/255 at this many standard deviations.

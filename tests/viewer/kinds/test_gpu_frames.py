@@ -16,10 +16,11 @@ from support.view_cases import LOOKS, RECT, H, W, image_view, scene_view, shown
 from support.wait import clock
 
 from splatview_ipc.control.frame import DeviceTensor, StreamFrame
+from splatview_ipc.gl.base import PixelSource
 from splatview_ipc.gl.host import HostBridge
 from splatview_viewer.core.events import Wheel
 from splatview_viewer.geometry.cameras import Camera
-from splatview_viewer.render.base import RenderOptions
+from splatview_viewer.render.base import Pixels, RenderedPicture, RenderOptions
 from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
@@ -98,6 +99,20 @@ class Shared:
             return view.update(self.frame)
 
 
+class Canvased(RenderedPicture):
+    """A picture of `Reader`."""
+
+    def __init__(self, source: PixelSource, pixels: Pixels) -> None:
+        self._source = source
+        self._pixels = pixels
+
+    def source(self) -> PixelSource:
+        return self._source
+
+    def pixels(self) -> Pixels:
+        return self._pixels
+
+
 class Reader(GlRenderer):
     """Stands in for a renderer that reads scenes on a GPU with the next picture, and whose pictures last as long as a
     canvas's do: until the next but one is shown.
@@ -105,6 +120,7 @@ class Reader(GlRenderer):
 
     name = "gsplat"
     wants_gpu = True
+    has_fallback = True
 
     def __init__(self, ctx: Any) -> None:
         super().__init__(ctx)
@@ -134,7 +150,7 @@ class Reader(GlRenderer):
         pixels = super().render(camera, options).pixels()
         self.drawings += 1
         source = self._canvas.put(np.dstack([pixels.color, pixels.alpha]), "HWC")
-        return SimpleNamespace(source=lambda: source, pixels=lambda: pixels)
+        return Canvased(source, pixels)
 
     def close(self) -> None:
         self._canvas.close()

@@ -82,7 +82,7 @@ def test_every_odd_scene_has_the_reference_s_picture(
 
 def test_odd_scenes_in_every_paint(gl: Renderer) -> None:
     for i, (name, (make, _)) in enumerate(SCENES.items()):
-        paint = PAINTS[i % len(PAINTS)]
+        paint = list(PAINTS)[i % len(PAINTS)]
         p = draw(gl, make(), VIEW, RenderOptions(paint=paint))
         assert np.isfinite(p.color).all() and np.isfinite(p.alpha).all(), (name, paint)
 

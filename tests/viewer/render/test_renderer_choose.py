@@ -38,15 +38,13 @@ class Slow(ReferenceRenderer):
 
     name = "gsplat"
     wants_gpu = True
+    has_fallback = True
     fails: ClassVar[str] = ""
 
     def render(self, camera, options):
         if Slow.fails:
             raise RendererError(Slow.fails)
         return super().render(camera, options)
-
-    def host_scene(self):
-        return self.scene()
 
 
 @pytest.fixture

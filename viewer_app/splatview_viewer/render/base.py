@@ -1,25 +1,29 @@
-"""The protocol that every Gaussian renderer fulfils.
+"""The protocol that every Gaussian renderer fulfils, and the table of paints.
 
-All renderers follow the rules of gsplat 1.5.3's rasteriser, so that a picture does not depend on which one drew it.
-`tests/support/reference.py` spells the rules out, `tests/viewer/render/test_renderers.py` is the conformance suite.
+All renderers follow the rules of gsplat 1.5.3's rasteriser, so that a picture does not
+depend on which one drew it. `tests/support/reference.py` spells the rules out,
+`tests/viewer/render/test_renderers.py` is the conformance suite.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.scene import EVERYTHING, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     import numpy as np
+    import torch
 
     from splatview_ipc.gl.base import PixelSource
     from splatview_viewer.geometry.cameras import Camera
+    from splatview_viewer.render.gsplat.moving import Kept
     from splatview_viewer.scene.scene import GaussianScene
 
 EPS_2D = 0.3
@@ -29,45 +33,128 @@ ALPHA_MIN = 1.0 / 255.0
 ALPHA_MAX = 0.999
 """Alpha is clamped to this (gsplat 1.5.3; later versions use another constant)."""
 TRANSMITTANCE_MIN = 1e-4
-"""A pixel is finished before the Gaussian that would take its transmittance to this or below."""
+"""A pixel is finished before the Gaussian that would take its transmittance to this or
+below."""
 FAINT = 0.05
 """Alpha up to which a pixel has no depth."""
 MARK_COLOR = (1.0, 0.25, 0.85)
-"""RGB of what a selection marks."""
+"""RGB of Gaussians that a selection marks."""
 BODY_SIGMAS = 2.0
 """Standard deviations at which the surface of a Gaussian drawn as a body lies."""
 RING_PX = 1.5
 """Width of outlines in pixels."""
 RING_INSIDE = 0.06
-"""Alpha of what an outline encloses, so that what lies far behind is hidden."""
+"""Alpha of the area that an outline encloses, so that Gaussians far behind are hidden."""
 LIGHT = (-0.4, -0.6, -math.sqrt(0.48))
 """Unit vector towards the light, camera axes: from above and a little to the left."""
 AMBIENT = 0.25
 """Share of a body's colour where no light falls."""
 COVARIANCE_MAX = 1e19
-"""Gaussians whose projected covariance has a larger trace (a radius of 10^9 pixels) are left out: float32
-determinants end there. gsplat has them cover everything; with `SCALE_MAX` that takes a camera right in front."""
+"""Gaussians whose projected covariance has a larger trace (a radius of 10^9 pixels) are
+left out: float32 determinants end there. gsplat has them cover everything; with
+`SCALE_MAX` that takes a camera right in front."""
 SCALE_MAX = 1e8
-"""Gaussians with a larger standard deviation are left out: their projections are at the end of float32."""
+"""Gaussians with a larger standard deviation are left out: their projections are at the
+end of float32."""
 SH_MAX = 1e30
-"""Coefficients count as no larger than this, and no less than minus this: sums of them end where float32 does."""
+"""Coefficients count as no larger than this, and no less than minus this: sums of them
+end where float32 does."""
 COLOR_MAX = 16383.0
-"""Colours count as no brighter than this: what is blended stays finite, in half precision as well."""
+"""Colours count as no brighter than this: a blended colour stays finite, in half
+precision as well."""
 PAIRS_MAX = 1 << 27
-"""Pairs of Gaussian and tile (16 pixels a side) that the CUDA renderer draws of one picture: 1.2 GB, a fifth of a
-second. A million Gaussians that each cover the picture are billions of pairs: minutes in which a GPU answers no other
-program, until its driver ends this one. The nearest Gaussians are drawn until such a bound is reached; scenes as
-they are trained stay far below."""
+"""Pairs of Gaussian and tile (16 pixels a side) that the CUDA renderer draws of one
+picture: 1.2 GB, a fifth of a second.
+
+A million Gaussians that each cover the picture are billions of pairs: minutes in which a
+GPU answers no other program, until its driver ends this one. The nearest Gaussians are
+drawn until such a bound is reached; scenes as they are trained stay far below."""
 THINNED = "only the nearest are shown: all would take too long"
 LISTED_MAX = 1 << 26
-"""Pairs of Gaussian and tile (8 pixels a side) that a software rasteriser goes through, of those that nothing finished
-hides: some seconds."""
+"""Pairs of Gaussian and tile (8 pixels a side) that a software rasteriser goes through,
+of those that nothing finished hides: some seconds."""
 
 
 Paint = Literal["color", "normals", "ellipsoids", "rings", "points", "overdraw"]
-PAINTS: tuple[Paint, ...] = get_args(Paint)
-BY_DENSITY: tuple[Paint, ...] = "color", "normals", "overdraw"
-"""Those that opacity and density make; shapes make the others."""
+
+
+@dataclass(frozen=True)
+class PaintFacts:
+    """Facts about one way to draw each Gaussian: all that is decided by the paint alone."""
+
+    title: str
+    tip: str
+    """Explanation for users."""
+    by_density: bool = False
+    """Opacity and density make the picture, and `RenderOptions.mode` counts; otherwise
+    shapes do."""
+    has_own_colors: bool = True
+    """The picture is in the Gaussians' own colours, so that harmonics count."""
+    is_solid: bool = True
+    """The picture shows things that are somewhere: it can be moved along with the
+    camera."""
+    is_mapped: bool = False
+    """The first channel is a number, which a colour map shows."""
+    legend: str = ""
+    """Title of the colour map's legend."""
+    composition: Literal["blended", "nearest", "counted"] = "blended"
+    """nearest: only the nearest surface counts in a pixel. counted: all Gaussians are
+    added up, also those that others hide."""
+    defines: tuple[str, ...] = ()
+    """Defines of OpenGL's shaders."""
+    cuda_kernel: str = "blend"
+    """Kernel of gsplat/frame.cu that composites the picture."""
+
+
+PAINTS: dict[Paint, PaintFacts] = {
+    "color": PaintFacts(
+        title="Colour",
+        tip="The quantity that is drawn",
+        by_density=True,
+    ),
+    "normals": PaintFacts(
+        title="Normals",
+        tip=(
+            "The direction of each Gaussian's shortest axis: red to the right, green "
+            "down, blue away from you."
+        ),
+        by_density=True,
+        has_own_colors=False,
+        defines=("NORMALS",),
+    ),
+    "ellipsoids": PaintFacts(
+        title="Ellipsoids",
+        tip="Each Gaussian as a solid body of two standard deviations.",
+        composition="nearest",
+        defines=("BODIES",),
+        cuda_kernel="blend_bodies",
+    ),
+    "rings": PaintFacts(
+        title="Outlines",
+        tip="The outline of each Gaussian at two standard deviations.",
+        defines=("RINGS",),
+        cuda_kernel="blend_rings",
+    ),
+    "points": PaintFacts(
+        title="Centres",
+        tip="Where the middle of each Gaussian is.",
+        defines=("POINTS",),
+        cuda_kernel="blend_points",
+    ),
+    "overdraw": PaintFacts(
+        title="Overdraw",
+        tip="How many Gaussians are drawn over each other in a pixel.",
+        by_density=True,
+        has_own_colors=False,
+        is_solid=False,
+        is_mapped=True,
+        legend="Gaussians per pixel",
+        composition="counted",
+        defines=("OVERDRAW",),
+        cuda_kernel="blend_overdraw",
+    ),
+}
+"""Facts by paint. gsplat/frame.cu knows the paints by their places in this order."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +162,8 @@ class RenderOptions:
     """Options of a picture, beside the camera. The background is composed later."""
 
     mode: Literal["classic", "antialiased"] = "classic"
-    """antialiased: opacity is scaled by sqrt(det before blur / det after), as in Mip-Splatting."""
+    """antialiased: opacity is scaled by sqrt(det before blur / det after), as in
+    Mip-Splatting."""
     sh_degree: int | None = None
     """Highest degree to evaluate, 0 to 4; None: the scene's own."""
     depth: bool = True
@@ -83,22 +171,31 @@ class RenderOptions:
     paint: Paint = "color"
     """Drawn part of each Gaussian.
 
-    color: as it was trained. normals: the same with another colour, the direction of its shortest axis, towards the
+    color: as it was trained.
+
+    normals: the same with another colour, the direction of its shortest axis, towards the
     camera, in camera axes (x right, y down, z forward), as (n + 1) / 2.
-    ellipsoids: a solid, shaded body that ends at `BODY_SIGMAS`; the nearest surface is seen, and its camera z is the
-    depth. rings: the outline of that body's ellipse, `RING_PX` wide, nearest centre first. points: its centre, a disc
-    of `point_px` with a smooth edge, if the centre lies in the picture. Of these three, whatever `mode` is, those are
-    drawn whose opacity reaches `ALPHA_MIN`, and opacity counts no further; of rings and points a pixel is finished
-    after the one that takes its transmittance to `TRANSMITTANCE_MIN`, not before, as these are all but opaque.
-    overdraw: the colour is the number of Gaussians whose alpha reaches `ALPHA_MIN` in the pixel, whether or not others
-    hide them, in all three channels, alpha is 1 where there are any, and depth is that of color.
+
+    ellipsoids: a solid, shaded body that ends at `BODY_SIGMAS`; the nearest surface is
+    seen, and its camera z is the depth. rings: the outline of that body's ellipse,
+    `RING_PX` wide, nearest centre first. points: its centre, a disc of `point_px` with a
+    smooth edge, if the centre lies in the picture. Of these three, whatever `mode` is,
+    those are drawn whose opacity reaches `ALPHA_MIN`, and opacity counts no further; of
+    rings and points a pixel is finished after the one that takes its transmittance to
+    `TRANSMITTANCE_MIN`, not before, as these are all but opaque.
+
+    overdraw: the colour is the number of Gaussians whose alpha reaches `ALPHA_MIN` in the
+    pixel, whether or not others hide them, in all three channels, alpha is 1 where there
+    are any, and depth is that of color.
+
     `tests/support/reference.py` has the formulas."""
     scale: float = 1.0
     """Multiplies the Gaussians' standard deviations."""
     point_px: float = 3.0
     """Diameter of points in pixels."""
     selection: Selection = EVERYTHING
-    """Which Gaussians are drawn. Of those that are marked the colour is mixed half and half with `MARK_COLOR`."""
+    """The Gaussians that are drawn. Of those that are marked the colour is mixed half and
+    half with `MARK_COLOR`."""
 
     @property
     def point_reach(self) -> float:
@@ -119,22 +216,25 @@ class LeftOut:
 
     @property
     def total(self) -> int:
+        """Count of all Gaussians that are left out."""
         return self.not_finite + self.too_large + self.no_rotation
 
     def words(self, count: int) -> str:
-        """As "12 of 3,000 left out: 10 not finite, 2 zero quaternions", of a scene of `count`; "" where none is."""
-        reasons = [
-            f"{n:,} {what}"
-            for n, what in (
-                (self.not_finite, "not finite"),
-                (self.too_large, "too large"),
-                (self.no_rotation, "zero quaternion" + "s" * (self.no_rotation != 1)),
-            )
-            if n
-        ]
-        if reasons:
-            return f"{self.total:,} of {count:,} left out: {', '.join(reasons)}"
-        return ""
+        """Return a sentence about a scene of `count` Gaussians; "" if none is left out.
+
+        For example "12 of 3,000 left out: 10 not finite, 2 zero quaternions".
+        """
+        if not self.total:
+            return ""
+        reasons = []
+        if self.not_finite:
+            reasons.append(f"{self.not_finite:,} not finite")
+        if self.too_large:
+            reasons.append(f"{self.too_large:,} too large")
+        if self.no_rotation:
+            plural = "s" if self.no_rotation > 1 else ""
+            reasons.append(f"{self.no_rotation:,} zero quaternion{plural}")
+        return f"{self.total:,} of {count:,} left out: {', '.join(reasons)}"
 
 
 @dataclass(frozen=True)
@@ -142,107 +242,182 @@ class Pixels:
     """A rendered picture in memory, top row first."""
 
     color: np.ndarray
-    """(H, W, 3) float32, premultiplied by alpha, over black; may exceed 1 where the scene does."""
+    """(H, W, 3) float32, premultiplied by alpha, over black; may exceed 1 where the scene
+    does."""
     alpha: np.ndarray
     """(H, W) float32 in [0, 1]: 1 - transmittance."""
     depth: np.ndarray | None
-    """(H, W) float32: sum of weight times camera z ("D" in gsplat); divide by alpha for the expected depth."""
+    """(H, W) float32: sum of weight times camera z ("D" in gsplat); divide by alpha for
+    the expected depth."""
 
 
-class RenderedPicture(Protocol):
-    """A rendered picture. Valid until the renderer draws again or is closed."""
+class RenderedPicture:
+    """A rendered picture. Valid until the renderer draws again or is closed.
+
+    To fill: `pixels`, `source`. The rest is what a picture that lies on a GPU of CUDA's
+    can do besides; by default a picture can do none of it.
+    """
+
+    kept: Kept | None = None
+    """The picture as CUDA can move it to another camera; None where it cannot be moved.
+    Set by `source` and `queue_source`."""
 
     def pixels(self) -> Pixels:
-        """The picture as arrays (waits for the drawing to finish)."""
-        ...
+        """Return the picture as arrays. Waits for the drawing to finish."""
+        raise NotImplementedError
 
     def source(self) -> PixelSource:
-        """The picture for a fragment shader to read, in the renderer's own OpenGL context: with `splatview_ipc.gl`'s
-        `SHADER`, `stored(p)` gives colour (premultiplied, over black) and alpha at column, row. What was drawn in CUDA
-        need not pass through a texture. Row 0 is the top row, as in tensors.
+        """Return the picture for a fragment shader, in the renderer's own OpenGL context.
+
+        With `splatview_ipc.gl`'s `SHADER`, `stored(p)` gives colour (premultiplied, over
+        black) and alpha at column, row. A picture drawn in CUDA need not pass through a
+        texture. Row 0 is the top row, as in tensors.
         """
-        ...
+        raise NotImplementedError
+
+    def gpu_tensors(
+        self,
+    ) -> AbstractContextManager[tuple[torch.Tensor, torch.Tensor | None]] | None:
+        """Return a context that gives the picture as tensors; None if CUDA did not draw.
+
+        They are colour and alpha (H, W, 4), and depth (H, W) or None: float32, on the
+        GPU, to be used inside the context, where the renderer's stream is current.
+        """
+        return None
+
+    def over_background(
+        self, background: tuple[float, float, float]
+    ) -> torch.Tensor | None:
+        """Return the picture over RGB in [0, 1]; None if CUDA did not draw.
+
+        The result is uint8 (H, W, 3), as OpenGL rounds it, for what torch's current
+        stream does next.
+        """
+        return None
+
+    def queue_source(self) -> bool:
+        """Queue behind the drawing all that `queued_source` returns, without waiting.
+
+        For a picture with depth, once, before anything else is asked of it. Returns False
+        if it cannot be moved here; nothing is done then.
+        """
+        return False
+
+    @property
+    def done(self) -> bool:
+        """True if the GPU has finished with the picture. Never waits."""
+        return True
+
+    def queued_source(self) -> PixelSource | None:
+        """Return colour and alpha as `source` does, after `queue_source`; `kept` moves it.
+
+        None if the picture turns out to lack Gaussians, or the renderer has gone to
+        another GPU: it has to be rendered again. Waits until it is `done`.
+        """
+        return None
 
 
 class Renderer:
     """Draws one scene at a time. Every call comes from the thread that made it.
 
-    To fill: `name`, `load`, `render`, `scene`, `close`. The rest says what a renderer can do and has done, by default
-    for one that reads a scene within `load`, from host memory, and measures nothing.
+    To fill: `name`, `load`, `render`, `scene`, `close`. The rest says what a renderer can
+    do and has done, by default for one that reads a scene within `load`, from host
+    memory, and measures nothing.
     """
 
     name: ClassVar[str]
     """As in SPLATVIEW_RENDERER."""
     wants_gpu: ClassVar[bool] = False
-    """True: CUDA tensors are read where they lie. Every renderer takes both sorts of scenes; the others copy CUDA
-    tensors to the host first."""
+    """True: CUDA tensors are read where they lie. Every renderer takes both sorts of
+    scenes; the others copy CUDA tensors to the host first."""
+    has_fallback: ClassVar[bool] = False
+    """True: OpenGL draws the scene where this renderer fails."""
     left_out = LeftOut()
     """Count of the loaded scene's Gaussians that can never be drawn (see `load`)."""
     thinned = ""
-    """`THINNED` where the last picture shows only the Gaussians that are nearest to the camera, as all would have been
-    too much work; else ""."""
+    """`THINNED` where the last picture shows only the Gaussians that are nearest to the
+    camera, as all would have been too much work; else ""."""
     note = ""
-    """Why drawing is slower than it could be, in one line; "" where it is not."""
+    """Reason why drawing is slower than it could be, in one line; "" where it is not."""
     bridge = ""
-    """The way of its pictures to OpenGL: a name of `splatview_ipc.gl`'s, or "" for OpenGL's own."""
+    """The way of its pictures to OpenGL: a name of `splatview_ipc.gl`'s, or "" for
+    OpenGL's own."""
     gpu_ms: float | None = None
-    """Milliseconds that the GPU took for the last picture it has finished; None where that is not measured. Never
-    waits."""
+    """Milliseconds that the GPU took for the last picture it has finished; None where
+    that is not measured. Never waits."""
     load_gpu_ms: float | None = None
     """The same of the last `load` it has finished."""
     pending = False
-    """True while the arrays of the last `load` are still to be read: in one go with the next picture, so that the GPU
-    turns to this process once."""
+    """True while the arrays of the last `load` are still to be read: in one go with the
+    next picture, so that the GPU turns to this process once."""
     reading = False
-    """True while a GPU may still read the arrays of the last `load`, or is going to. Never waits."""
+    """True while a GPU may still read the arrays of the last `load`, or is going to.
+    Never waits."""
     _closed = False
 
     def load(
         self, scene: GaussianScene, ready: Callable[[int], None] | None = None
     ) -> None:
-        """Take over a scene or a new version of it. Arrays in host memory may change after this returns; those on a
-        GPU, which the next `render` begins to read, asynchronously, once `reading` is False. The next `load` forgets
-        a scene that was not begun with.
+        """Take over a scene or a new version of it.
 
-        What a CUDA stream is given after `ready(stream)`, with its raw handle, finds the data there (`Frame.wait`);
-        called only for scenes on a GPU, when they are read. Without it they are there once torch's current stream has
-        come as far as now.
+        Arrays in host memory may change after this returns; those on a GPU, which the
+        next `render` begins to read, asynchronously, once `reading` is False. The next
+        `load` forgets a scene that was not begun with. Before the first `load` the
+        picture is empty.
 
-        Gaussians with a NaN or an infinity in any field, a scale over `SCALE_MAX` or a quaternion of length zero
-        are left out and counted in `left_out`. Opacities count as no more than 1 and no less than 0, coefficients and
-        colours as no more than `SH_MAX` and `COLOR_MAX`. Before the first `load` the picture is empty.
+        Gaussians with a NaN or an infinity in any field, a scale over `SCALE_MAX` or a
+        quaternion of length zero are left out and counted in `left_out`. Opacities count
+        as no more than 1 and no less than 0, coefficients and colours as no more than
+        `SH_MAX` and `COLOR_MAX`.
+
+        Args:
+            scene: its tensors are in host memory or on a GPU.
+            ready: called with the raw handle of a CUDA stream when a scene on a GPU is
+                read; what that stream is given afterwards finds the data there
+                (`Frame.wait`). Without it they are there once torch's current stream has
+                come as far as now.
         """
         raise NotImplementedError
 
     def render(self, camera: Camera, options: RenderOptions) -> RenderedPicture:
         """Draw the loaded scene.
 
-        Raises RendererError for a picture size that cannot be drawn, and once the renderer is closed.
+        Raises:
+            RendererError: a picture of this size cannot be drawn, or the renderer is
+                closed.
         """
         raise NotImplementedError
 
     def scene(self) -> GaussianScene:
-        """Return what is loaded, activated: where the renderer has it, as float32 NumPy arrays, or as CUDA tensors for
-        what torch's current stream does next. Without Gaussians before the first `load`.
+        """Return the loaded scene, activated, where the renderer has it.
 
-        All N, so that an index is the same as in what `load` was given: those that can never be drawn have opacity 0,
-        and may have a NaN or anything else in other fields. Coefficients only up to the degree in use, maybe.
-        Of the last `load`, also if it is pending: then it is read now. Not to be changed; stays as it is until the
-        next `load`. May take as long as a `load`, the first time.
+        Its tensors are float32 in host memory, or CUDA tensors for what torch's current
+        stream does next. There are no Gaussians before the first `load`.
+
+        All N, so that an index is the same as in the scene that `load` was given: those
+        that can never be drawn have opacity 0, and may have a NaN or anything else in
+        other fields. Coefficients only up to the degree in use, maybe. Of the last
+        `load`, also if it is pending: then it is read now. Not to be changed; stays as it
+        is until the next `load`. May take as long as a `load`, the first time.
         """
         raise NotImplementedError
+
+    def host_scene(self) -> GaussianScene:
+        """Return the loaded scene in host memory, for another renderer to load."""
+        return self.scene().to_host()
 
     def close(self) -> None:
         """Give back everything. Idempotent."""
         raise NotImplementedError
 
     def rest(self) -> None:
-        """Give back what a picture's size takes: no view shows the scene. The next picture makes it anew; those that
-        were made are not valid any more.
+        """Give back the memory that a picture's size takes: no view shows the scene.
+
+        The next picture makes it anew; those that were made are not valid any more.
         """
 
     def read(self) -> None:
-        """Begin to read what is pending, without a picture."""
+        """Begin to read the pending scene, without a picture."""
 
     def wait(self) -> None:
         """Wait until no GPU reads the arrays of the last `load` any more."""
@@ -252,10 +427,10 @@ class Renderer:
             raise RendererError(f"{self.name}: this renderer is closed; make a new one")
 
     def _check(self, camera: Camera, limit: int) -> None:
-        """Raise RendererError for a size that cannot be drawn, or when closed. `limit`: pixels a side."""
+        """Raise RendererError if closed, or a side of the picture is over `limit` pixels."""
         self._check_open()
         if not (0 < camera.width <= limit and 0 < camera.height <= limit):
             raise RendererError(
-                f"{self.name}: a picture of {camera.width}x{camera.height} pixels cannot be drawn; "
-                f"sides from 1 to {limit} are possible here"
+                f"{self.name}: a picture of {camera.width}x{camera.height} pixels cannot "
+                f"be drawn; sides from 1 to {limit} are possible here"
             )

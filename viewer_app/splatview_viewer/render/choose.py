@@ -97,12 +97,12 @@ def instead(
     """OpenGL in place of gsplat that failed, with the scene as it is there if that can still be had. Closes `renderer`.
     Raises `error` where there is no other renderer to draw.
     """
-    if renderer.name != "gsplat" or os.environ.get(VARIABLE):
+    if not renderer.has_fallback or os.environ.get(VARIABLE):
         raise error
     log.warning("drawing with OpenGL: %s", error)
     made = GlRenderer(ctx, str(error))
     with suppress(RendererError):
-        made.load(renderer.host_scene())  # type: ignore[attr-defined]
+        made.load(renderer.host_scene())
     with suppress(RendererError):
         renderer.close()
     return made

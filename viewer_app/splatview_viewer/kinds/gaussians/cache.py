@@ -24,7 +24,7 @@ from splatview_viewer.geometry.cameras import (
 )
 from splatview_viewer.gpu.governor import BROUGHT, scaled
 from splatview_viewer.kinds.gaussians.picture import Composer, ViewportPicture
-from splatview_viewer.render.base import RenderOptions
+from splatview_viewer.render.base import PAINTS, RenderOptions
 from splatview_viewer.render.choose import better, choose, instead
 from splatview_viewer.scene.frames import background_of, scene_of
 from splatview_viewer.scene.scene import GaussianScene, HostCopy
@@ -232,8 +232,7 @@ class Sight:
 class Begun:
     """A picture that the GPU is drawing and that is not waited for."""
 
-    rendered: Any
-    """It has `done` and `brought` (`GsplatPicture`)."""
+    rendered: Rendered
     place: ViewportPicture
     """The viewport's picture that it will be."""
     camera: Camera
@@ -463,7 +462,7 @@ class SceneCache:
         with self.stopwatch("wait"):
             if self.renderer.wants_gpu:
                 self._account()
-            counts = options.paint == "overdraw"
+            counts = PAINTS[options.paint].is_mapped
             mapped = options.depth or counts
             if mapped:
                 source = place.depth.source(rendered, self.now, counts=counts)
@@ -478,7 +477,7 @@ class SceneCache:
             camera,
             wanted,
             lent=not mapped,
-            kept=None if mapped else getattr(rendered, "kept", None),
+            kept=None if mapped else rendered.kept,
         )
         if not several:
             place.drop_copy()
@@ -544,8 +543,7 @@ class SceneCache:
         place.become()
         rendered = self._render(place, camera, options)
         self._account()
-        over = getattr(rendered, "over", None)
-        drawn = None if over is None else over(background)
+        drawn = rendered.over_background(background)
         self._let_go()
         return drawn
 
@@ -617,11 +615,10 @@ class SceneCache:
         with self.stopwatch("render"):
             self.land(wait=True)
             reads = self._frame is not None
-            rendered: Any = self._render(
+            rendered = self._render(
                 place, camera, replace(options, depth=True), BROUGHT
             )
-            bring = getattr(rendered, "bring", None)
-            if bring is not None and bring():
+            if rendered.queue_source():
                 self.begun = Begun(rendered, place, camera, wanted, reads)
                 self.work.flush()
                 self._account()
@@ -636,7 +633,7 @@ class SceneCache:
             return
         self.begun = None
         whole = not begun.reads or self._let_go()
-        source = begun.rendered.brought() if whole else None
+        source = begun.rendered.queued_source() if whole else None
         if source is None:
             return
         begun.place.become(

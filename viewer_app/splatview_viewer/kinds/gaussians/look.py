@@ -10,6 +10,7 @@ import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.core.view import Section
+from splatview_viewer.kinds.gaussians.state import SHOWS, Show
 from splatview_viewer.kinds.gaussians.tool import Tool
 from splatview_viewer.scene import color_maps
 from splatview_viewer.ui import theme
@@ -19,32 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.core.screen import Rect
-    from splatview_viewer.kinds.gaussians.state import Show
 
-SHOWS: dict[Show, str] = {
-    "color": "Colour",
-    "depth": "Depth",
-    "alpha": "Alpha",
-    "normals": "Normals",
-    "ellipsoids": "Ellipsoids",
-    "rings": "Outlines",
-    "points": "Centres",
-    "overdraw": "Overdraw",
-}
-"""The values of `GaussianState.show` and their labels."""
-_TIPS = {
-    "depth": "How far away it is: the mean along the line of sight, by what each Gaussian contributes.",
-    "alpha": "How much of the background is covered.",
-    "normals": "The direction of each Gaussian's shortest axis: red to the right, green down, blue away from you.",
-    "ellipsoids": "Each Gaussian as a solid body of two standard deviations.",
-    "rings": "The outline of each Gaussian at two standard deviations.",
-    "points": "Where the middle of each Gaussian is.",
-    "overdraw": "How many Gaussians are drawn over each other in a pixel.",
-}
-_MAPPED = "depth", "overdraw"
-"""Shows that use a colour map."""
-_COLORED = "color", "ellipsoids", "rings", "points"
-"""Shows in the Gaussians' own colours."""
 _SCALES = 0.05, 3.0
 _POINTS = 1.0, 12.0
 _LEGEND = 190.0
@@ -65,11 +41,11 @@ class LookTool(Tool):
         """Draw the controls."""
         view = self.view
         s = self.view.state
-        show: Show = ui.choice(
-            "Show", _TIPS.get(s.show, "The quantity that is drawn"), s.show, SHOWS
-        )
+        titles: dict[Show, str] = {key: facts.title for key, facts in SHOWS.items()}
+        show: Show = ui.choice("Show", SHOWS[s.show].tip, s.show, titles)
         s = replace(s, show=show)
-        if s.show in _MAPPED:
+        facts = SHOWS[show]
+        if facts.is_mapped:
             s = replace(
                 s,
                 color_map=ui.choice(
@@ -105,7 +81,7 @@ class LookTool(Tool):
                     "Depth at both ends of the colours. Drag, or Ctrl + click to type a number."
                 )
             s = replace(s, depth_range=(low, max(high, low)) if by_hand else None)
-        if s.show not in ("ellipsoids", "rings", "points"):
+        if facts.by_density:
             tip = "Antialiased: small Gaussians keep their opacity (Mip-Splatting)"
             modes = {
                 "scene": "As trained",
@@ -114,7 +90,7 @@ class LookTool(Tool):
             }
             s = replace(s, mode=ui.choice("Rasterize", tip, s.mode, modes))
         stored = view.data.facts.stored_sh_degree if view.data.facts is not None else 0
-        if stored and s.show in _COLORED:
+        if stored and facts.has_own_colors:
             degrees: dict[int | None, str] = {None: "As trained"} | {
                 d: f"Up to {d}" for d in range(stored + 1)
             }
@@ -172,26 +148,25 @@ class LookTool(Tool):
     def over(self, rect: Rect, scale: float) -> bool:
         view = self.view
         if (
-            view.state.show in _MAPPED
+            SHOWS[view.state.show].is_mapped
             and view.picture.source is not None
             and rect.width >= _LEAST * scale
         ):
             low, high = view.depth_range
             if high > low:
                 values = low, (low + high) / 2, high
-                title, words = (
-                    ("Depth", _numbers(*values))
-                    if view.state.show == "depth"
-                    else (
-                        "Gaussians per pixel",
-                        [
-                            f"{round(v):,}" if high - low >= 10 else f"{v:g}"
-                            for v in values
-                        ],
-                    )
-                )
+                if view.state.show == "depth":
+                    labels = _numbers(*values)
+                elif high - low >= 10:
+                    labels = [f"{round(v):,}" for v in values]
+                else:
+                    labels = [f"{v:g}" for v in values]
                 _legend(
-                    title, view.state.color_map, words, view.above_bars(rect), scale
+                    SHOWS[view.state.show].legend,
+                    view.state.color_map,
+                    labels,
+                    view.above_bars(rect),
+                    scale,
                 )
         return False
 

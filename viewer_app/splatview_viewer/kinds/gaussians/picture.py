@@ -13,6 +13,7 @@ import numpy as np
 from splatview_ipc.gl.base import fragment_head
 from splatview_ipc.gl.host import HostBridge
 from splatview_viewer.core.view import VERTEX
+from splatview_viewer.kinds.gaussians.state import SHOWS
 from splatview_viewer.render.gl.passes import texture_source
 from splatview_viewer.scene import color_maps
 
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
     from splatview_viewer.core.settings import Color
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.gpu.work import GpuWork
+    from splatview_viewer.kinds.gaussians.state import Show
     from splatview_viewer.render.base import RenderedPicture as Rendered
     from splatview_viewer.render.gsplat.moving import Kept
 
 _COPY_FORMATS = {"float16": "f2", "float32": "f4"}
-_SHOW = {"color": 0, "depth": 1, "overdraw": 1, "alpha": 2}
 _SEEN = 0.3
 """Alpha from which on a pixel counts for the range."""
 _RANGE_PERIOD = 0.25
@@ -160,7 +161,7 @@ class Composer:
         framebuffer: moderngl.Framebuffer,
         rect: Rect,
         background: Color,
-        show: str = "color",
+        show: Show = "color",
         colors: tuple[str, tuple[float, float]] = ("", (0.0, 0.0)),
     ) -> None:
         """Draw a picture, or none, over a background of RGB in [0, 1].
@@ -180,11 +181,12 @@ class Composer:
         program["u_size"] = rect.width, rect.height
         program["u_height"] = float(framebuffer.height)
         program["u_background"] = background
-        how = _SHOW.get(show, 0)
-        program["u_show"] = how
-        if how == 1:
+        if SHOWS[show].is_mapped:
+            program["u_show"] = 1
             program["u_range"] = colors[1]
             program["u_map"].write(color_maps.table(colors[0]).tobytes())  # type: ignore[union-attr]
+        else:
+            program["u_show"] = 2 if show == "alpha" else 0
         self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
         source.bind(program)
         framebuffer.viewport = viewport
@@ -225,7 +227,7 @@ class Composer:
 class DepthPicture:
     """Makes of a picture one of numbers: expected depth, or the number of Gaussians, and alpha.
 
-    A picture that lies on a GPU (it has `on_gpu`, as gsplat's) stays there.
+    A picture that lies on a GPU (it has `gpu_tensors`, as gsplat's) stays there.
     """
 
     def __init__(self, ctx: moderngl.Context) -> None:
@@ -251,9 +253,9 @@ class DepthPicture:
             self._counts = counts
             self._ranged_at = -math.inf
         self._range_before = self.range
-        on_gpu = getattr(picture, "on_gpu", None)
+        on_gpu = picture.gpu_tensors()
         if on_gpu is not None:
-            with on_gpu() as (rgba, depth):
+            with on_gpu as (rgba, depth):
                 alpha = rgba[..., 3]
                 if self._canvas is None:
                     from splatview_ipc.cuda.driver import gpu_uuid

@@ -7,14 +7,43 @@ from typing import TYPE_CHECKING, Literal
 
 from splatview_viewer.core.selection import EVERYTHING, Selection
 from splatview_viewer.geometry.controls import Orbit, OrbitPlace
+from splatview_viewer.render.base import PAINTS, Paint, PaintFacts
 
 if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.geometry.cameras import Camera
 
-Show = Literal[
-    "color", "depth", "alpha", "normals", "ellipsoids", "rings", "points", "overdraw"
-]
+Show = Literal[Paint, "depth", "alpha"]
+"""A paint, or another quantity of the picture that the paint "color" makes."""
+_COLOR = PAINTS["color"]
+SHOWS: dict[Show, PaintFacts] = {
+    "color": _COLOR,
+    "depth": replace(
+        _COLOR,
+        title="Depth",
+        tip=(
+            "How far away it is: the mean along the line of sight, by what each "
+            "Gaussian contributes."
+        ),
+        has_own_colors=False,
+        is_solid=False,
+        is_mapped=True,
+        legend="Depth",
+    ),
+    "alpha": replace(
+        _COLOR,
+        title="Alpha",
+        tip="How much of the background is covered.",
+        has_own_colors=False,
+    ),
+    **PAINTS,
+}
+"""Facts by what is shown, in the order in which users choose."""
+
+
+def paint_of(show: Show) -> Paint:
+    """Return the paint that makes the picture of which `show` shows a part."""
+    return "color" if show in ("depth", "alpha") else show
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from splatview_viewer.kinds.gaussians.look import LookTool
 from splatview_viewer.kinds.gaussians.navigate import Navigate
 from splatview_viewer.kinds.gaussians.path import PathTool
 from splatview_viewer.kinds.gaussians.picture import ViewportPicture
-from splatview_viewer.kinds.gaussians.state import GaussianState
+from splatview_viewer.kinds.gaussians.state import SHOWS, GaussianState, paint_of
 from splatview_viewer.kinds.gaussians.tool import in_order
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.choose import renderer_note
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.kinds.gaussians.tool import Tool
 
-_SOLID = "color", "alpha", "normals", "ellipsoids", "rings", "points"
-"""Pictures of things that are somewhere: they can be moved along with the camera."""
 TOOLS = LookTool, Frustums, Crop, Inspect, Filter, HistoryTool
 _REST = 0.2
 """Seconds without input after which a coarse picture is drawn again in full."""
@@ -197,13 +195,12 @@ class GaussianView(View[SceneCache, GaussianState]):
         else:
             trained = "classic"
         mode = trained if s.mode == "scene" else s.mode
-        paint = "color" if s.show in ("color", "depth", "alpha") else s.show
         selection = replace(s.selection, marked=()) if self.host.exact else s.selection
         return RenderOptions(
             mode,
             s.sh_degree,
             s.show == "depth",
-            paint,
+            paint_of(s.show),
             s.scale,
             s.point_px * self.host.scale,
             selection,
@@ -225,7 +222,7 @@ class GaussianView(View[SceneCache, GaussianState]):
                 self._current_camera(rect),
                 self.options,
                 self.moving and not exact,
-                s.smooth and s.show in _SOLID and not exact,
+                s.smooth and SHOWS[s.show].is_solid and not exact,
             )
         self._told = data.loads
         self.lay(data.source(self.picture, orbit.distance), framebuffer, rect)

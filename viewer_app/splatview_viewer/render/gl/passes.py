@@ -14,20 +14,11 @@ from splatview_ipc.gl.sources import TextureSource
 from splatview_viewer.core.errors import RendererError, telling
 
 if TYPE_CHECKING:
-    from splatview_viewer.render.base import Paint
+    from splatview_viewer.render.base import PaintFacts
 
 SHADERS = Path(__file__).parent / "shaders"
 TILE = 16
 """Side in pixels of the tiles that `Target` keeps track of; shaders/tiles.frag and splat.vert know it as `TILE`."""
-DEFINES: dict[Paint, tuple[str, ...]] = {
-    "color": (),
-    "normals": ("NORMALS",),
-    "ellipsoids": ("BODIES",),
-    "rings": ("RINGS",),
-    "points": ("POINTS",),
-    "overdraw": ("OVERDRAW",),
-}
-"""Defines of the shaders by paint."""
 BODIES: dict[str, tuple[int, str]] = {
     "body0": (4, "f4"),
     "body1": (4, "f4"),
@@ -175,9 +166,11 @@ class Compositor:
     thinned = ""
     """As `Renderer.thinned`."""
 
-    def reserve(self, columns: int, rows: int, paint: Paint) -> moderngl.Framebuffer:
+    def reserve(
+        self, columns: int, rows: int, paint: PaintFacts
+    ) -> moderngl.Framebuffer:
         """Target of the projections: `columns` (a power of two) of them in a row."""
-        formats = self.formats | (BODIES if paint == "ellipsoids" else {})
+        formats = self.formats | (BODIES if paint.composition == "nearest" else {})
         # should there be no room
         held = self._projected
         self._projected = None

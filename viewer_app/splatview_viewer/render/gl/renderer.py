@@ -26,15 +26,16 @@ from splatview_viewer.render.base import (
     EPS_2D,
     LIGHT,
     MARK_COLOR,
+    PAINTS,
     RING_INSIDE,
     RING_PX,
     TRANSMITTANCE_MIN,
     Pixels,
+    RenderedPicture,
     Renderer,
     RenderOptions,
 )
 from splatview_viewer.render.gl.passes import (
-    DEFINES,
     BlendTarget,
     Compositor,
     FieldTextures,
@@ -64,7 +65,7 @@ MARKED_FROM = 1 << 30
 
 
 @dataclass
-class GlPicture:
+class GlPicture(RenderedPicture):
     """Picture of `GlRenderer`. Valid until it draws again or is closed."""
 
     color: moderngl.Texture
@@ -267,8 +268,9 @@ class GlRenderer(Renderer):
         return len(order)
 
     def _project(self, camera: Camera, options: RenderOptions, visible: int) -> None:
+        paint = PAINTS[options.paint]
         projected = self._compositor.reserve(
-            self._columns, max(-(-len(self._means) // self._columns), 1), options.paint
+            self._columns, max(-(-len(self._means) // self._columns), 1), paint
         )
         K, (limit_low, limit_high) = camera.K, camera.slope_limits()
         rotation = camera.viewmat[:3, :3]
@@ -276,7 +278,7 @@ class GlRenderer(Renderer):
             degree = self._sh_degree
         else:
             degree = min(options.sh_degree, self._sh_degree)
-        p = self._compositor.projection(*DEFINES[options.paint])
+        p = self._compositor.projection(*paint.defines)
         p.read(
             order=self._fields["order"],
             gaussians=self._fields["gaussians"],
@@ -335,7 +337,7 @@ class QuadCompositor(Compositor):
     def __init__(self, ctx: moderngl.Context) -> None:
         self._ctx = ctx
         self.projection = Passes(ctx, "fullscreen.vert", "project.frag")
-        """The projection pass by `DEFINES`, with the outputs that this compositor reads."""
+        """The projection pass by the defines of paints, with the outputs that this compositor reads."""
         self._splat = Passes(ctx, "splat.vert", "splat.frag")
         self._mark = Pass(ctx, "fullscreen.vert", "mark.frag")
         self._tiles = Pass(ctx, "fullscreen.vert", "tiles.frag")
@@ -368,7 +370,8 @@ class QuadCompositor(Compositor):
         target = self._target
         assert target is not None
         target.clear()
-        if visible and self._options.paint == "ellipsoids":  # by the depth test
+        paint = PAINTS[self._options.paint]
+        if visible and paint.composition == "nearest":  # by the depth test
             splat = self._splats(target, "BODIES")
             splat.set(first=0, z_near=near)
             target.framebuffer.use()
@@ -377,7 +380,7 @@ class QuadCompositor(Compositor):
             self._ctx.depth_func = "<"
             splat.vao.render(moderngl.TRIANGLE_STRIP, vertices=4, instances=visible)
             target.framebuffer.depth_mask = False
-        elif visible and self._options.paint == "overdraw":
+        elif visible and paint.composition == "counted":
             if target.depth is not None:
                 self._blend(target, visible)
             target.counting.use()
@@ -391,7 +394,7 @@ class QuadCompositor(Compositor):
             self._ctx.blend_equation = moderngl.FUNC_ADD, moderngl.FUNC_ADD
             self._ctx.blend_func = moderngl.SRC_ALPHA, moderngl.ONE_MINUS_SRC_ALPHA
         elif visible:
-            self._blend(target, visible, *DEFINES[self._options.paint])
+            self._blend(target, visible, *paint.defines)
         return target.color, target.depth
 
     def rest(self) -> None:

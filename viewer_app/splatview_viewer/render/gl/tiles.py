@@ -16,13 +16,13 @@ from splatview_viewer.render.base import (
     BODY_SIGMAS,
     LIGHT,
     LISTED_MAX,
+    PAINTS,
     RING_INSIDE,
     RING_PX,
     THINNED,
     RenderOptions,
 )
 from splatview_viewer.render.gl.passes import (
-    DEFINES,
     Compositor,
     FieldTextures,
     LayerTextures,
@@ -98,7 +98,8 @@ class TileCompositor(Compositor):
         options = self._options
         self._near = near
         self.thinned = ""
-        bodies = options.paint == "ellipsoids"
+        paint = PAINTS[options.paint]
+        bodies = paint.composition == "nearest"
         # Depth takes a walk of its own: there are not more than eight outputs. The nearest surfaces bring theirs along.
         pictures = ["color", "depth"] if options.depth else ["color"]
         latest: int | None = (
@@ -127,7 +128,7 @@ class TileCompositor(Compositor):
                 for kind in pictures[:1] if bodies else pictures:
                     self._walk(kind, latest)
                 latest = 0 if latest is None else 1 - latest
-                if chunks.remaining and not bodies and options.paint != "overdraw":
+                if chunks.remaining and not bodies and paint.composition != "counted":
                     chunks.close_tiles(
                         self._read_unfinished(self._parts("color", latest))
                     )
@@ -186,9 +187,9 @@ class TileCompositor(Compositor):
         options = self._options
         projected = self._projected.textures
         if (
-            options.paint != "overdraw" or kind == "color"
+            PAINTS[options.paint].composition != "counted" or kind == "color"
         ):  # its depth is that of colour
-            defines = *DEFINES[options.paint], *defines
+            defines = *PAINTS[options.paint].defines, *defines
         walk = self._walks(*(name for name in defines if name != "NORMALS"))
         walk.read(lists=self._lists["lists"], ranges=self._lists["ranges"], **projected)
         across, down = self._grid

@@ -27,7 +27,7 @@ import torch
 from splatview_ipc.kinds.gaussians import SH_REST
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.geometry.cameras import MODELS
-from splatview_viewer.render.base import BY_DENSITY, EPS_2D, PAINTS, PAIRS_MAX, THINNED
+from splatview_viewer.render.base import EPS_2D, PAINTS, PAIRS_MAX, THINNED
 from splatview_viewer.render.gsplat.cuda import KernelModule, kernels
 
 if TYPE_CHECKING:
@@ -424,7 +424,7 @@ class GraphKey:
     @property
     def by_density(self) -> bool:
         """True if opacity and density make the picture, not shapes."""
-        return self.paint in BY_DENSITY
+        return PAINTS[self.paint].by_density
 
     @property
     def tiles(self) -> tuple[int, int]:
@@ -539,7 +539,7 @@ def draw(
         more = ()
     else:
         more = (
-            _int(PAINTS.index(kind.paint)),
+            _int(list(PAINTS).index(kind.paint)),
             _int(kind.model == "ortho"),
             _int(kind.width),
             _int(kind.height),
@@ -547,7 +547,7 @@ def draw(
             scene.quats,
             scene.scales,
         )
-    degree = 0 if kind.paint in ("normals", "overdraw") else kind.degree
+    degree = kind.degree if PAINTS[kind.paint].has_own_colors else 0
     own.launch(
         "shade" if plain else "shade_as",
         blocks(n, 128),
@@ -580,7 +580,7 @@ def draw(
         compensations,
     )  # what is not needed again makes room for what comes
     surfaces = None
-    if kind.paint == "ellipsoids":
+    if PAINTS[kind.paint].composition == "nearest":
         surfaces = new(n, BODY_FLOATS)
         own.launch(
             "bodies",
@@ -654,7 +654,7 @@ def draw(
         del grouped, places
     last = () if surfaces is None else (surfaces, _float(kind.near))
     own.launch(
-        _BLENDS[kind.paint],
+        PAINTS[kind.paint].cuda_kernel,
         columns * rows,
         256,
         _int(kind.width),
@@ -681,12 +681,4 @@ _int = ctypes.c_int
 _long = ctypes.c_longlong
 _float = ctypes.c_float
 _NULL = ctypes.c_void_p(0)
-_BLENDS: dict[Paint, str] = {
-    "color": "blend",
-    "normals": "blend",
-    "ellipsoids": "blend_bodies",
-    "rings": "blend_rings",
-    "points": "blend_points",
-    "overdraw": "blend_overdraw",
-}
 _KEY_TYPES = {"short": torch.int16, "int": torch.int32}

@@ -11,7 +11,13 @@ import torch
 
 from splatview_ipc.control.errors import SharingError
 from splatview_viewer.core.errors import RendererError
-from splatview_viewer.render.base import LeftOut, Pixels, Renderer
+from splatview_viewer.render.base import (
+    PAINTS,
+    LeftOut,
+    Pixels,
+    RenderedPicture,
+    Renderer,
+)
 from splatview_viewer.render.gsplat import moving
 from splatview_viewer.render.gsplat.build import home_gpu, kernels
 from splatview_viewer.render.gsplat.cuda import Clock, on_stream
@@ -42,6 +48,7 @@ class GsplatRenderer(Renderer):
 
     name = "gsplat"
     wants_gpu = True
+    has_fallback = True
 
     def __init__(
         self, ctx: moderngl.Context | None = None, device: torch.device | None = None
@@ -281,7 +288,7 @@ class GsplatRenderer(Renderer):
         del self._frame, self._gaussians, self._reading
 
 
-class GsplatPicture:
+class GsplatPicture(RenderedPicture):
     """Picture of `GsplatRenderer`. Valid until it draws again or is closed."""
 
     def __init__(
@@ -293,7 +300,7 @@ class GsplatPicture:
         self._renderer = renderer
         self._camera = camera
         self._options = options
-        if options.depth or options.paint == "overdraw":
+        if options.depth or PAINTS[options.paint].is_mapped:
             self._shown = None
         else:
             self._shown = renderer._target(camera)
@@ -310,12 +317,12 @@ class GsplatPicture:
         self._canvas: Any = None
         """Destination of the picture."""
         self.kept: Kept | None = None
-        """Arrays that CUDA needs to move it, if it can; since `source` or `bring`."""
+        """Arrays that CUDA needs to move it, if it can; since `source` or `queue_source`."""
         self._source: PixelSource | None = None
 
     def pixels(self) -> Pixels:
         """float32, drawn anew if the picture has another dtype."""
-        with self.on_gpu() as (picture, distance):
+        with self.gpu_tensors() as (picture, distance):
             rgba = picture.cpu().numpy()
             depth = None if distance is None else distance.cpu().numpy()
         return Pixels(
@@ -351,8 +358,8 @@ class GsplatPicture:
         assert self._source is not None
         return self._source
 
-    def bring(self) -> bool:
-        """Have all that `brought` gives made behind the drawing, without waiting: ask `done`. For a picture with
+    def queue_source(self) -> bool:
+        """Have all that `queued_source` gives made behind the drawing, without waiting: ask `done`. For a picture with
         depth, once, before anything else is asked of it. False: it cannot be moved here, and nothing was done.
         """
         renderer = self._renderer
@@ -374,7 +381,7 @@ class GsplatPicture:
         """True if the GPU has finished with it. Never waits."""
         return self._renderer._reading.done
 
-    def brought(self) -> PixelSource | None:
+    def queued_source(self) -> PixelSource | None:
         """Colour and alpha, as from `source`; `kept` moves it. None if it turns out to lack Gaussians, or the renderer
         has gone to another GPU: it has to be rendered again. Waits until it is `done`.
         """
@@ -390,7 +397,7 @@ class GsplatPicture:
             self._source = canvas.show(finished=True)
             return self._source
 
-    def over(self, background: tuple[float, float, float]) -> torch.Tensor:
+    def over_background(self, background: tuple[float, float, float]) -> torch.Tensor:
         """The picture over a background, RGB in [0, 1]: uint8 (H, W, 3), as OpenGL rounds it, for what torch's current
         stream does next. Of what was drawn for OpenGL, without asking it for anything.
         """
@@ -410,7 +417,7 @@ class GsplatPicture:
         return made
 
     @contextmanager
-    def on_gpu(self) -> Iterator[tuple[torch.Tensor, torch.Tensor | None]]:
+    def gpu_tensors(self) -> Iterator[tuple[torch.Tensor, torch.Tensor | None]]:
         """Colour and alpha (H, W, 4) and depth (H, W), float32 tensors on the GPU, to be used inside, where the
         renderer's stream is current.
         """
