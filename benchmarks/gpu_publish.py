@@ -270,7 +270,7 @@ def _in_training(record: Callable[[], Any]) -> list[dict[str, str]]:
     keep_busy = _busy_until()
 
     def publish() -> None:
-        splatview.publish(training.scene, step=training.steps)
+        splatview.publish(training.scene, meta={"step": training.steps})
 
     def nothing() -> None:
         pass

@@ -64,7 +64,7 @@ def run() -> list[dict[str, str]]:
     without = [train(training, WITHOUT)]
     rows = [_row("no viewer", "", 1.0, without[0])]
     try:
-        splatview.publish(training.scene, step=training.steps)
+        splatview.publish(training.scene, meta={"step": training.steps})
         for mode in MODES:
             rows += tried(
                 mode.what, lambda mode=mode: [_in_turn(training, mode, without)]
@@ -99,7 +99,7 @@ def _publisher(training: Training, hz: float) -> Callable[[int], None]:
             if now < due[0]:
                 return
             due[0] = max(due[0] + 1 / hz, now)
-        splatview.publish(training.scene, step=training.steps)
+        splatview.publish(training.scene, meta={"step": training.steps})
 
     return publish
 
@@ -136,7 +136,7 @@ def _check(training: Training, viewer: Viewer, step: Callable[[], None]) -> None
     """What the trainer writes next must show, whatever the hand does meanwhile."""
     before = training.scene["sh0"].detach().clone()
     paint(training.scene, (0.0, 1.0, 0.0))
-    splatview.publish(training.scene, step=training.steps)
+    splatview.publish(training.scene, meta={"step": training.steps})
 
     def is_green() -> bool:
         r, g, b = viewer.pixel()

@@ -96,7 +96,7 @@ def _without_viewer() -> list[dict[str, str]]:
         (
             "a Gaussian scene, step=",
             5,
-            lambda: splatview.publish(scene, "scene", step=7),
+            lambda: splatview.publish(scene, "scene", meta={"step": 7}),
         ),
     ):
         call()
@@ -171,7 +171,7 @@ def _attached(gigabytes: float) -> dict[str, str]:
     side = int((gigabytes * 1e9 / 4) ** 0.5)
     frame = torch.randint(256, (side, side, 4), dtype=torch.uint8)
     target = torch.zeros_like(frame)
-    splatview.publish(frame, "frame", step=0)
+    splatview.publish(frame, "frame", meta={"step": 0})
     try:
         found = [_attach(frame, target) for _ in range(ATTACHES)]
     finally:
@@ -220,7 +220,7 @@ def _attach(
             step = stream.version + 1
             first.fill_(step % 256)
             begin = _clock()
-            splatview.publish(frame, "frame", step=step)
+            splatview.publish(frame, "frame", meta={"step": step})
             between = _clock()
             target.copy_(frame)
             if opened:

@@ -168,10 +168,10 @@ class Trainer:
         else:
             scene = None
         begin = time.perf_counter()
-        splatview.publish(image, "render", step=i)
+        splatview.publish(image, "render", meta={"step": i})
         self.times.append((time.perf_counter() - begin) * 1e6)
         if scene is not None:
-            splatview.publish(scene, "scene", step=i)
+            splatview.publish(scene, "scene", meta={"step": i})
             splatview.log(i, loss=1.0 / i, count=n)
             splatview.annotate(
                 "render",

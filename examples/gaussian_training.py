@@ -58,7 +58,7 @@ for step in range(steps):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-    splatview.publish(gaussians, "gaussians", sh_degree=0, step=step)
-    splatview.publish(render.detach().clamp(0, 1), "render", step=step)
+    splatview.publish(gaussians, "gaussians", sh_degree=0, meta={"step": step})
+    splatview.publish(render.detach().clamp(0, 1), "render", meta={"step": step})
     if step % 100 == 0 or step == steps - 1:
         print(f"step {step}  loss {loss.item():.4f}", flush=True)

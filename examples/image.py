@@ -34,4 +34,4 @@ for step in range(steps):
     image = torch.stack([1 - a, b * 2, 0.4 + b], -1)[0, 0].clamp(
         0, 1
     )  # (256, 256, 3), float32 in [0, 1]
-    splatview.publish(image, step=step)
+    splatview.publish(image, meta={"step": step})

@@ -53,4 +53,4 @@ for step in range(steps):
     if step % 20 == 0:  # the whole picture at once: the peak
         with torch.no_grad():
             learned = net(features(places)).reshape(side, side, 3).clamp(0, 1)
-        splatview.publish(learned, "learned", step=step, loss=loss)
+        splatview.publish(learned, "learned", meta={"step": step, "loss": loss})

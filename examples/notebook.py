@@ -34,4 +34,4 @@ splatview.show(height=480)
 
 # %% Look at them above while this runs
 for step in range(steps):
-    splatview.publish(waves(step), "waves", step=step)
+    splatview.publish(waves(step), "waves", meta={"step": step})

@@ -61,4 +61,4 @@ for step in range(steps):
         with torch.no_grad():
             learned = net(features(places)).reshape(side, side, 3).clamp(0, 1)
         splatview.log(step, psnr=-10 * (learned - wanted).square().mean().log10())
-        splatview.publish(learned, "learned", step=step)
+        splatview.publish(learned, "learned", meta={"step": step})

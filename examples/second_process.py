@@ -24,7 +24,9 @@ def first_process() -> None:
     while parent is not None and parent.is_alive():
         rings = 0.5 + 0.5 * torch.sin(8 * distance - 0.1 * step)
         splatview.publish(
-            torch.stack([rings, 0.7 * rings, rings**4], -1), "rings", step=step
+            torch.stack([rings, 0.7 * rings, rings**4], -1),
+            "rings",
+            meta={"step": step},
         )
         time.sleep(1 / 60)
         step += 1
@@ -46,6 +48,8 @@ if __name__ == "__main__":
             )  # (360, 480), of a copy that belongs to this process
             dy, dx = torch.gradient(grey)
             splatview.publish(
-                (12 * (dx * dx + dy * dy).sqrt()).clamp(0, 1), "edges", of=frame.version
+                (12 * (dx * dx + dy * dy).sqrt()).clamp(0, 1),
+                "edges",
+                meta={"of": frame.version},
             )
     print(f"{frames.skipped} pictures were passed over")

@@ -44,7 +44,7 @@ def train(rank: int, world: int, steps: int) -> None:
         distributed.all_reduce(
             mean := loss.detach() / world
         )  # the trainer's own word with the others
-        splatview.publish(splats, shard=(rank, world), step=step)
+        splatview.publish(splats, shard=(rank, world), meta={"step": step})
         if rank == 0:
             splatview.log(step, loss=mean)
     distributed.destroy_process_group()

@@ -52,10 +52,10 @@ for step in range(steps):
     gaussians["means"] = at_rest @ turn.T
     drawn = draw(gaussians, camera)
     depth = drawn.depth / drawn.alpha.clamp_min(1e-6)
-    splatview.publish(gaussians, "gaussians", sh_degree=0, step=step)
-    splatview.publish(drawn.image.clamp(0, 1), "image", step=step)
+    splatview.publish(gaussians, "gaussians", sh_degree=0, meta={"step": step})
+    splatview.publish(drawn.image.clamp(0, 1), "image", meta={"step": step})
     splatview.publish(
         torch.where(drawn.alpha > 0.5, 1 - (depth - 2) / 4, 0).clamp(0, 1),
         "depth",
-        step=step,
+        meta={"step": step},
     )

@@ -88,7 +88,7 @@ def main(steps: int) -> None:
             splats["sh0"]
             + 0.02 * torch.where(seen, wanted - splats["sh0"][:, 0], 0.0)[:, None]
         )
-        splatview.publish(splats, "ball", step=step)
+        splatview.publish(splats, "ball", meta={"step": step})
         splatview.wait_while_paused()
         time.sleep(0.02)
 

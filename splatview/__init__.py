@@ -13,7 +13,7 @@ TYPE_CHECKING = False  # type checkers take it for True; importing typing would 
 if TYPE_CHECKING:
     from typing import Any
 
-    from splatview import gl
+    from splatview import errors, gl
     from splatview.api.annotate import annotate
     from splatview.api.cameras import publish_cameras
     from splatview.api.frames import frames
@@ -31,6 +31,7 @@ _HOME = {
     "Window": "api.window",
     "annotate": "api.annotate",
     "close": "api.publish",
+    "errors": "",
     "frames": "api.frames",
     "gl": "",
     "grab": "api.grab",
@@ -49,6 +50,7 @@ __all__ = [
     "__version__",
     "annotate",
     "close",
+    "errors",
     "frames",
     "gl",
     "grab",

@@ -37,6 +37,8 @@ MOST_STATEMENTS = 520
 """Statements of one file; docstrings, line breaks and blank lines are free."""
 MOST_FUNCTION_STATEMENTS = 70
 MOST_PARAMETERS = 8
+PUBLIC_OPTIONS = {"splatview/api/publish.py": ("publish",)}
+"""Functions of the public API, by file, that have an option for each of their features."""
 MOST_CASES = 12
 """Values in one parameter list of a test."""
 
@@ -159,6 +161,7 @@ def test_the_public_surface() -> None:
         "__version__",
         "annotate",
         "close",
+        "errors",
         "frames",
         "gl",
         "grab",
@@ -238,6 +241,8 @@ def test_files_and_signatures_stay_small() -> None:
                 + len(node.args.posonlyargs)
             )
             count -= any(a.arg in ("self", "cls") for a in node.args.args[:1])
+            if node.name in PUBLIC_OPTIONS.get(source.name, ()):
+                continue
             assert count <= MOST_PARAMETERS, (
                 f"{source.name}: {node.name} has {count} parameters: make a dataclass"
             )

@@ -1,9 +1,11 @@
-"""From what a trainer holds to what a stream carries.
+"""Conversion of what a trainer holds into what a stream carries.
 
-    layout = recognise(value, kind, meta)          # of a stream's first value, or one that looks different
-    published = layout.match(value, meta)          # tensors and metadata for `Stream.publish`; None: recognise it anew
+    layout = recognise(value)               # of a stream's first value, or of another form
+    published = layout.match(value, meta)   # tensors and metadata for `Stream.publish`
 
-A layout remembers what the value looked like, so that the next value that looks the same costs a few comparisons.
+`match` returns None for a value of another form, which is then recognised anew. A layout
+remembers the form of its values, so that the next value of that form costs a few
+comparisons.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
     from splatview.adapters.gaussians import GaussianLayout
     from splatview.adapters.images import ImageLayout
+
+KINDS = ("image", "gaussians")
 
 
 ADAPTERS = {
@@ -31,7 +35,10 @@ ADAPTERS = {
 
 @dataclass
 class NamedTensors:
-    """The layout of streams whose caller makes the tensors of each frame: cameras, memory, overlay, scalars."""
+    """The layout of streams for which splatview itself makes the tensors of each frame.
+
+    Those are the kinds cameras, memory, overlay and scalars.
+    """
 
     kind: str
     names: tuple[str, ...]
@@ -41,22 +48,36 @@ class NamedTensors:
     device: str = "cpu"
 
     def frame(self, tensors: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
+        """Return the tensors of a frame by name."""
         return dict(zip(self.names, tensors, strict=True))
 
 
 def recognise(
-    value: Any, kind: str | None, meta: dict[str, Any]
+    value: Any,
+    kind: str | None = None,
+    layout: str | None = None,
+    activated: bool | tuple[bool, bool] | None = None,
 ) -> ImageLayout | GaussianLayout:
-    """Return the layout of a value. Of `meta`, "activated" and "layout" decide where the value leaves a doubt.
+    """Return the layout of a value.
 
-    Raises TypeError or ValueError, naming what is wrong and what is legal.
+    Args:
+        value: an image or a Gaussian scene.
+        kind: one of KINDS; None: an array is an image, anything else a scene.
+        layout: of an image, where its shape leaves a doubt.
+        activated: of a scene, where its names leave a doubt.
+
+    Raises:
+        TypeError: the value is neither.
+        ValueError: shapes, dtypes or devices are not legal.
     """
     from splatview.adapters.gaussians import recognise_gaussians
     from splatview.adapters.images import recognise_image
     from splatview.adapters.tensors import is_array
 
-    if kind not in (None, "image", "gaussians"):
+    if kind is None:
+        kind = "image" if is_array(value) else "gaussians"
+    if kind not in KINDS:
         raise ValueError(f"kind is {kind!r}, not one of 'image', 'gaussians'")
-    if (kind or ("image" if is_array(value) else "gaussians")) == "image":
-        return recognise_image(value, meta)
-    return recognise_gaussians(value, meta)
+    if kind == "image":
+        return recognise_image(value, layout)
+    return recognise_gaussians(value, activated)

@@ -1,7 +1,11 @@
-"""Checks of arguments and metadata. Each raises TypeError or ValueError, naming the bad value and the legal ones."""
+"""Checks of arguments and metadata.
+
+Each raises TypeError or ValueError that names the bad value and the legal ones.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from difflib import SequenceMatcher
 from operator import index
 from typing import TYPE_CHECKING, Any
@@ -24,24 +28,37 @@ PUBLISH_OPTIONS: dict[str, type | tuple[type, ...]] = {
     "activated": (bool, tuple, list),
     "sh_degree": int,
     "antialiased": bool,
+    "meta": dict,
 }
-"""Options of `publish` and the types of their values: a value of another type is not meant for that option."""
-_LIKE = 0.8
-_LIKE_LONG = 0.75
-_LIKE_SWAPPED = 0.75
-"""Likeness (difflib) from which on a word counts as a misspelt option: cop, copyy; antialiasing; cpoy."""
+"""Options of `publish` and the types of their values.
+
+A keyword with a value of another type is not a misspelling of that option.
+"""
+_DRAWING_OPTIONS = ("layout", "activated", "sh_degree", "antialiased")
+"""Options that frames carry as metadata, so that no metadata may have these names."""
+_SIMILAR = 0.8
+_SIMILAR_LONG = 0.75
+_SIMILAR_SWAPPED = 0.75
+"""Similarity (difflib) from which on a word counts as a misspelt option.
+
+Examples: cop, copyy; antialiasing; cpoy.
+"""
 _LONG_OPTION = 10
 """Letters of a long option."""
-_MAX_USUAL_KEYS = 1000
-_usual_keys: set[str] = set()
-"""Names of metadata that are no misspelling, whatever their values: to check them at every call takes too long."""
+_MAX_ENTRIES = 24
+_MAX_FLOATS = 16
+_MAX_CHECKED_KEYS = 1000
+_checked_keys: set[str] = set()
+"""Legal names of metadata. To check them at every call takes too long."""
+_checked_keywords: set[str] = set()
+"""Loose keywords of `publish` that are no misspelling, whatever their values."""
 
 
-def number(
+def real(
     name: str,
     value: Any,
-    least: float,
-    most: float,
+    minimum: float,
+    maximum: float,
     convert: Callable[[Any], float] = float,
 ) -> float:
     """Return a real number, which tensors and arrays of one element are too."""
@@ -49,39 +66,44 @@ def number(
     try:
         if isinstance(value, (bool, str, bytes)):
             raise TypeError
-        found = convert(value)
+        converted = convert(value)
     except OverflowError:
-        found = float("inf")
+        converted = float("inf")
     except (TypeError, ValueError, RuntimeError):
-        what = "whole number" if convert is index else "number"
-        raise TypeError(f"{name} is a {type(value).__name__}, not a {what}") from None
-    if not least <= found <= most:
-        raise ValueError(f"{name} is {found}; legal are {least} to {most}")
-    return found
+        expected = "whole number" if convert is index else "number"
+        raise TypeError(
+            f"{name} is a {type(value).__name__}, not a {expected}"
+        ) from None
+    if not minimum <= converted <= maximum:
+        raise ValueError(f"{name} is {converted}; legal are {minimum} to {maximum}")
+    return converted
+
+
+def integer(name: str, value: Any, minimum: int, maximum: int) -> int:
+    """Return a whole number, which tensors and arrays of one element are too."""
+    return int(real(name, value, minimum, maximum, index))
 
 
 def step(value: Any) -> float:
     """Return the number of a step, an int as it is."""
-    exact = type(value) is int and -MAX_STEP <= value <= MAX_STEP
-    return value if exact else number("step", value, -MAX_STEP, MAX_STEP)
-
-
-def whole(name: str, value: Any, least: int, most: int) -> int:
-    return int(number(name, value, least, most, index))
+    if type(value) is int and -MAX_STEP <= value <= MAX_STEP:
+        return value
+    return real("step", value, -MAX_STEP, MAX_STEP)
 
 
 def stream_name(name: Any) -> None:
+    """Raise TypeError or ValueError unless a value may be a stream's name."""
     if not isinstance(name, str):
         raise TypeError(f"name is a {type(name).__name__}, not a str")
     if not 1 <= len(name) <= MAX_NAME:
-        shown = repr(name[:40]) + ("..." if len(name) > 40 else "")
+        excerpt = repr(name[:40]) + ("..." if len(name) > 40 else "")
         raise ValueError(
-            f"name {shown} has {len(name)} characters; legal are 1 to {MAX_NAME}"
+            f"name {excerpt} has {len(name)} characters; legal are 1 to {MAX_NAME}"
         )
     if "/" in name or not name.isprintable():
         raise ValueError(
-            f"name {name!r} contains '/' or an unprintable character; "
-            "use letters, digits, '.', '-' and spaces"
+            f"name {name!r} contains '/' or an unprintable character; use letters, "
+            "digits, '.', '-' and spaces"
         )
 
 
@@ -89,139 +111,203 @@ def run(run: Any) -> str | None:
     """Return the id, name or process id of a run as text."""
     if run is None:
         return None
-    if (
-        isinstance(run, bool)
-        or not isinstance(run, (str, int))
-        or not 1 <= len(str(run)) <= MAX_NAME
-    ):
+    is_legal_type = isinstance(run, (str, int)) and not isinstance(run, bool)
+    if not is_legal_type or not 1 <= len(str(run)) <= MAX_NAME:
         raise ValueError(
-            f"run is {run!r}, not a run's id, name or process id; `splatview status` lists them"
+            f"run is {run!r}, not a run's id, name or process id; `splatview status` "
+            "lists them"
         )
     check_text(str(run), "run")
     return str(run)
 
 
-def metadata(meta: dict[str, Any]) -> dict[str, Any]:
+# ---- options of `publish`
+
+
+def activation(value: Any) -> bool | tuple[bool, bool]:
+    """Return the option `activated`: one bool, or a pair for scales and opacities."""
+    if getattr(value, "ndim", None) == 0:
+        value = value.item()
+    try:
+        scales, opacities = activated_of(value)
+    except ValueError as error:
+        raise TypeError(str(error)) from None
+    return scales if isinstance(value, bool) else (scales, opacities)
+
+
+def drawing_options(sh_degree: Any, antialiased: Any) -> dict[str, Any]:
+    """Return the options of Gaussians that may change from one call to the next."""
+    options: dict[str, Any] = {}
+    if sh_degree is not None:
+        options["sh_degree"] = _plain_value("sh_degree", sh_degree)
+        check_meta(options, SH_DEGREE)
+    if antialiased is not None:
+        is_antialiased = _plain_value("antialiased", antialiased)
+        if is_antialiased not in (False, True):
+            raise TypeError(
+                f"antialiased is {short_repr(antialiased)}, not True or False"
+            )
+        options["antialiased"] = bool(is_antialiased)
+    return options
+
+
+def loose_keywords(keywords: Mapping[str, Any]) -> None:
+    """Raise TypeError for a keyword of `publish` that is a misspelt option."""
+    for key, value in keywords.items():
+        if key not in _checked_keywords:
+            _check_keyword(key, value)
+
+
+def _check_keyword(key: str, value: Any) -> None:
+    """Check a keyword that was not used before."""
+    option = near_miss(key, PUBLISH_OPTIONS)
+    if isinstance(value, Mapping):
+        option = "meta"
+    if option is None:
+        if len(_checked_keywords) < _MAX_CHECKED_KEYS:
+            _checked_keywords.add(key)
+        return
+    if getattr(value, "ndim", None) == 0:
+        value = _plain_value(key, value)
+    if value is None or isinstance(value, PUBLISH_OPTIONS[option]):
+        raise TypeError(
+            f"publish has no option {key!r}: did you mean {option}={short_repr(value)}? "
+            f"Its options are {', '.join(PUBLISH_OPTIONS)}; what is shown beside the "
+            f"picture goes into meta={{{key!r}: ...}}"
+        )
+
+
+def near_miss(word: str, options: Iterable[str]) -> str | None:
+    """Return the option of which a word is a misspelling; None for a word of its own.
+
+    A misspelling has a letter too many, too few or in another case, or two that are
+    swapped. Long options may end differently.
+    """
+    letters = word.lower()
+    for option in options:
+        similarity = SequenceMatcher(None, letters, option).ratio()
+        threshold = _SIMILAR_LONG if len(option) >= _LONG_OPTION else _SIMILAR
+        has_same_letters = sorted(letters) == sorted(option)
+        if has_same_letters and similarity >= _SIMILAR_SWAPPED:
+            return option
+        if letters[:1] == option[:1] and similarity > threshold:
+            return option
+    return None
+
+
+# ---- metadata
+
+
+def metadata(meta: Mapping[str, Any]) -> dict[str, Any]:
     """Return metadata with every value of a type that travels."""
+    if type(meta) is not dict:
+        meta = _as_dict(meta)
     text_bytes = 0
     for key, value in meta.items():
-        if key not in _usual_keys:
-            _check_key(key, value)
+        if key not in _checked_keys:
+            _check_key(key)
         if type(value) not in (bool, int, float, str):
-            value = _as_metadata(key, value)
+            value = _plain_value(key, value)
             meta = {**meta, key: value}
         if type(value) is int and not -(2**63) < value < 2**63:
             raise ValueError(f"{key}={value} does not fit 64 bits")
         if type(value) is str:
             if len(value) > MAX_META_TEXT:
                 raise ValueError(
-                    f"{key} is a text of {len(value)} characters; at most {MAX_META_TEXT} travel"
+                    f"{key} is a text of {len(value)} characters; at most "
+                    f"{MAX_META_TEXT} travel"
                 )
             text_bytes += check_text(value, key)
     if text_bytes > MAX_META_BYTES:
         raise ValueError(
-            f"the texts of the metadata have {text_bytes} bytes together; at most {MAX_META_BYTES} travel, of which a "
-            "letter takes 1 to 4: shorten them"
+            f"the texts of the metadata have {text_bytes} bytes together; at most "
+            f"{MAX_META_BYTES} travel, of which a letter takes 1 to 4: shorten them"
         )
-    if "sh_degree" in meta:
-        check_meta(meta, SH_DEGREE)
-    if len(meta) > 24 or "color" in meta:
+    if len(meta) > _MAX_ENTRIES:
         raise ValueError(
-            f"metadata {', '.join(meta)}: at most 24 entries, none named color"
+            f"metadata {', '.join(meta)}: at most {_MAX_ENTRIES} entries travel"
         )
     return meta
 
 
-def _activated_pair(value: Any) -> tuple[float, float]:
-    """Return what `activated` says of scales and of opacities as it travels."""
-    try:
-        scales, opacities = activated_of(value)
-    except ValueError as e:
-        raise TypeError(str(e)) from None
-    return float(scales), float(opacities)
-
-
-def _check_key(key: str, value: Any) -> None:
-    """Check a name of metadata that was not used before. Raises TypeError for a misspelt option of `publish`."""
-    if not (key.isascii() and key.isidentifier() and len(key) <= 40):
-        raise ValueError(
-            f"metadata is called {key[:60]!r}; legal are up to 40 letters from a to z, digits and "
-            "'_', the first no digit"
-        )
-    option = None if key in PUBLISH_OPTIONS else near_miss(key, PUBLISH_OPTIONS)
-    if option is None:
-        if len(_usual_keys) < _MAX_USUAL_KEYS:
-            _usual_keys.add(key)
-        return
-    if getattr(value, "ndim", None) == 0:
-        value = _as_metadata(key, value)
-    if value is None or isinstance(value, PUBLISH_OPTIONS[option]):
+def _as_dict(meta: Any) -> dict[str, Any]:
+    if not isinstance(meta, Mapping):
         raise TypeError(
-            f"publish has no option {key!r}: did you mean {option}={shown(value)}? Metadata needs a name that is less "
-            "like an option's"
+            f"meta is a {type(meta).__name__}, not a mapping from names to values, such "
+            "as {'step': 7}"
         )
+    return dict(meta)
 
 
-def near_miss(word: str, options: Iterable[str]) -> str | None:
-    """Return the option of which a word is a misspelling; None where it is a word of its own.
+def _check_key(key: Any) -> None:
+    """Check a name of metadata that was not used before."""
+    is_name = isinstance(key, str) and key.isascii() and key.isidentifier()
+    if not is_name or len(key) > 40:
+        raise ValueError(
+            f"metadata is called {short_repr(key)}; legal are up to 40 letters from a to "
+            "z, digits and '_', the first no digit"
+        )
+    if key in _DRAWING_OPTIONS:
+        raise ValueError(
+            f"metadata is called {key!r}, which is an option of its own: give "
+            f"publish(..., {key}=...)"
+        )
+    if key == "color":
+        raise ValueError(
+            "metadata is called 'color', a name that splatview uses itself"
+        )
+    if len(_checked_keys) < _MAX_CHECKED_KEYS:
+        _checked_keys.add(key)
 
-    A misspelling has a letter too many, too few or in another case, or two in the other's place; of long options the
-    end may be another.
-    """
-    letters = word.lower()
-    for option in options:
-        likeness = SequenceMatcher(None, letters, option).ratio()
-        is_long = len(option) >= _LONG_OPTION
-        least = _LIKE_LONG if is_long else _LIKE
-        has_same_letters = sorted(letters) == sorted(option)
-        if has_same_letters and likeness >= _LIKE_SWAPPED:
-            return option
-        if letters[:1] == option[:1] and likeness > least:
-            return option
-    return None
 
-
-def _as_metadata(key: str, value: Any) -> Any:
+def _plain_value(key: str, value: Any) -> Any:
     """Return a value of another type as one that travels. Raises TypeError."""
-    if key == "activated" and isinstance(value, (tuple, list)):
-        return _activated_pair(value)
-    if isinstance(value, (tuple, list)) and len(value) <= 16:
-        if all(type(v) in (int, float) for v in value):
+    if isinstance(value, (tuple, list)) and len(value) <= _MAX_FLOATS:
+        if all(type(number) in (int, float) for number in value):
             return tuple(map(float, value))
     check_tensor(value, key)
     item = getattr(value, "item", None)
     if callable(item) and getattr(value, "ndim", 0) == 0:
-        value = item()  # of NumPy scalars and tensors of one element
+        # NumPy scalars and tensors of one element.
+        value = item()
     if type(value) not in (bool, int, float, str):
         raise TypeError(
-            f"{key} is a {type(value).__name__}; metadata can be bool, int, float, str or up "
-            "to 16 floats"
+            f"{key} is a {type(value).__name__}; metadata can be bool, int, float, str "
+            f"or up to {_MAX_FLOATS} floats"
         )
     return value
 
 
-def shown(value: Any) -> str:
-    """Return a value for an error, on one line."""
+# ---- parts of several checks
+
+
+def short_repr(value: Any) -> str:
+    """Return a value for an error message, on one line."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def check_tensor(value: Any, what: str) -> None:
-    """As `splatview.adapters.tensors.check_values`, which needs torch: a tensor has loaded it."""
+def check_tensor(value: Any, name: str) -> None:
+    """Raise TypeError for a tensor without values of its own.
+
+    Does what `splatview.adapters.tensors.check_values` does, which needs torch. Only a
+    tensor has loaded torch.
+    """
     if hasattr(type(value), "__torch_function__"):
         from splatview.adapters.tensors import check_values
 
-        check_values(value, what)
+        check_values(value, name)
 
 
-def check_text(text: str, what: str) -> int:
-    """Return the bytes of a text in UTF-8. Raises ValueError for one that UTF-8 cannot hold."""
+def check_text(text: str, name: str) -> int:
+    """Return the bytes of a text in UTF-8; raise ValueError if UTF-8 cannot hold it."""
     if text.isascii():
         return len(text)
     try:
         return len(text.encode())
-    except UnicodeEncodeError as e:
+    except UnicodeEncodeError as error:
         raise ValueError(
-            f"{what} is {text[:60]!r}, whose character {e.start} is half of a surrogate pair; legal is "
-            "what UTF-8 can hold: text.encode('utf-8', 'replace').decode() has '?' there"
+            f"{name} is {text[:60]!r}, whose character {error.start} is half of a "
+            "surrogate pair; legal is what UTF-8 can hold: text.encode('utf-8', "
+            "'replace').decode() has '?' there"
         ) from None

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from splatview.adapters.tensors import is_array
-from splatview.adapters.values import array, floats, shown
+from splatview.adapters.values import floats, number_tensor, short_repr
 
 if TYPE_CHECKING:
     Arguments = dict[str, Any]
@@ -225,7 +225,7 @@ def class_numbers(value: Any) -> Any:
     """Return class numbers as integers, which detectors give as floating point; -1 for NaN."""
     if value is None:
         return None
-    tensor = array(value, "classes")
+    tensor = number_tensor(value, "classes")
     if tensor.is_floating_point():
         sound = tensor.float().nan_to_num(-1, -1, -1)
         tensor = sound.clamp(-1, _MAX_CLASS).to(torch.int32)
@@ -248,10 +248,10 @@ def _tracked(tracks: Any, numbers: Any, names: Mapping[int, str]) -> Arguments:
 
     numbers: of each thing, its key in `names`; None for no more than the id.
     """
-    ids = array(tracks, "id")
+    ids = number_tensor(tracks, "id")
     if ids.device.type != "cpu":
         return {}
-    keys = [] if numbers is None else array(numbers, "classes").tolist()
+    keys = [] if numbers is None else number_tensor(numbers, "classes").tolist()
     labels = []
     for n, track in enumerate(ids.reshape(-1).tolist()):
         name = names.get(keys[n], str(keys[n])) if keys else ""
@@ -264,7 +264,7 @@ def _seen_points(value: Any, least: float) -> Arguments:
     points = floats(value, "keypoints", empty=(0, 0, 3))
     if points.ndim != 3 or points.shape[2] not in (2, 3):
         raise ValueError(
-            f"keypoints have shape {shown(tuple(points.shape))}; legal is (M, K, 2|3)"
+            f"keypoints have shape {short_repr(tuple(points.shape))}; legal is (M, K, 2|3)"
         )
     is_seen = (points[..., :2] != 0).any(-1)
     if points.shape[2] == 3:

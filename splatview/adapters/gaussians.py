@@ -252,8 +252,10 @@ class GaussianLayout:
         return fields
 
 
-def recognise_gaussians(value: Any, options: dict[str, Any]) -> GaussianLayout:
-    """Return the layout of a Gaussian scene. `options["activated"]` overrules what the names tell: True or False, or a
+def recognise_gaussians(
+    value: Any, option: bool | tuple[bool, bool] | None = None
+) -> GaussianLayout:
+    """Return the layout of a Gaussian scene. `option` is `activated`, which overrules what the names tell: True or False, or a
     pair of them for scales and opacities.
 
     Raises TypeError when it is none of the forms above, ValueError when shapes, dtypes or devices do not fit.
@@ -277,7 +279,6 @@ def recognise_gaussians(value: Any, options: dict[str, Any]) -> GaussianLayout:
         )
     if color.first == "colors" and "features" in names:
         color = color._replace(space="rgb_logit", activated=False)
-    option = options.get("activated")
     if option is None:
         is_activated = color.activated and not _RAW_NAMES.intersection(keys.values())
         activated = Activated(is_activated, is_activated)

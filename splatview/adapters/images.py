@@ -1,4 +1,4 @@
-"""Images: one tensor, its layout told by its shape."""
+"""Images: one tensor, whose shape says how its axes are to be read."""
 
 from __future__ import annotations
 
@@ -19,117 +19,141 @@ from splatview_ipc.shm.slot_layout import dtype_name
 _MAX_SIDE = 16384
 _RANGE_START = 11
 _RANGE_SIZE = 12
-"""A value of CUpointer_attribute."""
+"""Values of CUpointer_attribute."""
 
 
 class ImageLayout:
-    """Images of one shape, dtype and device."""
+    """The form of images of one shape, dtype and device."""
 
     kind = "image"
 
-    def __init__(self, tensor: torch.Tensor, layout: str):
+    def __init__(self, tensor: torch.Tensor, layout: str) -> None:
         self.shape = tuple(tensor.shape)
         self.dtype = dtype_name(tensor)
         self.device = str(tensor.device)
         self.layout = layout
-        self._looks = tensor.shape, tensor.dtype, tensor.device
+        self._torch_form = (tensor.shape, tensor.dtype, tensor.device)
+        self._numpy_form = (self.shape, self.dtype, self.device)
 
     def match(
         self, value: Any, meta: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        if isinstance(
-            value, np.ndarray
-        ):  # becomes a tensor where a viewer gets it: some strides need a copy
-            same = (value.shape, value.dtype.name, "cpu") == (
-                self.shape,
-                self.dtype,
-                self.device,
-            )
-        elif not is_array(value):
-            return None
+        """Return the tensors and metadata to publish; None for an image of another form.
+
+        A NumPy array is returned as it is: some strides need a copy, which is made where
+        a viewer wants the frame.
+        """
+        if isinstance(value, np.ndarray):
+            is_same = (value.shape, value.dtype.name, "cpu") == self._numpy_form
         else:
-            if isinstance(value, torch.Tensor):
-                value = value
-            else:
+            if not isinstance(value, torch.Tensor):
+                if not is_array(value):
+                    return None
                 value = as_tensor(value, "image")
             # A nested tensor has no shape.
-            same = (
+            is_same = (
                 not value.is_nested
-                and (value.shape, value.dtype, value.device) == self._looks
+                and (value.shape, value.dtype, value.device) == self._torch_form
                 and value.layout is torch.strided
                 and holds_values(value)
             )
-        return ((value,), {**meta, "layout": self.layout}) if same else None
+        if not is_same:
+            return None
+        return (value,), {**meta, "layout": self.layout}
 
     def frame(self, tensors: tuple[Any, ...]) -> dict[str, torch.Tensor]:
-        return {"image": as_tensor(tensors[0], "image").detach()}
+        """Return the tensors of a frame by name, of an image that `match` has checked."""
+        picture = tensors[0]
+        if not isinstance(picture, torch.Tensor):
+            picture = as_tensor(picture, "image")
+        return {"image": picture.detach().resolve_neg()}
 
 
-def recognise_image(value: Any, options: dict[str, Any]) -> ImageLayout:
-    """Return the layout of an image. `options["layout"]`, "HW", "HWC", "CHW" or "BGR", decides where the shape leaves a
-    doubt; without it (3, H, 3) is taken as HWC. Raises TypeError or ValueError.
+def recognise_image(value: Any, layout: str | None = None) -> ImageLayout:
+    """Return the layout of an image.
+
+    Args:
+        value: a tensor, or an array of any library.
+        layout: "HW", "HWC", "CHW" or "BGR". None: read off the shape, where (3, H, 3) is
+            taken for HWC.
+
+    Raises:
+        TypeError: the value is no array.
+        ValueError: shape, dtype or device are not those of an image.
     """
     tensor = as_tensor(value, "image")
-    layout = options.get("layout") or guessed_layout(tensor)
-    image.check(
-        {"image": (dtype_name(tensor), tuple(tensor.shape))}, {"layout": layout}
-    )
+    layout = layout or guessed_layout(tensor)
+    shapes = {"image": (dtype_name(tensor), tuple(tensor.shape))}
+    image.check(shapes, {"layout": layout})
     return ImageLayout(tensor, layout)
 
 
 def guessed_layout(tensor: torch.Tensor) -> str:
-    """Return "HW", "HWC" or "CHW"; "HWC" for a shape that is none."""
-    if (
-        tensor.ndim == 3
-        and tensor.shape[2] not in IMAGE_CHANNELS
-        and tensor.shape[0] in IMAGE_CHANNELS
-    ):
+    """Return "HW", "HWC" or "CHW"; "HWC" for a shape that is none of them."""
+    if tensor.ndim == 2:
+        return "HW"
+    is_channels_last = tensor.ndim != 3 or tensor.shape[2] in IMAGE_CHANNELS
+    if not is_channels_last and tensor.shape[0] in IMAGE_CHANNELS:
         return "CHW"
-    return "HW" if tensor.ndim == 2 else "HWC"
+    return "HWC"
 
 
 def picture_at(
     address: Any, width: Any, height: Any, channels: Any = 4
 ) -> torch.Tensor:
-    """Return a copy of the (height, width, channels) float32 picture at an address of the CPU's memory or a GPU's.
+    """Return a copy of the picture at an address of the CPU's memory or of a GPU's.
 
-    The address has to be right: reading memory that is not there ends the process. Raises TypeError, ValueError.
+    The address has to be right: reading memory that is not there ends the process.
+
+    Args:
+        address: of the first float32 of (height, width, channels).
+        width: in pixels.
+        height: in pixels.
+        channels: 3 or 4.
+
+    Raises:
+        TypeError: a number is none.
+        ValueError: a number is out of range, or the GPU's allocation is too small.
     """
-    address = checks.whole("data_ptr", address, 1, 2**64 - 1)
+    address = checks.integer("data_ptr", address, 1, 2**64 - 1)
     shape = (
-        checks.whole("height", height, 1, _MAX_SIDE),
-        checks.whole("width", width, 1, _MAX_SIDE),
-        checks.whole("channels", channels, 3, 4),
+        checks.integer("height", height, 1, _MAX_SIDE),
+        checks.integer("width", width, 1, _MAX_SIDE),
+        checks.integer("channels", channels, 3, 4),
     )
-    size = math.prod(shape) * 4
-    if torch.cuda.is_initialized():
-        from splatview_ipc.cuda import driver
+    count = math.prod(shape)
+    bytes_left = _gpu_bytes_from(address)
+    if bytes_left is None:
+        memory = (ctypes.c_float * count).from_address(address)
+        return torch.frombuffer(memory, dtype=torch.float32).reshape(shape).clone()
+    if count * 4 > bytes_left:
+        raise ValueError(
+            f"data_ptr {address:#x}: {count * 4:,} bytes are needed, and {bytes_left:,} "
+            "are left of its allocation"
+        )
+    interface = {
+        "shape": shape,
+        "typestr": "<f4",
+        "data": (address, False),
+        "version": 3,
+    }
+    array = SimpleNamespace(__cuda_array_interface__=interface)
+    return torch.as_tensor(array).clone()
 
-        try:
-            with driver.context(torch.cuda.current_device()):
-                start, length = (
-                    driver.pointer_attribute(a, address)
-                    for a in (_RANGE_START, _RANGE_SIZE)
-                )
-        except driver.CudaError:
-            # not an address of a GPU's memory
-            start = 0
-            length = 0
-        if length:
-            if address + size > start + length:
-                raise ValueError(
-                    f"data_ptr {address:#x}: {size:,} bytes are needed, and "
-                    f"{start + length - address:,} are left of its allocation"
-                )
-            return torch.as_tensor(
-                SimpleNamespace(
-                    __cuda_array_interface__={
-                        "shape": shape,
-                        "typestr": "<f4",
-                        "data": (address, False),
-                        "version": 3,
-                    }
-                )
-            ).clone()
-    memory = (ctypes.c_float * (size // 4)).from_address(address)
-    return torch.frombuffer(memory, dtype=torch.float32).reshape(shape).clone()
+
+def _gpu_bytes_from(address: int) -> int | None:
+    """Return the bytes of a GPU's allocation from an address on.
+
+    None: the address is not one of the current GPU's memory.
+    """
+    if not torch.cuda.is_initialized():
+        return None
+    from splatview_ipc.cuda import driver
+
+    try:
+        with driver.context(torch.cuda.current_device()):
+            start = driver.pointer_attribute(_RANGE_START, address)
+            length = driver.pointer_attribute(_RANGE_SIZE, address)
+    except driver.CudaError:
+        return None
+    return start + length - address if length else None

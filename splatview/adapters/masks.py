@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from splatview.adapters.values import array, shown
+from splatview.adapters.values import number_tensor, short_repr
 from splatview_ipc.kinds.overlay import OVERLAY_MOST
 
 _LEGAL = (
@@ -43,7 +43,7 @@ def masks(
                 sizes.append((width, height, mask["counts"]))
             except (TypeError, ValueError, LookupError):
                 raise ValueError(
-                    f"masks[{n}] is {shown(mask)}, not {{'size': [height, width], 'counts': ...}}, as "
+                    f"masks[{n}] is {short_repr(mask)}, not {{'size': [height, width], 'counts': ...}}, as "
                     "others are"
                 ) from None
             if sizes[n][:2] != sizes[0][:2]:
@@ -68,7 +68,7 @@ def masks(
                 "masks are lists of runs: size=(width, height) says of which picture"
             )
         return _decoded(list(value), *size), size
-    found = array(value, "masks", empty=(0, 0, 0))
+    found = number_tensor(value, "masks", empty=(0, 0, 0))
     if found.ndim == 4 and found.shape[1] == 1:  # as torchvision's models give them
         found = found[:, 0]
     if found.ndim == 2:

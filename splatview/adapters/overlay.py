@@ -13,7 +13,7 @@ import torch
 from splatview.adapters import checks
 from splatview.adapters.detections import with_result
 from splatview.adapters.masks import extents, masks
-from splatview.adapters.values import array, floats, numbers, shown, texts
+from splatview.adapters.values import floats, integers, number_tensor, short_repr, texts
 from splatview_ipc.kinds.overlay import OVERLAY_MOST
 
 if TYPE_CHECKING:
@@ -73,11 +73,13 @@ def adapted(given: Mapping[str, Any]) -> tuple[Tensors, Meta]:
         try:
             width, height = size
         except (TypeError, ValueError):
-            raise TypeError(f"size is {shown(size)}, not (width, height)") from None
+            raise TypeError(
+                f"size is {short_repr(size)}, not (width, height)"
+            ) from None
         most = OVERLAY_MOST["side"]
         size = (
-            checks.whole("width of size", width, 1, most),
-            checks.whole("height of size", height, 1, most),
+            checks.integer("width of size", width, 1, most),
+            checks.integer("height of size", height, 1, most),
         )
         meta["width"], meta["height"] = size
     if get("boxes") is not None:
@@ -119,12 +121,12 @@ def _in_order(given: Mapping[str, Any]) -> dict[str, Any]:
         or not {"boxes"} <= set(names) <= set(_ORDERED)
     ):
         raise ValueError(
-            f"order is {shown(order)}; legal are boxes and any of {', '.join(_ORDERED[1:])}, each once, "
+            f"order is {short_repr(order)}; legal are boxes and any of {', '.join(_ORDERED[1:])}, each once, "
             'such as "boxes,scores,classes"'
         )
     if not isinstance(parts, (list, tuple)) or len(parts) != len(names):
         raise ValueError(
-            f"boxes is {shown(parts)}, not a tuple of {len(names)}: {', '.join(names)}, as order says"
+            f"boxes is {short_repr(parts)}, not a tuple of {len(names)}: {', '.join(names)}, as order says"
         )
     twice = [name for name in names if name != "boxes" and given.get(name) is not None]
     if twice:
@@ -141,7 +143,7 @@ def _boxes(value: Any, form: str | None) -> tuple[torch.Tensor, torch.Tensor | N
     """Return (N, 4) x0 y0 x1 y1 and, of boxes that may be turned, (N, 4, 2) their corners."""
     if form is not None and (not isinstance(form, str) or form not in _FORMATS):
         raise ValueError(
-            f"format is {shown(form)}, not one of {', '.join(map(repr, _FORMATS))}"
+            f"format is {short_repr(form)}, not one of {', '.join(map(repr, _FORMATS))}"
         )
     found = floats(value, "boxes", empty=(0, _FORMATS[form or "xyxy"]))
     corners = _corners(found, form)
@@ -304,7 +306,7 @@ def _class_names(value: Sequence[str] | Mapping[int, str] | None) -> dict[int, s
         checks.check_text("".join(names.values()), "names")
     except TypeError as e:
         raise TypeError(
-            f"names is {shown(value)}, not a list of texts or a mapping from class numbers to texts: {e}"
+            f"names is {short_repr(value)}, not a list of texts or a mapping from class numbers to texts: {e}"
         ) from None
     if names and not 0 <= min(names) <= max(names) < _MAX_CLASSES:
         raise ValueError(
@@ -324,7 +326,7 @@ def _class_of(text: str, numbered: Mapping[str, int]) -> int:
 
 def _each(value: Any, what: str) -> torch.Tensor:
     """Return one whole number of each."""
-    return _flat(numbers(value, what))
+    return _flat(integers(value, what))
 
 
 def _flat(found: torch.Tensor) -> torch.Tensor:
@@ -356,7 +358,7 @@ def _colors(
     known: dict[int, torch.Tensor] = {}
     for key, color in value.items():
         number = _class_of(key, numbered) if isinstance(key, str) else key
-        known[checks.whole("a class in colors", number, 0, _MAX_CLASSES - 1)] = _rgba(
+        known[checks.integer("a class in colors", number, 0, _MAX_CLASSES - 1)] = _rgba(
             color
         )
     last = max(known, default=-1) + 1
@@ -381,13 +383,13 @@ def _rgba(value: Any) -> torch.Tensor:
             value = tuple(bytes.fromhex(value[1:]))
         except ValueError:
             raise ValueError(
-                f"colors holds {shown(value)}; legal are '#rrggbb', '#rrggbbaa', or 3 or 4 numbers"
+                f"colors holds {short_repr(value)}; legal are '#rrggbb', '#rrggbbaa', or 3 or 4 numbers"
             ) from None
     elif isinstance(value, (list, tuple)) and any(
         isinstance(color, str) for color in value
     ):
         return torch.stack([_rgba(color) for color in value])
-    found = array(value, "colors", empty=(0, 4))
+    found = number_tensor(value, "colors", empty=(0, 4))
     if found.is_floating_point():
         found = (found * 255).round().clamp(0, 255).nan_to_num(0)
     elif (
@@ -400,7 +402,7 @@ def _rgba(value: Any) -> torch.Tensor:
         )
     ):
         raise ValueError(
-            f"colors hold {shown(found.tolist())}; legal are integers from 0 to 255 and floating point "
+            f"colors hold {short_repr(found.tolist())}; legal are integers from 0 to 255 and floating point "
             "from 0 to 1"
         )
     if found.ndim not in (1, 2) or found.shape[-1] not in (3, 4):
@@ -440,11 +442,11 @@ def _points(value: Any, skeleton: Any, classes: Any) -> Tensors:
         if isinstance(skeleton, str):
             if skeleton != "coco" or each != 17:
                 raise ValueError(
-                    f"skeleton is {shown(skeleton)}, for groups of {each} points; legal are 'coco', for "
+                    f"skeleton is {short_repr(skeleton)}, for groups of {each} points; legal are 'coco', for "
                     "17, and pairs of point numbers"
                 )
             skeleton = COCO_SKELETON
-        pairs = numbers(skeleton, "skeleton", 0, empty=(0, 2))
+        pairs = integers(skeleton, "skeleton", 0, empty=(0, 2))
         out["skeleton"] = pairs
         if pairs.device.type == "cpu" and pairs.numel() and int(pairs.max()) >= each:
             raise ValueError(
@@ -510,7 +512,9 @@ def _notes(value: Any) -> Tensors:
             x, y, text = note
             places.append((float(x), float(y)))
         except (TypeError, ValueError):
-            raise ValueError(f"notes[{n}] is {shown(note)}, not (x, y, text)") from None
+            raise ValueError(
+                f"notes[{n}] is {short_repr(note)}, not (x, y, text)"
+            ) from None
         found.append(text)
     return {
         "notes_at": torch.tensor(places, dtype=torch.float32).reshape(-1, 2),
@@ -530,9 +534,9 @@ def _add_words(meta: Meta, get: Callable[[str], Any]) -> None:
         meta[what] = text if len(text) <= most else text[: most - 3] + "..."
     for what in ("rate_hz", "work_ms"):
         if get(what) is not None:
-            meta[what] = checks.number(what, get(what), 0, 2**53)
+            meta[what] = checks.real(what, get(what), 0, 2**53)
     if get("skipped") is not None:
-        meta["skipped"] = checks.whole("skipped", get("skipped"), 0, 2**53)
+        meta["skipped"] = checks.integer("skipped", get("skipped"), 0, 2**53)
 
 
 def on_one_device(tensors: Tensors, otherwise: str = "cpu") -> tuple[Tensors, str]:

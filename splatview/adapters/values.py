@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from splatview.adapters.checks import check_text, shown
+from splatview.adapters.checks import check_text, short_repr
 from splatview.adapters.tensors import as_tensor
 from splatview_ipc.control.limits import MAX_META_TEXT
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MAX_INT32 = 2**31 - 1
 
 
-def array(value: Any, what: str, empty: tuple[int, ...] = (0,)) -> torch.Tensor:
+def number_tensor(value: Any, what: str, empty: tuple[int, ...] = (0,)) -> torch.Tensor:
     """Return a tensor of a tensor, an array of any library or lists of numbers. Raises TypeError, ValueError.
 
     `empty`: shape of a list or a vector of nothing.
@@ -40,7 +40,7 @@ def array(value: Any, what: str, empty: tuple[int, ...] = (0,)) -> torch.Tensor:
                 made = np.array(value, np.float32)  # None is taken for NaN
         except (TypeError, ValueError, RuntimeError, OverflowError) as e:
             raise ValueError(
-                f"{what} is {shown(value)}, of which no array of numbers can be made: {e}"
+                f"{what} is {short_repr(value)}, of which no array of numbers can be made: {e}"
             ) from None
         found = torch.from_numpy(made)
     return found.reshape(empty) if found.shape == (0,) else found
@@ -50,7 +50,7 @@ def floats(
     value: Any, what: str, empty: tuple[int, ...] = (0,), double: bool = False
 ) -> torch.Tensor:
     """Return float32, or float64 as it is if `double`; the caller's own memory only on a GPU."""
-    tensor = array(value, what, empty)
+    tensor = number_tensor(value, what, empty)
     if tensor.is_complex():
         raise ValueError(f"{what} is complex; legal are real numbers")
     dtype = torch.float64 if double and tensor.dtype == torch.float64 else torch.float32
@@ -59,7 +59,7 @@ def floats(
     return tensor.to(dtype)
 
 
-def numbers(
+def integers(
     value: Any,
     what: str,
     least: int = -1,
@@ -67,7 +67,7 @@ def numbers(
     empty: tuple[int, ...] = (0,),
 ) -> torch.Tensor:
     """Return int32 of whole numbers, on the CPU from `least` to `most`. Raises TypeError, ValueError."""
-    tensor = array(value, what, empty)
+    tensor = number_tensor(value, what, empty)
     if not tensor.numel():
         tensor = tensor.to(torch.int64)
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool:
@@ -97,7 +97,7 @@ def texts(value: Sequence[str], what: str) -> torch.Tensor:
             )
         if "\0" in text:
             raise ValueError(
-                f"{what}[{i}] is {shown(text)}: a text holds no zero character"
+                f"{what}[{i}] is {short_repr(text)}: a text holds no zero character"
             )
         check_text(text, f"{what}[{i}]")
     raw = bytearray("".join(text + "\0" for text in value), "utf-8")

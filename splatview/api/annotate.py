@@ -222,7 +222,7 @@ def _computed_on(name: str, version: Any, run: str | None) -> tuple[int, int, st
         raise TypeError(
             f"version is a {type(version).__name__}, not a number or a frame of splatview.frames"
         )
-    return checks.whole("version", number, 0, 2**63 - 1), time_ns, over_run
+    return checks.integer("version", number, 0, 2**63 - 1), time_ns, over_run
 
 
 def _overlay(publisher: Publisher, name: str, run: str) -> Stream:

@@ -120,7 +120,7 @@ def _camera_number(current: Any, count: int | None) -> int:
             "the program knows it when it chooses the camera"
         )
     most = CAMERAS_MOST["cameras"] if count is None else count
-    return checks.whole("current", current, 0, most - 1)
+    return checks.integer("current", current, 0, most - 1)
 
 
 class Cameras:

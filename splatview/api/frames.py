@@ -465,7 +465,7 @@ def _copied(shared: Shared, in_place: bool) -> dict[str, np.ndarray | torch.Tens
 def _checked(timeout: float | None) -> float | None:
     if timeout is None:
         return None
-    return checks.number("timeout", timeout, 0, sys.float_info.max)
+    return checks.real("timeout", timeout, 0, sys.float_info.max)
 
 
 def _close(subscriber: Subscriber, pid: int) -> None:

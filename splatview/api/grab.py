@@ -106,11 +106,11 @@ def grab(
                 f"size {size!r} is not (width, height) in whole pixels, such as (1280, 720)"
             ) from None
         size = (
-            checks.whole("width", width, 1, 2**31 - 1),
-            checks.whole("height", height, 1, 2**31 - 1),
+            checks.integer("width", width, 1, 2**31 - 1),
+            checks.integer("height", height, 1, 2**31 - 1),
         )
     background = _background(background)
-    timeout = checks.number("timeout", timeout, 0.001, 86400)
+    timeout = checks.real("timeout", timeout, 0.001, 86400)
     run = checks.run(run)
     device = None
     torch = driver.torch_with_cuda()

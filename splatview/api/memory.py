@@ -79,14 +79,14 @@ def publish_memory(
     meter: Meter | None = session().features.get(f"memory {name}")
     if meter is None:
         checks.stream_name(name)
-        entries = checks.whole("max_entries", max_entries, 1, 10**8)
+        entries = checks.integer("max_entries", max_entries, 1, 10**8)
         meter = session().feature(
             f"memory {name}",
             functools.partial(
                 Meter,
                 name=name,
                 device=_ordinal(device),
-                hz=checks.number("hz", hz, 0.001, 100),
+                hz=checks.real("hz", hz, 0.001, 100),
                 max_entries=entries if record else None,
             ),
         )

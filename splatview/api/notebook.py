@@ -79,8 +79,8 @@ def show(
     """
     lengths = _length("width", width), _length("height", height)
     run = checks.run(run)
-    port = checks.whole("port", port, 0, 65535)
-    timeout = checks.number("timeout", timeout, 0.001, 3600)
+    port = checks.integer("port", port, 0, 65535)
+    timeout = checks.real("timeout", timeout, 0.001, 3600)
     with session().starting():
         viewer = _running(run) or _start_viewer(run, port, timeout)
     page = Page(viewer, *lengths)

@@ -35,7 +35,7 @@ def wait_while_paused(timeout: float | None = None) -> bool:
     for a timeout that is none.
     """
     if timeout is not None:
-        checks.number("timeout", timeout, -math.inf, math.inf)
+        checks.real("timeout", timeout, -math.inf, math.inf)
     publisher = begun()
     if publisher is None:
         return True

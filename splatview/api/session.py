@@ -310,7 +310,7 @@ def public(
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             try:
                 return function(*args, **kwargs)
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, DeprecationWarning):
                 raise
             except Exception as e:
                 if answers or strict():

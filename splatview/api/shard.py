@@ -27,8 +27,8 @@ def checked_shard(shard: Any) -> tuple[int, int]:
             f"shard is {str(shard)[:60]}, not a tuple of two ints: this process's rank, and how many there "
             "are, such as (0, 4)"
         )
-    world = checks.whole("shard: the number of ranks", shard[1], 1, MAX_SHARDS)
-    return checks.whole("shard: the rank", shard[0], 0, world - 1), world
+    world = checks.integer("shard: the number of ranks", shard[1], 1, MAX_SHARDS)
+    return checks.integer("shard: the rank", shard[0], 0, world - 1), world
 
 
 def group_of_this_process() -> str:

@@ -60,8 +60,8 @@ class Window:
         Opens nothing yet: see `start`. Raises TypeError, ValueError.
         """
         self._asked_size = (
-            checks.whole("width", width, MIN_SIDE, MAX_SIDE),
-            checks.whole("height", height, MIN_SIDE, MAX_SIDE),
+            checks.integer("width", width, MIN_SIDE, MAX_SIDE),
+            checks.integer("height", height, MIN_SIDE, MAX_SIDE),
         )
         if not isinstance(title, str):
             raise TypeError(f"title is a {type(title).__name__}, not a str")

@@ -132,7 +132,7 @@ class CaptureOutput:
 
     def _publish(self, **meta: Any) -> None:
         splatview.publish(
-            self._last, self._settings.stream, kind="image", layout="HWC", **meta
+            self._last, self._settings.stream, kind="image", layout="HWC", meta=meta
         )
 
 

@@ -151,12 +151,17 @@ def _loop(training: Training, stop: list[int]) -> None:
         loss, psnr, view = training.step()
         step = training.step_number
         splatview.publish(
-            training.gaussians, "gaussians", sh_degree=training.sh_degree, step=step
+            training.gaussians,
+            "gaussians",
+            sh_degree=training.sh_degree,
+            meta={"step": step},
         )
         if step % _PREVIEW_EVERY == 0 or step == training.steps:
             with torch.no_grad():
                 splatview.publish(
-                    training.draw(preview).image.clamp(0, 1), "render", step=step
+                    training.draw(preview).image.clamp(0, 1),
+                    "render",
+                    meta={"step": step},
                 )
         splatview.log(step, loss=loss, psnr=psnr)
         splatview.publish_cameras(current=view)

@@ -51,7 +51,9 @@ class SplatviewCallback(Callback):  # type: ignore
                     splatview.publish(
                         value,
                         name,
-                        step=trainer.global_step,
-                        epoch=trainer.current_epoch,
+                        meta={
+                            "step": trainer.global_step,
+                            "epoch": trainer.current_epoch,
+                        },
                     )
             splatview.wait_while_paused()

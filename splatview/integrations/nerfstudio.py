@@ -41,7 +41,7 @@ def show(trainer: Trainer) -> None:
             "gaussians",
             sh_degree=min(step // config.sh_degree_interval, config.sh_degree),
             antialiased=config.rasterize_mode == "antialiased",
-            step=step,
+            meta={"step": step},
         )
         splatview.wait_while_paused()
 

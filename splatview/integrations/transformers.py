@@ -51,5 +51,7 @@ class SplatviewCallback(TrainerCallback):
             with torch.no_grad():
                 values = model.look() if self._look is None else self._look(model)
                 for name, value in values.items():
-                    splatview.publish(value, name, step=state.global_step, loss=loss)
+                    splatview.publish(
+                        value, name, meta={"step": state.global_step, "loss": loss}
+                    )
             splatview.wait_while_paused()

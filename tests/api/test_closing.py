@@ -26,7 +26,9 @@ from splatview_ipc.subscriber.remote_run import RemoteRun
 from splatview_ipc.subscriber.subscriber import Subscriber
 
 CALLS: dict[str, Callable[[int], object]] = {
-    "publish": lambda i: splatview.publish(torch.zeros(8, 8), "camera", step=i),
+    "publish": lambda i: splatview.publish(
+        torch.zeros(8, 8), "camera", meta={"step": i}
+    ),
     "annotate": lambda i: splatview.annotate("camera", boxes=[[1, 1, 5, 5]]),
     "log": lambda i: splatview.log(i, loss=0.5),
     "cameras": lambda i: splatview.publish_cameras(current=i % 7),
@@ -95,7 +97,7 @@ import torch, splatview
 image = torch.zeros((8, 8), dtype=torch.uint8)
 def publish(step):
     image.fill_(step)
-    splatview.publish(image, "image", step=step)
+    splatview.publish(image, "image", meta={"step": step})
 def follow(last):
     last.wait()
     for step in range(41, 81):

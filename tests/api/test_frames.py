@@ -25,7 +25,7 @@ def image(number: int) -> torch.Tensor:
 
 def publish(number: int) -> None:
     """Publish a numbered picture, and wait until readers can have it."""
-    splatview.publish(image(number), "it", number=number)
+    splatview.publish(image(number), "it", meta={"number": number})
     publisher = publishing.begun()
     assert publisher is not None
     wait_until(lambda: not publisher.streams["it"].behind())
@@ -133,7 +133,7 @@ def test_other_libraries_see_the_same_memory(dtype: torch.dtype) -> None:
 
 def test_gaussians_come_as_named_tensors() -> None:
     scene = cloud(50)
-    splatview.publish(scene | {"sh0": scene["sh0"][:, None]}, "scene", step=3)
+    splatview.publish(scene | {"sh0": scene["sh0"][:, None]}, "scene", meta={"step": 3})
     with of("scene") as frames:
         frame = next(frames)
         assert (frame.kind, frame.meta["step"]) == ("gaussians", 3)
@@ -197,13 +197,13 @@ def test_readers_are_given_back() -> None:
 
 _ENDS = """
 import sys, torch, splatview
-splatview.publish(torch.zeros(4, 4, 3), "it", number=0)
+splatview.publish(torch.zeros(4, 4, 3), "it", meta={"number": 0})
 splatview.log(0, loss=1.0)
 print("ready", flush=True)
 sys.stdin.readline()
 for step in range(1, 1001):
     splatview.log(step, loss=float(step))
-splatview.publish(torch.ones(4, 4, 3), "it", number=1)
+splatview.publish(torch.ones(4, 4, 3), "it", meta={"number": 1})
 """
 
 

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from splatview.adapters import recognise
-from splatview.adapters.checks import metadata
 from splatview_ipc.kinds import check_frame
 
 N = 6
@@ -24,20 +23,19 @@ def rand(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
 
 
-def layout_of(value: Any, **meta: Any) -> Any:
-    return recognise(value, None, meta)
+def layout_of(value: Any, activated: Any = None) -> Any:
+    return recognise(value, activated=activated)
 
 
 def published(
-    value: Any, known: Any = None, **meta: Any
+    value: Any, known: Any = None, activated: Any = None, **drawing: Any
 ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """What a viewer would get, by the steps of `publish`; a layout that does not fit any more is made anew."""
-    meta = metadata(meta)
     layout: Any = known
-    match = None if known is None else known.match(value, meta)
+    match = None if known is None else known.match(value, drawing)
     if match is None:
-        layout = layout_of(value, **meta)
-        match = layout.match(value, meta)
+        layout = layout_of(value, activated)
+        match = layout.match(value, drawing)
     tensors, full = match
     fields = layout.frame(tensors)
     described = {name: (str(t.dtype)[6:], tuple(t.shape)) for name, t in fields.items()}

@@ -88,12 +88,20 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
         ({"value": torch.zeros(4, 4), "kind": "picture"}, "'picture'"),
         ({"value": torch.zeros(4, 4), "copy": False}, "copy=False"),
         ({"value": torch.zeros(4, 4, 3), "layout": "XY"}, "'XY'"),
-        ({"value": torch.zeros(4, 4), "step": 2**64}, "64 bits"),
-        ({"value": torch.zeros(4, 4), "step": -(2**63)}, "64 bits"),
-        ({"value": torch.zeros(4, 4), "note": "x" * 2000}, "1024"),
+        ({"value": torch.zeros(4, 4), "meta": {"step": 2**64}}, "64 bits"),
+        ({"value": torch.zeros(4, 4), "meta": {"step": -(2**63)}}, "64 bits"),
+        ({"value": torch.zeros(4, 4), "meta": {"note": "x" * 2000}}, "1024"),
+        ({"value": torch.zeros(4, 4), "meta": ["step"]}, "meta is a list"),
+        ({"value": torch.zeros(4, 4), "meta": {"a b": 1}}, "'a b'"),
+        ({"value": torch.zeros(4, 4), "meta": {"layout": "BGR"}}, "layout="),
+        ({"value": torch.zeros(4, 4), "meta": {"color": "sh"}}, "'color'"),
+        ({"value": gaussians(), "antialiased": "yes"}, "antialiased is 'yes'"),
+        ({"value": gaussians(), "activated": np.zeros(2)}, "a pair of them"),
         (
-            {"value": torch.zeros(4, 4)}
-            | {f"t{i}": "\u6d41" * 1024 for i in range(24)},
+            {
+                "value": torch.zeros(4, 4),
+                "meta": {f"t{i}": "\u6d41" * 1024 for i in range(24)},
+            },
             "73728 bytes",
         ),
         ({"value": torch.zeros(4, 4), "name": "a/b"}, "'/'"),
@@ -239,6 +247,7 @@ MISSPELT = {
     "activated": {"activate": True, "actviated": False},
     "sh_degree": {"shdegree": 2, "sh_degre": 2},
     "antialiased": {"anti_aliased": True, "antialiasing": True},
+    "meta": {"metas": {"step": 1}, "metadata": {"step": 1}, "note": {"a": 1}},
 }
 METADATA = [
     "step",
@@ -302,10 +311,33 @@ def test_a_misspelt_option_is_named_and_never_metadata(option: str) -> None:
     assert publishing.begun() is None
 
 
+def test_loose_metadata_is_deprecated_once_for_each_line() -> None:
+    picture = torch.zeros(4, 4)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for step in range(3):
+            splatview.publish(picture, "it", step=step, loss=0.5)
+            splatview.publish(picture, "it", note="other line")
+            splatview.publish(picture, "it", meta={"step": step})
+    messages = [str(warning.message) for warning in caught]
+    assert [warning.filename for warning in caught] == [__file__] * 2
+    assert 'meta={"step": ...}' in messages[0]
+    assert 'meta={"note": ...}' in messages[1]
+    with pytest.warns(DeprecationWarning, match="meta="):
+        splatview.publish(picture, "it", step=3, meta={"loss": 0.5})
+
+
+def test_a_warning_made_an_error_is_raised_at_the_call() -> None:
+    with pytest.raises(DeprecationWarning, match="meta="):
+        splatview.publish(torch.zeros(4, 4), step=1)
+
+
+@pytest.mark.filterwarnings("ignore:publish")
 def test_metadata_of_any_other_name_is_taken() -> None:
     for name in METADATA:
         for value in (3, 0.5, (1.0, 2.0), "text"):
             publish(torch.zeros(4, 4), **{name: value})
+            publish(torch.zeros(4, 4), meta={name: value})
     splatview.publish(torch.zeros(4, 4), alive=True, active=False, line=True, like=True)
     splatview.log(steps=200, reward=1.0)
     splatview.log(3, stepp=1.0)

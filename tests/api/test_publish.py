@@ -26,20 +26,20 @@ N = 5
 
 
 def unpacked(
-    value: Any, **meta: Any
+    value: Any, layout: str | None = None, **meta: Any
 ) -> tuple[str, dict[str, torch.Tensor], dict[str, Any]]:
     """What a viewer would get, by the very steps of `publish`; the receiver's own check is applied."""
-    layout = recognise(value, None, meta)
-    published = layout.match(value, meta)
+    form = recognise(value, layout=layout)
+    published = form.match(value, meta)
     assert published is not None
-    fields = layout.frame(published[0])
+    fields = form.frame(published[0])
     full = published[1]
     check_frame(
-        layout.kind,
+        form.kind,
         {k: (str(t.dtype)[6:], tuple(t.shape)) for k, t in fields.items()},
         full,
     )
-    return layout.kind, fields, full
+    return form.kind, fields, full
 
 
 def rand(*shape: int) -> torch.Tensor:
@@ -255,7 +255,7 @@ def test_parts_are_the_right_ones() -> None:
 
 def test_the_active_degree_follows_the_model() -> None:
     model = inria_model()
-    layout = recognise(model, None, {})
+    layout = recognise(model)
     for degree in (0, 1, 2, 3):
         model.active_sh_degree = degree
         published = layout.match(model, {})

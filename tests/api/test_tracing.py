@@ -24,7 +24,7 @@ CALLS: list[tuple[Callable[[Any], Any], torch.Tensor]] = [
     (lambda x: splatview.log(loss=x), ONE),
     (lambda x: splatview.annotate("it", boxes=x), X),
     (lambda x: splatview.publish_cameras(x, x[:3, :3], 4, 4), X),
-    (lambda x: splatview.publish(X, "it", step=x), ONE),
+    (lambda x: splatview.publish(X, "it", meta={"step": x}), ONE),
     (lambda x: splatview.publish_memory(step=x), ONE),
     (lambda x: splatview.grab(camera={"viewmat": x}), X),
 ]

@@ -76,7 +76,7 @@ def test_a_run_that_is_not_there_is_told_with_those_that_are(
 
 
 def test_status_lists_streams_and_viewers(capsys: pytest.CaptureFixture[str]) -> None:
-    splatview.publish(torch.zeros(4, 6, 3), "render", step=1)
+    splatview.publish(torch.zeros(4, 6, 3), "render", meta={"step": 1})
     splatview.publish(cloud(5))
     with Subscriber(client="a test") as viewer:
         wait_until(lambda: (viewer.poll(), len(viewer.streams) == 2)[-1])

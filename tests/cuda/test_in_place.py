@@ -54,7 +54,7 @@ def test_contents_change_under_the_viewer(
     trainer: Trainer, subscriber: Subscriber
 ) -> None:
     """No copy and no message: what the viewer opened once is the trainer's own memory."""
-    trainer.do("scene = make(1000, 1); splatview.publish(scene, step=1)")
+    trainer.do("scene = make(1000, 1); splatview.publish(scene, meta={'step': 1})")
     stream = stream_of(subscriber)
     with next_frame(subscriber, stream) as frame:
         frame.hold()
@@ -83,7 +83,7 @@ def test_contents_change_under_the_viewer(
     assert stream.version == 1
     assert stream.run.counters["copies"] == copies, "nothing was published"
     assert frame.intact()
-    trainer.do("splatview.publish(scene, step=2)")
+    trainer.do("splatview.publish(scene, meta={'step': 2})")
     with next_frame(subscriber, stream, frame.version) as newer:
         assert newer.meta["step"] == 2
         again = {
@@ -137,7 +137,7 @@ def run(steps, every):
             n = random.choice([0, 7, 1000, 5000, 20_000, 60_000])
             scene = make(n, n)
         fill(scene, n)
-        splatview.publish(scene, step=step, n=n)
+        splatview.publish(scene, meta={"step": step, "n": n})
         time.sleep(0.002)
     return scene
 """
@@ -292,9 +292,9 @@ assert torch.cuda.device_count() == 1
 base = (torch.arange(270 * 481 * 4, device="cuda") % 240).view(270, 481, 4).to(torch.uint8)
 picture, scene = base.clone(), make(1000, 0)
 def publish(step):
-    splatview.publish(picture.copy_(base + step), "image", step=step)
+    splatview.publish(picture.copy_(base + step), "image", meta={"step": step})
     fill(scene, step)
-    splatview.publish(scene, step=step)
+    splatview.publish(scene, meta={"step": step})
 publish(0)
 answer = str(torch.cuda.get_device_properties(0).uuid).replace("-", "")
 """

@@ -73,9 +73,9 @@ def loop():
     while True:
         with lock:
             for (d, s), t in images.items():
-                splatview.publish(t, f"in-place {d} {s}", copy=False, step=k)
-                splatview.publish(t.clone(), f"ring {d} {s}", copy=True, step=k)
-            splatview.publish(splats, "splats", step=k, sh_degree=1)
+                splatview.publish(t, f"in-place {d} {s}", copy=False, meta={"step": k})
+                splatview.publish(t.clone(), f"ring {d} {s}", copy=True, meta={"step": k})
+            splatview.publish(splats, "splats", sh_degree=1, meta={"step": k})
         time.sleep(0.01)
 threading.Thread(target=loop, daemon=True).start()
 """

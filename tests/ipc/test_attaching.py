@@ -190,7 +190,7 @@ def test_run_of_another_protocol_is_not_attached_to(
     assert len(pair.publisher.helper.fds()) == 2, "it is not even spoken to"
 
 
-PUBLISH = "splatview.publish(torch.full((8, 8, 3), {step}, dtype=torch.uint8), 'render', step={step})"
+PUBLISH = "splatview.publish(torch.full((8, 8, 3), {step}, dtype=torch.uint8), 'render', meta={{'step': {step}}})"
 
 
 def test_runs_of_one_name_are_told_apart_and_a_killed_ones_last_picture_stays(

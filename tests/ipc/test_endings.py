@@ -24,7 +24,7 @@ def publish():
     global step
     step += 1
     image.fill_(step % 256)
-    splatview.publish(image, step=step)
+    splatview.publish(image, meta={"step": step})
 def said(*text):
     print(*text, flush=True)
     sys.stdin.readline()
@@ -88,10 +88,10 @@ ENDINGS = {
 import atexit
 def loop():
     for _ in range(1000):
-        splatview.publish(torch.zeros((8, 8), dtype=torch.uint8), "other", step=0)
+        splatview.publish(torch.zeros((8, 8), dtype=torch.uint8), "other", meta={"step": 0})
 class Last:
     def __init__(self, publish): self.publish = publish
-    def __del__(self): self.publish(torch_zeros, "last", step=0)
+    def __del__(self): self.publish(torch_zeros, "last", meta={"step": 0})
 torch_zeros = torch.zeros((8, 8), dtype=torch.uint8)
 last = Last(splatview.publish)
 threading.Thread(target=loop).start()

@@ -24,7 +24,7 @@ from splatview_ipc.subscriber.subscriber import Subscriber
 
 FULL = """
 import os, resource, sys, torch, splatview
-splatview.publish(torch.zeros(8, 8, 3), step=0)
+splatview.publish(torch.zeros(8, 8, 3), meta={"step": 0})
 print("up", flush=True)
 sys.stdin.readline()
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -41,7 +41,7 @@ for line in sys.stdin:
         for fd in held:
             os.close(fd)
     step += 1
-    splatview.publish(torch.zeros(8, 8, 3), step=step)
+    splatview.publish(torch.zeros(8, 8, 3), meta={"step": step})
     print(step, flush=True)
 """
 

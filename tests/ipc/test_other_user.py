@@ -29,7 +29,7 @@ def test_the_folders_are_the_owners_alone(
     monkeypatch.setenv("XDG_STATE_HOME", str(state))
     before = os.umask(0)
     try:
-        splatview.publish(torch.zeros(8, 8), step=1)
+        splatview.publish(torch.zeros(8, 8), meta={"step": 1})
         memo = memo_file()
         Memo(memo).put("light", True)
         columns = store.folder()

@@ -58,7 +58,7 @@ def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_viewers_are_told(subscriber: Subscriber) -> None:
-    splatview.publish(SCENE, "scene", shard=(1, 4), step=3)
+    splatview.publish(SCENE, "scene", shard=(1, 4), meta={"step": 3})
     splatview.publish(SCENE, "alone")
 
     def told() -> dict[str, StreamInfo]:

@@ -29,7 +29,7 @@ def interrupt():
     while not ended.wait(chance.uniform(0.0005, 0.004)):
         os.kill(os.getpid(), signal.SIGINT)
 def publish(step):
-    splatview.publish(torch.full((200, 200), step % 256, dtype=torch.uint8), "image", step=step)
+    splatview.publish(torch.full((200, 200), step % 256, dtype=torch.uint8), "image", meta={"step": step})
 def train():
     global step, training
     training = True

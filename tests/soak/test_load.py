@@ -20,9 +20,9 @@ def block():
     for number in range(100_000):
         kind = number & 7
         if kind < 3:
-            splatview.publish(one, "still", step=number)
+            splatview.publish(one, "still", meta={"step": number})
         elif kind < 5:
-            splatview.publish(many, "scene", step=number)
+            splatview.publish(many, "scene", meta={"step": number})
         elif kind < 6:
             splatview.publish(array, "array")
         else:
@@ -33,7 +33,7 @@ FRESH = """
 steps = {}
 def put(name, filled):
     step = steps[name] = steps.get(name, 0) + 1
-    splatview.publish(filled(float(step % 251)), name, step=step)
+    splatview.publish(filled(float(step % 251)), name, meta={"step": step})
 def call(n):
     if n % 3:
         put("picture", lambda value: torch.full((8 + n % 97, 8 + n % 89, 3), value).to(torch.uint8))

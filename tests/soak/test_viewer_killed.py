@@ -22,9 +22,9 @@ def flat_out(device, gate):
     while not os.path.exists(gate):
         step += 1
         fill(scene, step % 251)
-        splatview.publish(scene, step=step)
+        splatview.publish(scene, meta={"step": step})
         picture = torch.full((300, 400, 3), step % 251, dtype=torch.uint8, device=device)
-        splatview.publish(picture, "image", step=step)
+        splatview.publish(picture, "image", meta={"step": step})
         if device == "cuda" and step % 50 == 0:
             torch.cuda.synchronize()
     return step
@@ -89,7 +89,7 @@ def test_killed_viewers_leave_nothing(
 
     trainer.do(
         FLAT_OUT
-        + f"scene = make(20_000, 1, {device!r}); splatview.publish(scene, step=0)"
+        + f"scene = make(20_000, 1, {device!r}); splatview.publish(scene, meta={{'step': 0}})"
     )
     live("first", 2, 0.0)
     allocated = trainer.do(f"answer = quiet({device!r})")

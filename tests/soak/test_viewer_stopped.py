@@ -10,7 +10,7 @@ from support.trainers import Trainer
 
 PUBLISHES = """
 def publish(name, shape, step):
-    splatview.publish(torch.full(shape, step % 251, dtype=torch.uint8), name, step=step)
+    splatview.publish(torch.full(shape, step % 251, dtype=torch.uint8), name, meta={"step": step})
 """
 
 

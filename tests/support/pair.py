@@ -27,7 +27,7 @@ def inproc(folder: Path, name: str) -> str:
 
 def show(publisher: Publisher, value: Any, name: str, **meta: Any) -> None:
     """Publish the next version of a stream."""
-    layout = recognise(value, None, meta)
+    layout = recognise(value)
     stream = publisher.stream(name, layout.kind)
     stream.describe(layout)
     published = layout.match(value, meta)

@@ -8,7 +8,7 @@ import numpy as np
 
 from splatview.adapters.detections import class_numbers, is_result
 from splatview.adapters.tensors import is_array
-from splatview.adapters.values import shown
+from splatview.adapters.values import short_repr
 from splatview.camera.detectors import DetectorError
 from splatview.camera.detectors.user_modules import import_user_module
 
@@ -94,5 +94,5 @@ def _table(value: Any) -> np.ndarray:
         except (TypeError, ValueError):
             pass
     raise ValueError(
-        f"the detector returned {shown(value)}, of type {type(value).__name__}; legal are {_LEGAL}"
+        f"the detector returned {short_repr(value)}, of type {type(value).__name__}; legal are {_LEGAL}"
     )

@@ -183,7 +183,7 @@ def test_a_single_picture_gets_its_overlay(view: Any, screen: OffscreenScreen) -
 
 def camera(**meta: Any) -> None:
     splatview.publish(
-        torch.full((120, 160, 3), GREY, dtype=torch.uint8), "camera", **meta
+        torch.full((120, 160, 3), GREY, dtype=torch.uint8), "camera", meta=meta
     )
 
 

@@ -35,7 +35,7 @@ def publish(i: int, more: int = 100) -> None:
             "shN": torch.zeros(n, 0, 3),
         },
         "splats",
-        step=10 * i,
+        meta={"step": 10 * i},
     )
 
 

@@ -257,7 +257,7 @@ def test_a_run_that_logs_is_seen_beside_its_scene(viewer: Viewer) -> None:
         """Train one step of a scene that grows; whether the strip has both curves."""
         nonlocal step
         step += 1
-        splatview.publish(cloud(50 + step), step=step)
+        splatview.publish(cloud(50 + step), meta={"step": step})
         splatview.log(step, other=1.0, loss=1 / (step + 1))
         return len(beside(viewer).curves) == 2
 

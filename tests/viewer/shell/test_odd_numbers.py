@@ -171,7 +171,9 @@ def test_pointer_that_leaves_a_page_leaves_the_history_of_a_scene(
     """The bar under a scene of two snapshots has a track that looks where the pointer is."""
     viewer = open_viewer((600, 360), record=RecordOptions(every=1))
     for version in range(3):
-        splatview.publish(cloud(100 + version, seed=version), "splats", step=version)
+        splatview.publish(
+            cloud(100 + version, seed=version), "splats", meta={"step": version}
+        )
         viewer.until(lambda: any(e.name == "splats" for e in viewer.catalogue.entries))
         viewer.user.select(
             next(e.key for e in viewer.catalogue.entries if e.name == "splats")

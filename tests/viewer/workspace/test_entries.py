@@ -24,7 +24,7 @@ from splatview_viewer.workspace.sources import FileSource
 
 def publish_grey(value: int, name: str = "render", step: int = 0) -> None:
     splatview.publish(
-        torch.full((40, 60, 3), value, dtype=torch.uint8), name, step=step
+        torch.full((40, 60, 3), value, dtype=torch.uint8), name, meta={"step": step}
     )
 
 
@@ -73,7 +73,7 @@ def test_a_stream_appears_by_itself_stays_and_is_continued_by_a_restart(
 def test_only_what_is_shown_is_shared(viewer: Viewer) -> None:
     publish_grey(77)
     viewer.until(lambda: sees(viewer, 77))
-    splatview.publish(cloud(), "splats", step=7)
+    splatview.publish(cloud(), "splats", meta={"step": 7})
     viewer.until(lambda: viewer.loaded() and viewer.state.shown.name == "splats")  # type: ignore[union-attr]
     assert viewer.picture().max() > 60, "Gaussians come before images"
     streams = {s.name: s for s in viewer.catalogue.subscriber.streams}
@@ -86,7 +86,7 @@ def test_only_what_is_shown_is_shared(viewer: Viewer) -> None:
             and not streams["splats"].opened
         )
     )
-    splatview.publish(cloud(), "splats", step=8)
+    splatview.publish(cloud(), "splats", meta={"step": 8})
     viewer.until(
         lambda: entry(viewer, "splats").version == 2 and sees(viewer, 77)
     )  # the entry was chosen

@@ -35,7 +35,7 @@ class Training:
             run = Publisher("train")
             self.runs[rank] = run
         value = cloud(n, rank)
-        layout = recognise(value, None, {})
+        layout = recognise(value)
         stream = run.stream("gaussians", layout.kind)
         if stream.shard[0] is None:
             stream.shard = (rank, self.world), "0" * 16
