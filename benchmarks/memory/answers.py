@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from splatview_viewer.snapshot.analysis.flame import flame
+from splatview_viewer.snapshot.analysis.flame import flame_graph
 from splatview_viewer.snapshot.analysis.search import search
-from splatview_viewer.snapshot.analysis.tables import group, leaks
+from splatview_viewer.snapshot.analysis.tables import find_leaks, group_allocations
 from splatview_viewer.snapshot.loading import load_snapshot
 from splatview_viewer.snapshot.model import live_mask
 from splatview_viewer.snapshot.query import Database
@@ -70,9 +70,11 @@ def main() -> None:
         timed(lambda text=text: search(snapshot, trace, text))[0] for text in SEARCHES
     )
     peak = int(np.argmax(bands.live))
-    out["flame"], _ = timed(lambda: flame(snapshot, trace, live_mask(trace, peak)))
-    out["stacks"], _ = timed(lambda: group(snapshot, trace, None, "stack"))
-    out["leaks"], _ = timed(lambda: leaks(snapshot, trace))
+    out["flame"], _ = timed(
+        lambda: flame_graph(snapshot, trace, live_mask(trace, peak))
+    )
+    out["stacks"], _ = timed(lambda: group_allocations(snapshot, trace, None, "stack"))
+    out["leaks"], _ = timed(lambda: find_leaks(snapshot, trace))
     out["open database"], database = timed(lambda: Database(snapshot))
     out["sql"], rows = timed(lambda: database.run(SQL))
     out["sql rows"] = len(rows.rows)

@@ -64,7 +64,7 @@ class MemoryScreen(CountingScreen):
     def present(self, caption: Caption) -> None:
         super().present(caption)
         view = self._snapshot()
-        shown = view.picture.shown if view is not None else None
+        shown = view.picture.painting if view is not None else None
         self._note("first", True)
         self._note("loaded", view is not None)
         self._note("plot", shown is not None)
@@ -107,7 +107,7 @@ class MemoryScreen(CountingScreen):
         low, high = world.axis.extent
         middle = (low + high) / 2
         half = (high - low) * part / 2
-        view.see(x=(middle - half, middle + half) if part < 1 else None)
+        view.change(x=(middle - half, middle + half) if part < 1 else None)
         self.push(Expose())
 
     def _do_hand(self, how: str) -> None:

@@ -32,9 +32,9 @@ def test_the_folders_are_the_owners_alone(
         splatview.publish(torch.zeros(8, 8), meta={"step": 1})
         memo = memo_file()
         Memo(memo).put("light", True)
-        columns = store.folder()
+        columns = store.columns_folder()
         assert columns is not None
-        store.keep(columns, "0123", *store.packed(from_pickled({"segments": []})))
+        store.save(columns, "0123", *store.pack(from_pickled({"segments": []})))
         snapshot = memory_snapshots.write_private(
             memory_snapshots.name_of("run-1-bbbb", 1, "asked"), b"x"
         )

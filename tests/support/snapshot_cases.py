@@ -48,13 +48,13 @@ class User:
 
     def found(self, pane: str) -> Any:
         """The answer that a pane shows."""
-        return self.view.memory[pane, "shown"].answer
+        return self.view.pane_memory[pane, "shown"].answer
 
     @property
     def lit(self) -> list[int] | None:
         """The allocations that are lit in the timeline."""
-        mask = self.view.content.mask(
-            self.view.device, self.state.search, self.state.lit
+        mask = self.view.content.highlight_mask(
+            self.view.device, self.state.search, self.state.highlight
         )[1]
         return None if mask is None else np.flatnonzero(mask).tolist()
 
@@ -104,7 +104,7 @@ class User:
 
     def box(self, node: int) -> tuple[float, float]:
         """The middle of a box of the flame graph."""
-        flame = self.view.memory["flame"]
+        flame = self.view.pane_memory["flame"]
         place = widgets.drawn["flame"]
         found = [
             (row, box)

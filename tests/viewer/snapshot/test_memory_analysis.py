@@ -18,7 +18,7 @@ from splatview_viewer.snapshot.analysis.details import (
     segments_at,
     summary,
 )
-from splatview_viewer.snapshot.analysis.flame import FlameGraph, flame
+from splatview_viewer.snapshot.analysis.flame import FlameGraph, flame_graph
 from splatview_viewer.snapshot.analysis.frames import (
     BACKWARD,
     LIBRARY,
@@ -31,13 +31,13 @@ from splatview_viewer.snapshot.analysis.frames import (
 )
 from splatview_viewer.snapshot.analysis.search import search
 from splatview_viewer.snapshot.analysis.tables import (
-    BYS,
-    By,
-    colors,
-    compare,
-    group,
-    leaks,
-    post_mortem,
+    GROUPINGS,
+    Grouping,
+    color_allocations,
+    compare_moments,
+    explain_oom,
+    find_leaks,
+    group_allocations,
 )
 from splatview_viewer.snapshot.loading import from_pickled
 from splatview_viewer.snapshot.model import (
@@ -49,12 +49,16 @@ from splatview_viewer.snapshot.model import (
 
 
 @pytest.mark.parametrize("by", ["stack", "category"])
-def test_a_table_holds_every_allocation_once(real: MemorySnapshot, by: By) -> None:
+def test_a_table_holds_every_allocation_once(
+    real: MemorySnapshot, by: Grouping
+) -> None:
     trace = real.traces[0]
     mask = live_mask(trace, 3486)
     size = trace.allocations.size
-    rows = list(group(real, trace, mask, by))
-    groups = [group(real, trace, mask, by).allocations(row.key) for row in rows]
+    rows = list(group_allocations(real, trace, mask, by))
+    groups = [
+        group_allocations(real, trace, mask, by).allocations(row.key) for row in rows
+    ]
     assert sorted(np.concatenate(groups).tolist()) == np.flatnonzero(mask).tolist()
     assert [(r.bytes, r.count, r.largest) for r in rows] == [
         (size[g].sum(), len(g), size[g].max()) for g in groups
@@ -87,24 +91,27 @@ def test_snapshots_with_next_to_nothing(name: str) -> None:
     snapshot = _recorded(NEXT_TO_NOTHING[name])
     for trace in snapshot.traces:
         a = len(trace.allocations)
-        last = trace.moments - 1
-        assert len(live_bytes(trace)) == trace.moments
-        for by in BYS:
-            assert group(snapshot, trace, None, by).count_of.sum() == a
-            assert len(compare((snapshot, trace, 0), (snapshot, trace, last), by)) <= a
+        last = trace.moment_count - 1
+        assert len(live_bytes(trace)) == trace.moment_count
+        for by in GROUPINGS:
+            assert group_allocations(snapshot, trace, None, by).counts.sum() == a
+            assert (
+                len(compare_moments((snapshot, trace, 0), (snapshot, trace, last), by))
+                <= a
+            )
         for color_by in COLORS:
-            assert colors(snapshot, trace, color_by).classes.shape == (a,)
+            assert color_allocations(snapshot, trace, color_by).classes.shape == (a,)
         for text in ("", "f", "a.py:1", "0x40000000", ">1KB"):
             assert search(snapshot, trace, text).mask.shape == (a,)
-        graph = flame(snapshot, trace, None)
+        graph = flame_graph(snapshot, trace, None)
         assert graph.count[0] == a
         assert graph.allocations(0).tolist() == list(range(a))
         for moment in (0, last):
             at = segments_at(snapshot, trace, moment)
             assert at.block_size.sum() == at.size.sum() == trace.segments.total.sum()
         if name == "only an oom":
-            assert post_mortem(snapshot, trace, 0).verdict
-        assert not any(s.bytes for s in leaks(snapshot, trace))
+            assert explain_oom(snapshot, trace, 0).verdict
+        assert not any(s.bytes for s in find_leaks(snapshot, trace))
         for i in range(a):
             assert describe(snapshot, trace, i, last).text()
 
@@ -127,7 +134,7 @@ def _check(snapshot: MemorySnapshot, graph: FlameGraph, ids: np.ndarray) -> None
         assert np.isin(mine, of[parent]).all()
         assert graph.depth[node] == graph.depth[parent] + 1
         assert all(
-            frame in snapshot.stacks.of(s) or frame == -2
+            frame in snapshot.stacks.frames_of(s) or frame == -2
             for s in np.unique(a.stack[mine]).tolist()
         )
     for parent, mine in of.items():
@@ -148,7 +155,7 @@ def test_every_node_of_a_flame_graph_holds_what_went_through_it(
     real: MemorySnapshot,
 ) -> None:
     mask = live_mask(real.traces[0], 3486)
-    _check(real, flame(real, real.traces[0], mask), np.flatnonzero(mask))
+    _check(real, flame_graph(real, real.traces[0], mask), np.flatnonzero(mask))
     rng = np.random.default_rng(5)
 
     def random_stacks(r: Recorder) -> None:
@@ -163,7 +170,7 @@ def test_every_node_of_a_flame_graph_holds_what_went_through_it(
         (every % 7 == 0, every[::7]),
         (every < 0, every[:0]),
     ):
-        _check(snapshot, flame(snapshot, snapshot.traces[0], given), chosen)
+        _check(snapshot, flame_graph(snapshot, snapshot.traces[0], given), chosen)
 
 
 Wanted = Callable[["MemorySnapshot", int], bool]
@@ -207,24 +214,24 @@ def test_search_finds_what_asking_each_finds(
     ]
     assert hits.count == hits.mask.sum()
     assert hits.bytes == trace.allocations.size[hits.mask].sum()
-    assert len(hits.words) == len(text.split())
+    assert len(hits.meanings) == len(text.split())
 
 
 def test_a_planted_leak_is_the_first_suspect_however_small() -> None:
     snapshot = training().snapshot()
     trace = snapshot.traces[0]
-    suspects = leaks(snapshot, trace)
+    suspects = find_leaks(snapshot, trace)
     first = suspects[0]
     assert first.label.startswith("remember  train.py:12")
-    assert first.growing
-    assert first.kept.sum() == len(first.ids)
-    assert (first.kept[:-2] >= 1).all()
+    assert first.is_growing
+    assert first.kept_counts.sum() == len(first.ids)
+    assert (first.kept_counts[:-2] >= 1).all()
     assert (trace.allocations.size[first.ids] == 1000).all()
     assert first.bytes == 1000 * len(first.ids)
     assert first.age_us == trace.events.time_us[-1] - trace.events.time_us[first.oldest]
     others = {s.label.partition("  ")[0]: s for s in suspects[1:]}
     assert others.keys() == {"warm", "main"}
-    assert not any(s.growing for s in others.values())
+    assert not any(s.is_growing for s in others.values())
 
 
 def test_stacks_of_two_runs() -> None:
@@ -241,9 +248,15 @@ def test_stacks_of_two_runs() -> None:
             )  # the other way round: another stack
     a = before.snapshot()
     b = after.snapshot()
-    compared = compare((a, a.traces[0], 4), (b, b.traces[0], 11))
+    compared = compare_moments((a, a.traces[0], 4), (b, b.traces[0], 11))
     found = [
-        (c.label.split()[0], c.before, c.after, c.count_before, c.count_after)
+        (
+            c.label.split()[0],
+            c.bytes_before,
+            c.bytes_after,
+            c.count_before,
+            c.count_after,
+        )
         for c in map(compared.__getitem__, range(len(compared)))
     ]
     assert found == [
@@ -251,9 +264,13 @@ def test_stacks_of_two_runs() -> None:
         ("main", 14, 35, 2, 5),
         ("only_here", 0, 5, 0, 1),
     ]
-    for by in BYS:
-        compared = compare((a, a.traces[0], 4), (b, b.traces[0], 11), by)
-        assert compared.changes.sum() == compared.after - compared.before == 540 - 214
+    for by in GROUPINGS:
+        compared = compare_moments((a, a.traces[0], 4), (b, b.traces[0], 11), by)
+        assert (
+            compared.changes.sum()
+            == compared.bytes_after - compared.bytes_before
+            == 540 - 214
+        )
 
 
 ENGINE = "torch::autograd::Engine::thread_main(std::shared_ptr<torch::autograd::GraphTask> const&)"
@@ -493,15 +510,15 @@ def test_fragmentation_is_told_from_being_really_full(
             r.alloc(at, live, "model.py:7 forward", "train.py:3 step")
     r.oom(100 * MB, 10 * MB)
     snapshot = r.snapshot()
-    oom = post_mortem(snapshot, snapshot.traces[0], len(r.events) - 1)
+    oom = explain_oom(snapshot, snapshot.traces[0], len(r.events) - 1)
     count = 16 * 20 * MB // (live + hole)
     assert words in oom.verdict
-    assert (oom.asked, oom.device_free, oom.holders.total) == (
+    assert (oom.requested, oom.device_free, oom.holders.total) == (
         100 * MB,
         10 * MB,
         count * live,
     )
-    assert (oom.at.free, oom.usable.tolist()) == (
+    assert (oom.segments.free, oom.usable.tolist()) == (
         count * hole,
         [hole] * count * bool(hole),
     )

@@ -54,7 +54,7 @@ def small() -> dict[str, Any]:
 
 
 def columns(snap: MemorySnapshot) -> list[bytes]:
-    return [a.tobytes() for a in store.packed(snap)[1]]
+    return [a.tobytes() for a in store.pack(snap)[1]]
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_the_folder_stays_small(
         files.append(new)
         os.utime(new, (1000 + i, 1000 + i))
     load_snapshot(tmp_path / "0.pickle")  # used: now the newest
-    monkeypatch.setattr(store, "LIMIT_BYTES", files[0].stat().st_size * 2 + 100)
+    monkeypatch.setattr(store, "MAX_CACHE_BYTES", files[0].stat().st_size * 2 + 100)
     load_snapshot(make(tmp_path / "new.pickle", 200))
     left = kept(cache)
     assert len(left) == 2

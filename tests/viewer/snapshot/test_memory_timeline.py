@@ -65,17 +65,17 @@ def test_columns_of_the_axis_begin_where_moments_do(trace: Trace, unit: Any) -> 
         x = np.linspace(a, b, width + 1)
         for i in range(width):
             inside = [
-                k for k in range(trace.moments) if x[i] <= axis.x_of(k) < x[i + 1]
+                k for k in range(trace.moment_count) if x[i] <= axis.x_of(k) < x[i + 1]
             ]
-            assert min(edges[i + 1], trace.moments) - min(
-                edges[i], trace.moments
+            assert min(edges[i + 1], trace.moment_count) - min(
+                edges[i], trace.moment_count
             ) == len(inside)
             assert (
                 not inside
                 or edges[i] == inside[0]
                 or axis.x_of(edges[i]) == axis.x_of(inside[0])
             )
-    for moment in range(0, trace.moments, 20):
+    for moment in range(0, trace.moment_count, 20):
         assert axis.x_of(axis.moment(axis.x_of(moment))) == axis.x_of(moment)
 
 
@@ -230,9 +230,10 @@ def test_a_spike_of_one_event_is_seen_in_every_zoom() -> None:
         np.empty((100, 1000), np.int32),
     )
     for zoom in range(0, 14, 2):
-        length = trace.moments / 2**zoom
+        length = trace.moment_count / 2**zoom
         begin = min(
-            max(moment - length * rng.uniform(0.05, 0.95), 0), trace.moments - length
+            max(moment - length * rng.uniform(0.05, 0.95), 0),
+            trace.moment_count - length,
         )
         edges = axis.edges(begin, begin + length, 1000)
         bands.layers.paint(

@@ -17,16 +17,16 @@ from support.snapshot_cases import MOMENT, User
 from support.wait import PATIENCE
 
 from splatview_viewer.core.events import Key, PointerMove
-from splatview_viewer.kinds.snapshot.panes.sql import run
+from splatview_viewer.kinds.snapshot.panes.sql import run_query
 from splatview_viewer.kinds.snapshot.state import TABS
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.snapshot.analysis.details import describe
-from splatview_viewer.snapshot.analysis.flame import flame
+from splatview_viewer.snapshot.analysis.flame import flame_graph
 from splatview_viewer.snapshot.analysis.tables import (
-    compare,
-    group,
-    leaks,
-    post_mortem,
+    compare_moments,
+    explain_oom,
+    find_leaks,
+    group_allocations,
 )
 from splatview_viewer.snapshot.model import MemorySnapshot, live_bytes, live_mask
 
@@ -51,7 +51,7 @@ def test_panes_show_something_and_take_clicks_anywhere(
 ) -> None:
     u = user(full, "timeline")
     for device, tab in itertools.product((0, 1), TABS):
-        u.view.state = replace(u.state.elsewhere(device), tab=tab, selected=0)
+        u.view.state = replace(u.state.for_device(device), tab=tab, selected=0)
         pixels = u.settle()[260:, :500]
         assert len(np.unique(pixels @ np.array([1, 256, 65536]))) > 20, (
             tab
@@ -75,7 +75,7 @@ def test_a_click_on_an_event_goes_there_and_a_double_click_looks_closer(
     u.press("events 9", double=True)
     low, high = u.state.x or (0.0, 1e9)
     assert low <= u.state.moment == 10 <= high < low + 200
-    u.view.go(MOMENT)  # far away: the table goes there
+    u.view.choose_moment(MOMENT)  # far away: the table goes there
     u.settle()
     assert f"events {MOMENT - 1}" in widgets.drawn
 
@@ -91,7 +91,7 @@ def test_a_click_on_a_block_selects_what_it_holds(
     for x in range(row.x + 250, row.x + row.width - 30, 60):
         u.click((x, row.y + row.height / 2))
         found.append(u.state.selected)
-        u.view.see(selected=None)
+        u.view.change(selected=None)
         u.settle()
     assert {0, 1, 2} <= set(found) <= {0, 1, 2, None}
     order = [i for i in found if i is not None]
@@ -127,7 +127,9 @@ def test_a_row_lights_its_allocations_and_puts_them_out(
     user: Any, real: MemorySnapshot
 ) -> None:
     u = user(real, "stacks", moment=MOMENT, choices=(("by", "category"),))
-    table = group(real, real.traces[0], live_mask(real.traces[0], MOMENT), "category")
+    table = group_allocations(
+        real, real.traces[0], live_mask(real.traces[0], MOMENT), "category"
+    )
     u.press("table 1")
     assert u.lit == sorted(table.allocations(table[1].key).tolist())
     u.press("table 1")
@@ -135,7 +137,7 @@ def test_a_row_lights_its_allocations_and_puts_them_out(
     u.press("Blocks")  # sorted by their number
     u.press("table 0")
     assert u.lit == sorted(
-        table.allocations(table[int(table.count_of.argmax())].key).tolist()
+        table.allocations(table[int(table.counts.argmax())].key).tolist()
     )
 
 
@@ -144,7 +146,7 @@ def test_the_flame_graph_zooms_lights_and_goes_back(
 ) -> None:
     u = user(real, "stacks")
     trace = real.traces[0]
-    graph = flame(
+    graph = flame_graph(
         real, trace, live_mask(trace, int(live_bytes(trace).argmax()))
     )  # no moment was chosen: the peak
     u.click(u.box(1))
@@ -163,29 +165,31 @@ def test_moments_and_snapshots_are_compared(
     u = user(real, "compare")
     trace = real.traces[0]
     live = live_bytes(trace)
-    assert (u.found("compare").before, u.found("compare").after) == (
+    assert (u.found("compare").bytes_before, u.found("compare").bytes_after) == (
         live[0],
         live.max(),
     )  # up to the peak
-    u.view.state = u.state.marked(MOMENT).marked(3000)
+    u.view.state = u.state.with_mark(MOMENT).with_mark(3000)
     u.settle()
     assert u.found("compare").changes.sum() == live[MOMENT] - live[3000]
     u.press("compare 0")
     assert (
         u.lit
-        == compare((real, trace, 3000), (real, trace, MOMENT)).allocations(0).tolist()
+        == compare_moments((real, trace, 3000), (real, trace, MOMENT))
+        .allocations(0)
+        .tolist()
     )
-    u.view.state = u.state.choosing("with", full.name)
+    u.view.state = u.state.with_choice("with", full.name)
     u.settle()
-    assert u.found("compare").before == live_bytes(full.traces[0]).max()
+    assert u.found("compare").bytes_before == live_bytes(full.traces[0]).max()
     other.close()
     u.settle()
-    assert u.found("compare").before == live[3000]
+    assert u.found("compare").bytes_before == live[3000]
 
 
 def test_leaks_light_what_was_left_behind(user: Any, real: MemorySnapshot) -> None:
     u = user(real, "leaks")
-    suspects = leaks(real, real.traces[0])
+    suspects = find_leaks(real, real.traces[0])
     u.press("leaks 0")
     assert u.lit == sorted(suspects[0].ids.tolist())
     u.press("To the oldest")
@@ -198,7 +202,7 @@ def test_the_post_mortem_is_seen_first_lights_holders_and_goes_there(
 ) -> None:
     u = user(full, "")
     trace = full.traces[0]
-    oom = post_mortem(full, trace, len(trace.events) - 1)
+    oom = explain_oom(full, trace, len(trace.events) - 1)
     assert u.view.tab == "oom"
     assert oom.verdict.startswith("Fragmentation")
     u.press("oom 0")
@@ -213,7 +217,7 @@ def sql(user: Any, real: MemorySnapshot) -> User:
 
 
 def ask(u: User, text: str) -> Any:
-    u.view.state = u.state.choosing("sql", text)
+    u.view.state = u.state.with_choice("sql", text)
     u.press("Run")
     return u.found("sql")
 
@@ -263,10 +267,10 @@ def test_values_of_millions_of_letters_cost_a_picture_nothing(sql: User) -> None
 
 
 def test_a_fault_is_seen_and_ctrl_enter_asks_again(sql: User) -> None:
-    sql.view.state = sql.state.choosing("sql", "SELECT nope FROM allocations")
+    sql.view.state = sql.state.with_choice("sql", "SELECT nope FROM allocations")
     sql.press("Run")
     assert "nope" in sql.view.content.fault(("sql", "SELECT nope FROM allocations"))
-    sql.view.state = sql.state.choosing("sql", "SELECT 42 AS answer")
+    sql.view.state = sql.state.with_choice("sql", "SELECT 42 AS answer")
     sql.press("sql")
     sql.do(Key("enter", mods=frozenset({"ctrl"})))
     sql.settle()
@@ -285,11 +289,11 @@ def test_answers_are_copied(sql: User) -> None:
 
 def test_a_long_question_can_be_cancelled(sql: User) -> None:
     ask(sql, "SELECT 1")  # the database is open
-    sql.view.state = sql.state.choosing(
+    sql.view.state = sql.state.with_choice(
         "sql",
         "SELECT count(*) FROM range(100000000000) a, range(1000) b WHERE a.range % 7 = b.range",
     )
-    run(sql.view)
+    run_query(sql.view)
     for _ in range(2):
         sql.draw()
     assert sql.view.content.busy

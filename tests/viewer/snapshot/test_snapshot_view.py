@@ -31,7 +31,7 @@ from splatview_viewer.kinds.snapshot.state import TABS, SnapshotState
 from splatview_viewer.kinds.snapshot.view import SnapshotView
 from splatview_viewer.kinds.snapshot.world import lay_out
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.snapshot.analysis.details import ranges
+from splatview_viewer.snapshot.analysis.details import annotated_ranges
 from splatview_viewer.snapshot.analysis.search import search
 from splatview_viewer.snapshot.loading import from_pickled
 from splatview_viewer.snapshot.model import Annotation
@@ -56,7 +56,7 @@ def test_what_is_selected_is_lifted_and_nothing_else(user: User) -> None:
     there, counts = np.unique(painted.ids[painted.ids >= 0], return_counts=True)
     chosen = int(there[counts.argmax()])
     for lifted in ((chosen, None), (None, chosen), (None, None)):
-        picture.lift(*lifted)
+        picture.brighten(*lifted)
         now = np.frombuffer(picture.texture.read(), np.uint32).reshape(
             painted.ids.shape
         )
@@ -79,8 +79,8 @@ def test_what_a_snapshot_does_not_tell_is_said_over_the_plot(
     events: list[Any], tab: str, words: str, screen: OffscreenScreen
 ) -> None:
     made = User(screen, from_pickled(snapshot(events)), legend=False, tab=tab)
-    assert words in made.view.missing
-    assert bool(made.view.missing) == bool(words)
+    assert words in made.view.missing_text
+    assert bool(made.view.missing_text) == bool(words)
     corner = made.settle()[55:85, 60:400]
     made.close()
     assert (corner.min(axis=2) > 180).any() == bool(words), "white letters"
@@ -136,7 +136,7 @@ def test_a_click_selects_what_lies_there_and_a_double_click_sees_all(
 ) -> None:
     for at in ((300, 350), (500, 360), (400, 80)):
         user.do(PointerMove(*at))
-        moment = user.state.pointed
+        moment = user.state.pointed_moment
         assert moment is not None
         assert user.view.info().readout.startswith(f"{moment:,} ")
         byte = user.view.pointer[1]
@@ -146,14 +146,14 @@ def test_a_click_selects_what_lies_there_and_a_double_click_sees_all(
         chosen = over[0] if len(over) and byte >= 0 else None
         user.click(at)
         assert (user.state.moment, user.state.selected) == (moment, chosen)
-        user.view.see(selected=None)
+        user.view.change(selected=None)
         user.settle()
     user.do(Wheel(300, 350, 3))
     assert user.state.x is not None
     user.click((300, 350), double=True)
     assert user.state.x is user.state.y is user.state.selected is None
     user.do(PointerMove(5, 5))
-    assert user.state.hovered is user.state.pointed is None
+    assert user.state.hovered is user.state.pointed_moment is None
     assert user.view.info().readout == ""
 
 
@@ -184,7 +184,7 @@ def test_keys(user: User) -> None:
     assert (press("home").x or (1,))[0] == 0
     assert press("f") == SnapshotState(legend=False)
     for moment, marks in ((70, (70, None)), (20, (20, 70)), (30, (30, None))):
-        view.go(moment)
+        view.choose_moment(moment)
         assert press("m").marks == marks
     assert press("2").tab == "addresses"
     before = view.state
@@ -203,16 +203,18 @@ def test_only_the_newest_question_is_worked_on_and_none_after_closing() -> None:
     begun = threading.Event()
     go = threading.Event()
     done = []
-    content.ask(("s", "first"), lambda: begun.set() or go.wait(PATIENCE), newest=True)
+    content.request(
+        ("s", "first"), lambda: begun.set() or go.wait(PATIENCE), newest=True
+    )
     assert begun.wait(PATIENCE)
     for k in range(20):
-        content.ask(("s", k), lambda k=k: done.append(k) or k, newest=True)
-    content.ask(("other",), lambda: done.append("other") or 1)
+        content.request(("s", k), lambda k=k: done.append(k) or k, newest=True)
+    content.request(("other",), lambda: done.append("other") or 1)
     go.set()
     assert content.wait(PATIENCE)
     assert done == [19, "other"]
     content.close()
-    assert content.ask(("after",), lambda: done.append("after")) is None
+    assert content.request(("after",), lambda: done.append("after")) is None
     assert content.wait(PATIENCE)
     assert "after" not in done
 
@@ -244,7 +246,7 @@ def test_search_lights_what_it_finds(user: User) -> None:
     assert 0 < want.sum() < len(want)
     assert user.lit == np.flatnonzero(want).tolist()
     user.do(Key("escape"))
-    user.view.see(search="")
+    user.view.change(search="")
     assert (user.settle() != pixels).any()
     assert user.lit is None
 
@@ -257,12 +259,12 @@ def test_annotations_and_marks_are_drawn(screen: OffscreenScreen) -> None:
         for stage, at in (("START", 50), ("END", 150))
     )
     made = User(screen, replace(base, annotations=ends))
-    found = ranges(made.view.content.snapshot, made.view.trace)
+    found = annotated_ranges(made.view.content.snapshot, made.view.trace)
     assert found.names == ["step"]
     assert found.moments[:, 0] == pytest.approx((51, 151), abs=2)
     pictures = [made.settle()]
     for changes in ({"marks": (90, None)}, {"moment": 120}, {"unit": "time"}):
-        made.view.see(**changes)
+        made.view.change(**changes)
         pictures.append(made.settle())
     assert all((one != other).any() for one, other in pairwise(pictures))
     made.do(PointerMove(400, 300))
@@ -273,7 +275,7 @@ def test_annotations_and_marks_are_drawn(screen: OffscreenScreen) -> None:
 def test_the_size_of_a_screen_may_be_anything(screen: OffscreenScreen) -> None:
     made = User(screen, small_snapshot(0, 200), (390, 600), selected=2)
     for tab in TABS:
-        made.view.see(tab=tab)
+        made.view.change(tab=tab)
         made.settle()
     for size in ((64, 48), (700, 300)):
         screen.resize(*size, 1.0)
@@ -287,7 +289,7 @@ def test_another_snapshot_takes_the_place_of_one_and_an_empty_one_is_refused(
 ) -> None:
     with pytest.raises(ViewerError, match="no events and no segments"):
         user.view.take("", replace(small_snapshot(0), traces=()))
-    user.view.see(selected=2, moment=100, tab="events", unit="time")
+    user.view.change(selected=2, moment=100, tab="events", unit="time")
     other = SnapshotView(user.view.data, user.state)
     user.view.take("", small_snapshot(1, 60))
     other.tick(0.0)

@@ -54,23 +54,25 @@ BLOCK_STATES = ("inactive", "active_allocated", "active_pending_free", "other")
 SEGMENT_TYPES = ("large", "small", "other")
 NO_STACK = -1
 UNKNOWN_POOL = -1
-LIMIT = 2**62
+SIZE_LIMIT = 2**62
 """Sizes and times are smaller, so that sums of two do not overflow; but what was asked for in vain may be any size."""
 SPAN_LIMIT = 2**61
 """The sizes of all reserved ranges of a device are together less."""
-MIDDLE = 1 << 63  # the first address in the upper half
-HOST = -1
+MIDDLE_ADDRESS = 1 << 63  # the first address in the upper half
+HOST_DEVICE = -1
 """The device of pinned host memory. Where a file has several such traces, their devices are -1, -2 and so on."""
 
 
 def signed(addr: np.ndarray) -> np.ndarray:
     """Return addresses uint64 less MIDDLE, int64: in the same order, and with differences that have a sign."""
-    return (addr.astype(np.uint64, copy=False) ^ np.uint64(MIDDLE)).view(np.int64)
+    return (addr.astype(np.uint64, copy=False) ^ np.uint64(MIDDLE_ADDRESS)).view(
+        np.int64
+    )
 
 
 def unsigned(addr: np.ndarray) -> np.ndarray:
     """Undo `signed`."""
-    return addr.view(np.uint64) ^ np.uint64(MIDDLE)
+    return addr.view(np.uint64) ^ np.uint64(MIDDLE_ADDRESS)
 
 
 U1 = Annotated[np.ndarray, "u1"]
@@ -133,7 +135,7 @@ class Stacks:
     def __len__(self) -> int:
         return len(self.start) - 1
 
-    def of(self, stack: int) -> np.ndarray:
+    def frames_of(self, stack: int) -> np.ndarray:
         """The frames' numbers of a stack, innermost first; none for NO_STACK."""
         if stack >= 0:
             return self.frames[self.start[stack] : self.start[stack + 1]]
@@ -245,7 +247,7 @@ class Trace:
     """Everything about one device."""
 
     device: int
-    """The GPU's index, or HOST and below for pinned host memory."""
+    """The GPU's index, or HOST_DEVICE and below for pinned host memory."""
     events: Events
     allocations: Allocations
     spans: Spans
@@ -253,7 +255,7 @@ class Trace:
     blocks: Blocks
 
     @property
-    def moments(self) -> int:
+    def moment_count(self) -> int:
         """M + 1."""
         return len(self.events) + 1
 
@@ -266,7 +268,7 @@ class Annotation:
     stage: str = ""
     """"START", "END" or whatever it says."""
     device: Annotated[int, Meta(ge=-1, lt=2**15)] = 0
-    time_us: Annotated[int, Meta(ge=0, lt=LIMIT)] = 0
+    time_us: Annotated[int, Meta(ge=0, lt=SIZE_LIMIT)] = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,21 +293,21 @@ class MemorySnapshot:
     """Remarks: entries that could not be read, allocations whose beginning is not known."""
     file_bytes: int = 0
     """The file's size when it is not compressed."""
-    kept: dict[Any, Any] = field(default_factory=dict, repr=False)
+    cache: dict[Any, Any] = field(default_factory=dict, repr=False)
     """Answers of functions marked `kept`, made under `lock`. They do not refer to the snapshot."""
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
-    def frame(self, number: int) -> StackFrame:
+    def frame(self, frame_id: int) -> StackFrame:
         s = self.stacks
         return StackFrame(
-            self.texts[int(s.file[number])],
-            int(s.line[number]),
-            self.texts[int(s.name[number])],
+            self.texts[int(s.file[frame_id])],
+            int(s.line[frame_id]),
+            self.texts[int(s.name[frame_id])],
         )
 
-    def stack(self, number: int) -> list[StackFrame]:
+    def stack(self, stack_id: int) -> list[StackFrame]:
         """The frames of a stack, innermost first."""
-        return [self.frame(int(f)) for f in self.stacks.of(number)]
+        return [self.frame(int(f)) for f in self.stacks.frames_of(stack_id)]
 
 
 def live_mask(trace: Trace, moment: int) -> np.ndarray:
@@ -314,7 +316,7 @@ def live_mask(trace: Trace, moment: int) -> np.ndarray:
     return (a.start < moment) & (a.end >= moment)
 
 
-def held(
+def bytes_at_moments(
     moments: int, start: np.ndarray, end: np.ndarray, size: np.ndarray
 ) -> np.ndarray:
     """int64 (M + 1,): the bytes at each moment of what is there at the moments start < k <= end."""
@@ -329,7 +331,7 @@ def held(
 def live_bytes(trace: Trace) -> np.ndarray:
     """int64 (M + 1,): the bytes live at each moment."""
     a = trace.allocations
-    return held(trace.moments, a.start, a.end, a.size)
+    return bytes_at_moments(trace.moment_count, a.start, a.end, a.size)
 
 
 def peak_moment(trace: Trace) -> int:
@@ -337,18 +339,18 @@ def peak_moment(trace: Trace) -> int:
     return int(np.argmax(live_bytes(trace)))
 
 
-def kept(function: Callable[P, T]) -> Callable[P, T]:
+def cached(function: Callable[P, T]) -> Callable[P, T]:
     """Keep what a function of a snapshot, or of a snapshot and one of its traces, answers as long as the snapshot."""
 
     @functools.wraps(function)
     def keeping(*args: P.args, **named: P.kwargs) -> T:
         snapshot: Any = args[0]
         key = (function, *(trace.device for trace in args[1:]))  # type: ignore[attr-defined]
-        if key not in snapshot.kept:
+        if key not in snapshot.cache:
             with snapshot.lock:
-                if key not in snapshot.kept:
-                    snapshot.kept[key] = function(*args, **named)
-        return snapshot.kept[key]
+                if key not in snapshot.cache:
+                    snapshot.cache[key] = function(*args, **named)
+        return snapshot.cache[key]
 
     return keeping
 
@@ -362,14 +364,14 @@ def device_text(device: int) -> str:
     """ "GPU 0", "pinned host memory", "pinned host memory 2"."""
     if device >= 0:
         return f"GPU {device}"
-    return "pinned host memory" + (f" {-device}" if device < HOST else "")
+    return "pinned host memory" + (f" {-device}" if device < HOST_DEVICE else "")
 
 
 def device_name(device: int) -> str:
     """Return the name by which a device is chosen: "0", "host", "host2"."""
     if device >= 0:
         return str(device)
-    return "host" + (str(-device) if device < HOST else "")
+    return "host" + (str(-device) if device < HOST_DEVICE else "")
 
 
 def find_device(snapshot: MemorySnapshot, name: str) -> int:

@@ -33,7 +33,7 @@ from splatview_viewer.snapshot.model import (
     ACTIONS,
     BLOCK_STATES,
     SEGMENT_TYPES,
-    held,
+    bytes_at_moments,
     live_bytes,
 )
 
@@ -59,7 +59,7 @@ TABLES = {
     "annotations": "what the program said about itself",
 }
 """The tables and what they hold."""
-CALLS = {
+MACROS = {
     "live_at(moment)": (
         "the allocations that are live at a moment",
         """live_at(at_moment) AS TABLE
@@ -96,7 +96,7 @@ EXAMPLES = {
     "WHERE end_event IS NULL GROUP BY stack_id ORDER BY bytes DESC",
 }
 """Queries that show what can be asked, by what they tell."""
-NUMBERS = (
+NUMERIC_TYPES = (
     "TINYINT",
     "SMALLINT",
     "INTEGER",
@@ -113,7 +113,7 @@ NUMBERS = (
 )
 """First letters of DuckDB's types of numbers."""
 
-_FIXED_TYPES = (*NUMBERS, "BOOLEAN", "DATE", "TIME", "INTERVAL", "UUID")
+_FIXED_TYPES = (*NUMERIC_TYPES, "BOOLEAN", "DATE", "TIME", "INTERVAL", "UUID")
 """First letters of the types whose values are of one size."""
 _BATCH = 64
 """Rows that are fetched at once: few, because each can be large."""
@@ -121,7 +121,7 @@ _VALUE_BYTES = 32
 """Bytes of any value beside those of its text or of what it holds."""
 _MOST_WORDS = 2000
 """Letters of an error that are told: DuckDB repeats names of any length."""
-LEGAL = "SELECT, WITH, FROM, VALUES, EXPLAIN, DESCRIBE, SHOW and SUMMARIZE"
+LEGAL_STARTS = "SELECT, WITH, FROM, VALUES, EXPLAIN, DESCRIBE, SHOW and SUMMARIZE"
 """First words of legal queries."""
 
 
@@ -145,7 +145,7 @@ class QueryResult:
     def _names(self) -> list[str]:
         return [c.casefold() for c in self.columns]
 
-    def number(self, row: int, device: int, *names: str) -> int:
+    def integer(self, row: int, device: int, *names: str) -> int:
         """A number of a row, of the first of these columns that there is; -1: it has none, or is of another device."""
         values = dict(zip(reversed(self._names), reversed(self.rows[row]), strict=True))
         found = next((values[name] for name in names if name in values), -1)
@@ -156,7 +156,7 @@ class QueryResult:
     def allocations(self, trace: Trace) -> np.ndarray:
         """int32: the allocations of a trace that the rows name, in a column `id` or `allocation`, ascending."""
         named = {
-            self.number(i, trace.device, "id", "allocation")
+            self.integer(i, trace.device, "id", "allocation")
             for i in range(len(self.rows))
         }
         return np.array(
@@ -282,11 +282,11 @@ class Database:
                 ]
                 if len(kinds) != 1:
                     raise QueryError(
-                        f"{len(kinds)} statements; one at a time, which begins with {LEGAL}"
+                        f"{len(kinds)} statements; one at a time, which begins with {LEGAL_STARTS}"
                     )
                 if kinds[0] not in ("SELECT", "EXPLAIN"):
                     raise QueryError(
-                        f"{kinds[0]} is refused: a snapshot can only be read. A query begins with {LEGAL}"
+                        f"{kinds[0]} is refused: a snapshot can only be read. A query begins with {LEGAL_STARTS}"
                     )
                 self._con.execute("BEGIN TRANSACTION READ ONLY")
                 shows = sql.strip().rstrip(";").strip().casefold() in _SHOW
@@ -428,7 +428,7 @@ def _fill(con: duckdb.DuckDBPyConnection, snapshot: MemorySnapshot) -> None:
             "live BIGINT": [int(live.max()) for live in lives],
         },
     )
-    for _, macro in CALLS.values():
+    for _, macro in MACROS.values():
         con.execute(f"CREATE TEMP MACRO {macro}")
     described = [
         ", ".join(d[0] for d in con.execute(f"FROM {name} LIMIT 0").description or [])
@@ -438,10 +438,10 @@ def _fill(con: duckdb.DuckDBPyConnection, snapshot: MemorySnapshot) -> None:
         con,
         "tables_",
         {
-            "table VARCHAR": [*TABLES, *CALLS],
+            "table VARCHAR": [*TABLES, *MACROS],
             "what it holds VARCHAR": [
                 *TABLES.values(),
-                *(words for words, _ in CALLS.values()),
+                *(words for words, _ in MACROS.values()),
             ],
             "columns VARCHAR": [*described, "as allocations", "as allocations", ""],
         },
@@ -521,7 +521,7 @@ def _columns(snapshot: MemorySnapshot, trace: Trace) -> dict[str, dict[str, Colu
     p = trace.spans
     s = trace.segments
     n = len(trace.events)
-    moments = trace.moments
+    moments = trace.moment_count
     oom = f"action = {ACTIONS.index('oom')}"
     pools = [
         "default" if pool == (0, 0) else f"private ({pool[0]}, {pool[1]})"
@@ -576,7 +576,7 @@ def _columns(snapshot: MemorySnapshot, trace: Trace) -> dict[str, dict[str, Colu
             "moment": _count(moments),
             "time_us": (np.append(0, e.time_us), _NO_ZERO),
             "live": _number(live_bytes(trace)),
-            "reserved": _number(held(moments, p.start, p.end, p.size)),
+            "reserved": _number(bytes_at_moments(moments, p.start, p.end, p.size)),
         },
         "segments": {
             "segment": _count(len(s)),

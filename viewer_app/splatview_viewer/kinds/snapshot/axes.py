@@ -13,16 +13,16 @@ from splatview_viewer.core.format import size_text
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.snapshot.panes.table import chip
 from splatview_viewer.kinds.snapshot.state import PLOTS, TABS
-from splatview_viewer.kinds.snapshot.world import LEAST, LEAST_BYTES
-from splatview_viewer.snapshot.analysis.details import life, ranges, summary
-from splatview_viewer.snapshot.analysis.search import HELP
+from splatview_viewer.kinds.snapshot.world import MIN_WINDOW, MIN_WINDOW_BYTES
+from splatview_viewer.snapshot.analysis.details import annotated_ranges, life, summary
+from splatview_viewer.snapshot.analysis.search import SEARCH_HELP
 from splatview_viewer.snapshot.timeline.bands import BACKGROUND, peaks
 from splatview_viewer.ui import plots, theme
 from splatview_viewer.ui.widgets import board, card, faint, fitted, pointer
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.view import SnapshotView
-    from splatview_viewer.kinds.snapshot.world import World
+    from splatview_viewer.kinds.snapshot.world import PlotWorld
 
 _WIDEST = 420.0
 """Points of a line on the card beside the pointer."""
@@ -50,7 +50,7 @@ def draw_plot(view: SnapshotView, rect: Rect) -> Rect:
             card(
                 imgui.get_window_draw_list(),
                 (rect.x + rect.width / 2, rect.y + rect.height / 2),
-                [(view.said, theme.TEXT)],
+                [(view.status_text, theme.TEXT)],
                 (0.5, 0.5),
                 within=rect,
             )
@@ -76,7 +76,7 @@ def draw_plot(view: SnapshotView, rect: Rect) -> Rect:
             x,
             ticks=ticks,
             limit=axis.extent,
-            least=LEAST[axis.unit],
+            least=MIN_WINDOW[axis.unit],
             locked=io.key_ctrl,
             above=True,
         )
@@ -84,7 +84,7 @@ def draw_plot(view: SnapshotView, rect: Rect) -> Rect:
             y,
             ticks=format.byte_ticks(*y, high),
             limit=world.full,
-            least=LEAST_BYTES,
+            least=MIN_WINDOW_BYTES,
             locked=io.key_shift,
             above=True,
         )
@@ -99,10 +99,10 @@ def draw_plot(view: SnapshotView, rect: Rect) -> Rect:
                 _draw_over(view, world, plot)
     if plot.reset:
         view.state = replace(
-            view.state.fitted(), selected=None
+            view.state.without_window(), selected=None
         )  # which its first click chose
     else:
-        view.state = world.showing(
+        view.state = world.with_window(
             view.state, plot.x if plot.moved else None, plot.y if plot.raised else None
         )
     dragged = io.mouse_drag_max_distance_sqr[0] > (_CLICK * scale) ** 2
@@ -113,32 +113,35 @@ def draw_plot(view: SnapshotView, rect: Rect) -> Rect:
         and (io.mouse_clicked_last_count[0] == 1)
     ):
         state = view.state
-        view.see(
+        view.change(
             selected=state.hovered,
-            moment=state.moment if state.pointed is None else state.pointed,
+            moment=state.moment
+            if state.pointed_moment is None
+            else state.pointed_moment,
         )
     return plot.rect
 
 
-def _point(view: SnapshotView, world: World, plot: plots.Plot) -> None:
+def _point(view: SnapshotView, world: PlotWorld, plot: plots.Plot) -> None:
     """Note what lies under the pointer."""
     painted = view.picture.current
     state = view.state
     if view.host.exact:
         return
     if not plot.hovered or imgui.is_mouse_dragging(imgui.MouseButton_.left):
-        if state.pointed is not None:
-            view.see(pointed=None, hovered=None)
+        if state.pointed_moment is not None:
+            view.change(pointed_moment=None, hovered=None)
         return
     x, y = plot.pointer
-    moment, hovered = painted.at(x, y) if painted is not None else (None, None)
-    view.see(
-        pointed=world.axis.moment(x) if moment is None else moment, hovered=hovered
+    moment, hovered = painted.pixel_at(x, y) if painted is not None else (None, None)
+    view.change(
+        pointed_moment=world.axis.moment(x) if moment is None else moment,
+        hovered=hovered,
     )
     view.pointer = x, y
 
 
-def _draw_over(view: SnapshotView, world: World, plot: plots.Plot) -> None:
+def _draw_over(view: SnapshotView, world: PlotWorld, plot: plots.Plot) -> None:
     """Draw ranges, marks, the legend, and what is under the pointer."""
     scale = view.scale
     r = plot.rect
@@ -171,10 +174,10 @@ def _draw_over(view: SnapshotView, world: World, plot: plots.Plot) -> None:
                 ground=faint(theme.BAR, 0.8),
                 pad=0.7,
             )
-        lit = view.state.lit
-        words = view.missing
+        lit = view.state.highlight
+        words = view.missing_text
         if lit is not None:
-            words = f"Lit: {lit.words}   (Esc: everything again)"
+            words = f"Lit: {lit.label}   (Esc: everything again)"
         if words:
             card(
                 draw,
@@ -182,25 +185,25 @@ def _draw_over(view: SnapshotView, world: World, plot: plots.Plot) -> None:
                 [(words, theme.TEXT)],
                 within=r,
             )
-        if view.device_words:
+        if view.device_label:
             card(
                 draw,
                 (r.x + 6 * scale, r.y + r.height - 6 * scale),
-                [(view.device_words, theme.DIM)],
+                [(view.device_label, theme.DIM)],
                 (0, 1),
             )
-        if view.said:
+        if view.status_text:
             card(
                 draw,
                 (r.x + r.width - 6 * scale, r.y + r.height - 6 * scale),
-                [(view.said, theme.DIM)],
+                [(view.status_text, theme.DIM)],
                 (1, 1),
             )
     _draw_pointer(view, world, plot)
 
 
 def _draw_marks(
-    draw: imgui.ImDrawList, view: SnapshotView, world: World, plot: plots.Plot
+    draw: imgui.ImDrawList, view: SnapshotView, world: PlotWorld, plot: plots.Plot
 ) -> None:
     """The moments that were chosen and marked, out of memory errors, and how long the selected allocation lives."""
     state = view.state
@@ -255,9 +258,9 @@ def _draw_marks(
         )
 
 
-def _draw_pointer(view: SnapshotView, world: World, plot: plots.Plot) -> None:
+def _draw_pointer(view: SnapshotView, world: PlotWorld, plot: plots.Plot) -> None:
     """The cross hair, what it points at on both axes, and a card with what lies there."""
-    moment = view.state.pointed
+    moment = view.state.pointed_moment
     hovered = view.state.hovered
     r = plot.rect
     scale = plot.scale
@@ -266,10 +269,10 @@ def _draw_pointer(view: SnapshotView, world: World, plot: plots.Plot) -> None:
     draw, (x, y) = imgui.get_window_draw_list(), pointer()
     for a, b in (((x, r.y), (x, r.y + r.height)), ((r.x, y), (r.x + r.width, y))):
         draw.add_line(ImVec2(*a), ImVec2(*b), theme.u32(theme.INK, 0.2), scale)
-    clock = world.axis.unit == "time" and world.axis.timed
+    clock = world.axis.unit == "time" and world.axis.has_times
     words = format.clock_text(world.axis.time_us(moment)) if clock else f"{moment:,}"
     card(draw, (x, r.y + r.height + 3 * scale), [(words, theme.INK)], (0.5, 0))
-    text = world.text(plot.pointer[1])
+    text = world.y_text(plot.pointer[1])
     if text:
         corner = imgui.get_window_pos()
         card(
@@ -313,11 +316,12 @@ _TINTS = (
 
 
 def _draw_annotations(
-    draw: imgui.ImDrawList, view: SnapshotView, world: World, plot: plots.Plot
+    draw: imgui.ImDrawList, view: SnapshotView, world: PlotWorld, plot: plots.Plot
 ) -> float:
     """A bar for each range, with its name where there is room. Returns how many pixels high they are together."""
-    found = view.content.ask(
-        ("ranges", view.device), lambda: ranges(view.content.snapshot, view.trace)
+    found = view.content.request(
+        ("ranges", view.device),
+        lambda: annotated_ranges(view.content.snapshot, view.trace),
     )
     if found is None or not found.names:
         return 0.0
@@ -375,7 +379,7 @@ def draw_minimap(view: SnapshotView, rect: Rect) -> None:
         x = np.linspace(*axis.extent, columns + 1)
         return np.repeat(x, 2)[1:-1], *(np.repeat(values, 2) for values in most)
 
-    found = content.ask(
+    found = content.request(
         ("minimap", device, view.state.unit, columns), work, newest=True, lane="layout"
     )
     if found is None:
@@ -408,11 +412,11 @@ def draw_minimap(view: SnapshotView, rect: Rect) -> None:
         if imgui.is_window_hovered() and imgui.is_mouse_clicked(
             imgui.MouseButton_.left
         ):
-            view.memory["minimap held"] = True
+            view.pane_memory["minimap held"] = True
         if not imgui.is_mouse_down(imgui.MouseButton_.left):
-            view.memory.pop("minimap held", None)
-        elif "minimap held" in view.memory:
-            view.state = world.showing(
+            view.pane_memory.pop("minimap held", None)
+        elif "minimap held" in view.pane_memory:
+            view.state = world.with_window(
                 view.state, (at - (x1 - x0) / 2, at + (x1 - x0) / 2)
             )
 
@@ -443,7 +447,7 @@ def draw_bar(view: SnapshotView, rect: Rect) -> bool:
         if rect.width >= _ONE_ROW * scale:
             for key, name in names.items():
                 if chip(name, key == tab):
-                    view.see(tab=key)
+                    view.change(tab=key)
                 imgui.same_line(0, 2 * scale)
         else:
             keys = list(names)
@@ -454,7 +458,7 @@ def draw_bar(view: SnapshotView, rect: Rect) -> bool:
                 )[1]
             ]
             if chosen != tab:
-                view.see(tab=chosen)
+                view.change(tab=chosen)
             imgui.same_line()
         room = rect.x + rect.width - 12 * scale - imgui.get_cursor_screen_pos().x
         return _search(
@@ -465,8 +469,8 @@ def draw_bar(view: SnapshotView, rect: Rect) -> bool:
 
 def _search(view: SnapshotView, width: float) -> bool:
     imgui.set_next_item_width(width)
-    focus = view.focus
-    view.focus = False
+    focus = view.focus_search
+    view.focus_search = False
     if focus:
         imgui.set_keyboard_focus_here()
     corner = imgui.get_cursor_screen_pos()
@@ -477,12 +481,14 @@ def _search(view: SnapshotView, width: float) -> bool:
         imgui.InputTextFlags_.auto_select_all,
     )
     if edited:
-        view.see(search=text)
+        view.change(search=text)
     found = view.content.hits(view.device, view.state.search)
     if imgui.is_item_hovered():
-        lines = HELP.replace("; ", "\n")
+        lines = SEARCH_HELP.replace("; ", "\n")
         imgui.set_tooltip(
-            lines if found is None else f"Found: {' and '.join(found.words)}\n\n{lines}"
+            lines
+            if found is None
+            else f"Found: {' and '.join(found.meanings)}\n\n{lines}"
         )
     if found is not None:
         if found.count:

@@ -19,7 +19,7 @@ import numpy as np
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.snapshot.analysis.search import Hits, search
-from splatview_viewer.snapshot.analysis.tables import colors
+from splatview_viewer.snapshot.analysis.tables import color_allocations
 from splatview_viewer.snapshot.model import ACTIONS
 from splatview_viewer.snapshot.query import Database
 from splatview_viewer.snapshot.timeline.bands import (
@@ -31,7 +31,7 @@ from splatview_viewer.snapshot.timeline.bands import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from splatview_viewer.kinds.snapshot.state import ColorBy, Lit
+    from splatview_viewer.kinds.snapshot.state import ColorBy, Highlight
     from splatview_viewer.snapshot.analysis.tables import Colors
     from splatview_viewer.snapshot.model import MemorySnapshot
 
@@ -89,7 +89,7 @@ class Content:
 
     # -- questions -----------------------------------------------------------------------------------------------
 
-    def ask(
+    def request(
         self,
         key: Key,
         function: Callable[..., T],
@@ -165,7 +165,7 @@ class Content:
         return any(not q.job.done for q in self._questions.values())
 
     @property
-    def working(self) -> str:
+    def current_work(self) -> str:
         """The job in progress, in words; "" without one."""
         return next(
             (q.words for q in self._questions.values() if q.words and not q.job.done),
@@ -173,7 +173,7 @@ class Content:
         )
 
     @property
-    def fault_of_layout(self) -> str:
+    def layout_fault(self) -> str:
         """The reason why something cannot be laid out; "" while nothing failed."""
         return next(
             (
@@ -207,7 +207,7 @@ class Content:
 
         return max(range(len(self.snapshot.traces)), key=activity)
 
-    def others(self) -> list[Content]:
+    def other_contents(self) -> list[Content]:
         """Return the other open snapshots, to compare it with this one, by name."""
         return sorted(
             (c for c in Content._all if c is not self and not c._closed),
@@ -218,7 +218,7 @@ class Content:
 
     def bands(self, device: int) -> Bands | None:
         """The timeline, laid out."""
-        return self.ask(
+        return self.request(
             ("bands", device),
             lambda: Bands(self.snapshot.traces[device]),
             lane="layout",
@@ -227,7 +227,7 @@ class Content:
 
     def addresses(self, device: int) -> Addresses | None:
         """The address space, laid out."""
-        return self.ask(
+        return self.request(
             ("addresses", device),
             lambda: Addresses(self.snapshot.traces[device]),
             lane="layout",
@@ -236,7 +236,7 @@ class Content:
 
     def axis(self, device: int, unit: Literal["events", "time"]) -> TimelineAxis | None:
         """The time axis."""
-        return self.ask(
+        return self.request(
             ("axis", device, unit),
             lambda: TimelineAxis(self.snapshot.traces[device], unit),
             lane="layout",
@@ -248,7 +248,7 @@ class Content:
         bands = self.bands(device)
         if bands is None:
             return None
-        return self.ask(
+        return self.request(
             ("peak", device),
             lambda: int(np.argmax(bands.live)),
             lane="layout",
@@ -257,9 +257,9 @@ class Content:
 
     def colors(self, device: int, by: ColorBy) -> Colors | None:
         """The colour of each allocation, and the legend; `by`: see `analysis.colors`."""
-        return self.ask(
+        return self.request(
             ("colors", device, by),
-            lambda: colors(self.snapshot, self.snapshot.traces[device], by),
+            lambda: color_allocations(self.snapshot, self.snapshot.traces[device], by),
             lane="layout",
             words="Colouring",
         )
@@ -267,7 +267,7 @@ class Content:
     def ooms(self, device: int) -> list[int] | None:
         """The moments at which an allocation failed, the first 50."""
         action = self.snapshot.traces[device].events.action
-        return self.ask(
+        return self.request(
             ("ooms", device),
             lambda: np.flatnonzero(action == ACTIONS.index("oom")).tolist()[:50],
             lane="layout",
@@ -280,14 +280,14 @@ class Content:
         text = text.strip()
         if not text:
             return None
-        return self.ask(
+        return self.request(
             ("search", device, text),
             lambda: search(self.snapshot, self.snapshot.traces[device], text),
             newest=True,
         )
 
-    def mask(
-        self, device: int, text: str, lit: Lit | None
+    def highlight_mask(
+        self, device: int, text: str, lit: Highlight | None
     ) -> tuple[Key, np.ndarray | None]:
         """The allocations that a search and a row light together, bool (A,), and a key of them; None: all."""
         hits = self.hits(device, text)
@@ -305,7 +305,7 @@ class Content:
 
     def database(self) -> Database | None:
         """Answers SQL. To be used in the lane "query" alone."""
-        return self.ask(
+        return self.request(
             ("database",),
             lambda _: Database(self.snapshot),
             lane="query",

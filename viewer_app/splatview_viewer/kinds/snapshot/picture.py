@@ -17,7 +17,7 @@ from splatview_viewer.snapshot.timeline.compiled import pool
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from splatview_viewer.kinds.snapshot.world import World
+    from splatview_viewer.kinds.snapshot.world import PlotWorld
     from splatview_viewer.snapshot.analysis.tables import Colors
 
 _AT_ONCE_S = 0.02
@@ -60,7 +60,7 @@ class Painting:
     """int32 (W,): the moment that each column shows."""
     seconds: float
 
-    def at(self, x: float, y: float) -> tuple[int | None, int | None]:
+    def pixel_at(self, x: float, y: float) -> tuple[int | None, int | None]:
         """Return the moment and the allocation that the pixel at a place of the axes shows; None: there is none."""
         s, (height, width) = self.sheet, self.ids.shape
         column = int((x - s.x0) // s.step)
@@ -71,7 +71,9 @@ class Painting:
         return int(self.moments[column]), number if number >= 0 else None
 
 
-def paint(s: Sheet, world: World, colors: Colors, lit: np.ndarray | None) -> Painting:
+def paint_sheet(
+    s: Sheet, world: PlotWorld, colors: Colors, lit: np.ndarray | None
+) -> Painting:
     """Paint a picture by the threads of `pool()`. lit: bool (A,), the allocations that are not dimmed; None: all."""
     since = time.perf_counter()
     inks = inks_of(colors.classes, colors.palette, lit)
@@ -100,7 +102,7 @@ class TimelinePicture:
         """`wake`: called from a thread when a picture is painted."""
         self.error = ""
         """The reason why the picture cannot be painted."""
-        self.shown: Painting | None = None
+        self.painting: Painting | None = None
         """The painting in the texture."""
         self.texture: moderngl.Texture | None = None
         self.ms: dict[str, float] = {}
@@ -111,14 +113,18 @@ class TimelinePicture:
         self._lifted: tuple[int | None, ...] = ()
         """The allocations that are lifted in the texture."""
 
-    def want(
-        self, sheet: Sheet, world: World, colors: Colors, lit: np.ndarray | None
+    def request(
+        self, sheet: Sheet, world: PlotWorld, colors: Colors, lit: np.ndarray | None
     ) -> None:
         """Have this painted, and take over what is done. Waits for it a moment."""
         self._wanted = sheet
         self._take()
-        if self._job is None and (self.shown is None or self.shown.sheet != sheet):
-            self._job = self._jobs.submit(lambda job: paint(sheet, world, colors, lit))
+        if self._job is None and (
+            self.painting is None or self.painting.sheet != sheet
+        ):
+            self._job = self._jobs.submit(
+                lambda job: paint_sheet(sheet, world, colors, lit)
+            )
             if self._job.wait(_AT_ONCE_S):
                 self._take()
 
@@ -132,24 +138,24 @@ class TimelinePicture:
         if self.error:
             return
         since = time.perf_counter()
-        self.shown = job.result()
-        size = self.shown.sheet.width, self.shown.sheet.height
+        self.painting = job.result()
+        size = self.painting.sheet.width, self.painting.sheet.height
         if self.texture is None or self.texture.size != size:
             if self.texture is not None:
                 self.texture.release()
             self.texture = self._ctx.texture(size, 4, alignment=4)
             self.texture.filter = moderngl.NEAREST, moderngl.NEAREST
-        self.texture.write(self.shown.pixels)
+        self.texture.write(self.painting.pixels)
         self._lifted = ()
         self.ms = {
             "upload": (time.perf_counter() - since) * 1e3,
-            "paint": self.shown.seconds * 1e3,
+            "paint": self.painting.seconds * 1e3,
         }
 
     @property
     def current(self) -> Painting | None:
         """The painting shown, if it is of the world that is wanted."""
-        shown = self.shown
+        shown = self.painting
         if (
             shown is not None
             and self._wanted is not None
@@ -164,7 +170,7 @@ class TimelinePicture:
         return (
             self._wanted is None
             or bool(self.error)
-            or (self.shown is not None and self.shown.sheet == self._wanted)
+            or (self.painting is not None and self.painting.sheet == self._wanted)
         )
 
     def tick(self) -> bool:
@@ -179,7 +185,7 @@ class TimelinePicture:
         if shown is None or self.texture is None:
             return
         s = shown.sheet
-        self.lift(hovered, selected)
+        self.brighten(hovered, selected)
         implot.plot_image(
             "##picture",
             imgui.ImTextureRef(self.texture.glo),
@@ -189,9 +195,9 @@ class TimelinePicture:
             ImVec2(1, 0),
         )
 
-    def lift(self, hovered: int | None, selected: int | None) -> None:
+    def brighten(self, hovered: int | None, selected: int | None) -> None:
         """Brighten these allocations in the texture, and no others any more."""
-        painted = self.shown
+        painted = self.painting
         texture = self.texture
         if painted is None or texture is None or self._lifted == (hovered, selected):
             return
@@ -230,7 +236,7 @@ class TimelinePicture:
         """Give back the picture and its texture. Idempotent."""
         if self._job is not None:
             self._job.cancel()
-        self.shown = None
+        self.painting = None
         self._wanted = None
         self._job = None
         if self.texture is not None:

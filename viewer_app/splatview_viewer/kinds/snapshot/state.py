@@ -38,13 +38,13 @@ COLORS: dict[ColorBy, str] = {
 
 
 @dataclass(frozen=True)
-class Lit:
+class Highlight:
     """A row of an answer whose allocations are seen among the rest."""
 
     key: tuple[Hashable, ...]
     """The answer's key (`Content.ask`)."""
     row: int
-    words: str
+    label: str
     """"SQL", "a stack of 12.0 GiB"."""
     mask: np.ndarray = field(compare=False, repr=False)
     """bool (A,)"""
@@ -67,7 +67,7 @@ class SnapshotState:
     """The seen part of the time axis, in its unit: moments, or microseconds since the epoch. None: all."""
     y: Range | None = None
     """The seen part of the bytes axis of the timeline. None: all."""
-    places: Range | None = None
+    address_window: Range | None = None
     """The seen part of the address space, in bytes of `Addresses`. None: all."""
     moment: int | None = None
     """The chosen moment, of which panes tell; None: the peak."""
@@ -77,10 +77,10 @@ class SnapshotState:
     """The allocation whose details are shown."""
     hovered: int | None = None
     """The allocation under the pointer, in the plot or a pane."""
-    pointed: int | None = None
+    pointed_moment: int | None = None
     """The moment under the pointer; None where it is not over the plot."""
     search: str = ""
-    lit: Lit | None = None
+    highlight: Highlight | None = None
     choices: tuple[tuple[str, str], ...] = ()
     """Values chosen in panes, by name."""
 
@@ -88,13 +88,13 @@ class SnapshotState:
         """Return the value chosen in a pane."""
         return dict(self.choices).get(name, default)
 
-    def choosing(self, name: str, value: str) -> SnapshotState:
+    def with_choice(self, name: str, value: str) -> SnapshotState:
         """The state after a choice in a pane."""
         return replace(
             self, choices=tuple(sorted({**dict(self.choices), name: value}.items()))
         )
 
-    def marked(self, moment: int) -> SnapshotState:
+    def with_mark(self, moment: int) -> SnapshotState:
         """The state after a moment was marked to be compared: the first, then the second, then the first anew."""
         a, b = self.marks
         return replace(
@@ -104,17 +104,17 @@ class SnapshotState:
             else (min(a, moment), max(a, moment)),
         )
 
-    def fitted(self) -> SnapshotState:
+    def without_window(self) -> SnapshotState:
         """The state in which all is seen."""
         return replace(
-            self, x=None, **{"places" if self.tab == "addresses" else "y": None}
+            self, x=None, **{"address_window" if self.tab == "addresses" else "y": None}
         )
 
-    def cleared(self) -> SnapshotState:
+    def after_escape(self) -> SnapshotState:
         """The state after Escape: it takes back one thing at a time."""
         for held, changes in (
             (self.selected, {"selected": None}),
-            (self.lit, {"lit": None}),
+            (self.highlight, {"highlight": None}),
             (self.search or None, {"search": ""}),
             (self.marks[0], {"marks": (None, None)}),
         ):
@@ -122,7 +122,7 @@ class SnapshotState:
                 return replace(self, **changes)
         return replace(self, moment=None)
 
-    def elsewhere(self, device: int | None = None) -> SnapshotState:
+    def for_device(self, device: int | None = None) -> SnapshotState:
         """The state for another device or snapshot: its look, tab and choices stay."""
         return SnapshotState(
             self.unit,

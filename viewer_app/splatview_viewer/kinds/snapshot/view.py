@@ -21,7 +21,7 @@ from splatview_viewer.kinds.snapshot.state import (
     COLORS,
     PLOTS,
     TABS,
-    Lit,
+    Highlight,
     SnapshotState,
 )
 from splatview_viewer.snapshot import check_timeline
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.view import Value
-    from splatview_viewer.kinds.snapshot.world import World
+    from splatview_viewer.kinds.snapshot.world import PlotWorld
     from splatview_viewer.snapshot.model import Trace
 
 _PAN = 0.12
@@ -110,9 +110,9 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         """Pixels per point."""
         self.pointer = 0.0, 0.0
         """The last place of the pointer in the plot, on both axes."""
-        self.focus = False
+        self.focus_search = False
         """The keyboard goes to the search field with the next picture."""
-        self.memory: dict[Any, Any] = {}
+        self.pane_memory: dict[Any, Any] = {}
         """Values that panes keep from one picture to the next."""
         self._of = data.content
         """The content that the state is about."""
@@ -142,9 +142,9 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         gone = self._of is not self.data.content
         if gone:
             if self._of is not None:
-                self.state = self.state.elsewhere()
+                self.state = self.state.for_device()
             self._of = self.data.content
-            self.memory.clear()
+            self.pane_memory.clear()
             self.picture.release()
         return gone
 
@@ -165,7 +165,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         return self.content.snapshot.traces[self.device]
 
     @property
-    def device_words(self) -> str:
+    def device_label(self) -> str:
         """The device in the picture and the number of all; "" where there is only one GPU."""
         count = len(self.content.snapshot.traces)
         if count > 1:
@@ -174,7 +174,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
 
     def choose_device(self, name: str) -> None:
         """Show the device of this name: "1", "host". Raises ViewerError for one that the snapshot has not."""
-        self.state = self.state.elsewhere(find_device(self.content.snapshot, name))
+        self.state = self.state.for_device(find_device(self.content.snapshot, name))
 
     @property
     def tab(self) -> str:
@@ -189,7 +189,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
             return self.content.peak(self.device)
         return self.state.moment
 
-    def world(self) -> World | None:
+    def world(self) -> PlotWorld | None:
         """Return the axes and layers of the plot; None until they are known."""
         content = self.content
         device = self.device
@@ -198,34 +198,42 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         painter = content.addresses(device) if self.state.tab == "addresses" else bands
         if axis is None or bands is None or painter is None:
             return None
-        return world.World(axis, bands, painter)
+        return world.PlotWorld(axis, bands, painter)
 
-    def see(self, **changes: Any) -> None:
+    def change(self, **changes: Any) -> None:
         """Change the state."""
         self.state = replace(self.state, **changes)
 
-    def go(self, moment: int, *, close: bool = False) -> None:
+    def choose_moment(self, moment: int, *, close: bool = False) -> None:
         """Choose a moment and bring it into sight. close: see a two-hundredth of all there, or less."""
         axis = self.content.axis(self.device, self.state.unit)
-        self.see(moment=moment)
+        self.change(moment=moment)
         if axis is None or (self.state.x is None and not close):
             return
         (low, high), at = axis.extent, axis.x_of(moment)
         x0, x1 = self.state.x or axis.extent
         width = min(x1 - x0, max((high - low) / 200, 1.0)) if close else x1 - x0
         if close or not x0 <= at <= x1:
-            self.see(x=world.held((at - width / 2, at + width / 2), axis.extent, width))
+            self.change(
+                x=world.clamp_range(
+                    (at - width / 2, at + width / 2), axis.extent, width
+                )
+            )
 
-    def light(
+    def toggle_highlight(
         self, key: tuple[Any, ...], row: int, ids: np.ndarray, words: str
     ) -> None:
         """Have the allocations of a row of an answer seen among the rest; no longer if they are."""
         mask = np.zeros(len(self.trace.allocations), bool)
         mask[ids] = True
-        self.see(lit=None if self.is_lit(key, row) else Lit(key, row, words, mask))
+        self.change(
+            highlight=None
+            if self.is_highlighted(key, row)
+            else Highlight(key, row, words, mask)
+        )
 
-    def is_lit(self, key: tuple[Any, ...], row: int) -> bool:
-        lit = self.state.lit
+    def is_highlighted(self, key: tuple[Any, ...], row: int) -> bool:
+        lit = self.state.highlight
         return lit is not None and (lit.key, lit.row) == (key, row)
 
     # -- drawing ---------------------------------------------------------------------------------------------------
@@ -275,15 +283,15 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         self._moved = self.state != before
         return again or self._moved
 
-    def paint(self, found: World, plot: Rect) -> None:
+    def paint(self, found: PlotWorld, plot: Rect) -> None:
         """Draw the picture into ImPlot's plot that is open, which covers this rectangle."""
         state, device, (x, y) = self.state, self.device, found.window(self.state)
         colors, (lit, mask) = (
             self.content.colors(device, state.color_by),
-            self.content.mask(device, state.search, state.lit),
+            self.content.highlight_mask(device, state.search, state.highlight),
         )
         if colors is not None:
-            self.picture.want(
+            self.picture.request(
                 Sheet(
                     (id(self.content), device, state.tab == "addresses", state.unit),
                     (state.color_by, lit),
@@ -315,15 +323,15 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         name = event.name
         state = self.state
         found = self.world()
-        moment = state.moment if state.pointed is None else state.pointed
+        moment = state.moment if state.pointed_moment is None else state.pointed_moment
         if found is not None and (name in _MOVES or name in ("home", "end")):
             (x, y), (right, up, zoom) = found.window(state), _MOVES.get(name, (0, 0, 0))
-            if state.pointed is not None:
+            if state.pointed_moment is not None:
                 at = self.pointer
             else:
                 at = ((x[0] + x[1]) / 2, (y[0] + y[1]) / 2)
             x, y = (
-                world.magnified(
+                world.zoom_range(
                     (
                         low + step * _PAN * (high - low),
                         high + step * _PAN * (high - low),
@@ -337,16 +345,18 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
             )
             (low, high), width = found.axis.extent, x[1] - x[0]
             x = {"home": (low, low + width), "end": (high - width, high)}.get(name, x)
-            self.state = found.showing(state, x, None if "shift" in event.mods else y)
+            self.state = found.with_window(
+                state, x, None if "shift" in event.mods else y
+            )
         elif name == "f":
-            self.state = state.fitted()
+            self.state = state.without_window()
         elif name == "escape":
-            self.state = state.cleared()
+            self.state = state.after_escape()
         elif name == "m" and moment is not None:
-            self.state = state.marked(moment)
+            self.state = state.with_mark(moment)
         elif name in _TABS:
-            self.see(tab=_TABS[name])
-        self.focus |= name == "slash"
+            self.change(tab=_TABS[name])
+        self.focus_search |= name == "slash"
         return name == "slash"
 
     def tick(self, now: float) -> bool:
@@ -359,17 +369,17 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         return self.picture.tick()
 
     @property
-    def said(self) -> str:
+    def status_text(self) -> str:
         """Words beside the timeline, or instead of it: what is wrong, or being worked on."""
         if self.picture.error:
             return f"It cannot be painted: {self.picture.error}"
-        busy = self.content.working or (
+        busy = self.content.current_work or (
             "Painting" if self.picture.current is None else ""
         )
-        return self.content.fault_of_layout or (f"{busy} \u2026" if busy else "")
+        return self.content.layout_fault or (f"{busy} \u2026" if busy else "")
 
     @property
-    def missing(self) -> str:
+    def missing_text(self) -> str:
         """Words over the plot for what the snapshot does not tell; "" where nothing is missing."""
         trace = self.trace
         if not len(trace.allocations) and not len(trace.spans):
@@ -422,7 +432,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
                 "Device", "The device whose memory is shown", self.device, names
             )
             if device != self.device:
-                state = state.elsewhere(device)
+                state = state.for_device(device)
                 self.state = state
         color_by: Any = ui.choice(
             "Colour",
@@ -433,7 +443,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         axis = self.content.axis(self.device, "time")
         unit = state.unit
         if axis is not None:
-            if axis.timed:
+            if axis.has_times:
                 unit = ui.choice(
                     "Axis",
                     "Events at equal distances, or by the time at which they happened",
@@ -445,7 +455,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         legend = ui.check(
             "Legend", "The list of colours over the timeline", state.legend
         )
-        self.see(
+        self.change(
             unit=unit,
             color_by=color_by,
             legend=legend,
@@ -454,7 +464,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
 
     def info(self) -> Info:
         content = self.content
-        pointed = self.state.pointed
+        pointed = self.state.pointed_moment
         bands = content.peek(("bands", self.device))
         if bands is None or pointed is None or pointed >= len(bands.live):
             readout = ""

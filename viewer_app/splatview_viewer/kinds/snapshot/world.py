@@ -95,12 +95,12 @@ def lay_out(rect: Rect, scale: float, tab: str, *, details: bool) -> PaneLayout:
     )
 
 
-def magnified(span: Range, at: float, factor: float) -> Range:
+def zoom_range(span: Range, at: float, factor: float) -> Range:
     """Return the range that is seen after zooming in by a factor at a place."""
     return at - (at - span[0]) / factor, at + (span[1] - at) / factor
 
 
-def held(wanted: Range, full: Range, least: float) -> Range | None:
+def clamp_range(wanted: Range, full: Range, least: float) -> Range | None:
     """`wanted` moved and narrowed so that it lies in `full` and is at least `least` wide; None when it is all."""
     low, high = full
     width = max(wanted[1] - wanted[0], min(least, high - low))
@@ -110,14 +110,14 @@ def held(wanted: Range, full: Range, least: float) -> Range | None:
     return begin, begin + width
 
 
-LEAST = {"events": 6.0, "time": 20.0}
+MIN_WINDOW = {"events": 6.0, "time": 20.0}
 """The narrowest window of the time axis: moments, microseconds."""
-LEAST_BYTES = 256.0
+MIN_WINDOW_BYTES = 256.0
 _AIR = 1.04
 
 
 @dataclass(frozen=True, eq=False)
-class World:
+class PlotWorld:
     """The axes of a plot, and what it is painted from."""
 
     axis: TimelineAxis
@@ -128,30 +128,30 @@ class World:
     @property
     def full(self) -> Range:
         """All of the bytes axis."""
-        return 0.0, max(self.painter.height, LEAST_BYTES) * (
+        return 0.0, max(self.painter.height, MIN_WINDOW_BYTES) * (
             _AIR if self.painter is self.bands else 1.0
         )
 
     def window(self, state: SnapshotState) -> tuple[Range, Range]:
         """The part that the plot shows: of the time axis, and of the bytes axis."""
         return state.x or self.axis.extent, (
-            state.places if state.tab == "addresses" else state.y
+            state.address_window if state.tab == "addresses" else state.y
         ) or self.full
 
-    def showing(
+    def with_window(
         self, state: SnapshotState, x: Range | None, y: Range | None = None
     ) -> SnapshotState:
         """The state in which these ranges are seen, as far as they exist; None: as they are."""
         changes: dict[str, Range | None] = {}
         if x is not None:
-            changes["x"] = held(x, self.axis.extent, LEAST[state.unit])
+            changes["x"] = clamp_range(x, self.axis.extent, MIN_WINDOW[state.unit])
         if y is not None:
-            changes["places" if state.tab == "addresses" else "y"] = held(
-                y, self.full, LEAST_BYTES
+            changes["address_window" if state.tab == "addresses" else "y"] = (
+                clamp_range(y, self.full, MIN_WINDOW_BYTES)
             )
         return replace(state, **changes)  # type: ignore[arg-type]
 
-    def text(self, y: float) -> str:
+    def y_text(self, y: float) -> str:
         """A place of the bytes axis in words: bytes, or an address."""
         if isinstance(self.painter, Bands):
             return size_text(int(max(y, 0)))

@@ -19,8 +19,8 @@ from splatview_viewer.snapshot.model import (
     ACTIONS,
     NO_STACK,
     address_text,
+    cached,
     device_text,
-    kept,
     live_mask,
     pool_text,
     signed,
@@ -44,8 +44,8 @@ class FrameLine(NamedTuple):
     @property
     def text(self) -> str:
         """ "/home/me/model.py:54  forward"."""
-        file = self.file[-_frames.LONGEST :]
-        name = self.name[: _frames.LONGEST]
+        file = self.file[-_frames.MAX_NAME_LETTERS :]
+        name = self.name[: _frames.MAX_NAME_LETTERS]
         if file in ("", "??"):
             return name
         return f"{file}:{self.line}  {name}" if self.line > 0 else f"{file}  {name}"
@@ -134,7 +134,9 @@ def describe(
     frames, freed = (
         [
             FrameLine(f.file, f.line, f.name, int(kinds[number]))
-            for number, f in zip(snapshot.stacks.of(s), snapshot.stack(s), strict=True)
+            for number, f in zip(
+                snapshot.stacks.frames_of(s), snapshot.stack(s), strict=True
+            )
         ]
         for s in (stack, int(trace.events.stack[end]) if end < m else NO_STACK)
     )
@@ -358,8 +360,8 @@ class Ranges(NamedTuple):
     """int64 (2, R): microseconds since the epoch."""
 
 
-@kept
-def ranges(snapshot: MemorySnapshot, trace: Trace) -> Ranges:
+@cached
+def annotated_ranges(snapshot: MemorySnapshot, trace: Trace) -> Ranges:
     """Annotated ranges, START and END paired.
 
     A START without an END lasts to the end of the trace, an END without a START from its beginning. Annotations of

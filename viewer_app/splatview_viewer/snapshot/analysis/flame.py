@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from splatview_viewer.snapshot.analysis import frames as _frames
-from splatview_viewer.snapshot.model import kept
+from splatview_viewer.snapshot.model import cached
 
 if TYPE_CHECKING:
     from splatview_viewer.snapshot.model import MemorySnapshot, Trace
 
 
-@kept
+@cached
 def _paths(snapshot: MemorySnapshot) -> tuple[np.ndarray, np.ndarray]:
     """The frames of all stacks, outermost first, the last those of NO_STACK: (frames int32, start int64 (S + 2,)).
 
@@ -84,7 +84,7 @@ class FlameGraph:
         )
 
 
-def flame(
+def flame_graph(
     snapshot: MemorySnapshot, trace: Trace, mask: np.ndarray | None = None
 ) -> FlameGraph:
     """The flame graph of the allocations of a mask, bool (A,), or of all. Python's frames come first, then those of C++

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.snapshot.model import kept
+from splatview_viewer.snapshot.model import cached
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ USER, LIBRARY, TORCH, BACKWARD, NATIVE, MACHINERY = range(6)
 """What a frame can be, the most telling first: the user's Python, other people's, PyTorch's, the step of a backward
 pass, C++, and what stands in every stack and tells nothing (the interpreter, the dispatcher, the allocator)."""
 
-LONGEST = 2000
+MAX_NAME_LETTERS = 2000
 """Letters of a name that are looked at: a file from outside may have any, and patterns take their time."""
 _PYTHON = re.compile(r"\.pyw?$|\.ipynb$|^<")
 _PACKAGES = re.compile(
@@ -51,8 +51,8 @@ _ALLOCATING = re.compile(
 
 def kind_of(file: str, name: str) -> int:
     """USER, LIBRARY, TORCH, BACKWARD, NATIVE or MACHINERY."""
-    file = file[-LONGEST:].replace("\\", "/")
-    name = name[:LONGEST]
+    file = file[-MAX_NAME_LETTERS:].replace("\\", "/")
+    name = name[:MAX_NAME_LETTERS]
     if _PYTHON.search(file):
         if _TORCH.search(file):
             return TORCH
@@ -62,13 +62,15 @@ def kind_of(file: str, name: str) -> int:
     return MACHINERY if _MACHINERY.search(name) else NATIVE
 
 
-@kept
+@cached
 def frame_kinds(snapshot: MemorySnapshot) -> np.ndarray:
     """uint8 (F,): USER, LIBRARY, TORCH, BACKWARD, NATIVE or MACHINERY."""
-    return of_frames(snapshot, kind_of)
+    return classify_frames(snapshot, kind_of)
 
 
-def of_frames(snapshot: MemorySnapshot, tell: Callable[[str, str], int]) -> np.ndarray:
+def classify_frames(
+    snapshot: MemorySnapshot, tell: Callable[[str, str], int]
+) -> np.ndarray:
     """uint8 (F,): what `tell(file, name)`, asked once for each pair, says of every frame."""
     s = snapshot.stacks
     pairs = s.file.astype(np.int64) * (len(snapshot.texts) + 1) + s.name
@@ -80,7 +82,7 @@ def of_frames(snapshot: MemorySnapshot, tell: Callable[[str, str], int]) -> np.n
     return np.array(told, np.uint8)[which]
 
 
-@kept
+@cached
 def sites(snapshot: MemorySnapshot) -> np.ndarray:
     """int32 (S,): the frame that tells most about a stack: the innermost one of the user's code; where there is none,
     of other Python code, then of C++. -1 for a stack without frames.
@@ -123,7 +125,7 @@ def stacks_with(snapshot: MemorySnapshot, frames: np.ndarray) -> np.ndarray:
     return _reduce(np.logical_or, frames[s.frames], s.start, 0)
 
 
-@kept
+@cached
 def stack_keys(snapshot: MemorySnapshot) -> np.ndarray:
     """uint64 (S,): a number for what a stack says, the same in every snapshot that has a stack of the same frames."""
     s = snapshot.stacks
@@ -149,7 +151,7 @@ def stack_keys(snapshot: MemorySnapshot) -> np.ndarray:
 
 def short_file(file: str) -> str:
     """Return the short name of a file: its last part, and the folder's name where that alone says little."""
-    parts = file[-LONGEST:].replace("\\", "/").rstrip("/").split("/")
+    parts = file[-MAX_NAME_LETTERS:].replace("\\", "/").rstrip("/").split("/")
     if parts[-1] in ("__init__.py", "__main__.py"):
         return "/".join(parts[-2:])
     return parts[-1]
@@ -159,12 +161,12 @@ def path_text(file: str) -> str:
     """A file and the two folders that it is in: "src/models/unet.py"."""
     if file in ("", "??"):
         return "C++ without a file"
-    return "/".join(file[-LONGEST:].replace("\\", "/").split("/")[-3:])
+    return "/".join(file[-MAX_NAME_LETTERS:].replace("\\", "/").split("/")[-3:])
 
 
 def short_name(name: str) -> str:
     """A function's name without the types of C++: "aten::mul_Tensor", "MulBackward0", "forward"."""
-    name = name[:LONGEST]
+    name = name[:MAX_NAME_LETTERS]
     if "::" not in name and "(" not in name:
         return name
     out: list[str] = []
@@ -198,7 +200,7 @@ _PLAIN = (
 )
 
 
-@kept
+@cached
 def _operations(snapshot: MemorySnapshot) -> tuple[np.ndarray, list[str]]:
     """int32 (S,), names: the operation of PyTorch's that each stack is of; -1 where it does not say."""
     s = snapshot.stacks
@@ -208,7 +210,7 @@ def _operations(snapshot: MemorySnapshot) -> tuple[np.ndarray, list[str]]:
         len(numbers), 255, np.uint8
     )  # of the operations, the innermost that does more than allocate
     for i, number in enumerate(numbers.tolist()):
-        found = _OPERATION.match(snapshot.texts[number][:LONGEST])
+        found = _OPERATION.match(snapshot.texts[number][:MAX_NAME_LETTERS])
         if found:
             names[i] = found.group(1)
             rank[i] = bool(_ALLOCATING.search(names[i]))
@@ -239,7 +241,7 @@ def stack_text(snapshot: MemorySnapshot, stack: int, *, caller: bool = True) -> 
     if operation[stack] >= 0 and not text.startswith("aten::"):
         text += f"  aten::{names[operation[stack]]}"
     if caller and site >= 0 and frame_kinds(snapshot)[site] == USER:
-        frames = snapshot.stacks.of(stack)
+        frames = snapshot.stacks.frames_of(stack)
         users = frames[frame_kinds(snapshot)[frames] == USER]
         above = users[users != site]
         if len(above):
@@ -329,8 +331,8 @@ _LOADING = re.compile(
 
 def _says(file: str, name: str) -> int:
     """Return the hint of a frame about the stacks that it is in."""
-    file = file[-LONGEST:]
-    name = name[:LONGEST]
+    file = file[-MAX_NAME_LETTERS:]
+    name = name[:MAX_NAME_LETTERS]
     for says, pattern in _BY_NAME:
         if pattern.search(name):
             return says
@@ -350,11 +352,11 @@ def _says(file: str, name: str) -> int:
     return _SAYS_COMM if "torch/distributed/" in file else _SAYS_NOTHING
 
 
-@kept
+@cached
 def _stack_says(snapshot: MemorySnapshot) -> np.ndarray:
     """uint8 (S + 1,): what each stack says; the last is for NO_STACK."""
     s = snapshot.stacks
-    says = of_frames(snapshot, _says)
+    says = classify_frames(snapshot, _says)
     of_entry = says[s.frames]
     telling = np.flatnonzero(of_entry)
     out = np.zeros(len(s) + 1, np.uint8)
@@ -404,7 +406,7 @@ _TABLE = np.array(
 )
 
 
-@kept
+@cached
 def categories(
     snapshot: MemorySnapshot, trace: Trace
 ) -> tuple[np.ndarray, tuple[str, ...]]:

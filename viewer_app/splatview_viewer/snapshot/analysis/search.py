@@ -10,12 +10,12 @@ import numpy as np
 
 from splatview_viewer.core.format import exact_size_text, size_text
 from splatview_viewer.snapshot.analysis import frames as _frames
-from splatview_viewer.snapshot.model import address_text, kept
+from splatview_viewer.snapshot.model import address_text, cached
 
 if TYPE_CHECKING:
     from splatview_viewer.snapshot.model import MemorySnapshot, Trace
 
-HELP = "function, file or file:line; 0x7f00 an address; 512MB, >1GiB, =4096 sizes; a minus before a word leaves out"
+SEARCH_HELP = "function, file or file:line; 0x7f00 an address; 512MB, >1GiB, =4096 sizes; a minus before a word leaves out"
 _PLACE = re.compile(r"(.*[^:\d]):(\d+)$")
 
 
@@ -25,7 +25,7 @@ class Hits:
 
     mask: np.ndarray
     """bool (A,)"""
-    words: tuple[str, ...]
+    meanings: tuple[str, ...]
     """The reading of each word."""
     count: int
     bytes: int
@@ -104,7 +104,7 @@ _SIZE = re.compile(
 a MiB, "1.5GiB" give or take 0.05 GiB."""
 
 
-@kept
+@cached
 def _lowered(snapshot: MemorySnapshot) -> list[str]:
     return [text.lower() for text in snapshot.texts]
 

@@ -19,7 +19,7 @@ from splatview_viewer.snapshot.analysis.details import (
 )
 from splatview_viewer.snapshot.analysis.frames import CATEGORIES, categories
 from splatview_viewer.snapshot.model import (
-    kept,
+    cached,
     live_mask,
     peak_moment,
     pool_text,
@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     """A moment of a device's trace."""
     Side = tuple[MemorySnapshot, Trace, int]
 
-By = Literal["stack", "file", "line", "function", "size", "category", "pool", "stream"]
-BYS: dict[By, str] = {
+Grouping = Literal[
+    "stack", "file", "line", "function", "size", "category", "pool", "stream"
+]
+GROUPINGS: dict[Grouping, str] = {
     "stack": "Stack",
     "line": "Line",
     "function": "Function",
@@ -51,7 +53,7 @@ ColorBy = Literal["stack", "size", "category", "stream", "pool"]
 
 
 @dataclass(frozen=True)
-class Row:
+class Group:
     """One group of allocations. key: the number of its stack, text (of a file or function), frame (of a line),
     category, pool or stream, or the power of two of its sizes; -1: what has none.
     """
@@ -68,7 +70,7 @@ class GroupTable:
 
     def __init__(
         self,
-        by: By,
+        by: Grouping,
         ids: np.ndarray,
         group: np.ndarray,
         size: np.ndarray,
@@ -88,28 +90,28 @@ class GroupTable:
         np.maximum.at(largest, shifted, size)
         key = np.flatnonzero(count)
         key = key[np.lexsort((key, -count[key], -total[key]))]
-        self.key = key - 1
+        self.keys = key - 1
         self.bytes = total[key]
-        self.count_of = count[key]
+        self.counts = count[key]
         self.largest = largest[key]
         """int64 (n groups,) each, in the order of the rows."""
         self.total = int(total.sum())
         """Bytes of all groups."""
 
     def __len__(self) -> int:
-        return len(self.key)
+        return len(self.keys)
 
-    def __getitem__(self, index: int) -> Row:
-        key = int(self.key[index])
-        return Row(
+    def __getitem__(self, index: int) -> Group:
+        key = int(self.keys[index])
+        return Group(
             key,
             self.label(key),
             int(self.bytes[index]),
-            int(self.count_of[index]),
+            int(self.counts[index]),
             int(self.largest[index]),
         )
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[Group]:
         return map(self.__getitem__, range(len(self)))
 
     def allocations(self, key: int) -> np.ndarray:
@@ -118,7 +120,7 @@ class GroupTable:
 
 
 def classes(
-    snapshot: MemorySnapshot, trace: Trace, by: By
+    snapshot: MemorySnapshot, trace: Trace, by: Grouping
 ) -> tuple[np.ndarray, Callable[[int], str]]:
     """The group of each allocation, int (A,), -1: of none; and a function that names a group."""
     a = trace.allocations
@@ -171,8 +173,8 @@ def classes(
     ], lambda key: text(key) if key >= 0 else "no stack"  # -1 takes the last
 
 
-def group(
-    snapshot: MemorySnapshot, trace: Trace, mask: np.ndarray | None, by: By
+def group_allocations(
+    snapshot: MemorySnapshot, trace: Trace, mask: np.ndarray | None, by: Grouping
 ) -> GroupTable:
     """Group the allocations of a mask, bool (A,), or all."""
     groups, label = classes(snapshot, trace, by)
@@ -184,8 +186,8 @@ class Change(NamedTuple):
     """A group of allocations, before and after: bytes and how many are live."""
 
     label: str
-    before: int
-    after: int
+    bytes_before: int
+    bytes_after: int
     count_before: int
     count_after: int
 
@@ -205,8 +207,8 @@ class Comparison:
         change = amounts[1] - amounts[0]
         order = np.lexsort((-amounts[1], -change))
         self._rows = rows[order]
-        self.before = int(tables[0].total)
-        self.after = int(tables[1].total)
+        self.bytes_before = int(tables[0].total)
+        self.bytes_after = int(tables[1].total)
         """Bytes live at the two moments."""
         self.changes = change[order]
         """int64 (n,): bytes, after less before."""
@@ -239,7 +241,7 @@ class Comparison:
                 [
                     np.zeros(0, np.int32),
                     *(
-                        table.allocations(int(table.key[row]))
+                        table.allocations(int(table.keys[row]))
                         for table, row in sides
                         if row >= 0
                     ),
@@ -248,10 +250,10 @@ class Comparison:
         )
 
 
-def compare(a: Side, b: Side, by: By = "stack") -> Comparison:
+def compare_moments(a: Side, b: Side, by: Grouping = "stack") -> Comparison:
     """Compare what is live at two moments. Stacks of two snapshots are the same when they say the same."""
     tables = [
-        group(snapshot, trace, live_mask(trace, moment), by)
+        group_allocations(snapshot, trace, live_mask(trace, moment), by)
         for snapshot, trace, moment in (a, b)
     ]
     names: list[list[Hashable]] = []
@@ -273,7 +275,7 @@ def compare(a: Side, b: Side, by: By = "stack") -> Comparison:
         names.append(
             [
                 key if a[0] is b[0] else name(key) if key >= 0 else None
-                for key in table.key.tolist()
+                for key in table.keys.tolist()
             ]
         )
     places = [{name: i for i, name in reversed(list(enumerate(of)))} for of in names]
@@ -303,9 +305,9 @@ class Suspect:
     """The event that made the oldest of them."""
     age_us: int
     """Its lifetime, to the end of the trace; 0 where there are no times."""
-    kept: np.ndarray
+    kept_counts: np.ndarray
     """int64 (PERIODS,): how many of those made in each period are still there."""
-    growing: bool
+    is_growing: bool
     """Whether it looks like a leak, and not like something that was made once and is kept."""
 
     @property
@@ -315,8 +317,8 @@ class Suspect:
             since = f"for {age_text(self.age_us)}"
         else:
             since = f"since event {self.oldest:,}"
-        if self.growing:
-            some = int(np.count_nonzero(self.kept))
+        if self.is_growing:
+            some = int(np.count_nonzero(self.kept_counts))
             return (
                 f"Grows: {count_text(len(self.ids), 'allocation')} left behind in {some} of {PERIODS} parts of the "
                 f"trace, about {size_text(self.bytes // max(some, 1))} in each; the oldest is held {since}."
@@ -332,8 +334,8 @@ _STATE = ("parameters", "gradients", "optimizer state")
 """What a training step fills once, which is no leak."""
 
 
-@kept
-def leaks(snapshot: MemorySnapshot, trace: Trace) -> list[Suspect]:
+@cached
+def find_leaks(snapshot: MemorySnapshot, trace: Trace) -> list[Suspect]:
     """Suspects, the worst first: what grows over the trace, then what was made after its first tenth and stays.
 
     What was there before the trace, and what was made last, is not suspected: a snapshot cannot show it.
@@ -409,11 +411,11 @@ class Oom:
 
     event: int
     """Also the moment before it."""
-    asked: int
+    requested: int
     """Bytes"""
     device_free: int
     """Bytes that the driver still had."""
-    at: SegmentsAt
+    segments: SegmentsAt
     usable: np.ndarray
     """int64: sizes of the free blocks that the request could take."""
     holders: GroupTable
@@ -424,7 +426,7 @@ class Oom:
     """Where it was asked for."""
 
 
-def post_mortem(snapshot: MemorySnapshot, trace: Trace, event: int) -> Oom:
+def explain_oom(snapshot: MemorySnapshot, trace: Trace, event: int) -> Oom:
     """Explain an `oom` of the trace."""
     e = trace.events
     at = segments_at(snapshot, trace, event)
@@ -450,7 +452,7 @@ def post_mortem(snapshot: MemorySnapshot, trace: Trace, event: int) -> Oom:
         device_free,
         at,
         usable,
-        group(snapshot, trace, live_mask(trace, event), "stack"),
+        group_allocations(snapshot, trace, live_mask(trace, event), "stack"),
         verdict,
         int(e.stack[event]),
     )
@@ -511,7 +513,7 @@ class Colors(NamedTuple):
     """What the classes are called, the most important first; not every class needs a name."""
 
 
-def colors(snapshot: MemorySnapshot, trace: Trace, by: ColorBy) -> Colors:
+def color_allocations(snapshot: MemorySnapshot, trace: Trace, by: ColorBy) -> Colors:
     """Colour the allocations of a device by their stack, size, category, stream or pool.
 
     The same stack has the same colour at every time, and nearly always in every snapshot.
@@ -593,14 +595,17 @@ def _distinct(count: int) -> np.ndarray:
 _STACK_COLORS = 36
 
 
-@kept
+@cached
 def _by_stack(snapshot: MemorySnapshot, trace: Trace) -> Colors:
     color = (_frames.stack_keys(snapshot) % np.uint64(_STACK_COLORS)).astype(np.int64)
     palette = np.concatenate([_distinct(_STACK_COLORS), np.array([_GREY], np.uint8)])
     legend = []
     named = set()
     for row in islice(
-        group(snapshot, trace, live_mask(trace, peak_moment(trace)), "stack"), 12
+        group_allocations(
+            snapshot, trace, live_mask(trace, peak_moment(trace)), "stack"
+        ),
+        12,
     ):
         number = int(color[row.key]) if row.key >= 0 else _STACK_COLORS
         if number not in named:

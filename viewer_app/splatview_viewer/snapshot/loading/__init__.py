@@ -65,10 +65,10 @@ def load_snapshot(
     from splatview_viewer.snapshot.loading import store
 
     path = Path(path)
-    where = store.folder() if cache else None
-    key = store.key_of(path)
+    where = store.columns_folder() if cache else None
+    key = store.cache_key(path)
     name = printable(path.name)
-    if where is not None and (found := store.kept(where, key, name)) is not None:
+    if where is not None and (found := store.load_cached(where, key, name)) is not None:
         return found
     with open_regular(path) as f:
         packed = f.read(2) == GZIP
@@ -81,11 +81,11 @@ def load_snapshot(
         prepare=prepare,
         progress=progress,
     )
-    snapshot = store.unpacked(answer, arrays, name)
-    if where is not None and key == store.key_of(path):
-        store.keep(where, key, answer, arrays)
+    snapshot = store.unpack(answer, arrays, name)
+    if where is not None and key == store.cache_key(path):
+        store.save(where, key, answer, arrays)
         return (
-            store.kept(where, key, name) or snapshot
+            store.load_cached(where, key, name) or snapshot
         )  # a file's pages can be let go, the sandbox's cannot
     return snapshot
 
@@ -121,7 +121,7 @@ def read_pickle(
 ) -> tuple[SnapshotAnswer, list[np.ndarray]]:
     """Read a snapshot, plain or packed: nothing that its pickle asks for is called. Raises FileError."""
     from splatview_viewer.snapshot.loading.convert import convert
-    from splatview_viewer.snapshot.loading.store import packed
+    from splatview_viewer.snapshot.loading.store import pack
 
     size = max(files[0].path.stat().st_size, 1)
     try:
@@ -139,7 +139,7 @@ def read_pickle(
                 raise FileError(
                     f"truncated or damaged: {type(e).__name__}: {str(e)[:200]}"
                 ) from None
-        return packed(
+        return pack(
             convert(
                 data,
                 "",

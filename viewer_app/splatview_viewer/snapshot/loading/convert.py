@@ -17,14 +17,18 @@ from msgspec import Meta
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats import Progress, silent
 from splatview_viewer.snapshot.loading.bounds import Budget
-from splatview_viewer.snapshot.loading.pairing import fill_pools, make_spans, pair
+from splatview_viewer.snapshot.loading.pairing import (
+    fill_pools,
+    make_spans,
+    pair_events,
+)
 from splatview_viewer.snapshot.model import (
     ACTIONS,
     BLOCK_STATES,
-    HOST,
-    LIMIT,
+    HOST_DEVICE,
     NO_STACK,
     SEGMENT_TYPES,
+    SIZE_LIMIT,
     SPAN_LIMIT,
     UNKNOWN_POOL,
     Annotation,
@@ -52,11 +56,11 @@ OTHER = ACTION["other"]
 OOM = ACTION["oom"]
 NO_TEXT = (None, "", "N/A")
 MAX_TABLE = 2**15 - 1
-MOST_LETTERS = 1 << 14
+MAX_LETTERS = 1 << 14
 """Letters of a text that are kept: names of C++ templates have thousands."""
-MOST_FRAMES = 4096
+MAX_FRAMES = 4096
 """Innermost frames of a stack that are kept; Python itself ends at 1000."""
-MOST_DEVICES = 256
+MAX_DEVICES = 256
 """Devices with events or segments: each costs its own tables and pictures, however little it holds."""
 COLUMNS = {
     "action": np.uint8,
@@ -69,12 +73,12 @@ COLUMNS = {
     "context": np.int32,
     "metadata": np.int32,
 }
-TOP = 2**64
+ADDRESS_END = 2**64
 """Addresses, and the ends of what lies there, are smaller."""
 SAMPLE = 4
 FEW = 16
 """Each so many frames tell stacks apart at once; so many stacks that they do not tell apart are compared."""
-HELD = 1 << 18
+MAX_KNOWN = 1 << 18
 """Most stacks and frames that are known by identity; a file that shares none would hold all of them."""
 MAX_LINE = 2**31 - 1
 _FLAT = (str, int, float, bool, type(None))
@@ -82,7 +86,7 @@ _FLAT = (str, int, float, bool, type(None))
 
 _Whole = Annotated[int, Meta(ge=0)]
 _PoolNumber = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-_Bytes = Annotated[int, Meta(ge=0, lt=LIMIT)]
+_Bytes = Annotated[int, Meta(ge=0, lt=SIZE_LIMIT)]
 _Stream = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 _Pool = tuple[_PoolNumber, _PoolNumber]
 
@@ -141,7 +145,7 @@ class _File(msgspec.Struct):
     host_traces: list[Any] | None = None
 
 
-def read(value: Any, kind: Any, where: str) -> Any:
+def convert_value(value: Any, kind: Any, where: str) -> Any:
     """A value of a file, if it is of this type. Raises FileError, which names what is wrong."""
     try:
         return msgspec.convert(value, kind)
@@ -188,9 +192,9 @@ class Tables:
                 if frames is None or frames in ((), []):
                     numbers.append(NO_STACK)
                     continue
-                frames = read(frames, list[Any], where(i))
-            if len(frames) > MOST_FRAMES:
-                frames = frames[:MOST_FRAMES]
+                frames = convert_value(frames, list[Any], where(i))
+            if len(frames) > MAX_FRAMES:
+                frames = frames[:MAX_FRAMES]
                 self.was_cut = True
             same = self._lists.get(key := tuple(map(id, frames[::SAMPLE])), ())
             for known, number in same:
@@ -214,14 +218,14 @@ class Tables:
                         array("i", inner).tobytes(), len(self._stacks)
                     )
                 )
-                if len(self._lists) >= HELD:
+                if len(self._lists) >= MAX_KNOWN:
                     self._lists.clear()
                 self._lists[key] = [(frames, numbers[-1]), *same[:FEW]]
         return np.array(numbers, np.int32)
 
     def frame(self, frame: Any, where: str) -> int:
         """The number of a frame as a file holds it. `where`: what to call it in an error. Raises FileError."""
-        f = read(frame, _Frame, where)
+        f = convert_value(frame, _Frame, where)
         texts = self._texts
         self._frames_are_flat &= all(type(v) in _FLAT for v in frame.values())
         # what C++ frames say where nothing is known
@@ -235,7 +239,7 @@ class Tables:
             texts.setdefault(self._kept(f.name), len(texts)),
         )
         number = self._frames.setdefault(key, len(self._frames))
-        if len(self._known) >= HELD:
+        if len(self._known) >= MAX_KNOWN:
             self._known.clear()
         self._known[id(frame)] = (frame, number)
         return number
@@ -262,10 +266,10 @@ class Tables:
 
     def _kept(self, text: str) -> str:
         """Return as much of a text as is kept."""
-        if len(text) <= MOST_LETTERS:
+        if len(text) <= MAX_LETTERS:
             return text
         self.was_cut = True
-        return text[:MOST_LETTERS]
+        return text[:MAX_LETTERS]
 
     def finish(self) -> tuple[Texts, Stacks]:
         """All of it as columns."""
@@ -286,7 +290,7 @@ def _are_identical(known: list[Any], frames: list[Any]) -> bool:
     return len(known) == len(frames) and all(map(is_, known, frames))
 
 
-def shown(value: Any) -> str:
+def error_text(value: Any) -> str:
     """A value in an error: short, and never its whole inside."""
     if isinstance(value, str):
         return repr(value if len(value) <= 40 else value[:40] + "...")
@@ -342,7 +346,8 @@ def _columns(
         entries = msgspec.convert(rows, list[_Entry])
     except msgspec.ValidationError:
         entries = [
-            read(row, _Entry, f"{where}[{first + i}]") for i, row in enumerate(rows)
+            convert_value(row, _Entry, f"{where}[{first + i}]")
+            for i, row in enumerate(rows)
         ]  # names the entry
 
     def numbered(name: str, number: Callable[[Any], int]) -> np.ndarray:
@@ -353,7 +358,7 @@ def _columns(
 
     action = numbered("action", lambda name: ACTION.get(name, OTHER))
     failed = action == OOM
-    last = np.uint64(TOP - 1)
+    last = np.uint64(ADDRESS_END - 1)
     try:
         size = np.array([e.size for e in entries], np.uint64)
         addr = np.array(
@@ -367,7 +372,7 @@ def _columns(
         raise FileError(
             f"{where}: a number is more than 2^64 in entry {first} or one of those after it"
         ) from None
-    wrong = (size > np.where(failed, last, np.uint64(LIMIT - 1))) | (
+    wrong = (size > np.where(failed, last, np.uint64(SIZE_LIMIT - 1))) | (
         addr > np.where(failed, last, last - size)
     )
     if wrong.any():
@@ -398,9 +403,9 @@ def read_segments(entries: list[_Segment], tables: Tables) -> tuple[Segments, Bl
     for address, size in [(s.address, s.total_size) for s in rows] + [
         (b.address, b.size) for b in blocks
     ]:
-        if address + size > TOP:
+        if address + size > ADDRESS_END:
             raise FileError(
-                f"a segment or block at {shown(address)} of {size:,} bytes: it ends beyond 2^64"
+                f"a segment or block at {error_text(address)} of {size:,} bytes: it ends beyond 2^64"
             )
     pools = [max(tables.pool(s.segment_pool_id), 0) for s in rows]
     kinds = [
@@ -484,13 +489,13 @@ def convert(
     data = _as_mapping(data)
     budget = Budget(file_bytes)
     budget.check(data)
-    file = read(data, _File, "the snapshot")
+    file = convert_value(data, _File, "the snapshot")
     notes: list[str] = []
     recordings = _device_recordings(file)
     recordings += _host_recordings(file, notes, needed=not recordings)
-    if len(recordings) > MOST_DEVICES:
+    if len(recordings) > MAX_DEVICES:
         raise FileError(
-            f"the snapshot tells of {len(recordings):,} devices; at most {MOST_DEVICES} are shown. PyTorch knows 128"
+            f"the snapshot tells of {len(recordings):,} devices; at most {MAX_DEVICES} are shown. PyTorch knows 128"
         )
     tables = Tables()
     count = max(sum(len(r.entries) for r in recordings), 1)
@@ -528,7 +533,7 @@ def convert(
         )
     if tables.was_cut:
         notes.append(
-            f"some texts of more than {MOST_LETTERS:,} letters, or stacks of more than {MOST_FRAMES:,} frames, are cut"
+            f"some texts of more than {MAX_LETTERS:,} letters, or stacks of more than {MAX_FRAMES:,} frames, are cut"
         )
     texts, stacks = tables.finish()
     return MemorySnapshot(
@@ -559,9 +564,9 @@ def _as_mapping(data: Any) -> dict[str, Any]:
         key in data for key in ("segments", "device_traces", "host_traces")
     ):
         return data
-    content = shown(data)
+    content = error_text(data)
     if type(data) is dict:
-        keys = ", ".join(map(shown, list(data)[:6]))
+        keys = ", ".join(map(error_text, list(data)[:6]))
         content = f"a mapping with {keys or 'nothing'}"
     raise FileError(
         f"a pickle, but no memory snapshot: it holds {content}; a snapshot is a mapping with "
@@ -591,7 +596,9 @@ def _host_recordings(
     `needed`: there is nothing else. Otherwise what cannot be read becomes a note. Raises FileError.
     """
     try:
-        segments = read(file.host_segments or [], list[_Segment], "host_segments")
+        segments = convert_value(
+            file.host_segments or [], list[_Segment], "host_segments"
+        )
         traces = _traces(file.host_traces, "host_traces")
     except FileError as e:
         if needed:
@@ -599,12 +606,12 @@ def _host_recordings(
         notes.append(_unreadable_host(file, e))
         return []
     recordings = [
-        _Recording(HOST - i, f"host_traces[{i}]", trace)
+        _Recording(HOST_DEVICE - i, f"host_traces[{i}]", trace)
         for i, trace in enumerate(traces)
         if trace
     ]
     if segments and not recordings:
-        recordings = [_Recording(HOST, "host_traces[0]")]
+        recordings = [_Recording(HOST_DEVICE, "host_traces[0]")]
     for segment in segments:
         has_own_trace = segment.device < len(recordings)
         recordings[segment.device if has_own_trace else 0].segments.append(segment)
@@ -637,7 +644,7 @@ def _settings(file: _File) -> dict[str, str]:
     for key, value in list((file.allocator_settings or {}).items())[:100]:
         if type(key) is not str or type(value) not in (str, bool, int, float):
             continue
-        words = value if type(value) is str else shown(value)
+        words = value if type(value) is str else error_text(value)
         settings[_legible(key[:200])] = _legible(words[:200])
     return settings
 
@@ -650,15 +657,15 @@ def _legible(text: str) -> str:
 def _legible_annotation(annotation: Annotation) -> Annotation:
     return replace(
         annotation,
-        name=_legible(annotation.name[:MOST_LETTERS]),
-        stage=_legible(annotation.stage[:MOST_LETTERS]),
+        name=_legible(annotation.name[:MAX_LETTERS]),
+        stage=_legible(annotation.stage[:MAX_LETTERS]),
     )
 
 
 def _trace(
     device: int, events: Events, segments: Segments, blocks: Blocks, notes: list[str]
 ) -> Trace:
-    a, odd = pair(
+    a, odd = pair_events(
         events,
         blocks,
         np.repeat(segments.stream, segments.blocks),
@@ -667,7 +674,7 @@ def _trace(
     spans = make_spans(events, segments)
     fill_pools(a, events, segments)
     for what, sizes, limit in (
-        ("allocations", a.size, LIMIT),
+        ("allocations", a.size, SIZE_LIMIT),
         ("reserved ranges", spans.size, SPAN_LIMIT),
     ):
         # Beyond it sums, and places in the address space, would overflow.

@@ -32,7 +32,7 @@ GIVEN = tuple(ACTIONS.index(a) for a in ("segment_free", "segment_unmap"))
 NOTHING = 255
 
 
-def pair(
+def pair_events(
     events: Events, blocks: Blocks, block_stream: np.ndarray, block_pool: np.ndarray
 ) -> tuple[Allocations, int]:
     """The allocations of a trace and of the blocks at its end, numbered as `model` says. Writes their numbers into

@@ -28,8 +28,8 @@ from splatview_viewer.formats.sandbox import Done, arrays_of, decoded, write_col
 from splatview_viewer.snapshot.model import (
     ACTIONS,
     BLOCK_STATES,
-    LIMIT,
     SEGMENT_TYPES,
+    SIZE_LIMIT,
     SPAN_LIMIT,
     Allocations,
     Annotation,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"splatview.mem.5\n"
 TAIL = struct.Struct("<Q16s")
-PARTS = {
+TABLES = {
     "events": Events,
     "allocations": Allocations,
     "spans": Spans,
@@ -60,10 +60,10 @@ DTYPES: dict[str, dict[str, str]] = {
         column: hint.__metadata__[0]
         for column, hint in get_type_hints(kind, include_extras=True).items()
     }
-    for name, kind in {"texts": Texts, "stacks": Stacks, **PARTS}.items()
+    for name, kind in {"texts": Texts, "stacks": Stacks, **TABLES}.items()
 } | {"annotations": {"json": "u1"}}
 """The arrays of a snapshot and their dtypes, little endian; those of the devices one behind the other."""
-LIMIT_BYTES = 8 << 30
+MAX_CACHE_BYTES = 8 << 30
 """Bytes of all files in the cache folder; those not used for longest are removed."""
 
 Count = Annotated[int, Meta(ge=0, le=2**31 - 2)]
@@ -88,15 +88,15 @@ class SnapshotAnswer(msgspec.Struct, frozen=True, tag="snapshot"):
     file_bytes: Annotated[int, Meta(ge=0)]
 
 
-def packed(snapshot: MemorySnapshot) -> tuple[SnapshotAnswer, list[np.ndarray]]:
+def pack(snapshot: MemorySnapshot) -> tuple[SnapshotAnswer, list[np.ndarray]]:
     """Return a snapshot as its description and its arrays."""
     devices = [
-        DeviceEntry(t.device, tuple(len(getattr(t, part)) for part in PARTS))  # type: ignore[arg-type]
+        DeviceEntry(t.device, tuple(len(getattr(t, part)) for part in TABLES))  # type: ignore[arg-type]
         for t in snapshot.traces
     ]
     arrays = []
     for part, columns in DTYPES.items():
-        if part in PARTS:
+        if part in TABLES:
             owners = [getattr(t, part) for t in snapshot.traces]
         else:
             owners = [getattr(snapshot, part)]
@@ -122,7 +122,7 @@ def packed(snapshot: MemorySnapshot) -> tuple[SnapshotAnswer, list[np.ndarray]]:
     ), arrays
 
 
-def unpacked(
+def unpack(
     answer: SnapshotAnswer, arrays: list[np.ndarray], name: str
 ) -> MemorySnapshot:
     """Return the snapshot of a description and its arrays. Raises FileError where they do not fit together."""
@@ -155,7 +155,7 @@ def unpacked(
         (stacks.frames, len(stacks.file)),
     ):
         _check_within(numbers, 0, top, "stacks")
-    for i, part in enumerate(PARTS):
+    for i, part in enumerate(TABLES):
         rows = sum(d.rows[i] for d in answer.devices)
         _check(all(len(a) == rows for a in found[part].values()), f"rows of {part}")
     tops = {
@@ -166,14 +166,14 @@ def unpacked(
         "pool": len(answer.pools),
     }
     traces: list[Trace] = []
-    at = [0] * len(PARTS)
+    at = [0] * len(TABLES)
     for d in answer.devices:
         traces.append(
             _trace(
                 d,
                 {
                     part: {column: a[i : i + n] for column, a in found[part].items()}
-                    for part, i, n in zip(PARTS, at, d.rows, strict=True)
+                    for part, i, n in zip(TABLES, at, d.rows, strict=True)
                 },
                 tops,
             )
@@ -227,20 +227,22 @@ def _trace(
                 _check_within(
                     a.view(np.uint8) if a.dtype == bool else a,
                     lows.get(name, 0),
-                    tops.get(name, LIMIT),
+                    tops.get(name, SIZE_LIMIT),
                     f"{part}.{name}",
                 )
     a = parts["allocations"]
     _check(
         (a["end"] > a["start"]).all()
         and (a["freed"] >= a["end"]).all()
-        and float(np.sum(a["size"], dtype=np.float64)) < LIMIT,
+        and float(np.sum(a["size"], dtype=np.float64)) < SIZE_LIMIT,
         "allocations",
     )
     span_bytes = float(np.sum(parts["spans"]["size"], dtype=np.float64))
     _check(span_bytes < SPAN_LIMIT, "spans")
     _check(parts["segments"]["blocks"].sum(dtype=np.int64) == blocks, "segments.blocks")
-    return Trace(device.device, **{part: PARTS[part](**parts[part]) for part in PARTS})  # type: ignore[arg-type]
+    return Trace(
+        device.device, **{part: TABLES[part](**parts[part]) for part in TABLES}
+    )  # type: ignore[arg-type]
 
 
 def _check(fine: Any, what: str) -> None:
@@ -256,7 +258,7 @@ def _check_within(a: np.ndarray, low: int, top: int, what: str) -> None:
 # -- the cache folder --------------------------------------------------------------------------------------------------
 
 
-def folder() -> Path | None:
+def columns_folder() -> Path | None:
     """Return the folder for columns, made if needed; None if it cannot be used: it must be the user's own."""
     try:
         path = cache_folder() / "snapshots" / "columns-v1"
@@ -273,7 +275,7 @@ def folder() -> Path | None:
     return path if mine and os.access(path, os.W_OK | os.X_OK) else None
 
 
-def key_of(path: Path) -> str:
+def cache_key(path: Path) -> str:
     """Return the name of a snapshot's columns. Raises OSError."""
     s = path.stat()
     return blake2b(
@@ -284,7 +286,7 @@ def key_of(path: Path) -> str:
     ).hexdigest()
 
 
-def kept(where: Path, key: str, name: str) -> MemorySnapshot | None:
+def load_cached(where: Path, key: str, name: str) -> MemorySnapshot | None:
     """Return the snapshot whose columns are in the cache folder, mapped, or None. Damaged columns are removed."""
     file = where / f"{key}.columns"
     try:
@@ -301,7 +303,7 @@ def kept(where: Path, key: str, name: str) -> MemorySnapshot | None:
             magic == MAGIC and begin >= 0, "columns"
         )  # else of another version, or not a whole one
         done = decoded(room[begin : begin + length], Done)
-        snapshot = unpacked(
+        snapshot = unpack(
             decoded(bytes(done.answer), SnapshotAnswer),
             arrays_of(done.columns, room),
             name,
@@ -315,7 +317,7 @@ def kept(where: Path, key: str, name: str) -> MemorySnapshot | None:
         os.close(fd)
 
 
-def keep(
+def save(
     where: Path, key: str, answer: SnapshotAnswer, arrays: list[np.ndarray]
 ) -> None:
     """Write columns to the cache folder, and remove those that were not used for longest until the rest is small
@@ -337,6 +339,6 @@ def keep(
         }  # also what was left half written
         total = sum(s.st_size for s in used.values())
         for path in sorted(used, key=lambda path: used[path].st_mtime):
-            if total > LIMIT_BYTES and path != file:
+            if total > MAX_CACHE_BYTES and path != file:
                 path.unlink()
                 total -= used[path].st_size

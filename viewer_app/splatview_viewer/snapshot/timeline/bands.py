@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from splatview_viewer.snapshot.model import MIDDLE, held, live_bytes, signed
+from splatview_viewer.snapshot.model import (
+    MIDDLE_ADDRESS,
+    bytes_at_moments,
+    live_bytes,
+    signed,
+)
 from splatview_viewer.snapshot.timeline.compiled import kernels
 
 if TYPE_CHECKING:
@@ -21,7 +26,7 @@ def frozen(values: Any, dtype: Any) -> np.ndarray:
     return array
 
 
-APART = 2048
+MIN_CHECKPOINT_GAP = 2048
 """Fewest allocations between two checkpoints."""
 
 
@@ -37,7 +42,7 @@ def live_index(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, ...]:
     moment = [0]
     first = [int(np.searchsorted(start, 0))]
     lists = [np.arange(first[0])]
-    while (at := first[-1] + max(len(lists[-1]), APART)) < len(start):
+    while (at := first[-1] + max(len(lists[-1]), MIN_CHECKPOINT_GAP)) < len(start):
         moment.append(int(start[at]) + 1)
         first.append(int(np.searchsorted(start, moment[-1])))
         there = np.append(lists[-1], np.arange(*first[-2:]))
@@ -53,24 +58,24 @@ class TimelineAxis:
     def __init__(self, trace: Trace, unit: Literal["events", "time"]) -> None:
         """A trace without times is at 0 from the first to the last event."""
         self.unit = unit
-        self.last = len(trace.events)
+        self.last_moment = len(trace.events)
         """M, the last moment."""
         told = trace.events.time_us
-        self.timed = bool(self.last) and int(told.max()) > 0
+        self.has_times = bool(self.last_moment) and int(told.max()) > 0
         """Whether the trace says when things happened."""
-        first = int(told[np.argmax(told > 0)]) if self.timed else 0
+        first = int(told[np.argmax(told > 0)]) if self.has_times else 0
         self.origin_us = first
         """Microseconds since the epoch of x = 0 of the axis of time."""
-        begins = np.empty(self.last + 1, np.int64)  # when each moment begins
+        begins = np.empty(self.last_moment + 1, np.int64)  # when each moment begins
         np.maximum.accumulate(told, out=begins[1:])
         begins[1:] -= first
         np.maximum(begins[1:], 0, out=begins[1:])
-        length = int(begins[-1]) if self.last else 0
+        length = int(begins[-1]) if self.last_moment else 0
         pad = max(length // 100, 1)
         begins[0] = -pad
         self._begins = begins
         self.extent: tuple[float, float] = (
-            (-pad, length + pad) if unit == "time" else (0.0, self.last + 1.0)
+            (-pad, length + pad) if unit == "time" else (0.0, self.last_moment + 1.0)
         )
         """From where to where there is something to show."""
 
@@ -81,22 +86,22 @@ class TimelineAxis:
         """
         x = np.ceil(np.linspace(x0, x1, width + 1).clip(-(2.0**62), 2.0**62))
         if self.unit == "events":
-            return x.clip(0, self.last + 2).astype(np.int64)
+            return x.clip(0, self.last_moment + 2).astype(np.int64)
         edges = np.searchsorted(self._begins, x.astype(np.int64), "left")
-        edges[x > self.extent[1]] = self.last + 2
+        edges[x > self.extent[1]] = self.last_moment + 2
         return edges.astype(np.int64)
 
     def moment(self, x: float) -> int:
         """Return the moment at x; the first or the last moment outside of the axis."""
         if self.unit == "events":
-            return int(min(max(np.floor(x), 0), self.last))
+            return int(min(max(np.floor(x), 0), self.last_moment))
         return int(
-            min(max(np.searchsorted(self._begins, x, "right") - 1, 0), self.last)
+            min(max(np.searchsorted(self._begins, x, "right") - 1, 0), self.last_moment)
         )
 
     def x_of(self, moment: int) -> float:
         """Return the x at which a moment begins; M + 1 and more: the end of the axis."""
-        if moment > self.last:
+        if moment > self.last_moment:
             return float(self.extent[1])
         if self.unit == "events":
             return float(moment)
@@ -104,10 +109,10 @@ class TimelineAxis:
 
     def time_us(self, moment: int) -> int:
         """Microseconds since the epoch at which a moment began (moment 0: when the trace began); 0: not known."""
-        if not self.timed:
+        if not self.has_times:
             return 0
         return self.origin_us + max(
-            int(self._begins[min(max(moment, 0), self.last)]), 0
+            int(self._begins[min(max(moment, 0), self.last_moment)]), 0
         )
 
 
@@ -135,7 +140,7 @@ BACKGROUND: Color = (16, 17, 20)
 RESERVED: Color = (25, 28, 32)
 EDGE: Color = (76, 85, 102)
 """Bytes that are reserved and not live, and the line where they end."""
-HELD: Color = (32, 35, 41)
+RESERVED_FREE: Color = (32, 35, 41)
 """In the address space: memory that is reserved and holds nothing."""
 _DIM: Color = (40, 42, 48)
 _DIMMING = 0.8
@@ -217,7 +222,9 @@ class Bands:
         s = trace.spans
         self.live = frozen(live_bytes(trace), np.int64)
         """int64 (M + 1,): bytes at each moment."""
-        self.reserved = frozen(held(trace.moments, s.start, s.end, s.size), np.int64)
+        self.reserved = frozen(
+            bytes_at_moments(trace.moment_count, s.start, s.end, s.size), np.int64
+        )
         """int64 (M + 1,): bytes that the allocator had from the driver at each moment."""
         self.height = int(max(self.live.max(), self.reserved.max()))
         """Bytes from the bottom to the top."""
@@ -230,9 +237,9 @@ class Bands:
         )
 
 
-GAPS = 0.15
+MAX_GAPS_SHARE = 0.15
 """How much of the height gaps may take in all, beside what they part."""
-GAP = 1 / 250
+GAP_SHARE = 1 / 250
 """The height of one gap, as a part of what they part, where there are few."""
 
 
@@ -262,7 +269,7 @@ class Addresses:
             (live_index(a.start, a.end), places, size),
             (live_index(s.start, s.end), spans, frozen(s.size, np.int64)),
             _NONE,
-            (BACKGROUND, HELD, EDGE),
+            (BACKGROUND, RESERVED_FREE, EDGE),
         )
 
     def _ranges(self, first: np.ndarray, last: np.ndarray) -> None:
@@ -275,7 +282,7 @@ class Addresses:
             first = first[opens]
             last = last[np.append(opens[1:], True)]
         total = int((last - first).sum())
-        gap = int(total * min(GAP, GAPS / max(len(first) - 1, 1)))
+        gap = int(total * min(GAP_SHARE, MAX_GAPS_SHARE / max(len(first) - 1, 1)))
         if len(first):
             bottom = np.concatenate([[0], np.cumsum(last - first + gap)[:-1]])
         else:
@@ -301,4 +308,4 @@ class Addresses:
         y = int(np.floor(y))
         r = int(np.searchsorted(self._bottom, y, "right")) - 1
         addr = y + int(self._first[r]) - int(self._bottom[r])
-        return MIDDLE + addr if r >= 0 and addr < self._last[r] else None
+        return MIDDLE_ADDRESS + addr if r >= 0 and addr < self._last[r] else None

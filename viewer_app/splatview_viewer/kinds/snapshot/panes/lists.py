@@ -24,20 +24,20 @@ from splatview_viewer.kinds.snapshot.panes.table import (
     USED,
     WAITING,
     Cell,
-    Rows,
-    Shown,
+    PaneAnswer,
     TableColumn,
-    beside,
-    centered,
-    choose,
+    TableRows,
+    continue_line,
+    draw_centered,
+    draw_choice,
+    draw_label,
+    draw_moment_line,
+    draw_size_bar,
     draw_table,
-    holders,
-    label,
-    latest,
-    moment_line,
+    group_rows,
+    latest_answer,
     moment_text,
-    on_the_right,
-    parts_bar,
+    right_aligned_texts,
     stack_tip,
 )
 from splatview_viewer.snapshot.analysis.details import (
@@ -49,10 +49,10 @@ from splatview_viewer.snapshot.analysis.details import (
 )
 from splatview_viewer.snapshot.analysis.frames import stack_text
 from splatview_viewer.snapshot.analysis.tables import (
-    BYS,
-    compare,
-    leaks,
-    post_mortem,
+    GROUPINGS,
+    compare_moments,
+    explain_oom,
+    find_leaks,
 )
 from splatview_viewer.snapshot.model import (
     ACTIONS,
@@ -107,12 +107,12 @@ _NUMBERS = (
 def draw_events(view: SnapshotView) -> bool:
     """A list of all events, of one kind, or of what is lit in the timeline; of many, those around the moment."""
     trace = view.trace
-    show = choose(view, "show", _SHOW)
+    show = draw_choice(view, "show", _SHOW)
     state = view.state
-    lit, mask = view.content.mask(view.device, state.search, state.lit)
+    lit, mask = view.content.highlight_mask(view.device, state.search, state.highlight)
     every: Sequence[int] | np.ndarray | None = range(len(trace.events))
     if show != "all" or mask is not None:
-        every = view.content.ask(
+        every = view.content.request(
             ("events", view.device, show, lit),
             lambda: events_of(trace, show, mask),
             newest=True,
@@ -122,23 +122,23 @@ def draw_events(view: SnapshotView) -> bool:
         return False
     at = -1 if state.moment is None else state.moment - 1
     place = bisect_left(every, at)
-    first = view.memory.get("events first", 0)
+    first = view.pane_memory.get("events first", 0)
     if len(every) > _MOST and not first <= place < first + _MOST:
         first = place - _MOST // 2
     first = min(max(first, 0), max(len(every) - _MOST, 0))
-    view.memory["events first"] = first
+    view.pane_memory["events first"] = first
     which = every[first : first + _MOST]
     part = f"{which[0]:,} to {which[-1]:,} of " if len(which) < len(every) else ""
-    on_the_right((f"{part}{len(every):,} events", theme.DIM))
-    before = view.memory.get("events at")
-    view.memory["events at"] = (at, show, lit, first)
+    right_aligned_texts((f"{part}{len(every):,} events", theme.DIM))
+    before = view.pane_memory.get("events at")
+    view.pane_memory["events at"] = (at, show, lit, first)
 
     def click(row: int, double: bool) -> None:
         event = int(which[row])
-        view.go(event + 1, close=double)
+        view.choose_moment(event + 1, close=double)
         found = int(trace.events.allocation[event])
-        view.see(selected=found if found >= 0 else None)
-        view.memory["events at"] = event, show, lit, first
+        view.change(selected=found if found >= 0 else None)
+        view.pane_memory["events at"] = event, show, lit, first
 
     def tip(row: int) -> str:
         to_the_right = (
@@ -159,7 +159,7 @@ def draw_events(view: SnapshotView) -> bool:
     return draw_table(
         view,
         "events",
-        Rows(
+        TableRows(
             which,
             len(which),
             columns,
@@ -168,9 +168,9 @@ def draw_events(view: SnapshotView) -> bool:
             lambda row: int(which[row]) == at,
             tip,
             lambda row: _or_none(int(trace.events.allocation[int(which[row])])),
-            words="No such events",
+            empty_text="No such events",
             reveal=place - first
-            if at >= 0 and before != view.memory["events at"]
+            if at >= 0 and before != view.pane_memory["events at"]
             else None,
         ),
     )
@@ -259,9 +259,9 @@ def draw_segments(view: SnapshotView) -> bool:
     """A row for each segment, as long as it is large, with its blocks."""
     snapshot = view.content.snapshot
     trace = view.trace
-    moment = moment_line(view)
+    moment = draw_moment_line(view)
     if moment is not None:
-        shown = latest(
+        shown = latest_answer(
             view,
             "segments",
             ("segments", view.device, moment),
@@ -272,9 +272,9 @@ def draw_segments(view: SnapshotView) -> bool:
     if shown is None:
         return False
     at: SegmentsAt = shown.answer
-    by = choose(view, "order", _ORDERS)
+    by = draw_choice(view, "order", _ORDERS)
     unused = at.block_size[at.block_state == INACTIVE]
-    parts_bar(
+    draw_size_bar(
         {
             f"reserved in {count_text(len(at), 'segment')}": (at.reserved, None),
             "in use": (at.active, USED),
@@ -354,20 +354,20 @@ def draw_segments(view: SnapshotView) -> bool:
 
     def click(row: int, double: bool) -> None:
         if view.state.hovered is not None:
-            view.see(selected=view.state.hovered)
+            view.change(selected=view.state.hovered)
 
     return draw_table(
         view,
         "segments",
-        Rows(
+        TableRows(
             at,
             len(at),
             columns,
             cells,
             click,
-            tip=tip,
+            tooltip=tip,
             allocation=allocation,
-            words="Nothing was reserved then",
+            empty_text="Nothing was reserved then",
         ),
     )
 
@@ -426,7 +426,9 @@ def _block_colors(view: SnapshotView, at: SegmentsAt) -> np.ndarray:
             colors.palette[colors.classes[allocation[used]]].astype(np.uint32).T
         )
         out[used] = red | green << 8 | blue << 16 | 0xFF000000
-    _, mask = view.content.mask(view.device, view.state.search, view.state.lit)
+    _, mask = view.content.highlight_mask(
+        view.device, view.state.search, view.state.highlight
+    )
     if mask is not None:
         out[np.flatnonzero(used)[~mask[allocation[used]]]] = theme.u32(_DARK)
     return out
@@ -435,26 +437,26 @@ def _block_colors(view: SnapshotView, at: SegmentsAt) -> np.ndarray:
 _WHEN = {"peak": "its peak", "end": "its end"}
 
 
-def _compared(view: SnapshotView) -> Shown | None:
+def _compared(view: SnapshotView) -> PaneAnswer | None:
     """The comparison of two moments of this snapshot, or of one of another and one of this."""
     now = view.moment
     scale = view.scale
-    others = view.content.others()
+    others = view.content.other_contents()
     snapshot = view.content.snapshot
     trace = view.trace
     if now is None:
-        centered("Looking for the peak\u2026")
+        draw_centered("Looking for the peak\u2026")
         return None
     other = None
     if others:
-        label("With")
+        draw_label("With")
         imgui.set_next_item_width(imgui.get_font_size() * 18)
         names = [content.snapshot.name for content in others]
         chosen = view.state.choice("with", "")
         was = names.index(chosen) + 1 if chosen in names else 0
         _, number = imgui.combo("##with", was, ["two moments of this one", *names])
         if number != was:
-            view.state = view.state.choosing("with", ["", *names][number])
+            view.state = view.state.with_choice("with", ["", *names][number])
         imgui.same_line()
         other = others[number - 1] if number else None
     there = trace
@@ -470,7 +472,7 @@ def _compared(view: SnapshotView) -> Shown | None:
             return a
 
         _side(view, "A", a, SHRUNK)
-        beside(
+        continue_line(
             imgui.calc_text_size(moment_text(view, b)).x + 13 * imgui.get_font_size(),
             20 * scale,
         )
@@ -483,7 +485,7 @@ def _compared(view: SnapshotView) -> Shown | None:
             return None
         there = found
         b = now
-        when = choose(view, "when", _WHEN)
+        when = draw_choice(view, "when", _WHEN)
         key = (f"{when} {of.name}", now)
 
         def before():
@@ -491,13 +493,13 @@ def _compared(view: SnapshotView) -> Shown | None:
 
         imgui.same_line(0, 14 * scale)
         colored(f"B {moment_text(view, now)}", theme.TEXT)
-    label("By")
-    by = choose(view, "compare by", BYS)
-    return latest(
+    draw_label("By")
+    by = draw_choice(view, "compare by", GROUPINGS)
+    return latest_answer(
         view,
         "compare",
         ("compare", view.device, *key, by),
-        lambda: compare((of, there, before()), (snapshot, trace, b), by),
+        lambda: compare_moments((of, there, before()), (snapshot, trace, b), by),
         "Comparing\u2026",
     )
 
@@ -514,7 +516,7 @@ def _side(view: SnapshotView, name: str, moment: int, color: ImVec4) -> None:
     if view.state.moment != moment:
         imgui.same_line(0, space)
         if imgui.small_button(f"Show##{name}"):
-            view.go(moment)
+            view.choose_moment(moment)
 
 
 def draw_compare(view: SnapshotView) -> bool:
@@ -523,9 +525,12 @@ def draw_compare(view: SnapshotView) -> bool:
     if shown is None:
         return False
     key, found = shown
-    total: int = found.after - found.before
-    on_the_right(
-        (f"from {size_text(found.before)} to {size_text(found.after)}", theme.DIM),
+    total: int = found.bytes_after - found.bytes_before
+    right_aligned_texts(
+        (
+            f"from {size_text(found.bytes_before)} to {size_text(found.bytes_after)}",
+            theme.DIM,
+        ),
         (change_text(total) if total else "no change", _color(total)),
     )
     most = max(int(np.abs(found.changes).max(initial=1)), 1)
@@ -540,14 +545,14 @@ def draw_compare(view: SnapshotView) -> bool:
                 _color(change),
                 abs(change) / most if change else None,
             ),
-            Cell(size_text(c.before) if c.before else "", theme.DIM),
-            size_text(c.after) if c.after else "",
+            Cell(size_text(c.bytes_before) if c.bytes_before else "", theme.DIM),
+            size_text(c.bytes_after) if c.bytes_after else "",
             Cell(f"{c.count_before:,}" if c.count_before else "", theme.DIM),
             f"{c.count_after:,}" if c.count_after else "",
         ]
 
     def click(row: int, double: bool) -> None:
-        view.light(
+        view.toggle_highlight(
             key,
             row,
             found.allocations(row),
@@ -555,13 +560,13 @@ def draw_compare(view: SnapshotView) -> bool:
         )
 
     columns = (
-        TableColumn(BYS[key[-1]]),
+        TableColumn(GROUPINGS[key[-1]]),
         TableColumn(
             "Change",
             8,
             True,
             "Click: what grew first, or what shrank first",
-            sorts=True,
+            sortable=True,
         ),
         TableColumn("Before", 6.2, True),
         TableColumn("After", 6.2, True),
@@ -571,15 +576,15 @@ def draw_compare(view: SnapshotView) -> bool:
     return draw_table(
         view,
         "compare",
-        Rows(
+        TableRows(
             found,
             len(found),
             columns,
             cells,
             click,
-            lambda row: view.is_lit(key, row),
-            sort=lambda column: found.changes.tolist(),
-            words="Nothing is live at either moment",
+            lambda row: view.is_highlighted(key, row),
+            sort_values=lambda column: found.changes.tolist(),
+            empty_text="Nothing is live at either moment",
         ),
     )
 
@@ -600,7 +605,7 @@ _SUSPECTS = (
     TableColumn(
         "Left behind over the trace",
         12,
-        tip="How many of those made in each part of the trace are still there",
+        tooltip="How many of those made in each part of the trace are still there",
     ),
 )
 
@@ -609,17 +614,17 @@ def draw_leaks(view: SnapshotView) -> bool:
     """A list of suspects, and why each is one."""
     snapshot = view.content.snapshot
     trace = view.trace
-    shown = latest(
+    shown = latest_answer(
         view,
         "leaks",
         ("leaks", view.device),
-        lambda: leaks(snapshot, trace),
+        lambda: find_leaks(snapshot, trace),
         "Looking for what is never given back\u2026",
     )
     if shown is None:
         return False
     key, suspects = shown
-    growing = [s for s in suspects if s.growing]
+    growing = [s for s in suspects if s.is_growing]
     if suspects:
         if growing:
             words = (
@@ -636,13 +641,13 @@ def draw_leaks(view: SnapshotView) -> bool:
                 f"\u00b7  {count_text(others, 'stack')} made something late and kept it",
                 theme.DIM,
             )
-    lit = view.state.lit
+    lit = view.state.highlight
     chosen = lit.row if lit is not None and lit.key == key else None
     if chosen is not None:
         suspect = suspects[chosen]
         if imgui.button("To the oldest"):
-            view.go(suspect.oldest + 1)
-            view.see(
+            view.choose_moment(suspect.oldest + 1)
+            view.change(
                 selected=int(
                     suspect.ids[view.trace.allocations.start[suspect.ids].argmin()]
                 )
@@ -654,25 +659,27 @@ def draw_leaks(view: SnapshotView) -> bool:
     def cells(row: int) -> list[Cell | str]:
         s = suspects[row]
         return [
-            Cell(s.label, theme.FAULT if s.growing else None),
+            Cell(s.label, theme.FAULT if s.is_growing else None),
             size_text(s.bytes),
             f"{len(s.ids):,}",
             Cell(age_text(s.age_us) if s.age_us else f"event {s.oldest:,}", theme.DIM),
             Cell(
                 "",
-                theme.FAULT if s.growing else theme.DIM,
-                spark=(s.kept / max(int(s.kept.max()), 1)).tolist(),
+                theme.FAULT if s.is_growing else theme.DIM,
+                spark=(s.kept_counts / max(int(s.kept_counts.max()), 1)).tolist(),
             ),
         ]
 
     def click(row: int, double: bool) -> None:
         s = suspects[row]
-        view.light(key, row, s.ids, f"suspect {s.label}, {size_text(s.bytes)}")
+        view.toggle_highlight(
+            key, row, s.ids, f"suspect {s.label}, {size_text(s.bytes)}"
+        )
 
     return draw_table(
         view,
         "leaks",
-        Rows(
+        TableRows(
             suspects,
             len(suspects),
             _SUSPECTS,
@@ -682,7 +689,7 @@ def draw_leaks(view: SnapshotView) -> bool:
             lambda row: (
                 f"{suspects[row].verdict}\n\n{stack_tip(view, suspects[row].stack)}".strip()
             ),
-            words="No suspects\nNothing that was allocated in the trace, but for what was made last, "
+            empty_text="No suspects\nNothing that was allocated in the trace, but for what was made last, "
             "was still there at its end",
         ),
     )
@@ -697,7 +704,7 @@ def draw_oom(view: SnapshotView) -> bool:
     trace = view.trace
     events = view.content.ooms(view.device)
     if not events:
-        centered(
+        draw_centered(
             "Memory never ran out in this trace"
             if events is not None
             else "Working it out\u2026"
@@ -711,37 +718,39 @@ def draw_oom(view: SnapshotView) -> bool:
             "##oom", events.index(chosen), [f"Event {event:,}" for event in events]
         )
         if events[number] != chosen:
-            view.state = view.state.choosing("oom", str(events[number]))
+            view.state = view.state.with_choice("oom", str(events[number]))
         imgui.same_line(0, 12 * view.scale)
-    shown = latest(
+    shown = latest_answer(
         view,
         "oom",
         ("oom", view.device, chosen),
-        lambda: post_mortem(snapshot, trace, chosen),
+        lambda: explain_oom(snapshot, trace, chosen),
     )
     if shown is None:
         return False
     key, oom = shown
     imgui.align_text_to_frame_padding()
-    colored(f"{size_text(oom.asked)} was asked for at event {oom.event:,}", theme.TEXT)
+    colored(
+        f"{size_text(oom.requested)} was asked for at event {oom.event:,}", theme.TEXT
+    )
     if view.state.moment != oom.event:
         imgui.same_line(0, 10 * view.scale)
         if imgui.small_button("Go there"):
-            view.go(oom.event)
+            view.choose_moment(oom.event)
     wrapped(oom.verdict, theme.TEXT)
     if oom.stack >= 0:
         wrapped(f"Asked by {stack_text(snapshot, oom.stack)}")
     usable = f"{count_text(len(oom.usable), 'block')}, the largest {size_text(int(oom.usable.max(initial=0)))}"
-    parts_bar(
+    draw_size_bar(
         {
-            "in use": (oom.at.active, USED),
-            "waiting for another stream": (oom.at.pending, WAITING),
-            f"free in {usable}": (oom.at.free, _CACHED),
+            "in use": (oom.segments.active, USED),
+            "waiting for another stream": (oom.segments.pending, WAITING),
+            f"free in {usable}": (oom.segments.free, _CACHED),
             "left to the driver": (oom.device_free, FREE),
         }
     )
     return draw_table(
         view,
         "oom",
-        holders(view, key, oom.holders, "Who held it", "Nothing was live then"),
+        group_rows(view, key, oom.holders, "Who held it", "Nothing was live then"),
     )

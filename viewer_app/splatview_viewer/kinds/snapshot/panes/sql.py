@@ -12,16 +12,16 @@ from imgui_bundle import ImVec2, imgui
 from splatview_viewer.core.format import count_text
 from splatview_viewer.kinds.snapshot.panes.table import (
     Cell,
-    Rows,
-    Shown,
+    PaneAnswer,
     TableColumn,
-    beside,
-    centered,
+    TableRows,
+    continue_line,
+    draw_centered,
     draw_table,
-    latest,
+    latest_answer,
 )
 from splatview_viewer.snapshot.model import address_text
-from splatview_viewer.snapshot.query import EXAMPLES, NUMBERS, TABLES
+from splatview_viewer.snapshot.query import EXAMPLES, NUMERIC_TYPES, TABLES
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import colored, fitted
 
@@ -45,12 +45,12 @@ def draw_sql(view: SnapshotView) -> bool:
     fault = view.content.fault(("database",))
     database = view.content.database()
     if database is None or not key[1]:
-        centered(
+        draw_centered(
             fault
             or "Ctrl + Enter runs the query\nAllocations that it gives are lit in the timeline"
         )
         return False
-    shown = latest(
+    shown = latest_answer(
         view,
         "sql",
         key,
@@ -60,24 +60,24 @@ def draw_sql(view: SnapshotView) -> bool:
     )
     if shown is None:
         return False
-    if shown.key == key and view.memory.get("sql lit") is not shown.answer:
-        view.memory["sql lit"] = shown.answer
+    if shown.key == key and view.pane_memory.get("sql lit") is not shown.answer:
+        view.pane_memory["sql lit"] = shown.answer
         ids = shown.answer.allocations(view.trace)
         if len(ids):
-            view.see(lit=None)
-            view.light(key, 0, ids, f"SQL, {len(ids):,} allocations")
+            view.change(highlight=None)
+            view.toggle_highlight(key, 0, ids, f"SQL, {len(ids):,} allocations")
     return draw_table(
         view, f"rows {' '.join(shown.answer.columns)}", _rows(view, shown)
     )
 
 
-def run(view: SnapshotView) -> None:
+def run_query(view: SnapshotView) -> None:
     """Ask what stands in the editor."""
-    lit = view.state.lit
+    lit = view.state.highlight
     text = _text(view)
     view.content.forget(("sql", text))
-    view.state = view.state.choosing("sql asked", text.strip() and text)
-    view.see(lit=None if lit is not None and lit.key[0] == "sql" else lit)
+    view.state = view.state.with_choice("sql asked", text.strip() and text)
+    view.change(highlight=None if lit is not None and lit.key[0] == "sql" else lit)
 
 
 def _text(view: SnapshotView) -> str:
@@ -97,21 +97,21 @@ def _editor(view: SnapshotView) -> None:
         "##sql", _text(view), ImVec2(-1, height + 2 * imgui.get_style().frame_padding.y)
     )
     if edited:
-        view.state = view.state.choosing("sql", text)
+        view.state = view.state.with_choice("sql", text)
     ctrl_enter = imgui.get_io().key_ctrl and imgui.is_key_pressed(
         imgui.Key.enter, False
     )
     if ctrl_enter and (imgui.is_item_active() or imgui.is_item_deactivated()):
-        run(view)
+        run_query(view)
     key = _key(view)
     content = view.content
     running = bool(key[1]) and content.peek(key) is None and not content.fault(key)
     if running and imgui.button("Cancel"):
         content.forget(key)
-        view.state = view.state.choosing("sql asked", "")
+        view.state = view.state.with_choice("sql asked", "")
     elif not running:
         if imgui.button("Run"):
-            run(view)
+            run_query(view)
         imgui.set_item_tooltip("Ctrl + Enter")
     imgui.same_line()
     if imgui.button("Examples"):
@@ -123,11 +123,11 @@ def _editor(view: SnapshotView) -> None:
         }
         for title, example in (*EXAMPLES.items(), *tables.items()):
             if imgui.selectable(title, False)[0]:
-                view.state = view.state.choosing("sql", example)
+                view.state = view.state.with_choice("sql", example)
         imgui.end_popup()
     result: QueryResult | None = content.peek(key)
     if result is not None:
-        beside(imgui.calc_text_size("Copy").x + 16 * view.scale, 4 * view.scale)
+        continue_line(imgui.calc_text_size("Copy").x + 16 * view.scale, 4 * view.scale)
         if imgui.button("Copy"):
             imgui.set_clipboard_text(csv_text(result))
         imgui.set_item_tooltip("The rows as CSV")
@@ -135,7 +135,7 @@ def _editor(view: SnapshotView) -> None:
     if result is not None:
         words = f"{'the first ' * result.truncated}{count_text(len(result.rows), 'row')}, {result.seconds:.2f} s"
     if words:
-        beside(
+        continue_line(
             min(imgui.calc_text_size(words).x, 16 * imgui.get_font_size()),
             16 * view.scale,
         )
@@ -146,13 +146,13 @@ def _editor(view: SnapshotView) -> None:
 # -- the answer ------------------------------------------------------------------------------------------------------
 
 
-def _rows(view: SnapshotView, shown: Shown) -> Rows:
+def _rows(view: SnapshotView, shown: PaneAnswer) -> TableRows:
     result: QueryResult = shown.answer
     names = [column.casefold() for column in result.columns]
     trace = view.trace
 
     def allocation(row: int) -> int | None:
-        found = result.number(row, trace.device, "id", "allocation")
+        found = result.integer(row, trace.device, "id", "allocation")
         return found if 0 <= found < len(trace.allocations) else None
 
     def cells(row: int) -> list[Cell | str]:
@@ -169,20 +169,20 @@ def _rows(view: SnapshotView, shown: Shown) -> Rows:
     def click(row: int, double: bool) -> None:
         """Go to what a row tells of: its event or moment, its allocation's beginning; or light its stack."""
         event, moment, stack = (
-            result.number(row, trace.device, name)
+            result.integer(row, trace.device, name)
             for name in ("event", "moment", "stack_id")
         )
         chosen = allocation(row)
         if chosen is not None:
-            view.see(selected=chosen)
+            view.change(selected=chosen)
         if 0 <= event < len(trace.events):
-            view.go(event + 1)
-        elif 0 <= moment < trace.moments:
-            view.go(moment)
+            view.choose_moment(event + 1)
+        elif 0 <= moment < trace.moment_count:
+            view.choose_moment(moment)
         elif chosen is not None:
-            view.go(int(trace.allocations.start[chosen]) + 1)
+            view.choose_moment(int(trace.allocations.start[chosen]) + 1)
         elif stack >= 0:
-            view.light(
+            view.toggle_highlight(
                 ("stack", view.device),
                 stack,
                 np.flatnonzero(trace.allocations.stack == stack),
@@ -196,7 +196,7 @@ def _rows(view: SnapshotView, shown: Shown) -> Rows:
             text if len(text) < 1500 else text[:1500] + "\u2026" for text in texts
         )
 
-    return Rows(
+    return TableRows(
         result,
         len(result.rows),
         _columns(result),
@@ -207,7 +207,7 @@ def _rows(view: SnapshotView, shown: Shown) -> Rows:
         ),
         tip,
         allocation=allocation,
-        sort=lambda column: [  # nothing first, then numbers, then texts
+        sort_values=lambda column: [  # nothing first, then numbers, then texts
             (0, 0)
             if v is None
             else (1, v)
@@ -215,7 +215,7 @@ def _rows(view: SnapshotView, shown: Shown) -> Rows:
             else (2, str(v))
             for v in (row[column] for row in result.rows)
         ],
-        words="No rows",
+        empty_text="No rows",
     )
 
 
@@ -231,17 +231,17 @@ def _columns(result: QueryResult) -> list[TableColumn]:
     sample = result.rows[:200]
     columns: list[TableColumn] = []
     for i, name in enumerate(map(str, result.columns)):
-        number = result.types[i].startswith(NUMBERS)
+        number = result.types[i].startswith(NUMERIC_TYPES)
         chars = max([len(name) + 3, *(len(_shown(row[i])) for row in sample)])
         columns.append(
             TableColumn(
-                name, min(max(chars * 0.54 + 0.8, 3.0), 26.0), number, sorts=True
+                name, min(max(chars * 0.54 + 0.8, 3.0), 26.0), number, sortable=True
             )
         )
-    texts = [i for i, c in enumerate(columns) if not c.right]
+    texts = [i for i, c in enumerate(columns) if not c.align_right]
     if texts:
         widest = max(texts, key=lambda i: columns[i].width)
-        columns[widest] = TableColumn(columns[widest].title, sorts=True)
+        columns[widest] = TableColumn(columns[widest].title, sortable=True)
     return columns
 
 

@@ -11,19 +11,19 @@ from imgui_bundle import ImVec2, ImVec4, imgui
 from splatview_viewer.core.format import count_text, exact_size_text, size_text
 from splatview_viewer.kinds.snapshot.panes.table import (
     HIT,
-    choose,
+    draw_choice,
+    draw_label,
+    draw_moment_line,
     draw_table,
-    holders,
-    label,
-    latest,
-    moment_line,
-    on_the_right,
-    tooltip,
+    draw_tooltip,
+    group_rows,
+    latest_answer,
+    right_aligned_texts,
 )
-from splatview_viewer.snapshot.analysis.flame import FlameGraph, flame
+from splatview_viewer.snapshot.analysis.flame import FlameGraph, flame_graph
 from splatview_viewer.snapshot.analysis.frames import USER, frame_kinds
 from splatview_viewer.snapshot.analysis.search import frames_with
-from splatview_viewer.snapshot.analysis.tables import BYS, group
+from splatview_viewer.snapshot.analysis.tables import GROUPINGS, group_allocations
 from splatview_viewer.snapshot.model import live_mask
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import fitted, pointer
@@ -42,11 +42,13 @@ def draw_stacks(view: SnapshotView) -> bool:
     search = view.state.search.strip()
     snapshot = view.content.snapshot
     trace = view.trace
-    of = choose(view, "of", {k: v for k, v in _OF.items() if k != "found" or search})
+    of = draw_choice(
+        view, "of", {k: v for k, v in _OF.items() if k != "found" or search}
+    )
     whose: int | str | None = None
     if of == "moment":
         imgui.same_line(0, 16 * view.scale)
-        whose = moment_line(view)
+        whose = draw_moment_line(view)
         if whose is None:
             return False
     found = view.content.hits(view.device, search) if of == "found" else None
@@ -70,21 +72,21 @@ def draw_stacks(view: SnapshotView) -> bool:
     again = _draw_flame(
         view,
         ("flame", view.device, whose),
-        lambda: flame(snapshot, trace, members()),
+        lambda: flame_graph(snapshot, trace, members()),
         high,
     )
-    label("By")
-    by = choose(view, "by", BYS)
-    shown = latest(
+    draw_label("By")
+    by = draw_choice(view, "by", GROUPINGS)
+    shown = latest_answer(
         view,
         "table",
         ("group", view.device, whose, by),
-        lambda: group(snapshot, trace, members(), by),
+        lambda: group_allocations(snapshot, trace, members(), by),
         "Counting\u2026",
     )
     if shown is None:
         return again
-    on_the_right(
+    right_aligned_texts(
         (f"{len(shown.answer):,} rows, {size_text(shown.answer.total)}", theme.DIM)
     )
     words = "Nothing is live then" if of == "moment" else "Nothing"
@@ -92,7 +94,9 @@ def draw_stacks(view: SnapshotView) -> bool:
         draw_table(
             view,
             "table",
-            holders(view, shown.key, shown.answer, BYS[shown.answer.by], words),
+            group_rows(
+                view, shown.key, shown.answer, GROUPINGS[shown.answer.by], words
+            ),
         )
         or again
     )
@@ -122,20 +126,20 @@ def _draw_flame(
     snapshot = view.content.snapshot
     search = view.state.search
     top = imgui.get_cursor_pos_y()
-    tones = view.content.ask(
+    tones = view.content.request(
         ("shades",), lambda: shades(snapshot.stacks.file, frame_kinds(snapshot) == USER)
     )
     if not search:
         hit = None
     else:
-        hit = view.content.ask(
+        hit = view.content.request(
             ("frames found", search),
             lambda: np.logical_or.reduce(
                 [frames_with(snapshot, word) for word in search.split()]
             ),
             newest=True,
         )
-    shown = latest(view, "flame", key, work, "Counting\u2026")
+    shown = latest_answer(view, "flame", key, work, "Counting\u2026")
     if shown is None or tones is None:
         imgui.set_cursor_pos_y(top + height)
         imgui.dummy(ImVec2(0, 0))
@@ -143,7 +147,7 @@ def _draw_flame(
     graph = shown.answer
     line = imgui.get_text_line_height()
     scale = view.scale
-    flame: dict[str, Any] = view.memory.setdefault("flame", {})
+    flame: dict[str, Any] = view.pane_memory.setdefault("flame", {})
     if flame.get("graph") is not graph:
         flame |= {"graph": graph, "zoom": 0, "top": 0.0, "of": None}
     corner = imgui.get_cursor_screen_pos()
@@ -189,12 +193,12 @@ def _draw_flame(
         )
     draw.pop_clip_rect()
     if over is not None:
-        tooltip(_about(graph, over.node))
+        draw_tooltip(_about(graph, over.node))
         if imgui.is_mouse_clicked(imgui.MouseButton_.left):
             flame["zoom"] = over.node
-            view.see(lit=None)
+            view.change(highlight=None)
             if over.node:
-                view.light(
+                view.toggle_highlight(
                     shown.key,
                     over.node,
                     graph.allocations(over.node),

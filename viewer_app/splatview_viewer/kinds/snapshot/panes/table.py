@@ -37,7 +37,7 @@ _TOLD = 14
 """Frames in a tip."""
 
 
-def centered(text: str) -> None:
+def draw_centered(text: str) -> None:
     """Words in the middle of what is left of the window, where there is nothing to show."""
     left = imgui.get_content_region_avail()
     size = imgui.calc_text_size(text)
@@ -63,29 +63,29 @@ def chip(text: str, on: bool) -> bool:
     return pressed
 
 
-def choose(view: SnapshotView, name: str, options: Mapping[K, str]) -> K:
+def draw_choice(view: SnapshotView, name: str, options: Mapping[K, str]) -> K:
     """A line of words of which one is chosen: the first at first. What does not fit goes to the next line."""
     before = view.state.choice(name, "")
     chosen = next((key for key in options if key == before), next(iter(options)))
     for i, (key, text) in enumerate(options.items()):
         if i:
-            beside(
+            continue_line(
                 imgui.calc_text_size(text).x + 2 * imgui.get_style().frame_padding.x, 2
             )
         if chip(f"{text}##{name}", key == chosen):
             chosen = key
-            view.state = view.state.choosing(name, key)
+            view.state = view.state.with_choice(name, key)
     return chosen
 
 
-def label(text: str) -> None:
+def draw_label(text: str) -> None:
     """A dim word before what follows on the same line."""
     imgui.align_text_to_frame_padding()
     colored(text, theme.DIM)
     imgui.same_line()
 
 
-def beside(width: float, space: float) -> None:
+def continue_line(width: float, space: float) -> None:
     """The next item, so many pixels wide, goes on the same line after some space, if there is room for it."""
     right = (
         imgui.get_window_pos().x
@@ -96,7 +96,7 @@ def beside(width: float, space: float) -> None:
         imgui.same_line(0, space)
 
 
-def on_the_right(*words: tuple[str, ImVec4]) -> None:
+def right_aligned_texts(*words: tuple[str, ImVec4]) -> None:
     """Words at the end of the line; if there is no room for them, of the next one."""
     imgui.same_line()
     space = imgui.get_style().item_spacing.x
@@ -116,7 +116,7 @@ def on_the_right(*words: tuple[str, ImVec4]) -> None:
         colored(text, color)
 
 
-def parts_bar(parts: Mapping[str, tuple[int, ImVec4 | None]]) -> None:
+def draw_size_bar(parts: Mapping[str, tuple[int, ImVec4 | None]]) -> None:
     """A bar as wide as the window, of the bytes of all parts that have a colour; and all parts in words below it."""
     corner = imgui.get_cursor_screen_pos()
     width = imgui.get_content_region_avail().x
@@ -140,11 +140,11 @@ def parts_bar(parts: Mapping[str, tuple[int, ImVec4 | None]]) -> None:
     ):
         words = f"{size_text(size)} {what}"
         if i:
-            beside(imgui.calc_text_size(words).x, 14 * theme.scale())
+            continue_line(imgui.calc_text_size(words).x, 14 * theme.scale())
         colored(words, theme.DIM if color is None or color is FREE else color)
 
 
-def tooltip(text: str) -> None:
+def draw_tooltip(text: str) -> None:
     """Several lines beside the pointer, wrapped where they are too long."""
     if imgui.begin_tooltip():
         imgui.push_text_wrap_pos(imgui.get_font_size() * 42)
@@ -156,14 +156,14 @@ def tooltip(text: str) -> None:
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-class Shown(NamedTuple):
+class PaneAnswer(NamedTuple):
     """An answer, and the question."""
 
     key: Any
     answer: Any
 
 
-def latest(
+def latest_answer(
     view: SnapshotView,
     name: str,
     key: Key,
@@ -171,15 +171,15 @@ def latest(
     words: str = "Working it out\u2026",
     *,
     lane: Literal["analysis", "query"] = "analysis",
-) -> Shown | None:
+) -> PaneAnswer | None:
     """The answer to a question (`Content.ask`), or the one before, of another moment or allocation of the device, while
     it is worked on; None, and why on the screen, where there is neither.
     """
-    found = view.content.ask(key, work, newest=True, lane=lane)
+    found = view.content.request(key, work, newest=True, lane=lane)
     place = (name, "shown")
-    before: Shown | None = view.memory.get(place)
+    before: PaneAnswer | None = view.pane_memory.get(place)
     if found is not None:
-        view.memory[place] = Shown(key, found)
+        view.pane_memory[place] = PaneAnswer(key, found)
     elif fault := view.content.fault(key):
         lines = fault.split(
             "\n"
@@ -187,9 +187,9 @@ def latest(
         wrapped("\n".join(line for line in lines if line.strip(" ^")), theme.FAULT)
         return None
     elif before is None or _same_but_numbers(before.key) != _same_but_numbers(key):
-        centered(words)
+        draw_centered(words)
         return None
-    return view.memory[place]
+    return view.pane_memory[place]
 
 
 def _same_but_numbers(key: Key) -> tuple[object, ...]:
@@ -202,7 +202,7 @@ def _same_but_numbers(key: Key) -> tuple[object, ...]:
 def stack_tip(view: SnapshotView, stack: int) -> str:
     """The frames of a stack that tell something, innermost first; "" for NO_STACK."""
     snapshot = view.content.snapshot
-    frames = view.content.snapshot.stacks.of(stack)
+    frames = view.content.snapshot.stacks.frames_of(stack)
     if not len(frames):
         return ""
     kinds = frame_kinds(snapshot)
@@ -222,17 +222,17 @@ def moment_text(view: SnapshotView, moment: int) -> str:
     axis = view.content.axis(view.device, "time")
     last = len(view.trace.events)
     words = "at the end" if moment >= last else f"after event {moment - 1:,}"
-    if axis is None or not axis.timed:
+    if axis is None or not axis.has_times:
         return words
     return f"{words}, {(axis.time_us(moment) - axis.origin_us) / 1e6:.3f} s"
 
 
-def moment_line(view: SnapshotView) -> int | None:
+def draw_moment_line(view: SnapshotView) -> int | None:
     """Say of which moment a pane tells, with a way to the peak; None until the moment is known."""
     moment = view.moment
     peak = view.content.peak(view.device)
     if moment is None:
-        centered("Looking for the peak\u2026")
+        draw_centered("Looking for the peak\u2026")
         return None
     words = moment_text(view, moment)
     imgui.align_text_to_frame_padding()
@@ -243,7 +243,7 @@ def moment_line(view: SnapshotView) -> int | None:
     if peak is not None and peak != moment:
         imgui.same_line(0, imgui.get_font_size() * 0.6)
         if imgui.small_button("To the peak"):
-            view.go(peak)
+            view.choose_moment(peak)
     return moment
 
 
@@ -266,10 +266,10 @@ class TableColumn:
     title: str
     width: float = 0.0
     """In units of the font's height; 0: what the others leave."""
-    right: bool = False
+    align_right: bool = False
     """It holds numbers, which end at the same place."""
-    tip: str = ""
-    sorts: bool = False
+    tooltip: str = ""
+    sortable: bool = False
     """A click on its title sorts."""
 
 
@@ -285,34 +285,34 @@ class Cell(NamedTuple):
 
 
 @dataclass
-class Rows:
+class TableRows:
     """The table of an answer."""
 
-    of: Any
+    answer: Any
     """The answer."""
     count: int
     columns: Sequence[TableColumn]
     cells: Callable[[int], Sequence[Cell | str]]
     """The cells of a row, one for each column."""
-    click: Callable[[int, bool], None] = lambda row, double: None
+    on_click: Callable[[int, bool], None] = lambda row, double: None
     """Called with a row that was clicked; True: for the second time."""
-    chosen: Callable[[int], bool] = lambda row: False
-    tip: Callable[[int], str] = lambda row: ""
+    is_chosen: Callable[[int], bool] = lambda row: False
+    tooltip: Callable[[int], str] = lambda row: ""
     """Words about a row under the pointer."""
     allocation: Callable[[int], int | None] | None = None
     """The allocation that a row is about, which the timeline lights under the pointer."""
-    sort: Callable[[int], Sequence[Any]] | None = None
+    sort_values: Callable[[int], Sequence[Any]] | None = None
     """The values by which the rows are sorted, for a column."""
-    words: str = "Nothing"
+    empty_text: str = "Nothing"
     """Words instead of a table without rows."""
     reveal: int | None = None
     """A row to scroll to once."""
 
 
-def draw_table(view: SnapshotView, name: str, rows: Rows) -> bool:
+def draw_table(view: SnapshotView, name: str, rows: TableRows) -> bool:
     """Draw in what is left of the window; True when the picture has to be drawn again."""
     if not rows.count:
-        centered(rows.words)
+        draw_centered(rows.empty_text)
         return False
     em = imgui.get_font_size()
     width = imgui.get_content_region_avail().x - imgui.get_style().scrollbar_size
@@ -329,7 +329,7 @@ def draw_table(view: SnapshotView, name: str, rows: Rows) -> bool:
     flags = (
         _FLAGS
         | (imgui.TableFlags_.scroll_x.value if wide else 0)
-        | (imgui.TableFlags_.sortable.value if rows.sort is not None else 0)
+        | (imgui.TableFlags_.sortable.value if rows.sort_values is not None else 0)
     )
     again = False
     if imgui.begin_table(f"{name} {len(rows.columns)}", len(rows.columns), flags):
@@ -348,9 +348,9 @@ def draw_table(view: SnapshotView, name: str, rows: Rows) -> bool:
         if rows.allocation is not None and imgui.is_window_hovered(
             imgui.HoveredFlags_.child_windows.value
         ):
-            view.see(hovered=rows.allocation(over) if over is not None else None)
-        if over is not None and (text := rows.tip(over)):
-            tooltip(text)
+            view.change(hovered=rows.allocation(over) if over is not None else None)
+        if over is not None and (text := rows.tooltip(over)):
+            draw_tooltip(text)
     imgui.pop_style_color(2)
     imgui.pop_style_var()
     return again
@@ -368,7 +368,7 @@ def _head(columns: Sequence[TableColumn], wide: bool) -> None:
             (
                 (flags.width_stretch if stretch else flags.width_fixed).value
                 | flags.prefer_sort_descending.value
-                | (0 if column.sorts else flags.no_sort.value)
+                | (0 if column.sortable else flags.no_sort.value)
             ),
             0 if stretch else (column.width or _LEAST) * em,
         )
@@ -378,11 +378,11 @@ def _head(columns: Sequence[TableColumn], wide: bool) -> None:
         at = imgui.get_cursor_screen_pos()
         room = imgui.get_content_region_avail().x
         imgui.table_header(f"##{column.title}")
-        if column.tip:
-            imgui.set_item_tooltip(column.tip)
+        if column.tooltip:
+            imgui.set_item_tooltip(column.tooltip)
         here = bool(imgui.table_get_column_flags() & flags.is_sorted.value)
         title = fitted(column.title, room - (em if here else 0))
-        if column.right:
+        if column.align_right:
             x = room - imgui.calc_text_size(title).x - (em if here else 0)
         else:
             x = 0
@@ -393,25 +393,25 @@ def _head(columns: Sequence[TableColumn], wide: bool) -> None:
         )
 
 
-def _body(view: SnapshotView, name: str, rows: Rows) -> int | None:
+def _body(view: SnapshotView, name: str, rows: TableRows) -> int | None:
     """Draw the rows that are seen, in the order of the column whose title was clicked; the one under the pointer."""
     over = None
     line = imgui.get_text_line_height()
     order = range(rows.count)
-    specs = imgui.table_get_sort_specs() if rows.sort is not None else None
-    if specs is not None and specs.specs_count and rows.sort is not None:
+    specs = imgui.table_get_sort_specs() if rows.sort_values is not None else None
+    if specs is not None and specs.specs_count and rows.sort_values is not None:
         spec = specs.get_specs(0)
         place = (name, "order")
         down = spec.get_sort_direction() == imgui.SortDirection.descending
-        key = id(rows.of), spec.column_index, down
-        if place not in view.memory or view.memory[place][0] != key:
-            values = rows.sort(spec.column_index)
-            view.memory[place] = (
+        key = id(rows.answer), spec.column_index, down
+        if place not in view.pane_memory or view.pane_memory[place][0] != key:
+            values = rows.sort_values(spec.column_index)
+            view.pane_memory[place] = (
                 key,
-                rows.of,
+                rows.answer,
                 sorted(range(len(values)), key=values.__getitem__, reverse=down),
             )
-        order = view.memory[place][2]
+        order = view.pane_memory[place][2]
     clipper = imgui.ListClipper()
     clipper.begin(rows.count, line + 6 * view.scale)
     while clipper.step():
@@ -426,14 +426,14 @@ def _body(view: SnapshotView, name: str, rows: Rows) -> int | None:
                 room = imgui.get_content_region_avail().x
                 if not i:
                     if imgui.selectable(
-                        f"##{name} {number}", rows.chosen(row), _ROW, ImVec2(0, line)
+                        f"##{name} {number}", rows.is_chosen(row), _ROW, ImVec2(0, line)
                     )[0]:
-                        rows.click(
+                        rows.on_click(
                             row, imgui.is_mouse_double_clicked(imgui.MouseButton_.left)
                         )
                     over = row if imgui.is_item_hovered() else over
                 _cell(
-                    column.right,
+                    column.align_right,
                     cell if isinstance(cell, Cell) else Cell(cell),
                     at,
                     room,
@@ -478,9 +478,9 @@ def _cell(right: bool, cell: Cell, at: ImVec2, room: float) -> None:
 # -- holders of memory -------------------------------------------------------------------------------------------------
 
 
-def holders(
+def group_rows(
     view: SnapshotView, key: Key, table: GroupTable, title: str, words: str
-) -> Rows:
+) -> TableRows:
     """The rows of a table of groups; a click lights a group in the timeline."""
     total = max(table.total, 1)
     most = max(int(table.bytes.max(initial=1)), 1)
@@ -497,26 +497,26 @@ def holders(
 
     columns = (
         TableColumn(title),
-        TableColumn("Bytes", 7.5, True, sorts=True),
+        TableColumn("Bytes", 7.5, True, sortable=True),
         TableColumn("Share", 4.6, True),
-        TableColumn("Blocks", 5.2, True, "How many allocations", sorts=True),
-        TableColumn("Largest", 6.2, True, sorts=True),
+        TableColumn("Blocks", 5.2, True, "How many allocations", sortable=True),
+        TableColumn("Largest", 6.2, True, sortable=True),
     )
-    return Rows(
+    return TableRows(
         table,
         len(table),
         columns,
         cells,
-        lambda i, double: view.light(
+        lambda i, double: view.toggle_highlight(
             key,
-            int(table.key[i]),
-            table.allocations(int(table.key[i])),
+            int(table.keys[i]),
+            table.allocations(int(table.keys[i])),
             f"{table[i].label}, {size_text(table[i].bytes)}",
         ),
-        lambda i: view.is_lit(key, int(table.key[i])),
-        lambda i: stack_tip(view, int(table.key[i])) if table.by == "stack" else "",
-        sort=lambda column: {3: table.count_of, 4: table.largest}.get(
+        lambda i: view.is_highlighted(key, int(table.keys[i])),
+        lambda i: stack_tip(view, int(table.keys[i])) if table.by == "stack" else "",
+        sort_values=lambda column: {3: table.counts, 4: table.largest}.get(
             column, table.bytes
         ).tolist(),
-        words=words,
+        empty_text=words,
     )

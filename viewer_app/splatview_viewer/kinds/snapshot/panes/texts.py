@@ -9,10 +9,10 @@ from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.kinds.snapshot.panes.table import (
     GROWN,
-    centered,
     chip,
-    latest,
-    tooltip,
+    draw_centered,
+    draw_tooltip,
+    latest_answer,
 )
 from splatview_viewer.snapshot.analysis import frames as kinds
 from splatview_viewer.snapshot.analysis.details import describe
@@ -34,15 +34,15 @@ def draw_details(view: SnapshotView) -> None:
     allocation = view.state.selected
     device = view.device
     if allocation is None or allocation >= len(view.trace.allocations):
-        centered("Click an allocation")
+        draw_centered("Click an allocation")
         return
-    if view.memory.get("details of") != (device, allocation):
-        view.memory["details of"] = device, allocation
+    if view.pane_memory.get("details of") != (device, allocation):
+        view.pane_memory["details of"] = device, allocation
         imgui.set_scroll_y(0)
     snapshot = view.content.snapshot
     trace = view.trace
     moment = view.state.moment
-    found = latest(
+    found = latest_answer(
         view,
         "details",
         ("details", device, allocation, moment),
@@ -67,7 +67,7 @@ def draw_details(view: SnapshotView) -> None:
             colored(fitted(line.name, width), theme.TEXT)
             colored(fitted(place, width, tail=True), theme.DIM)
             if imgui.is_item_hovered():
-                tooltip(place)
+                draw_tooltip(place)
     told = [f for f in details.frames if f.kind != kinds.MACHINERY] or details.frames
     if details.frames:
         _heading("Stack")
@@ -102,7 +102,7 @@ def _head(view: SnapshotView, details: Details) -> None:
     )
     imgui.same_line(imgui.get_window_width() - side - 10 * scale)
     if imgui.button("\u00d7", ImVec2(side, 0)):
-        view.see(selected=None)
+        view.change(selected=None)
     imgui.set_item_tooltip("Close (Escape)")
     buttons = {
         "Copy": (
@@ -111,12 +111,12 @@ def _head(view: SnapshotView, details: Details) -> None:
         ),
         "Begin": (
             "Move the timeline to where it was allocated",
-            lambda: view.go(int(a.start[number]) + 1),
+            lambda: view.choose_moment(int(a.start[number]) + 1),
         ),
         "End": (
             "Move the timeline to the last moment that it was live",
             lambda: (
-                view.go(int(a.end[number]))
+                view.choose_moment(int(a.end[number]))
                 if a.end[number] < len(view.trace.events)
                 else None
             ),
@@ -129,8 +129,8 @@ def _head(view: SnapshotView, details: Details) -> None:
         imgui.same_line(0, 4 * scale)
     stack = int(a.stack[number])
     key = ("stack", view.device)
-    if chip("Same stack", view.is_lit(key, stack)) and stack >= 0:
-        view.light(
+    if chip("Same stack", view.is_highlighted(key, stack)) and stack >= 0:
+        view.toggle_highlight(
             key,
             stack,
             np.flatnonzero(a.stack == stack),
@@ -155,4 +155,4 @@ def _brief(line: FrameLine) -> None:
         imgui.same_line(at)
         colored(place, theme.DIM)
     if hovered or imgui.is_item_hovered():
-        tooltip(f"{line.name}\n{line.file}:{line.line}" if python else line.name)
+        draw_tooltip(f"{line.name}\n{line.file}:{line.line}" if python else line.name)
