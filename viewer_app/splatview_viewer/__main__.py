@@ -1,4 +1,5 @@
-"""`python -m splatview_viewer serve | shot | memory`: what the commands of `splatview` with these names run.
+"""`python -m splatview_viewer serve | shot | memory`: what the commands of `splatview`
+with these names run.
 
 And the programs that `splatview` starts for itself (`_PROGRAMS`), which nobody types.
 """
@@ -18,7 +19,8 @@ _PROGRAMS: dict[str, str] = {
 
 def main(args: list[str] | None = None) -> int:
     """The exit status: 0 when all went well, 2 for anything that a message can explain."""
-    # Threads of torch's on the CPU wait for each other in loops: ten times slower where a trainer uses all cores.
+    # Threads of torch's on the CPU wait for each other in loops: ten times slower where
+    # a trainer uses all cores.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault(
         "THP_MEM_ALLOC_ENABLE", "1"
@@ -74,7 +76,9 @@ def main(args: list[str] | None = None) -> int:
 
 
 def begin(args: list[str]) -> None:
-    """Begin with what takes longest before the options are read, which takes long as well."""
+    """Begin with what takes longest before the options are read, which takes long as
+    well.
+    """
     if args[:1] in (["serve"], ["memory"]) and "--sql" not in args:
         from pathlib import Path
 
@@ -86,7 +90,9 @@ def begin(args: list[str]) -> None:
 
 
 def _allow_descriptors() -> None:
-    """As many descriptors as may be had: a trainer's expandable segments come as one for each 20 MiB."""
+    """As many descriptors as may be had: a trainer's expandable segments come as one
+    for each 20 MiB.
+    """
     import resource
 
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

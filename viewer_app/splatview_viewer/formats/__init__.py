@@ -1,8 +1,10 @@
-"""Scenes and pictures from files; scenes in one convention: OpenCV axes, log scales, logit opacities.
+"""Scenes and pictures from files; scenes in one convention: OpenCV axes, log scales,
+logit opacities.
 
     value = open_file("point_cloud.ply")  # the format is found by the content
 
-Everything wrong with a file ends in a FileError, and only what the free memory allows is allocated.
+Everything wrong with a file ends in a FileError, and only what the free memory allows
+is allocated.
 """
 
 from __future__ import annotations
@@ -66,25 +68,31 @@ FORMATS: tuple[Format, ...] = (
     PICTURE,
     NPY,
 )
-"""Formats of scenes and pictures, in the order in which a file's content is tried; `kinds.files` has all formats."""
+"""Formats of scenes and pictures, in the order in which a file's content is tried;
+`kinds.files` has all formats."""
 
 
 def open_file(
     path: str | Path, progress: Progress = silent, formats: tuple[Format, ...] = FORMATS
 ) -> Any:
-    """Return what a file or folder holds: a scene, a picture (H, W, C), or a value of another of the formats.
+    """Return what a file or folder holds: a scene, a picture (H, W, C), or a value of
+    another of the formats.
 
     Args:
-        path: a file, or a folder (planes of SOG or gsplat, what inria's trainer writes, the ranks of a checkpoint).
-        progress: called with what is going on and how far it is (0 to 1); Cancelled ends the reading.
+        path: a file, or a folder (planes of SOG or gsplat, what inria's trainer writes,
+            the ranks of a checkpoint).
+        progress: called with what is going on and how far it is (0 to 1); Cancelled
+            ends the reading.
         formats: those that can be opened.
 
     Raises:
-        FileError: missing, damaged, of no known format; the message starts with the path.
+        FileError: missing, damaged, of no known format; the message starts with the
+            path.
     """
     path = Path(path)
     try:
-        # Values that overflow or are no numbers stay as they are: the scene says how many, the renderer skips them.
+        # Values that overflow or are no numbers stay as they are: the scene says how
+        # many, the renderer skips them.
         with np.errstate(all="ignore"):
             value = find_format(path, formats=formats).read(path, progress)
             return value.scene() if isinstance(value, Fields) else value
@@ -99,7 +107,8 @@ def open_file(
 def find_format(
     path: Path, name: str = "", formats: tuple[Format, ...] = FORMATS
 ) -> Format:
-    """Return the format of an existing file or folder: by its content, or else by its suffix.
+    """Return the format of an existing file or folder: by its content, or else by its
+    suffix.
 
     Args:
         path: opens it.
@@ -127,7 +136,8 @@ def find_format(
         return found
     if path.is_dir():
         raise FileError(
-            "a folder without meta.json (SOG), without point_cloud/iteration_N/point_cloud.ply (inria), and "
+            "a folder without meta.json (SOG), without "
+            "point_cloud/iteration_N/point_cloud.ply (inria), and "
             "without checkpoints named *_rank*.pt"
         )
     if head[:4] == ZIP_MAGIC:
@@ -143,12 +153,13 @@ def find_format(
         raise FileError(f"of no known format. These can be opened:\n{lines}")
     if not named.by_suffix:
         raise FileError(
-            f"named {start.suffix} but its content is none: the file is damaged or misnamed"
+            f"named {start.suffix} but its content is none: the file is damaged or "
+            "misnamed"
         )
     return named
 
 
-# -- in the sandbox: files of browser pages ---------------------------------------------------------------------------
+# -- in the sandbox: files of browser pages --------------------------------------------
 
 
 class PictureAnswer(msgspec.Struct, frozen=True, tag="picture"):
@@ -162,7 +173,8 @@ def read_as(
     with open(path, "rb") as f:
         if found is SOG and f.read(2) != b"PK":
             raise FileError(
-                "SOG: meta.json alone is no scene, and a page sends no folders: send the scene as one "
+                "SOG: meta.json alone is no scene, and a page sends no folders: send "
+                "the scene as one "
                 ".sog file, or open the folder on the machine of the viewer"
             )
     if found is CHECKPOINT:
@@ -180,7 +192,10 @@ def read_as(
 def value_of(
     answer: SceneFacts | PictureAnswer, arrays: list[np.ndarray]
 ) -> GaussianScene | np.ndarray:
-    """Return a scene or a picture from the sandbox. Raises FileError where it is none."""
+    """Return a scene or a picture from the sandbox.
+
+    Raises FileError where it is none.
+    """
     if isinstance(answer, SceneFacts):
         return fields_of(answer, arrays).scene()
     picture = arrays[0] if len(arrays) == 1 else np.zeros((0, 0, 0))
@@ -191,6 +206,7 @@ def value_of(
         or not picture.size
     ):
         raise FileError(
-            f"the program that read it described a picture of shape {picture.shape}, {picture.dtype}"
+            f"the program that read it described a picture of shape {picture.shape}, "
+            f"{picture.dtype}"
         )
     return picture

@@ -1,9 +1,12 @@
-"""Camera paths as nerfstudio's viewer writes them and `ns-render camera-path` reads them; the pictures of their films.
+"""Camera paths as nerfstudio's viewer writes them and `ns-render camera-path` reads
+them; the pictures of their films.
 
-Format: nerfstudio/viewer/render_panel.py (`_write_json`) and nerfstudio/cameras/camera_paths.py (`get_path_from_json`),
-version 1.1. Matrices are camera to world, row by row, in OpenGL axes (x right, y up, z backward); fields of view are
-vertical, in degrees, and mean the focal length of a perspective camera, whatever the type is. The first viewer wrote
-the matrices of keyframes as text, column by column (three.js), and how long the whole takes.
+Format: nerfstudio/viewer/render_panel.py (`_write_json`) and
+nerfstudio/cameras/camera_paths.py (`get_path_from_json`), version 1.1. Matrices are
+camera to world, row by row, in OpenGL axes (x right, y up, z backward); fields of view
+are vertical, in degrees, and mean the focal length of a perspective camera, whatever
+the type is. The first viewer wrote the matrices of keyframes as text, column by column
+(three.js), and how long the whole takes.
 
 A film is written as a folder of PNGs, or an mp4.
 """
@@ -50,7 +53,8 @@ FILE_LIMIT = 64 << 20
 """Bytes of a file; two hours of pictures take 60 MB."""
 LEAST_FOV = 0.09
 MOST_FOV = 179.4
-"""Degrees of a field of view that are read: a little more than are written, which are rounded."""
+"""Degrees of a field of view that are read: a little more than are written, which are
+rounded."""
 _MODELS: dict[str, CameraModel] = {"perspective": "pinhole", "fisheye": "fisheye"}
 _FLIP = np.diag([1.0, -1.0, -1.0])
 """Between OpenGL's axes of a camera and OpenCV's."""
@@ -77,17 +81,23 @@ def write_path(film: Film) -> str:
 
 
 def check_length(film: Film, most: int = MOST_PICTURES, what: str = "a film") -> None:
-    """Raise CameraError for a film of more pictures than `what` may have, before anything is made of them."""
+    """Raise CameraError for a film of more pictures than `what` may have, before
+    anything is made of them.
+    """
     count = film.path.frames(film.fps)
     if count > most:
         raise CameraError(
-            f"path: {film.path.duration:,.0f} s at {film.fps:g} pictures a second are {count:,} pictures; "
+            f"path: {film.path.duration:,.0f} s at {film.fps:g} pictures a second are "
+            f"{count:,} pictures; "
             f"{what} may have {most:,}. Make it shorter, or have fewer a second"
         )
 
 
 def path_values(film: Film, *, frames: bool = True) -> dict[str, Any]:
-    """Return what the JSON text holds. frames: one for each picture of the film as well."""
+    """Return what the JSON text holds.
+
+    frames: one for each picture of the film as well.
+    """
     path = film.path
 
     def pose(rotation: np.ndarray, position: np.ndarray) -> list[float]:
@@ -136,7 +146,10 @@ def path_values(film: Film, *, frames: bool = True) -> dict[str, Any]:
 
 
 def read_path(file: Path) -> Film:
-    """Return the path in a file. Raises CameraError, which names the file, where it holds none."""
+    """Return the path in a file.
+
+    Raises CameraError, which names the file, where it holds none.
+    """
     try:
         with open_regular(file) as f:
             text = f.read(FILE_LIMIT + 1)
@@ -153,7 +166,8 @@ def read_path(file: Path) -> Film:
 
 
 def parse_path(text: str | bytes) -> Film:
-    """Return the path in a JSON text; that of its keyframes, if it has any, otherwise that of its frames, one by one.
+    """Return the path in a JSON text; that of its keyframes, if it has any, otherwise
+    that of its frames, one by one.
 
     Raises CameraError for anything else.
     """
@@ -171,7 +185,8 @@ def parse_path(text: str | bytes) -> Film:
         ArithmeticError,
     ) as e:
         raise CameraError(
-            f"path: no JSON, or not as nerfstudio writes it ({type(e).__name__}: {e!s:.200})"
+            f"path: no JSON, or not as nerfstudio writes it ({type(e).__name__}: "
+            f"{e!s:.200})"
         ) from e
 
 
@@ -182,7 +197,8 @@ def _film(d: Any) -> Film:
     )
     if not any(isinstance(found, list) and found for found in (keys, frames)):
         raise CameraError(
-            'path: neither "keyframes" nor "camera_path" is there, as nerfstudio writes them'
+            'path: neither "keyframes" nor "camera_path" is there, as nerfstudio '
+            "writes them"
         )
     kind = str(d.get("camera_type", "perspective")).lower()
     if kind not in _MODELS:
@@ -219,12 +235,14 @@ def _frames(
     """Return a key for each picture of a path, all matrices at once."""
     if len(frames) > MOST_FRAMES:
         raise CameraError(
-            f"path: {len(frames)} pictures without keyframes; {MOST_FRAMES} are the most. "
+            f"path: {len(frames)} pictures without keyframes; {MOST_FRAMES} are the "
+            "most. "
             "Write the path with its keyframes, or in parts"
         )
     matrices = _matrices(frames)
     if matrices is None:
-        # One by one, which reads other forms and tells what is wrong with the first that is.
+        # One by one, which reads other forms and tells what is wrong with the first
+        # that is.
         name = "camera_to_world"
         return [_key(frame, whole, between, model, name) for frame in frames]
     keys = []
@@ -238,7 +256,9 @@ def _frames(
 
 
 def _matrices(frames: Sequence[Any]) -> np.ndarray | None:
-    """Return the matrices (N, 4, 4) of pictures; None where one of them has another form, or is none."""
+    """Return the matrices (N, 4, 4) of pictures; None where one of them has another
+    form, or is none.
+    """
     try:
         values = [frame["camera_to_world"] for frame in frames]
         matrices = np.asarray(values, np.float64).reshape(len(frames), 4, 4)
@@ -281,8 +301,9 @@ def _fov(d: dict[str, Any], whole: dict[str, Any], model: CameraModel) -> float:
 
 
 def _fisheye_fov(fov: float) -> float:
-    """Return the angle that an equidistant camera shows with the focal length that nerfstudio makes of a field of
-    view: half the height by the tangent of its half, for every type of camera.
+    """Return the angle that an equidistant camera shows with the focal length that
+    nerfstudio makes of a field of view: half the height by the tangent of its half, for
+    every type of camera.
     """
     return field_of_view(focal_length(fov, 2), 2, "fisheye")
 
@@ -303,7 +324,7 @@ def _number(
     return float(value)
 
 
-# -- the pictures of a film --------------------------------------------------------------------------------------------
+# -- the pictures of a film ------------------------------------------------------------
 
 
 def is_mp4(out: Path) -> bool:
@@ -318,7 +339,8 @@ class PngFolder:
         self._count = 0
         if out.suffix and not numbered and not out.is_dir():
             raise FileError(
-                f"{out}: films are written as .mp4, or as PNGs into a folder; {out.suffix!r} is neither"
+                f"{out}: films are written as .mp4, or as PNGs into a folder; "
+                f"{out.suffix!r} is neither"
             )
         with _named(out):
             self.out = take_free_name(out, Path.mkdir) if numbered else out
@@ -327,11 +349,14 @@ class PngFolder:
             taken = next(self.out.glob("[0-9]*.png"), None)
         if taken is not None:
             raise FileError(
-                f"{self.out}: there are pictures already ({taken.name}); name an empty folder"
+                f"{self.out}: there are pictures already ({taken.name}); name an empty "
+                "folder"
             )
 
     def add(self, picture: np.ndarray) -> None:
-        """(H, W, 3 or 4) uint8, top row first; the fourth is alpha, not multiplied into the colours."""
+        """(H, W, 3 or 4) uint8, top row first; the fourth is alpha, not multiplied into
+        the colours.
+        """
         save_picture(picture, self.out / f"{self._count:06}.png")
         self._count += 1
 
@@ -339,15 +364,20 @@ class PngFolder:
         """Nothing: every picture is whole."""
 
     def abort(self) -> None:
-        """Pictures that are there stay: they are whole. A folder without any, made for them, goes."""
+        """Pictures that are there stay: they are whole.
+
+        A folder without any, made for them, goes.
+        """
         if self._made:
             with contextlib.suppress(OSError):
                 self.out.rmdir()
 
 
 class Mp4:
-    """H.264, by PyAV. Sides are made even by leaving out a row or column. The film is whole, and of a numbered one the
-    name is known, after `close`; `abort` leaves nothing of it.
+    """H.264, by PyAV.
+
+    Sides are made even by leaving out a row or column. The film is whole, and of a
+    numbered one the name is known, after `close`; `abort` leaves nothing of it.
     """
 
     def __init__(
@@ -360,7 +390,8 @@ class Mp4:
         self._size = width // 2 * 2, height // 2 * 2
         if min(self._size) < 2:
             raise FileError(
-                f"{out}: a film of {width}x{height} pixels is too small; 2x2 is the least"
+                f"{out}: a film of {width}x{height} pixels is too small; 2x2 is the "
+                "least"
             )
         with _named(out), contextlib.ExitStack() as opened:
             self._output = opened.enter_context(output_file(out, numbered=numbered))
@@ -408,7 +439,9 @@ Writer = PngFolder | Mp4
 
 
 def check_film(out: Path) -> None:
-    """Raise FileError for a film that cannot be written: before the scene is read and drawn."""
+    """Raise FileError for a film that cannot be written: before the scene is read and
+    drawn.
+    """
     if is_mp4(out):
         require(f"{out}: {NEEDED}", "av", error=FileError)
         check_writable(out)
@@ -426,8 +459,9 @@ def make_writer(
 ) -> Writer:
     """By the name: .mp4, or a folder for PNGs, which is made.
 
-    `numbered`: take the next free name where the film exists; default: an mp4 is replaced, a folder with pictures
-    refused. Raises FileError when it cannot be written there, or when the one does not go with transparency.
+    `numbered`: take the next free name where the film exists; default: an mp4 is
+    replaced, a folder with pictures refused. Raises FileError when it cannot be written
+    there, or when the one does not go with transparency.
     """
     if is_mp4(out):
         if transparent:

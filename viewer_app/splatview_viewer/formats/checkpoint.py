@@ -1,17 +1,20 @@
 """Gaussians in PyTorch checkpoints: which tensors of which trainer mean what.
 
-gsplat (simple_trainer.py): {"step", "splats": {...}}, one file per rank, with spherical harmonics or, under
-appearance optimisation, with features and logit colours. inria: (capture_tuple, iteration), also as hustvl/4DGaussians
-has it. nerfstudio: "pipeline" with ...gauss_params.*. gaussian-splatting-lightning: "state_dict" with
-gaussian_model.gaussians.*. 3DGRUT, fVDB, SplaTAM: `trainer_names` lists the names. Besides these any mapping that holds
-means, scales, quats, opacities and colours, under any common prefix.
+gsplat (simple_trainer.py): {"step", "splats": {...}}, one file per rank, with spherical
+harmonics or, under appearance optimisation, with features and logit colours. inria:
+(capture_tuple, iteration), also as hustvl/4DGaussians has it. nerfstudio: "pipeline"
+with ...gauss_params.*. gaussian-splatting-lightning: "state_dict" with
+gaussian_model.gaussians.*. 3DGRUT, fVDB, SplaTAM: `trainer_names` lists the names.
+Besides these any mapping that holds means, scales, quats, opacities and colours, under
+any common prefix.
 
-`torch.load(weights_only=True)` reads them, in a sandbox: a pickle of a few hundred bytes can take all memory, or never
-end. Objects that trainers save beside the tensors (inria's `capture` has a NumPy number) become stand-ins, because
-NumPy's own reconstructors are not safe with forged arguments.
+`torch.load(weights_only=True)` reads them, in a sandbox: a pickle of a few hundred
+bytes can take all memory, or never end. Objects that trainers save beside the tensors
+(inria's `capture` has a NumPy number) become stand-ins, because NumPy's own
+reconstructors are not safe with forged arguments.
 
-torch before 2.10 lets a checkpoint made for the purpose corrupt memory (CVE-2026-24747): open files from strangers
-with a current torch.
+torch before 2.10 lets a checkpoint made for the purpose corrupt memory
+(CVE-2026-24747): open files from strangers with a current torch.
 """
 
 from __future__ import annotations
@@ -74,13 +77,13 @@ HARMLESS = (
     "collections.defaultdict",
     "typing.Any",
 )
-"""Names that checkpoints mention and whose values are not needed. torch 2.4 takes protocol 2's names as they stand
-(`__builtin__`) and does not know sets, nor `_codecs.encode`, the bytes of a NumPy number; later ones know and prefer
-their own.
-"""
+"""Names that checkpoints mention and whose values are not needed. torch 2.4 takes
+protocol 2's names as they stand (`__builtin__`) and does not know sets, nor
+`_codecs.encode`, the bytes of a NumPy number; later ones know and prefer their own."""
 PICKLE_NAME = b"data.pkl"
 _SCANNED = 1 << 20
-"""Bytes at both ends of a file in which the name of a checkpoint's pickle is looked for."""
+"""Bytes at both ends of a file in which the name of a checkpoint's pickle is looked
+for."""
 CONFIGS = ("config.yml", "cfg.yml")
 """Names of nerfstudio's and gsplat's settings."""
 CHECKPOINT_FOLDERS = ("nerfstudio_models", "ckpts", "checkpoints")
@@ -113,10 +116,14 @@ NEXT_STEP = "Save a state dict, torch.save({'splats': module.state_dict()}, path
 
 
 class _Ignored:
-    """Stands in for an object that is not looked at: takes any arguments and any state, and keeps none."""
+    """Stands in for an object that is not looked at: takes any arguments and any state,
+    and keeps none.
+    """
 
     def __new__(cls, *args: Any) -> Any:
-        """Return a plain dict for a `collections.defaultdict`, whose items are then set on it."""
+        """Return a plain dict for a `collections.defaultdict`, whose items are then set
+        on it.
+        """
         return {} if cls.__name__ == "defaultdict" else super().__new__(cls)
 
     def __init__(self, *args: Any) -> None:
@@ -139,7 +146,9 @@ _STAND_INS: list[Any] = [_stand_in(full_name) for full_name in HARMLESS]
 
 
 def read_checkpoint(path: Path, progress: Progress) -> Fields:
-    """Return the Gaussians of a checkpoint file, or of a folder of them; the ranks of one step are joined."""
+    """Return the Gaussians of a checkpoint file, or of a folder of them; the ranks of
+    one step are joined.
+    """
     files, notes = _ranks(path)
     size = sum(file.stat().st_size for file in files)
     limits = limits_for(size, SHARE)
@@ -158,7 +167,9 @@ def read_checkpoint(path: Path, progress: Progress) -> Fields:
 
 
 def _was_antialiased(checkpoint: Path) -> bool:
-    """Return whether the settings beside a checkpoint, or above its folder, say that the scene was trained so."""
+    """Return whether the settings beside a checkpoint, or above its folder, say that
+    the scene was trained so.
+    """
     folder = Path(os.path.abspath(checkpoint)).parent
     folders = [folder]
     if folder.name in CHECKPOINT_FOLDERS:
@@ -175,12 +186,15 @@ def _was_antialiased(checkpoint: Path) -> bool:
 
 
 def import_torch(files: list[File]) -> None:
-    """Import torch for what may be a checkpoint: a confined process cannot, since torch starts programs for that."""
+    """Import torch for what may be a checkpoint: a confined process cannot, since torch
+    starts programs for that.
+    """
     with open(files[0].path, "rb") as f:
         head = f.read(_SCANNED)
         f.seek(max(0, f.seek(0, os.SEEK_END) - _SCANNED))
         tail = f.read(_SCANNED)
-    # As `torch.save` names it; whether the zip is one is for the reader, which has limits.
+    # As `torch.save` names it; whether the zip is one is for the reader, which has
+    # limits.
     if head[:4] == ZIP_MAGIC and (PICKLE_NAME in head or PICKLE_NAME in tail):
         import torch  # noqa: F401
 
@@ -194,10 +208,13 @@ def read_ranks(
 
 
 def read_tensors(files: Sequence[Path], progress: Progress) -> Fields:
-    """Return the Gaussians of checkpoint files, joined. Only for a process whose memory and time are bounded.
+    """Return the Gaussians of checkpoint files, joined.
+
+    Only for a process whose memory and time are bounded.
 
     Raises:
-        FileError: not such a file, damaged, or it holds objects that only unpickling could bring back.
+        FileError: not such a file, damaged, or it holds objects that only unpickling
+            could bring back.
     """
     parts: list[Fields] = []
     degree = None
@@ -217,26 +234,30 @@ def read_tensors(files: Sequence[Path], progress: Progress) -> Fields:
 
 
 def _load(path: Path) -> Any:
-    """Return what `torch.save` wrote: mappings, lists, tuples, numbers, texts, and tensors mapped from the file.
+    """Return what `torch.save` wrote: mappings, lists, tuples, numbers, texts, and
+    tensors mapped from the file.
 
-    Raises FileError for what `torch.load` would run (a TorchScript archive, before torch 2.6: CVE-2025-32434), misread
-    or refuse.
+    Raises FileError for what `torch.load` would run (a TorchScript archive, before
+    torch 2.6: CVE-2025-32434), misread or refuse.
     """
     with open(path, "rb") as f:
         if f.read(4) != ZIP_MAGIC:
             raise FileError(
-                "checkpoint: not a zip file of torch.save (torch older than 1.6, or a plain pickle?). "
+                "checkpoint: not a zip file of torch.save (torch older than 1.6, or a "
+                "plain pickle?). "
                 f"Nothing is unpickled here. {NEXT_STEP}"
             )
     with open_zip(path) as archive:
         for entry in archive.infolist():
             if entry.filename.rpartition("/")[2] == "constants.pkl":
                 raise FileError(
-                    f"checkpoint: a TorchScript archive, which is a program. {NEXT_STEP}"
+                    "checkpoint: a TorchScript archive, which is a program. "
+                    f"{NEXT_STEP}"
                 )
             if entry.compress_type:
                 raise FileError(
-                    f"checkpoint: {entry.filename[:60]!r} is compressed; torch.save writes entries not "
+                    f"checkpoint: {entry.filename[:60]!r} is compressed; torch.save "
+                    "writes entries not "
                     "compressed, and only such are read"
                 )
     import torch
@@ -265,7 +286,9 @@ def _load(path: Path) -> Any:
 
 
 def _refused_name(error: Exception) -> str | None:
-    """Return the name of the object that torch did not import; None: the error is another one."""
+    """Return the name of the object that torch did not import; None: the error is
+    another one.
+    """
     refused = REFUSED.search(str(error)[:4000])
     return None if refused is None else refused[1]
 
@@ -278,22 +301,26 @@ def _load_error(error: Exception) -> Exception:
     name = _refused_name(error)
     if name is not None:
         return FileError(
-            f"checkpoint: torch.load(weights_only=True) refuses the Python object {name[:120]!r} "
-            f"in it: only unpickling, which runs code from the file, could bring it back. {NEXT_STEP}"
+            "checkpoint: torch.load(weights_only=True) refuses the Python object "
+            f"{name[:120]!r} "
+            "in it: only unpickling, which runs code from the file, could bring it "
+            f"back. {NEXT_STEP}"
         )
     text = text.partition("WeightsUnpickler error:")[2] or text
     text = text.strip().partition("\n")[0][:200]
     return FileError(
-        "checkpoint: torch.load(weights_only=True) refuses it: damaged, or not only tensors "
+        "checkpoint: torch.load(weights_only=True) refuses it: damaged, or not only "
+        "tensors "
         f"({type(error).__name__}: {text}). {NEXT_STEP}"
     )
 
 
 def _is_foreign(name: str) -> bool:
-    """Return whether an object's name is of a trainer's own packages, such as that of its settings.
+    """Return whether an object's name is of a trainer's own packages, such as that of
+    its settings.
 
-    What stands in for it runs nothing. Names of Python, torch and NumPy are refused all the same: no trainer saves them
-    but with bad intent.
+    What stands in for it runs nothing. Names of Python, torch and NumPy are refused all
+    the same: no trainer saves them but with bad intent.
     """
     package, dot, _ = name.partition(".")
     return (
@@ -308,16 +335,19 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _array(tensor: Any, name: str) -> np.ndarray:
-    """Return a tensor's values as float32, or float64 where they are that, in its own shape; may share its memory.
+    """Return a tensor's values as float32, or float64 where they are that, in its own
+    shape; may share its memory.
 
     Raises:
-        FileError: not a dense tensor of real numbers, or it shows more than the file holds for it.
+        FileError: not a dense tensor of real numbers, or it shows more than the file
+            holds for it.
     """
     import torch
 
     if tensor.is_nested:
         raise FileError(
-            f"checkpoint: tensor {name!r} is a nested tensor; a dense tensor of real numbers is needed"
+            f"checkpoint: tensor {name!r} is a nested tensor; a dense tensor of real "
+            "numbers is needed"
         )
     plain = (
         type(tensor) in (torch.Tensor, torch.nn.Parameter)
@@ -338,14 +368,17 @@ def _array(tensor: Any, name: str) -> np.ndarray:
         tensor.numel() * tensor.element_size() > held
     ):  # a stride of 0: a few bytes that would become gigabytes
         raise FileError(
-            f"checkpoint: tensor {name!r} of shape {tuple(tensor.shape)} claims more than the "
+            f"checkpoint: tensor {name!r} of shape {tuple(tensor.shape)} claims more "
+            "than the "
             f"{held:,} bytes that the file holds for it"
         )
     return as_floats(tensor.resolve_neg()).numpy()
 
 
 def _ranks(path: Path) -> tuple[list[Path], tuple[str, ...]]:
-    """Return the files that make one scene: a file with its sibling ranks, or the latest step of a folder."""
+    """Return the files that make one scene: a file with its sibling ranks, or the
+    latest step of a folder.
+    """
     if path.is_dir():
         folders = [path, path / "ckpts"]
         every = [
@@ -374,7 +407,8 @@ def _ranks(path: Path) -> tuple[list[Path], tuple[str, ...]]:
     absent = [str(r) for r in range(max(ranks)) if r not in ranks]
     if absent:
         notes += (
-            f"rank {', '.join(absent[:8])} of {match['stem']} is missing: the scene has holes",
+            f"rank {', '.join(absent[:8])} of {match['stem']} is missing: the scene "
+            "has holes",
         )
     return [ranks[r] for r in sorted(ranks)], notes
 

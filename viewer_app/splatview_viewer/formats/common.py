@@ -1,8 +1,10 @@
-"""What the readers share: formats, the decoded scene, bounds on what a file may claim, decoding tables.
+"""What the readers share: formats, the decoded scene, bounds on what a file may claim,
+decoding tables.
 
-Each reader declares what it is about to decode, before it does. A scene has to fit the file's size (`check_scene`): a
-file of a few hundred bytes is not one of millions of Gaussians. And all has to fit the memory that is free
-(`check_memory`), which also holds for files that are large in truth, or only on paper (sparse files).
+Each reader declares what it is about to decode, before it does. A scene has to fit the
+file's size (`check_scene`): a file of a few hundred bytes is not one of millions of
+Gaussians. And all has to fit the memory that is free (`check_memory`), which also holds
+for files that are large in truth, or only on paper (sparse files).
 """
 
 from __future__ import annotations
@@ -41,15 +43,17 @@ ZIP_MAGIC = b"PK\x03\x04"
 GZIP_MAGIC = b"\x1f\x8b"
 BOMB_BYTES = 64 << 20
 BOMB_RATIO = 64
-"""Decoded bytes that any scene may have, and decoded bytes per byte of a larger file. Measured, with float32 fields:
-.ply 1, .splat 1.8, compressed .ply 4, .spz 4 to 10, SOG 3 to 13: noise in positions does not compress, and each
-Gaussian has 3 to 12 bytes of it in every format, for at most 236 decoded bytes."""
+"""Decoded bytes that any scene may have, and decoded bytes per byte of a larger file.
+Measured, with float32 fields: .ply 1, .splat 1.8, compressed .ply 4, .spz 4 to 10, SOG
+3 to 13: noise in positions does not compress, and each Gaussian has 3 to 12 bytes of it
+in every format, for at most 236 decoded bytes."""
 UNPACKED_BYTES = 8 << 20
 """Bytes that are unpacked at a time."""
 SHARE = 0.8
 """The part of the free memory that one file may take; the rest is for drawing it."""
 JSON_GROWTH = 40
-"""Bytes of Python objects per byte of JSON: `{"":0},` takes 7 bytes and becomes a mapping of 240."""
+"""Bytes of Python objects per byte of JSON: `{"":0},` takes 7 bytes and becomes a
+mapping of 240."""
 
 SH_PROPERTIES = tuple(3 * k for k in SH_REST)
 """Numbers per Gaussian that the degrees above 0 take in a file."""
@@ -69,7 +73,8 @@ MODES = {
 
 _level = np.clip(np.arange(256, dtype=np.float64) / 255, 1e-6, 1 - 1e-6)
 LOGIT_OF_BYTE = np.log(_level / (1 - _level)).astype(np.float32)
-"""Logit opacity of an 8-bit alpha. 0 and 255 are moved in by a millionth so that every entry is finite."""
+"""Logit opacity of an 8-bit alpha. 0 and 255 are moved in by a millionth so that every
+entry is finite."""
 
 
 @dataclass
@@ -117,11 +122,14 @@ class Format:
     sniff: Callable[[Start], bool]
     """Return True for content of this format."""
     read: Callable[[Path, Progress], Any]
-    """Return the fields of a scene, a picture or a snapshot in a file or folder. Any exception is the file's fault."""
+    """Return the fields of a scene, a picture or a snapshot in a file or folder. Any
+    exception is the file's fault."""
     by_suffix: bool = False
-    """True if files with one of the suffixes are of this format where their content is of no other."""
+    """True if files with one of the suffixes are of this format where their content is
+    of no other."""
     parts: Callable[[Path], list[Path]] = lambda path: [path]
-    """Return the files that make the value of a file or folder; each that changes makes it another value."""
+    """Return the files that make the value of a file or folder; each that changes makes
+    it another value."""
 
 
 def silent(what: str, fraction: float) -> None:
@@ -131,8 +139,8 @@ def silent(what: str, fraction: float) -> None:
 def fault_text(error: Exception) -> str:
     """Return what a reader's fault is reported as.
 
-    Readers name what they know to be wrong. This is the net below them: a damaged file can make zipfile, json, numpy,
-    Pillow and torch raise nearly anything.
+    Readers name what they know to be wrong. This is the net below them: a damaged file
+    can make zipfile, json, numpy, Pillow and torch raise nearly anything.
     """
     if isinstance(error, ViewerError):
         return str(error)
@@ -146,7 +154,7 @@ def fault_text(error: Exception) -> str:
     return f"damaged, or not what its content claims ({type(error).__name__}: {str(error)[:200]})"
 
 
-# -- the decoded scene -------------------------------------------------------------------------------------------------
+# -- the decoded scene -----------------------------------------------------------------
 
 
 class SceneFacts(msgspec.Struct, frozen=True, tag="scene"):
@@ -163,7 +171,9 @@ class SceneFacts(msgspec.Struct, frozen=True, tag="scene"):
 
 @dataclass
 class Fields:
-    """A scene as a reader has decoded it: NumPy arrays, so that a reader does not import torch."""
+    """A scene as a reader has decoded it: NumPy arrays, so that a reader does not
+    import torch.
+    """
 
     means: np.ndarray
     quats: np.ndarray
@@ -193,10 +203,12 @@ class Fields:
         sh_degree: int | None = None,
         notes: tuple[str, ...] = (),
     ) -> Fields:
-        """Return the fields as contiguous float32, `means` also float64, with what the file says of the scene.
+        """Return the fields as contiguous float32, `means` also float64, with what the
+        file says of the scene.
 
         Args:
-            mode: what the file says of how the scene was trained, see `MODES`; other words are named in `notes`.
+            mode: what the file says of how the scene was trained, see `MODES`; other
+                words are named in `notes`.
             up: what it calls vertical, for `direction_of`; "" where it names nothing.
             sh_degree: the degree in use; None for that of `shN`.
             notes: what the reader has to say of the file.
@@ -213,7 +225,8 @@ class Fields:
         k = self.shN.shape[1] if self.shN.ndim == 3 else -1
         if k not in SH_REST:
             raise FileError(
-                f"shN has shape {tuple(self.shN.shape)}; legal are (N, 0 | 3 | 8 | 15 | 24, 3)"
+                f"shN has shape {tuple(self.shN.shape)}; legal are (N, 0 | 3 | 8 | 15 "
+                "| 24, 3)"
             )
         arrays: list[np.ndarray] = []
         for name, a, rest in zip(
@@ -221,7 +234,8 @@ class Fields:
         ):
             if a.shape != (n, *rest):
                 raise FileError(
-                    f"{name} has shape {tuple(a.shape)}; {(n, *rest)} is needed with {n} Gaussians"
+                    f"{name} has shape {tuple(a.shape)}; {(n, *rest)} is needed with "
+                    f"{n} Gaussians"
                 )
             if a.dtype.kind not in "fiu":
                 raise FileError(f"{name} holds {a.dtype}, not numbers")
@@ -231,12 +245,14 @@ class Fields:
         if word not in MODES:
             known = ", ".join(filter(None, MODES))
             notes += (
-                f"render mode {clipped(word)!r} is unknown (known: {known}); drawn as default",
+                f"render mode {clipped(word)!r} is unknown (known: {known}); drawn as "
+                "default",
             )
         upward = direction_of(up)
         if up and upward is None:
             notes += (
-                f"vertical axis {clipped(up)!r} is unknown (known: {', '.join(UPS)}); up is guessed",
+                f"vertical axis {clipped(up)!r} is unknown (known: {', '.join(UPS)}); "
+                "up is guessed",
             )
         stored = SH_REST.index(k)
         degree = stored if sh_degree is None else max(0, min(sh_degree, stored))
@@ -246,7 +262,10 @@ class Fields:
 
 
 def fields_of(facts: SceneFacts, arrays: list[np.ndarray]) -> Fields:
-    """Return a scene from the sandbox. Raises FileError where its arrays do not fit together."""
+    """Return a scene from the sandbox.
+
+    Raises FileError where its arrays do not fit together.
+    """
     if (
         len(arrays) != len(FIELDS)
         or not arrays[0].ndim
@@ -263,7 +282,9 @@ def fields_of(facts: SceneFacts, arrays: list[np.ndarray]) -> Fields:
 
 
 def direction_of(text: str) -> tuple[float, float, float] | None:
-    """Return the direction that a text names: an axis, as "z", "+y" or "-y up", or three numbers. None for others."""
+    """Return the direction that a text names: an axis, as "z", "+y" or "-y up", or
+    three numbers. None for others.
+    """
     axis = re.match(r"([+-]?) ?([xyz])\b", text)
     if axis is not None:
         return UPS[f"{axis[1] or '+'}{axis[2]}"]
@@ -283,9 +304,11 @@ def _is_direction(vector: tuple[float, float, float]) -> bool:
 
 
 def quats_from_smallest_three(largest: np.ndarray, rest: np.ndarray) -> np.ndarray:
-    """Quaternions (N, 4) whose component `largest` (N,) was left out because unit length gives it.
+    """Quaternions (N, 4) whose component `largest` (N,) was left out because unit
+    length gives it.
 
-    `rest` (N, 3) are the other components in order; what is left out is taken as positive.
+    `rest` (N, 3) are the other components in order; what is left out is taken as
+    positive.
     """
     out = np.empty((len(rest), 4), np.float32)
     missing = np.sqrt(np.maximum(0, 1 - np.einsum("ij,ij->i", rest, rest)))
@@ -297,11 +320,13 @@ def quats_from_smallest_three(largest: np.ndarray, rest: np.ndarray) -> np.ndarr
     return out
 
 
-# -- bounds ------------------------------------------------------------------------------------------------------------
+# -- bounds ----------------------------------------------------------------------------
 
 
 def scene_bytes(count: int, coefficients: int) -> int:
-    """Return the bytes of `count` Gaussians as float32, with so many coefficients per channel above degree 0."""
+    """Return the bytes of `count` Gaussians as float32, with so many coefficients per
+    channel above degree 0.
+    """
     return count * (14 + 3 * coefficients) * 4
 
 
@@ -314,7 +339,8 @@ def check_scene(
         count: what the file claims.
         coefficients: per channel above degree 0: 0, 3, 8, 15 or 24.
         packed: bytes of the file, or of all files of the scene.
-        growth: the most memory that decoding takes, as a multiple of the finished scene's.
+        growth: the most memory that decoding takes, as a multiple of the finished
+            scene's.
 
     Raises:
         FileError: more than a file of this size, or this machine, can hold.
@@ -322,7 +348,8 @@ def check_scene(
     size = scene_bytes(count, coefficients)
     if size > max(BOMB_BYTES, BOMB_RATIO * packed):
         raise FileError(
-            f"truncated, or made to exhaust memory: {count:,} Gaussians take {size:,} bytes, which "
+            f"truncated, or made to exhaust memory: {count:,} Gaussians take {size:,} "
+            "bytes, which "
             f"{packed:,} packed bytes do not hold"
         )
     check_memory(int(size * growth), f"{count:,} Gaussians")
@@ -341,7 +368,8 @@ def check_memory(need: int, what: str) -> None:
             for n in (need, free)
         )
         raise FileError(
-            f"{what} need {needed} of memory, {held} are free: end other programs, raise the memory limit "
+            f"{what} need {needed} of memory, {held} are free: end other programs, "
+            "raise the memory limit "
             "of this one, or make the file smaller"
         )
 
@@ -365,10 +393,12 @@ def remaining(f: BinaryIO) -> int:
 
 
 def read_exact(f: BinaryIO, size: int, what: str) -> bytes:
-    """Return the next `size` bytes of a file, which are compared with its size before anything is allocated.
+    """Return the next `size` bytes of a file, which are compared with its size before
+    anything is allocated.
 
     Raises:
-        FileError: the file ends earlier, or the memory that is free does not hold so many.
+        FileError: the file ends earlier, or the memory that is free does not hold so
+            many.
     """
     left = remaining(f)
     if size > left:
@@ -381,10 +411,12 @@ def read_exact(f: BinaryIO, size: int, what: str) -> bytes:
 
 @contextmanager
 def open_plain(path: Path, progress: Progress) -> Iterator[tuple[BinaryIO, int]]:
-    """Open a file that may be in gzip; yield its content, seekable, and the bytes of the file itself.
+    """Open a file that may be in gzip; yield its content, seekable, and the bytes of
+    the file itself.
 
     Raises:
-        FileError: a damaged gzip file, or one that unpacks to more than any scene of its size.
+        FileError: a damaged gzip file, or one that unpacks to more than any scene of
+            its size.
     """
     with open(path, "rb") as f:
         packed = remaining(f)
@@ -404,7 +436,8 @@ def _unpack(f: BinaryIO, packed: int, progress: Progress) -> BinaryIO:
                 size = content.tell() + len(piece)
                 if size > most:
                     raise FileError(
-                        f"gzip: made to exhaust memory: {packed:,} bytes unpack to more than {most:,}"
+                        f"gzip: made to exhaust memory: {packed:,} bytes unpack to "
+                        f"more than {most:,}"
                     )
                 check_memory(len(piece), f"{size:,} unpacked bytes")
                 content.write(piece)

@@ -1,11 +1,13 @@
 """Confinement by the kernel of the process that decodes an untrusted file: `confine`.
 
-Two mechanisms, each where the kernel has it. Neither can be taken back, and both hold for threads that begin later.
+Two mechanisms, each where the kernel has it. Neither can be taken back, and both hold
+for threads that begin later.
 
 Landlock   files: only the input, Python's own libraries and what the machine says of itself are read, nothing is
            written; no TCP; no signals to, and no abstract sockets of, other processes.
 seccomp    system calls: no sockets, no other programs, no new processes, nothing opened for writing, no change to names,
-           modes or owners of files, no other process reached, and no part of the kernel that decoders do not need.
+           modes or owners of files, no other process reached, and no part of the kernel
+           that decoders do not need.
 
 A refused call is an error of the library that made it, not the end of the process.
 """
@@ -51,9 +53,11 @@ class Confinement(NamedTuple):
 
 
 def confine(files: Sequence[int]) -> Confinement:
-    """Confine this process for good to reading these open files; what the kernel lacks is left out.
+    """Confine this process for good to reading these open files; what the kernel lacks
+    is left out.
 
-    Landlock holds for the calling thread and those that it starts: call it before there are others.
+    Landlock holds for the calling thread and those that it starts: call it before there
+    are others.
     """
     reasons: list[str] = []
     landlock = 0
@@ -80,7 +84,7 @@ def _call(number: int, *arguments: object) -> int:
     return result
 
 
-# -- Landlock ----------------------------------------------------------------------------------------------------------
+# -- Landlock --------------------------------------------------------------------------
 
 _CREATE_RULESET = 444
 _ADD_RULE = 445
@@ -117,12 +121,16 @@ _SYSTEM_PATHS = (
 
 
 def _restrict_files(files: Sequence[int]) -> int:
-    """Have Landlock refuse everything but reading; return its version. Raises OSError where there is none."""
+    """Have Landlock refuse everything but reading; return its version.
+
+    Raises OSError where there is none.
+    """
     version = _call(_CREATE_RULESET, None, ctypes.c_size_t(0), _VERSION_FLAG)
     bits = max(count for since, count in _ACCESS_BITS if version >= since)
     tcp = _ALL_TCP if version >= _TCP_SINCE else 0
     scopes = _ALL_SCOPES if version >= _SCOPES_SINCE else 0
-    # Older versions know a shorter structure, and refuse a longer one that is not zero behind it.
+    # Older versions know a shorter structure, and refuse a longer one that is not zero
+    # behind it.
     attributes = struct.pack("=QQQ", (1 << bits) - 1, tcp, scopes)
     ruleset = _call(
         _CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint(0)
@@ -166,7 +174,7 @@ def _readable_paths() -> Iterator[str]:
             yield path
 
 
-# -- seccomp -----------------------------------------------------------------------------------------------------------
+# -- seccomp ---------------------------------------------------------------------------
 
 _REFUSED_CALLS = {
     # Network, and sockets of the machine.
@@ -309,7 +317,8 @@ _REFUSED_CALLS = {
     "vhangup": (153, 58),
     "personality": (135, 92),
 }
-"""The numbers of refused system calls on x86-64 and on aarch64; None: it has no such call."""
+"""The numbers of refused system calls on x86-64 and on aarch64; None: it has no such
+call."""
 _OPEN = (2, None)
 _OPENAT = (257, 56)
 _OPENAT2 = (437, 437)
@@ -327,15 +336,18 @@ MACHINES = {
     "x86_64": (0, 0xC000003E),
     "aarch64": (1, 0xC00000B7),
 }
-"""The column of the tables above, and the kernel's name of the machine (AUDIT_ARCH_*)."""
+"""The column of the tables above, and the kernel's name of the machine (AUDIT_ARCH_*).
+"""
 _WRITING = 0o3 | 0o100 | 0o1000 | 0o20000000
-"""Flags of an opening that writes: the two of its mode, then making, emptying, and a file without a name."""
+"""Flags of an opening that writes: the two of its mode, then making, emptying, and a
+file without a name."""
 _CLONE_THREAD = 0x10000
 _REFUSED_IOCTLS = (0x5412, 0x541C, 0x8901, 0x8902)
-"""TIOCSTI and TIOCLINUX, which type into a terminal; FIOSETOWN and SIOCSPGRP, as F_SETOWN."""
+"""TIOCSTI and TIOCLINUX, which type into a terminal; FIOSETOWN and SIOCSPGRP, as
+F_SETOWN."""
 _REFUSED_FCNTLS = (8, 10, 15, 1024, 1026)
-"""F_SETOWN, F_SETSIG and F_SETOWN_EX, by which a pipe sends any signal to any process of the user; F_SETLEASE and
-F_NOTIFY, which make other programs wait, and watch them."""
+"""F_SETOWN, F_SETSIG and F_SETOWN_EX, by which a pipe sends any signal to any process
+of the user; F_SETLEASE and F_NOTIFY, which make other programs wait, and watch them."""
 
 _LOAD = 0x20
 _RETURN = 0x06
@@ -359,7 +371,8 @@ if platform.machine() in MACHINES:
     SECCOMP_CALL = _SECCOMP[MACHINES[platform.machine()][0]]
 else:
     SECCOMP_CALL = 0
-"""The number of the system call that sets a filter; 0: this machine's is not known here."""
+"""The number of the system call that sets a filter; 0: this machine's is not known
+here."""
 
 
 class _FilterProgram(ctypes.Structure):
@@ -367,7 +380,10 @@ class _FilterProgram(ctypes.Structure):
 
 
 def _filter_calls() -> None:
-    """Have seccomp refuse system calls to all threads. Raises OSError where that cannot be."""
+    """Have seccomp refuse system calls to all threads.
+
+    Raises OSError where that cannot be.
+    """
     machine = platform.machine()
     if machine not in MACHINES or sys.maxsize < 2**32:
         raise OSError(errno.ENOSYS, f"its calls on {machine} are not known here")
@@ -383,7 +399,9 @@ def _filter_calls() -> None:
 
 
 def call_filter(machine: str, pid: int) -> list[_Instruction]:
-    """Return seccomp's filter for a machine (one of MACHINES) and the process of this id."""
+    """Return seccomp's filter for a machine (one of MACHINES) and the process of this
+    id.
+    """
     column, audit = MACHINES[machine]
     refuse = (_RETURN, 0, 0, _FAIL | errno.EPERM)
     refuse_writing = (_RETURN, 0, 0, _FAIL | errno.EACCES)
@@ -407,7 +425,8 @@ def call_filter(machine: str, pid: int) -> list[_Instruction]:
 
     for numbers in _REFUSED_CALLS.values():
         on(numbers, refuse)
-    # Their arguments lie in memory, which a filter cannot read: the C library goes on with the older calls.
+    # Their arguments lie in memory, which a filter cannot read: the C library goes on
+    # with the older calls.
     on(_OPENAT2, is_unknown)
     on(_CLONE3, is_unknown)
     for numbers, flags in ((_OPEN, 1), (_OPENAT, 2)):
@@ -429,11 +448,13 @@ def call_filter(machine: str, pid: int) -> list[_Instruction]:
 
 
 def _argument(index: int) -> _Instruction:
-    """Return the step that loads the lower half of a call's argument (both machines store that first)."""
+    """Return the step that loads the lower half of a call's argument (both machines
+    store that first).
+    """
     return _LOAD, 0, 0, 16 + 8 * index
 
 
-# -- trying it ---------------------------------------------------------------------------------------------------------
+# -- trying it -------------------------------------------------------------------------
 
 
 class Examined(msgspec.Struct, frozen=True, tag="examined"):
@@ -452,7 +473,9 @@ in_force = Confinement()
 
 
 def examine(files: list[File], progress: Progress) -> tuple[Examined, list[np.ndarray]]:
-    """Try what decoders must not do, in the sandbox; the file names a folder to write to and a file to read."""
+    """Try what decoders must not do, in the sandbox; the file names a folder to write
+    to and a file to read.
+    """
     folder, secret = Path(files[0].path).read_text("utf-8").split("\n")
     attempts: dict[str, Callable[[], object]] = {
         "the network": lambda: socket.socket().close(),

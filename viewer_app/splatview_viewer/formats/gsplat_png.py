@@ -1,9 +1,11 @@
-"""gsplat's PNG compression: PNG planes, an npz of the higher harmonics and a meta.json, in a folder or a zip.
+"""gsplat's PNG compression: PNG planes, an npz of the higher harmonics and a meta.json,
+in a folder or a zip.
 
-Layout of `gsplat.compression.PngCompression` (gsplat/compression/png_compression.py). Scales, quaternions, opacities and
-sh0 are 8 bits between bounds, one for each channel; means 16 bits in two planes, between the bounds of
-sign(x) ln(|x| + 1). shN.npz: centroids of so many bits between bounds, and the centroid of each Gaussian. The planes are
-square; the files carry the names of the fields.
+Layout of `gsplat.compression.PngCompression` (gsplat/compression/png_compression.py).
+Scales, quaternions, opacities and sh0 are 8 bits between bounds, one for each channel;
+means 16 bits in two planes, between the bounds of sign(x) ln(|x| + 1). shN.npz:
+centroids of so many bits between bounds, and the centroid of each Gaussian. The planes
+are square; the files carry the names of the fields.
 """
 
 from __future__ import annotations
@@ -42,12 +44,17 @@ NPY_HEADER_LIMIT = 1 << 12
 
 
 def is_meta(meta: dict[str, Any]) -> bool:
-    """Return whether a meta.json is that of PNG compression: it names bounds and shapes, and no files."""
+    """Return whether a meta.json is that of PNG compression: it names bounds and
+    shapes, and no files.
+    """
     return "files" not in meta["means"]
 
 
 def read_planes(meta: dict[str, Any], load: Load, progress: Progress) -> Fields:
-    """Return the Gaussians that a meta.json and its files describe. Raises FileError."""
+    """Return the Gaussians that a meta.json and its files describe.
+
+    Raises FileError.
+    """
     try:
         return _read(meta, load, progress)
     except FileError as e:
@@ -115,7 +122,8 @@ def _higher(planes: Planes, coefficients: int) -> np.ndarray:
         raise FileError(f"{name!r} is damaged: {e!s:.200}") from None
     if centroids.ndim != 2 or centroids.shape[1] != size or labels.shape != (count,):
         raise FileError(
-            f"{name!r} has centroids of shape {centroids.shape} and labels of shape {labels.shape}; (M, {size}) "
+            f"{name!r} has centroids of shape {centroids.shape} and labels of shape "
+            f"{labels.shape}; (M, {size}) "
             f"and ({count},) are needed"
         )
     is_inside = labels < len(centroids)
@@ -134,7 +142,9 @@ def _higher(planes: Planes, coefficients: int) -> np.ndarray:
 
 
 def _array(archive: zipfile.ZipFile, name: str, most: int) -> np.ndarray:
-    """Return an array of integers in an npz; one that claims more than `most` bytes is refused before it is unpacked."""
+    """Return an array of integers in an npz; one that claims more than `most` bytes is
+    refused before it is unpacked.
+    """
     most += NPY_HEADER_LIMIT
     info = archive.getinfo(name)
     check_memory(min(info.file_size, most), f"{name!r}")
@@ -152,7 +162,8 @@ def _array(archive: zipfile.ZipFile, name: str, most: int) -> np.ndarray:
     left = len(data) - file.tell()
     if dtype.kind not in "iu" or size != left:
         raise FileError(
-            f"{name!r} claims {shape} of {dtype} in {left:,} bytes; whole numbers are needed"
+            f"{name!r} claims {shape} of {dtype} in {left:,} bytes; whole numbers are "
+            "needed"
         )
     numbers = np.frombuffer(data, dtype, offset=file.tell())
     if is_fortran:  # gsplat saves the centroids as they come out of the clustering

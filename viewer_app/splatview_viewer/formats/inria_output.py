@@ -1,7 +1,9 @@
-"""The folder that inria's train.py writes, as do the many trainers that are made from it: its last iteration.
+"""The folder that inria's train.py writes, as do the many trainers that are made from
+it: its last iteration.
 
-Scenes are in point_cloud/iteration_N/point_cloud.ply. Beside them cfg_args says which background the training had, and
-cameras.json where its cameras stood, and thereby what is up.
+Scenes are in point_cloud/iteration_N/point_cloud.ply. Beside them cfg_args says which
+background the training had, and cameras.json where its cameras stood, and thereby what
+is up.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ITERATION = re.compile(r"(coarse_)?iteration_([0-9]{1,12})")
-"""hustvl/4DGaussians trains a coarse scene first, whose iterations are counted by themselves."""
+"""hustvl/4DGaussians trains a coarse scene first, whose iterations are counted by
+themselves."""
 SCENE = "point_cloud.ply"
 SIDE_LIMIT = 64 << 20
 """Bytes of a cfg_args or cameras.json. A camera takes some 400."""
@@ -38,8 +41,8 @@ WHITE = (1.0, 1.0, 1.0)
 
 
 def find_scenes(folder: Path) -> list[Path]:
-    """Return the scenes of a folder, ascending by iteration, coarse ones first: of a training, of its point_cloud, or of one
-    iteration.
+    """Return the scenes of a folder, ascending by iteration, coarse ones first: of a
+    training, of its point_cloud, or of one iteration.
     """
     alone = folder / SCENE
     if ITERATION.fullmatch(folder.name) and alone.is_file():
@@ -98,7 +101,10 @@ def _root_of(scene: Path) -> Path:
 
 
 def _beside(root: Path, name: str) -> str:
-    """Return the text of a file of a training, "" where there is none. Raises FileError, OSError."""
+    """Return the text of a file of a training, "" where there is none.
+
+    Raises FileError, OSError.
+    """
     try:
         with open_regular(root / name) as f:
             data = f.read(SIDE_LIMIT + 1)
@@ -110,13 +116,18 @@ def _beside(root: Path, name: str) -> str:
 
 
 def _background(root: Path) -> tuple[float, float, float] | None:
-    """Return white where a training had a white background; None for black, which scenes are shown on anyway."""
+    """Return white where a training had a white background; None for black, which
+    scenes are shown on anyway.
+    """
     is_white = re.search(r"\bwhite_background=True\b", _beside(root, "cfg_args"))
     return WHITE if is_white else None
 
 
 def _up(root: Path) -> tuple[float, float, float] | None:
-    """Return what is up by the cameras of a training. Their rotations are camera to world, in OpenCV axes."""
+    """Return what is up by the cameras of a training.
+
+    Their rotations are camera to world, in OpenCV axes.
+    """
     text = _beside(root, "cameras.json")
     if not text:
         return None

@@ -1,8 +1,10 @@
-"""mip-splatting's 3D filter in files: raw scales and opacities as they are drawn behind it.
+"""mip-splatting's 3D filter in files: raw scales and opacities as they are drawn behind
+it.
 
-The filter f of a Gaussian is the smallest size that the photographs resolve. With the scales s, those that are drawn are
-sqrt(s^2 + f^2), and the opacity falls by the quotient of the volumes before and after. Files hold logarithms and logits,
-which stay that: where a Gaussian is tiny or nearly opaque, nothing is lost by exp and sigmoid.
+The filter f of a Gaussian is the smallest size that the photographs resolve. With the
+scales s, those that are drawn are sqrt(s^2 + f^2), and the opacity falls by the
+quotient of the volumes before and after. Files hold logarithms and logits, which stay
+that: where a Gaussian is tiny or nearly opaque, nothing is lost by exp and sigmoid.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ _ROWS = 1 << 16
 def apply_filter(
     scales: np.ndarray, opacities: np.ndarray, sizes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return log scales (N, 2 or 3) and logit opacities (N,) behind the filter of (N,) sizes.
+    """Return log scales (N, 2 or 3) and logit opacities (N,) behind the filter of (N,)
+    sizes.
 
-    One scale for all axes counts three times. Flat Gaussians stay flat: their two scales are filtered alone.
+    One scale for all axes counts three times. Flat Gaussians stay flat: their two
+    scales are filtered alone.
     """
     if scales.shape[1:] == (1,):
         scales = np.repeat(scales, 3, axis=1)

@@ -1,7 +1,9 @@
-"""Gaussians in NumPy's .npz, one array for each field under the names that trainers use: SplaTAM's params.npz.
+"""Gaussians in NumPy's .npz, one array for each field under the names that trainers
+use: SplaTAM's params.npz.
 
-Only the arrays that a scene needs are read, each checked against the size that its zip entry claims and the memory that
-is free. Arrays of Python objects are refused: nothing is unpickled.
+Only the arrays that a scene needs are read, each checked against the size that its zip
+entry claims and the memory that is free. Arrays of Python objects are refused: nothing
+is unpickled.
 """
 
 from __future__ import annotations
@@ -60,7 +62,10 @@ def read_npz(path: Path, progress: Progress) -> Fields:
 def _read_array(
     archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str
 ) -> np.ndarray:
-    """Return one array of numbers as float32, or float64 where it is that. Raises FileError."""
+    """Return one array of numbers as float32, or float64 where it is that.
+
+    Raises FileError.
+    """
     with archive.open(entry) as file:
         shape, is_fortran, dtype = _read_header(file, name)
         if dtype.hasobject or dtype.kind not in "fiu":
@@ -69,7 +74,8 @@ def _read_array(
         size = count * dtype.itemsize
         if size > entry.file_size:
             raise FileError(
-                f".npz: {clipped(name)} of shape {shape} takes {size:,} bytes, its entry has {entry.file_size:,}"
+                f".npz: {clipped(name)} of shape {shape} takes {size:,} bytes, its "
+                f"entry has {entry.file_size:,}"
             )
         data = file.read(size)
     if len(data) != size:

@@ -1,4 +1,6 @@
-"""Pictures: PNG, JPEG, WebP, TIFF, BMP and PPM through Pillow, .npy arrays of an image's shape; writing; output folders."""
+"""Pictures: PNG, JPEG, WebP, TIFF, BMP and PPM through Pillow, .npy arrays of an
+image's shape; writing; output folders.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +34,16 @@ if TYPE_CHECKING:
     from PIL import Image
 
 PIXEL_GROWTH = 3
-"""Copies of the decoded pixels: Pillow's, another mode's or another orientation's, and the array."""
+"""Copies of the decoded pixels: Pillow's, another mode's or another orientation's, and
+the array."""
 CHANNELS = (1, 2, 3, 4)
 BMP_HEADERS = (12, 16, 40, 52, 56, 64, 108, 124)
 """Sizes that the second header of a BMP may have: "BM" alone begins many texts."""
 
 
 def read_picture(path: Path, progress: Progress) -> np.ndarray:
-    """Return (H, W, C) uint8, C from 1 to 4; (H, W, 1) uint16 of 16-bit grey, float32 of a TIFF of floating point. EXIF
-    orientation is applied.
+    """Return (H, W, C) uint8, C from 1 to 4; (H, W, 1) uint16 of 16-bit grey, float32
+    of a TIFF of floating point. EXIF orientation is applied.
     """
     from PIL import ImageOps
 
@@ -74,7 +77,8 @@ def open_picture(
         most: pixels that it may have.
 
     Raises:
-        FileError: damaged, too large, of another format; also for faults of decoding within the `with`.
+        FileError: damaged, too large, of another format; also for faults of decoding
+            within the `with`.
     """
 
     def check_size(width: int, height: int) -> None:
@@ -89,15 +93,19 @@ def open_picture(
 
 
 def read_npy(path: Path, progress: Progress) -> np.ndarray:
-    """Return (H, W, C) of uint8, uint16 or floating point (0 to 1), from an array (H, W), (H, W, C) or (C, H, W)."""
-    # Mapped, numpy holds the shape against the size of the file and allocates nothing. But if a program saves the file
-    # anew meanwhile, touching a mapping that shrank would kill us.
+    """Return (H, W, C) of uint8, uint16 or floating point (0 to 1), from an array (H,
+    W), (H, W, C) or (C, H, W).
+    """
+    # Mapped, numpy holds the shape against the size of the file and allocates nothing.
+    # But if a program saves the file anew meanwhile, touching a mapping that shrank
+    # would kill us.
     a = np.load(path, mmap_mode="r", allow_pickle=False)
     shape = a.shape
     dtype = a.dtype
     if not (dtype.kind == "f" or (dtype.kind == "u" and dtype.itemsize <= 2)):
         raise FileError(
-            f".npy: the array holds {dtype}; a picture is uint8, uint16 or floating point"
+            f".npy: the array holds {dtype}; a picture is uint8, uint16 or floating "
+            "point"
         )
     check_memory(3 * max(a.nbytes, 4 * a.size), f"an array of shape {shape}")
     a = np.load(path, allow_pickle=False)
@@ -107,7 +115,8 @@ def read_npy(path: Path, progress: Progress) -> np.ndarray:
         a = a.transpose(1, 2, 0)
     if a.ndim != 3 or a.shape[2] not in CHANNELS or 0 in a.shape:
         raise FileError(
-            f".npy: the array has shape {shape}; a picture is (H, W), (H, W, 1 to 4) or (1 to 4, H, W)"
+            f".npy: the array has shape {shape}; a picture is (H, W), (H, W, 1 to 4) "
+            "or (1 to 4, H, W)"
         )
     return np.array(
         a, np.float32 if dtype.kind == "f" else dtype.newbyteorder("="), order="C"
@@ -141,14 +150,15 @@ NPY = Format(
 )
 
 
-# -- output ------------------------------------------------------------------------------------------------------------
+# -- output ----------------------------------------------------------------------------
 
 
 def save_picture(pixels: np.ndarray, path: Path, numbered: bool = False) -> Path:
-    """Write (H, W, 3) uint8, or (H, W, 4) with alpha, in the format of the suffix, or as a PNG. Readers see the old
-    picture or the new one, never a part.
+    """Write (H, W, 3) uint8, or (H, W, 4) with alpha, in the format of the suffix, or
+    as a PNG. Readers see the old picture or the new one, never a part.
 
-    `numbered` as for `output_file`. Returns the file's path. Raises FileError when it cannot be written.
+    `numbered` as for `output_file`. Returns the file's path. Raises FileError when it
+    cannot be written.
     """
     try:
         from PIL import (
@@ -173,7 +183,9 @@ def save_picture(pixels: np.ndarray, path: Path, numbered: bool = False) -> Path
 def check_writable(
     path: Path, check: Callable[..., None] = check_output, *args: object
 ) -> None:
-    """Raise FileError unless a file can be written at `path`, as `check` finds: before long work."""
+    """Raise FileError unless a file can be written at `path`, as `check` finds: before
+    long work.
+    """
     try:
         check(path, *args)
     except OSError as e:
@@ -181,7 +193,9 @@ def check_writable(
 
 
 def output_path(name: str, suffix: str = ".png", folder: Path | None = None) -> Path:
-    """Return the path of a new file in a folder, by default the current one, named after a stream or a file."""
+    """Return the path of a new file in a folder, by default the current one, named
+    after a stream or a file.
+    """
     try:
         folder = folder or Path.cwd()
     except OSError:  # the working folder was removed, which writing reports
@@ -190,9 +204,11 @@ def output_path(name: str, suffix: str = ".png", folder: Path | None = None) -> 
 
 
 def safe_name(text: str, default: str = "splatview") -> str:
-    """Return `text` as the stem of a file name of at most 200 bytes: letters, digits, and "-_. " within.
+    """Return `text` as the stem of a file name of at most 200 bytes: letters, digits,
+    and "-_. " within.
 
-    Streams and runs are named by other processes: a name never leads to another folder or begins an option.
+    Streams and runs are named by other processes: a name never leads to another folder
+    or begins an option.
     """
     clean = (
         "".join(c if c.isalnum() or c in "-_. " else "-" for c in text)
@@ -205,8 +221,9 @@ def safe_name(text: str, default: str = "splatview") -> str:
 def make_output_folder(path: str | os.PathLike[str], *, private: bool = False) -> None:
     """Make a folder for output, and missing ones above it.
 
-    `private`: new ones are for their owner alone (0700), and the folder is the user's own
-    or root's; otherwise that is needed only where any user could have made it before.
+    `private`: new ones are for their owner alone (0700), and the folder is the user's
+    own or root's; otherwise that is needed only where any user could have made it
+    before.
 
     Raises OutputError where it cannot be made or written, or is another user's.
     """

@@ -1,4 +1,6 @@
-"""Scenes as pictures: planes of attributes beside a meta.json, in a folder or a zip. What their formats share.
+"""Scenes as pictures: planes of attributes beside a meta.json, in a folder or a zip.
+
+What their formats share.
 
 Pixel i of every plane, counted row by row, belongs to Gaussian i.
 """
@@ -31,21 +33,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     Load = Callable[[str, int], bytes]
-    """Returns the content of a file by name, of at most so many bytes. Raises FileError."""
+    """Returns the content of a file by name, of at most so many bytes. Raises
+    FileError."""
 
 META = "meta.json"
 META_LIMIT = 4 << 20
 PLANE_LIMIT = 1 << 30
 UNPACK_SPARE = 1 << 16
 UNPACK_RATIO = 4
-"""Bytes that a file in a zip may unpack to: so many, or this multiple of the zip. Pictures are packed already."""
+"""Bytes that a file in a zip may unpack to: so many, or this multiple of the zip.
+Pictures are packed already."""
 PIXELS_BESIDES = 1 << 22
-"""Pixels that a plane may have whatever the count: more than four times the largest palette."""
+"""Pixels that a plane may have whatever the count: more than four times the largest
+palette."""
 
 
 @contextmanager
 def open_files(path: Path) -> Iterator[Load]:
-    """Open a zip, a folder with meta.json, or the path of that meta.json; yield what loads the files in it."""
+    """Open a zip, a folder with meta.json, or the path of that meta.json; yield what
+    loads the files in it.
+    """
     meta = path / META if path.is_dir() else path
     with open(meta, "rb") as f:
         is_zip = f.read(2) == b"PK"
@@ -101,7 +108,8 @@ def load_meta(load: Load) -> dict[str, Any]:
     meta = json.loads(text)
     if not isinstance(meta, dict) or not isinstance(meta.get("means"), dict):
         raise FileError(
-            "meta.json has no 'means'; it is neither that of a SOG nor of gsplat's PNG compression"
+            "meta.json has no 'means'; it is neither that of a SOG nor of gsplat's PNG "
+            "compression"
         )
     return meta
 
@@ -134,12 +142,16 @@ class Planes:
         flat = self.picture(field, index).reshape(-1, 4)
         if len(flat) < self.count:
             raise FileError(
-                f"the plane of {field!r} has {len(flat):,} pixels for {self.count:,} Gaussians"
+                f"the plane of {field!r} has {len(flat):,} pixels for {self.count:,} "
+                "Gaussians"
             )
         return flat[: self.count]
 
     def picture(self, field: str, index: int, *, is_palette: bool = False) -> Any:
-        """Return (H, W, 4) uint8. A picture far larger than the count needs is refused before it is decoded."""
+        """Return (H, W, 4) uint8.
+
+        A picture far larger than the count needs is refused before it is decoded.
+        """
         name, data = self.files[field, index]
         most = PIXELS_BESIDES
         if not is_palette:
@@ -160,19 +172,24 @@ class Planes:
         numbers = np.array(self.meta[field][key], np.float32)
         if numbers.shape != (() if length is None else (length,)):
             raise FileError(
-                f"{field}.{key} has shape {numbers.shape}; {length or 1} numbers are needed"
+                f"{field}.{key} has shape {numbers.shape}; {length or 1} numbers are "
+                "needed"
             )
         return numbers
 
     def between(self, field: str, pixels: np.ndarray, top: int) -> np.ndarray:
-        """Return (N, C) float32: pixels (N, C) of 0 to `top` between the bounds of a field, one for each channel."""
+        """Return (N, C) float32: pixels (N, C) of 0 to `top` between the bounds of a
+        field, one for each channel.
+        """
         channels = pixels.shape[1]
         low = self.numbers(field, "mins", channels)
         high = self.numbers(field, "maxs", channels)
         return low + pixels / np.float32(top) * (high - low)
 
     def means(self) -> np.ndarray:
-        """Return (count, 3): two planes hold low and high bytes of 16 bits between the bounds of sign(x) ln(|x| + 1)."""
+        """Return (count, 3): two planes hold low and high bytes of 16 bits between the
+        bounds of sign(x) ln(|x| + 1).
+        """
         low_bytes = self.pixels("means", 0)[:, :3]
         high_bytes = self.pixels("means", 1)[:, :3].astype(np.uint16)
         logs = self.between("means", low_bytes | (high_bytes << 8), 65535)

@@ -1,17 +1,21 @@
 """The .ply of 3D Gaussian splatting, as inria's code and gsplat's exporters write it.
 
-One record per Gaussian: x y z [nx ny nz] f_dc_0..2 f_rest_* opacity scale_0..2 rot_0..3, scales as
-logarithms and opacities as logits. f_rest is channel-major (all of R, then G, then B). Properties may
-come in any order and type; what is not needed is skipped. The layout is that of `GaussianModel.save_ply`
-in graphdeco-inria/gaussian-splatting. Besides it: a colour as red green blue (nerfstudio) or r g b, integers or
-0 to 1, one scale for all axes, two scales (2D Gaussian splatting), mip-splatting's filter_3D, and names that begin with
-scalar_ (CloudCompare). Files are written in inria's order of properties, so that other programs read them as well.
+One record per Gaussian: x y z [nx ny nz] f_dc_0..2 f_rest_* opacity scale_0..2
+rot_0..3, scales as logarithms and opacities as logits. f_rest is channel-major (all of
+R, then G, then B). Properties may come in any order and type; what is not needed is
+skipped. The layout is that of `GaussianModel.save_ply` in
+graphdeco-inria/gaussian-splatting. Besides it: a colour as red green blue (nerfstudio)
+or r g b, integers or 0 to 1, one scale for all axes, two scales (2D Gaussian
+splatting), mip-splatting's filter_3D, and names that begin with scalar_ (CloudCompare).
+Files are written in inria's order of properties, so that other programs read them as
+well.
 
-SuperSplat's compressed .ply: chunks of 256 Gaussians, each quantised within the bounds of its chunk.
-Layout as in playcanvas/splat-transform, `decompress-ply.ts`: positions and log scales 11+10+11 bits
-between the chunk's minima and maxima, rotations as the index of the largest component and three times 10
-bits, colour and alpha 8 bits each, and an optional element `sh` with one byte per higher coefficient
-(channel-major, -4 to 4).
+SuperSplat's compressed .ply: chunks of 256 Gaussians, each quantised within the bounds
+of its chunk. Layout as in playcanvas/splat-transform, `decompress-ply.ts`: positions
+and log scales 11+10+11 bits between the chunk's minima and maxima, rotations as the
+index of the largest component and three times 10 bits, colour and alpha 8 bits each,
+and an optional element `sh` with one byte per higher coefficient (channel-major, -4 to
+4).
 """
 
 from __future__ import annotations
@@ -61,7 +65,8 @@ _ROWS = 1 << 16
 """Gaussians that are written in one piece."""
 _LEAST_SCALE = 1e-37
 _NEAREST_OPACITY = 2.0**-24
-"""Arguments of logarithms and logits in the place of 0 and 1, so that they are finite."""
+"""Arguments of logarithms and logits in the place of 0 and 1, so that they are finite.
+"""
 
 CHUNK = 256
 PACKED = ("packed_position", "packed_rotation", "packed_scale", "packed_color")
@@ -75,7 +80,7 @@ _SH_OF_BYTE = (
 ).astype(np.float32)
 
 
-# -- one number for each property --------------------------------------------------------------------------------------
+# -- one number for each property ------------------------------------------------------
 
 
 def _read_plain(
@@ -102,7 +107,8 @@ def _read_plain(
         f"f_rest_{i}" for i in range(len(rest))
     }:
         raise FileError(
-            f"PLY: {len(rest)} properties f_rest_*; legal are {', '.join(map(str, SH_PROPERTIES))}, "
+            f"PLY: {len(rest)} properties f_rest_*; legal are "
+            f"{', '.join(map(str, SH_PROPERTIES))}, "
             "numbered from 0"
         )
     n = vertex.count
@@ -157,7 +163,7 @@ def _read_plain(
     return fields
 
 
-# -- SuperSplat's compressed form --------------------------------------------------------------------------------------
+# -- SuperSplat's compressed form ------------------------------------------------------
 
 
 def _read_compressed(
@@ -169,7 +175,8 @@ def _read_compressed(
     n = vertex.count
     if chunk is None or chunk.count * CHUNK < n:
         raise FileError(
-            f"compressed PLY: {0 if chunk is None else chunk.count:,} chunks of {CHUNK} cannot hold {n:,} "
+            f"compressed PLY: {0 if chunk is None else chunk.count:,} chunks of "
+            f"{CHUNK} cannot hold {n:,} "
             "Gaussians"
         )
     colored = (
@@ -182,7 +189,8 @@ def _read_compressed(
         if sh.count != n or coefficients not in SH_PROPERTIES:
             raise FileError(
                 f"compressed PLY: element 'sh' has {sh.count:,} times {coefficients} "
-                f"properties; {n:,} times {', '.join(map(str, SH_PROPERTIES[1:]))} is needed"
+                f"properties; {n:,} times {', '.join(map(str, SH_PROPERTIES[1:]))} is "
+                "needed"
             )
         sh.need(tuple(f"f_rest_{i}" for i in range(coefficients)), "u1")
     check_scene(n, coefficients // 3, packed)
@@ -245,7 +253,7 @@ def _between(
         return np.where(t < 1, low * (1 - t), 0) + np.where(t > 0, high * t, 0)
 
 
-# -- reading a file ----------------------------------------------------------------------------------------------------
+# -- reading a file --------------------------------------------------------------------
 
 
 def read(path: Path, progress: Progress) -> Fields:
@@ -268,7 +276,9 @@ def read(path: Path, progress: Progress) -> Fields:
 
 
 def _last_comment(comments: list[str], *keys: str) -> str:
-    """Return what the last comment with one of these words at its beginning says behind it, or an empty text."""
+    """Return what the last comment with one of these words at its beginning says behind
+    it, or an empty text.
+    """
     for comment in reversed(comments):
         text = " ".join(comment.lower().split())
         for key in keys:
@@ -280,8 +290,9 @@ def _last_comment(comments: list[str], *keys: str) -> str:
 def _vertical_axis(comments: list[str]) -> str:
     """Return the direction upward as comments name it.
 
-    nerfstudio writes an axis ("z"), and means the positive one. Brush writes a direction ("0 -1 0"), or always "y"
-    where it knows none, and reads "y" and "z" as the negative ones: up in a world of COLMAP.
+    nerfstudio writes an axis ("z"), and means the positive one. Brush writes a
+    direction ("0 -1 0"), or always "y" where it knows none, and reads "y" and "z" as
+    the negative ones: up in a world of COLMAP.
     """
     axis = _last_comment(comments, "vertical axis", "verticalaxis")
     is_of_brush = any("brush" in comment.lower() for comment in comments)
@@ -290,7 +301,7 @@ def _vertical_axis(comments: list[str]) -> str:
     return axis
 
 
-# -- writing -----------------------------------------------------------------------------------------------------------
+# -- writing ---------------------------------------------------------------------------
 
 
 def write_ply(
@@ -301,12 +312,17 @@ def write_ply(
     keep: torch.Tensor | None = None,
     progress: Progress = silent,
 ) -> tuple[Path, int]:
-    """Write an activated scene on the CPU, or a part of it. The file appears at once and whole, or not at all.
+    """Write an activated scene on the CPU, or a part of it.
+
+    The file appears at once and whole, or not at all.
 
     Args:
-        scene: activated; Gaussians of opacity 0 are left out, since nothing of them is to be seen.
-        path: where; if that exists, the same with a number behind it, so that nothing is lost.
-        antialiased: True for a scene that was trained so, noted in a comment that other programs know.
+        scene: activated; Gaussians of opacity 0 are left out, since nothing of them is
+            to be seen.
+        path: where; if that exists, the same with a number behind it, so that nothing
+            is lost.
+        antialiased: True for a scene that was trained so, noted in a comment that other
+            programs know.
         keep: (N,) bool, which Gaussians to write; None: all of them.
         progress: called with how far it is.
 

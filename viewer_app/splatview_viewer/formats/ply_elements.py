@@ -1,8 +1,10 @@
-"""The elements of a PLY: its header, and their records in binary or as text, with or without lists.
+"""The elements of a PLY: its header, and their records in binary or as text, with or
+without lists.
 
-A record without lists has a size, so that an element behind it is where it must be. Records with lists, and texts, are
-read one behind the other from the beginning: as runs of records whose lists have the same lengths, each run one
-structured array. Numbers of a text become float64, which holds every number that a PLY can name.
+A record without lists has a size, so that an element behind it is where it must be.
+Records with lists, and texts, are read one behind the other from the beginning: as runs
+of records whose lists have the same lengths, each run one structured array. Numbers of
+a text become float64, which holds every number that a PLY can name.
 """
 
 from __future__ import annotations
@@ -32,14 +34,16 @@ BLOCK_BYTES = 4 << 20
 TEXT_BYTES = 1 << 20
 """Text that is taken apart at a time."""
 FIRST_RECORDS = 64
-"""Records with lists whose lengths are compared at a time, at first; more while they are equal."""
+"""Records with lists whose lengths are compared at a time, at first; more while they
+are equal."""
 MOST_RUNS = 1 << 20
 """Runs of lists of equal lengths in one element. Each takes some 20 us."""
 MOST_LISTS = 64
 """Properties of one element that are lists."""
 MOST_RECORD_BYTES = 1 << 30
 LONGEST_NUMBER = 400
-"""Characters of a number in a text: the longest float64 has some 330 when it is written without an exponent."""
+"""Characters of a number in a text: the longest float64 has some 330 when it is written
+without an exponent."""
 
 TYPES = {
     "char": "i1",
@@ -82,7 +86,9 @@ class Element:
 
     @property
     def types(self) -> dict[str, str]:
-        """The numpy type of each property of a fixed size, byte order included, in their order."""
+        """The numpy type of each property of a fixed size, byte order included, in
+        their order.
+        """
         return {p.name: p.kind for p in self.properties if not p.length_kind}
 
     @property
@@ -93,7 +99,9 @@ class Element:
     def record(
         self, lengths: tuple[int, ...] = (), *, is_text: bool = False
     ) -> np.dtype[Any]:
-        """Return the type of a record whose lists are so long; the numbers of a text are all float64."""
+        """Return the type of a record whose lists are so long; the numbers of a text
+        are all float64.
+        """
         fields: list[tuple[Any, ...]] = []
         lists = 0
         for p in self.properties:
@@ -116,12 +124,15 @@ class Element:
         return sum(sizes) * self.count
 
     def need(self, names: tuple[str, ...], kind: str) -> None:
-        """Raise FileError unless these properties of a compressed PLY are there, of this type."""
+        """Raise FileError unless these properties of a compressed PLY are there, of
+        this type.
+        """
         types = self.types
         for name in names:
             if types.get(name, "")[1:] != kind:
                 raise FileError(
-                    f"compressed PLY: element {self.name!r} has no property {name!r} of type {kind}; it "
+                    f"compressed PLY: element {self.name!r} has no property {name!r} "
+                    f"of type {kind}; it "
                     f"has {', '.join(map(clipped, [*types][:20])) or 'none'}"
                 )
 
@@ -143,7 +154,9 @@ class PlyHeader:
         return [*takewhile(lambda e: e.name != name, self.elements.values())]
 
     def check(self, f: BinaryIO, name: str) -> None:
-        """Raise FileError where a file is too short for the records of an element and of those before it."""
+        """Raise FileError where a file is too short for the records of an element and
+        of those before it.
+        """
         f.seek(self.size)
         left = max(remaining(f), 0)
         for element in (*self.before(name), self.elements[name]):
@@ -151,14 +164,18 @@ class PlyHeader:
             needed = element.least_bytes(is_text=self.is_text) - self.is_text
             if needed > left:
                 raise FileError(
-                    f"PLY: truncated: {element.count:,} records of element {element.name!r} take "
+                    f"PLY: truncated: {element.count:,} records of element "
+                    f"{element.name!r} take "
                     f"{needed:,} bytes, the file has {left:,} left"
                 )
             left -= needed
 
 
 def read_header(f: BinaryIO) -> PlyHeader:
-    """Read the header of a PLY. Nothing is allocated on the strength of what it claims. Raises FileError."""
+    """Read the header of a PLY.
+
+    Nothing is allocated on the strength of what it claims. Raises FileError.
+    """
     text = f.read(HEADER_LIMIT)
     end = text.find(b"\nend_header")
     stop = text.find(b"\n", end + 1)
@@ -169,7 +186,8 @@ def read_header(f: BinaryIO) -> PlyHeader:
     header = PlyHeader({}, [], is_text=False, size=stop + 1)
     order = ""
     last = Element("", 0)
-    # The names of the last element, so that a header of very many takes no longer for each.
+    # The names of the last element, so that a header of very many takes no longer for
+    # each.
     names: set[str] = set()
     # Comments may hold what `splitlines` takes for an end of line.
     for line in text[:end].decode("utf-8", errors="replace").split("\n")[1:]:
@@ -209,19 +227,21 @@ def read_header(f: BinaryIO) -> PlyHeader:
     for element in header.elements.values():
         if len(element.lists) > MOST_LISTS:
             raise FileError(
-                f"PLY: element {clipped(element.name)!r} has {len(element.lists)} lists; at most "
+                f"PLY: element {clipped(element.name)!r} has {len(element.lists)} "
+                "lists; at most "
                 f"{MOST_LISTS} are read"
             )
     return header
 
 
-# -- records -----------------------------------------------------------------------------------------------------------
+# -- records ---------------------------------------------------------------------------
 
 
 def read_blocks(
     f: BinaryIO, header: PlyHeader, name: str, progress: Progress = silent
 ) -> Iterator[np.ndarray]:
-    """Check that an element can be there; return its records, block by block, each valid until the next is asked for.
+    """Check that an element can be there; return its records, block by block, each
+    valid until the next is asked for.
 
     Args:
         f: the file, seekable.
@@ -249,7 +269,10 @@ def read_blocks(
 
 
 def read_records(f: BinaryIO, header: PlyHeader, name: str) -> np.ndarray:
-    """Read all records of an element, without its lists, as one structured array. Raises FileError."""
+    """Read all records of an element, without its lists, as one structured array.
+
+    Raises FileError.
+    """
     element = header.elements[name]
     blocks = read_blocks(f, header, name)
     types = element.types
@@ -268,7 +291,8 @@ def read_records(f: BinaryIO, header: PlyHeader, name: str) -> np.ndarray:
 def _read_fixed(f: BinaryIO, offset: int, element: Element) -> Iterator[np.ndarray]:
     """Yield records of one size, in one buffer.
 
-    They are read, not mapped: a trainer may write the file anew meanwhile, and a mapped file that shrinks kills us.
+    They are read, not mapped: a trainer may write the file anew meanwhile, and a mapped
+    file that shrinks kills us.
     """
     record = element.record()
     if not record.itemsize:
@@ -360,7 +384,9 @@ def _read_behind(
 
 
 def _read_runs(records: _Bytes, element: Element) -> Iterator[np.ndarray]:
-    """Yield the records of an element as arrays, each of records whose lists have the same lengths."""
+    """Yield the records of an element as arrays, each of records whose lists have the
+    same lengths.
+    """
     lists = range(len(element.lists))
     left = element.count if element.properties else 0
     most = FIRST_RECORDS
@@ -388,7 +414,8 @@ def _read_runs(records: _Bytes, element: Element) -> Iterator[np.ndarray]:
             runs += 1
         if runs > MOST_RUNS:
             raise FileError(
-                f"PLY: the lists of element {clipped(element.name)!r} change their length more than "
+                f"PLY: the lists of element {clipped(element.name)!r} change their "
+                "length more than "
                 f"{MOST_RUNS:,} times: save the Gaussians alone"
             )
         yield block
@@ -397,7 +424,10 @@ def _read_runs(records: _Bytes, element: Element) -> Iterator[np.ndarray]:
 
 
 def _peek_lengths(records: _Bytes, element: Element) -> tuple[int, ...]:
-    """Return the lengths of the lists of the next record. Raises FileError where the file cannot hold them."""
+    """Return the lengths of the lists of the next record.
+
+    Raises FileError where the file cannot hold them.
+    """
     if not element.lists:
         return ()
     lengths: list[int] = []
@@ -414,7 +444,8 @@ def _peek_lengths(records: _Bytes, element: Element) -> tuple[int, ...]:
         length = float(np.frombuffer(data, length_kind, 1, size)[0])
         if not (length >= 0 and length.is_integer()):
             raise FileError(
-                f"PLY: a list of element {clipped(element.name)!r} has a length of {length:g}"
+                f"PLY: a list of element {clipped(element.name)!r} has a length of "
+                f"{length:g}"
             )
         size += length_kind.itemsize + int(length) * kind.itemsize
         if size > records.left or size > MOST_RECORD_BYTES:

@@ -1,7 +1,9 @@
-"""A bound on values that name each other again and again, as the objects of a pickle can.
+"""A bound on values that name each other again and again, as the objects of a pickle
+can.
 
-Ten lists that each hold the one before ten times are a file of 200 bytes, and a walk through them meets ten thousand
-million values. Once `check_repeats` has passed, any walk is as short as the file.
+Ten lists that each hold the one before ten times are a file of 200 bytes, and a walk
+through them meets ten thousand million values. Once `check_repeats` has passed, any
+walk is as short as the file.
 """
 
 from __future__ import annotations
@@ -16,10 +18,12 @@ _CONTAINERS = (dict, list, tuple, set, frozenset)
 
 
 def check_repeats(root: Any, file_bytes: int) -> None:
-    """Check how many values a walk through mappings and lists meets, each as often as it is named.
+    """Check how many values a walk through mappings and lists meets, each as often as
+    it is named.
 
     Raises:
-        FileError: more than a file of `file_bytes` bytes holds, or something that holds itself.
+        FileError: more than a file of `file_bytes` bytes holds, or something that holds
+            itself.
     """
     limit = LEAST_VALUES + file_bytes
     if not isinstance(root, _CONTAINERS):
@@ -42,8 +46,10 @@ def check_repeats(root: Any, file_bytes: int) -> None:
         size = len(container) + sum(sizes[id(child)] or 0 for child in children)
         if size > limit:
             raise FileError(
-                "made to exhaust time or memory: the same values are named again and again in it, more than "
-                f"{limit:,} in all; no program writes that of itself into a file of {file_bytes:,} bytes"
+                "made to exhaust time or memory: the same values are named again and "
+                "again in it, more than "
+                f"{limit:,} in all; no program writes that of itself into a file of "
+                f"{file_bytes:,} bytes"
             )
         sizes[id(container)] = size
 

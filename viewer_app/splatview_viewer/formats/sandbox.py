@@ -1,13 +1,17 @@
-"""Run a function on untrusted files in a confined child process with limits on memory, descriptors and CPU time.
+"""Run a function on untrusted files in a confined child process with limits on memory,
+descriptors and CPU time.
 
     answer, arrays = run(read_any, [path], limits_for(size), Answer)
 
-Decoders of untrusted files can take all memory, loop without end, crash, or be taken over. The child process inherits
-the open files and nothing else, and the kernel refuses it network, programs and other files (`confinement`). It writes arrays to a memory file; the viewer seals that file, checks the description of the arrays
-against its size, and maps it.
+Decoders of untrusted files can take all memory, loop without end, crash, or be taken
+over. The child process inherits the open files and nothing else, and the kernel refuses
+it network, programs and other files (`confinement`). It writes arrays to a memory file;
+the viewer seals that file, checks the description of the arrays against its size, and
+maps it.
 
-A function for the sandbox has a module of its own, gets `File`s and a progress report, and returns an answer, which is
-a msgspec struct, and arrays. The child process starts in 0.3 s, with torch in 2 s.
+A function for the sandbox has a module of its own, gets `File`s and a progress report,
+and returns an answer, which is a msgspec struct, and arrays. The child process starts
+in 0.3 s, with torch in 2 s.
 """
 
 from __future__ import annotations
@@ -55,26 +59,31 @@ if TYPE_CHECKING:
 
 BASE = 3 << 29
 PER_BYTE = 64
-"""Bytes of memory that the child may take in any case, and for each byte of the files: packed scenes become so large.
-"""
+"""Bytes of memory that the child may take in any case, and for each byte of the files:
+packed scenes become so large."""
 FREE_SHARE = 1 / 3
 """The part of the free memory that the child may take at most."""
 CPU_BASE = 30
 CPU_PER_BYTE = 1 / (1 << 20)
-"""Seconds of the processor that the child may take in any case, and for each byte of the files."""
+"""Seconds of the processor that the child may take in any case, and for each byte of
+the files."""
 CPU_GRACE = 2
-"""Seconds of the processor after which a child that ignores the end of its time is killed."""
+"""Seconds of the processor after which a child that ignores the end of its time is
+killed."""
 MAX_FILES = 64
-"""Descriptors that the child may have open beside those that it inherits: modules are opened one by one."""
+"""Descriptors that the child may have open beside those that it inherits: modules are
+opened one by one."""
 AT_ONCE = 2
 """Child processes at a time; other files wait."""
 SECRETS = re.compile("TOKEN|SECRET|PASSW|KEY|CREDENTIAL|AUTH|COOKIE", re.IGNORECASE)
-"""Names of environment variables that the child does not get: what it answers is shown to the one who sent the file."""
+"""Names of environment variables that the child does not get: what it answers is shown
+to the one who sent the file."""
 POLL = 0.1
 """Seconds within which a cancel is noticed."""
 WAIT_BASE = 60
 WAIT_FACTOR = 10
-"""Seconds that a child may take in any case, and for each of the processor's, which others use as well."""
+"""Seconds that a child may take in any case, and for each of the processor's, which
+others use as well."""
 MAX_ERRORS = 1 << 16
 """Bytes that a child may write to stderr, of which the last are shown."""
 MAX_LINE = 1 << 20
@@ -106,7 +115,9 @@ class File(NamedTuple):
 
 
 class StoredArray(msgspec.Struct, frozen=True):
-    """An array in the memory file, behind the one before: dtype (little endian) and shape."""
+    """An array in the memory file, behind the one before: dtype (little endian) and
+    shape.
+    """
 
     dtype: Literal["b1", "u1", "u2", "u8", "i2", "i4", "i8", "f4", "f8"]
     shape: Annotated[tuple[_Extent, ...], Meta(max_length=3)]
@@ -132,13 +143,15 @@ class Done(msgspec.Struct, frozen=True, array_like=True, tag="done"):
     columns: Annotated[list[StoredArray], Meta(max_length=64)] = []
 
 
-# -- in the viewer -----------------------------------------------------------------------------------------------------
+# -- in the viewer ---------------------------------------------------------------------
 
 
 def limits_for(
     size: int, free_share: float = FREE_SHARE, per_byte: int = PER_BYTE
 ) -> Limits:
-    """Return the limits for files of `size` bytes: `per_byte` of memory a byte, within a part of what is free."""
+    """Return the limits for files of `size` bytes: `per_byte` of memory a byte, within
+    a part of what is free.
+    """
     memory = BASE + per_byte * size
     free = available_bytes()
     if free is not None:
@@ -155,17 +168,20 @@ def run(
     prepare: Callable[[list[File]], None] | None = None,
     progress: Progress = silent,
 ) -> tuple[Any, list[np.ndarray]]:
-    """Run a function on files in a child process; return its answer and its arrays, mapped. For a thread that may wait.
+    """Run a function on files in a child process; return its answer and its arrays,
+    mapped. For a thread that may wait.
 
     Args:
-        function, prepare: functions of a module. `prepare` imports what takes much memory, without limits yet.
+        function, prepare: functions of a module. `prepare` imports what takes much
+            memory, without limits yet.
         paths: regular files, which the child inherits opened.
         answer: the type, or union of types, of the answer.
-        progress: called with what is going on and how far it is (0 to 1), at least ten times a second; what it raises
-            ends the child.
+        progress: called with what is going on and how far it is (0 to 1), at least ten
+            times a second; what it raises ends the child.
 
     Raises:
-        FileError: the function raised, the child crashed or reached a limit, or its result is not what it describes.
+        FileError: the function raised, the child crashed or reached a limit, or its
+            result is not what it describes.
         OSError: a file cannot be opened.
     """
     while not _turns.acquire(timeout=POLL):
@@ -200,7 +216,8 @@ def run(
                 stderr=errors,
                 cwd="/",
                 pass_fds=[*files, out],
-                # One thread is enough, and what others reserve counts against the bound.
+                # One thread is enough, and what others reserve counts against the
+                # bound.
                 env=child_program.environment(
                     {k: v for k, v in os.environ.items() if not SECRETS.search(k)},
                     OPENBLAS_NUM_THREADS="1",
@@ -223,7 +240,9 @@ def run(
 def outcome(
     process: subprocess.Popen[bytes], errors: int, progress: Progress, patience: float
 ) -> Done:
-    """Return the description of a child's result, once it is written. Raises FileError as `run`.
+    """Return the description of a child's result, once it is written.
+
+    Raises FileError as `run`.
 
     Args:
         errors: the descriptor of its stderr.
@@ -240,18 +259,21 @@ def outcome(
         while data != b"":
             progress(*last)
             if not selector.select(POLL):
-                # Turns, not a clock: nothing is late because this process was stopped meanwhile.
+                # Turns, not a clock: nothing is late because this process was stopped
+                # meanwhile.
                 patience -= POLL
                 if patience < 0:
                     raise FileError(
-                        "the program that reads the file does not answer: it hangs, or its file system does"
+                        "the program that reads the file does not answer: it hangs, or "
+                        "its file system does"
                     )
                 continue
             data = out.read(1 << 16)
             *lines, rest = (rest + (data or b"")).split(b"\n")
             if len(rest) > MAX_LINE:
                 raise FileError(
-                    f"the program that reads the file wrote more than {MAX_LINE:,} bytes "
+                    f"the program that reads the file wrote more than {MAX_LINE:,} "
+                    "bytes "
                     "without an end of line"
                 )
             for line in lines:
@@ -274,12 +296,14 @@ def outcome(
         raise FileError("not enough memory to load it, or it is made to exhaust memory")
     if code == -signal.SIGXCPU:
         raise FileError(
-            "reading it took more of the processor's time than any file of its size needs"
+            "reading it took more of the processor's time than any file of its size "
+            "needs"
         )
     if code < 0:
         name = next((s.name for s in signal.Signals if s == -code), str(-code))
         raise FileError(
-            f"the program that reads the file crashed ({name}): it is damaged, or made to do that"
+            f"the program that reads the file crashed ({name}): it is damaged, or made "
+            "to do that"
         )
     raise FileError(
         f"the program that reads the file ended with {code}"
@@ -288,7 +312,10 @@ def outcome(
 
 
 def decoded(data: bytes, answer: Any) -> Any:
-    """Return JSON of a child as a value of a type. Raises FileError where it is of another type."""
+    """Return JSON of a child as a value of a type.
+
+    Raises FileError where it is of another type.
+    """
     try:
         return msgspec.json.decode(data, type=answer)
     except (msgspec.MsgspecError, ValueError, RecursionError) as e:
@@ -310,14 +337,18 @@ def mapped(fd: int) -> mmap.mmap | None:
         )
     except OSError as e:
         raise FileError(
-            f"the result of the program that read it cannot be sealed: {e.strerror or e}"
+            "the result of the program that read it cannot be sealed: "
+            f"{e.strerror or e}"
         ) from None
     size = os.fstat(fd).st_size
     return mmap.mmap(fd, size, access=mmap.ACCESS_COPY) if size else None
 
 
 def arrays_of(columns: list[StoredArray], room: mmap.mmap | None) -> list[np.ndarray]:
-    """Return the arrays of a result. Raises FileError for one that would lie outside."""
+    """Return the arrays of a result.
+
+    Raises FileError for one that would lie outside.
+    """
     arrays = []
     at = 0
     for column in columns:
@@ -325,7 +356,8 @@ def arrays_of(columns: list[StoredArray], room: mmap.mmap | None) -> list[np.nda
         size = count * int(column.dtype[1:])
         if at + size > (0 if room is None else len(room)):
             raise FileError(
-                f"the program that read it described an array outside its result: {column}"
+                "the program that read it described an array outside its result: "
+                f"{column}"
             )
         dtype = f"<{column.dtype}"
         if room is not None and size:
@@ -337,13 +369,14 @@ def arrays_of(columns: list[StoredArray], room: mmap.mmap | None) -> list[np.nda
     return arrays
 
 
-# -- in the child process ----------------------------------------------------------------------------------------------
+# -- in the child process --------------------------------------------------------------
 
 
 def serve(argument: str) -> NoReturn:
     """Do the job that `run` has described."""
     job: dict[str, Any] = json.loads(argument)
-    # By the kernel, also while a decoder keeps all other threads from running; the thread that started it waits.
+    # By the kernel, also while a decoder keeps all other threads from running; the
+    # thread that started it waits.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     last = "", 0.0
 
@@ -352,7 +385,10 @@ def serve(argument: str) -> NoReturn:
         sys.stdout.flush()
 
     def progress(what: str, fraction: float) -> None:
-        """Report by the hundredth. It never falls, though a file that one way cannot read is read again."""
+        """Report by the hundredth.
+
+        It never falls, though a file that one way cannot read is read again.
+        """
         nonlocal last
         now = what, max(last[1], round(0.95 * fraction, 2))
         if now != last:
@@ -371,7 +407,8 @@ def serve(argument: str) -> NoReturn:
         for called in prepare:
             called(files)
         confinement.in_force = confinement.confine(job["files"])
-        # For good, once everything is imported: libraries reserve address space that costs no memory.
+        # For good, once everything is imported: libraries reserve address space that
+        # costs no memory.
         with open("/proc/self/statm", encoding="ascii") as sizes:
             space = int(sizes.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
         memory, seconds = job["limits"]
@@ -384,7 +421,8 @@ def serve(argument: str) -> NoReturn:
         ):
             allowed = resource.getrlimit(kind)[1]
             most = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
-            # Of the processor's time the kernel's first word is SIGXCPU, which can be ignored; its last is SIGKILL.
+            # Of the processor's time the kernel's first word is SIGXCPU, which can be
+            # ignored; its last is SIGKILL.
             hard = most
             if kind == resource.RLIMIT_CPU:
                 hard += CPU_GRACE
@@ -404,7 +442,9 @@ def serve(argument: str) -> NoReturn:
 
 
 def write_columns(file: BinaryIO, arrays: list[np.ndarray]) -> list[StoredArray]:
-    """Write arrays one behind the other, from the beginning of an empty file; return what they are."""
+    """Write arrays one behind the other, from the beginning of an empty file; return
+    what they are.
+    """
     columns = []
     for array in arrays:
         kind = f"{array.dtype.kind}{array.dtype.itemsize}"

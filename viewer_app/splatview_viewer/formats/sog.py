@@ -1,10 +1,12 @@
 """PlayCanvas SOG: WebP planes and a meta.json, in a folder or a zip.
 
-Version 2, and its forerunner without a version number. Layout: developer.playcanvas.com/user-manual/gaussian-splatting/
-formats/sog, and `read-sog.ts` and `read-sog-v1.ts` of playcanvas/splat-transform. means_l and means_u: low and high
-byte of 16 bits between the bounds of sign(x) ln(|x| + 1). quats: the three smaller components, alpha 252 + index of the
-largest. scales, sh0: codebook entries, sh0's alpha the opacity; of version 1 values between bounds, sh0's alpha the
-logit. shN_labels: 16 bits that name an entry of shN_centroids, in which 64 entries lie beside each other.
+Version 2, and its forerunner without a version number. Layout:
+developer.playcanvas.com/user-manual/gaussian-splatting/ formats/sog, and `read-sog.ts`
+and `read-sog-v1.ts` of playcanvas/splat-transform. means_l and means_u: low and high
+byte of 16 bits between the bounds of sign(x) ln(|x| + 1). quats: the three smaller
+components, alpha 252 + index of the largest. scales, sh0: codebook entries, sh0's alpha
+the opacity; of version 1 values between bounds, sh0's alpha the logit. shN_labels: 16
+bits that name an entry of shN_centroids, in which 64 entries lie beside each other.
 
 A meta.json of gsplat's PNG compression is read by `gsplat_png.py`.
 """
@@ -52,7 +54,9 @@ VERSIONS = (None, 1, 2)
 
 
 def read_sog(path: Path, progress: Progress) -> Fields:
-    """Return the Gaussians of a SOG, or of gsplat's PNG compression: of a zip, a folder, or its meta.json."""
+    """Return the Gaussians of a SOG, or of gsplat's PNG compression: of a zip, a
+    folder, or its meta.json.
+    """
     with open_files(path) as load:
         meta = load_meta(load)
         if gsplat_png.is_meta(meta):

@@ -1,11 +1,13 @@
-"""Niantic's .spz: planes of quantised attributes, gzipped (versions 1 to 3) or in zstd streams (version 4).
+"""Niantic's .spz: planes of quantised attributes, gzipped (versions 1 to 3) or in zstd
+streams (version 4).
 
-Layout and constants of nianticlabs/spz, `load-spz.cc` and `splat-extensions.cc`. Axes are right-up-back, unless an
-extension names others.
+Layout and constants of nianticlabs/spz, `load-spz.cc` and `splat-extensions.cc`. Axes
+are right-up-back, unless an extension names others.
 
-And antimatter15's .splat: 32 bytes per Gaussian and no header. Position 3 float32, linear scale 3 float32, RGBA 4
-bytes, quaternion w x y z 4 bytes as q*128+128; colour and alpha are final (no spherical harmonics). Layout of
-antimatter15/splat, `convert.py`.
+And antimatter15's .splat: 32 bytes per Gaussian and no header. Position 3 float32,
+linear scale 3 float32, RGBA 4 bytes, quaternion w x y z 4 bytes as q*128+128; colour
+and alpha are final (no spherical harmonics). Layout of antimatter15/splat,
+`convert.py`.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ EXTENSIONS = 2
 
 COORDINATE_SYSTEM = 0xADBE0003
 ORBIT_CAMERA = 0xADBE0002
-"""Adobe's extensions: the axes in which the scene is stored, and limits for the camera of a viewer."""
+"""Adobe's extensions: the axes in which the scene is stored, and limits for the camera
+of a viewer."""
 EXTENSIONS_LIMIT = 1 << 20
 """Bytes of extensions that are read behind the attributes."""
 SYSTEMS = [
@@ -65,7 +68,8 @@ SYSTEMS = [
     "LBU",
     "RBU",
 ]
-"""Directions of x, y and z, by the numbers of `CoordinateSystem` in `splat-types.h`; 0, unspecified, is right-up-back."""
+"""Directions of x, y and z, by the numbers of `CoordinateSystem` in `splat-types.h`; 0,
+unspecified, is right-up-back."""
 DIRECTIONS = {
     "L": (-1, 0, 0),
     "R": (1, 0, 0),
@@ -74,7 +78,8 @@ DIRECTIONS = {
     "B": (0, 0, -1),
     "F": (0, 0, 1),
 }
-"""Left or right, up or down, back or front, in axes that point right, down and forward."""
+"""Left or right, up or down, back or front, in axes that point right, down and forward.
+"""
 
 SCALE_OF_BYTE = (np.arange(256) / 16 - 10).astype(np.float32)
 SH0_OF_BYTE = ((np.arange(256) / 255 - 0.5) / 0.15).astype(np.float32)
@@ -105,7 +110,9 @@ class _Head(NamedTuple):
         }
 
     def check(self, legal: tuple[int, ...], packed: int) -> None:
-        """Raise FileError for a header that no file of this container, and of so many bytes, can have."""
+        """Raise FileError for a header that no file of this container, and of so many
+        bytes, can have.
+        """
         if self.version not in legal:
             raise FileError(
                 f"SPZ: version {self.version}; this container is read in versions "
@@ -173,9 +180,11 @@ def read(path: Path, progress: Progress) -> Fields:
 
 
 def _read_extensions(data: bytes) -> tuple[int, tuple[str, ...]]:
-    """Return the number of the axes that extensions name, into `SYSTEMS`, and notes on what is passed over.
+    """Return the number of the axes that extensions name, into `SYSTEMS`, and notes on
+    what is passed over.
 
-    As in the reference, the first extension that names axes counts, and what is cut off does not.
+    As in the reference, the first extension that names axes counts, and what is cut off
+    does not.
     """
     system: int | None = None
     notes: tuple[str, ...] = ()
@@ -191,7 +200,8 @@ def _read_extensions(data: bytes) -> tuple[int, tuple[str, ...]]:
             number = int.from_bytes(content[:4], "little")
             if number >= len(SYSTEMS):
                 notes += (
-                    f"SPZ: coordinate system {number} is unknown; known are 1 to {len(SYSTEMS) - 1}: read as "
+                    f"SPZ: coordinate system {number} is unknown; known are 1 to "
+                    f"{len(SYSTEMS) - 1}: read as "
                     "right-up-back",
                 )
             elif system is None:
@@ -215,7 +225,8 @@ def _gzip(raw: bytes) -> tuple[_Head, dict[str, memoryview], bytes]:
     data = unpacker.decompress(unpacker.unconsumed_tail, total + EXTENSIONS_LIMIT)
     if len(data) < total:
         raise FileError(
-            f"SPZ: truncated: {head.n:,} Gaussians take {total:,} bytes, {len(data):,} are there"
+            f"SPZ: truncated: {head.n:,} Gaussians take {total:,} bytes, {len(data):,} "
+            "are there"
         )
     parts = {}
     at = 0
@@ -240,7 +251,8 @@ def _zstd(raw: bytes) -> tuple[_Head, dict[str, bytes], bytes]:
     sizes = {name: size for name, size in head.sizes.items() if size}
     if count != len(sizes) or at < 32 or at + 16 * count > len(raw):
         raise FileError(
-            f"SPZ: {count} streams at byte {at}; {len(sizes)} streams within {len(raw):,} bytes "
+            f"SPZ: {count} streams at byte {at}; {len(sizes)} streams within "
+            f"{len(raw):,} bytes "
             "are needed"
         )
     parts = dict.fromkeys(head.sizes, b"")
@@ -249,8 +261,10 @@ def _zstd(raw: bytes) -> tuple[_Head, dict[str, bytes], bytes]:
         packed, unpacked = struct.unpack_from("<QQ", raw, at + 16 * i)
         if unpacked != size or packed > len(raw) - start:
             raise FileError(
-                f"SPZ: stream {name!r} claims {packed:,} bytes packed and {unpacked:,} unpacked; "
-                f"{head.n:,} Gaussians need {size:,} and the file has {len(raw) - start:,} left"
+                f"SPZ: stream {name!r} claims {packed:,} bytes packed and {unpacked:,} "
+                "unpacked; "
+                f"{head.n:,} Gaussians need {size:,} and the file has "
+                f"{len(raw) - start:,} left"
             )
         try:
             with zstandard.ZstdDecompressor().stream_reader(
@@ -261,7 +275,8 @@ def _zstd(raw: bytes) -> tuple[_Head, dict[str, bytes], bytes]:
             raise FileError(f"SPZ: stream {name!r} is damaged: {e}") from None
         if len(parts[name]) != size:
             raise FileError(
-                f"SPZ: stream {name!r} is truncated: {len(parts[name]):,} of {size:,} bytes"
+                f"SPZ: stream {name!r} is truncated: {len(parts[name]):,} of {size:,} "
+                "bytes"
             )
         start += packed
     return head, parts, raw[32:at]
@@ -276,7 +291,7 @@ SPZ = Format(
 )
 
 
-# -- .splat -----------------------------------------------------------------------------------------------------------
+# -- .splat ----------------------------------------------------------------------------
 
 RECORD = np.dtype(
     [
@@ -294,12 +309,14 @@ def read_splat(path: Path, progress: Progress) -> Fields:
         size = remaining(f)
         if size == 0 or size % RECORD.itemsize:
             raise FileError(
-                f".splat: {size:,} bytes are not a multiple of {RECORD.itemsize}, which a Gaussian takes"
+                f".splat: {size:,} bytes are not a multiple of {RECORD.itemsize}, "
+                "which a Gaussian takes"
             )
         check_scene(size // RECORD.itemsize, 0, packed)
         records = np.frombuffer(read_exact(f, size, "the Gaussians"), RECORD)
     progress("unpacking Gaussians", 0.5)
-    # A scale of 0 is legal (a flat Gaussian): the smallest normal number keeps its logarithm finite.
+    # A scale of 0 is legal (a flat Gaussian): the smallest normal number keeps its
+    # logarithm finite.
     scales = records["scale"]
     scales = np.log(np.where(scales == 0, np.finfo(np.float32).tiny, scales))
     fields = Fields(

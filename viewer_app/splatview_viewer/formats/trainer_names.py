@@ -1,8 +1,10 @@
-"""Tensors of scenes in the mappings that trainers save, and how their numbers become raw fields.
+"""Tensors of scenes in the mappings that trainers save, and how their numbers become
+raw fields.
 
-Searched are all mappings within each other, down to a few levels, and names with any common prefix (`module.splats.`,
-`_model.gauss_params.`). inria's `capture` is a tuple without names: its tensors are told by their shapes, so that those
-of others who save more in it (hustvl/4DGaussians) are read as well.
+Searched are all mappings within each other, down to a few levels, and names with any
+common prefix (`module.splats.`, `_model.gauss_params.`). inria's `capture` is a tuple
+without names: its tensors are told by their shapes, so that those of others who save
+more in it (hustvl/4DGaussians) are read as well.
 """
 
 from __future__ import annotations
@@ -57,14 +59,18 @@ class Parts:
     degree: int | None = None
     """The degree in use; None: that of the coefficients."""
     has_logit_colors: bool = False
-    """True if "sh0" holds logits of colours where there are no higher coefficients: splatfacto's features_dc."""
+    """True if "sh0" holds logits of colours where there are no higher coefficients:
+    splatfacto's features_dc."""
     may_be_activated: bool = False
-    """True for names of a rasteriser's arguments, whose scales are world units and whose opacities lie in [0, 1], if
-    their values do."""
+    """True for names of a rasteriser's arguments, whose scales are world units and
+    whose opacities lie in [0, 1], if their values do."""
 
 
 def find_parts(root: Any, is_tensor: Callable[[Any], bool]) -> Parts:
-    """Return the tensors of the Gaussians in whatever a trainer has saved. Raises FileError where there are none."""
+    """Return the tensors of the Gaussians in whatever a trainer has saved.
+
+    Raises FileError where there are none.
+    """
     mappings: list[Mapping[Any, Any]] = []
     for value in itertools.islice(_values(root), _MOST_MAPPINGS):
         parts = None
@@ -78,12 +84,14 @@ def find_parts(root: Any, is_tensor: Callable[[Any], bool]) -> Parts:
     if not mappings:
         kind = "tensor" if is_tensor(root) else type(root).__name__
         raise FileError(
-            f"checkpoint: it holds a {kind}, not a mapping of tensors nor inria's (capture, iteration)"
+            f"checkpoint: it holds a {kind}, not a mapping of tensors nor inria's "
+            "(capture, iteration)"
         )
     keys = [key for value in mappings[:16] for key in itertools.islice(value, 8)]
     names = ", ".join(clipped(key) for key in keys[:16] if isinstance(key, str))
     raise FileError(
-        "checkpoint: no Gaussians in it. Looked for means, scales, quats, opacities and sh0 (or colors); it has "
+        "checkpoint: no Gaussians in it. Looked for means, scales, quats, opacities "
+        "and sh0 (or colors); it has "
         f"{names or 'no names'}"
     )
 
@@ -119,7 +127,8 @@ def _of_mapping(mapping: Mapping[Any, Any], is_tensor: Any) -> Parts | None:
         if names.keys() >= _NEEDED and names.keys() & _COLORS:
             tensors = {field: group[alias] for field, alias in names.items()}
             has_logits = names.get("sh0") == "features_dc"
-            # gsplat's appearance optimisation has logits, beside features; its rasteriser takes colours or harmonics.
+            # gsplat's appearance optimisation has logits, beside features; its
+            # rasteriser takes colours or harmonics.
             if "colors" in tensors and "features" not in group:
                 colors = tensors.pop("colors")
                 tensors.setdefault("shs" if colors.ndim == 3 else "rgb", colors)
@@ -140,7 +149,9 @@ def _names_in(group: Mapping[str, Any], is_tensor: Any) -> dict[str, str]:
 
 
 def _degree(value: Any, is_tensor: Any) -> int | None:
-    """Return a degree in use that was saved as a number or as a tensor; None for anything else."""
+    """Return a degree in use that was saved as a number or as a tensor; None for
+    anything else.
+    """
     is_number = isinstance(value, int) or (is_tensor(value) and value.ndim == 0)
     if not is_number:
         return None
@@ -151,8 +162,8 @@ def _degree(value: Any, is_tensor: Any) -> int | None:
 
 
 def _of_capture(value: Any, is_tensor: Any) -> Parts | None:
-    """Return the scene of inria's `capture`: the active degree, xyz, and then in order features_dc, features_rest,
-    scaling, rotation, opacity; None for any other tuple.
+    """Return the scene of inria's `capture`: the active degree, xyz, and then in order
+    features_dc, features_rest, scaling, rotation, opacity; None for any other tuple.
     """
     if len(value) < 7 or not is_tensor(value[1]):
         return None
@@ -187,7 +198,10 @@ def _of_capture(value: Any, is_tensor: Any) -> Parts | None:
 
 
 def fields_from(arrays: Mapping[str, np.ndarray], parts: Parts) -> Fields:
-    """Return raw fields from the arrays of a scene by the fields of `ALIASES`. `parts` describes them. Raises FileError."""
+    """Return raw fields from the arrays of a scene by the fields of `ALIASES`.
+
+    `parts` describes them. Raises FileError.
+    """
     has_logit_colors = parts.has_logit_colors
     means = arrays["means"]
     if means.ndim != 2:
@@ -207,7 +221,8 @@ def fields_from(arrays: Mapping[str, np.ndarray], parts: Parts) -> Fields:
         )
         if not fits:
             raise FileError(
-                f"{count} centres, scales of shape {scales.shape}, opacities of {opacities.shape} and a filter_3D of "
+                f"{count} centres, scales of shape {scales.shape}, opacities of "
+                f"{opacities.shape} and a filter_3D of "
                 f"{sizes.shape} do not fit together"
             )
         scales, opacities = apply_filter(scales, opacities, sizes)
@@ -222,7 +237,10 @@ def fields_from(arrays: Mapping[str, np.ndarray], parts: Parts) -> Fields:
 
 
 def _are_activated(scales: np.ndarray, opacities: np.ndarray) -> bool:
-    """Return whether values can be world units and opacities. Logarithms and logits have numbers below 0."""
+    """Return whether values can be world units and opacities.
+
+    Logarithms and logits have numbers below 0.
+    """
     return bool(
         (scales >= 0).all() and (opacities >= 0).all() and (opacities <= 1).all()
     )
@@ -272,7 +290,9 @@ def _sigmoid(values: np.ndarray) -> np.ndarray:
 
 
 def joined(parts: Sequence[Fields]) -> Fields:
-    """Return the scenes of several ranks as one, which must have as many coefficients each. Raises FileError."""
+    """Return the scenes of several ranks as one, which must have as many coefficients
+    each. Raises FileError.
+    """
     if len(parts) == 1:
         return parts[0]
     if len({part.shN.shape[1:] for part in parts}) > 1:

@@ -1,1 +1,3 @@
-"""Snapshots of scenes during their training: taken, kept within a limit, and shown again."""
+"""Snapshots of scenes during their training: taken, kept within a limit, and shown
+again.
+"""

@@ -1,7 +1,9 @@
-"""A scene made small, to keep many of them: a third of its float32 numbers, and it can hardly be told from them.
+"""A scene made small, to keep many of them: a third of its float32 numbers, and it can
+hardly be told from them.
 
-In memory and in a file it is the same bytes: 8 bytes SVSCENE1, the length of the header as uint32, the header as JSON,
-then the arrays of `layout` one after the other, little-endian:
+In memory and in a file it is the same bytes: 8 bytes SVSCENE1, the length of the header
+as uint32, the header as JSON, then the arrays of `layout` one after the other,
+little-endian:
 
 means       float32, or float64, as they are
 quats       unit quaternions times 32767, int16: off by at most 2e-5
@@ -11,8 +13,8 @@ opacities   logits as float16: opacities off by at most 2e-4; those that come ac
 sh0         float16: colours off by at most 1.4e-4 of full scale, up to four times the brightness of white
 shN         int8, each Gaussian's as parts of its own largest one: off by at most 1/254 of that
 
-What cannot be drawn (`Renderer.load`) cannot be drawn afterwards either. Nothing is unpickled, and sizes are checked
-before memory is taken.
+What cannot be drawn (`Renderer.load`) cannot be drawn afterwards either. Nothing is
+unpickled, and sizes are checked before memory is taken.
 """
 
 from __future__ import annotations
@@ -43,8 +45,8 @@ if TYPE_CHECKING:
 
 _CHUNK = 1 << 15
 _CHUNK_GPU = 1 << 18
-"""Gaussians that are packed in one go: on a CPU what is computed from them stays in the cache; on a GPU the pinned
-memory that it passes through stays small."""
+"""Gaussians that are packed in one go: on a CPU what is computed from them stays in the
+cache; on a GPU the pinned memory that it passes through stays small."""
 _HALF = 65504.0
 """The largest float16."""
 _UNIT = 32767.0
@@ -107,8 +109,8 @@ def layout(
     activated: bool | tuple[bool, bool],
     wide: bool = False,
 ) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
-    """Return shape and dtype of each array of `count` Gaussians with so many coefficients beyond degree 0, in their
-    order. `wide`: with `means` of float64.
+    """Return shape and dtype of each array of `count` Gaussians with so many
+    coefficients beyond degree 0, in their order. `wide`: with `means` of float64.
     """
     scale = "<f4" if activated_of(activated).scales else "<f2"
     return {
@@ -142,14 +144,19 @@ def packed_bytes(
 
 
 def write_packed(path: Path, packed: Packed) -> int:
-    """Write a scene into a file for its owner alone; return its size in bytes. Raises OSError."""
+    """Write a scene into a file for its owner alone; return its size in bytes.
+
+    Raises OSError.
+    """
     write_output(path, packed.data, private=True)
     return packed.data.nbytes
 
 
 def read_packed(path: Path) -> Packed:
-    """Return the scene of a file. Raises FileError for what is missing, damaged or none; takes only the memory that its
-    size allows.
+    """Return the scene of a file.
+
+    Raises FileError for what is missing, damaged or none; takes only the memory that
+    its size allows.
     """
     try:
         with open_regular(path) as f:
@@ -160,7 +167,8 @@ def read_packed(path: Path) -> Packed:
             (length,) = struct.unpack_from("<I", start, len(_MAGIC))
             if length > _MOST_HEADER:
                 raise FileError(
-                    f"{path}: damaged: a header of {length:,} bytes; at most {_MOST_HEADER:,}"
+                    f"{path}: damaged: a header of {length:,} bytes; at most "
+                    f"{_MOST_HEADER:,}"
                 )
             header = msgspec.json.decode(f.read(length), type=PackedHeader)
             needed = packed_bytes(
@@ -168,7 +176,8 @@ def read_packed(path: Path) -> Packed:
             )
             if size != _START + length + needed:
                 raise FileError(
-                    f"{path}: damaged: {size:,} bytes, and {header.count:,} Gaussians take "
+                    f"{path}: damaged: {size:,} bytes, and {header.count:,} Gaussians "
+                    "take "
                     f"{_START + length + needed:,}"
                 )
             # What is read, and what it becomes to be drawn (`unpack`).
@@ -194,10 +203,12 @@ def pack(
     background: Color | None = None,
     stream: torch.cuda.Stream | None = None,
 ) -> Packed:
-    """Return copies of a scene's numbers, made small. From any thread.
+    """Return copies of a scene's numbers, made small.
 
-    `stream`: for a scene on a GPU, the torch stream that reads it, which waits for the data by itself; the calling
-    thread waits for it.
+    From any thread.
+
+    `stream`: for a scene on a GPU, the torch stream that reads it, which waits for the
+    data by itself; the calling thread waits for it.
     """
     import torch
 
@@ -244,7 +255,10 @@ def pack(
 def unpack(
     packed: Packed, *, version: int = 0, notes: tuple[str, ...] = ()
 ) -> GaussianScene:
-    """Return the scene again, as float32 (`means` also float64) on the CPU. From any thread."""
+    """Return the scene again, as float32 (`means` also float64) on the CPU.
+
+    From any thread.
+    """
     import torch
 
     header = packed.header
@@ -289,7 +303,9 @@ def pack_rows(scene: GaussianScene) -> list[torch.Tensor]:
     import torch
 
     def half(t: torch.Tensor, defined: bool = False) -> torch.Tensor:
-        """float16: what is too large is the largest there is, what is infinite is none unless that is `defined`."""
+        """float16: what is too large is the largest there is, what is infinite is none
+        unless that is `defined`.
+        """
         return torch.where(
             t.isfinite() | defined, t.clamp(-_HALF, _HALF), torch.nan
         ).half()

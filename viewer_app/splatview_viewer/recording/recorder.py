@@ -33,14 +33,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("splatview")
 
 _SELDOM = 10.0
-"""Seconds after which a new version is taken though fewer came than were to be waited for; grows as those do."""
+"""Seconds after which a new version is taken though fewer came than were to be waited
+for; grows as those do."""
 _GAP = 1.0
 """Seconds between two snapshots at least."""
 _SHARE = 0.05
-"""Part of a processor, and of the viewer's share of the GPU, that taking them may cost."""
+"""Part of a processor, and of the viewer's share of the GPU, that taking them may cost.
+"""
 _QUIET = 5.0
-"""Seconds without a new version, or three times what lay between the last two, after which the last one is taken: as a
-rule it is what the training came to."""
+"""Seconds without a new version, or three times what lay between the last two, after
+which the last one is taken: as a rule it is what the training came to."""
 _TROUBLE_GAP = 10.0
 """Seconds until it is tried again after it has failed."""
 _PATIENCE = 10.0
@@ -48,7 +50,9 @@ _PATIENCE = 10.0
 
 
 class Recorder:
-    """The tapes of all streams, the jobs that pack and write for them, and their limits."""
+    """The tapes of all streams, the jobs that pack and write for them, and their
+    limits.
+    """
 
     def __init__(
         self, options: RecordOptions, work: GpuWork, wake: Callable[[], None]
@@ -62,7 +66,10 @@ class Recorder:
         """At most two of each tape."""
 
     def begin(self, run: str, name: str) -> Tape:
-        """Record a stream from now on. Faults of the folder are logged: then it is recorded in memory."""
+        """Record a stream from now on.
+
+        Faults of the folder are logged: then it is recorded in memory.
+        """
         folder = None
         if self.options.folder is not None:
             try:
@@ -110,7 +117,8 @@ class _Seen:
 
     version: int = 0
     since: float = math.inf
-    """When the newest version was seen first, and the time between it and the one before."""
+    """When the newest version was seen first, and the time between it and the one
+    before."""
     period: float = 0.0
     looked: int = 0
     """The newest version of which a snapshot was begun, or whose step came too soon."""
@@ -221,8 +229,9 @@ class Tape:
                 frame.close()
 
     def _take(self, stream: RemoteStream, frame: StreamFrame, step: int) -> None:
-        """Have a job pack a frame, and write it where a folder is recorded into. Raises ViewerError if it would not
-        fit.
+        """Have a job pack a frame, and write it where a folder is recorded into.
+
+        Raises ViewerError if it would not fit.
         """
         import torch
 
@@ -341,8 +350,9 @@ class Tape:
             log.warning("%s", text)
 
     def finish(self, whole: bool = False) -> None:
-        """Wait until the job does not read a GPU's memory any more, some milliseconds as a rule, because that memory is
-        about to go; what is on the host stays as long as it is held. `whole`: wait in any case. Idempotent.
+        """Wait until the job does not read a GPU's memory any more, some milliseconds
+        as a rule, because that memory is about to go; what is on the host stays as long
+        as it is held. `whole`: wait in any case. Idempotent.
         """
         if self._taking is not None:
             frame, job = self._taking
@@ -369,5 +379,7 @@ def _stream(device: Any) -> Any:
 
 
 def _work(frame: StreamFrame) -> tuple[object, ...]:
-    """Return the GPU's work for a snapshot: of scenes alike enough that the next ones are measured by the last."""
+    """Return the GPU's work for a snapshot: of scenes alike enough that the next ones
+    are measured by the last.
+    """
     return "record", frame.tensors["means"].shape[0].bit_length()

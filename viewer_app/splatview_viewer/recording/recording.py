@@ -1,13 +1,15 @@
-"""Recordings: the snapshots of one stream, from the first version on, as many as a limit allows; in memory or on disk.
+"""Recordings: the snapshots of one stream, from the first version on, as many as a
+limit allows; in memory or on disk.
 
-When the limit is reached, every second one is dropped, and from then on half as many are taken: what is left always
-covers everything evenly. On disk there is a folder for each stream, with a file for each snapshot and an index:
+When the limit is reached, every second one is dropped, and from then on half as many
+are taken: what is left always covers everything evenly. On disk there is a folder for
+each stream, with a file for each snapshot and an index:
 
     recording.json          names of run and stream; of each snapshot its file, step, version, time, count and bytes
     000000042.gaussians     a packed scene (`recording.packed`)
 
-A file that the index does not name is no part of the recording. Every file is written beside its place and then moved
-there, so that none is ever half written.
+A file that the index does not name is no part of the recording. Every file is written
+beside its place and then moved there, so that none is ever half written.
 """
 
 from __future__ import annotations
@@ -94,7 +96,9 @@ def is_recording(path: Path) -> bool:
 
 
 def streams_in(path: Path) -> list[Path]:
-    """Return the streams' folders in what was recorded; the folder itself if it is one; [] for anything else."""
+    """Return the streams' folders in what was recorded; the folder itself if it is one;
+    [] for anything else.
+    """
     if is_recording(path):
         return [path]
     try:
@@ -104,7 +108,8 @@ def streams_in(path: Path) -> list[Path]:
 
 
 def read_index(folder: Path) -> Index:
-    """Return what a stream's folder holds, the oldest first, without what is missing or of another size.
+    """Return what a stream's folder holds, the oldest first, without what is missing or
+    of another size.
 
     Raises FileError for an index that is missing, damaged, or of a later version.
     """
@@ -123,7 +128,8 @@ def read_index(folder: Path) -> Index:
         raise FileError(f"{path}: damaged: {e}") from e
     if index.format != _FORMAT:
         raise FileError(
-            f"{path}: format {index.format}, and this viewer reads {_FORMAT}: install a newer splatview"
+            f"{path}: format {index.format}, and this viewer reads {_FORMAT}: install "
+            "a newer splatview"
         )
     there = {
         line.file: line
@@ -144,9 +150,10 @@ class StreamFolder:
     """
 
     def __init__(self, root: Path, run: str, name: str) -> None:
-        """Make a folder in `root`, for its owner alone (0700); one that was recorded before by a run and stream of
-        these names is continued, unless another program writes there or another user has made it. Raises OSError, and
-        FileError for a folder that cannot be used.
+        """Make a folder in `root`, for its owner alone (0700); one that was recorded
+        before by a run and stream of these names is continued, unless another program
+        writes there or another user has made it. Raises OSError, and FileError for a
+        folder that cannot be used.
         """
         self.run = run[:200]
         self.name = name[:200]
@@ -186,11 +193,13 @@ class StreamFolder:
                 raise
             self.close()
         raise FileError(
-            f"{root / base}: it and 98 like it are being written by others; record into another folder"
+            f"{root / base}: it and 98 like it are being written by others; record "
+            "into another folder"
         )
 
     def _open_own(self) -> bool:
-        """Make `path` or open it; return False for a link, a file, or another user's folder.
+        """Make `path` or open it; return False for a link, a file, or another user's
+        folder.
 
         Where others write, as in /tmp, they can take the name first.
         """
@@ -213,7 +222,8 @@ class StreamFolder:
         """
         if not os.path.samestat(self.path.lstat(), os.fstat(self._lock)):
             raise OSError(
-                f"{self.path} was replaced by another folder; nothing more is written there"
+                f"{self.path} was replaced by another folder; nothing more is written "
+                "there"
             )
 
     def write_index(
@@ -222,7 +232,10 @@ class StreamFolder:
         snapshots: list[SceneSnapshot],
         dropped: Iterable[SceneSnapshot] = (),
     ) -> None:
-        """Write what there is, and then remove what has been dropped. Raises OSError."""
+        """Write what there is, and then remove what has been dropped.
+
+        Raises OSError.
+        """
         index = Index(_FORMAT, self.run, self.name, every, snapshots)
         self.check_in_place()
         write_output(
@@ -241,7 +254,9 @@ class StreamFolder:
 
 
 class Recording:
-    """The snapshots in the order in which they were taken. Belongs to the loop's thread, but for `scene`.
+    """The snapshots in the order in which they were taken.
+
+    Belongs to the loop's thread, but for `scene`.
 
     Steps may go back, when a run was started again.
     """
@@ -249,8 +264,10 @@ class Recording:
     def __init__(
         self, every: float = 1.0, *, limit: int = 0, folder: StreamFolder | None = None
     ) -> None:
-        """`every`: versions, or steps, between two snapshots. `limit`: bytes. `folder`: where they are kept, if not in
-        memory; what is there already is a part of it.
+        """`every`: versions, or steps, between two snapshots.
+
+        `limit`: bytes. `folder`: where they are kept, if not in memory; what is there
+        already is a part of it.
         """
         self.every = every
         self.limit = limit
@@ -267,7 +284,10 @@ class Recording:
 
     @classmethod
     def opened(cls, path: Path) -> Recording:
-        """Return what was recorded in a stream's folder, to be looked at. Raises FileError if nothing is there."""
+        """Return what was recorded in a stream's folder, to be looked at.
+
+        Raises FileError if nothing is there.
+        """
         index = read_index(path)
         if not index.snapshots:
             raise FileError(f"{path}: no snapshot in it that is whole")
@@ -291,14 +311,19 @@ class Recording:
     def add(
         self, snapshot: SceneSnapshot, packed: Packed | None = None
     ) -> list[SceneSnapshot]:
-        """Take one more, `packed` where they are in memory; return those that are dropped for it."""
+        """Take one more, `packed` where they are in memory; return those that are
+        dropped for it.
+        """
         self.snapshots.append(snapshot)
         if packed is not None:
             self._packed[snapshot] = packed
         return self.fit()
 
     def fit(self) -> list[SceneSnapshot]:
-        """Drop what is over the limit, and return it. The first and the newest stay as long as any others."""
+        """Drop what is over the limit, and return it.
+
+        The first and the newest stay as long as any others.
+        """
         dropped: list[SceneSnapshot] = []
         while len(self) > 1 and (
             self.nbytes > self.limit or len(self) > MOST_SNAPSHOTS
@@ -319,8 +344,10 @@ class Recording:
         return min(near, key=lambda i: abs(self.snapshots[i].number - snapshot.number))
 
     def scene(self, snapshot: SceneSnapshot) -> GaussianScene:
-        """Return a snapshot again, in host memory. From any thread. Raises FileError where its file is gone or damaged,
-        KeyError where it was dropped meanwhile.
+        """Return a snapshot again, in host memory.
+
+        From any thread. Raises FileError where its file is gone or damaged, KeyError
+        where it was dropped meanwhile.
         """
         if self.path is None:
             packed = self._packed[snapshot]
@@ -334,12 +361,18 @@ class Recording:
 
 
 class Player:
-    """The part of a stream that is shown: what comes live, or a snapshot. The same for all who look at the stream."""
+    """The part of a stream that is shown: what comes live, or a snapshot.
+
+    The same for all who look at the stream.
+    """
 
     def __init__(
         self, recording: Recording, wake: Callable[[], None], *, live: bool = True
     ) -> None:
-        """`live`: there is something beside the recording. `wake`: called from another thread when one is ready."""
+        """`live`: there is something beside the recording.
+
+        `wake`: called from another thread when one is ready.
+        """
         self.recording = recording
         self.has_live = live
         self.position: SceneSnapshot | None = None if live else recording.snapshots[-1]
@@ -391,7 +424,9 @@ class Player:
             self.seek(len(self.recording) - 1)
 
     def end(self) -> None:
-        """Nothing comes live any more, and what came last is not to be had: the newest snapshot takes its place."""
+        """Nothing comes live any more, and what came last is not to be had: the newest
+        snapshot takes its place.
+        """
         self.has_live = False
         self.live()
 
@@ -413,7 +448,9 @@ class Player:
                 self.move(1)
 
     def _make(self) -> None:
-        """Take in the snapshot that is ready, and begin with the one that is to be shown."""
+        """Take in the snapshot that is ready, and begin with the one that is to be
+        shown.
+        """
         if self._making is not None:
             snapshot, job = self._making
             if not job.done:
@@ -433,7 +470,7 @@ class Player:
         self._ready = None
         self._making = None
 
-    # -- as a source ---------------------------------------------------------------------------------------------
+    # -- as a source -------------------------------------------------------------------
 
     def has_news(self) -> bool:
         """Return whether `feed` would bring something new, while a snapshot is shown."""
@@ -445,7 +482,10 @@ class Player:
         )
 
     def feed(self, view: ShownView) -> bool:
-        """Give the view the snapshot that is ready. Raises ViewerError for one that cannot be read."""
+        """Give the view the snapshot that is ready.
+
+        Raises ViewerError for one that cannot be read.
+        """
         if self._ready is None or self.position is None:
             return False
         snapshot, made = self._ready
@@ -469,7 +509,9 @@ class Player:
 
 @dataclass(frozen=True)
 class RecordOptions:
-    """Snapshots of scenes that are shown, in memory; or of all scenes that runs publish, on disk."""
+    """Snapshots of scenes that are shown, in memory; or of all scenes that runs
+    publish, on disk.
+    """
 
     folder: Path | None = None
     every: int | None = None
@@ -483,15 +525,18 @@ class RecordOptions:
         """Raise ViewerError for numbers that make no sense."""
         if self.every is not None and self.every < 1:
             raise ViewerError(
-                f"{command}: --record-every is {self.every}, not a number of steps from 1 on"
+                f"{command}: --record-every is {self.every}, not a number of steps "
+                "from 1 on"
             )
         if self.memory_mb < 0:
             raise ViewerError(
-                f"{command}: --record-memory is {self.memory_mb}, not a number of MB from 0 (none) on"
+                f"{command}: --record-memory is {self.memory_mb}, not a number of MB "
+                "from 0 (none) on"
             )
         if self.disk_mb < 1:
             raise ViewerError(
-                f"{command}: --record-disk is {self.disk_mb}, not a number of MB from 1 on"
+                f"{command}: --record-disk is {self.disk_mb}, not a number of MB from "
+                "1 on"
             )
         if self.folder is not None:
             try:

@@ -1,1 +1,3 @@
-"""The screens of this machine, by the protocol of `core.screen`: a window, and a framebuffer without a display."""
+"""The screens of this machine, by the protocol of `core.screen`: a window, and a
+framebuffer without a display.
+"""

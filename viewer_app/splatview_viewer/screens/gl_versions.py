@@ -1,4 +1,6 @@
-"""The OpenGL version that a display or EGL offers where it is older than the viewer needs, for the error that says so."""
+"""The OpenGL version that a display or EGL offers where it is older than the viewer
+needs, for the error that says so.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +19,23 @@ _VERSION = 0x1F02
 _RENDERER = 0x1F01
 """GL_VERSION and GL_RENDERER."""
 _NEXT_STEP = (
-    "update the graphics driver, or draw in software: LIBGL_ALWAYS_SOFTWARE=1, with Mesa 17 or later "
+    "update the graphics driver, or draw in software: LIBGL_ALWAYS_SOFTWARE=1, with "
+    "Mesa 17 or later "
     "(apt-get install libgl1-mesa-dri)"
 )
 
 
 def too_old(place: str, offered: str, next_step: str = "") -> str:
-    """Return the error's words. `offered`: as `egl_version` returns it; `next_step`: comes before the others."""
+    """Return the error's words.
+
+    `offered`: as `egl_version` returns it; `next_step`: comes before the others.
+    """
     return f"{NEEDED} or newer is needed, {place} offers {offered}: {next_step}{_NEXT_STEP}"
 
 
 def egl_version(**settings: Any) -> str:
-    """Return the version and the renderer that EGL offers, "" where it makes no context at all.
+    """Return the version and the renderer that EGL offers, "" where it makes no context
+    at all.
 
     `settings`: of glcontext's EGL backend.
     """
@@ -47,7 +54,10 @@ def egl_version(**settings: Any) -> str:
 
 
 def version_words(load: Callable[[str], int | None]) -> str:
-    """Return the version and renderer of the current context. `load`: finds the address of an OpenGL function."""
+    """Return the version and renderer of the current context.
+
+    `load`: finds the address of an OpenGL function.
+    """
     address = load("glGetString")
     if not address:
         return ""

@@ -1,4 +1,6 @@
-"""A screen without a display: an EGL context and a framebuffer; copies of what was drawn, for other threads."""
+"""A screen without a display: an EGL context and a framebuffer; copies of what was
+drawn, for other threads.
+"""
 
 from __future__ import annotations
 
@@ -134,9 +136,11 @@ def current_context() -> int:
 
 
 def let_go(context: int | None = None) -> None:
-    """Hold no EGL context in this thread any more; with `context`, only if it is that one.
+    """Hold no EGL context in this thread any more; with `context`, only if it is that
+    one.
 
-    A thread that holds one cannot make a GLX context current: Xlib would end the whole process (BadAccess).
+    A thread that holds one cannot make a GLX context current: Xlib would end the whole
+    process (BadAccess).
     """
     held = current_context()
     egl = _library()
@@ -145,10 +149,13 @@ def let_go(context: int | None = None) -> None:
 
 
 def create_context(gpu_uuid: str | None = None) -> moderngl.Context:
-    """An OpenGL 3.3 core context without any display. Raises GraphicsError that says what to do.
+    """An OpenGL 3.3 core context without any display.
 
-    `gpu_uuid`: the GPU to draw on, as 32 lower-case hexadecimal digits, so that tensors on it need not be moved; by
-    default, and with several GPUs, the first that CUDA sees here. Where EGL cannot draw on it another one is taken.
+    Raises GraphicsError that says what to do.
+
+    `gpu_uuid`: the GPU to draw on, as 32 lower-case hexadecimal digits, so that tensors
+    on it need not be moved; by default, and with several GPUs, the first that CUDA sees
+    here. Where EGL cannot draw on it another one is taken.
     """
     found = devices()
     if gpu_uuid is None and sum(device.nvidia for device in found) > 1:
@@ -174,7 +181,8 @@ def create_context(gpu_uuid: str | None = None) -> moderngl.Context:
 
 
 def _create(**device: int) -> moderngl.Context:
-    # By their runtime names: the ones that moderngl looks for come with compilers and development packages.
+    # By their runtime names: the ones that moderngl looks for come with compilers and
+    # development packages.
     settings: dict[str, Any] = {
         "backend": "egl",
         "libegl": "libEGL.so.1",
@@ -191,19 +199,24 @@ def _create(**device: int) -> moderngl.Context:
         if offered:
             raise GraphicsError(gl_versions.too_old("EGL", offered)) from e
         raise GraphicsError(
-            f"no OpenGL 3.3 context through EGL ({e}). With an NVIDIA GPU in a container, start it "
+            f"no OpenGL 3.3 context through EGL ({e}). With an NVIDIA GPU in a "
+            "container, start it "
             f"with NVIDIA_DRIVER_CAPABILITIES=all; without one: {_INSTALL}"
         ) from e
 
 
 class DrawTarget:
-    """A framebuffer of one size, black at first. Lives in the thread of its context, which it does not own."""
+    """A framebuffer of one size, black at first.
+
+    Lives in the thread of its context, which it does not own.
+    """
 
     def __init__(
         self, ctx: moderngl.Context, size: tuple[int, int], *, shared: bool = False
     ) -> None:
-        """`shared`: CUDA reads the texture as well, by `self.shared`. Raises SharingError or moderngl's Error when it
-        cannot be made.
+        """`shared`: CUDA reads the texture as well, by `self.shared`.
+
+        Raises SharingError or moderngl's Error when it cannot be made.
         """
         self._ctx = ctx
         self.shared: SharedTexture | TextureTensor | None = None
@@ -223,7 +236,9 @@ class DrawTarget:
             self.framebuffer = ctx.framebuffer([texture])
             held.callback(self.framebuffer.release)
             self._held = held.pop_all()
-        self.framebuffer.use()  # moderngl binds what was in use again after a clear: that must not be an old one
+        # Moderngl binds what was in use again after a clear: that must not be an old
+        # one.
+        self.framebuffer.use()
         self.framebuffer.clear(0.0, 0.0, 0.0, 1.0)
 
     @property
@@ -232,8 +247,8 @@ class DrawTarget:
         return width, height
 
     def tensor(self) -> torch.Tensor:
-        """Return what has been drawn, for the next work of the current CUDA stream: (H, W, 4) uint8, lowest row first.
-        The next call writes into the same tensor.
+        """Return what has been drawn, for the next work of the current CUDA stream: (H,
+        W, 4) uint8, lowest row first. The next call writes into the same tensor.
         """
         assert self.shared is not None, "made without `shared`"
         if isinstance(self.shared, SharedTexture):
@@ -266,8 +281,9 @@ class Copy:
 def copied(target: DrawTarget, at: float, device: int | None) -> Copy:
     """Copy what has been drawn, in the thread of the context.
 
-    Copies on a GPU stay there, and nothing waits; others wait for the drawing. `device`: CUDA's ordinal of the GPU that
-    OpenGL draws on, for targets that are shared with it.
+    Copies on a GPU stay there, and nothing waits; others wait for the drawing.
+    `device`: CUDA's ordinal of the GPU that OpenGL draws on, for targets that are
+    shared with it.
     """
     if target.shared is None:
         width, height = target.size
@@ -306,7 +322,10 @@ class LocalDesktop:
 
 
 class OffscreenScreen:
-    """Draws into a texture. Events come from `push`, so that a test or a program can act as the user."""
+    """Draws into a texture.
+
+    Events come from `push`, so that a test or a program can act as the user.
+    """
 
     def __init__(
         self,
@@ -316,7 +335,10 @@ class OffscreenScreen:
         *,
         gpu_uuid: str | None = None,
     ) -> None:
-        """`gpu_uuid` as in `create_context`. Raises GraphicsError when no EGL context can be made."""
+        """`gpu_uuid` as in `create_context`.
+
+        Raises GraphicsError when no EGL context can be made.
+        """
         self.ctx = create_context(gpu_uuid)
         self.desktop = LocalDesktop()
         self._held: int | None = current_context()
@@ -334,8 +356,10 @@ class OffscreenScreen:
         *,
         shared: bool = False,
     ) -> None:
-        """Draw in this many pixels from now on. shared: CUDA reads them (`tensor`). Raises SharingError, moderngl's
-        Error where nothing so large can be made.
+        """Draw in this many pixels from now on.
+
+        shared: CUDA reads them (`tensor`). Raises SharingError, moderngl's Error where
+        nothing so large can be made.
         """
         self._scale = self._scale if scale is None else scale
         if (width, height) != self.size or shared != (self._target.shared is not None):

@@ -1,7 +1,7 @@
 """A window on the desktop, through GLFW.
 
-`glfw` is loaded from its wheel: by default, pyGLFW searches a dozen folders and starts a Python process for each
-library that it finds. Naming the library avoids that.
+`glfw` is loaded from its wheel: by default, pyGLFW searches a dozen folders and starts
+a Python process for each library that it finds. Naming the library avoids that.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ if TYPE_CHECKING:
 
 
 def _bundled() -> Path | None:
-    """Return the library in the installed wheel for this session's display server, if the wheel holds one."""
+    """Return the library in the installed wheel for this session's display server, if
+    the wheel holds one.
+    """
     spec = find_spec("glfw")
     if spec is None or spec.origin is None:
         return None
@@ -83,12 +85,15 @@ _MODS: dict[int, Mod] = {
 
 
 def _fit_screen(width: int, height: int) -> tuple[int, int]:
-    """Return the size of a window, smaller in proportion where the screen has no room for it."""
+    """Return the size of a window, smaller in proportion where the screen has no room
+    for it.
+    """
     monitor = glfw.get_primary_monitor()
     if not monitor:
         return width, height
     *_, area_width, area_height = glfw.get_monitor_workarea(monitor)
-    # On X11 the work area is in pixels, and a window gets its points times the scale of them.
+    # On X11 the work area is in pixels, and a window gets its points times the scale of
+    # them.
     is_wayland = "wayland" in os.environ.get("PYGLFW_LIBRARY", "")
     scale = 1.0 if is_wayland else max(glfw.get_monitor_content_scale(monitor))
     room = area_width / max(scale, 1.0), area_height / max(scale, 1.0)
@@ -107,7 +112,9 @@ def _fit_screen(width: int, height: int) -> tuple[int, int]:
 
 
 def _offered_version() -> str:
-    """Return the OpenGL version and renderer that a window gets which asks for none; "" where there is none."""
+    """Return the OpenGL version and renderer that a window gets which asks for none; ""
+    where there is none.
+    """
     glfw.default_window_hints()
     glfw.window_hint(glfw.VISIBLE, False)
     with warnings.catch_warnings():
@@ -129,7 +136,8 @@ def _why_no_window(offered: str, faults: list[str]) -> str:
         return gl_versions.too_old(
             "this display",
             offered,
-            "use --web, for a browser, which does not need the display (over ssh -X it is an old one), ",
+            "use --web, for a browser, which does not need the display (over ssh -X it "
+            "is an old one), ",
         )
     why = f" ({faults[0]})" if faults else ""
     return (
@@ -139,7 +147,10 @@ def _why_no_window(offered: str, faults: list[str]) -> str:
 
 
 class WindowScreen:
-    """A resizable window with an OpenGL 3.3 core context (or newer). One at a time: GLFW ends with it."""
+    """A resizable window with an OpenGL 3.3 core context (or newer).
+
+    One at a time: GLFW ends with it.
+    """
 
     def __init__(
         self,
@@ -150,7 +161,11 @@ class WindowScreen:
         vsync: bool = True,
         visible: bool = True,
     ) -> None:
-        """Sides in points. `visible`: it is seen. Raises GraphicsError when there is no display or no OpenGL 3.3."""
+        """Sides in points.
+
+        `visible`: it is seen. Raises GraphicsError when there is no display or no
+        OpenGL 3.3.
+        """
         self._events: list[Event] = []
         self._closed = False
         self._title = title
@@ -274,7 +289,10 @@ class WindowScreen:
         self._take_drops()
 
     def _take_drops(self) -> None:
-        """Have dropped files become events. pyGLFW's own callback ends at names that are not UTF-8."""
+        """Have dropped files become events.
+
+        pyGLFW's own callback ends at names that are not UTF-8.
+        """
 
         def drop(_: Any, count: int, paths: Any) -> None:
             names = tuple(os.fsdecode(paths[i]) for i in range(count))
@@ -310,7 +328,8 @@ class WindowScreen:
     def framebuffer(self) -> moderngl.Framebuffer:
         if self._size != self._framebuffer_size:
             self._framebuffer_size = self._size
-            # moderngl keeps the size that it saw first, and has no way to be told another
+            # moderngl keeps the size that it saw first, and has no way to be told
+            # another
             self._framebuffer._size = self._size  # pyright: ignore[reportAttributeAccessIssue]
             self._framebuffer.viewport = (0, 0, *self._size)
         return self._framebuffer

@@ -1,1 +1,3 @@
-"""One user of the viewer: its viewports, and the panel and words that Dear ImGui draws around and over the pictures."""
+"""One user of the viewer: its viewports, and the panel and words that Dear ImGui draws
+around and over the pictures.
+"""

@@ -1,5 +1,6 @@
-"""The layout of a user's viewports: beside each other, or one alone. And the strips above them: names, and a button to
-close each.
+"""The layout of a user's viewports: beside each other, or one alone.
+
+And the strips above them: names, and a button to close each.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ MOST = 9
 """Viewports of one user."""
 HEADER = 24
 GAP = 1
-"""Points: the strip above each viewport, if there are several, and what lies between them."""
+"""Points: the strip above each viewport, if there are several, and what lies between
+them."""
 _WISH = 1.6
 """Width to height of a viewport that one likes to look at."""
 _TIP = "Double click: this one alone, and back. Ctrl + Tab: the next one."
@@ -56,7 +58,7 @@ class Layout:
     def seen(self) -> list[Viewport]:
         return [self.active] if self.maximised else self.all
 
-    # -- changes -----------------------------------------------------------------------------------------------
+    # -- changes -----------------------------------------------------------------------
 
     def look(self, there: bool) -> None:
         """Have the entries of those that are seen brought from now on, or of none."""
@@ -69,7 +71,9 @@ class Layout:
             self._changed()
 
     def add(self, key: str | None) -> Viewport:
-        """Another viewport, which is the active one; the active one, if there cannot be more."""
+        """Another viewport, which is the active one; the active one, if there cannot be
+        more.
+        """
         if len(self.all) >= MOST:
             self._user.say(f"{MOST} panes are the most")
             self.active.select(key)
@@ -121,10 +125,12 @@ class Layout:
             if viewport not in catalogue.viewports:
                 catalogue.join(viewport)
 
-    # -- where they lie ----------------------------------------------------------------------------------------
+    # -- where they lie ----------------------------------------------------------------
 
     def place(self, area: Rect, scale: float) -> None:
-        """Give those that are seen their parts of `area`, each with a strip above it if there are several."""
+        """Give those that are seen their parts of `area`, each with a strip above it if
+        there are several.
+        """
         seen = self.seen
         columns, rows = grid(len(seen), area.width, area.height)
         if len(self.all) > 1:
@@ -156,7 +162,9 @@ class Layout:
             viewport.rect = Rect(x, y + header, width, max(bottom - top - header, 1))
 
     def meant(self, event: Event) -> Viewport:
-        """The viewport that an event is for: where the pointer is, or where a drag began; of keys the active one."""
+        """The viewport that an event is for: where the pointer is, or where a drag
+        began; of keys the active one.
+        """
         seen = self.seen
         held = next((viewport for viewport in seen if viewport.captured), None)
         if held is not None:
@@ -184,7 +192,9 @@ class Layout:
         return self.active
 
     def covered(self) -> Sequence[Rect]:
-        """Return the rectangles of imgui's windows over the viewports, and of the strips above them."""
+        """Return the rectangles of imgui's windows over the viewports, and of the
+        strips above them.
+        """
         heads = [viewport.head for viewport in self.seen if viewport.head.height]
         return [
             *heads,
@@ -193,7 +203,9 @@ class Layout:
 
 
 def grid(count: int, width: int, height: int) -> tuple[int, int]:
-    """Return columns and rows for `count` viewports, each as near as can be to a shape that one likes to look at."""
+    """Return columns and rows for `count` viewports, each as near as can be to a shape
+    that one likes to look at.
+    """
 
     def badness(columns: int) -> float:
         rows = -(-count // columns)
@@ -204,7 +216,7 @@ def grid(count: int, width: int, height: int) -> tuple[int, int]:
     return columns, max(-(-count // columns), 1)
 
 
-# -- the strips -------------------------------------------------------------------------------------------------------
+# -- the strips ------------------------------------------------------------------------
 
 
 def draw_heads(user: User, scale: float) -> None:

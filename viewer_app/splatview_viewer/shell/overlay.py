@@ -1,5 +1,5 @@
-"""Words over the picture: a hint, progress, a fault, the list of keys; and the line under it: the value under the
-pointer, and how the picture came to the screen.
+"""Words over the picture: a hint, progress, a fault, the list of keys; and the line
+under it: the value under the pointer, and how the picture came to the screen.
 """
 
 from __future__ import annotations
@@ -38,14 +38,16 @@ _PAD = 22.0
 _GAP = 18.0
 _BETWEEN = 36.0
 _PACE = 1.4
-"""Points around the list of keys, from keys to words, and between columns; heights of a line, in those of letters."""
+"""Points around the list of keys, from keys to words, and between columns; heights of a
+line, in those of letters."""
 _Column = list[tuple[str, str]]
-"""Lines of keys and what they do; a group begins with its name alone, after an empty line."""
+"""Lines of keys and what they do; a group begins with its name alone, after an empty
+line."""
 
 
 def draw_overlay(state: State, viewport: Viewport, scale: float) -> None:
-    """Draw words over the picture of a viewport: a hint, progress, a fault, that the run is gone, and what its
-    publisher reports as wrong.
+    """Draw words over the picture of a viewport: a hint, progress, a fault, that the
+    run is gone, and what its publisher reports as wrong.
     """
     entry = viewport.entry
     picture = viewport.rect
@@ -158,7 +160,10 @@ def _room(picture: Rect, scale: float) -> float:
 def draw_status(
     state: State, info: Info, picture: Rect, size: tuple[int, int], scale: float
 ) -> None:
-    """Below `picture`, on a screen of `size` pixels. What does not fit is left to the details."""
+    """Below `picture`, on a screen of `size` pixels.
+
+    What does not fit is left to the details.
+    """
     top = picture.y + picture.height
     draw = imgui.get_background_draw_list()
     draw.add_rect_filled(ImVec2(picture.x, top), ImVec2(*size), theme.u32(theme.BAR))
@@ -207,8 +212,9 @@ def latency_phrases(state: State) -> list[str]:
 
 
 def draw_help(picture: Rect, scale: float, lines: Sequence[KeyHelp]) -> None:
-    """Draw the list of keys in the middle of the picture, group by group, in as few columns as fit into it; over all of
-    the screen, in smaller letters, where the picture is too small.
+    """Draw the list of keys in the middle of the picture, group by group, in as few
+    columns as fit into it; over all of the screen, in smaller letters, where the
+    picture is too small.
     """
     screen = imgui.get_io().display_size
     groups: dict[str, _Column] = {

@@ -1,4 +1,6 @@
-"""The panel on the left, the status line and what is written over the picture, drawn with Dear ImGui."""
+"""The panel on the left, the status line and what is written over the picture, drawn
+with Dear ImGui.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,8 @@ STATUS_HEIGHT = 26
 SHEET_HEIGHT = 330
 """In points; the last is that of a panel that lies under the picture."""
 NARROW = 600
-"""Points of width below which the panel lies under the picture, not beside it: a phone that is held upright."""
+"""Points of width below which the panel lies under the picture, not beside it: a phone
+that is held upright."""
 
 REACH = 8.0
 """Points that a finger goes until it is told what it does."""
@@ -76,7 +79,9 @@ _MODIFIERS = {
 
 
 class Panel:
-    """Owns an imgui context that draws into framebuffers of the OpenGL context current at its making."""
+    """Owns an imgui context that draws into framebuffers of the OpenGL context current
+    at its making.
+    """
 
     def __init__(self, scale: float = 1.0) -> None:
         self._imgui = imgui.create_context()
@@ -101,7 +106,8 @@ class Panel:
         self._popup = False
         self._held: set[str] = set()
         self._presses: defaultdict[int, deque[int]] = defaultdict(deque)
-        """For each of imgui's buttons, `PointerPress.clicks` of the presses that no frame has shown yet."""
+        """For each of imgui's buttons, `PointerPress.clicks` of the presses that no
+        frame has shown yet."""
         self._finger = Finger()
         self._open = True
         self._covered: Sequence[Rect] = ()
@@ -144,10 +150,12 @@ class Panel:
         clipboard: Callable[[], str] = str,
         covered: Sequence[Rect] = (),
     ) -> tuple[bool, bool]:
-        """Take a user's event. Returns whether it was meant for the panel, and whether the panel changes by it.
+        """Take a user's event.
 
-        A press decides for the whole drag; otherwise what lies outside the picture is the panel's, and in it what lies
-        in `covered`. `clipboard` says what is pasted.
+        Returns whether it was meant for the panel, and whether the panel changes by it.
+
+        A press decides for the whole drag; otherwise what lies outside the picture is
+        the panel's, and in it what lies in `covered`. `clipboard` says what is pasted.
         """
         self._covered = covered
         imgui.set_current_context(self._imgui)
@@ -178,7 +186,9 @@ class Panel:
         self._inside = False
 
     def _pointed(self, event: Event, picture: Rect) -> bool:
-        """Give imgui an event of the pointer; return whether it was meant for the panel."""
+        """Give imgui an event of the pointer; return whether it was meant for the
+        panel.
+        """
         io = imgui.get_io()
         typing = io.want_text_input
         match event:
@@ -231,7 +241,9 @@ class Panel:
         return False
 
     def _typed(self, event: ev.Key | ev.Text, clipboard: Callable[[], str]) -> bool:
-        """Give imgui an event of the keyboard; return whether a text field has the focus."""
+        """Give imgui an event of the keyboard; return whether a text field has the
+        focus.
+        """
         io = imgui.get_io()
         typing = bool(io.want_text_input)
         if isinstance(event, ev.Key):
@@ -262,9 +274,10 @@ class Panel:
         framebuffer: moderngl.Framebuffer,
         work: Callable[[], AbstractContextManager[object]],
     ) -> bool:
-        """Draw over a user's pictures in the framebuffer, with a description of the active one. Commands go to
-        `user.do`. OpenGL is given anything only inside `work()`, and only if there is anything to be seen. True when a
-        setting changed: the picture has to be drawn again.
+        """Draw over a user's pictures in the framebuffer, with a description of the
+        active one. Commands go to `user.do`. OpenGL is given anything only inside
+        `work()`, and only if there is anything to be seen. True when a setting changed:
+        the picture has to be drawn again.
         """
         state = user.state
         layout = user.layout
@@ -333,7 +346,9 @@ class Panel:
         over: Callable[[Rect, float], bool],
         scale: float,
     ) -> bool:
-        """Draw only what a view writes over its picture, which fills the framebuffer; return its result."""
+        """Draw only what a view writes over its picture, which fills the framebuffer;
+        return its result.
+        """
         with self._frame(framebuffer, scale, nullcontext):
             changed = over(Rect(0, 0, *self.size), scale)
             self._popup = imgui.is_popup_open("", imgui.PopupFlags_.any_popup)
@@ -363,8 +378,8 @@ class Panel:
         imgui.backends.opengl3_new_frame()
         imgui.new_frame()
         for button, clicks in self._presses.items():
-            # imgui shows one press of a button in a frame. It tells double clicks by the time between frames, which a
-            # busy machine pulls apart.
+            # imgui shows one press of a button in a frame. It tells double clicks by
+            # the time between frames, which a busy machine pulls apart.
             if clicks and io.mouse_clicked[button]:
                 io.mouse_clicked_count[button] = io.mouse_clicked_last_count[button] = (
                     clicks.popleft()
@@ -432,7 +447,10 @@ class Panel:
             draw_run_controls(entry, user)
 
     def close(self) -> None:
-        """Give back everything. Idempotent. The OpenGL context must still be current."""
+        """Give back everything.
+
+        Idempotent. The OpenGL context must still be current.
+        """
         if not self._ready:
             return
         self._ready = False
@@ -443,8 +461,8 @@ class Panel:
 
 
 class Finger:
-    """A finger on the panel: it scrolls when it goes up or down, and is the left button when it taps or goes sideways.
-    Holds a press back until that is clear.
+    """A finger on the panel: it scrolls when it goes up or down, and is the left button
+    when it taps or goes sideways. Holds a press back until that is clear.
     """
 
     def __init__(self) -> None:
@@ -456,7 +474,10 @@ class Finger:
     def handle(
         self, event: Event, held: set[str], scale: float, on_panel: bool
     ) -> bool:
-        """Give imgui what an event of a finger means, True if it is one. `held`: the buttons that the panel has."""
+        """Give imgui what an event of a finger means, True if it is one.
+
+        `held`: the buttons that the panel has.
+        """
         io = imgui.get_io()
         if isinstance(event, ev.PointerPress) and event.touch and on_panel:
             self._from = (event.x, event.y)
@@ -517,7 +538,8 @@ def _keep(user: User) -> None:
         return
     tips = [
         "Into the current folder, or as a download (Ctrl + S)",
-        "With nothing behind it, and nothing of what is drawn over it (Ctrl + Shift + S)",
+        "With nothing behind it, and nothing of what is drawn over it (Ctrl + Shift + "
+        "S)",
     ]
     pressed = buttons("Keep", ["As shown", "Transparent"], tips)
     if pressed is not None:

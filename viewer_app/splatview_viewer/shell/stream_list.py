@@ -1,4 +1,6 @@
-"""The list of streams and files in the panel, the menu of each, the buttons that pause a run, and small plots of it."""
+"""The list of streams and files in the panel, the menu of each, the buttons that pause
+a run, and small plots of it.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ _MOST_SCALARS = 2
 
 
 def draw_list(user: User) -> None:
-    """Draw all entries, run by run: dot, name, and on the right its rate; and the menu of each."""
+    """Draw all entries, run by run: dot, name, and on the right its rate; and the menu
+    of each.
+    """
     state = user.state
     scale = user.screen.state.scale
     if not state.entries:
@@ -45,7 +49,8 @@ def draw_list(user: User) -> None:
         ui.colored(group[0], theme.DIM)
         for entry in entries:
             if ui.entry_is_seen():
-                # Names do not tell entries apart: imgui cuts them at "###", and bytes that are no text are written out.
+                # Names do not tell entries apart: imgui cuts them at "###", and bytes
+                # that are no text are written out.
                 imgui.push_id(str(id(entry)))
                 _draw_entry(entry, user)
                 imgui.pop_id()
@@ -159,12 +164,15 @@ def caption_of(entry: Entry | None, typing: bool) -> Caption:
     return Caption(title, "" if entry.alive else ENDED, typing)
 
 
-# -- small plots ------------------------------------------------------------------------------------------------------
+# -- small plots -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Strips:
-    """The plots of one run. Keys are those of the entries that show more, "" where there is none."""
+    """The plots of one run.
+
+    Keys are those of the entries that show more, "" where there is none.
+    """
 
     head: str = ""
     """A line over the curves."""
@@ -175,7 +183,9 @@ class Strips:
     memory_key: str = ""
 
     def draw(self, scale: float) -> str:
-        """Draw them one under the other into the window that is open; return the key of the one that was clicked."""
+        """Draw them one under the other into the window that is open; return the key of
+        the one that was clicked.
+        """
         clicked = ""
         if self.head:
             ui.dim(self.head)
@@ -190,8 +200,8 @@ class Strips:
 
 
 def strips_of(catalogue: Catalogue, slot: Slot) -> Strips:
-    """The strips beside an entry: its run's losses, otherwise what was logged first; the number of Gaussians where it
-    changes; memory.
+    """The strips beside an entry: its run's losses, otherwise what was logged first;
+    the number of Gaussians where it changes; memory.
     """
     head = ""
     key = ""

@@ -1,4 +1,6 @@
-"""One user of the viewer: a screen with its panel, what it shows of the catalogue, and from where."""
+"""One user of the viewer: a screen with its panel, what it shows of the catalogue, and
+from where.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ _HOVER = 0.35
 
 
 class Pace:
-    """The times of one screen's pictures: by --max-fps, by the share of the GPU, and after it has caught up."""
+    """The times of one screen's pictures: by --max-fps, by the share of the GPU, and
+    after it has caught up.
+    """
 
     def __init__(self, work: GpuWork, max_fps: float) -> None:
         self._work = work
@@ -124,9 +128,12 @@ class Held:
 
 
 class User:
-    """Takes the events of one screen and draws its pictures. The views of several users share what they show.
+    """Takes the events of one screen and draws its pictures.
 
-    Every call comes from the thread that holds the OpenGL context, which is the same for all users.
+    The views of several users share what they show.
+
+    Every call comes from the thread that holds the OpenGL context, which is the same
+    for all users.
     """
 
     def __init__(
@@ -139,7 +146,10 @@ class User:
         max_fps: float = 60.0,
         far: bool = False,
     ) -> None:
-        """panel: False for pictures alone. far: its pictures go to another program, which takes a while."""
+        """panel: False for pictures alone.
+
+        far: its pictures go to another program, which takes a while.
+        """
         self.screen = screen
         self.catalogue = catalogue
         self.who = ""
@@ -187,7 +197,10 @@ class User:
         self.mark(SETTLE)
 
     def rise(self) -> None:
-        """Leave the screen. What was chosen, cameras included, is kept; what is held down is let go."""
+        """Leave the screen.
+
+        What was chosen, cameras included, is kept; what is held down is let go.
+        """
         self.let_go()
         self.layout.look(False)
 
@@ -218,7 +231,7 @@ class User:
     def select(self, key: str | None) -> None:
         self.layout.active.select(key)
 
-    # -- time ------------------------------------------------------------------------------------------------
+    # -- time --------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
         """Do what is due, once in each turn of the loop."""
@@ -260,7 +273,10 @@ class User:
         return self.waiting and now >= self.pace.next(now)
 
     def takes(self, now: float) -> bool:
-        """Return whether a new value would be seen soon. One for a remote screen is taken with the next picture."""
+        """Return whether a new value would be seen soon.
+
+        One for a remote screen is taken with the next picture.
+        """
         return self.screen.state.ready and (not self._far or now >= self.may_draw(now))
 
     @property
@@ -271,10 +287,12 @@ class User:
     def may_draw(self, now: float) -> float:
         return self.pace.next(now)
 
-    # -- events ----------------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------
 
     def take(self, event: Event, now: float) -> None:
-        """Take in what the user did on the screen; numbers that mean nothing are dropped."""
+        """Take in what the user did on the screen; numbers that mean nothing are
+        dropped.
+        """
         checked = ev.bounded(event)
         if checked is None:
             return None
@@ -292,7 +310,9 @@ class User:
         ours, changed = self.panel.handle(
             event, area, self.screen.desktop.pasted, self.layout.covered()
         )
-        if changed:  # imgui takes a press in one picture and the release in the next: one more for each event
+        # Imgui takes a press in one picture and the release in the next: one more for
+        # each event.
+        if changed:
             self.mark(min(max(self.dirty + 1, SETTLE), _MOST_SETTLE))
             self._hover_at = now + _HOVER
         if (
@@ -304,7 +324,8 @@ class User:
             if not event.repeat:
                 self.do(*command)
             return None
-        # The list of keys comes with ?, and goes with ?, Escape or a press, which do nothing else then.
+        # The list of keys comes with ?, and goes with ?, Escape or a press, which do
+        # nothing else then.
         asked = (
             isinstance(event, ev.Text)
             and event.text == "?"
@@ -355,8 +376,10 @@ class User:
     def drop(
         self, paths: Iterable[str], done: Callable[[Path], None] | None = None
     ) -> None:
-        """Open files, and show the last of them; camera paths are for what is shown. `done`: the files come from a
-        page, and scenes and pictures are not decoded in this process; called with each that is not needed any more.
+        """Open files, and show the last of them; camera paths are for what is shown.
+
+        `done`: the files come from a page, and scenes and pictures are not decoded in
+        this process; called with each that is not needed any more.
         """
         found = self.layout.active.working()
         files = [Path(path) for path in paths]
@@ -386,13 +409,15 @@ class User:
         self.state.toasts = [*self.state.toasts[-2:], (math.inf, text)]
         self.mark(SETTLE)
 
-    # -- commands: executed by the workspace, before the next picture ------------------------------------------------
+    # -- commands: executed by the workspace, before the next picture ------------------
 
     def do(self, command: Callable[..., object], *values: Any) -> None:
         self.catalogue.do(command, *values)
 
     def choose(self, key: str) -> None:
-        """Show an entry in the active viewport; if it is shown already, try again what failed."""
+        """Show an entry in the active viewport; if it is shown already, try again what
+        failed.
+        """
         if key != self.layout.active.key:
             self.select(key)
         elif (slot := self.shown) is not None:
@@ -416,7 +441,9 @@ class User:
             what(self.layout, viewport)
 
     def pause(self, wish: Wish | None = None) -> None:
-        """Pause the run of what is shown, have it continue or take a step; None: pause it, or continue if it is paused."""
+        """Pause the run of what is shown, have it continue or take a step; None: pause
+        it, or continue if it is paused.
+        """
         slot = self.shown
         if slot is None or slot.entry.paused is None:
             return
@@ -438,7 +465,7 @@ class User:
         self.state.panel_open = not self.state.panel_open
         self.mark(SETTLE)
 
-    # -- pictures --------------------------------------------------------------------------------------------
+    # -- pictures ----------------------------------------------------------------------
 
     def draw(self, now: float) -> None:
         """Draw a picture, all but showing it: see `present`."""

@@ -1,4 +1,7 @@
-"""One part of a user's picture: which entry it shows. A user has one, or several beside each other."""
+"""One part of a user's picture: which entry it shows.
+
+A user has one, or several beside each other.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,7 @@ class Viewport:
         """The last reason why input failed that the user was told."""
         self._latency_of = 0
 
-    # -- what it shows -----------------------------------------------------------------------------------------
+    # -- what it shows -----------------------------------------------------------------
 
     @property
     def slot(self) -> Slot | None:
@@ -72,7 +75,9 @@ class Viewport:
         return None if (slot := self.slot) is None else slot.entry
 
     def working(self) -> tuple[Slot, ShownView] | None:
-        """The entry and what shows it, unless there is nothing, or only a fault, to be shown."""
+        """The entry and what shows it, unless there is nothing, or only a fault, to be
+        shown.
+        """
         slot = self.slot
         view = self.view
         if slot is None or view is None or slot.entry.fault:
@@ -80,7 +85,9 @@ class Viewport:
         return (slot, view)
 
     def _ask(self, call: Callable[[ShownView], T], otherwise: T) -> T:
-        """Return the result of a call of the view, whose faults become the entry's; `otherwise` without a result."""
+        """Return the result of a call of the view, whose faults become the entry's;
+        `otherwise` without a result.
+        """
         found = self.working()
         if found is not None:
             with self.user.catalogue.guard(found[0]):
@@ -92,7 +99,8 @@ class Viewport:
     ) -> T:
         """Return the result of a call for this user alone; `otherwise` without one.
 
-        What it raises is noted in `faults` under `part`: the picture stays, also that of others.
+        What it raises is noted in `faults` under `part`: the picture stays, also that
+        of others.
         """
         found = self.working()
         if found is None:
@@ -104,7 +112,10 @@ class Viewport:
         return result
 
     def select(self, key: str | None) -> None:
-        """Show this entry because the user chose it. Only what is shown costs its trainer anything."""
+        """Show this entry because the user chose it.
+
+        Only what is shown costs its trainer anything.
+        """
         self.by_itself = False
         self.user.catalogue.show(self, key)
 
@@ -117,7 +128,7 @@ class Viewport:
         """True while the panel describes it."""
         return self.user.state.panel_open and self.user.layout.active is self
 
-    # -- time, events, pictures --------------------------------------------------------------------------------
+    # -- time, events, pictures --------------------------------------------------------
 
     def tick(self, now: float) -> None:
         if self._ask(lambda view: view.tick(now), False):
@@ -143,7 +154,8 @@ class Viewport:
                 | ev.Text()
                 | ev.Key(pressed=True)
             ) if ours:
-                return  # a key that goes up may have gone down before a field was opened
+                # A key that goes up may have gone down before a field was opened.
+                return
             case ev.PointerPress():
                 self.captured = True
             case ev.PointerMove() if ours and not self.captured:
@@ -155,14 +167,18 @@ class Viewport:
             self._tell_input_fault(reason)
 
     def let_go(self) -> None:
-        """End all that began with a key or button that is down: its release will not come here."""
+        """End all that began with a key or button that is down: its release will not
+        come here.
+        """
         for event in self.user.held.releases():
             if not isinstance(event, ev.PointerRelease) or self.captured:
                 self._end(event)
         self.captured = False
 
     def _end(self, event: Event) -> None:
-        """Give a release to the view, also of an entry whose fault is shown in its place."""
+        """Give a release to the view, also of an entry whose fault is shown in its
+        place.
+        """
         view = self.view
         if view is not None:
             with self.faults.guard("input"):
@@ -190,13 +206,17 @@ class Viewport:
             )
 
     def draw_over(self, scale: float) -> bool:
-        """Draw what the view writes over its picture, inside an imgui frame; True to draw the picture again."""
+        """Draw what the view writes over its picture, inside an imgui frame; True to
+        draw the picture again.
+        """
         return self._attempt(
             "overlay", lambda _, view: view.over(self.rect, scale), False
         )
 
     def describe(self) -> tuple[Sequence[Section], Info]:
-        """Return the panel's parts about it, none without a picture, and texts about what is shown."""
+        """Return the panel's parts about it, none without a picture, and texts about
+        what is shown.
+        """
         info = self._attempt("info", lambda slot, view: _info_of(slot, view), Info())
         found = self.working()
         if found is None or found[1].empty:
@@ -208,7 +228,9 @@ class Viewport:
         return [self._guarded(section) for section in sections], info
 
     def _sections(self, view: ShownView) -> list[Section]:
-        """Return the parts of the panel: the view's own controls as one, the others in their order."""
+        """Return the parts of the panel: the view's own controls as one, the others in
+        their order.
+        """
         own = view.sections
         untitled = [section for section in own if not section.title]
         titled = [section for section in own if section.title]
@@ -234,8 +256,9 @@ class Viewport:
         return replace(section, draw=draw)
 
     def latency_ms(self, behind: float) -> float | None:
-        """Return the time since what it shows was published, once for each version. `behind`: milliseconds of the GPU's
-        work that waits, beside loading.
+        """Return the time since what it shows was published, once for each version.
+
+        `behind`: milliseconds of the GPU's work that waits, beside loading.
         """
         slot = self.slot
         if slot is None or slot.source.time_ns in (0, self._latency_of):
@@ -244,8 +267,9 @@ class Viewport:
         return max(time.time_ns() - slot.source.time_ns, 0) * 1e-6 + behind
 
     def keep_picture(self, transparent: bool = False) -> None:
-        """Give the user what the view shows, as large as the screen: of images and plots with what is written over it,
-        of scenes without what only helps to look at them. Transparent: with nothing behind, and nothing over.
+        """Give the user what the view shows, as large as the screen: of images and
+        plots with what is written over it, of scenes without what only helps to look at
+        them. Transparent: with nothing behind, and nothing over.
         """
         found = self.working()
         if found is None or found[1].empty or self.user.screen.state.closed:
@@ -305,8 +329,8 @@ def _show_fault(reason: str) -> None:
 def transparent_picture(
     view: ShownView, ctx: moderngl.Context, size: tuple[int, int]
 ) -> np.ndarray | None:
-    """Return a view's picture over no background: (H, W, 4) uint8, top row first, colours not multiplied by alpha. None
-    for what covers all of its background.
+    """Return a view's picture over no background: (H, W, 4) uint8, top row first,
+    colours not multiplied by alpha. None for what covers all of its background.
     """
     kept = view.view.state
     if not hasattr(kept, "background"):

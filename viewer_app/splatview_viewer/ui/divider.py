@@ -24,7 +24,10 @@ _KNOB = 11.0
 
 
 class Divider:
-    """An upright line over a picture. Holds where it is; whoever owns it lays the pictures."""
+    """An upright line over a picture.
+
+    Holds where it is; whoever owns it lays the pictures.
+    """
 
     def __init__(self) -> None:
         self.at = 0.5
@@ -39,8 +42,10 @@ class Divider:
         return rect.x + round(self.at * rect.width)
 
     def handle(self, event: Event, rect: Rect, scale: float = 1.0) -> bool | None:
-        """Take a user's event. None: it is not for the line; otherwise whether the picture has to be drawn again.
-        `scale`: pixels per point.
+        """Take a user's event.
+
+        None: it is not for the line; otherwise whether the picture has to be drawn
+        again. `scale`: pixels per point.
         """
         match event:
             case PointerPress(button="left") if self._near(

@@ -1,7 +1,8 @@
-"""Fonts of this machine for characters that imgui's font lacks, and bitmaps of text in them.
+"""Fonts of this machine for characters that imgui's font lacks, and bitmaps of text in
+them.
 
-Pillow shapes the text, with HarfBuzz where it finds libfribidi. Fonts are found by the names of their
-files in the usual folders, then by fontconfig.
+Pillow shapes the text, with HarfBuzz where it finds libfribidi. Fonts are found by the
+names of their files in the usual folders, then by fontconfig.
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ _ALL_FILES = ("dejavusans", "freesans", "freeserif", "unifont")
 """Fonts of many scripts."""
 _STYLES = ("bold", "italic", "oblique", "thin", "light", "black", "medium", "condensed")
 _CJK_FACES = {"kana": 0, "hangul": 1, "han": 2}
-"""Faces of Noto's collections: the same characters as Japanese, Korean and Chinese write them."""
+"""Faces of Noto's collections: the same characters as Japanese, Korean and Chinese
+write them."""
 _COMPLEX = frozenset(
     [
         "ARABIC",
@@ -143,7 +145,8 @@ def script_of(char: str) -> str:
 
 @lru_cache(8192)
 def font_for(char: str, hint: str = "han") -> FontFace | None:
-    """Return a font with a character; None where this machine has none, which is logged once for its script.
+    """Return a font with a character; None where this machine has none, which is logged
+    once for its script.
 
     hint: the way of writing of East Asian characters, a key of `_CJK_FACES`.
     """
@@ -171,7 +174,9 @@ def _candidates(script: str, char: str) -> Iterator[str]:
 
 @lru_cache(1)
 def can_shape() -> bool:
-    """Return whether letters are joined and ordered: Pillow has Raqm, and libfribidi was found."""
+    """Return whether letters are joined and ordered: Pillow has Raqm, and libfribidi
+    was found.
+    """
     from PIL import features
 
     return bool(features.check("raqm"))
@@ -192,7 +197,10 @@ def fits_imgui(face: FontFace, text: str) -> bool:
 def draw_text(
     text: str, face: FontFace, size: int, right_to_left: bool
 ) -> Bitmap | None:
-    """Return one line of text in a font; None where the font cannot draw it. size: pixels of the em."""
+    """Return one line of text in a font; None where the font cannot draw it.
+
+    size: pixels of the em.
+    """
     try:
         font = _opened(face, size)
         options: dict[str, Any] = {}
@@ -218,7 +226,9 @@ def _opened(face: FontFace, size: int) -> Any:
 
 @lru_cache(8192)
 def has_char(face: FontFace, char: str) -> bool:
-    """Return whether a font has a character: it is drawn otherwise than one that no font has."""
+    """Return whether a font has a character: it is drawn otherwise than one that no
+    font has.
+    """
     try:
         return _pixels_of(face, char) != _sign_of_absence(face)
     except (OSError, ValueError):
@@ -239,7 +249,9 @@ def _pixels_of(face: FontFace, char: str) -> tuple[tuple[int, int], bytes]:
 
 @lru_cache(64)
 def _unshaped(face: FontFace) -> Any:
-    """Return a font without HarfBuzz, which takes some characters apart that the font lacks, as Thai's am."""
+    """Return a font without HarfBuzz, which takes some characters apart that the font
+    lacks, as Thai's am.
+    """
     from PIL import ImageFont
 
     engine = ImageFont.Layout.BASIC
@@ -248,7 +260,9 @@ def _unshaped(face: FontFace) -> Any:
 
 @lru_cache(1)
 def _installed() -> tuple[tuple[str, str], ...]:
-    """Return name and path of the font files in the usual folders; names in lower case, without suffix."""
+    """Return name and path of the font files in the usual folders; names in lower case,
+    without suffix.
+    """
     files = []
     for path in _walked():
         stem, suffix = os.path.splitext(os.path.basename(path))
@@ -334,7 +348,8 @@ def _tell_missing(script: str) -> None:
         _SYMBOLS: "some symbols",
     }
     log.warning(
-        "no font on this machine has %s: sudo apt install %s, and start the viewer again",
+        "no font on this machine has %s: sudo apt install %s, and start the viewer "
+        "again",
         titles.get(script, f"{script.capitalize()} characters"),
         _PACKAGES.get(script, "fonts-noto-core"),
     )
@@ -345,7 +360,8 @@ def _tell_unshaped(script: str) -> None:
     """Log, once for a script, that its letters are drawn one by one."""
     if script in _COMPLEX and not can_shape():
         log.warning(
-            "%s letters are drawn one by one, for libfribidi is missing: sudo apt install libfribidi0, "
+            "%s letters are drawn one by one, for libfribidi is missing: sudo apt "
+            "install libfribidi0, "
             "and start the viewer again",
             script.capitalize(),
         )

@@ -1,7 +1,8 @@
-"""Text over pictures in any script: what imgui's font has is drawn by imgui, the rest by Pillow.
+"""Text over pictures in any script: what imgui's font has is drawn by imgui, the rest
+by Pillow.
 
-imgui neither shapes text nor orders it from right to left. Pieces that need it are drawn once, into
-imgui's own texture, and kept for as long as they are in use.
+imgui neither shapes text nor orders it from right to left. Pieces that need it are
+drawn once, into imgui's own texture, and kept for as long as they are in use.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ class Lettering:
         """Files of fonts that imgui itself has for what its own lacks."""
 
     def cover(self, texts: Iterable[str]) -> None:
-        """Have imgui draw these texts itself from now on, between two frames of its context.
+        """Have imgui draw these texts itself from now on, between two frames of its
+        context.
 
         Texts that have to be shaped or ordered are left out.
         """
@@ -94,7 +96,9 @@ class Lettering:
         atlas.add_font_from_file_ttf(face.path, theme.FONT_SIZE, config)
 
     def piece(self, run: TextRun, size: int) -> _Piece | None:
-        """Return a piece of text in a frame of its imgui context; None if it cannot be drawn."""
+        """Return a piece of text in a frame of its imgui context; None if it cannot be
+        drawn.
+        """
         key = run, size
         frame = imgui.get_frame_count()
         piece = self._pieces.get(key)
@@ -152,7 +156,9 @@ def use(lettering: Lettering) -> None:
 
 
 def measure(text: str) -> ImVec2:
-    """Return width and height of text in the font and size in use, inside an imgui frame."""
+    """Return width and height of text in the font and size in use, inside an imgui
+    frame.
+    """
     if is_plain(text):
         return imgui.calc_text_size(text)
     lines = [_measured(line) for line in text.split("\n")]
@@ -185,7 +191,9 @@ def _text_of(line: Sequence[TextRun]) -> str:
 
 @lru_cache(4096)
 def runs(text: str) -> tuple[TextRun, ...]:
-    """Return the pieces of a line in the order in which they are drawn, from left to right."""
+    """Return the pieces of a line in the order in which they are drawn, from left to
+    right.
+    """
     hint = _east_asian(text)
     pieces: list[tuple[str, FontFace | None]] = []
     for char in text:
@@ -228,7 +236,9 @@ def _is_in_theme(char: str) -> bool:
 
 
 def _is_invisible(char: str) -> bool:
-    """Return whether a character only says how others are drawn: joiners, directions, variants."""
+    """Return whether a character only says how others are drawn: joiners, directions,
+    variants.
+    """
     return unicodedata.category(char) == "Cf" or "\ufe00" <= char <= "\ufe0f"
 
 
@@ -249,7 +259,9 @@ def _joined(
 def _with_spaces_apart(
     pieces: Sequence[tuple[str, FontFace | None]],
 ) -> list[tuple[str, FontFace | None]]:
-    """Return the pieces with the spaces around those in imgui's font as pieces of their own."""
+    """Return the pieces with the spaces around those in imgui's font as pieces of their
+    own.
+    """
     out: list[tuple[str, FontFace | None]] = []
     for text, face in pieces:
         core = text.strip()
@@ -263,7 +275,9 @@ def _with_spaces_apart(
 
 
 def _east_asian(text: str) -> str:
-    """Return as which language's characters a text's are drawn: "kana", "hangul" or "han"."""
+    """Return as which language's characters a text's are drawn: "kana", "hangul" or
+    "han".
+    """
     for char in text:
         if "\u3040" <= char <= "\u30ff":
             return "kana"

@@ -1,6 +1,8 @@
-"""Plots on ImPlot, inside an imgui frame: with axes to zoom and drag, or bare, as small as a line of the panel.
+"""Plots on ImPlot, inside an imgui frame: with axes to zoom and drag, or bare, as small
+as a line of the panel.
 
-A panel owns one context of ImPlot's beside its context of imgui's (`shell/panel.py`), so users share no state.
+A panel owns one context of ImPlot's beside its context of imgui's (`shell/panel.py`),
+so users share no state.
 """
 
 from __future__ import annotations
@@ -40,9 +42,9 @@ _Y = implot.ImAxis_.y1.value
 _ENDS = {which: (implot.BoxedValue(), implot.BoxedValue()) for which in (_X, _X2, _Y)}
 """Both ends of each axis of the plot that is being drawn, shared with ImPlot.
 
-They live as long as the program: ImPlot writes through its pointers at the end of a plot also
-for an axis that only an earlier frame set up, and for a plot whose drawing raised.
-"""
+They live as long as the program: ImPlot writes through its pointers at the end of a
+plot also for an axis that only an earlier frame set up, and for a plot whose drawing
+raised."""
 _LEAST = 160.0, 110.0
 """Points of a plot that has room for axes."""
 _PAN = 0.1
@@ -62,7 +64,8 @@ class Axis:
     locked: bool = False
     """True if the user cannot move it."""
     limit: Range | None = None
-    """Range that the user cannot leave; a vertical axis with one is moved and zoomed along with the horizontal one."""
+    """Range that the user cannot leave; a vertical axis with one is moved and zoomed
+    along with the horizontal one."""
     least: float = 0.0
     """Least extent that the user can see at once; for an axis with a limit."""
     above: bool = False
@@ -187,7 +190,9 @@ class Plot:
             )
 
     def words(self, at: tuple[float, float], text: str, color: ImVec4) -> Rect:
-        """Write on a card beside a pixel: on its right, or where there is no room on its left."""
+        """Write on a card beside a pixel: on its right, or where there is no room on
+        its left.
+        """
         gap = 5 * self.scale
         draw = implot.get_plot_draw_list()
         left = (
@@ -221,8 +226,9 @@ def plot(
 ) -> Iterator[Plot | None]:
     """Draw a plot of this size in pixels at imgui's cursor; None where it is not seen.
 
-    second: labels of a second horizontal axis, below the first, that goes along with it. legend: a list on the
-    right or a row on the left, whose entries the user clicks to hide a curve. ground: the colour behind the curves.
+    second: labels of a second horizontal axis, below the first, that goes along with
+    it. legend: a list on the right or a row on the left, whose entries the user clicks
+    to hide a curve. ground: the colour behind the curves.
     """
     flags = (
         implot.Flags_.no_title | implot.Flags_.no_mouse_text | implot.Flags_.no_menus
@@ -304,7 +310,9 @@ def _setup_legend(legend: Literal["list", "row"]) -> None:
 def bare(
     name: str, size: tuple[float, float], x: Range, y: Range
 ) -> Iterator[Plot | None]:
-    """Draw a plot without axes at imgui's cursor, which takes nothing that the pointer does."""
+    """Draw a plot without axes at imgui's cursor, which takes nothing that the pointer
+    does.
+    """
     flags = implot.Flags_.canvas_only.value | implot.Flags_.no_inputs.value
     implot.push_style_var(implot.StyleVar_.plot_padding.value, ImVec2(0, 0))
     try:
@@ -325,8 +333,9 @@ def bare(
 def strip(
     name: str, title: str, value: str, x: Range, y: Range, *, tip: str = ""
 ) -> Iterator[tuple[Plot | None, bool]]:
-    """Draw a small plot across the window, below its title and newest value. True: it was clicked; `tip`: of one to
-    click.
+    """Draw a small plot across the window, below its title and newest value.
+
+    True: it was clicked; `tip`: of one to click.
     """
     scale = theme.scale()
     corner = imgui.get_cursor_screen_pos()
@@ -358,7 +367,9 @@ def strip(
 
 
 def head(left: str, right: str, width: float, fault: str = "") -> None:
-    """Write a plot's title at the left of a line of this width, at its right the newest value, before it a fault."""
+    """Write a plot's title at the left of a line of this width, at its right the newest
+    value, before it a fault.
+    """
     corner = imgui.get_cursor_screen_pos()
     draw = imgui.get_window_draw_list()
     line = imgui.get_text_line_height()
@@ -451,8 +462,8 @@ def _setup(which: int, axis: Axis, flags: int = 0) -> None:
 
 
 def _id(name: str) -> str:
-    """Return what tells a plot of this name from all others: imgui passes over what is before "###", and runs name
-    their curves.
+    """Return what tells a plot of this name from all others: imgui passes over what is
+    before "###", and runs name their curves.
     """
     return name.replace("\\", "\\\\").replace("#", "\\#")
 
@@ -487,7 +498,10 @@ def _differ(one: Range, other: Range) -> bool:
 
 
 class PlotView(View[Data, State]):
-    """A view whose whole picture is drawn with imgui. A subclass fills in `take` and `plot`."""
+    """A view whose whole picture is drawn with imgui.
+
+    A subclass fills in `take` and `plot`.
+    """
 
     pointer: float | None = None
     """The place of the pointer on the horizontal axis."""
@@ -495,7 +509,9 @@ class PlotView(View[Data, State]):
     """Timings of the last picture, as in `Info`."""
 
     def plot(self, scale: float) -> None:
-        """Draw into imgui's window that is open; set `state` and `pointer` to what the user chose there."""
+        """Draw into imgui's window that is open; set `state` and `pointer` to what the
+        user chose there.
+        """
         raise NotImplementedError
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:

@@ -1,7 +1,9 @@
-"""Faults between the begin and the end of a window, a table or a plot: imgui and ImPlot recover, and the picture goes on.
+"""Faults between the begin and the end of a window, a table or a plot: imgui and ImPlot
+recover, and the picture goes on.
 
-Each part of a picture is drawn inside `Faults.guard`. A part that raises is shown as failed, with its reason; windows,
-groups, tables, stacks of styles and plots that it left open are closed.
+Each part of a picture is drawn inside `Faults.guard`. A part that raises is shown as
+failed, with its reason; windows, groups, tables, stacks of styles and plots that it
+left open are closed.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ _MOST_LOGGED = 64
 
 
 def prepare() -> None:
-    """Have the current imgui context tell mistakes by exceptions alone, not on stdout and not over the picture."""
+    """Have the current imgui context tell mistakes by exceptions alone, not on stdout
+    and not over the picture.
+    """
     io = imgui.get_io()
     io.config_error_recovery_enable_tooltip = False
     # That message is for programmers, and would lie over the picture.
@@ -34,7 +38,8 @@ def prepare() -> None:
 
 @contextmanager
 def recovering() -> Iterator[None]:
-    """Close what is still open in imgui and ImPlot when anything raises inside; the exception goes on.
+    """Close what is still open in imgui and ImPlot when anything raises inside; the
+    exception goes on.
 
     Outside a frame of imgui's there is nothing to close.
     """
@@ -87,7 +92,9 @@ class Faults:
 
     @contextmanager
     def guard(self, part: str) -> Iterator[None]:
-        """Note what a part raises instead of raising it; a part that does not raise is well again."""
+        """Note what a part raises instead of raising it; a part that does not raise is
+        well again.
+        """
         try:
             with recovering():
                 yield

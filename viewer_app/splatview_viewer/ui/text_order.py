@@ -1,8 +1,8 @@
 """The order in which pieces of a line are drawn where some are read from right to left.
 
-As Unicode's bidirectional algorithm does it, for pieces in place of characters: what is within a piece
-in a font of its own is ordered by HarfBuzz. A number at the end of a line that begins from left to right
-stays there: it is a score.
+As Unicode's bidirectional algorithm does it, for pieces in place of characters: what is
+within a piece in a font of its own is ordered by HarfBuzz. A number at the end of a
+line that begins from left to right stays there: it is a score.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def has_right_to_left(text: str) -> bool:
 
 
 def in_drawing_order(pieces: Sequence[tuple[str, F]]) -> list[tuple[str, F]]:
-    """Return the pieces of a line, text and font, from left to right; some are taken apart at spaces."""
+    """Return the pieces of a line, text and font, from left to right; some are taken
+    apart at spaces.
+    """
     base = int(is_right_to_left("".join(text for text, _ in pieces)))
     tokens: list[_Token[F]] = []
     for text, face in pieces:
@@ -77,7 +79,9 @@ def _direction_of(text: str) -> str:
 
 
 def _set_levels(tokens: Sequence[_Token[F]], base: int) -> None:
-    """Give each token its level in a line of this base: 0 from left to right, 1 from right to left."""
+    """Give each token its level in a line of this base: 0 from left to right, 1 from
+    right to left.
+    """
     before = _neighbours(tokens, ("L", "R"), base)
     after = _neighbours(tokens[::-1], ("L", "R"), base)[::-1]
     for token, left, right in zip(tokens, before, after, strict=True):
@@ -103,7 +107,8 @@ def _set_levels(tokens: Sequence[_Token[F]], base: int) -> None:
 def _neighbours(
     tokens: Sequence[_Token[F]], directions: Sequence[str], base: int
 ) -> list[str]:
-    """Return the direction on one side of each token, of the last of these; at the ends that of the line.
+    """Return the direction on one side of each token, of the last of these; at the ends
+    that of the line.
 
     A number counts as from right to left where it lies among such text.
     """

@@ -1,4 +1,7 @@
-"""Look of the panel: colours, dark or light, spacing and the font. Quiet, so that the picture is what one sees."""
+"""Look of the panel: colours, dark or light, spacing and the font.
+
+Quiet, so that the picture is what one sees.
+"""
 
 from __future__ import annotations
 
@@ -72,14 +75,16 @@ POPUP = LINE
 INK, MARK, NOW, SHADE = (
     ImVec4(*_DARK[name], 1.0) for name in ("TEXT", "ACCENT", "ALIVE", "BAR")
 )
-"""Colours of lines over pictures, the same beside a light panel and a dark one: plain, marked, live, around."""
+"""Colours of lines over pictures, the same beside a light panel and a dark one: plain,
+marked, live, around."""
 _CLEAR = ImVec4(0, 0, 0, 0)
 _light: bool | None = None
 
 
 def use(light: bool) -> bool:
-    """Be light or dark from now on; every screen may be as it likes, so it is said before each frame. What surrounds
-    pictures stays dark: they look the same. True when that is another than before.
+    """Be light or dark from now on; every screen may be as it likes, so it is said
+    before each frame. What surrounds pictures stays dark: they look the same. True when
+    that is another than before.
     """
     global _light
     if light is _light:
@@ -94,7 +99,10 @@ use(False)
 
 
 def apply(scale: float) -> None:
-    """Style the current imgui context for a screen of `scale` pixels per point. Between frames."""
+    """Style the current imgui context for a screen of `scale` pixels per point.
+
+    Between frames.
+    """
     style = imgui.Style()
     (imgui.style_colors_light if _light else imgui.style_colors_dark)(style)
     c = imgui.Col_
@@ -151,7 +159,9 @@ def apply(scale: float) -> None:
 
 
 def load_font() -> None:
-    """Give a new imgui context its font: imgui rasterises it at every size that is drawn."""
+    """Give a new imgui context its font: imgui rasterises it at every size that is
+    drawn.
+    """
     fonts = imgui.get_io().fonts
     if FONT_FILE.is_file():
         fonts.add_font_from_file_ttf(str(FONT_FILE), FONT_SIZE)

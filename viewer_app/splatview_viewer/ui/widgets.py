@@ -1,4 +1,6 @@
-"""The controls of the panel, and what lies over a picture: cards, and hints about how numbers are shown."""
+"""The controls of the panel, and what lies over a picture: cards, and hints about how
+numbers are shown.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +48,10 @@ def board(
     *,
     scroll: bool = False,
 ) -> Iterator[bool]:
-    """A window exactly over a part of the framebuffer; False if nothing of it is seen. `name`: for imgui, unlike all
-    others. `pad`: pixels around what is in it. `scroll`: that may be longer.
+    """A window exactly over a part of the framebuffer; False if nothing of it is seen.
+
+    `name`: for imgui, unlike all others. `pad`: pixels around what is in it. `scroll`:
+    that may be longer.
     """
     imgui.set_next_window_pos(ImVec2(rect.x, rect.y))
     imgui.set_next_window_size(ImVec2(max(rect.width, 1), max(rect.height, 1)))
@@ -79,8 +83,11 @@ def wrapped(text: str, color: ImVec4 | None = None) -> None:
 
 
 def fitted(text: str, width: float, *, tail: bool = False) -> str:
-    """As much of a text as has room in `width` pixels, with dots at its end or (`tail`) its beginning."""
-    # No more than a letter a pixel: texts of files can have millions, and measuring looks at each.
+    """As much of a text as has room in `width` pixels, with dots at its end or (`tail`)
+    its beginning.
+    """
+    # No more than a letter a pixel: texts of files can have millions, and measuring
+    # looks at each.
     most = max(int(width), 0) + 2
     if len(text) > most:
         text = text[-most:] if tail else text[:most]
@@ -151,8 +158,9 @@ def slider(
     reset: float | None = None,
     log: bool = False,
 ) -> float:
-    """The value after this turn; a right click sets it to `reset`. tip: shown under the pointer. log: on a scale of
-    powers of ten.
+    """The value after this turn; a right click sets it to `reset`.
+
+    tip: shown under the pointer. log: on a scale of powers of ten.
     """
     row(label)
     flags = (
@@ -172,7 +180,9 @@ def slider(
 
 
 def vector(label: str, values: Sequence[float], fmt: str) -> tuple[bool, list[float]]:
-    """Return whether float64 numbers were edited in the rest of a row, and the numbers after this turn."""
+    """Return whether float64 numbers were edited in the rest of a row, and the numbers
+    after this turn.
+    """
     gap = imgui.get_style().item_inner_spacing.x
     new = list(values)
     width = (imgui.get_content_region_avail().x - gap * (len(new) - 1)) / len(new)
@@ -222,8 +232,9 @@ def _entry_size() -> ImVec2:
 
 
 def entry_is_seen() -> bool:
-    """Return whether the next `entry` is to be drawn. One that is scrolled out of sight leaves its room: a list may
-    have thousands.
+    """Return whether the next `entry` is to be drawn.
+
+    One that is scrolled out of sight leaves its room: a list may have thousands.
     """
     size = _entry_size()
     if imgui.is_rect_visible(size):
@@ -241,7 +252,9 @@ def entry(
     *,
     dim_name: bool = False,
 ) -> bool:
-    """A line of a list: a dot, a name cut to the room that there is, words on the right. True: it was clicked."""
+    """A line of a list: a dot, a name cut to the room that there is, words on the
+    right. True: it was clicked.
+    """
     scale = theme.scale()
     line = imgui.get_text_line_height()
     at = imgui.get_cursor_screen_pos()
@@ -269,7 +282,10 @@ def entry(
 
 
 def buttons(label: str, names: Sequence[str], tips: Sequence[str] = ()) -> int | None:
-    """A row of buttons of equal width; the one that was pressed. `tips` appear when the pointer rests on one."""
+    """A row of buttons of equal width; the one that was pressed.
+
+    `tips` appear when the pointer rests on one.
+    """
     row(label)
     gap = imgui.get_style().item_inner_spacing.x
     width = (imgui.get_content_region_avail().x - 1 - gap * (len(names) - 1)) / len(
@@ -316,7 +332,9 @@ class Hints:
         self._closed: set[Any] = set()
 
     def draw(self, rect: Rect, scale: float, name: str) -> bool:
-        """Draw inside an imgui frame at the lower edge of a stream's picture; True when the button was pressed."""
+        """Draw inside an imgui frame at the lower edge of a stream's picture; True when
+        the button was pressed.
+        """
         hint = self.hint
         if hint is None or hint.choice in self._closed:
             self._places.clear()
@@ -375,12 +393,15 @@ def card(
     ground: ImVec4 | None = None,
     pad: float = 0.45,
 ) -> Rect:
-    """Draw lines of text on a rounded card, sized by the font in use, and return its rectangle.
+    """Draw lines of text on a rounded card, sized by the font in use, and return its
+    rectangle.
 
-    at: a point in pixels. lines: text and colour; a second colour is that of a square before all lines, of a legend.
-    anchor: the point of the card that is put there, (0, 0) its upper left corner, (1, 1) its lower right; lines are
-    centred where its x is 0.5. within: where the card stays, as far as it has room. ground: its colour, the bars'
-    without. pad: around the text, in heights of the letters, half as much above and below.
+    at: a point in pixels. lines: text and colour; a second colour is that of a square
+    before all lines, of a legend. anchor: the point of the card that is put there, (0,
+    0) its upper left corner, (1, 1) its lower right; lines are centred where its x is
+    0.5. within: where the card stays, as far as it has room. ground: its colour, the
+    bars' without. pad: around the text, in heights of the letters, half as much above
+    and below.
     """
     line = imgui.get_text_line_height()
     sizes = [lettering.measure(text) for text, *_ in lines]
@@ -445,7 +466,9 @@ def faint(color: ImVec4, alpha: float) -> ImVec4:
 
 
 def fold(title: str, opened: bool = False, tip: str = "") -> bool:
-    """A line that opens and closes what follows, whether it is open; `opened`: at first."""
+    """A line that opens and closes what follows, whether it is open; `opened`: at
+    first.
+    """
     imgui.push_style_color(imgui.Col_.header, theme.BAR)
     here = imgui.collapsing_header(
         title, imgui.TreeNodeFlags_.default_open.value if opened else 0

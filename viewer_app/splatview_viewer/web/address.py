@@ -1,8 +1,11 @@
-"""The addresses of the web server, and the rules by which requests are answered: Host, Origin and token.
+"""The addresses of the web server, and the rules by which requests are answered: Host,
+Origin and token.
 
-A page on the internet can make a browser send requests to 127.0.0.1, under its own name with a DNS entry that points
-here (DNS rebinding) or as a WebSocket from a foreign origin. The Host header tells the first, Origin the second. Other
-users of this machine reach the loopback address as well, so everything but the files of the page needs the token.
+A page on the internet can make a browser send requests to 127.0.0.1, under its own name
+with a DNS entry that points here (DNS rebinding) or as a WebSocket from a foreign
+origin. The Host header tells the first, Origin the second. Other users of this machine
+reach the loopback address as well, so everything but the files of the page needs the
+token.
 """
 
 from __future__ import annotations
@@ -38,17 +41,20 @@ _ANY = {
 TOKEN_HEADER = "X-Splatview-Token"
 """Holds the token of a request that a page's script makes."""
 SUBPROTOCOL = "splatview"
-"""The WebSocket subprotocol. A page offers `token.TOKEN` beside it: a WebSocket has no other header of its choice."""
+"""The WebSocket subprotocol. A page offers `token.TOKEN` beside it: a WebSocket has no
+other header of its choice."""
 _TOKEN_SUBPROTOCOL = "token."
 _LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))
-"""Names of this machine for itself. Under any port: an SSH tunnel may begin at another."""
+"""Names of this machine for itself. Under any port: an SSH tunnel may begin at another.
+"""
 _HOST = re.compile(r"(?:\[([0-9a-f:.]{2,45})\]|([a-z0-9_.-]{1,253}))(?::[0-9]{1,5})?")
 _SITE = re.compile(r"https?://(.+)")
 """An Origin, with its host and port."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A TCP socket that listens at `host`, and at `port` or the first free one of the PORTS_TRIED that follow.
+    """A TCP socket that listens at `host`, and at `port` or the first free one of the
+    PORTS_TRIED that follow.
 
     Raises ViewerError naming host and port.
     """
@@ -72,15 +78,18 @@ def listen(host: str, port: int) -> socket.socket:
                     raise
         else:
             raise ViewerError(
-                f"port: {port} to {last} are all taken; choose another, or 0 for any that is free"
+                f"port: {port} to {last} are all taken; choose another, or 0 for any "
+                "that is free"
             )
     except (OSError, UnicodeError) as e:
         raise ViewerError(
-            f"host: cannot listen at {host!r}, port {port}: {e}; choose 127.0.0.1 for this machine only, "
+            f"host: cannot listen at {host!r}, port {port}: {e}; choose 127.0.0.1 for "
+            "this machine only, "
             "0.0.0.0 for all of its addresses, or one of them, and a port from 1024 on"
         ) from None
-    # Connections inherit these. A picture that waits in the kernel is old when it arrives, so little may: on a slow
-    # link it waits in the viewer, which then makes fewer.
+    # Connections inherit these. A picture that waits in the kernel is old when it
+    # arrives, so little may: on a slow link it waits in the viewer, which then makes
+    # fewer.
     made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT)
     return made
@@ -92,7 +101,10 @@ def local_url(server: WebServer) -> str:
 
 
 def lines(server: WebServer, environ: Mapping[str, str]) -> list[str]:
-    """Return the lines to print. `environ`: the environment, by which an SSH session is recognised."""
+    """Return the lines to print.
+
+    `environ`: the environment, by which an SSH session is recognised.
+    """
     said = []
     if server.moved_from is not None:
         said.append(
@@ -139,7 +151,7 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-# -- which requests are answered --------------------------------------------------------------------------------------
+# -- which requests are answered -------------------------------------------------------
 
 
 class Guard:
@@ -214,7 +226,10 @@ class Guard:
         return site is not None and _host_name(site[1]) in self._allowed
 
     def has_token(self, request: web.Request) -> bool:
-        """Return whether a request gives the viewer's token. Takes the same time for each wrong one."""
+        """Return whether a request gives the viewer's token.
+
+        Takes the same time for each wrong one.
+        """
         return any(
             [
                 hmac.compare_digest(token.encode("utf-8", "replace"), self._token)
@@ -239,7 +254,9 @@ def is_loopback(host: str) -> bool:
 
 
 def _given(request: web.Request) -> list[str]:
-    """Return the tokens in a request's address, in its headers, and among its subprotocols."""
+    """Return the tokens in a request's address, in its headers, and among its
+    subprotocols.
+    """
     offered = [
         name.removeprefix(_TOKEN_SUBPROTOCOL)
         for name in subprotocols(request)
@@ -279,7 +296,9 @@ def allowed_host(text: str) -> str:
 
 
 def _host_name(host: str) -> str:
-    """Return the name in a Host header in small letters, without port; "" for a malformed one."""
+    """Return the name in a Host header in small letters, without port; "" for a
+    malformed one.
+    """
     match = _HOST.fullmatch(host)
     if match is None:
         return ""

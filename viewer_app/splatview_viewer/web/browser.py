@@ -1,4 +1,6 @@
-"""Browser tabs as screens: what is drawn goes out as encoded pictures, what a user does comes back."""
+"""Browser tabs as screens: what is drawn goes out as encoded pictures, what a user does
+comes back.
+"""
 
 from __future__ import annotations
 
@@ -41,16 +43,21 @@ if TYPE_CHECKING:
 log = logging.getLogger("splatview")
 
 _FAILURES = (moderngl.Error, IpcError, RuntimeError)
-"""Raised by OpenGL, the bridges from it to CUDA, and torch, where there is too little memory for instance."""
+"""Raised by OpenGL, the bridges from it to CUDA, and torch, where there is too little
+memory for instance."""
 _TRIM_AFTER_S = 2.0
-"""Seconds from the end of a page until the memory that it leaves is given back: others may end with it."""
+"""Seconds from the end of a page until the memory that it leaves is given back: others
+may end with it."""
 _MOST_PIXELS = 3840 * 2160
-"""Largest picture of a page, as in its script. A page holds about five pictures of 4 bytes a pixel: what is drawn,
-read, encoded and shown, and what waits to be sent."""
+"""Largest picture of a page, as in its script. A page holds about five pictures of 4
+bytes a pixel: what is drawn, read, encoded and shown, and what waits to be sent."""
 
 
 class BrowserScreen:
-    """One page. Draws in a context that it shares with other screens and does not close."""
+    """One page.
+
+    Draws in a context that it shares with other screens and does not close.
+    """
 
     def __init__(
         self,
@@ -59,7 +66,9 @@ class BrowserScreen:
         encoder: Encoder,
         work: GpuWork | None = None,
     ) -> None:
-        """`encoder`: shared with other screens, and not closed here. `work`: counts what the GPU encodes.
+        """`encoder`: shared with other screens, and not closed here.
+
+        `work`: counts what the GPU encodes.
 
         Raises GraphicsError when no framebuffer of the page's size can be made.
         """
@@ -88,7 +97,10 @@ class BrowserScreen:
             self._draw_into(self._size)
 
     def _draw_into(self, size: tuple[int, int]) -> DrawTarget:
-        """Have a target of this size. Raises GraphicsError, and keeps the one before."""
+        """Have a target of this size.
+
+        Raises GraphicsError, and keeps the one before.
+        """
         try:
             try:
                 target = DrawTarget(self.ctx, size, shared=self._shared)
@@ -128,7 +140,9 @@ class BrowserScreen:
 
     @property
     def is_encoding(self) -> bool:
-        """True while a picture is encoded, which may be the last one of a page that has gone."""
+        """True while a picture is encoded, which may be the last one of a page that has
+        gone.
+        """
         return self._sender.is_encoding
 
     @property
@@ -180,10 +194,15 @@ class BrowserScreen:
 
     def wake(self) -> None:
         self._connection.inbox.wake()
-        self._connection.wake()  # the loop sleeps elsewhere: it polls this screen only in passing
+        # The loop sleeps elsewhere: it polls this screen only in passing.
+        self._connection.wake()
 
     def present(self, caption: Caption) -> None:
-        """Send what was drawn. While the screen is not `ready` that is remembered, and an Expose asks for it again."""
+        """Send what was drawn.
+
+        While the screen is not `ready` that is remembered, and an Expose asks for it
+        again.
+        """
         if caption != self._caption:
             self._caption = caption
             self._connection.send(caption)
@@ -216,12 +235,16 @@ class BrowserScreen:
 
 
 def _drawn(width: int, height: int) -> tuple[int, int]:
-    """Return the size of what is drawn for a page of this size, which the messages bound."""
+    """Return the size of what is drawn for a page of this size, which the messages
+    bound.
+    """
     return width, min(height, _MOST_PIXELS // width)
 
 
 class _PageDesktop:
-    """The user of a page: files are downloads, and what was copied here is known of the clipboard."""
+    """The user of a page: files are downloads, and what was copied here is known of the
+    clipboard.
+    """
 
     shows_captions = True
 
@@ -269,8 +292,10 @@ class Browsers:
         allow_hosts: Iterable[str] = (),
         run: str | None = None,
     ) -> None:
-        """Serves from now on, only to this machine if `host` is None. `ctx`: what the screens are drawn with; `wake`
-        ends the loop's sleep, from any thread; `allow_hosts`: names of reverse proxies; `run`: what other programs are
+        """Serves from now on, only to this machine if `host` is None.
+
+        `ctx`: what the screens are drawn with; `wake` ends the loop's sleep, from any
+        thread; `allow_hosts`: names of reverse proxies; `run`: what other programs are
         told.
 
         Raises ViewerError when there is no such address, or no free port.
@@ -305,7 +330,10 @@ class Browsers:
             print(line, file=sys.stderr, flush=True)
 
     def arrivals(self, now: float, work: GpuWork) -> list[BrowserScreen]:
-        """Return the screens of browsers that connected since the last call. Call it at each turn."""
+        """Return the screens of browsers that connected since the last call.
+
+        Call it at each turn.
+        """
         self._entry.refresh(now)
         self._give_back(now)
         while self._encoder is not None and self._encoder.took:
@@ -326,8 +354,8 @@ class Browsers:
         return screens
 
     def _give_back(self, now: float) -> None:
-        """Have malloc and torch give back what pages were drawn with, once the encoders are through with those that
-        have gone.
+        """Have malloc and torch give back what pages were drawn with, once the encoders
+        are through with those that have gone.
         """
         with_target = [screen for screen in self._screens if screen.has_target]
         if len(with_target) < self._targets:
@@ -349,7 +377,9 @@ class Browsers:
 
 
 def _empty_cache() -> None:
-    """Have torch give back GPU memory that it keeps, of pictures that were encoded there. No CUDA context is made."""
+    """Have torch give back GPU memory that it keeps, of pictures that were encoded
+    there. No CUDA context is made.
+    """
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         with suppress(RuntimeError):  # a GPU that has failed is told where it draws

@@ -1,7 +1,8 @@
-"""Encoders of pictures for the browser: pixels in, the bytes of an image file out; and the choice among them.
+"""Encoders of pictures for the browser: pixels in, the bytes of an image file out; and
+the choice among them.
 
-libjpeg-turbo encodes on the CPU, nvJPEG on the GPU that has the pixels. The latter's library comes with the CUDA
-toolkit, or as the package nvidia-nvjpeg.
+libjpeg-turbo encodes on the CPU, nvJPEG on the GPU that has the pixels. The latter's
+library comes with the CUDA toolkit, or as the package nvidia-nvjpeg.
 
 `tests/viewer/web/test_encoders.py` runs one conformance suite over all implementations.
 """
@@ -42,7 +43,8 @@ class Encoder(Protocol):
     reason: str
     """Why a faster encoder is not used; "" where there is none."""
     took: deque[tuple[Size, float]]
-    """Sizes of pictures that a GPU encoded and the milliseconds that it took, until they are taken out."""
+    """Sizes of pictures that a GPU encoded and the milliseconds that it took, until
+    they are taken out."""
 
     @property
     def device(self) -> int | None:
@@ -52,11 +54,15 @@ class Encoder(Protocol):
     def encode(
         self, pixels: Pixels, quality: int, *, size: Size | None = None
     ) -> bytes:
-        """Return the file. Alpha is dropped.
+        """Return the file.
 
-        `pixels`: (H, W, 4) uint8, contiguous, sides 1 to 16383, the lowest row first, as OpenGL has it; on the
-        GPU it must be there for what this thread's current CUDA stream does next, and is read no more after the call.
-        `quality`: 1 to 100. `size`: width and height to shrink the picture to. Raises ViewerError when encoding fails.
+        Alpha is dropped.
+
+        `pixels`: (H, W, 4) uint8, contiguous, sides 1 to 16383, the lowest row first,
+        as OpenGL has it; on the GPU it must be there for what this thread's current
+        CUDA stream does next, and is read no more after the call. `quality`: 1 to 100.
+        `size`: width and height to shrink the picture to. Raises ViewerError when
+        encoding fails.
         """
         ...
 
@@ -66,10 +72,12 @@ class Encoder(Protocol):
 
 
 def choose(ctx: moderngl.Context) -> Encoder:
-    """Return the fastest encoder for what this context draws. The context must be current.
+    """Return the fastest encoder for what this context draws.
 
-    nvJPEG needs its library and OpenGL on a GPU that CUDA sees in this process; libjpeg-turbo works everywhere, and
-    its `reason` says why nvJPEG is not used.
+    The context must be current.
+
+    nvJPEG needs its library and OpenGL on a GPU that CUDA sees in this process;
+    libjpeg-turbo works everywhere, and its `reason` says why nvJPEG is not used.
     """
     device = None
     try:
@@ -82,7 +90,9 @@ def choose(ctx: moderngl.Context) -> Encoder:
 
 
 class TurboEncoder:
-    """JPEG by libjpeg-turbo on the CPU: about 4 ms for a 1080p picture on one core, without the interpreter's lock."""
+    """JPEG by libjpeg-turbo on the CPU: about 4 ms for a 1080p picture on one core,
+    without the interpreter's lock.
+    """
 
     name: ClassVar[str] = "libjpeg-turbo"
 
@@ -124,7 +134,8 @@ class TurboEncoder:
             )
         except (ValueError, RuntimeError) as e:
             raise ViewerError(
-                f"libjpeg-turbo: a picture of {array.shape[1]} x {array.shape[0]} could not be "
+                f"libjpeg-turbo: a picture of {array.shape[1]} x {array.shape[0]} "
+                "could not be "
                 f"encoded: {e}"
             ) from e
 
@@ -133,10 +144,12 @@ class TurboEncoder:
 
 
 def lossless(pixels: Pixels) -> bytes:
-    """Return a WebP file with every pixel as it is: about 40 ms for 1080p on one core, without the interpreter's lock.
+    """Return a WebP file with every pixel as it is: about 40 ms for 1080p on one core,
+    without the interpreter's lock.
 
-    Against PNG at its quickest, a 1080p screen with a scene and the panel takes two thirds of the time and of the
-    bytes, and noise a third of the time. Raises ViewerError when encoding fails.
+    Against PNG at its quickest, a 1080p screen with a scene and the panel takes two
+    thirds of the time and of the bytes, and noise a third of the time. Raises
+    ViewerError when encoding fails.
     """
     from PIL import Image
 
@@ -149,17 +162,20 @@ def lossless(pixels: Pixels) -> bytes:
         image.save(file, "WEBP", lossless=True, quality=0, method=0)
     except (OSError, ValueError) as e:
         raise ViewerError(
-            f"WebP: a picture of {image.width} x {image.height} could not be encoded: {e}"
+            f"WebP: a picture of {image.width} x {image.height} could not be encoded: "
+            f"{e}"
         ) from e
     return file.getvalue()
 
 
 def host_pixels(pixels: Pixels) -> np.ndarray:
-    """Return the pixels as an array; those of a GPU are copied, for which this thread waits."""
+    """Return the pixels as an array; those of a GPU are copied, for which this thread
+    waits.
+    """
     return pixels if isinstance(pixels, np.ndarray) else pixels.cpu().numpy()
 
 
-# -- nvJPEG -----------------------------------------------------------------------------------------------------------
+# -- nvJPEG ----------------------------------------------------------------------------
 
 _NAMES = ("libnvjpeg.so.13", "libnvjpeg.so.12", "libnvjpeg.so.11", "libnvjpeg.so")
 _STATUS = {
@@ -229,7 +245,8 @@ def nvjpeg_library() -> ctypes.CDLL:
             continue
         return loaded
     raise ViewerError(
-        "libnvjpeg is not found; it comes with the CUDA toolkit, or with pip install nvidia-nvjpeg "
+        "libnvjpeg is not found; it comes with the CUDA toolkit, or with pip install "
+        "nvidia-nvjpeg "
         "(nvidia-nvjpeg-cu12 for CUDA 12)"
     )
 
@@ -242,13 +259,18 @@ def _call(name: str, *args: Any) -> None:
 
 
 class NvJpegEncoder:
-    """A fraction of a millisecond for a 1080p picture, nearly all of it on the GPU, on a CUDA stream of its own."""
+    """A fraction of a millisecond for a 1080p picture, nearly all of it on the GPU, on
+    a CUDA stream of its own.
+    """
 
     name: ClassVar[str] = "nvJPEG"
     reason = ""
 
     def __init__(self, device: int) -> None:
-        """`device`: CUDA's ordinal of the GPU. Raises ViewerError where nvJPEG cannot work; makes the CUDA context."""
+        """`device`: CUDA's ordinal of the GPU.
+
+        Raises ViewerError where nvJPEG cannot work; makes the CUDA context.
+        """
         self.device = device
         self.took: deque[tuple[Size, float]] = deque(maxlen=64)
         self._lock = threading.Lock()
@@ -296,7 +318,8 @@ class NvJpegEncoder:
             "cuda", self.device
         ):
             raise ValueError(
-                f"pixels: {'an array' if not isinstance(pixels, torch.Tensor) else pixels.device}; this "
+                "pixels: "
+                f"{'an array' if not isinstance(pixels, torch.Tensor) else pixels.device}; this "
                 f"nvJPEG takes tensors on cuda:{self.device}"
             )
         try:

@@ -1,4 +1,6 @@
-"""Files of pages: uploads into a private folder of this viewer, within bounds, and downloads of what is offered."""
+"""Files of pages: uploads into a private folder of this viewer, within bounds, and
+downloads of what is offered.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
     from splatview_viewer.web.server import PageConnection
 
 KEY_HEADER = "X-Splatview-Page"
-"""Header with the key of the connection whose page sends a file. Forms of foreign pages cannot send it."""
+"""Header with the key of the connection whose page sends a file. Forms of foreign pages
+cannot send it."""
 MAX_FILE = 4 * 1024**3
 """Bytes of one file."""
 MAX_KEPT = 8 * 1024**3
@@ -45,7 +48,8 @@ MAX_COMING_OF_PAGE = 4
 SPARE = 512 * 1024**2
 """Bytes of the disk that stay free."""
 STALL = 20.0
-"""Seconds of waiting within which LEAST_PROGRESS has to come, or the end of the file."""
+"""Seconds of waiting within which LEAST_PROGRESS has to come, or the end of the file.
+"""
 LEAST_PROGRESS = 16 * 1024
 """Bytes: what comes more slowly holds its place for nothing."""
 _WORKERS = 4
@@ -58,10 +62,13 @@ _log = logging.getLogger(__name__)
 
 
 class Files:
-    """Files of connected pages. The server has checked host, origin and token before.
+    """Files of connected pages.
 
-    Only the owner may look into the folder of uploads, and it goes with `close`. What a killed viewer has left is
-    removed by the next one that begins. `receive` and `hand_out` answer requests in the web thread.
+    The server has checked host, origin and token before.
+
+    Only the owner may look into the folder of uploads, and it goes with `close`. What a
+    killed viewer has left is removed by the next one that begins. `receive` and
+    `hand_out` answer requests in the web thread.
     """
 
     def __init__(self, connections: Mapping[str, PageConnection]) -> None:
@@ -125,7 +132,8 @@ class Files:
                 MAX_FILE,
                 size,
                 text=(
-                    f"{name} has {size_text(size)}; {size_text(MAX_FILE)} is the most that a page can send. Open it where "
+                    f"{name} has {size_text(size)}; {size_text(MAX_FILE)} is the most "
+                    "that a page can send. Open it where "
                     "the viewer runs"
                 ),
             )
@@ -149,7 +157,9 @@ class Files:
             )
 
     def _new_path(self, name: str) -> Path:
-        """Return the path of a new upload, in a folder of its own: names may be the same."""
+        """Return the path of a new upload, in a folder of its own: names may be the
+        same.
+        """
         with self._lock:
             self._count += 1
             path = self._folder / str(self._count) / name
@@ -157,7 +167,10 @@ class Files:
         return path
 
     def _room(self) -> int:
-        """Return how many bytes more may be kept. Only what has come counts: a size that is only announced holds none."""
+        """Return how many bytes more may be kept.
+
+        Only what has come counts: a size that is only announced holds none.
+        """
         free = shutil.disk_usage(self._folder).free
         with self._lock:
             return min(MAX_KEPT - sum(self._kept.values()), free - SPARE)
@@ -220,7 +233,7 @@ class Files:
             },
         )
 
-    # -- from any thread ---------------------------------------------------------------------------------------------
+    # -- from any thread ---------------------------------------------------------------
 
     def remove(self, path: Path) -> None:
         """Remove an upload that is not needed any more. Idempotent."""
@@ -245,7 +258,8 @@ class Files:
 def _no_room(name: str, size: int, room: int) -> web.HTTPException:
     return web.HTTPInsufficientStorage(
         text=(
-            f"There is no room for {name} on the viewer's machine: it has {size_text(size)}, and "
+            f"There is no room for {name} on the viewer's machine: it has "
+            f"{size_text(size)}, and "
             f"{size_text(max(room, 0))} are the most. Close some in the list"
         )
     )

@@ -1,4 +1,6 @@
-"""The messages of the WebSocket: JSON texts both ways. The image of a `Picture` follows it as one binary message.
+"""The messages of the WebSocket: JSON texts both ways.
+
+The image of a `Picture` follows it as one binary message.
 
 A page's events are those of `splatview_viewer.core.events`, with its own clock in `at`.
 """
@@ -54,8 +56,10 @@ class Visible(_Message, frozen=True):
 
 
 class Ack(_Message, frozen=True):
-    """Picture `number` is on the page, or was skipped there. `took`: ms from the arrival of its message until its image
-    had arrived and was decoded, which leaves out the way to the page and what was sent before.
+    """Picture `number` is on the page, or was skipped there.
+
+    `took`: ms from the arrival of its message until its image had arrived and was
+    decoded, which leaves out the way to the page and what was sent before.
     """
 
     number: _Number
@@ -66,8 +70,11 @@ ClientMessage = Hello | Visible | Ack | events.PageEvent
 
 
 class Welcome(_Message, frozen=True):
-    """The first message to a page. A page of another protocol loads itself anew. `viewer` is another one for each
-    viewer process. The page sends files with `key`, which is its own, of `most` bytes at most.
+    """The first message to a page.
+
+    A page of another protocol loads itself anew. `viewer` is another one for each
+    viewer process. The page sends files with `key`, which is its own, of `most` bytes
+    at most.
     """
 
     protocol: int
@@ -123,7 +130,11 @@ def parse(text: str | bytes) -> ClientMessage:
 
 
 def encode(message: ServerMessage | ClientMessage) -> str:
-    """Return the message as JSON. A text with what UTF-8 cannot hold, such as a file's name, gets signs of replacement."""
+    """Return the message as JSON.
+
+    A text with what UTF-8 cannot hold, such as a file's name, gets signs of
+    replacement.
+    """
     try:
         return _encoder.encode(message).decode()
     except UnicodeEncodeError:
@@ -143,11 +154,13 @@ def _in_utf8(message: ServerMessage | ClientMessage) -> ServerMessage | ClientMe
 def event_of(
     message: events.Event, clicks: events.ClickCounter, scale: float
 ) -> events.Event | None:
-    """Complete an event: the clicks of a press, and text without control characters. None for text that has nothing
-    else.
+    """Complete an event: the clicks of a press, and text without control characters.
 
-    Double clicks are recognised by the page's clock, so that a slow network does not pull two presses apart; there is
-    none where the page gives no time. `scale` is framebuffer pixels per point.
+    None for text that has nothing else.
+
+    Double clicks are recognised by the page's clock, so that a slow network does not
+    pull two presses apart; there is none where the page gives no time. `scale` is
+    framebuffer pixels per point.
     """
     if isinstance(message, events.PointerPress):
         if message.at > 0:

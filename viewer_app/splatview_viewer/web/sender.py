@@ -1,8 +1,10 @@
-"""From pixels to a page: the newest picture is compared, encoded and sent at the pace that the page keeps.
+"""From pixels to a page: the newest picture is compared, encoded and sent at the pace
+that the page keeps.
 
-A page tells how long each picture took from its first byte to its decoded image. While that is more than BAD seconds
-on average, the pictures shrink to about half their bytes; below GOOD seconds they grow step by step: with each picture
-until one was too slow, then after some patience.
+A page tells how long each picture took from its first byte to its decoded image. While
+that is more than BAD seconds on average, the pictures shrink to about half their bytes;
+below GOOD seconds they grow step by step: with each picture until one was too slow,
+then after some patience.
 """
 
 from __future__ import annotations
@@ -57,19 +59,22 @@ LEVELS = (
     Level(35, 1 / 3),
     Level(35, 0.25),
 )
-"""The levels of a picture that moves, from the best on. Three levels are about half the bytes."""
+"""The levels of a picture that moves, from the best on. Three levels are about half the
+bytes."""
 RESTING = Level(95, 1.0)
 """A picture that rests where one without loss is too large."""
 GOOD = 0.036
 BAD = 0.060
-"""Seconds that a picture may take to grow, and from which it shrinks. A level up is less than BAD / GOOD more bytes."""
+"""Seconds that a picture may take to grow, and from which it shrinks. A level up is
+less than BAD / GOOD more bytes."""
 LOSSLESS = 1.0
 """Seconds that a picture without loss may take."""
 _FIRST = 9
 """The level until a picture was acknowledged."""
 _PATIENCE = 0.25
 _MOST_PATIENCE = 8.0
-"""Seconds from a change to a step up; doubled each time that the step was wrong: it was taken back within _TOO_SOON."""
+"""Seconds from a change to a step up; doubled each time that the step was wrong: it was
+taken back within _TOO_SOON."""
 _TOO_SOON = 3.0
 REST = 0.25
 """Seconds without another picture after which the last one is sent without loss."""
@@ -78,11 +83,15 @@ _WEIGHT = 0.3
 
 
 class Pacer:
-    """Flow control for one page. Numbers of pictures rise; `now` is in seconds by any clock that does not go back."""
+    """Flow control for one page.
+
+    Numbers of pictures rise; `now` is in seconds by any clock that does not go back.
+    """
 
     def __init__(self) -> None:
         self._sent: dict[int, tuple[int, bool]] = {}
-        """Bytes of each picture that was sent and is not acknowledged, and whether it moves."""
+        """Bytes of each picture that was sent and is not acknowledged, and whether it
+        moves."""
         self._level = _FIRST
         self._took = 0.0
         """Average seconds of a picture at this level; 0: unknown."""
@@ -109,7 +118,10 @@ class Pacer:
         self._sent[number] = size_bytes, moves
 
     def acked(self, number: int, took: float, now: float) -> None:
-        """Note that a picture and all before it are on the page, or were skipped there. `took`: seconds."""
+        """Note that a picture and all before it are on the page, or were skipped there.
+
+        `took`: seconds.
+        """
         size, moves = self._sent.get(number, (0, False))
         self._sent = {n: sent for n, sent in self._sent.items() if n > number}
         if size:
@@ -141,13 +153,19 @@ class Pacer:
 
 @functools.cache
 def workers() -> ThreadPoolExecutor:
-    """The threads that encode for all pages. One core is left to the thread that draws."""
+    """The threads that encode for all pages.
+
+    One core is left to the thread that draws.
+    """
     return ThreadPoolExecutor(2, "encode")
 
 
 class Sender:
-    """One page's pictures. The thread that draws puts one in while it is `ready`; the page's connection takes messages
-    out with `next`, in the web thread, and wakes the thread that draws when `ready` may have become true.
+    """One page's pictures.
+
+    The thread that draws puts one in while it is `ready`; the page's connection takes
+    messages out with `next`, in the web thread, and wakes the thread that draws when
+    `ready` may have become true.
     """
 
     def __init__(self, connection: PageConnection, encoder: Encoder) -> None:
@@ -169,7 +187,7 @@ class Sender:
         """Encodings that run just now."""
         connection.pictures = self
 
-    # -- in the thread that draws ------------------------------------------------------------------------------------
+    # -- in the thread that draws ------------------------------------------------------
 
     @property
     def ready(self) -> bool:
@@ -206,7 +224,7 @@ class Sender:
         self.clear()
         self._stream = None
 
-    # -- in the web thread -------------------------------------------------------------------------------------------
+    # -- in the web thread -------------------------------------------------------------
 
     def acked(self, number: int, took: float, now: float) -> None:
         """Note what the page said at `now`: see Pacer.acked."""
@@ -214,7 +232,10 @@ class Sender:
         self._connection.wake()
 
     async def next(self) -> tuple[Picture, bytes] | None:
-        """Return the next picture to send; None while there is none. Raises ViewerError where it cannot be encoded."""
+        """Return the next picture to send; None while there is none.
+
+        Raises ViewerError where it cannot be encoded.
+        """
         loop = asyncio.get_running_loop()
         cleared = self._cleared
         picture = self._waiting
@@ -259,13 +280,14 @@ class Sender:
             self._number, "webp" if exact else "jpeg", picture.size, at, quality, exact
         ), data
 
-    # -- in a worker -------------------------------------------------------------------------------------------------
+    # -- in a worker -------------------------------------------------------------------
 
     def _encode(
         self, picture: Copy, before: Copy | None, level: Level | None
     ) -> tuple[bytes, int] | None:
-        """Return the file of a picture and its quality; None if it is the same as the one before. Without `level` it
-        has no loss (100), or hardly any where the line is too slow. None as well for a page that has gone.
+        """Return the file of a picture and its quality; None if it is the same as the
+        one before. Without `level` it has no loss (100), or hardly any where the line
+        is too slow. None as well for a page that has gone.
         """
         if self._closed:
             return None
@@ -307,7 +329,9 @@ class Sender:
 
     @contextmanager
     def _arrived(self, picture: Copy) -> Iterator[None]:
-        """Wait until the pixels are there; those on a GPU are used on a stream of this page's own."""
+        """Wait until the pixels are there; those on a GPU are used on a stream of this
+        page's own.
+        """
         if picture.arrived is None:
             yield
             return
@@ -316,7 +340,8 @@ class Sender:
         with torch.cuda.device(picture.pixels.device):  # type: ignore[arg-type]
             if self._stream is None:
                 self._stream = torch.cuda.Stream()
-            picture.arrived.synchronize()  # sleeps, unlike the next wait: drawing may take long
+            # Sleeps, unlike the next wait: drawing may take long.
+            picture.arrived.synchronize()
             with torch.cuda.stream(self._stream):
                 self._stream.wait_event(picture.arrived)
                 yield
@@ -324,8 +349,10 @@ class Sender:
 
 
 def scaled(size: tuple[int, int], scale: float) -> tuple[int, int]:
-    """Return width and height of a smaller picture; at least 1. Halves and the like are rounded up, so that whole
-    pixels of the large picture make one of the small.
+    """Return width and height of a smaller picture; at least 1.
+
+    Halves and the like are rounded up, so that whole pixels of the large picture make
+    one of the small.
     """
     whole = round(1 / scale)
     if abs(whole * scale - 1) < 1e-6:
@@ -334,7 +361,10 @@ def scaled(size: tuple[int, int], scale: float) -> tuple[int, int]:
 
 
 def _same(a: Copy, b: Copy) -> bool:
-    """Return whether two pictures are the same. Different ones mostly differ within a few rows."""
+    """Return whether two pictures are the same.
+
+    Different ones mostly differ within a few rows.
+    """
     if a.size != b.size:
         return False
     if isinstance(a.pixels, np.ndarray) and isinstance(b.pixels, np.ndarray):

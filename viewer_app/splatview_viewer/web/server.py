@@ -1,8 +1,10 @@
-"""The web server of the viewer: the page and its WebSocket on one port, in a thread of its own.
+"""The web server of the viewer: the page and its WebSocket on one port, in a thread of
+its own.
 
-The files of the page are read into memory at the start; a file that the viewer offers to a page is fetched once, by a
-key. No name in a request leads to a file. The server knows nothing of pictures: each page that says hello becomes a
-Connection, which the thread that draws takes with `arrivals`.
+The files of the page are read into memory at the start; a file that the viewer offers
+to a page is fetched once, by a key. No name in a request leads to a file. The server
+knows nothing of pictures: each page that says hello becomes a Connection, which the
+thread that draws takes with `arrivals`.
 """
 
 from __future__ import annotations
@@ -47,14 +49,15 @@ MAX_CLIENTS = 32
 MAX_CONNECTIONS = 256
 """TCP connections at a time. Further ones are closed at once."""
 MAX_FIELD = 16 * 1024
-"""Bytes of a header. Browsers send the cookies of all programs behind a proxy's name, which
-has one for each login, in one."""
+"""Bytes of a header. Browsers send the cookies of all programs behind a proxy's name,
+which has one for each login, in one."""
 KEEP_ALIVE = 15.0
 """Seconds without a complete request after which an idle connection is closed."""
 HELLO_WITHIN = 5.0
 """Seconds within which a page must say hello."""
 HEARTBEAT = 14.0
-"""Seconds between pings of a page; one that does not answer within half of that is gone."""
+"""Seconds between pings of a page; one that does not answer within half of that is
+gone."""
 MAX_OFFERS = 8
 """Files that wait to be fetched by a page; a further one replaces the oldest."""
 _LAST_WORDS = 0.3
@@ -69,7 +72,8 @@ _TYPES = {
     "svg": "image/svg+xml",
 }
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: "
+    "data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'"
 )
 _HEADERS = {
@@ -83,7 +87,8 @@ _HEADERS = {
 which replaces Server."""
 
 _NOT_FOUND = (
-    "There is nothing at this address. A reverse proxy has to take the path under which "
+    "There is nothing at this address. A reverse proxy has to take the path under "
+    "which "
     "it shows the viewer off the addresses that it passes on (nginx: a / at the end of "
     "proxy_pass)."
 )
@@ -100,9 +105,12 @@ _http_log.addFilter(
 
 
 class PageConnection:
-    """One page. Made by the server after the page's hello; usable from any thread.
+    """One page.
 
-    `inbox` has what the page sends. What is sent after the connection is over is dropped.
+    Made by the server after the page's hello; usable from any thread.
+
+    `inbox` has what the page sends. What is sent after the connection is over is
+    dropped.
     """
 
     def __init__(
@@ -112,7 +120,9 @@ class PageConnection:
         peer: str,
         wake: Callable[[], None],
     ) -> None:
-        """Call it in the web thread. `peer`: the page's address and port, for messages. `wake`: called when there is
+        """Call it in the web thread.
+
+        `peer`: the page's address and port, for messages. `wake`: called when there is
         something in the inbox, another picture may be drawn, or the connection is over.
         """
         self.hello = hello
@@ -155,7 +165,10 @@ class PageConnection:
         self.send(m.Offer(name, key, size))
 
     def put(self, message: Event | m.Visible) -> bool:
-        """Put in the inbox what the page did; return False when the connection is over. In the web thread."""
+        """Put in the inbox what the page did; return False when the connection is over.
+
+        In the web thread.
+        """
         if self.closed:
             return False
         if not self.inbox.put(message):
@@ -169,7 +182,9 @@ class PageConnection:
         self._call(self._work.set)
 
     def close(self, reason: str = "", code: int = 1000) -> None:
-        """End it; messages that wait are still sent if that takes under 0.3 s. `code`: the WebSocket's. Idempotent."""
+        """End it; messages that wait are still sent if that takes under 0.3 s. `code`:
+        the WebSocket's. Idempotent.
+        """
         if self._ended is None:
             self._ended = code, reason
             self._call(self._stop.set)
@@ -179,11 +194,11 @@ class PageConnection:
         with suppress(RuntimeError):  # the server has ended, and its loop with it
             self._loop.call_soon_threadsafe(function, *args)
 
-    # -- in the web thread -------------------------------------------------------------------------------------------
+    # -- in the web thread -------------------------------------------------------------
 
     async def run(self) -> tuple[int, str]:
-        """Serve the page until the connection is over; return code and reason to close the WebSocket with. Called once,
-        by the server.
+        """Serve the page until the connection is over; return code and reason to close
+        the WebSocket with. Called once, by the server.
         """
         tasks = [
             asyncio.create_task(work)
@@ -269,8 +284,8 @@ class PageConnection:
 class WebServer:
     """Serves the page from its construction until `close`.
 
-    Usable from any thread. `wake` is called in the web thread when `arrivals` has a page, or a page has something for
-    the thread that draws; it must return at once.
+    Usable from any thread. `wake` is called in the web thread when `arrivals` has a
+    page, or a page has something for the thread that draws; it must return at once.
     """
 
     def __init__(
@@ -282,15 +297,18 @@ class WebServer:
         allow_hosts: Iterable[str] = (),
         wake: Callable[[], None],
     ) -> None:
-        """Bind to `host`, a name or address of this machine, and `port`, 0 for any that is free. Where the port is
-        taken: the next free one of the 20 that follow; `moved_from` then says which it was.
+        """Bind to `host`, a name or address of this machine, and `port`, 0 for any that
+        is free. Where the port is taken: the next free one of the 20 that follow;
+        `moved_from` then says which it was.
 
-        Every request needs `token`, letters, digits, - and _; by default a random one of 128 bits, and also where the
-        port is taken: pages send this token to the program that has it now.
+        Every request needs `token`, letters, digits, - and _; by default a random one
+        of 128 bits, and also where the port is taken: pages send this token to the
+        program that has it now.
 
         `allow_hosts`: names of reverse proxies, legal in Host and Origin as well.
 
-        Raises ViewerError when it cannot listen there, for an invalid token, and for an invalid name.
+        Raises ViewerError when it cannot listen there, for an invalid token, and for an
+        invalid name.
         """
         if token is not None and not re.fullmatch(r"[A-Za-z0-9_-]{1,128}", token):
             raise ViewerError("token: it must be 1 to 128 letters, digits, - and _")
@@ -336,7 +354,7 @@ class WebServer:
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
-    # -- the web thread ----------------------------------------------------------------------------------------------
+    # -- the web thread ----------------------------------------------------------------
 
     def _run(self) -> None:
         try:
@@ -403,8 +421,9 @@ class WebServer:
     async def _sign(self, request: web.Request, response: web.StreamResponse) -> None:
         """Add the headers of every answer.
 
-        A notebook shows the page in a frame, from another port or host. Another user's server can be at such a port,
-        too, and have clicks land in a frame that is not seen: it has no token.
+        A notebook shows the page in a frame, from another port or host. Another user's
+        server can be at such a port, too, and have clicks land in a frame that is not
+        seen: it has no token.
         """
         framed = self._guard.has_token(request)
         response.headers.update(_HEADERS)
@@ -468,7 +487,10 @@ class WebServer:
     async def _talk(
         self, request: web.Request, response: web.WebSocketResponse
     ) -> tuple[int, str]:
-        """Serve a page from its hello on. Return code and reason to close its WebSocket with."""
+        """Serve a page from its hello on.
+
+        Return code and reason to close its WebSocket with.
+        """
         if self._open > MAX_CLIENTS:
             return 1013, f"{MAX_CLIENTS} pages show this viewer already: close one."
         key = secrets.token_urlsafe(16)

@@ -1,4 +1,6 @@
-"""Pictures and arrays of numbers, with the overlays that belong to one of their versions."""
+"""Pictures and arrays of numbers, with the overlays that belong to one of their
+versions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Content of an image stream on the GPU, shared by its views: its picture, wherever it lies, and its broken values."""
+"""Content of an image stream on the GPU, shared by its views: its picture, wherever it
+lies, and its broken values.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +34,14 @@ _COUNT_PERIOD = 0.5
 _SAMPLE = 1 << 14
 """Most pixels whose values are looked at."""
 _PATIENCE = 0.5
-"""Seconds for which a frame in other memory than the one shown must have arrived; then it is shown all the same."""
+"""Seconds for which a frame in other memory than the one shown must have arrived; then
+it is shown all the same."""
 
 
 class ImageContent:
-    """Frames in host memory are uploaded; those on a GPU are read where they lie if OpenGL can (the bridge `direct`),
-    at every drawing: such a frame is held until the next one has taken its place.
+    """Frames in host memory are uploaded; those on a GPU are read where they lie if
+    OpenGL can (the bridge `direct`), at every drawing: such a frame is held until the
+    next one has taken its place.
 
     Shared by all views of the image.
     """
@@ -49,7 +53,8 @@ class ImageContent:
         self.stale = False
         """As `View.stale`."""
         self.changes = 0
-        """Count of visible changes: a view that drew an earlier state has to be drawn again."""
+        """Count of visible changes: a view that drew an earlier state has to be drawn
+        again."""
         self.drawn = 0
         """The last drawing that any view submitted."""
         self.broken = 0
@@ -79,7 +84,8 @@ class ImageContent:
         self._expected: tuple[tuple[object, ...], StreamFrame, float] | None = None
         """A place that is not shown yet, the first frame there, and when it came."""
         self._arriving = False
-        """The trainer's GPU has not written all of the held frame: it is drawn once more when it has."""
+        """The trainer's GPU has not written all of the held frame: it is drawn once
+        more when it has."""
         self._counted_at = -math.inf
         self._count_due = False
         self._counting: tuple[moderngl.Framebuffer, int] | None = None
@@ -117,7 +123,8 @@ class ImageContent:
             frame.hold()
             self._held = frame
         self._place = _place(tensor) if in_place else ()
-        # A ring's frames are whole when they are handed out: there is nothing to wait for.
+        # A ring's frames are whole when they are handed out: there is nothing to wait
+        # for.
         self._arriving = self._held is not None and not self._held.complete
         if self.on_gpu != on_gpu:
             other = self.host if on_gpu else self.gpu
@@ -142,11 +149,14 @@ class ImageContent:
         return True
 
     def _may_draw(self, frame: StreamFrame, tensor: Any) -> bool:
-        """Return whether a frame that is read in place may be drawn from now on, or comes again later.
+        """Return whether a frame that is read in place may be drawn from now on, or
+        comes again later.
 
-        Memory that nothing has been written into yet is not shown, and waiting for it here would hold up all else that
-        is drawn. Afterwards it may be shown: another version in the same memory is seen in any case. So it is the first
-        version there that must have arrived; a trainer that is always ahead of its GPU has none newer that has.
+        Memory that nothing has been written into yet is not shown, and waiting for it
+        here would hold up all else that is drawn. Afterwards it may be shown: another
+        version in the same memory is seen in any case. So it is the first version there
+        that must have arrived; a trainer that is always ahead of its GPU has none newer
+        that has.
         """
         place = _place(tensor)
         if frame.complete or place == self._place:
@@ -161,7 +171,9 @@ class ImageContent:
         return False
 
     def _retire(self) -> None:
-        """The held frame is not drawn any more; drawings that were submitted may still read it."""
+        """The held frame is not drawn any more; drawings that were submitted may still
+        read it.
+        """
         held = self._held
         self._held = None
         if held is not None:
@@ -180,7 +192,9 @@ class ImageContent:
         return self._arrays[defines]
 
     def tick(self, now: float) -> None:
-        """Do what could wait, once however many views ask for it; `changes` says whether anything is to be seen."""
+        """Do what could wait, once however many views ask for it; `changes` says
+        whether anything is to be seen.
+        """
         self.now = now
         self.layers.now = now
         self.work.collect()
@@ -271,8 +285,8 @@ def _place(tensor: Any) -> tuple[object, ...]:
 def _picture_of(
     value: Value,
 ) -> tuple[RemoteTensor | DeviceTensor | np.ndarray, str, str]:
-    """(tensor, dtype, layout) of a frame or a picture (H, W) or (H, W, C); a bridge says whether they make a picture.
-    Raises ViewerError for what has no image.
+    """(tensor, dtype, layout) of a frame or a picture (H, W) or (H, W, C); a bridge
+    says whether they make a picture. Raises ViewerError for what has no image.
     """
     if isinstance(value, np.ndarray):
         return value, value.dtype.name, "HW" if value.ndim == 2 else "HWC"
@@ -285,8 +299,9 @@ def _picture_of(
 
 
 def _look_at(colors: np.ndarray) -> tuple[Hint | None, tuple[float, float]]:
-    """Describe colours (M, 1 or 3): if most do not lie in [0, 1], and the range of those that are finite without
-    the outer hundredths; 0 counts for nothing. One channel is a depth unless its values are whole.
+    """Describe colours (M, 1 or 3): if most do not lie in [0, 1], and the range of
+    those that are finite without the outer hundredths; 0 counts for nothing. One
+    channel is a depth unless its values are whole.
     """
     finite = colors[np.isfinite(colors) & (colors != 0)]
     low, high = np.percentile(finite, (1, 99)).tolist() if len(finite) else (0.0, 1.0)

@@ -1,7 +1,8 @@
-"""What is drawn over an image: the shapes of an overlay, by a few calls on the GPU however many, and its text.
+"""What is drawn over an image: the shapes of an overlay, by a few calls on the GPU
+however many, and its text.
 
-Widths are pixels of the screen, whatever the zoom. Lines have a dark rim, so that they are seen on any picture: first
-all rims are drawn, then all lines.
+Widths are pixels of the screen, whatever the zoom. Lines have a dark rim, so that they
+are seen on any picture: first all rims are drawn, then all lines.
 """
 
 from __future__ import annotations
@@ -160,8 +161,8 @@ class Shapes:
     ) -> None:
         """Draw into the framebuffer in use, whose viewport is `rect`.
 
-        place: x, y of the picture's upper left corner in `rect`, and pixels of the screen for one of the result's
-        picture along x and y. scale: pixels per point.
+        place: x, y of the picture's upper left corner in `rect`, and pixels of the
+        screen for one of the result's picture along x and y. scale: pixels per point.
         """
         ctx = self._ctx
         half = max(scale, 0.5)
@@ -188,7 +189,9 @@ class Shapes:
         ctx.disable(moderngl.BLEND)
 
     def _masks(self, masks: list[Mask]) -> np.ndarray:
-        """Put all masks row by row into one texture, with an empty texel around each; those without room are left out."""
+        """Put all masks row by row into one texture, with an empty texel around each;
+        those without room are left out.
+        """
         limit = min(int(self._ctx.info["GL_MAX_TEXTURE_SIZE"]), _ATLAS)
         sizes = [m.inside.shape for m in masks]
         width = min(
@@ -257,7 +260,7 @@ def _strokes(
     return out
 
 
-# -- text ------------------------------------------------------------------------------------------------------------
+# -- text ------------------------------------------------------------------------------
 
 _SIZE = 13.0
 """Size of the letters, points."""
@@ -274,7 +277,8 @@ class Words:
 
     def __init__(self) -> None:
         self.due = math.inf
-        """When the lines in the corner are to be written anew though nothing else changes."""
+        """When the lines in the corner are to be written anew though nothing else
+        changes."""
         self._lines: list[str] = []
         self._said_at = -math.inf
 
@@ -288,8 +292,10 @@ class Words:
         *,
         corner: bool = True,
     ) -> None:
-        """Write over the image in `rect`, inside an imgui frame. `placed`: as for `Layers.draw`. `corner`: also how
-        fast things go and how old they are.
+        """Write over the image in `rect`, inside an imgui frame.
+
+        `placed`: as for `Layers.draw`. `corner`: also how fast things go and how old
+        they are.
         """
         draw = imgui.get_background_draw_list()
         draw.push_clip_rect(
@@ -400,9 +406,11 @@ def _labels(
     opacity: float,
     threshold: float,
 ) -> None:
-    """Write above each box, or inside where there is no room above; the highest scores last, over the others.
+    """Write above each box, or inside where there is no room above; the highest scores
+    last, over the others.
 
-    to_screen: pixels of the screen for one of the picture along x and y, and the place of its corner.
+    to_screen: pixels of the screen for one of the picture along x and y, and the place
+    of its corner.
     """
     scale, offset = to_screen
     screen = result.boxes * np.tile(scale, 2) + np.tile(offset, 2)

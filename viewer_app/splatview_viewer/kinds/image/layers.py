@@ -1,4 +1,6 @@
-"""Overlays of one image stream: a layer for each overlay stream, shared by all views of the image."""
+"""Overlays of one image stream: a layer for each overlay stream, shared by all views of
+the image.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ CAMERA_META = ("camera_hz", "dropped", "trouble")
 _REMEMBERED = 600
 """Frames of the image whose times are known."""
 _FRESH = 1.0
-"""Seconds until a result begins to fade; or ten times what lies between two results, if that is longer."""
+"""Seconds until a result begins to fade; or ten times what lies between two results, if
+that is longer."""
 _FADE = 0.6
 """Seconds of that time in which it fades."""
 
@@ -47,7 +50,10 @@ class Layer:
 
 
 class ImageLayers:
-    """All layers over one image. Belongs to the thread that holds the OpenGL context."""
+    """All layers over one image.
+
+    Belongs to the thread that holds the OpenGL context.
+    """
 
     def __init__(self, ctx: moderngl.Context) -> None:
         self._ctx = ctx
@@ -96,8 +102,8 @@ class ImageLayers:
             del self._times[next(iter(self._times))]
 
     def take(self, key: Hashable, frame: StreamFrame) -> bool:
-        """The newest frame of an overlay stream; False when it was overwritten while it was read. Raises ViewerError
-        for what is none. `key` names the stream.
+        """The newest frame of an overlay stream; False when it was overwritten while it
+        was read. Raises ViewerError for what is none. `key` names the stream.
         """
         result = read_result(frame, self.size)
         if result is None:
@@ -122,7 +128,9 @@ class ImageLayers:
         return self._layers.get(key)
 
     def age(self, layer: Layer) -> tuple[int | None, float | None]:
-        """Return by how many frames and seconds a result is older than the picture, at least 0; None: not known."""
+        """Return by how many frames and seconds a result is older than the picture, at
+        least 0; None: not known.
+        """
         version = layer.result.version
         if layer.time_ns and self.time_ns:
             seconds = max(self.time_ns - layer.time_ns, 0) * 1e-9
@@ -159,8 +167,10 @@ class ImageLayers:
         settings: ImageState,
         scale: float,
     ) -> None:
-        """Draw all shapes into the framebuffer in use, whose viewport is `rect`. `placed`: x, y of the image's upper
-        left corner on the screen, and its magnification.
+        """Draw all shapes into the framebuffer in use, whose viewport is `rect`.
+
+        `placed`: x, y of the image's upper left corner on the screen, and its
+        magnification.
         """
         x, y, zoom = placed
         for layer, opacity in self.shown(settings):
@@ -196,7 +206,9 @@ class ImageLayers:
         return found
 
     def per(self, result: OverlayResult, zoom: float) -> tuple[float, float]:
-        """Pixels of the screen for one of a result's picture, along x and y. `zoom`: for one of the image's."""
+        """Pixels of the screen for one of a result's picture, along x and y. `zoom`:
+        for one of the image's.
+        """
         return zoom * self.size[0] / result.size[0], zoom * self.size[1] / result.size[
             1
         ]

@@ -36,7 +36,9 @@ class Mask:
 
 
 def _masks_of(masks: np.ndarray) -> list[Mask]:
-    """Return the parts of masks (N, h, w) where there is something; those without a pixel inside are left out."""
+    """Return the parts of masks (N, h, w) where there is something; those without a
+    pixel inside are left out.
+    """
     height, width = masks.shape[1:]
     cut = []
     for n, mask in enumerate(masks[:_MOST]):
@@ -81,14 +83,16 @@ PALETTE = np.array(
     ],
     np.uint8,
 )
-"""(20, 3) RGB: bright enough for dark words on them, and far enough from one another."""
+"""(20, 3) RGB: bright enough for dark words on them, and far enough from one another.
+"""
 PLAIN = np.array((235, 238, 242), np.uint8)
 """Colour of boxes without a class."""
 _KNOWN = np.concatenate([PALETTE, PLAIN[None]])
 
 
 def class_colors(classes: np.ndarray, given: np.ndarray | None = None) -> np.ndarray:
-    """Return (N, 4) uint8 RGBA for classes (N,), below 0: none; those 20 apart have the same colour.
+    """Return (N, 4) uint8 RGBA for classes (N,), below 0: none; those 20 apart have the
+    same colour.
 
     given: (N, 4) uint8 RGBA that go before, where their alpha is not 0.
     """
@@ -116,7 +120,10 @@ NO_SCORE = 1e9
 
 @dataclass
 class OverlayResult:
-    """Coordinates are pixels of the picture that it was computed on. What cannot be drawn was left out."""
+    """Coordinates are pixels of the picture that it was computed on.
+
+    What cannot be drawn was left out.
+    """
 
     version: int
     """Version of the other stream."""
@@ -198,7 +205,9 @@ class OverlayResult:
         return np.flatnonzero(is_around)
 
     def anchors(self) -> np.ndarray:
-        """Return (N, 2): where labels are written, the upper left corner, of turned boxes the topmost."""
+        """Return (N, 2): where labels are written, the upper left corner, of turned
+        boxes the topmost.
+        """
         places = self.boxes[:, :2].copy()
         turned = np.flatnonzero(self.is_turned)
         corners = self.corners[turned]
@@ -224,11 +233,14 @@ _ABSENT = {
 
 
 def read_result(frame: StreamFrame, shown: tuple[int, int]) -> OverlayResult | None:
-    """Copy a frame of kind overlay to the host; None when its writer overwrote it meanwhile.
+    """Copy a frame of kind overlay to the host; None when its writer overwrote it
+    meanwhile.
 
-    shown: width and height of the picture that it lies over, if the frame does not name another size.
+    shown: width and height of the picture that it lies over, if the frame does not name
+    another size.
 
-    Its form has been checked by its reader. Raises ViewerError for another kind, or one on a GPU.
+    Its form has been checked by its reader. Raises ViewerError for another kind, or one
+    on a GPU.
     """
     tensors = frame_of("overlay", frame).tensors
     meta = frame.meta
@@ -317,7 +329,9 @@ def read_result(frame: StreamFrame, shown: tuple[int, int]) -> OverlayResult | N
 
 
 def _near(places: np.ndarray) -> np.ndarray:
-    """Return whether all of the last axis lies where something can be drawn; NaN does not."""
+    """Return whether all of the last axis lies where something can be drawn; NaN does
+    not.
+    """
     return np.asarray((np.abs(places) < _FAR).all(-1))
 
 

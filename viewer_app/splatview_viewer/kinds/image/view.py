@@ -48,13 +48,15 @@ class ImageState:
     gamma: float = 1.0
     """Values are raised to 1 / gamma. For floating point images."""
     range: tuple[float, float] | None = UNIT
-    """Values shown as black and as white; None: the 1st and 99th percentile. For floating point images."""
+    """Values shown as black and as white; None: the 1st and 99th percentile. For
+    floating point images."""
     alpha: Literal["checkerboard", "background", "ignore"] = "checkerboard"
     """Ground seen through a picture with an alpha channel."""
     background: tuple[float, float, float] = BACKDROP
     """Around the picture, RGB in [0, 1]."""
     overlay: bool = True
-    """Boxes, points and masks that others published about the picture are drawn over it."""
+    """Boxes, points and masks that others published about the picture are drawn over
+    it."""
     labels: bool = True
     """Words stand at boxes."""
     threshold: float = 0.0
@@ -62,7 +64,9 @@ class ImageState:
 
 
 class ImageView(View[ImageContent, ImageState]):
-    """One user's view of an image: how it lies in the rectangle, how it is toned, what lies under the pointer."""
+    """One user's view of an image: how it lies in the rectangle, how it is toned, what
+    lies under the pointer.
+    """
 
     kind: ClassVar[str] = "image"
     keys = PICTURE_KEYS
@@ -71,7 +75,8 @@ class ImageView(View[ImageContent, ImageState]):
         super().__init__(data, state)
         self._hand = PanZoom()
         self._drawn = self._version
-        """The version of the data that was drawn last, or for which drawing was asked."""
+        """The version of the data that was drawn last, or for which drawing was asked.
+        """
         self._words = Words()
         self._pointer: tuple[float, float] | None = None
         self._readout: tuple[tuple[object, ...], str, float] = ((), "", 0.0)
@@ -150,7 +155,10 @@ class ImageView(View[ImageContent, ImageState]):
         return False
 
     def write_layers(self, rect: Rect, scale: float, *, corner: bool = True) -> None:
-        """Write what is said about the picture over it, inside an imgui frame. `corner`: also how old that is."""
+        """Write what is said about the picture over it, inside an imgui frame.
+
+        `corner`: also how old that is.
+        """
         layers = self.data.layers
         if layers or layers.camera:
             self._words.write(
@@ -188,7 +196,7 @@ class ImageView(View[ImageContent, ImageState]):
         if how == "last":
             self.data.close()
 
-    # -- what is seen --------------------------------------------------------------------------------------------
+    # -- what is seen ------------------------------------------------------------------
 
     @property
     def pan_zoom(self) -> PanZoom:
@@ -198,7 +206,9 @@ class ImageView(View[ImageContent, ImageState]):
         return self._hand
 
     def _placed(self, rect: Rect) -> tuple[float, float, float]:
-        """x, y and magnification of the published picture, which may be larger than what is shown of it."""
+        """x, y and magnification of the published picture, which may be larger than
+        what is shown of it.
+        """
         x, y, zoom = self.pan_zoom.placed(rect)
         return (
             x,
@@ -240,7 +250,9 @@ class ImageView(View[ImageContent, ImageState]):
         return (math.floor(x), math.floor(y)) if 0 <= x < w and 0 <= y < h else None
 
     def value_at(self, x: int, y: int) -> tuple[float, ...]:
-        """The stored values at a pixel: integers as such, floats before any tone mapping. Waits for the GPU."""
+        """The stored values at a pixel: integers as such, floats before any tone
+        mapping. Waits for the GPU.
+        """
         source = self.data.source
         assert source is not None
         values = read_source(self.data.ctx, source, (x, y, 1, 1))[
@@ -251,7 +263,7 @@ class ImageView(View[ImageContent, ImageState]):
         top = INTEGERS.get(source.dtype)
         return tuple(float(v) if top is None else round(float(v) * top) for v in values)
 
-    # -- words ---------------------------------------------------------------------------------------------------
+    # -- words -------------------------------------------------------------------------
 
     def _read(self) -> str:
         """The value under the pointer, in words."""
@@ -295,7 +307,8 @@ class ImageView(View[ImageContent, ImageState]):
             )
         if data.broken:
             out.append(
-                f"{data.broken:,} NaN or inf ({'NaN: ' * (self.state.range is None)}magenta)"
+                f"{data.broken:,} NaN or inf "
+                f"({'NaN: ' * (self.state.range is None)}magenta)"
             )
         bridge, reasons = (
             (data.gpu.name, data.gpu.reasons)

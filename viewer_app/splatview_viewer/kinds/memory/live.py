@@ -1,4 +1,6 @@
-"""Samples of a running trainer's memory, checked and copied, reduced to what a plot needs."""
+"""Samples of a running trainer's memory, checked and copied, reduced to what a plot
+needs.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ _MOST = 2.0**60
 
 
 class MemoryColumns(NamedTuple):
-    """The columns of pixels that have samples: their middles, and the extremes in each in bytes, (M,) float64."""
+    """The columns of pixels that have samples: their middles, and the extremes in each
+    in bytes, (M,) float64.
+    """
 
     x: np.ndarray
     low: np.ndarray
@@ -36,11 +40,15 @@ class MemoryColumns(NamedTuple):
 class MemoryHistory:
     """Memory of a process over time: rows of samples, the oldest first.
 
-    A row is about the time from the row before to its own. Times are seconds since the epoch, sizes bytes.
+    A row is about the time from the row before to its own. Times are seconds since the
+    epoch, sizes bytes.
     """
 
     def __init__(self, samples: np.ndarray) -> None:
-        """samples: (N, len(MEMORY_COLUMNS)) float64, N > 0, which is copied. Raises ViewerError for what cannot be."""
+        """samples: (N, len(MEMORY_COLUMNS)) float64, N > 0, which is copied.
+
+        Raises ViewerError for what cannot be.
+        """
         rows = np.array(samples, np.float64, order="F")
         time = rows[:, 0]
         if not np.isfinite(time).all() or abs(time).max() > 1e12:
@@ -96,14 +104,18 @@ class MemoryHistory:
         return int(np.searchsorted(self.time, time))
 
     def fragmentation(self, row: int = -1) -> float:
-        """The share of what is reserved that is not allocated: cached, or lost between what is. 0 to 1."""
+        """The share of what is reserved that is not allocated: cached, or lost between
+        what is. 0 to 1.
+        """
         reserved, allocated = (
             float(self._rows[row, _PLACE[name]]) for name in ("reserved", "allocated")
         )
         return max(reserved - allocated, 0.0) / reserved if reserved > 0 else 0.0
 
     def split(self, row: int = -1) -> float:
-        """The share of what is reserved that lies unused between blocks in use: it cannot be given back. 0 to 1."""
+        """The share of what is reserved that lies unused between blocks in use: it
+        cannot be given back. 0 to 1.
+        """
         reserved, split = (
             float(self._rows[row, _PLACE[name]])
             for name in ("reserved", "inactive_split")
@@ -113,7 +125,9 @@ class MemoryHistory:
     def peak(
         self, begin: float = -math.inf, end: float = math.inf, name: str = "peak"
     ) -> tuple[float, float]:
-        """When most was allocated between two times (the first, of equals), and how much."""
+        """When most was allocated between two times (the first, of equals), and how
+        much.
+        """
         lo, hi = (int(np.searchsorted(self.time, t)) for t in (begin, end))
         lo = min(lo, len(self) - 1)
         hi = min(hi, len(self) - 1)
@@ -130,8 +144,8 @@ class MemoryHistory:
         ]
 
     def columns(self, begin: float, end: float, width: int) -> MemoryColumns:
-        """Reduce to `width` columns the time from `begin` to `end`: of several rows in a column the extremes, so
-        that no peak is lost.
+        """Reduce to `width` columns the time from `begin` to `end`: of several rows in
+        a column the extremes, so that no peak is lost.
         """
         edges = np.linspace(begin, end, width + 1)
         edges = edges[
@@ -160,8 +174,8 @@ class MemoryHistory:
         )
 
     def steps(self, begin: float, end: float, most: int) -> list[tuple[float, int]]:
-        """At most about `most` round numbers of steps between two times, and when each began. Empty where steps are not
-        counted, or begin anew.
+        """At most about `most` round numbers of steps between two times, and when each
+        began. Empty where steps are not counted, or begin anew.
         """
         lo, hi = (int(np.searchsorted(self.time, t)) for t in (begin, end))
         step = self["step"][max(lo - 1, 0) : hi + 1]
@@ -216,7 +230,10 @@ class About:
 def read_frame(
     tensors: Mapping[str, Any], meta: Mapping[str, Any]
 ) -> tuple[MemoryHistory, About]:
-    """Copy a frame of kind memory, whose form its reader has checked. Raises ViewerError for samples without a time."""
+    """Copy a frame of kind memory, whose form its reader has checked.
+
+    Raises ViewerError for samples without a time.
+    """
     own = {
         name: meta[name]
         for name in ("device", "gpu", "total", "snapshot", "snapshots", "trouble")

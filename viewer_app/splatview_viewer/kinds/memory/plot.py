@@ -1,4 +1,6 @@
-"""The plot of live memory, and the small one in the panel: areas over time, marks, and numbers under the pointer."""
+"""The plot of live memory, and the small one in the panel: areas over time, marks, and
+numbers under the pointer.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ _MOST_MARKS = 50
 
 
 def draw_plot(view: MemoryView, size: tuple[float, float]) -> plots.Plot | None:
-    """Draw at imgui's cursor, as large as `size` pixels; return what the user did there."""
+    """Draw at imgui's cursor, as large as `size` pixels; return what the user did
+    there.
+    """
     history, (begin, end) = view.data.history, view.window()
     line = theme.FONT_SIZE * theme.scale()
     top = view.top(begin, end)
@@ -88,7 +92,10 @@ def draw_plot(view: MemoryView, size: tuple[float, float]) -> plots.Plot | None:
 
 
 def draw_strip(history: MemoryHistory, key: str) -> bool:
-    """Draw the last minutes across the panel; True when it was clicked. `key`: of the stream's entry."""
+    """Draw the last minutes across the panel; True when it was clicked.
+
+    `key`: of the stream's entry.
+    """
     end = history.end
     begin = max(end - _STRIP_S, min(history.begin, end - 10.0))
     title, name = ("Memory", "allocated") if history.on_gpu else ("Host memory", "host")
@@ -121,7 +128,9 @@ def draw_strip(history: MemoryHistory, key: str) -> bool:
 def _areas(
     plot: plots.Plot, history: MemoryHistory, columns: MemoryColumns, host: bool
 ) -> None:
-    """Allocated, what waits to be freed, and reserved, one on the other; the host's memory."""
+    """Allocated, what waits to be freed, and reserved, one on the other; the host's
+    memory.
+    """
     x = columns.x
     zero = 0 * columns.x
     if history.on_gpu:
@@ -182,7 +191,8 @@ def _lines(history: MemoryHistory, row: int) -> list[Line]:
             f"{word}  {size_text(history[name][row])}" for name, word in words.items()
         ]
         lines.append(
-            f"fragmentation  {history.fragmentation(row):.0%}, {history.split(row):.0%} between blocks"
+            f"fragmentation  {history.fragmentation(row):.0%}, "
+            f"{history.split(row):.0%} between blocks"
         )
     lines.append(f"host  {size_text(history['host'][row])}")
     stamp = (

@@ -1,4 +1,6 @@
-"""Shows the memory of a running trainer: what is allocated and reserved over time, as it happens."""
+"""Shows the memory of a running trainer: what is allocated and reserved over time, as
+it happens.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,8 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
     )
     _now = 0.0
     _asked: tuple[int, float] | None = None
-    """The number of snapshots when another one was requested, and the request's deadline."""
+    """The number of snapshots when another one was requested, and the request's
+    deadline."""
 
     def take(self, link: str, value: Value) -> bool:
         frame = frame_of(self.kind, value)
@@ -73,7 +76,7 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
         self.data.history, self.data.about = found
         return True
 
-    # -- what is seen -------------------------------------------------------------------------------------------
+    # -- what is seen ------------------------------------------------------------------
 
     def window(self) -> tuple[float, float]:
         """The times at the left and the right edge, seconds since the epoch."""
@@ -84,7 +87,10 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
         ), right
 
     def top(self, begin: float, end: float) -> float:
-        """The bytes at the upper edge. With the GPU's limit in sight it is seen as well."""
+        """The bytes at the upper edge.
+
+        With the GPU's limit in sight it is seen as well.
+        """
         history = self.data.history
         total = self.data.about.total
         names = ["reserved", "peak", "active"] if history.on_gpu else []
@@ -96,8 +102,9 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
         return max(1.12 * most, 1.0)
 
     def see(self, begin: float, end: float) -> None:
-        """Show this time, or what is near it where there is nothing. At the newest the plot follows new samples, also
-        while it is zoomed.
+        """Show this time, or what is near it where there is nothing.
+
+        At the newest the plot follows new samples, also while it is zoomed.
         """
         history = self.data.history
         before = self.window()
@@ -130,7 +137,7 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
             self.see_all()
         return False
 
-    # -- full snapshots ------------------------------------------------------------------------------------------
+    # -- full snapshots ----------------------------------------------------------------
 
     def ask(self) -> None:
         """Have the trainer take a full snapshot, and open it when it is there."""
@@ -180,7 +187,7 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
         if file is not None and imgui.button("Open the last one", ImVec2(-1, 0)):
             self.host.open(file)
 
-    # -- words ---------------------------------------------------------------------------------------------------
+    # -- words -------------------------------------------------------------------------
 
     def info(self) -> Info:
         history = self.data.history
@@ -189,7 +196,8 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
         if history.on_gpu:
             out += [
                 f"{size_text(history.now('allocated'))} allocated",
-                f"{size_text(history.now('reserved'))} reserved, {history.fragmentation():.0%} of it free, "
+                f"{size_text(history.now('reserved'))} reserved, "
+                f"{history.fragmentation():.0%} of it free, "
                 f"{history.split():.0%} between blocks",
                 f"highest {size_text(history.peak()[1])}",
             ]

@@ -27,7 +27,10 @@ _RATE_SPAN = 1.0
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """One series, the oldest first. Arrays are (N,) float64, N > 0, and never change."""
+    """One series, the oldest first.
+
+    Arrays are (N,) float64, N > 0, and never change.
+    """
 
     name: str
     rows: np.ndarray
@@ -46,7 +49,9 @@ class Curve:
         return self.name.partition("/")[2] or self.name
 
     def across(self, origin: Origin) -> np.ndarray:
-        """(N,) where its rows are on a horizontal axis: "step", "time" since the epoch, or (begin, seconds a unit)."""
+        """(N,) where its rows are on a horizontal axis: "step", "time" since the epoch,
+        or (begin, seconds a unit).
+        """
         if isinstance(origin, str):
             return self[origin]
         return (self["time"] - origin[0]) / origin[1]
@@ -75,7 +80,10 @@ class Curve:
 
     @classmethod
     def of(cls, name: str, rows: np.ndarray) -> Curve:
-        """A curve of rows that anybody may have made: copied, and brought into order. Raises ViewerError."""
+        """A curve of rows that anybody may have made: copied, and brought into order.
+
+        Raises ViewerError.
+        """
         rows = np.array(rows, np.float64, order="F")
         step = rows[:, 0]
         time = rows[:, 1]
@@ -132,7 +140,9 @@ class Curves:
 
     @cached_property
     def rate(self) -> Curve | None:
-        """Steps per second over the course of the training, a row for each second or longer; None before that."""
+        """Steps per second over the course of the training, a row for each second or
+        longer; None before that.
+        """
         step = self.clock["step"]
         time = self.clock["time"]
         marks = np.flatnonzero(
@@ -153,7 +163,10 @@ class Curves:
 
     @cached_property
     def groups(self) -> dict[str, list[Curve]]:
-        """Group curves into plots: names that begin alike, up to a "/". By the plot's title."""
+        """Group curves into plots: names that begin alike, up to a "/".
+
+        By the plot's title.
+        """
         out: dict[str, list[Curve]] = {}
         for curve in self.all:
             out.setdefault(curve.name.partition("/")[0], []).append(curve)
@@ -164,7 +177,10 @@ class Curves:
 
 
 def read_frame(tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> Curves:
-    """Copy a frame of kind scalars, whose form its reader has checked. Raises ViewerError for numbers that are none."""
+    """Copy a frame of kind scalars, whose form its reader has checked.
+
+    Raises ViewerError for numbers that are none.
+    """
     rows = tensors["rows"].array
     ends = np.array(tensors["ends"].array, np.int64)
     names = (
@@ -180,7 +196,8 @@ def read_frame(tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> Curves:
         or (ends <= starts).any()
     ):
         raise ViewerError(
-            f"scalars: {len(names)} names for {len(ends)} series that end at {ends[:5].tolist()} "
+            f"scalars: {len(names)} names for {len(ends)} series that end at "
+            f"{ends[:5].tolist()} "
             f"of {len(rows)} rows"
         )
     names = [

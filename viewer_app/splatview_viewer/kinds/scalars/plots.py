@@ -1,4 +1,6 @@
-"""The plots of a stream of kind scalars, and the small ones in the panel, inside an imgui frame."""
+"""The plots of a stream of kind scalars, and the small ones in the panel, inside an
+imgui frame.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
 _WIDE = 430.0
 _LOW = 170.0
 _HIGH = 360.0
-"""Points: the width of a plot where there is room for several, and the least and the most height."""
+"""Points: the width of a plot where there is room for several, and the least and the
+most height."""
 _STRIP_SMOOTHING = 0.8
 _ON_DARK = (
     (0.45, 0.69, 0.98),
@@ -58,7 +61,9 @@ def color_of(number: int) -> ImVec4:
 
 
 def draw_plots(view: ScalarsView, scale: float) -> None:
-    """Draw all plots into the window that is open, and move the view's axes as the user does."""
+    """Draw all plots into the window that is open, and move the view's axes as the user
+    does.
+    """
     shown = view.data.plots
     room = imgui.get_content_region_avail()
     gap = ImVec2(18 * scale, 12 * scale)
@@ -103,7 +108,9 @@ def _plot(
     window: tuple[float, float],
     pointer: float | None,
 ) -> None:
-    """`pointer`: where it was on the horizontal axis in the last picture, whichever plot it was in."""
+    """`pointer`: where it was on the horizontal axis in the last picture, whichever
+    plot it was in.
+    """
     s = view.state
     axis = HorizontalAxis(*window, max(int(size[0]), 8))
     drawn = [
@@ -165,7 +172,9 @@ def _curve(
     raw: bool,
     log: bool,
 ) -> None:
-    """The values, faint where they are smoothed (`raw`), and over them the smoothed curve."""
+    """The values, faint where they are smoothed (`raw`), and over them the smoothed
+    curve.
+    """
     floor = max(plot.y[0], 1e-300)
     for part in parts:
         if not len(part.x):
@@ -193,7 +202,9 @@ def _curve(
 def _mark(
     view: ScalarsView, plot: plots.Plot, curves: Sequence[Curve], at: float
 ) -> list[Line]:
-    """A line at the pointer through all plots, and a dot on each curve; the numbers there."""
+    """A line at the pointer through all plots, and a dot on each curve; the numbers
+    there.
+    """
     plot.upright(at, faint(theme.TEXT, 0.3))
     lines: list[Line] = []
     for i, curve in enumerate(curves):
@@ -226,7 +237,10 @@ def _mark(
 
 
 def draw_strip(curve: Curve, title: str, key: str) -> bool:
-    """Draw a curve over time across the panel; True when it was clicked. `key`: of the entry that shows more, or ""."""
+    """Draw a curve over time across the panel; True when it was clicked.
+
+    `key`: of the entry that shows more, or "".
+    """
     times = curve["time"]
     axis = HorizontalAxis(
         float(times[0]), max(float(times[-1]), float(times[0]) + 1e-3), 256
@@ -248,16 +262,17 @@ def draw_strip(curve: Curve, title: str, key: str) -> bool:
     return clicked
 
 
-# -- smoothing ---------------------------------------------------------------------------------------------------------
+# -- smoothing -------------------------------------------------------------------------
 
 
 @lru_cache(80)  # a stream has at most 64 curves
 def smoothed(curve: Curve, weight: float) -> np.ndarray:
     """Return (N,) float64, not to be written: each row's average with all before it.
 
-    A sample weighs `weight` times as much as the next, 0 (no smoothing) up to less than 1; divided by the sum of the
-    weights (debiased), it begins at the first value. Rows of several samples count as that many. What is not finite is
-    left out: NaN before the first that is.
+    A sample weighs `weight` times as much as the next, 0 (no smoothing) up to less than
+    1; divided by the sum of the weights (debiased), it begins at the first value. Rows
+    of several samples count as that many. What is not finite is left out: NaN before
+    the first that is.
     """
     values = curve["value"]
     if weight <= 0:
@@ -273,12 +288,14 @@ def smoothed(curve: Curve, weight: float) -> np.ndarray:
         return np.where(good.cumsum() > 0, sums / (1.0 - decay.cumprod()), np.nan)
 
 
-# -- columns of pixels -------------------------------------------------------------------------------------------------
+# -- columns of pixels -----------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class PixelColumns:
-    """Drawn points of a part of a curve: at most some three points for each column of pixels. (M,) float64 each."""
+    """Drawn points of a part of a curve: at most some three points for each column of
+    pixels. (M,) float64 each.
+    """
 
     x: np.ndarray
     value: np.ndarray
@@ -304,7 +321,8 @@ class HorizontalAxis:
 def columns(
     curve: Curve, axis: HorizontalAxis, weight: float, origin: Origin
 ) -> Sequence[PixelColumns]:
-    """Columns of a curve in a plot: a `Columns` for each part that is seen within which its rows go to the right.
+    """Columns of a curve in a plot: a `Columns` for each part that is seen within which
+    its rows go to the right.
 
     weight: as for `smoothed`. origin: as for `Curve.across`.
     """
@@ -367,8 +385,9 @@ def _columns_of(
 def limits(
     parts: Sequence[PixelColumns], axis: HorizontalAxis, log: bool
 ) -> tuple[float, float]:
-    """The vertical limits of a plot that shows these: of the smoothed curves and of most of what is behind them. log:
-    the vertical axis is logarithmic, only for values over 0.
+    """The vertical limits of a plot that shows these: of the smoothed curves and of
+    most of what is behind them. log: the vertical axis is logarithmic, only for values
+    over 0.
     """
     found = []
     for part in parts:

@@ -1,4 +1,6 @@
-"""Shows numbers over the course of a training: a plot for each, with one horizontal axis for all."""
+"""Shows numbers over the course of a training: a plot for each, with one horizontal
+axis for all.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,8 @@ class ScalarsState:
     """The part of the plots that is seen, and how."""
 
     across: Literal["step", "time", "clock"] = "step"
-    """Unit of the horizontal axis: steps, time since the beginning, or the time of day."""
+    """Unit of the horizontal axis: steps, time since the beginning, or the time of day.
+    """
     smoothing: float = 0.6
     """Weight of the earlier values in a smoothed one, 0 to less than 1."""
     log_up: bool = False
@@ -85,7 +88,7 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
             self.data.curves = found
         return self.data.curves is found
 
-    # -- what is seen -------------------------------------------------------------------------------------------
+    # -- what is seen ------------------------------------------------------------------
 
     @property
     def origin(self) -> Origin:
@@ -130,7 +133,7 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
     def plot(self, scale: float) -> None:
         draw_plots(self, scale)
 
-    # -- controls ------------------------------------------------------------------------------------------------
+    # -- controls ----------------------------------------------------------------------
 
     def handle(self, event: Event, rect: Rect) -> bool:
         if (
@@ -162,7 +165,8 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
             ),
             smoothing=ui.slider(
                 "Smoothing",
-                "Weight of the past in the smoothed curve, as in TensorBoard; 0 draws the values alone",
+                "Weight of the past in the smoothed curve, as in TensorBoard; 0 draws "
+                "the values alone",
                 s.smoothing,
                 (0.0, _MOST_SMOOTH),
                 "%.3g",
@@ -170,7 +174,8 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
             ),
             log_up=ui.choice(
                 "Vertical",
-                "The scale of values; a logarithmic one leaves out what is not above zero",
+                "The scale of values; a logarithmic one leaves out what is not above "
+                "zero",
                 s.log_up,
                 {False: "Linear", True: "Logarithmic"},
             ),
@@ -183,7 +188,7 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
             s = s.fitted()
         self.state = s
 
-    # -- words ---------------------------------------------------------------------------------------------------
+    # -- words -------------------------------------------------------------------------
 
     def info(self) -> Info:
         curves = self.data.curves
