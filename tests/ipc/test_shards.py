@@ -19,7 +19,8 @@ from splatview_ipc.control.messages import StreamInfo
 from splatview_ipc.subscriber.subscriber import Subscriber
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.scene.frames import scene_of
-from splatview_viewer.workspace.shards import TOGETHER, Shards, join
+from splatview_viewer.workspace.join_shards import join
+from splatview_viewer.workspace.shards import TOGETHER, Shards
 
 LAUNCHERS = (
     "MASTER_ADDR",

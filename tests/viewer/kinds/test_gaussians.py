@@ -21,7 +21,7 @@ from splatview_viewer.core.events import (
 )
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.workspace.shards import join
+from splatview_viewer.workspace.join_shards import join
 
 pytestmark = pytest.mark.usefixtures("sharp")
 FRONT = Camera(look_at((0, 0, -4), (0, 0, 0)), intrinsics(50, W, H), W, H)

@@ -16,7 +16,7 @@ from splatview_viewer.render.activation import activate
 from splatview_viewer.scene.frames import activated_in, scene_of
 from splatview_viewer.scene.scene import GaussianScene, merged
 from splatview_viewer.scene.turning import Placement, placed
-from splatview_viewer.workspace.shards import join
+from splatview_viewer.workspace.join_shards import join
 
 RAW = cloud(40)
 SCALES = RAW["scales"].exp()

@@ -19,7 +19,7 @@ from splatview_viewer.core.settings import Entry
 from splatview_viewer.core.view import ShownView
 from splatview_viewer.recording.recording import RecordOptions
 from splatview_viewer.web.messages import MessageError, parse
-from splatview_viewer.workspace.catalogue import Slot
+from splatview_viewer.workspace.slot import Slot
 from splatview_viewer.workspace.sources import ValueSource
 
 FAR = 65536.0

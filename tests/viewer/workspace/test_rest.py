@@ -15,7 +15,7 @@ from splatview_viewer.core.settings import Entry
 from splatview_viewer.core.view import ShownView, Wants
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.web.messages import Visible
-from splatview_viewer.workspace.catalogue import Slot
+from splatview_viewer.workspace.slot import Slot
 from splatview_viewer.workspace.sources import ValueSource
 
 
@@ -95,7 +95,7 @@ def test_loop_rests_while_no_view_of_a_kind_can_be_made(
     def fail(*_: Any) -> Any:
         raise RuntimeError("no such shader")
 
-    monkeypatch.setattr("splatview_viewer.workspace.catalogue.make_view", fail)
+    monkeypatch.setattr("splatview_viewer.workspace.pump.make_view", fail)
     slot = select(viewer, Announced(nothing))
     time = Time(viewer)
     time.turns_within(3.0)

@@ -24,6 +24,7 @@ from splatview_viewer.gpu.work import GpuWork, Health, cuda_is_lost
 from splatview_viewer.recording.recorder import Recorder
 from splatview_viewer.shell.user import User
 from splatview_viewer.workspace.catalogue import Catalogue
+from splatview_viewer.workspace.pump import Pump
 from splatview_viewer.workspace.sources import make_subscriber
 
 if TYPE_CHECKING:
@@ -114,7 +115,8 @@ class App:
         self._out_at = 0.0
         if subscriber is None:
             subscriber = make_subscriber(screen.ctx, self.options.run)
-        self.catalogue = Catalogue(subscriber, screen.ctx, self.work, wake=screen.wake)
+        self.catalogue = Catalogue(subscriber, screen.ctx, wake=screen.wake)
+        self.pump = Pump(self.catalogue, screen.ctx, self.work)
         self.catalogue.features += [
             make(self.catalogue, screen.ctx, self.work, screen.wake)
             for make in FEATURES
@@ -181,7 +183,7 @@ class App:
             or events
             or now >= self._full_at
             or self.ended
-            or self.catalogue.has_news(now)
+            or self.pump.has_news(now)
         ):
             self._turn(now, events)
             looking = looks()
@@ -214,8 +216,8 @@ class App:
         why = self.health.turn(now)
         if why:
             self.catalogue.notice(why)
-        self.governor.shared = self.catalogue.gpu_is_needed(now)
-        if self.catalogue.poll(now):
+        self.governor.shared = self.pump.gpu_is_needed(now)
+        if self.pump.poll(now):
             self._active_until = self._news_until = now + _ACTIVE_FOR
         for user in self.users:
             with self._guard("a user's turn"):

@@ -19,7 +19,7 @@ from splatview_viewer.kinds import about
 from splatview_viewer.scene.scene import merged, nothing
 from splatview_viewer.scene.turning import STAYS, Placement, placed
 from splatview_viewer.ui import widgets as ui
-from splatview_viewer.workspace.catalogue import Slot
+from splatview_viewer.workspace.slot import Slot
 from splatview_viewer.workspace.sources import ValueSource
 
 if TYPE_CHECKING:

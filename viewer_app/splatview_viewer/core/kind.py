@@ -68,9 +68,9 @@ class Kind:
     recorded: bool = False
     """The recorder takes its versions, and a recording that is opened is an entry of it."""
     sharded: bool = False
-    """The processes of a training may publish a part each, which are joined to one frame (`workspace.shards.join`)."""
+    """The processes of a training may publish a part each, which are joined to one frame (`workspace.join_shards`)."""
     counted: bool = False
-    """The first side of its shape is a number that changes and is worth a curve (`workspace.links.Counts`)."""
+    """The first side of its shape is a number that changes and is worth a curve (`workspace.counts`)."""
     filmed: bool = False
     """Its picture is taken by a camera in space, which a caller may place, and move along a path."""
     paced: bool = False

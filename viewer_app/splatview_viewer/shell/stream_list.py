@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.memory.live import MemoryHistory
     from splatview_viewer.kinds.scalars.curves import Curve
     from splatview_viewer.shell.user import User
-    from splatview_viewer.workspace.catalogue import Catalogue, Slot
+    from splatview_viewer.workspace.catalogue import Catalogue
+    from splatview_viewer.workspace.slot import Slot
 
 _MOST_SCALARS = 2
 """Of a run without a loss, plotted in the panel."""

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from splatview_viewer.core.view import ShownView
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.shell.viewport import Viewport
-    from splatview_viewer.workspace.catalogue import Catalogue, Slot
+    from splatview_viewer.workspace.catalogue import Catalogue
+    from splatview_viewer.workspace.slot import Slot
 
 HINT = (
     "Waiting for a run\n"

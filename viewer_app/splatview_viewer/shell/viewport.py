@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.settings import Color, Entry
     from splatview_viewer.core.view import ShownView
     from splatview_viewer.shell.user import User
-    from splatview_viewer.workspace.catalogue import Slot
+    from splatview_viewer.workspace.slot import Slot
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Notices that a file, or the files of a folder that make one value, became others on the disk."""
+"""A watch on a file, or on the files of a folder that make one value, on the disk."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ LOOK_PERIOD_S = 0.5
 class FileWatch:
     """Compares what is on the disk with what was read.
 
-    A worker thread looks, because a disk may not answer. A change counts when two looks find the same files: their
-    writer is done.
+    A worker thread looks, because a disk may not answer. A change counts when two looks
+    find the same files: their writer is done.
     """
 
     def __init__(self, path: Path) -> None:
@@ -26,17 +26,17 @@ class FileWatch:
         self._jobs = Jobs(f"watch {path.name}")
         self._look: Job[Signature | None] | None = None
         self._next_look = 0.0
-        self._read: Signature | None = None
+        self._read_signature: Signature | None = None
         """The files that were read last."""
-        self._found: Signature | None = None
+        self._last_signature: Signature | None = None
         """The files of the last look."""
 
     def note(self) -> None:
-        """Remember the files as they are, before they are read. For a thread that may wait."""
-        self._read = signature_of(self._path)
+        """Remember the files as they are before they are read. For a worker thread."""
+        self._read_signature = signature_of(self._path)
 
-    def turn(self, now: float) -> bool:
-        """Look when it is time; return whether the files are others than those that were read, and whole."""
+    def tick(self, now: float) -> bool:
+        """Look when it is time; return whether there are other files, completely written."""
         look = self._look
         if look is None:
             if now >= self._next_look:
@@ -46,10 +46,10 @@ class FileWatch:
             return False
         self._look = None
         self._next_look = now + LOOK_PERIOD_S
-        found = None if look.fault else look.result()
-        is_settled = found is not None and found == self._found
-        self._found = found
-        return is_settled and found != self._read
+        signature = None if look.fault else look.result()
+        is_settled = signature is not None and signature == self._last_signature
+        self._last_signature = signature
+        return is_settled and signature != self._read_signature
 
     def close(self) -> None:
         """Look no more. Idempotent."""

@@ -1,21 +1,18 @@
 """Links: streams that feed the views of other streams (`Kind.links`).
 
-A link leads to an entry of its own, such as the cameras of a scene or the plots of its run, or to streams that were
-published over another one, such as the boxes over an image. Parts of a comparison are entries that are linked as well
-(`Source.uses`). `Links` opens what viewports show and what is linked to it, and releases everything else.
+A link leads to an entry of its own, such as the cameras of a scene or the plots of its
+run, or to streams that were published over another one, such as the boxes over an image.
+Parts of a comparison are entries that are linked as well (`ValueSource.uses`). `Links`
+opens what viewports show and what is linked to it, and releases everything else.
 """
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
-from splatview_ipc.kinds.series import scalar_rows, scalar_series
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.kinds import about, links_of
-from splatview_viewer.kinds.scalars.curves import Curve
 from splatview_viewer.workspace.shards import runs_of
 
 if TYPE_CHECKING:
@@ -23,45 +20,62 @@ if TYPE_CHECKING:
 
     from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_viewer.core.kind import Link
-    from splatview_viewer.workspace.catalogue import Catalogue, Slot, ViewportLike
+    from splatview_viewer.workspace.catalogue import Catalogue, UserLike, ViewportLike
+    from splatview_viewer.workspace.slot import Slot
 
 PLOT_PERIOD_S = 0.5
-"""Between two values of what is seen in the panel alone."""
+"""Seconds between two values of what is visible in the panel alone."""
 _FIRST_MISS_S = 0.0005
+"""Seconds to the second attempt to read what was announced and has not come; each further
+attempt doubles them."""
 _LAST_MISS_S = 1 / 15
-"""Between attempts to read what was announced and has not come: doubled with each, and the most."""
-_COUNT_PERIOD_S = 0.25
-_COUNTS = 2048
-"""Between two looks at the number of Gaussians of each scene; how many of them are kept."""
+"""The most seconds between two attempts."""
+_SLOW_TAKE_S = 0.005
+"""Seconds of taking a frame from which on the next one is delayed."""
 _ON_HOST = ("ring", "host")
-"""The transports of streams over another one: they are small, and the trainer's GPU copies them without a wait."""
+"""The transports of streams over another one: they are small, and the trainer's GPU copies
+them without a wait."""
 
 
 def linked_to(
     stream: RemoteStream, streams: Iterable[RemoteStream]
 ) -> list[tuple[Link, RemoteStream]]:
-    """Return those of `streams`, all that there are, that were published over this one. Of a name that was published
-    again by a later run, the live ones.
+    """Return those of all `streams` that were published over one, with their links.
+
+    Of a name that was published again by a later run, only the live ones.
     """
     links = {link.kind: link for link in links_of(stream.kind) if link.over}
     if not links:
         return []
     known = list(streams)
-    over = [s for s in known if s.kind in links and s.info.over == stream.name]
     bases = [s for s in known if s.name == stream.name and not s.info.over]
+    over = []
+    for other in known:
+        is_over_name = other.kind in links and other.info.over == stream.name
+        if is_over_name and _base_of(other, bases, stream.kind) is stream:
+            over.append(other)
+    live_names = {s.name for s in over if s.run.alive}
+    return [(links[s.kind], s) for s in over if s.run.alive or s.name not in live_names]
 
-    def base(fed: RemoteStream) -> RemoteStream:
-        """The stream of the run that is named; otherwise of its own run, or the newest."""
-        run = fed.info.over_run
-        if run:
-            return next((s for s in bases if s.run.id == run), fed)
-        own = [s for s in bases if s.run is fed.run]
-        live = [s for s in bases if s.run.alive and s.kind == stream.kind]
-        return (own or live[-1:] or bases[-1:] or [fed])[0]
 
-    found = [s for s in over if base(s) is stream]
-    live = {s.name for s in found if s.run.alive}
-    return [(links[s.kind], s) for s in found if s.run.alive or s.name not in live]
+def _base_of(
+    over: RemoteStream, bases: list[RemoteStream], kind: str
+) -> RemoteStream | None:
+    """Return the one of `bases` that a stream lies over, which all have the right name.
+
+    It is of the run that the stream names, otherwise of its own run, or the newest live
+    one of this kind, or the newest.
+    """
+    run_id = over.info.over_run
+    if run_id:
+        return next((base for base in bases if base.run.id == run_id), None)
+    for base in bases:
+        if base.run is over.run:
+            return base
+    live = [base for base in bases if base.run.alive and base.kind == kind]
+    if live:
+        return live[-1]
+    return bases[-1] if bases else None
 
 
 def open_linked(stream: RemoteStream) -> None:
@@ -73,8 +87,16 @@ def open_linked(stream: RemoteStream) -> None:
         stream.refuse("read from host memory")
 
 
+class _LinkedStream(NamedTuple):
+    """A stream that lies over an entry."""
+
+    link: Link
+    slot: Slot
+    stream: RemoteStream
+
+
 class _Feed:
-    """A stream over an entry that is shown."""
+    """Reads a stream over an entry that is visible."""
 
     def __init__(self, link: Link, slot: Slot, stream: RemoteStream) -> None:
         self.link = link
@@ -82,35 +104,34 @@ class _Feed:
         self.stream = stream
         self.content: Any = None
         """The content that took its frames."""
-        self.seen = 0
-        self.next = 0.0
+        self.last_version = 0
+        """The version that was read last; 0: none."""
+        self.next_read = 0.0
         self.fault = ""
-        """`fault`: the reason why its newest frame cannot be shown."""
+        """The reason why its newest frame cannot be shown; "": it can be."""
         self._missed = 0
         """Attempts in a row that brought nothing although something was announced."""
 
     def tend(self, now: float) -> None:
+        """Open the stream, and do what its link does in each turn."""
         open_linked(self.stream)
         content = self.slot.content
-        if content is not self.content:  # other views than before
+        if content is not self.content:
+            # The entry has other views than before.
             self.content = content
-            self.seen = 0
+            self.last_version = 0
             self.fault = ""
         if content is not None:
             self.link.tend(content, self.stream, now)
 
     def take(self, now: float) -> bool:
-        """Read the newest frame. True when there is something new for a picture."""
+        """Read the newest frame; return whether there is something new to draw."""
         stream = self.stream
-        frame = stream.read(self.seen)
+        frame = stream.read(self.last_version)
         if frame is None:
-            self._missed += 1
-            pause = min(_FIRST_MISS_S * 2.0 ** min(self._missed, 30), _LAST_MISS_S)
-            self.next = now + pause
-            if not stream.run.alive:  # what was announced last will not come any more
-                self.seen = stream.version
+            self._note_miss(now)
             return False
-        begin = time.perf_counter()
+        started_at = time.perf_counter()
         self._missed = 0
         with frame:
             try:
@@ -119,10 +140,18 @@ class _Feed:
                 self.fault = ""
             except ViewerError as e:
                 self.fault = str(e)
-            self.seen = frame.version
-        cost = time.perf_counter() - begin
-        self.next = now + (2 * cost if cost > 0.005 else 0.0)
+            self.last_version = frame.version
+        seconds = time.perf_counter() - started_at
+        self.next_read = now + (2 * seconds if seconds > _SLOW_TAKE_S else 0.0)
         return True
+
+    def _note_miss(self, now: float) -> None:
+        self._missed += 1
+        pause = min(_FIRST_MISS_S * 2.0 ** min(self._missed, 30), _LAST_MISS_S)
+        self.next_read = now + pause
+        if not self.stream.run.alive:
+            # What an ended run announced last will not come any more.
+            self.last_version = self.stream.version
 
     def release(self) -> None:
         self.stream.release()
@@ -131,242 +160,178 @@ class _Feed:
 
 
 class Links:
-    """Knows what is seen: the entries that viewports show, and what is linked to them."""
+    """What is visible: the entries that viewports show, and what is linked to them."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.watched: dict[Slot, bool] = {}
-        """The entries that are seen; False: in the panel alone."""
+        """The visible entries; False: in the panel alone."""
         self._catalogue = catalogue
-        self._seen: dict[ViewportLike, list[Slot]] = {}
-        """The entries that are seen in each viewport, and in the panel beside it."""
+        self._visible: dict[ViewportLike, list[Slot]] = {}
+        """The entries that are visible in each viewport, and in the panel beside it."""
         self._opened: dict[int, RemoteStream] = {}
+        """The streams of visible entries, by their `id`."""
         self._feeds: dict[int, _Feed] = {}
-        """Both by the stream's id()."""
+        """Readers of the streams over visible entries, by the `id` of the stream."""
 
-    # -- which entries ---------------------------------------------------------------------------------------------
+    # -- which entries ---------------------------------------------------------------------
 
     def plots(self, slot: Slot) -> list[Slot]:
-        """Return the entries that are plotted in the panel beside another one: one of a kind at most."""
+        """Return the entries plotted in the panel beside one: one of a kind at most."""
         return list(self._of_run(slot, plotted=True).values())
 
     def _parts(self, slot: Slot) -> list[Slot]:
-        """Return the entries that are seen in the picture of another one."""
+        """Return the entries that are visible in the picture of another one."""
         slots = self._catalogue.slots
         parts = [slots[key] for key in slot.source.uses if key in slots]
-        return [
-            *parts,
-            *(deep for part in parts for deep in self._parts(part)),
-            *self._of_run(slot, plotted=False).values(),
-        ]
+        nested = []
+        for part in parts:
+            nested += self._parts(part)
+        return [*parts, *nested, *self._of_run(slot, plotted=False).values()]
 
     def _of_run(self, slot: Slot, *, plotted: bool) -> dict[Link, Slot]:
-        """Return the entries of the run whose stream an entry shows, by the links that lead to them."""
+        """Return the entries of the run of an entry's stream, by the links to them."""
         stream = slot.source.stream
+        if stream is None:
+            return {}
         links = [
             link
             for link in links_of(slot.entry.kind)
             if not link.over and link.plotted == plotted
         ]
-        if stream is None or not links:
+        if not links:
             return {}
         runs = runs_of(stream)
-        first = {
-            s.entry.kind: s
-            for s in reversed(self._catalogue.slots.values())
-            if s.source.stream is not None and s.source.stream.run in runs
+        first_of_kind: dict[str, Slot] = {}
+        for other in self._catalogue.slots.values():
+            other_stream = other.source.stream
+            if other_stream is not None and other_stream.run in runs:
+                first_of_kind.setdefault(other.entry.kind, other)
+        return {
+            link: first_of_kind[link.kind]
+            for link in links
+            if link.kind in first_of_kind
         }
-        return {link: first[link.kind] for link in links if link.kind in first}
 
     def seen_by(self, viewport: ViewportLike, slot: Slot) -> bool:
         """Return whether a viewport, or the panel beside it, shows an entry."""
-        return slot in self._seen.get(viewport, ())
+        return slot in self._visible.get(viewport, ())
 
-    # -- once a turn -----------------------------------------------------------------------------------------------
+    # -- once a turn -----------------------------------------------------------------------
 
-    def update(self) -> None:
-        """Open what is seen from now on, release what is not any more, and hand over what is shared."""
+    def update_watched(self) -> list[Slot]:
+        """Find and open the visible entries; return those that are not visible any more.
+
+        The caller releases them and calls `hand_over`.
+        """
         catalogue = self._catalogue
-        before = self.watched
-        self._seen = {}
+        previous = self.watched
+        self._visible = {}
         self.watched = {}
         for viewport in catalogue.viewports:
-            shown = catalogue.shown(viewport)
-            if shown is not None:
-                pictures = [shown, *self._parts(shown)]
-                plots = self.plots(shown) if viewport.has_panel else []
-                self._seen[viewport] = [*pictures, *plots]
-                self.watched = (
-                    dict.fromkeys(plots, False)
-                    | self.watched
-                    | dict.fromkeys(pictures, True)
-                )
+            slot = catalogue.shown(viewport)
+            if slot is None:
+                continue
+            pictures = [slot, *self._parts(slot)]
+            plots = self.plots(slot) if viewport.has_panel else []
+            self._visible[viewport] = [*pictures, *plots]
+            in_panel = dict.fromkeys(plots, False)
+            self.watched = in_panel | self.watched | dict.fromkeys(pictures, True)
         for slot in self.watched:
-            if slot not in before:
+            if slot not in previous:
                 slot.entry.fault = ""
                 slot.source.open()
-        for slot in before:
-            if slot not in self.watched and slot.entry.key in catalogue.slots:
-                catalogue.let_go(slot)
-        for slot in catalogue.slots.values():
-            linked = self._of_run(slot, plotted=False) if slot in self.watched else {}
-            for link in (
-                links_of(slot.entry.kind)
-                if slot.views and slot.source.stream is not None
-                else ()
-            ):
-                if not (link.over or link.plotted):
-                    if link in linked:
-                        content = linked[link].content
-                    else:
-                        content = None
-                    with catalogue.guard(slot):
-                        for view in slot.views.values():
-                            link.use(view.view, content)
-        self._share()
+        hidden = [slot for slot in previous if slot not in self.watched]
+        return [slot for slot in hidden if slot.entry.key in catalogue.slots]
 
-    def _share(self) -> None:
-        """Have runs share the streams that are used, and no others. Runs and streams come and go."""
-        catalogue = self._catalogue
-        streams = self._catalogue.subscriber.streams
-        wanted = {
-            id(stream): stream
-            for slot in catalogue.slots.values()
-            for stream in slot.source.streams
-        }
-        over = {
-            id(fed): (link, slot, fed)
-            for slot in self.watched
-            if slot.source.stream is not None
-            for link, fed in linked_to(slot.source.stream, streams)
-        }
+    def hand_over(self) -> None:
+        """Give views the content of linked entries, and have runs share what is used."""
+        for slot in self._catalogue.slots.values():
+            if slot.views and slot.source.stream is not None:
+                self._hand_over_contents(slot)
+        self._share_streams()
+
+    def _hand_over_contents(self, slot: Slot) -> None:
+        """Have an entry's views use the content of the entries that are linked to it."""
+        is_visible = slot in self.watched
+        linked = self._of_run(slot, plotted=False) if is_visible else {}
+        for link in links_of(slot.entry.kind):
+            if link.over or link.plotted:
+                continue
+            content = linked[link].content if link in linked else None
+            with self._catalogue.guard(slot):
+                for view in slot.views.values():
+                    link.use(view.view, content)
+
+    def _share_streams(self) -> None:
+        """Have runs share the streams that are used, and no others."""
+        used: dict[int, RemoteStream] = {}
+        for slot in self._catalogue.slots.values():
+            used.update((id(stream), stream) for stream in slot.source.streams)
         for key, stream in self._opened.items():
-            if key not in wanted:
+            if key not in used:
                 stream.release()
-        for key, stream in wanted.items():
+        for key, stream in used.items():
             if key not in self._opened:
                 stream.open()
+        self._opened = used
+        self._update_feeds()
+
+    def _update_feeds(self) -> None:
+        """Read the streams over the visible entries, and no others."""
+        streams = self._catalogue.subscriber.streams
+        over: dict[int, _LinkedStream] = {}
+        for slot in self.watched:
+            if slot.source.stream is None:
+                continue
+            for link, stream in linked_to(slot.source.stream, streams):
+                over[id(stream)] = _LinkedStream(link, slot, stream)
         for key, feed in list(self._feeds.items()):
-            if key not in over or over[key][1] is not feed.slot:
+            if key not in over or over[key].slot is not feed.slot:
                 self._feeds.pop(key).release()
-        self._opened = wanted
         self._feeds = {
-            key: self._feeds.get(key) or _Feed(*found) for key, found in over.items()
+            key: self._feeds.get(key) or _Feed(*linked) for key, linked in over.items()
         }
 
     def read(self, now: float) -> bool:
-        """Read the streams over those that are seen. True when there is something new for a picture."""
-        news = False
+        """Read the streams over visible entries; return whether there is news to draw."""
+        has_news = False
         for feed in self._feeds.values():
             feed.tend(now)
-            if self._ready(feed, now):
+            if self._is_ready(feed, now):
                 with self._catalogue.guard(feed.slot):
-                    news |= feed.take(now)
-        return news
+                    has_news |= feed.take(now)
+        return has_news
 
     def has_news(self, now: float) -> bool:
-        return any(self._ready(feed, now) for feed in self._feeds.values())
+        """Return whether `read` would read a frame."""
+        return any(self._is_ready(feed, now) for feed in self._feeds.values())
 
-    def _ready(self, feed: _Feed, now: float) -> bool:
+    def _is_ready(self, feed: _Feed, now: float) -> bool:
+        """Return whether a feed has a new frame, which would soon be drawn."""
         view = feed.slot.view
-        if (
-            feed.stream.version <= feed.seen
-            or now < feed.next
-            or feed.content is None
-            or view is None
-            or view.empty
-        ):
+        if feed.stream.version <= feed.last_version or now < feed.next_read:
             return False
-        users = [
-            viewport.user for viewport, seen in self._seen.items() if feed.slot in seen
-        ]
-        return any(
-            user.screen.state.visible and user.takes(now) and now >= user.may_draw(now)
-            for user in users
-        )
+        if feed.content is None or view is None or view.empty:
+            return False
+        for viewport, slots in self._visible.items():
+            if feed.slot in slots and _draws_now(viewport.user, now):
+                return True
+        return False
 
     def troubles(self, slot: Slot) -> list[str]:
-        """Return what is wrong with the stream that an entry shows, or with those over it, in their publishers' words.
-        Plots write it themselves.
+        """Return what publishers report to be wrong with the streams of an entry.
+
+        They are the stream that it shows and those over it. Plots write it themselves.
         """
-        out = [slot.source.trouble] if not about(slot.entry.kind).strip else []
+        troubles = [] if about(slot.entry.kind).strip else [slot.source.trouble]
         for feed in self._feeds.values():
             if feed.slot is slot and feed.content is not None:
-                out += [
-                    feed.link.trouble(feed.content, feed.stream),
-                    feed.fault or feed.stream.fault or "",
-                ]
-        return [text for text in dict.fromkeys(out) if text]
+                troubles.append(feed.link.trouble(feed.content, feed.stream))
+                troubles.append(feed.fault or feed.stream.fault or "")
+        return [trouble for trouble in dict.fromkeys(troubles) if trouble]
 
 
-# -- the number of Gaussians, beside what a run logs ------------------------------------------------------------------
-
-
-class Counts:
-    """The number of Gaussians of each scene over time: seen from outside, whether or not the run logs it."""
-
-    def __init__(self) -> None:
-        self.curves: dict[int, Curve] = {}
-        """By the id() of the stream: of scenes whose number has changed. Steps are versions."""
-        self._seen: dict[int, tuple[Any, int, int]] = {}
-        """The series of each scene, its last number and the version that had it."""
-        self._next_at = 0.0
-
-    def update(self, catalogue: Catalogue, now: float) -> None:
-        """Take down the number of Gaussians of all scenes; opens none, as shapes are known anyway."""
-        if now < self._next_at:
-            return
-        self._next_at = now + _COUNT_PERIOD_S
-        changed = False
-        streams = [*catalogue.subscriber.streams, *catalogue.shards.streams]
-        scenes = {
-            id(stream): stream for stream in streams if about(stream.kind).counted
-        }
-        self.curves = {
-            key: curve for key, curve in self.curves.items() if key in scenes
-        }
-        self._seen = {key: seen for key, seen in self._seen.items() if key in scenes}
-        for key, scene in scenes.items():
-            series, number, last = self._seen.get(key) or (
-                scalar_series(_COUNTS),
-                -1,
-                -1,
-            )
-            shape = scene.shape
-            version = scene.version
-            if not (scene.run.alive and shape and version) or (shape[0], version) == (
-                number,
-                last,
-            ):
-                continue
-            series.extend(
-                scalar_rows(np.array([[version, time.time(), shape[0]]], np.float64))
-            )
-            self._seen[key] = series, shape[0], version
-            if key in self.curves or 0 <= number != shape[0]:
-                self.curves[key] = Curve.of(scene.name, series.rows)
-            changed |= number != shape[0]
-        if changed:
-            catalogue.rate_changes += 1
-            for slot in catalogue.slots.values():
-                if (
-                    not about(slot.entry.kind).plots_counts
-                    or slot.view is None
-                    or slot.source.stream is None
-                ):
-                    continue
-                # beside what the run logs, by its steps, not versions
-                logged = slot.view.content.curves
-                beside = []
-                found = [
-                    self.curves.get(id(stream))
-                    for stream in slot.source.stream.run.streams.values()
-                ]
-                for curve in found if logged.all else ():
-                    if curve is not None:
-                        rows = np.array(curve.rows, order="F")
-                        rows[:, 0] = np.interp(
-                            rows[:, 1], logged.clock["time"], logged.clock["step"]
-                        )
-                        beside.append(Curve.of(curve.name, rows))
-                if beside:
-                    slot.view.content.beside = {"Gaussians": beside}
+def _draws_now(user: UserLike, now: float) -> bool:
+    """Return whether a user's screen would draw a new value now."""
+    is_visible = user.screen.state.visible
+    return is_visible and user.takes(now) and now >= user.may_draw(now)

@@ -1,4 +1,4 @@
-"""The stream that is meant by a name, or by none, and the errors when there is none."""
+"""The entry or stream that a name stands for, or none, and the errors without one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.settings import Entry
 
 SETTLE = 1.0
-"""Seconds after which a run that was found has told its streams."""
+"""Seconds after which a run that was found has announced its streams."""
 
 
 def preferred_entry(entries: Iterable[Entry], name: str | None = None) -> Entry | None:
@@ -39,19 +39,23 @@ def preferred_entry(entries: Iterable[Entry], name: str | None = None) -> Entry 
 
 def _preferred_stream(streams: Iterable[Any], name: str | None) -> Any:
     """Return the live stream that a name stands for, chosen as `preferred_entry` does."""
+
+    def rank(stream: Any) -> int:
+        return about(stream.kind).rank
+
     candidates = [stream for stream in streams if name in (None, stream.name)]
-    return min(
-        reversed(candidates), key=lambda stream: about(stream.kind).rank, default=None
-    )
+    return min(reversed(candidates), key=rank, default=None)
 
 
 class Finder:
     """Finds streams by name, for single pictures of them."""
 
     def __init__(self, subscriber: Subscriber, who: str) -> None:
-        """`who` stands at the beginning of messages."""
-        self._subscriber, self._who, self._shards = subscriber, who, Shards()
-        self._since: dict[str, float] = {}
+        """`who`: the command, which messages begin with."""
+        self._subscriber = subscriber
+        self._command = who
+        self._shards = Shards()
+        self._first_seen: dict[str, float] = {}
         """The time at which a run was first seen, by its id."""
 
     def find(
@@ -62,87 +66,116 @@ class Finder:
         settled: float,
         deadline: float,
     ) -> RemoteStream | None:
-        """Return the stream that is meant by a name. `run`: a run's id, the beginning of one, its name or its process
-        id; None: any.
+        """Return the stream that a name stands for; None: not yet.
 
-        None: not yet. A run that has just started may tell its streams until `settled`; until `deadline` where none has
-        any yet. Then raises NotFoundError that lists what there is; ViewerError where runs cannot be found.
+        Args:
+            name: of the stream; None: the preferred one.
+            run: a run's id, the beginning of one, its name or its process id; None: any.
+            now: the present time, `time.monotonic()`.
+            settled: until then a run that has just started may announce its streams.
+            deadline: until then it may where none has announced any yet.
+
+        Raises:
+            NotFoundError: there is no such stream; lists those that there are.
+            ViewerError: runs cannot be found.
         """
-        there = [s for s in self.look(run, now) if s.run.alive]
-        runs = self._runs(run)
-        for r in runs:
-            self._since.setdefault(r.id, now)
-        found = _preferred_stream(
-            [s for s in there if about(s.kind).shown and not s.info.over], name
-        )
-        told = bool(runs) and all(
-            r.welcomed or r.refused or now > self._since[r.id] + SETTLE for r in runs
-        )
-        if found is not None and (told or now > settled):
-            return found
-        # A run without the stream may publish it any moment, one that is about to begin may take its time; no run at
-        # all is known at once.
-        beginning = bool(runs) and not any(r.streams for r in runs)
-        if beginning:
-            end = deadline
-        elif not runs or name is None:
-            end = settled
-        else:
-            end = min(settled + 1.0, deadline)
-        if now > end or (runs and all(r.refused for r in runs)):
-            raise self._nothing(name, run)
+        live = [stream for stream in self.look(run, now) if stream.run.alive]
+        runs = self._live_runs(run)
+        for live_run in runs:
+            self._first_seen.setdefault(live_run.id, now)
+        candidates = [s for s in live if about(s.kind).shown and not s.info.over]
+        stream = _preferred_stream(candidates, name)
+        if stream is not None and (now > settled or self._have_announced(runs, now)):
+            return stream
+        all_refused = bool(runs) and all(live_run.refused for live_run in runs)
+        if all_refused or now > _end_of_search(runs, name, settled, deadline):
+            raise self._not_found(name, run)
         return None
 
     def look(self, run: str | None, now: float) -> list[Any]:
-        """Take in what happened, and return the streams, parts of one scene as one: they may come late. `run` as for
-        `find`.
+        """Return the streams now, parts of one scene as one stream. `run` as for `find`.
+
+        To be called again while a frame is awaited: parts may come late.
         """
         self._subscriber.poll()
         self._shards.run = run
-        return self._shards.update(
-            [s for s in self._subscriber.streams if _called(s.run, run)], now
+        streams = [s for s in self._subscriber.streams if _is_called(s.run, run)]
+        return self._shards.update(streams, now)
+
+    def _live_runs(self, name: str | None) -> list[RemoteRun]:
+        """Return the live runs of a name, oldest first."""
+        return [r for r in self._subscriber.runs if r.alive and _is_called(r, name)]
+
+    def _have_announced(self, runs: list[RemoteRun], now: float) -> bool:
+        """Return whether all runs have announced their streams, as far as they will."""
+        if not runs:
+            return False
+        return all(
+            run.welcomed or run.refused or now > self._first_seen[run.id] + SETTLE
+            for run in runs
         )
 
-    def _runs(self, run: str | None) -> list[RemoteRun]:
-        """Return the live ones, oldest first."""
-        return [r for r in self._subscriber.runs if r.alive and _called(r, run)]
-
-    def _nothing(self, name: str | None, run: str | None) -> ViewerError:
-        who = self._who
-        runs = self._runs(run)
+    def _not_found(self, name: str | None, run: str | None) -> ViewerError:
+        """Return the error that tells what there is instead."""
+        command = self._command
+        runs = self._live_runs(run)
         if self._subscriber.fault:
-            return ViewerError(f"{who}: runs cannot be found: {self._subscriber.fault}")
-        if not runs:
-            return NotFoundError(
-                f"{who}: there is no run {run!r}; {other_runs(runtime_folder(), run)}"
-                if run is not None
-                else f"{who}: no run is publishing. Start one (splatview.publish(tensor) in a training script, or splatview "
-                f"demo){', or name a file' if who == 'shot' else ''}"
+            return ViewerError(
+                f"{command}: runs cannot be found: {self._subscriber.fault}"
             )
+        if not runs:
+            return self._no_run(run)
         refused = [
             printable(f"{r.name} ({r.id}): {r.refused}") for r in runs if r.refused
         ]
         if refused:
-            return NotFoundError(f"{who}: " + "; ".join(refused))
-        listing = [
-            f"{printable(s.name)} ({s.kind}, run {s.run.id})"
-            for r in runs
-            for s in r.streams.values()
-        ]
+            return NotFoundError(f"{command}: " + "; ".join(refused))
+        listing = []
+        for live_run in runs:
+            for stream in live_run.streams.values():
+                title = f"{printable(stream.name)} ({stream.kind}, run {live_run.id})"
+                listing.append(title)
         if name is not None and listing:
             return NotFoundError(
-                f"{who}: there is no stream {name!r} that can be drawn; there are: "
+                f"{command}: there is no stream {name!r} that can be drawn; there are: "
                 f"{', '.join(listing)}"
             )
-        named = ", ".join(f"{printable(r.name)} ({r.id})" for r in runs)
+        titles = ", ".join(f"{printable(r.name)} ({r.id})" for r in runs)
         if not any(r.welcomed for r in runs):
             return LateError(
-                f"{who}: {named} did not answer: its process is stopped, very busy or out of open files"
+                f"{command}: {titles} did not answer: its process is stopped, very busy "
+                "or out of open files"
             )
-        return NotFoundError(f"{who}: no stream is published yet by {named}")
+        return NotFoundError(f"{command}: no stream is published yet by {titles}")
+
+    def _no_run(self, run: str | None) -> NotFoundError:
+        command = self._command
+        if run is not None:
+            others = other_runs(runtime_folder(), run)
+            return NotFoundError(f"{command}: there is no run {run!r}; {others}")
+        or_file = ", or name a file" if command == "shot" else ""
+        return NotFoundError(
+            f"{command}: no run is publishing. Start one (splatview.publish(tensor) in a "
+            f"training script, or splatview demo){or_file}"
+        )
 
 
-def _called(run: RemoteRun, name: str | None) -> bool:
+def _end_of_search(
+    runs: list[RemoteRun], name: str | None, settled: float, deadline: float
+) -> float:
+    """Return the time until which a stream that is not there may still come.
+
+    A run without the stream may publish it any moment, and one that is about to begin may
+    take its time. That there is no run at all is known at once.
+    """
+    if runs and not any(run.streams for run in runs):
+        return deadline
+    if not runs or name is None:
+        return settled
+    return min(settled + 1.0, deadline)
+
+
+def _is_called(run: RemoteRun, name: str | None) -> bool:
     return name is None or run.folder.description.is_called(name)
 
 
@@ -157,6 +190,6 @@ def why_nothing(stream: RemoteStream, who: str, timeout: float) -> ViewerError:
             f"{who}: the run of stream {stream.name!r} ended before it could be read"
         )
     return LateError(
-        f"{who}: stream {stream.name!r} brought no frame within {timeout:g} s. A trainer shares its data "
-        "when it publishes next: is it still running?"
+        f"{who}: stream {stream.name!r} brought no frame within {timeout:g} s. A trainer "
+        "shares its data when it publishes next: is it still running?"
     )

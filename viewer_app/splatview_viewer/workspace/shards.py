@@ -1,13 +1,13 @@
-"""Scenes of which each process of a training publishes a part: found among the streams, and read as one stream."""
+"""Scenes of which each process of a training publishes a part, read as one stream."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.kinds import about
-from splatview_viewer.scene.frames import JoinedFrame, JoinedTensor
+from splatview_viewer.workspace.join_shards import join
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -16,18 +16,43 @@ if TYPE_CHECKING:
     from splatview_ipc.control.messages import StreamInfo
     from splatview_ipc.subscriber.remote_run import RemoteRun
     from splatview_ipc.subscriber.remote_stream import RemoteStream
+    from splatview_viewer.scene.frames import JoinedFrame
 
 GATHER = 2.0
-"""Seconds for which the first picture waits for ranks that are not there, or bring nothing."""
+"""Seconds for which the first picture waits for ranks that are absent or bring nothing."""
 TOGETHER = 0.1
-"""Seconds for which a rank's new version waits for those of the others. All live ranks publish at each step: one
-picture for each step is enough, and a rank that is stopped does not hold up the others."""
-_MARK = 0.25
-"""Seconds for which a version is awaited that a rank has counted, but has not marked yet."""
-_ALIKE = ("color", "activated")
-"""Metadata by which the numbers are to be understood."""
-_Key = tuple[str, str, int]
-"""Group, name, number of ranks."""
+"""Seconds for which a rank's new version waits for those of the others. All live ranks
+publish at each step: one picture for each step is enough, and a rank that is stopped does
+not hold up the others."""
+_MARK_S = 0.25
+"""Seconds for which a version is awaited that a rank has counted, but not marked yet."""
+
+
+class ShardedScene(NamedTuple):
+    """The identity of a scene in parts, among all streams."""
+
+    group: str
+    name: str
+    world: int
+    """Number of ranks."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadShard:
+    """A part of a scene as it was read last."""
+
+    rank: int
+    count: int
+    """Number of Gaussians."""
+    version: int
+
+
+class _PartState(NamedTuple):
+    """What decides of a part whether the whole has changed, beside its version."""
+
+    stream_id: int
+    alive: bool
+    is_left_out: bool
 
 
 class Shard:
@@ -36,41 +61,51 @@ class Shard:
     def __init__(self, rank: int, stream: RemoteStream) -> None:
         self.rank = rank
         self.stream = stream
-        self.taken = 0
+        self.read_version = 0
         """The version that was read last."""
-        self.counted = 0
-        """The newest version that counts in the whole's."""
+        self.counted_version = 0
+        """The newest version that counts in the version of the whole."""
         self.skipped = False
         """True if it brought nothing for so long that the picture is without it."""
-        self._since = 0.0
+        self._awaited_since = 0.0
         """Time since which a frame has been awaited; 0: none is."""
 
     @property
     def alive(self) -> bool:
         return self.stream.run.alive
 
+    @property
+    def has_news(self) -> bool:
+        """True if it has a version that does not count yet in that of the whole."""
+        return self.stream.version > self.counted_version
+
     def read(self, now: float) -> StreamFrame | None:
-        """Return its newest frame, the last one again if there is no newer; None while one is to be awaited, and where
-        it is left out (`skipped`).
+        """Return its newest frame, the last one again if there is no newer.
+
+        None while a frame is to be awaited, and where the part is left out (`skipped`).
         """
         stream = self.stream
-        stream.open()  # it may have come later than the others
-        newer = stream.version > self.taken
-        if newer and (frame := stream.read(self.taken)) is not None:
-            self._since = 0.0
-            self.skipped = False
-            return frame
-        if newer:
-            self._since = self._since or now
-        if not newer or not self.alive or now > self._since + _MARK:
+        # A rank may have come later than the others.
+        stream.open()
+        is_newer = stream.version > self.read_version
+        if is_newer:
+            frame = stream.read(self.read_version)
+            if frame is not None:
+                self._awaited_since = 0.0
+                self.skipped = False
+                return frame
+            self._awaited_since = self._awaited_since or now
+        is_marked_soon = (
+            is_newer and self.alive and now <= self._awaited_since + _MARK_S
+        )
+        if not is_marked_soon:
             frame = stream.read(0)
             if frame is not None:
                 self.skipped = False
                 return frame
-            self._since = self._since or now
-        self.skipped = (
-            not self.alive or bool(stream.fault) or now > self._since + GATHER
-        )
+            self._awaited_since = self._awaited_since or now
+        is_late = now > self._awaited_since + GATHER
+        self.skipped = not self.alive or bool(stream.fault) or is_late
         return None
 
 
@@ -83,23 +118,78 @@ class ShardedStream:
     def __init__(self, name: str, group: str, world: int, now: float) -> None:
         """Make a stream without parts; `put` is to be called next, with at least one."""
         self.now = now
-        """The time of the last turn."""
+        """The time of the last turn of the loop."""
         self.name = name
         self.group = group
         self.world = world
         self.parts: list[Shard] = []
         """By rank; some may have ended."""
-        self._first: RemoteStream | None = None
-        self.shown: tuple[tuple[int, int, int], ...] = ()
-        """Ranks, their numbers of Gaussians and versions, as they were read last."""
+        self._lead_stream: RemoteStream | None = None
+        self._last_read: tuple[ReadShard, ...] = ()
         self._gathers = True
-        self._began = now
-        """True while the first version is awaited, so that all of it is framed; and since when."""
+        """True while the first version is awaited, so that the camera sees all of it."""
+        self._gathers_since = now
         self._version = 0
-        self._state: tuple[tuple[Any, ...], ...] = ()
-        """Which parts there were, lived and were left out when a version was counted last."""
+        self._counted_state: tuple[_PartState, ...] = ()
+        """The parts when a version was counted last."""
         self._new_since = 0.0
-        """Time since which there is something new that was not counted; 0: there is nothing."""
+        """Time since which there is something new that was not counted; 0: nothing is."""
+
+    def put(self, streams: Sequence[tuple[int, RemoteStream]]) -> None:
+        """Replace its parts: streams by rank. None: what was read last stays."""
+        known = {id(part.stream): part for part in self.parts}
+        is_restart = bool(known) and all(id(s) not in known for _, s in streams)
+        if is_restart:
+            self._gathers = True
+            self._gathers_since = self.now
+        parts = []
+        for rank, stream in streams:
+            parts.append(known.get(id(stream)) or Shard(rank, stream))
+        self.parts = parts
+        if parts:
+            live = [part for part in parts if part.alive]
+            self._lead_stream = (live or parts)[0].stream
+
+    @property
+    def trouble(self) -> str:
+        """The ranks that are missing, for people; "" where none is."""
+        ended = {part.rank for part in self.parts if not part.alive}
+        silent = {part.rank for part in self.parts if part.skipped} - ended
+        present = {part.rank for part in self.parts} - ended - silent
+        absent = set(range(self.world)) - present - ended - silent
+        is_complete = len(present) == self.world
+        has_ended = not present and not silent and len(ended) == self.world
+        if is_complete or has_ended:
+            return ""
+        reasons = {"ended": ended, "not answering": silent, "not found": absent}
+        missing = [
+            f"{ranks_of(ranks)} {reason}" for reason, ranks in reasons.items() if ranks
+        ]
+        return f"{len(present)} of {self.world} shards; {', '.join(missing)}"
+
+    @property
+    def notes(self) -> list[str]:
+        """Lines for Details."""
+        shards = self._last_read
+        if not shards:
+            return []
+        oldest = min(shard.version for shard in shards)
+        newest = max(shard.version for shard in shards)
+        versions = f"versions {oldest:,} to {newest:,}"
+        if oldest == newest:
+            versions = f"version {oldest:,}"
+        ranks = ranks_of([shard.rank for shard in shards])
+        counts = ", ".join(f"{shard.count:,}" for shard in shards)
+        return [f"shards {ranks}: {versions}", f"Gaussians by rank: {counts}"]
+
+    # -- as a stream -----------------------------------------------------------------------
+
+    @property
+    def _lead(self) -> RemoteStream:
+        """The stream of the first rank that lives, or of the first one."""
+        stream = self._lead_stream
+        assert stream is not None, "a sharded stream has its parts from `put`"
+        return stream
 
     @property
     def run(self) -> RemoteRun:
@@ -130,64 +220,6 @@ class ShardedStream:
         return self._lead.rate_hz
 
     @property
-    def _lead(self) -> RemoteStream:
-        """The stream of the first rank that lives, or of the first one, whose facts stand for all ranks."""
-        assert self._first is not None, "put() gives a sharded stream its parts first"
-        return self._first
-
-    def put(self, parts: Sequence[tuple[int, RemoteStream]]) -> None:
-        """Replace its parts: streams by rank. None: what was read last stays."""
-        known = {id(part.stream): part for part in self.parts}
-        if known and not any(
-            id(stream) in known for _, stream in parts
-        ):  # the training was started again
-            self._gathers = True
-            self._began = self.now
-        self.parts = [
-            known.get(id(stream)) or Shard(rank, stream) for rank, stream in parts
-        ]
-        if parts:
-            self._first = next(
-                (stream for _, stream in parts if stream.run.alive), parts[0][1]
-            )
-
-    @property
-    def trouble(self) -> str:
-        """The ranks that are missing, for people; "" where none is."""
-        ended = {part.rank for part in self.parts if not part.alive}
-        silent = {part.rank for part in self.parts if part.skipped} - ended
-        there = {part.rank for part in self.parts} - ended - silent
-        absent = set(range(self.world)) - there - ended - silent
-        if len(there) == self.world or (
-            not there and not silent and len(ended) == self.world
-        ):
-            return ""
-        words = [
-            f"{ranks_of(ranks)} {word}"
-            for ranks, word in (
-                (ended, "ended"),
-                (silent, "not answering"),
-                (absent, "not found"),
-            )
-            if ranks
-        ]
-        return f"{len(there)} of {self.world} shards; {', '.join(words)}"
-
-    @property
-    def notes(self) -> list[str]:
-        """Lines for Details."""
-        if not self.shown:
-            return []
-        ranks, _, versions = zip(*self.shown, strict=True)
-        low = min(versions)
-        high = max(versions)
-        told = f"version {low:,}" if low == high else f"versions {low:,} to {high:,}"
-        counts = ", ".join(f"{count:,}" for _, count, _ in self.shown)
-        return [f"shards {ranks_of(ranks)}: {told}", f"Gaussians by rank: {counts}"]
-
-    # -- as a stream -------------------------------------------------------------------------------------------------
-
-    @property
     def shape(self) -> tuple[int, ...]:
         shapes = [part.stream.shape for part in self.parts]
         if shapes and all(shapes):
@@ -212,11 +244,8 @@ class ShardedStream:
 
     @property
     def fallback(self) -> str:
-        return "; ".join(
-            dict.fromkeys(
-                part.stream.fallback for part in self.parts if part.stream.fallback
-            )
-        )
+        fallbacks = [part.stream.fallback for part in self.parts]
+        return "; ".join(dict.fromkeys(filter(None, fallbacks)))
 
     def open(self) -> None:
         for part in self.parts:
@@ -225,7 +254,7 @@ class ShardedStream:
     def release(self) -> None:
         for part in self.parts:
             part.stream.release()
-            part.taken = 0
+            part.read_version = 0
 
     def refuse(self, reason: str) -> None:
         for part in self.parts:
@@ -234,38 +263,53 @@ class ShardedStream:
 
     @property
     def version(self) -> int:
-        """The count of what there is to be seen: as a rule a step that all live ranks have published, and then it is
-        their version. Never goes back.
+        """The count of what there is to be seen. Never goes back.
+
+        As a rule it is the version that all live ranks have published.
         """
         now = self.now
         parts = self.parts
-        state = tuple(
-            (id(part.stream), part.alive, part.skipped and part.stream.opened)
-            for part in parts
-        )
-        new = [part for part in parts if part.stream.version > part.counted]
-        if not parts or not (new or state != self._state):
+        state = self._state()
+        has_news = any(part.has_news for part in parts)
+        if not parts or not (has_news or state != self._counted_state):
             return self._version
-        if self._gathers and len(parts) < self.world and now < self._began + GATHER:
+        is_gathering = self._gathers and len(parts) < self.world
+        if is_gathering and now < self._gathers_since + GATHER:
             return self._version
         self._new_since = self._new_since or now
         newest = max(part.stream.version for part in parts)
-        complete = all(part in new for part in parts if part.alive)
-        if newest and (
-            complete
-            or now >= self._new_since + TOGETHER
-            or (state != self._state and not self._gathers)
-        ):
+        if newest and self._may_count(state):
             for part in parts:
-                part.counted = part.stream.version
-            self._state = state
+                part.counted_version = part.stream.version
+            self._counted_state = state
             self._new_since = 0.0
             self._gathers = False
             self._version = max(self._version + 1, newest)
         return self._version
 
+    def _state(self) -> tuple[_PartState, ...]:
+        return tuple(
+            _PartState(
+                stream_id=id(part.stream),
+                alive=part.alive,
+                is_left_out=part.skipped and part.stream.opened,
+            )
+            for part in self.parts
+        )
+
+    def _may_count(self, state: tuple[_PartState, ...]) -> bool:
+        """Return whether what is new makes a version now, and waits for no other rank."""
+        if all(part.has_news for part in self.parts if part.alive):
+            return True
+        if self.now >= self._new_since + TOGETHER:
+            return True
+        return state != self._counted_state and not self._gathers
+
     def read(self, after: int = 0) -> JoinedFrame | None:
-        """Read the newest frames of all parts as one, of ended ones the last; as `RemoteStream.read`."""
+        """Read the newest frames of all parts as one, of ended ones the last.
+
+        As `RemoteStream.read`.
+        """
         version = self.version
         if version <= after:
             return None
@@ -280,98 +324,113 @@ class ShardedStream:
                     return None
             if not frames:
                 return None
-            joined = join(
-                [*frames.values()],
-                [part.rank for part in frames],
-                version,
-                self.trouble,
-            )
+            ranks = [part.rank for part in frames]
+            joined = join([*frames.values()], ranks, version, self.trouble)
             stack.pop_all()
         for part, frame in frames.items():
-            part.taken = frame.version
-            part.counted = min(
-                part.counted, part.taken
-            )  # counted before its frame was there: it is new once more
-        self.shown = tuple(
-            (rank, count, frame.version)
-            for (rank, count), frame in zip(joined.shards, frames.values(), strict=True)
+            part.read_version = frame.version
+            # A version that counted before its frame was there is new once more.
+            part.counted_version = min(part.counted_version, part.read_version)
+        versions = [frame.version for frame in frames.values()]
+        self._last_read = tuple(
+            ReadShard(rank, count, version)
+            for (rank, count), version in zip(joined.shards, versions, strict=True)
         )
         return joined
 
 
 class Shards:
-    """The scenes in parts that are published now or were lately. Each is one object for as long as it has parts."""
+    """The scenes in parts that are published now or were lately.
+
+    Each is one object for as long as it has parts.
+    """
 
     def __init__(self) -> None:
         self.run: str | None = None
-        """The run's id, beginning of an id, name or process id that was asked for; None: any. A process that was asked
-        for by its own is shown alone."""
-        self._known: dict[_Key, ShardedStream] = {}
-        self.clashes: set[_Key] = set()
-        """Trainings of which two processes publish the same rank: the other ranks cannot be told apart, so none are put
-        together."""
+        """The run's id, beginning of an id, name or process id that was asked for; None:
+        any. A process that was asked for by its own is shown alone."""
+        self._scenes: dict[ShardedScene, ShardedStream] = {}
+        self.clashes: set[ShardedScene] = set()
+        """Trainings of which two processes publish the same rank: the other ranks cannot
+        be told apart, so none are put together."""
 
     @property
     def streams(self) -> list[ShardedStream]:
-        return list(self._known.values())
+        return list(self._scenes.values())
 
     def turn(self, now: float) -> None:
-        """To be called at least once in each turn of the loop: versions of ranks wait for each other for a while."""
-        for whole in self.streams:
-            whole.now = now
+        """Set the time by which versions of ranks wait for each other.
+
+        To be called at least once in each turn of the loop.
+        """
+        for sharded in self.streams:
+            sharded.now = now
 
     def update(self, streams: Sequence[RemoteStream], now: float) -> list[Any]:
-        """Return these streams with all parts of a scene replaced by one stream, in the place of the first of them."""
-        self.turn(now)
-        found: dict[_Key, list[RemoteStream]] = {}
-        for stream in streams:
-            key = self._key(stream)
-            if key is not None:
-                found.setdefault(key, []).append(stream)
-        self.clashes.clear()
-        for key, members in found.items():
-            whole = self._known.get(key)
-            if whole is not None:
-                before = {id(part.stream) for part in whole.parts}
-            else:
-                before = set()
-            ranks = [
-                (stream.info.shard[0], stream)
-                for stream in members
-                if stream.info.shard is not None
-            ]
-            live = {rank: stream for rank, stream in ranks if stream.run.alive}
-            if len(live) < sum(stream.run.alive for stream in members):
-                self.clashes.add(key)
-                continue
-            ended = {rank: stream for rank, stream in ranks if not stream.run.alive}
-            if live:  # of a rank that was started again it is the new one; none of an earlier training is left
-                goes_on = before & {id(stream) for stream in live.values()}
-                ended = {
-                    rank: stream
-                    for rank, stream in ended.items()
-                    if goes_on and id(stream) in before
-                }
-            if whole is None:
-                group, name, world = key
-                whole = ShardedStream(name, group, world, now)
-                self._known[key] = whole
-            whole.put(sorted((ended | live).items()))
-        for key in [k for k in self._known if k not in found or k in self.clashes]:
-            self._known.pop(key).put([])
-        out = [self._known.get(self._key(stream), stream) for stream in streams]  # type: ignore[arg-type]
-        return list({id(stream): stream for stream in out}.values())
+        """Return the streams, with the parts of each scene replaced by one stream.
 
-    def _key(self, stream: RemoteStream) -> _Key | None:
-        """None: it is a scene of its own, or is to be seen alone."""
+        It stands in the place of the first of them.
+        """
+        self.turn(now)
+        members: dict[ShardedScene, list[RemoteStream]] = {}
+        for stream in streams:
+            scene = self._scene_of(stream)
+            if scene is not None:
+                members.setdefault(scene, []).append(stream)
+        self.clashes.clear()
+        for scene, scene_streams in members.items():
+            self._update_scene(scene, scene_streams, now)
+        for scene in list(self._scenes):
+            if scene not in members or scene in self.clashes:
+                self._scenes.pop(scene).put([])
+        joined: dict[int, Any] = {}
+        for stream in streams:
+            scene = self._scene_of(stream)
+            sharded = None if scene is None else self._scenes.get(scene)
+            shown = sharded or stream
+            joined[id(shown)] = shown
+        return list(joined.values())
+
+    def _update_scene(
+        self, scene: ShardedScene, streams: list[RemoteStream], now: float
+    ) -> None:
+        """Give a scene its parts; or note that two trainings clash."""
+        sharded = self._scenes.get(scene)
+        previous = set[int]()
+        if sharded is not None:
+            previous = {id(part.stream) for part in sharded.parts}
+        live: dict[int, RemoteStream] = {}
+        ended: dict[int, RemoteStream] = {}
+        for stream in streams:
+            if stream.info.shard is not None:
+                rank, _ = stream.info.shard
+                (live if stream.run.alive else ended)[rank] = stream
+        if len(live) < sum(stream.run.alive for stream in streams):
+            self.clashes.add(scene)
+            return
+        if live:
+            # Of a rank that was started again, the new one counts; none of an earlier
+            # training is left.
+            goes_on = any(id(stream) in previous for stream in live.values())
+            ended = {
+                rank: stream
+                for rank, stream in ended.items()
+                if goes_on and id(stream) in previous
+            }
+        if sharded is None:
+            sharded = ShardedStream(scene.name, scene.group, scene.world, now)
+            self._scenes[scene] = sharded
+        sharded.put(sorted((ended | live).items()))
+
+    def _scene_of(self, stream: RemoteStream) -> ShardedScene | None:
+        """Return the scene that a stream is a part of; None: it is to be seen alone."""
         info = stream.info
-        if (
-            info.shard is None
-            or not about(stream.kind).sharded
-            or self.run not in (None, stream.run.name)
-        ):
+        if info.shard is None or not about(stream.kind).sharded:
             return None
-        return info.group, info.name, info.shard[1]
+        if self.run not in (None, stream.run.name):
+            return None
+        _, world = info.shard
+        return ShardedScene(info.group, info.name, world)
 
 
 def streams_of(stream: Any) -> list[RemoteStream]:
@@ -387,14 +446,14 @@ def runs_of(stream: Any) -> list[RemoteRun]:
 
 
 def key_of(stream: Any) -> str:
-    """Return the key of the entry."""
+    """Return the key of a stream's entry."""
     if isinstance(stream, ShardedStream):
         return f"shards {stream.group}/{stream.name}/{stream.world}"
     return f"{stream.run.id}/{stream.name}"
 
 
 def title_of(stream: Any) -> str:
-    """Return the name of the entry."""
+    """Return the name of a stream's entry."""
     if isinstance(stream, ShardedStream):
         if stream.world > 1:
             return f"{stream.name} \u00b7 {stream.world} shards"
@@ -402,7 +461,8 @@ def title_of(stream: Any) -> str:
     shard = stream.info.shard
     if shard is None:
         return str(stream.name)
-    return f"{stream.name} \u00b7 rank {shard[0]} of {shard[1]}"
+    rank, world = shard
+    return f"{stream.name} \u00b7 rank {rank} of {world}"
 
 
 def notes_of(stream: Any) -> list[str]:
@@ -412,72 +472,6 @@ def notes_of(stream: Any) -> list[str]:
 
 def ranks_of(ranks: Iterable[int]) -> str:
     """Return ranks in words, such as "rank 2" or "ranks 0, 1, 5"."""
-    found = sorted(set(ranks))
-    return f"rank{'s' * (len(found) > 1)} {', '.join(map(str, found))}"
-
-
-def join(
-    frames: Sequence[StreamFrame], ranks: Sequence[int], version: int, trouble: str = ""
-) -> JoinedFrame:
-    """Return one frame of kind gaussians from those of several ranks, at least one; it holds them until it is closed.
-    `trouble`: what to say over the picture beside what the ranks say.
-
-    Raises ViewerError where they do not fit together. On a GPU if all of them are; which one, the first part decides.
-    """
-    first = frames[0]
-    meta = dict(frames[0].meta)
-    for frame, rank in zip(frames, ranks, strict=True):
-        for name in _ALIKE:
-            if frame.meta.get(name) != meta.get(name):
-                raise ViewerError(
-                    f"shards: rank {ranks[0]} publishes {name} {meta.get(name)!r}, rank {rank} "
-                    f"{frame.meta.get(name)!r}: they cannot be shown as one scene"
-                )
-    meta["sh_degree"] = max(int(frame.meta.get("sh_degree", 0)) for frame in frames)
-    troubles = [
-        trouble,
-        *(
-            f"rank {rank}: {text}"
-            for frame, rank in zip(frames, ranks, strict=True)
-            if isinstance(text := frame.meta.get("trouble"), str) and text
-        ),
-    ]
-    meta.pop("trouble", None)
-    if any(troubles):
-        meta["trouble"] = "; ".join(filter(None, troubles))
-    if len({"shN" in frame.tensors for frame in frames}) > 1:
-        raise ViewerError(
-            "shards: some ranks publish spherical harmonics beyond degree 0 and some do not: they cannot "
-            "be shown as one scene"
-        )
-    if len({"filter_3D" in frame.tensors for frame in frames}) > 1:
-        raise ViewerError(
-            "shards: some ranks publish a filter_3D and some do not: they cannot be shown as one scene"
-        )
-    tensors: dict[str, Any] = {
-        name: tensor
-        if name == "background"
-        else JoinedTensor.of([frame.tensors[name] for frame in frames])
-        for name, tensor in first.tensors.items()
-    }
-    joined = JoinedFrame(
-        kind=first.kind,
-        version=version,
-        time_ns=max(frame.time_ns for frame in frames),
-        meta=meta,
-        tensors=tensors,
-        intact=lambda: all([frame.intact() for frame in frames]),
-        parts=frames,
-        shards=tuple(
-            (rank, frame.tensors["means"].shape[0])
-            for rank, frame in zip(ranks, frames, strict=True)
-        ),
-    )
-
-    def release() -> None:
-        joined.kept.clear()
-        for frame in frames:
-            frame.close()
-
-    joined.release = release
-    return joined
+    unique = sorted(set(ranks))
+    plural = "s" if len(unique) > 1 else ""
+    return f"rank{plural} {', '.join(map(str, unique))}"

@@ -1,4 +1,4 @@
-"""Sources of the entries' data: a stream of a run, or a file or recording that a job reads."""
+"""Sources of the entries' values: a stream of a run, or a file that a job reads."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     import moderngl
 
+    from splatview_ipc.control.frame import StreamFrame
     from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_ipc.subscriber.subscriber import Subscriber
     from splatview_viewer.core.settings import Entry, Wish
@@ -40,7 +41,7 @@ LIVE_PERIOD = 1 / 30
 _READERS = JobPool("read", 8)
 """Threads that read files; a folder of hundreds is read by a few at a time."""
 _PAGE_READERS = JobPool("read of pages", 4)
-"""The same of files that pages have sent, which keep no other file waiting."""
+"""The same for files that pages have sent, which keep no other file waiting."""
 _PROGRESS_STEPS = 50
 """Different values of the progress of reading a file."""
 
@@ -48,27 +49,31 @@ _PROGRESS_STEPS = 50
 def make_subscriber(
     ctx: moderngl.Context, run: str | None, client: str = "viewer"
 ) -> Subscriber:
-    """Return a subscriber that takes what can be shown with this context: memory of a GPU that CUDA sees or OpenGL
-    draws on. Neither is asked to do anything: no CUDA context is made.
+    """Return a subscriber to what can be shown with an OpenGL context.
+
+    That is memory of a GPU that CUDA sees or OpenGL draws on. Neither is asked to do
+    anything: no CUDA context is made.
     """
     from splatview_ipc.gl.glapi import gl_device_uuid
     from splatview_ipc.subscriber.subscriber import Subscriber, can_take
 
-    drawn_on = gl_device_uuid(ctx)
-    return Subscriber(
-        run=run, client=client, transports=lambda way, gpu: can_take(way, gpu, drawn_on)
-    )
+    gl_gpu = gl_device_uuid(ctx)
+
+    def is_takable(transport: str, gpu: str) -> bool:
+        return can_take(transport, gpu, gl_gpu)
+
+    return Subscriber(run=run, client=client, transports=is_takable)
 
 
 class ValueSource:
-    """The source of an entry's data. Defaults: it brings nothing."""
+    """The source of an entry's values. By default it brings none."""
 
     path: str = ""
     """The way in which the data is shared."""
     notes: Sequence[str] = ()
     """Why it is not shared in a better way, and where it is."""
     time_ns: int = 0
-    """Time of publication of what was handed out last, ns since the epoch; 0: none."""
+    """Time of publication of the value handed out last, ns since the epoch; 0: none."""
     stream: Any = None
     """The stream of a run; None: it is none."""
     streams: Sequence[RemoteStream] = ()
@@ -80,7 +85,7 @@ class ValueSource:
     identity: str = ""
     """As of `Host`: what is remembered of it belongs to this."""
     rests: bool = False
-    """`refresh` would change nothing. Of a thousand files that is what all but a few are asked in each turn."""
+    """`refresh` would change nothing: in each turn, a thousand files are asked for this alone."""
 
     def refresh(self, entry: Entry, now: float) -> None:
         """Bring an entry of the list up to date, once in each turn of the loop."""
@@ -92,20 +97,20 @@ class ValueSource:
         """Pause its run, have it continue, or have a paused run take a step."""
 
     def open(self) -> None:
-        """Its entry is seen from now on."""
+        """Begin to bring values: the entry is visible from now on."""
 
     def release(self) -> None:
-        """Its entry is not seen any more."""
+        """Bring no more values: the entry is not visible any more."""
 
     def has_news(self) -> bool:
         """Return whether `feed` would bring something new. Cheap."""
         return False
 
     def again(self) -> None:
-        """Count what was handed out last as new: it was overwritten."""
+        """Count the value handed out last as new: it was overwritten."""
 
     def feed(self, view: ShownView) -> bool:
-        """Give the newest whole value to a view. True when it was taken."""
+        """Give the newest complete value to a view; return whether it was taken."""
         return False
 
     def close(self) -> None:
@@ -113,33 +118,36 @@ class ValueSource:
 
 
 class StreamSource(ValueSource):
-    """A stream of a run; after a restart of the trainer, the stream of the same name of the next run.
+    """A stream of a run.
 
-    What is recorded of it can be handed out instead of what comes (`Tape.player`).
+    After a restart of the trainer it is the stream of the same name of the next run. What
+    is recorded of it can be handed out instead of what comes (`Tape.player`).
     """
 
     def __init__(self, stream: Any, recorder: Recorder | None = None) -> None:
-        """`stream`: a RemoteStream, or a ShardedStream. `recorder`: takes snapshots of it, if it is one of scenes."""
+        """stream: a RemoteStream, or a ShardedStream. recorder: records its versions, if
+        it is of a kind that is recorded.
+        """
         self.stream = stream
         self.tape: Tape | None = None
         """The recording of it."""
         self._recorder = recorder if about(stream.kind).recorded else None
         self._is_seen = False
         self._confirmed = True
-        self._seen = 0
+        self._last_version = 0
         """The version that was handed out last; 0: none, or something recorded."""
-        self._live_at = 0.0
+        self._next_live_look = 0.0
 
     def follow(self, stream: Any) -> None:
         if self.tape is not None:
             self.tape.anew()
         self.stream = stream
-        self._seen = 0
+        self._last_version = 0
         self.trouble = ""
 
     def refresh(self, entry: Entry, now: float) -> None:
         stream = self.stream
-        runs = [run for run in runs_of(self.stream) if run.alive]
+        runs = [run for run in runs_of(stream) if run.alive]
         entry.alive = stream.run.alive
         entry.version = stream.version
         entry.rate_hz = stream.rate_hz if entry.alive else 0.0
@@ -154,17 +162,17 @@ class StreamSource(ValueSource):
 
     @property
     def streams(self) -> Sequence[RemoteStream]:  # type: ignore[override]
-        """The processes' streams while the entry is seen, or written to disk."""
-        on_disk = (
-            self._recorder is not None and self._recorder.options.folder is not None
-        )
-        return streams_of(self.stream) if self._is_seen or on_disk else ()
+        """The processes' streams while the entry is visible, or written to disk."""
+        recorder = self._recorder
+        is_on_disk = recorder is not None and recorder.options.folder is not None
+        return streams_of(self.stream) if self._is_seen or is_on_disk else ()
 
     @property
     def _player(self) -> Player | None:
-        """The player that brings what is shown; None: the run does."""
-        player = self.tape.player if self.tape is not None else None
-        return player if player is not None and player.position is not None else None
+        """The player that brings the values; None: the run does."""
+        if self.tape is None or self.tape.player.position is None:
+            return None
+        return self.tape.player
 
     def open(self) -> None:
         self._is_seen = True
@@ -179,19 +187,16 @@ class StreamSource(ValueSource):
         if player is not None:
             return player.has_news()
         stream = self.stream
-        if stream.version > self._seen:
+        if stream.version > self._last_version:
             return True
-        # In place what is seen changes without a version; of copies a changed one is a new version.
-        return (
-            stream.live
-            and stream.sharing in ZERO_COPY
-            and stream.run.alive
-            and self._seen > 0
-            and time.monotonic() >= self._live_at
-        )
+        # Tensors in place change without a version; a copy that changes is a new version.
+        changes_in_place = stream.live and stream.sharing in ZERO_COPY
+        if not changes_in_place or not stream.run.alive or self._last_version == 0:
+            return False
+        return time.monotonic() >= self._next_live_look
 
     def again(self) -> None:
-        self._seen = 0
+        self._last_version = 0
         player = self._player
         if player is not None:
             player.again()
@@ -201,48 +206,54 @@ class StreamSource(ValueSource):
             view.content.player = self.tape.player
         player = self._player
         if player is not None:
-            self._seen = 0  # what comes is new again afterwards
+            # What the run publishes is new once the player is done.
+            self._last_version = 0
             return player.feed(view)
         stream = self.stream
-        if stream.live and stream.version == self._seen:
-            after = self._seen - 1
-        else:
-            after = self._seen
-        frame = stream.read(after=max(after, 0))
+        after = self._last_version
+        if stream.live and stream.version == after:
+            after = max(after - 1, 0)
+        frame = stream.read(after=after)
         if frame is None:
-            if not stream.run.alive:  # a version without a mark will not come any more
-                self._seen = stream.version
-                if after == 0 and self.tape is not None and len(self.tape.recording):
-                    self.tape.player.end()
+            if not stream.run.alive:
+                self._skip_lost_version(after)
             return False
         with frame:
-            try:
-                taken = view.update(frame)
-            except SharingError as e:
-                if not frame.on_gpu:
-                    raise
-                stream.refuse(
-                    str(e)
-                )  # the same data may be shown when it comes in another way
-                return False
-            except Exception:
-                self._seen = (
-                    frame.version
-                )  # the same frame would fail again; the next one may not
+            return self._hand_out(frame, view)
+
+    def _skip_lost_version(self, after: int) -> None:
+        """Wait no more for a version that an ended run announced and did not complete."""
+        self._last_version = self.stream.version
+        if after == 0 and self.tape is not None and len(self.tape.recording):
+            self.tape.player.end()
+
+    def _hand_out(self, frame: StreamFrame, view: ShownView) -> bool:
+        """Give a frame to a view; return whether it was taken."""
+        try:
+            is_taken = view.update(frame)
+        except SharingError as e:
+            if not frame.on_gpu:
                 raise
-        if taken:
-            self._live_at = time.monotonic() + LIVE_PERIOD
-            self._seen = frame.version
-            self.time_ns = frame.time_ns
-            self._confirmed = frame.confirmed
-            trouble = frame.meta.get("trouble")
-            self.trouble = trouble if isinstance(trouble, str) else ""
-        return taken
+            # The same data may be shown when it comes by another transport.
+            self.stream.refuse(str(e))
+            return False
+        except Exception:
+            # The same frame would fail once more; the next one may not.
+            self._last_version = frame.version
+            raise
+        if not is_taken:
+            return False
+        self._next_live_look = time.monotonic() + LIVE_PERIOD
+        self._last_version = frame.version
+        self.time_ns = frame.time_ns
+        self._confirmed = frame.confirmed
+        trouble = frame.meta.get("trouble")
+        self.trouble = trouble if isinstance(trouble, str) else ""
+        return True
 
     def set_paused(self, paused: Wish) -> None:
-        for run in runs_of(
-            self.stream
-        ):  # what trains together would wait for the one that is paused
+        # Processes that train together would wait for the one that is paused.
+        for run in runs_of(self.stream):
             if paused == "step":
                 run.step()
             else:
@@ -256,26 +267,17 @@ class StreamSource(ValueSource):
     @property
     def notes(self) -> list[str]:  # type: ignore[override]
         stream = self.stream
-        out = [
-            *notes_of(stream),
-            *([f"sharing: {stream.fallback}"] if stream.fallback else []),
-        ]
+        notes = notes_of(stream)
+        if stream.fallback:
+            notes.append(f"sharing: {stream.fallback}")
         if not self._confirmed:
-            out.append(
-                "copied while nothing was published: the script may have been writing into it"
+            notes.append(
+                "copied while nothing was published: the script may have been writing "
+                "into it"
             )
-        if not stream.gpu:
-            return out
-        # CUDA is not begun for a name
-        words = f"tensors on {stream.device}"
-        torch = torch_with_cuda()
-        index = None if torch is None else device_of(stream.gpu)
-        return [
-            *out,
-            words
-            if torch is None or index is None
-            else f"{words}, {torch.cuda.get_device_name(index)}",
-        ]
+        if stream.gpu:
+            notes.append(_device_note(stream))
+        return notes
 
     def close(self) -> None:
         self._is_seen = False
@@ -285,14 +287,26 @@ class StreamSource(ValueSource):
         self._recorder = None
 
 
+def _device_note(stream: Any) -> str:
+    """Return which GPU a stream's tensors are on, by name if CUDA is in use already."""
+    note = f"tensors on {stream.device}"
+    torch = torch_with_cuda()
+    index = None if torch is None else device_of(stream.gpu)
+    if torch is None or index is None:
+        return note
+    return f"{note}, {torch.cuda.get_device_name(index)}"
+
+
 class FileSource(ValueSource):
-    """A file, or a folder with a recorded stream: read by a job so that the picture never stands still, and read again
-    when it is another file while it is shown.
+    """A file, or a folder with a recorded stream.
+
+    A job reads it, so that the picture never stands still, and reads it again when it
+    becomes another file while it is visible.
     """
 
     path = "file"
     done: Callable[[Path], None] | None = None
-    """Called with the file when it is not needed any more, where it is only lent."""
+    """Called with the file when it is not needed any more; None: it is kept."""
 
     def __init__(
         self,
@@ -301,8 +315,8 @@ class FileSource(ValueSource):
         *,
         apart: bool = False,
     ) -> None:
-        """`wake` ends the loop's sleep; it may be given later. `apart`: have the file decoded by a bounded program, as
-        every file that the user of this machine did not name.
+        """wake: ends the loop's sleep; may be set later. apart: have the file decoded by a
+        bounded program, as every file that the user of this machine did not name.
         """
         self.file = path
         self.wake = wake
@@ -315,20 +329,20 @@ class FileSource(ValueSource):
         self._fault = ""
         """The reason why the file in its place cannot be read."""
         self._is_seen = False
-        # A file that is lent is a copy that does not change.
+        # A file that is decoded apart is a copy, which does not change.
         self._watch = None if apart else FileWatch(path)
         self._resolved = os.path.realpath(path)
+        self._job: Job[Value] | None = self._submit(self._read)
 
-        def read(job: Job[Value]) -> Value:
-            from splatview_viewer.kinds.files import read_untrusted
+    def _read(self, job: Job[Value]) -> Value:
+        """Read the file. For a worker thread."""
+        from splatview_viewer.kinds.files import read_untrusted
 
-            if apart:
-                return read_untrusted(path, job.report)
-            if is_recording(path):
-                return Recording.opened(path)
-            return self._read_noted(job)
-
-        self._job: Job[Value] | None = self._submit(read)
+        if self._watch is None:
+            return read_untrusted(self.file, job.report)
+        if is_recording(self.file):
+            return Recording.opened(self.file)
+        return self._read_noted(job)
 
     def _read_noted(self, job: Job[Value]) -> Value:
         """Read the file, and remember which it is."""
@@ -344,7 +358,7 @@ class FileSource(ValueSource):
 
     @property
     def identity(self) -> str:  # type: ignore[override]
-        # What is lent is a copy, which lies elsewhere the next time.
+        # A file with `done` is a copy, which lies elsewhere the next time.
         return "" if self.done is not None else self._resolved
 
     @property
@@ -358,17 +372,20 @@ class FileSource(ValueSource):
             self._take(job)
         if self.player is not None:
             self.player.tick(now)
-        elif self._is_seen and self._job is None and self._watch is not None:
-            if self._watch.turn(now):
-                self._job = self._submit(self._read_noted)
+        elif self._has_changed_on_disk(now):
+            self._job = self._submit(self._read_noted)
         entry.kind = self._kind
         entry.fault_of_source = self.error or self._fault
-        # Each new value is drawn, and drawing may take what reading needs. While a file is read again, what was in its
-        # place stays in the picture.
-        is_first = self._job is not None and not self._kind
+        # Each new value of the progress is drawn, and drawing may take what reading needs.
+        # While a file is read again, the previous value stays in the picture.
         entry.progress = None
-        if self._job is not None and is_first:
+        if self._job is not None and not self._kind:
             entry.progress = int(self._job.progress * _PROGRESS_STEPS) / _PROGRESS_STEPS
+
+    def _has_changed_on_disk(self, now: float) -> bool:
+        if not self._is_seen or self._job is not None or self._watch is None:
+            return False
+        return self._watch.tick(now)
 
     def _take(self, job: Job[Value]) -> None:
         """Take the outcome of reading."""
@@ -395,7 +412,9 @@ class FileSource(ValueSource):
         self._is_seen = False
 
     def has_news(self) -> bool:
-        return self.value is not None if self.player is None else self.player.has_news()
+        if self.player is not None:
+            return self.player.has_news()
+        return self.value is not None
 
     def again(self) -> None:
         if self.player is not None:
@@ -405,7 +424,7 @@ class FileSource(ValueSource):
         if self.player is not None:
             view.content.player = self.player
             return self.player.feed(view)
-        # the view holds it from here on
+        # The view holds it from here on.
         value = self.value
         self.value = None
         return value is not None and view.update(value)
@@ -424,22 +443,23 @@ class FileSource(ValueSource):
 
 
 def entries_of(paths: Iterable[Path]) -> list[Path]:
-    """Return what is to be opened of these: in the place of a folder with recordings each stream's in it."""
-    return [
-        entry
-        for path in paths
-        for entry in (os.path.isdir(path) and streams_in(path)) or [path]
-    ]
+    """Return the files to open; each recorded stream in place of a folder with several."""
+    entries: list[Path] = []
+    for path in paths:
+        recordings = streams_in(path) if os.path.isdir(path) else []
+        entries += recordings or [path]
+    return entries
 
 
 def check_files(paths: Sequence[Path]) -> None:
-    """Raise FileError, with a line for each, if none of these can be opened: before a viewer does."""
+    """Raise FileError, with a line for each, if none of the files can be opened."""
     faults = []
     for path in paths:
         try:
             if not is_recording(path):
                 recognise(path)
-        except Exception as e:  # as of a reader
+        except Exception as e:
+            # Readers may raise anything.
             faults.append(f"{path}: {fault_text(e)}")
     if faults and len(faults) == len(paths):
         raise FileError("\n".join(faults))
