@@ -404,7 +404,7 @@ class InPlace(zero_copy_writer.ZeroCopyWriter):
         self._gpu = ""
         self.index = -1
         self._marks = [0] * self.slots
-        self._key = ()
+        self._last_key = ()
 
     def _describe(self, tensors: Any) -> Any:
         def fill(value: int) -> None:
@@ -415,14 +415,14 @@ class InPlace(zero_copy_writer.ZeroCopyWriter):
         fill(generation)
         return (), (), [lambda: fill(0)]
 
-    def _mark(self, slot: int, whole: int) -> None:
+    def _mark(self, slot: int, sequence: int) -> None:
         pass
 
 
 class InPlaceReader(zero_copy_reader.ZeroCopyReader):
     def __init__(self, number: int):
         slot_reader.SlotReader.__init__(self, REF, {})
-        self._open = {}
+        self._opened = {}
         self._closed = False
         self._generations: Any = [
             SimpleNamespace(

@@ -23,10 +23,10 @@ class CpuRingWriter(SlotWriter):
 
     @classmethod
     def make(cls, tensors: dict[str, torch.Tensor], growing: bool) -> CpuRingWriter:
-        """As `Transport.writer`."""
+        """Make a ring for such tensors; see `Transport.writer`."""
         return cls(*ring_size(tensors, growing))
 
-    def __init__(self, capacity: int, slots: int):
+    def __init__(self, capacity: int, slots: int) -> None:
         super().__init__(capacity, slots)
         self.ref = RingRef(self.segment.ref)
 
@@ -42,35 +42,33 @@ class CpuRingWriter(SlotWriter):
         self.set_done(slot, whole)
 
     def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
-        """As `Writer.fits`: a stream's tensors may move to a GPU."""
-        return all(t.device.type == "cpu" for t in tensors.values()) and super().fits(
-            tensors
-        )
+        """Return whether tensors fit into a slot; those on a GPU do not."""
+        if any(tensor.device.type != "cpu" for tensor in tensors.values()):
+            return False
+        return super().fits(tensors)
 
     def holds(self, tensors: dict[str, torch.Tensor]) -> bool:
-        """Return whether the newest frame has the values that these tensors have now. (A NaN differs from itself.)"""
+        """Return whether the newest frame has the present values of these tensors.
+
+        A NaN differs from itself.
+        """
         import torch
 
         layout = [(name, t.dtype, t.shape, t.device) for name, t in tensors.items()]
-        return (
-            self._last >= 0
-            and layout == self._layout
-            and all(map(torch.equal, self._slot_targets[self._last], tensors.values()))
-        )
+        if self._last < 0 or layout != self._layout:
+            return False
+        targets = self._slot_targets[self._last]
+        return all(map(torch.equal, targets, tensors.values()))
 
 
 class CpuRingReader(SlotReader):
     """The viewer's side, of pinned_host as well."""
 
-    def __init__(self, ref: Ref, fds: Descriptors):
+    def __init__(self, ref: Ref, fds: Descriptors) -> None:
         if not isinstance(ref, RingRef):
             raise SharingError(f"a ring was announced as {type(ref).__name__}")
         super().__init__(ref.segment, fds)
 
     def _tensor(self, slot: int, header: TensorHeader) -> RemoteTensor:
-        return RemoteTensor.view(
-            self._map,
-            header.dtype,
-            header.shape,
-            self.data_offset(slot) + header.offset,
-        )
+        offset = self.data_offset(slot) + header.offset
+        return RemoteTensor.view(self._map, header.dtype, header.shape, offset)

@@ -1,8 +1,9 @@
-"""Transport for CUDA tensors that are new at every call: copied on the GPU into a ring of slots in GPU memory.
+"""Transport for CUDA tensors that are new at every call: a ring of slots in GPU memory.
 
-The slots are memory of our own that other processes open by a descriptor, with CUDA or with OpenGL alone; the control
-page and the headers are in a sealed segment, so that following a ring needs no CUDA. A copy is queued on the trainer's
-current stream, and the GPU writes behind it that the slot is whole (`gpu_slots`).
+The slots are memory of our own that other processes open by a descriptor, with CUDA or
+with OpenGL alone; the control page and the headers are in a sealed segment, so that
+following a ring needs no CUDA. A copy is queued on the trainer's current stream, and the
+GPU writes behind it that the slot is whole (`gpu_slots`).
 """
 
 from __future__ import annotations
@@ -30,8 +31,11 @@ class DeviceRingWriter(GpuSlotWriter):
 
     in_segment = False
 
-    def __init__(self, index: int, capacity: int, slots: int):
-        """`index`: the device's ordinal; the rest as for SlotWriter. Raises SharingError."""
+    def __init__(self, index: int, capacity: int, slots: int) -> None:
+        """Allocate the ring; the arguments are those of GpuSlotWriter.
+
+        Raises SharingError.
+        """
         super().__init__(index, capacity, slots)
         self._memory: Allocation | None = None
         self._token = ""
@@ -43,18 +47,16 @@ class DeviceRingWriter(GpuSlotWriter):
         except BaseException:
             self.close()
             raise
-        self.ref = DeviceRingRef(
-            self.segment.ref, FdMemory(self._token, (memory.size,), memory.gpu)
-        )
+        fd_memory = FdMemory(self._token, (memory.size,), memory.gpu)
+        self.ref = DeviceRingRef(self.segment.ref, fd_memory)
 
     def _targets(
         self, slot: int, headers: tuple[TensorHeader, ...]
     ) -> list[torch.Tensor]:
-        assert self._memory is not None
-        return [
-            self._memory.tensor(h.dtype, h.shape, self.data_offset(slot) + h.offset)
-            for h in headers
-        ]
+        memory = self._memory
+        assert memory is not None
+        start = self.data_offset(slot)
+        return [memory.tensor(h.dtype, h.shape, start + h.offset) for h in headers]
 
     def close(self) -> None:
         descriptors.withdraw(self._token)
@@ -67,11 +69,15 @@ class DeviceRingWriter(GpuSlotWriter):
 
 
 class DeviceRingReader(SlotReader):
-    """The viewer's side. Its frames hold DeviceTensors, which touch no CUDA before they are asked for their bytes."""
+    """The viewer's side.
+
+    Its frames hold DeviceTensors, which touch no CUDA before they are asked for their
+    bytes.
+    """
 
     in_segment = False
 
-    def __init__(self, ref: Ref, fds: Descriptors):
+    def __init__(self, ref: Ref, fds: Descriptors) -> None:
         if not isinstance(ref, DeviceRingRef):
             raise SharingError(
                 f"a ring in GPU memory was announced as {type(ref).__name__}"
@@ -81,12 +87,11 @@ class DeviceRingReader(SlotReader):
         try:
             if self.slots * self.capacity > ref.memory.size:
                 raise SharingError(
-                    f"{self.slots} slots of {self.capacity} bytes were announced in {ref.memory.size} "
-                    "bytes of GPU memory"
+                    f"{self.slots} slots of {self.capacity} bytes were announced in "
+                    f"{ref.memory.size} bytes of GPU memory"
                 )
-            self.memory = open_memory(
-                ref.memory, descriptors.duplicates(fds.get(ref.memory.token, ()))
-            )
+            own_fds = descriptors.duplicates(fds.get(ref.memory.token, ()))
+            self.memory = open_memory(ref.memory, own_fds)
         except BaseException:
             self.close()
             raise
@@ -94,11 +99,11 @@ class DeviceRingReader(SlotReader):
     def _tensor(self, slot: int, header: TensorHeader) -> DeviceTensor:
         assert self.memory is not None
         return DeviceTensor(
-            header.dtype,
-            header.shape,
-            contiguous(header.shape),
-            self.memory,
-            self.data_offset(slot) + header.offset,
+            dtype=header.dtype,
+            shape=header.shape,
+            strides=contiguous(header.shape),
+            memory=self.memory,
+            offset=self.data_offset(slot) + header.offset,
         )
 
     def close(self) -> None:

@@ -1,13 +1,17 @@
-"""Base of the transports for CUDA tensors: the GPU itself writes, in stream order, that a version's data are there.
+"""Base of the transports for CUDA tensors: the GPU itself marks what has arrived.
 
-The control page is pinned, and behind each copy the GPU writes the slot's number into its `done` word there (zero-copy:
-behind each version, into `arrived`). Nothing waits, and no reader needs CUDA to know that a frame is complete.
+The control page is pinned, and behind each copy the GPU writes, in stream order, the
+slot's number into its `done` word there (zero-copy: behind each version, into
+`arrived`). Nothing waits, and no reader needs CUDA to know that a frame is complete.
 
 Invariants, beside those of `splatview_ipc.shm.slot_writer`
-1. `done` is written by the GPU: the processor stores to it only where nothing was queued that will (a failed copy).
-2. The slot's odd number is seen before its copy is queued, and no copy is queued into a slot before the last one into
-   it has ended: two copies never meet there, whatever their streams.
-3. The control page stays pinned, and the slots stay, until that word has caught up with every slot's number (`_idle`).
+1. `done` is written by the GPU: the processor stores to it only where nothing was queued
+   that will (a failed copy).
+2. The slot's odd number is seen before its copy is queued, and no copy is queued into a
+   slot before the last one into it has ended: two copies never meet there, whatever
+   their streams.
+3. The control page stays pinned, and the slots stay, until that word has caught up with
+   every slot's number (`_idle`).
 """
 
 from __future__ import annotations
@@ -23,6 +27,8 @@ from splatview_ipc.shm.slot_writer import SlotWriter
 if TYPE_CHECKING:
     import torch
 
+_WORD_BYTES = 8
+
 
 class GpuSlotWriter(SlotWriter):
     """Slots that the GPU marks. Call `_pin` before the first write."""
@@ -32,31 +38,50 @@ class GpuSlotWriter(SlotWriter):
 
     @classmethod
     def make(cls, tensors: dict[str, torch.Tensor], growing: bool) -> Self:
-        """As `Transport.writer`; the tensors are on one CUDA device."""
-        return cls(
-            next(iter(tensors.values())).get_device(), *ring_size(tensors, growing)
-        )
+        """Make a ring for such tensors on one CUDA device; see `Transport.writer`."""
+        device_index = next(iter(tensors.values())).get_device()
+        return cls(device_index, *ring_size(tensors, growing))
 
-    def __init__(self, index: int, capacity: int, slots: int):
-        """`index`: the device's ordinal; the rest as for SlotWriter. Raises SharingError."""
+    def __init__(self, index: int, capacity: int, slots: int) -> None:
+        """Allocate the control segment.
+
+        Args:
+            index: the device's ordinal.
+            capacity: as for SlotWriter.
+            slots: as for SlotWriter.
+
+        Raises:
+            SharingError: the memory cannot be allocated.
+        """
         super().__init__(capacity, slots)
         self.index = index
         self._pinned = 0
+        """Address of the pinned memory; 0: nothing is pinned."""
         self._marks: list[int] = []
         """By slot, the address of its marked word on the device."""
         self._closed = False
 
     def _pin(self, size: int) -> None:
-        """Pin the first bytes of the segment, its control page at least, for the GPU. Raises SharingError."""
+        """Pin the first bytes of the segment, its control page at least, for the GPU.
+
+        Raises SharingError.
+        """
         address = ctypes.addressof(ctypes.c_char.from_buffer(self.segment.map))
-        on_device = driver.register_host(address, max(size, PAGE), self.index)
+        device_address = driver.register_host(address, max(size, PAGE), self.index)
         self._pinned = address
-        self._marks = [on_device + 8 * (base + self.marked) for base in self.bases]
+        self._marks = [
+            device_address + _WORD_BYTES * (base + self.marked) for base in self.bases
+        ]
 
     def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
-        return all(
-            t.get_device() == self.index for t in tensors.values()
-        ) and super().fits(tensors)
+        """Return whether tensors are on this device and fit into a slot."""
+        if any(tensor.get_device() != self.index for tensor in tensors.values()):
+            return False
+        return super().fits(tensors)
+
+    def holds(self, tensors: dict[str, torch.Tensor]) -> bool:
+        """Return False: to compare would be to wait for the GPU."""
+        return False
 
     def write(
         self,
@@ -67,7 +92,9 @@ class GpuSlotWriter(SlotWriter):
         confirmed: bool = True,
     ) -> bool:
         if driver.is_capturing():
-            return False  # what is captured would be repeated at each replay, into a slot that has moved on
+            # What is captured would be repeated at each replay, into a slot that has
+            # moved on.
+            return False
         return super().write(kind, tensors, meta, version, confirmed)
 
     def _copy(
@@ -81,18 +108,18 @@ class GpuSlotWriter(SlotWriter):
             target.copy_(source, non_blocking=True)
         self._mark(slot, whole)
 
-    def _mark(self, slot: int, whole: int) -> None:
-        """Have the GPU write a slot's number behind all that torch's current stream was given so far."""
-        driver.write_value(
-            self.index, driver.current_stream(self.index), self._marks[slot], whole
-        )
+    def _mark(self, slot: int, sequence: int) -> None:
+        """Have the GPU write a slot's number behind the work of torch's current stream."""
+        stream = driver.current_stream(self.index)
+        driver.write_value(self.index, stream, self._marks[slot], sequence)
 
     def _idle(self) -> bool:
-        """Return whether nothing queued on the GPU uses the slots or the control page any more."""
+        """Return whether no queued GPU work uses the slots or the control page any more."""
         words = self._words
-        return all(
+        is_idle = all(
             words[base + self.marked] == words[base + SEQ] for base in self.bases
-        ) or driver.broken(self.index)
+        )
+        return is_idle or driver.broken(self.index)
 
     def close(self) -> None:
         """Give everything back as soon as the GPU is through with it. Idempotent."""

@@ -1,14 +1,31 @@
-"""Transport within one process, for tests and for programs that view themselves: frames are handed over as they are."""
+"""Transport within one process, for tests and programs that view themselves.
+
+Frames are handed over as they are.
+"""
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from splatview_ipc.control.frame import RemoteTensor, StreamFrame
+from splatview_ipc.shm.slot_layout import dtype_name
 
 if TYPE_CHECKING:
     import torch
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A copy of one version."""
+
+    kind: str
+    version: int
+    time_ns: int
+    meta: dict[str, Any]
+    tensors: dict[str, RemoteTensor]
+    confirmed: bool
 
 
 class MemoryTransport:
@@ -22,13 +39,17 @@ class MemoryTransport:
 
     def __init__(
         self, tensors: dict[str, torch.Tensor] | None = None, growing: bool = False
-    ):
-        self._newest: tuple[Any, ...] | None = None
+    ) -> None:
+        """Make a transport for tensors of any shape; the arguments are not used."""
+        self._newest: _Copy | None = None
         self.busy = False
-        """True: `write` finds no free slot."""
+        """True if `write` finds no free slot."""
 
     def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
         return True
+
+    def holds(self, tensors: dict[str, torch.Tensor]) -> bool:
+        return False
 
     def write(
         self,
@@ -40,23 +61,31 @@ class MemoryTransport:
     ) -> bool:
         if self.busy:
             return False
-        copies = {
-            name: RemoteTensor(
-                str(t.dtype).rpartition(".")[2], t.detach().clone().numpy()
-            )
-            for name, t in tensors.items()
-        }
-        self._newest = kind, version, time.time_ns(), dict(meta), copies, confirmed
+        copies: dict[str, RemoteTensor] = {}
+        for name, tensor in tensors.items():
+            array = tensor.detach().clone().numpy()
+            copies[name] = RemoteTensor(dtype_name(tensor), array)
+        self._newest = _Copy(
+            kind, version, time.time_ns(), dict(meta), copies, confirmed
+        )
         return True
 
     def follow(self, ref: Any, fds: Any) -> bool:
         return True
 
     def read(self, after: int = 0) -> StreamFrame | None:
-        if self._newest is None or self._newest[1] <= after:
+        newest = self._newest
+        if newest is None or newest.version <= after:
             return None
-        *stamped, confirmed = self._newest
-        return StreamFrame(*stamped, intact=lambda: True, confirmed=confirmed)  # type: ignore[arg-type]
+        return StreamFrame(
+            kind=newest.kind,
+            version=newest.version,
+            time_ns=newest.time_ns,
+            meta=newest.meta,
+            tensors=dict(newest.tensors),
+            intact=lambda: True,
+            confirmed=newest.confirmed,
+        )
 
     def turn(self, now: float) -> float | None:
         return None

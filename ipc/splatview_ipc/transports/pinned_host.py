@@ -1,8 +1,9 @@
-"""Transport for CUDA tensors that a viewer cannot open: copied by the GPU into a ring of slots in pinned shared memory.
+"""Transport for CUDA tensors that a viewer cannot open: a ring in pinned shared memory.
 
-Viewers read it like the ring of a CPU tensor. Copies are queued on the trainer's current stream and end there later;
-one is under way at a time, and versions are skipped so that copies take at most a tenth of the GPU's time. Where memory
-cannot be pinned, the copies are plain ones that wait for the GPU, spaced in the same way; `note` then says so.
+Viewers read it like the ring of a CPU tensor. Copies are queued on the trainer's current
+stream and end there later; one is under way at a time, and versions are skipped so that
+copies take at most a tenth of the GPU's time. Where memory cannot be pinned, the copies
+are plain ones that wait for the GPU, spaced in the same way; `note` then says so.
 """
 
 from __future__ import annotations
@@ -23,25 +24,29 @@ SHARE = 0.1
 
 
 class PinnedHostWriter(GpuSlotWriter):
-    """The trainer's side. The viewer's is `splatview_ipc.transports.cpu_ring.CpuRingReader`."""
+    """The trainer's side.
 
-    def __init__(self, index: int, capacity: int, slots: int):
-        """`index`: the device's ordinal; the rest as for SlotWriter. Pins the memory, a millisecond per 3 MB.
+    The viewer's is `splatview_ipc.transports.cpu_ring.CpuRingReader`.
+    """
 
-        Raises SharingError.
+    def __init__(self, index: int, capacity: int, slots: int) -> None:
+        """Allocate and pin the ring, which takes a millisecond per 3 MB.
+
+        The arguments are those of GpuSlotWriter. Raises SharingError.
         """
         import torch
 
         super().__init__(index, capacity, slots)
         self.ref = RingRef(self.segment.ref)
-        self._events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+        self._copy_start = torch.cuda.Event(enable_timing=True)
+        self._copy_end = torch.cuda.Event(enable_timing=True)
         self._copied_at: float | None = None
-        """When the copy was queued whose duration is not known yet (seconds, perf_counter)."""
+        """When the copy was queued whose duration is not known yet (perf_counter)."""
         self._rests_until = 0.0
         try:
             self._pin(self.segment.size)
-        except SharingError as e:
-            self.note = f"copies wait for the GPU: {e}"
+        except SharingError as error:
+            self.note = f"copies wait for the GPU: {error}"
 
     def write(
         self,
@@ -51,20 +56,20 @@ class PinnedHostWriter(GpuSlotWriter):
         version: int,
         confirmed: bool = True,
     ) -> bool:
+        # Before anything else: asking how a copy goes would spoil the capture.
         if driver.is_capturing():
-            return False  # before anything else: asking how a copy goes would spoil the capture
+            return False
         if self._copied_at is not None:
-            with (
-                driver.relaxed_capture()
-            ):  # asking would spoil a capture in another thread
-                if not self._events[1].query():
+            # Asking would spoil a capture in another thread as well.
+            with driver.relaxed_capture():
+                if not self._copy_end.query():
                     return False
-                taken = self._events[0].elapsed_time(self._events[1]) / 1e3
-            self._rests_until = self._copied_at + taken / SHARE
+                seconds = self._copy_start.elapsed_time(self._copy_end) / 1e3
+            self._rests_until = self._copied_at + seconds / SHARE
             self._copied_at = None
-        return time.perf_counter() >= self._rests_until and super().write(
-            kind, tensors, meta, version, confirmed
-        )
+        if time.perf_counter() < self._rests_until:
+            return False
+        return super().write(kind, tensors, meta, version, confirmed)
 
     def _copy(
         self,
@@ -73,14 +78,15 @@ class PinnedHostWriter(GpuSlotWriter):
         sources: list[torch.Tensor],
         whole: int,
     ) -> None:
-        begun = time.perf_counter()
-        if not self._pinned:
-            for target, source in zip(targets, sources, strict=True):
-                target.copy_(source)
-            self.set_done(slot, whole)
-            self._rests_until = begun + (time.perf_counter() - begun) / SHARE
+        started_at = time.perf_counter()
+        if self._pinned:
+            self._copy_start.record()
+            super()._copy(slot, targets, sources, whole)
+            self._copy_end.record()
+            self._copied_at = started_at
             return
-        self._events[0].record()
-        super()._copy(slot, targets, sources, whole)
-        self._events[1].record()
-        self._copied_at = begun
+        for target, source in zip(targets, sources, strict=True):
+            target.copy_(source)
+        self.set_done(slot, whole)
+        seconds = time.perf_counter() - started_at
+        self._rests_until = started_at + seconds / SHARE

@@ -1,13 +1,14 @@
-"""Transport for CUDA tensors whose storage stays, in the viewer: the trainer's own memory, opened and read live.
+"""Transport for CUDA tensors whose storage stays, in the viewer.
 
-`zero_copy_writer` says how it works. Memories are opened once, whatever generations use them, and closed when the last
-frame in them is closed.
+The trainer's own memory is opened and read live; `zero_copy_writer` says how it works.
+Memories are opened once, whatever generations use them, and closed when the last frame in
+them is closed.
 """
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from splatview_ipc import kinds
 from splatview_ipc.control import descriptors
@@ -27,42 +28,62 @@ from splatview_ipc.shm.slot_layout import ARRIVED, OLDEST_KEPT, full_fence
 from splatview_ipc.shm.slot_reader import SlotReader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from splatview_ipc.control.messages import MemoryRef, Ref
     from splatview_ipc.transports import Descriptors
 
 _WAIT_S = 5.0
-"""Seconds for which the data of a version are waited for; then they are read as they are. Only a GPU that takes as
-long for what was published before them, or that has failed, needs them."""
+"""Seconds for which the data of a version are waited for; then they are read as they are.
+
+Only a GPU that takes as long for what was published before them, or that has failed,
+needs them.
+"""
 _PAUSE_S = 0.0003
-"""Seconds between looks whether they have arrived."""
+"""Seconds between two looks at the word that tells whether they have arrived."""
+
+
+class _Arrival(NamedTuple):
+    """The word that the GPU writes when a version has arrived, and its value then."""
+
+    word: int
+    sequence: int
 
 
 class _ReaderGeneration:
     """A generation in the viewer."""
 
     def __init__(
-        self, ref: InPlaceRef, opened: dict[MemoryRef, Opened], reader: ZeroCopyReader
-    ):
+        self,
+        ref: InPlaceRef,
+        opened: dict[MemoryRef, Opened],
+        wait: Callable[[int], None],
+    ) -> None:
+        """Make the tensors of a generation.
+
+        Args:
+            ref: the announced generation.
+            opened: its memories.
+            wait: as `StreamFrame.wait`.
+        """
         self.number = ref.generation
         self.specs = {t.name: (t.dtype, t.shape) for t in ref.tensors}
         self.memories = frozenset(ref.memories)
         self.frames = 0
-        """Frames of it that are not closed."""
-        nothing = Opened(ref.gpu, 0)  # for tensors without elements
-        memories = dict(enumerate(opened[memory] for memory in ref.memories))
-        self.tensors = {
-            t.name: DeviceTensor(
-                t.dtype,
-                t.shape,
-                t.strides,
-                memories.get(t.memory, nothing),
-                t.offset,
-                reader.wait,
+        """Number of its frames that are not closed."""
+        no_memory = Opened(ref.gpu, 0)  # for tensors without elements
+        memories = [opened[memory] for memory in ref.memories]
+        self.tensors: dict[str, DeviceTensor] = {}
+        for tensor in ref.tensors:
+            is_known = tensor.memory < len(memories)
+            self.tensors[tensor.name] = DeviceTensor(
+                dtype=tensor.dtype,
+                shape=tensor.shape,
+                strides=tensor.strides,
+                memory=memories[tensor.memory] if is_known else no_memory,
+                offset=tensor.offset,
+                ready=wait,
             )
-            for t in ref.tensors
-        }
 
 
 class ZeroCopyReader(SlotReader):
@@ -70,77 +91,87 @@ class ZeroCopyReader(SlotReader):
 
     in_segment = False
 
-    def __init__(self, ref: Ref, fds: Descriptors):
+    def __init__(self, ref: Ref, fds: Descriptors) -> None:
         if not isinstance(ref, InPlaceRef):
             raise SharingError(
                 f"tensors in place were announced as {type(ref).__name__}"
             )
         check_tensors(ref)
         super().__init__(ref.control, fds)
-        self._announced = ref.control, ref.gpu
-        self._newest = self._settled = 0, 0
-        """The word that tells that the newest version read has arrived, and its value then; and of the last version
-        that was waited for."""
-        self._open: dict[MemoryRef, Opened] = {}
+        self._control_ref = ref.control
+        self._gpu = ref.gpu
+        self._newest = _Arrival(0, 0)
+        """Of the newest version that was read."""
+        self._settled = _Arrival(0, 0)
+        """Of the last version that was waited for."""
+        self._opened: dict[MemoryRef, Opened] = {}
         self._generations: list[_ReaderGeneration] = []
-        """The current one last; before it those whose frames are still held."""
+        """The current one last; before it those whose frames are not closed."""
         self._closed = False
         try:
-            self._take(ref, fds)
+            self._open_generation(ref, fds)
         except BaseException:
             self.close()
             raise
 
     @property
     def known(self) -> frozenset[str]:  # type: ignore[override]
-        """As `Reader.known`."""
-        return frozenset(
-            [
-                self._announced[0].token,
-                *(m.token for m in self._open if not isinstance(m, IpcMemory)),
-            ]
-        )
+        """Tokens of memory that is open here; see `Reader.known`."""
+        tokens = {m.token for m in self._opened if not isinstance(m, IpcMemory)}
+        return frozenset({self._control_ref.token, *tokens})
 
     def follow(self, ref: Ref, fds: Descriptors) -> bool:
-        if not isinstance(ref, InPlaceRef) or (ref.control, ref.gpu) != self._announced:
+        """Open a newer generation; see `Reader.follow`."""
+        if not isinstance(ref, InPlaceRef):
+            return False
+        if ref.control != self._control_ref or ref.gpu != self._gpu:
             return False
         if not self._generations or ref.generation > self._generations[-1].number:
             check_tensors(ref)
-            self._take(ref, fds)
+            self._open_generation(ref, fds)
         return True
 
-    def _take(self, ref: InPlaceRef, fds: Descriptors) -> None:
+    def _open_generation(self, ref: InPlaceRef, fds: Descriptors) -> None:
         """Open a generation; one that was replaced meanwhile is dropped unread."""
         try:
             for memory in ref.memories:
-                if memory not in self._open:
-                    if isinstance(memory, IpcMemory):
-                        own = []
-                    else:
-                        own = fds.get(memory.token, ())
-                    opened = self._open_memory(memory, own)
-                    self._open[memory] = opened
-                    if (
-                        driver.torch_with_cuda() is not None
-                    ):  # find out now, not when drawing, that it cannot be mapped
-                        opened.pointer()
+                if memory not in self._opened:
+                    self._add_memory(memory, fds)
         except SharingError:
             self._close_unused()
             if self._words[OLDEST_KEPT] > ref.generation:
                 return  # the trainer took it back meanwhile, and offers another
             raise
         if self._words[OLDEST_KEPT] <= ref.generation:
-            self._generations.append(_ReaderGeneration(ref, self._open, self))
+            generation = _ReaderGeneration(ref, self._opened, self.wait)
+            self._generations.append(generation)
         self._retire()
 
+    def _add_memory(self, memory: MemoryRef, fds: Descriptors) -> None:
+        """Open a memory that a generation uses. Raises SharingError."""
+        memory_fds: Sequence[int] = ()
+        if not isinstance(memory, IpcMemory):
+            memory_fds = fds.get(memory.token, ())
+        opened = self._open_memory(memory, memory_fds)
+        self._opened[memory] = opened
+        # Find out now, not when drawing, that it cannot be mapped.
+        if driver.torch_with_cuda() is not None:
+            opened.pointer()
+
     def _open_memory(self, memory: MemoryRef, fds: Sequence[int]) -> Opened:
-        """Open a memory; `fds`, the descriptors of its token, stay the caller's. Raises SharingError."""
+        """Open a memory; `fds`, the descriptors of its token, stay the caller's.
+
+        Raises SharingError.
+        """
         if isinstance(memory, TorchMemory):
             raise SharingError("memory of torch was announced as memory of the driver")
         return open_memory(memory, descriptors.duplicates(fds))
 
     def read(self, after: int = 0, attempts: int = 4) -> StreamFrame | None:
-        """As `Reader.read`. The tensors change when the trainer changes them."""
+        """Return the newest whole frame; see `Reader.read`.
+
+        Its tensors change when the trainer changes them.
+        """
         self._retire()
         return super().read(after, attempts)
 
@@ -149,77 +180,86 @@ class ZeroCopyReader(SlotReader):
 
     def _frame(self, slot: int, seq: int, stamp: tuple[int, int]) -> StreamFrame | None:
         header = self._header
-        generation = self._generations[-1] if self._generations else None
-        if (
-            generation is None
-            or header.generation != generation.number
-            or self._words[OLDEST_KEPT] > generation.number
-        ):
+        if not self._generations:
+            return None
+        generation = self._generations[-1]
+        is_offered = header.generation == generation.number
+        if not is_offered or self._words[OLDEST_KEPT] > generation.number:
             return None  # its tensors have not been offered yet, or are gone already
         kinds.check_frame(header.kind, generation.specs, header.meta)
-        mark = (self.bases[slot] + ARRIVED, seq)
-        self._newest = mark
+        arrival = _Arrival(self.bases[slot] + ARRIVED, seq)
+        self._newest = arrival
 
-        def kept() -> bool:
-            full_fence()
-            try:
-                ok = self._words[OLDEST_KEPT] <= generation.number
-            except (
-                ValueError
-            ):  # this reader was closed: whether the memory was kept is not known
-                ok = False
-            self.torn += not ok
-            return ok
+        def intact() -> bool:
+            is_intact = self._is_kept(generation)
+            self.torn += not is_intact
+            return is_intact
 
         def release() -> None:
             generation.frames -= 1
             self._retire()
 
         generation.frames += 1
+        version, time_ns = stamp
         return StreamFrame(
-            header.kind,
-            *stamp,
-            dict(header.meta),
-            dict(generation.tensors),
-            kept,
-            release,
-            self.wait,
-            lambda: self._arrived(mark),
+            kind=header.kind,
+            version=version,
+            time_ns=time_ns,
+            meta=dict(header.meta),
+            tensors=dict(generation.tensors),
+            intact=intact,
+            release=release,
+            wait=self.wait,
+            arrived=lambda: self._has_arrived(arrival),
         )
 
-    def _arrived(self, mark: tuple[int, int]) -> bool:
+    def _is_kept(self, generation: _ReaderGeneration) -> bool:
+        """Return whether the trainer has kept a generation's memory until now."""
+        full_fence()
         try:
-            return self._words[mark[0]] >= mark[1]
+            return self._words[OLDEST_KEPT] <= generation.number
+        except ValueError:  # this reader was closed: it is not known
+            return False
+
+    def _has_arrived(self, arrival: _Arrival) -> bool:
+        try:
+            return self._words[arrival.word] >= arrival.sequence
         except ValueError:  # this reader was closed
             return False
 
     def wait(self, stream: int) -> None:
-        """As `Frame.wait`, for the newest version read. Waits on the host, whatever the stream, at most _WAIT_S: work
-        of a trainer that is gone ended with it, unfinished.
+        """Wait for the newest version read; see `StreamFrame.wait`.
+
+        Waits on the host, whatever the stream, at most _WAIT_S: work of a trainer that is
+        gone ended with it, unfinished.
         """
-        mark = self._newest
-        end = time.perf_counter() + _WAIT_S
-        while mark != self._settled and not self._arrived(mark) and self.alive():
-            if time.perf_counter() > end:
-                break
+        arrival = self._newest
+        deadline = time.perf_counter() + _WAIT_S
+        while (
+            arrival != self._settled
+            and not self._has_arrived(arrival)
+            and self.alive()
+            and time.perf_counter() <= deadline
+        ):
             time.sleep(_PAUSE_S)
-        self._settled = mark
+        self._settled = arrival
 
     def _retire(self) -> None:
-        """Close the memory of which no frame is held any more, nor will come."""
-        if self._closed or not self._generations:
-            current = None
-        else:
+        """Close the memory of which no frame is used any more, nor will come."""
+        current: _ReaderGeneration | None = None
+        if self._generations and not self._closed:
             current = self._generations[-1]
         self._generations = [g for g in self._generations if g.frames or g is current]
         self._close_unused()
 
     def _close_unused(self) -> None:
         used = frozenset().union(*(g.memories for g in self._generations))
-        for key in [key for key in self._open if key not in used]:
-            self._open.pop(key).close()
+        unused = [memory for memory in self._opened if memory not in used]
+        for memory in unused:
+            self._opened.pop(memory).close()
 
     def close(self) -> None:
+        """Give everything back, but for what frames still hold. Idempotent."""
         self._settled = self._newest
         self._closed = True
         self._retire()
@@ -228,12 +268,13 @@ class ZeroCopyReader(SlotReader):
 
 def check_tensors(ref: InPlaceRef) -> None:
     """Raise SharingError unless every tensor is within its memory."""
-    if len({t.name for t in ref.tensors}) != len(ref.tensors):
+    names = {tensor.name for tensor in ref.tensors}
+    if len(names) != len(ref.tensors):
         raise SharingError("a tensor name was announced twice")
-    if len(set(ref.memories)) != len(ref.memories) or any(
-        m.gpu != ref.gpu for m in ref.memories
-    ):
+    has_repeated = len(set(ref.memories)) != len(ref.memories)
+    if has_repeated or any(memory.gpu != ref.gpu for memory in ref.memories):
         raise SharingError("memories were announced twice, or on several GPUs")
-    for t in ref.tensors:
-        size = ref.memories[t.memory].size if t.memory < len(ref.memories) else 0
-        check_within(t.dtype, t.shape, t.strides, t.offset, size)
+    for tensor in ref.tensors:
+        is_known = tensor.memory < len(ref.memories)
+        size = ref.memories[tensor.memory].size if is_known else 0
+        check_within(tensor.dtype, tensor.shape, tensor.strides, tensor.offset, size)
