@@ -28,7 +28,7 @@ def publish(number: int) -> None:
     splatview.publish(image(number), "it", meta={"number": number})
     publisher = publishing.begun()
     assert publisher is not None
-    wait_until(lambda: not publisher.streams["it"].behind())
+    wait_until(lambda: not publisher.streams["it"].is_behind())
 
 
 def of(name: str = "it", **more: Any) -> Frames:

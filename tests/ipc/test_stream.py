@@ -46,7 +46,9 @@ def offer(monkeypatch: pytest.MonkeyPatch, pair: Pair, **transports: Transport) 
     names = tuple(name.replace("_", "-") for name in transports)
     for name, transport in zip(names, transports.values(), strict=True):
         monkeypatch.setitem(TRANSPORTS, name, transport)
-    monkeypatch.setattr("splatview_ipc.publisher.stream.CPU_TRANSPORTS", names)
+    monkeypatch.setattr(
+        "splatview_ipc.publisher.transport_choice.CPU_TRANSPORTS", names
+    )
 
 
 def _no_writer(*args: Any) -> Any:
@@ -68,10 +70,10 @@ def test_versions_that_come_too_fast_are_left_and_the_last_one_is_shown(
     before = pair.counted("copies")
     for value in range(1, 101):  # at one moment of the pair's clock
         pair.publish(image(value))
-    assert published(pair).behind()
+    assert published(pair).is_behind()
     assert shows(pair, 100) == 101
     assert pair.counted("copies") <= before + 20
-    assert not published(pair).behind()
+    assert not published(pair).is_behind()
 
 
 def test_an_interrupt_amid_a_write_is_repaired_by_the_next_call(
@@ -275,7 +277,7 @@ def test_what_is_published_into_a_run_that_has_ended_is_dropped(pair: Pair) -> N
     stream.release("ring")
     stream.clear()
     pair.publisher.fault(OSError("later"))
-    assert not stream.behind()
+    assert not stream.is_behind()
     assert stream.offer("ring") is None
     assert not pair.publisher.control.paused
 
@@ -357,9 +359,9 @@ def test_the_first_viewer_of_a_busy_run_waits_for_its_next_publish(pair: Pair) -
     stream = published(pair)
     stream.open("ring")
     stream.turn(pair.now + 0.05)
-    assert (stream.behind(), pair.counted("copies")) == (True, 0)
+    assert (stream.is_behind(), pair.counted("copies")) == (True, 0)
     pair.publish(image(2))
-    assert (stream.behind(), pair.counted("copies")) == (False, 1)
+    assert (stream.is_behind(), pair.counted("copies")) == (False, 1)
 
 
 # ---- transports that fail
@@ -403,6 +405,7 @@ class _BreaksAtWrite:
         self.ref = self.writer.ref
         self.note = ""
         self.fits = self.writer.fits
+        self.holds = self.writer.holds
         self.close = self.writer.close
 
     def write(self, *args: Any) -> bool:

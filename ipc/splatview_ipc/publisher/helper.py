@@ -1,7 +1,7 @@
-"""The helper of a run: it owns the trainer's sockets, answers viewers, and gives streams their turns.
+"""The helper of a run: it answers viewers, and gives streams their turns.
 
-`run`, the thread, is the only place that sleeps and reads the clock. It wakes for a message or the death of a viewer,
-for `wake`, and when a stream is due; never for a frame.
+`run`, the thread, is the only place that sleeps and reads the clock. It wakes for a
+message or the death of a viewer, for `wake`, and when a stream is due; never for a frame.
 """
 
 from __future__ import annotations
@@ -12,57 +12,81 @@ import os
 import sys
 import threading
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from splatview_ipc.control import descriptors, limits, mail, messages
+from splatview_ipc.control import messages
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.run_folder import SOCKET_NAME
-from splatview_ipc.control.sockets import EndedError, Server, pid_namespace, wait_for
+from splatview_ipc.control.sockets import EndedError, Server, wait_for
+from splatview_ipc.publisher.viewers import Viewers
 from splatview_ipc.shm.control_block import DROPPED, ControlBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from splatview_ipc.control.messages import Ref
     from splatview_ipc.control.run_folder import OwnedRunFolder
     from splatview_ipc.control.sockets import Connection
     from splatview_ipc.publisher.stream import Stream
 
-_TELL_PERIOD_S = 0.05
-"""Time between two manifests, and until what a full queue did not take is sent again."""
 _AFTER_FAULT_S = 1.0
 """Pause of a stream whose turn failed."""
 _RETIRING_S = 0.02
-"""Time between two checks of GPU memory that waits to be given back."""
+"""Seconds between two checks of GPU memory that waits to be given back."""
 _MESSAGES_PER_TURN = 64
 _CALM_PER_S = 200
+"""Wakes a second by others, above which each one is followed by a rest.
+
+No flood of messages may keep the GIL busy.
+"""
 _REST_S = 0.01
-"""Wakes a second by others after which each one is followed by a rest: no flood may keep the GIL busy."""
 _JOIN_S = 5.0
+"""Seconds that `close` waits for the thread."""
 CLOCK = time.monotonic
 
 
-@dataclass
-class _ViewerPeer:
-    connection: Connection
-    hello: messages.Hello
-    push: mail.Push
-    pidfd: int = -1
-    """Becomes readable when the viewer dies, even if a process that it forked keeps the connection; -1: none."""
-    paused: bool = False
-    manifest: messages.Manifest | None = None
-    """The manifest sent last."""
-    opened: dict[int, str] = field(default_factory=dict)
-    """Transports, by stream."""
-    offered: dict[int, Ref] = field(default_factory=dict)
-    """References sent last, by stream."""
+class _WakeEvent:
+    """Wakes the helper thread from its sleep, from any thread."""
 
-    def close(self) -> None:
-        self.push.close()
-        if self.pidfd >= 0:
-            os.close(self.pidfd)
+    def __init__(self) -> None:
+        """Open the event. Raises OSError."""
+        self.fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        """Readable once the event was set; -1 when it is closed."""
+        self._is_set = False
+        self._lock = threading.RLock()
+        """Held while the descriptor is used or closed.
+
+        Its number may be another file's afterwards.
+        """
+
+    def set(self) -> None:
+        if self._is_set:
+            return
+        try:
+            self._is_set = True
+            with self._lock, contextlib.suppress(OSError):
+                if self.fd >= 0:
+                    os.eventfd_write(self.fd, 1)
+        except BaseException:  # Ctrl-C: the next call sets it
+            self._is_set = False
+            raise
+
+    def clear(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self.fd)
+        self._is_set = False
+
+    def close(self) -> bool:
+        """Close the event; return False if it is closed already."""
+        with self._lock:
+            if self.fd < 0:
+                return False
+            self._is_set = True
+            # First: after Ctrl-C behind `close` its number may be another file's.
+            fd = self.fd
+            self.fd = -1
+            os.close(fd)
+            return True
 
 
 class Helper:
@@ -78,40 +102,49 @@ class Helper:
         *,
         clock: Callable[[], float],
         endpoint: Callable[[Path, str], str],
-    ):
-        """The arguments are the run's own; `streams` returns all there are. Without `start`, `turn` has to be called.
+    ) -> None:
+        """Listen for viewers. Without `start`, `turn` has to be called.
 
-        Raises SharingError.
+        Args:
+            folder: the run's folder.
+            control: the run's control block.
+            streams: returns all streams of the run.
+            on_request: as `Publisher.on_request`.
+            fault: called with each fault of the surroundings.
+            clock: returns seconds.
+            endpoint: as `mail.endpoint`.
+
+        Raises:
+            SharingError: no socket can be opened.
         """
+        self.clock = clock
         self._folder = folder
         self._control = control
         self._streams = streams
-        self._on_request = on_request
         self._fault = fault
-        self.clock = clock
-        self._endpoint = endpoint
-        self._viewers: dict[Connection, _ViewerPeer] = {}
-        self._told = -math.inf
-        self._changed = False
-        """Clock time of the last manifests; True if something is to be sent."""
-        self._woken = False
         self._closing = False
-        self._wake_lock = threading.RLock()
-        """Held while the descriptor of `wake` is used or closed: its number may be another file's afterwards."""
         self._thread: threading.Thread | None = None
         self._has_ended = threading.Event()
         """Set at the end of the thread."""
         try:
             self._server = Server(folder.path / SOCKET_NAME)
             try:
-                self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+                self._wake_event = _WakeEvent()
             except OSError:
                 self._server.close()
                 raise
-        except OSError as e:
+        except OSError as error:
             raise SharingError(
-                f"viewers cannot be answered in {folder.path.parent}: {e.strerror}"
+                f"viewers cannot be answered in {folder.path.parent}: {error.strerror}"
             ) from None
+        self.wake = self._wake_event.set
+        """Have a turn taken soon, in which streams and manifests are looked at.
+
+        May be called from any thread.
+        """
+        self._viewers = Viewers(
+            folder.path, self._server, control, streams, on_request, endpoint
+        )
 
     def start(self) -> None:
         """Start the thread that takes the turns. Raises SharingError."""
@@ -119,31 +152,22 @@ class Helper:
         self._thread = threading.Thread(target=self.run, name="splatview", daemon=True)
         try:
             self._thread.start()
-        except (OSError, RuntimeError) as e:
-            raise SharingError(f"viewers cannot be answered: {e}") from None
-
-    def wake(self) -> None:
-        """Have a turn taken soon, in which streams and manifests are looked at. Any thread may call it."""
-        if self._woken:
-            return
-        try:
-            self._woken = True
-            with self._wake_lock, contextlib.suppress(OSError):
-                if self._wake >= 0:
-                    os.eventfd_write(self._wake, 1)
-        except BaseException:  # Ctrl-C: the next call wakes
-            self._woken = False
-            raise
+        except (OSError, RuntimeError) as error:
+            raise SharingError(f"viewers cannot be answered: {error}") from None
 
     def close(self) -> bool:
-        """End the thread, and close the sockets. False: it is busy, and closes them itself later. Idempotent."""
+        """End the thread, and close the sockets. Idempotent.
+
+        Returns False if the thread is busy: it closes them itself later.
+        """
         self._closing = True
         thread = self._thread
         if thread is None or thread.ident is None:  # there is none that runs
             self._give_back()
             return True
         self.wake()
-        # Ctrl-C amid `join` has Python 3.11 and 3.12 take a thread for ended that runs: it only joins one that ended.
+        # Ctrl-C amid `join` has Python 3.11 and 3.12 take a thread for ended that runs:
+        # only a thread that has ended is joined.
         if not self._has_ended.wait(_JOIN_S):
             return False
         thread.join(_JOIN_S)
@@ -151,79 +175,83 @@ class Helper:
 
     def fds(self) -> list[int]:
         """Return the descriptors to wait for."""
-        return [
-            self._wake,
-            *self._server.fds(),
-            *(v.pidfd for v in self._viewers.values() if v.pidfd >= 0),
-        ]
+        return [self._wake_event.fd, *self._server.fds(), *self._viewers.pidfds()]
 
     def run(self) -> None:
         """Take turns until `close` is called."""
         due: float | None = 0.0
-        woken = 0
-        since = 0.0
+        wake_count = 0
+        counted_since = 0.0
         try:
             while not self._closing:
-                if due is None:
-                    left = None
-                else:
-                    left = max(0, math.ceil((due - self.clock()) * 1000))
-                ready = wait_for(self.fds(), left)
+                ready = wait_for(self.fds(), self._milliseconds_until(due))
                 now = self.clock()
-                if now >= since + 1:
-                    woken = 0
-                    since = now
-                woken += bool(ready - {self._wake})
-                if woken > _CALM_PER_S:
+                if now >= counted_since + 1:
+                    wake_count = 0
+                    counted_since = now
+                wake_count += bool(ready - {self._wake_event.fd})
+                if wake_count > _CALM_PER_S:
                     time.sleep(_REST_S)
                 try:
                     due = self.turn(now, ready)
-                except (
-                    Exception
-                ) as e:  # whatever happens here must never reach the training
-                    self._report(e)
+                except Exception as error:
+                    # Whatever happens here must never reach the training.
+                    self._report(error)
                     due = now + _AFTER_FAULT_S
                     time.sleep(_REST_S)
         finally:
             self._give_back()
             self._has_ended.set()
 
+    def _milliseconds_until(self, due: float | None) -> int | None:
+        if due is None:
+            return None
+        return max(0, math.ceil((due - self.clock()) * 1000))
+
     def turn(self, now: float, ready: set[int]) -> float | None:
-        """Do all that can be done now, `ready` being those of `fds` that are; return when to be called again, None:
-        when one of them is ready.
+        """Do all that can be done now.
+
+        Args:
+            now: the clock's seconds.
+            ready: those of `fds` that are readable.
+
+        Returns:
+            When to be called again; None: when one of `fds` is readable.
         """
-        if self._wake in ready:
-            with contextlib.suppress(BlockingIOError):
-                os.eventfd_read(self._wake)
-            self._woken = False
-            self._changed = True
-        for viewer in [v for v in self._viewers.values() if v.pidfd in ready]:
-            self._cut(viewer.connection)
-        talking = [c for fd, c in self._server.connections.items() if fd in ready]
-        for connection in talking:
-            for _ in range(max(1, _MESSAGES_PER_TURN // len(talking))):
-                if not self._take_from(connection):
-                    break
+        if self._wake_event.fd in ready:
+            self._wake_event.clear()
+            self._viewers.must_announce = True
+        self._viewers.detach_dead(ready)
+        self._receive(ready)
         if ready or now >= self._server.due():
             try:
                 self._server.accept(now)
-            except SharingError as e:
-                self._report(e)
-        due: list[float | None] = [self._folder.refresh(now), self._server.due()]
+            except SharingError as error:
+                self._report(error)
+        due_times: list[float | None] = [self._folder.refresh(now), self._server.due()]
         for stream in self._streams():
             try:
-                due.append(stream.turn(now))
-            except Exception as e:
-                self._report(e)
-                due.append(now + _AFTER_FAULT_S)
-        due.append(self._tell(now))
+                due_times.append(stream.turn(now))
+            except Exception as error:
+                self._report(error)
+                due_times.append(now + _AFTER_FAULT_S)
+        due_times.append(self._viewers.announce(now))
         retiring = sys.modules.get("splatview_ipc.cuda.retiring")
         if retiring is not None and not retiring.turn():
-            due.append(now + _RETIRING_S)
-        soonest = min((when for when in due if when is not None), default=math.inf)
-        return soonest if soonest < math.inf else None
+            due_times.append(now + _RETIRING_S)
+        due = min((t for t in due_times if t is not None), default=math.inf)
+        return due if due < math.inf else None
 
-    def _take_from(self, connection: Connection) -> bool:
+    def _receive(self, ready: set[int]) -> None:
+        """Take messages of the connections that are readable, some of each."""
+        connections = self._server.connections.items()
+        talking = [connection for fd, connection in connections if fd in ready]
+        for connection in talking:
+            for _ in range(max(1, _MESSAGES_PER_TURN // len(talking))):
+                if not self._take_message(connection):
+                    break
+
+    def _take_message(self, connection: Connection) -> bool:
         """Take one message; return whether there may be another one."""
         try:
             packet = connection.receive()
@@ -231,195 +259,27 @@ class Helper:
                 return False
             message = messages.decode_to_trainer(packet[0])
         except EndedError:
-            self._cut(connection)
+            self._viewers.detach(connection)
             return False
         except messages.DecodeError:
             self._control.words[DROPPED] += 1
             return True
         try:
-            viewer = self._viewers.get(connection)
-            if isinstance(message, messages.Hello) and viewer is None:
-                self._welcome(connection, message)
-            elif viewer is None or not self._handle(viewer, message):
+            if not self._viewers.handle(connection, message):
                 self._control.words[DROPPED] += 1
         except EndedError:
-            self._cut(connection)
-        except Exception as e:
-            self._report(e)
+            self._viewers.detach(connection)
+        except Exception as error:
+            self._report(error)
         return True
-
-    def _handle(self, viewer: _ViewerPeer, message: messages.ToTrainer) -> bool:
-        """Serve a viewer's request. False: the request is invalid. Raises EndedError."""
-        if isinstance(message, messages.Fetch):
-            descriptors.send(viewer.connection, message.token)
-        elif isinstance(message, messages.Open):
-            index = message.index
-            transport = message.transport
-            stream = self._by_index().get(index)
-            if (
-                stream is None
-                or (info := stream.info) is None
-                or transport not in info.transports
-            ):
-                return False
-            before = viewer.opened.get(index)
-            viewer.offered.pop(index, None)  # a repeated Open requests the offer again
-            if transport != before:
-                stream.open(transport)
-                viewer.opened[index] = transport
-                if before is not None:
-                    stream.release(before)
-        elif isinstance(message, messages.Release):
-            return self._release(viewer, message.index)
-        elif isinstance(message, messages.Snapshot | messages.Photos):
-            if message.index not in viewer.opened:
-                return False
-            call = self._on_request.get(
-                (type(message).__name__, self._by_index()[message.index].name)
-            )
-            if call is not None:
-                call(message)
-        elif isinstance(message, messages.Pause):
-            for one in (viewer,) if message.paused else self._viewers.values():
-                one.paused = message.paused
-            self._tell_pause()
-        elif isinstance(message, messages.Step):
-            self._control.granted += self._control.paused
-        elif isinstance(message, messages.Bye):
-            self._cut(viewer.connection)
-        else:
-            return False
-        return True
-
-    def _welcome(self, connection: Connection, hello: messages.Hello) -> None:
-        reason = ""
-        push = None
-        if hello.protocol != limits.PROTOCOL or not hello.inbox:
-            reason = messages.mismatch(
-                (hello.version, hello.protocol), (limits.VERSION, limits.PROTOCOL)
-            )
-        elif len(self._viewers) >= limits.MAX_VIEWERS:
-            reason = f"{limits.MAX_VIEWERS} viewers are attached to this run already: close one"
-        else:
-            try:
-                push = mail.Push(self._endpoint(self._folder.path, hello.inbox))
-            except SharingError as e:
-                reason = f"the run cannot answer now: {e}"
-        if push is None:
-            connection.send(messages.encode(messages.Refused(reason)))
-            self._cut(connection)  # what was sent arrives
-            return
-        viewer = _ViewerPeer(connection, hello, push)
-        self._viewers[connection] = viewer
-        connection.until = math.inf
-        if hello.namespace in (0, pid_namespace()):
-            with contextlib.suppress(OSError):  # its connection tells
-                viewer.pidfd = os.pidfd_open(hello.pid)
-        push.send(messages.encode(messages.Welcome(self._control.segment.ref)))
-        self._told = -math.inf
-        self._changed = True
-
-    def _by_index(self) -> dict[int, Stream]:
-        return {stream.index: stream for stream in self._streams()}
-
-    def _release(self, viewer: _ViewerPeer, index: int) -> bool:
-        transport = viewer.opened.pop(index, None)
-        if transport is None:
-            return False
-        viewer.offered.pop(index, None)
-        self._by_index()[index].release(transport)
-        return True
-
-    def _cut(self, connection: Connection) -> None:
-        """End a connection, and take back all that its viewer has. Idempotent."""
-        viewer = self._viewers.pop(connection, None)
-        self._server.close_one(connection)
-        if viewer is None:
-            return
-        for index in list(viewer.opened):
-            self._release(viewer, index)
-        viewer.close()
-        with contextlib.suppress(OSError):  # of a viewer that was killed
-            (self._folder.path / viewer.hello.inbox).unlink()
-        self._tell_pause()  # its pause ends with it
-        self._changed = True
-
-    def _tell_pause(self) -> None:
-        by = [
-            f"{v.hello.client or 'viewer'} (process {v.hello.pid})"
-            for v in self._viewers.values()
-            if v.paused
-        ]
-        self._control.pause(
-            " and ".join([*by[:2], *(["others"] if len(by) > 2 else [])])
-        )
-
-    def _manifest(self, streams: Iterable[Stream]) -> messages.Manifest:
-        infos = [stream.info for stream in streams]
-        return messages.Manifest(
-            tuple(info for info in infos if info is not None),
-            tuple(
-                messages.ViewerInfo(v.hello.pid, v.hello.client)
-                for v in self._viewers.values()
-            ),
-        )
-
-    def _tell(self, now: float) -> float | None:
-        """Send offers and manifests that have changed; return when the rest is due."""
-        streams = self._by_index()
-        if self._changed and now >= self._told + _TELL_PERIOD_S:
-            self._told = now
-            self._changed = False
-            manifest = self._manifest(streams.values())
-            packets: list[bytes] = []
-            for viewer in self._viewers.values():
-                if viewer.manifest == manifest:
-                    continue
-                packets = packets or _packets(manifest)
-                if all(map(viewer.push.send, packets)):
-                    viewer.manifest = manifest
-                else:
-                    self._changed = True
-        for viewer in self._viewers.values():
-            for index, transport in viewer.opened.items():
-                offer = streams[index].offer(transport)
-                if offer is None or offer[0] is viewer.offered.get(index):
-                    continue
-                message = messages.Offer(index, transport, *offer)  # type: ignore[arg-type]
-                if viewer.push.send(messages.encode(message)):
-                    viewer.offered[index] = offer[0]
-                else:
-                    self._changed = True
-        return self._told + _TELL_PERIOD_S if self._changed and self._viewers else None
 
     def _report(self, error: BaseException) -> None:
-        with contextlib.suppress(
-            Exception
-        ):  # raising on request is for the trainer's own thread
+        # Raising on request is for the trainer's own thread.
+        with contextlib.suppress(Exception):
             self._fault(error)
 
     def _give_back(self) -> None:
-        """Idempotent."""
-        with self._wake_lock:
-            if self._wake < 0:
-                return
-            self._woken = True
-            # First: after Ctrl-C behind `close` its number may be another file's.
-            wake = self._wake
-            self._wake = -1
-            os.close(wake)
-        for viewer in self._viewers.values():
-            viewer.close()
-        self._server.close()
-
-
-def _packets(manifest: messages.Manifest) -> list[bytes]:
-    """Return a manifest as messages, in as many as its streams need."""
-    packet = messages.encode(manifest)
-    streams = manifest.streams
-    if len(packet) <= limits.MAX_MESSAGE or len(streams) < 2:
-        return [packet]
-    middle = len(streams) // 2
-    first = messages.Manifest(streams[:middle], manifest.viewers, continued=True)
-    rest = messages.Manifest(streams[middle:], manifest.viewers, manifest.continued)
-    return [*_packets(first), *_packets(rest)]
+        """Close all that was opened. Idempotent."""
+        if self._wake_event.close():
+            self._viewers.close()
+            self._server.close()

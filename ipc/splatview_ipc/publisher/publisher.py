@@ -33,25 +33,33 @@ class Publisher:
         threaded: bool = True,
         clock: Callable[[], float] = CLOCK,
         endpoint: Callable[[Path, str], str] = mail.endpoint,
-    ):
-        """Make the run's folder and start answering viewers. Raises IpcError.
+    ) -> None:
+        """Make the run's folder and start answering viewers.
 
-        `name`: the run's name for users; the script's name by default. `on_fault` is called with every fault of the
-        surroundings that happens later. `hidden`: only a viewer that knows the run's id finds it. For tests:
-        `threaded`, False: the caller turns `helper`; `clock` (seconds); `endpoint` (as `mail.endpoint`).
+        Args:
+            name: the run's name for users; the script's name by default.
+            on_fault: called with every fault of the surroundings that happens later.
+            hidden: True if only a viewer that knows the run's id finds it.
+            threaded: for tests; False: the caller turns `helper`.
+            clock: for tests: returns seconds.
+            endpoint: for tests: as `mail.endpoint`.
+
+        Raises:
+            IpcError: the folder, the memory or the socket cannot be made.
         """
         self.streams: dict[str, Stream] = {}
-        """By name. Replaced, never changed in place, since several threads look at it."""
+        """By name. Replaced, never changed in place, since several threads read it."""
         self.on_request: dict[tuple[str, str], Callable[[Any], None]] = {}
-        """By message ("Snapshot", "Photos") and stream: called with a viewer's request, from the helper thread."""
+        """By message ("Snapshot", "Photos") and stream.
+
+        Called with a viewer's request, from the helper thread.
+        """
         self._on_fault = on_fault
         self._lock = threading.RLock()
         """Reentrant: a signal's handler may publish something new amid `stream`."""
         self._indices = itertools.count()
-        if not name:
-            script = sys.argv[0] if sys.argv else ""
-            name = Path(script).stem if script and script != "-c" else "python"
-        self.folder = create_run(name, os.getpid(), time.time(), hidden)
+        run_name = name or _script_name()
+        self.folder = create_run(run_name, os.getpid(), time.time(), hidden)
         with contextlib.ExitStack() as undoing:
             undoing.callback(self.folder.remove)
             self.control = ControlBlock()
@@ -84,26 +92,34 @@ class Publisher:
         with self._lock:
             stream = self.streams.get(name)
             if stream is None:
-                if len(self.streams) >= limits.MAX_STREAMS:
-                    raise ValueError(
-                        f"stream {name!r} is one too many: a run has at most {limits.MAX_STREAMS}; "
-                        "publish under a name you used before"
-                    )
-                stream = Stream(next(self._indices), name, kind, self)
-                self.streams = {**self.streams, name: stream}
-            elif stream.kind != kind:
+                return self._add_stream(name, kind)
+            if stream.kind != kind:
                 raise ValueError(
-                    f"stream {name!r} shows {stream.kind} since it was first published, not {kind}; "
-                    "use another name"
+                    f"stream {name!r} shows {stream.kind} since it was first published, "
+                    f"not {kind}; use another name"
                 )
             return stream
 
+    def _add_stream(self, name: str, kind: str) -> Stream:
+        """Make a stream. Under the lock."""
+        if len(self.streams) >= limits.MAX_STREAMS:
+            raise ValueError(
+                f"stream {name!r} is one too many: a run has at most "
+                f"{limits.MAX_STREAMS}; publish under a name you used before"
+            )
+        stream = Stream(next(self._indices), name, kind, self)
+        self.streams = {**self.streams, name: stream}
+        return stream
+
     def wake(self) -> None:
-        """Have the helper thread give each stream its turn, and send viewers what changed. Any thread."""
+        """Have the helper thread give each stream its turn, and send what changed.
+
+        May be called from any thread.
+        """
         self.helper.wake()
 
     def fault(self, error: BaseException) -> None:
-        """Count a fault of the surroundings and pass it on."""
+        """Count a fault of the surroundings and report it."""
         self.control.words[FAULTS] += 1
         if self._on_fault is not None:
             self._on_fault(error)
@@ -111,7 +127,9 @@ class Publisher:
     def close(self, ending: bool = False) -> None:
         """End the run and give everything back. Idempotent; never raises.
 
-        `ending`: True at the end of the process: the last version is written, and viewers keep what they have mapped.
+        Args:
+            ending: True at the end of the process: the last version is written, and
+                viewers keep what they have mapped.
         """
         if self not in _open_publishers:
             return
@@ -128,13 +146,15 @@ class Publisher:
             retiring = sys.modules.get("splatview_ipc.cuda.retiring")
             if retiring is not None:
                 retiring.finish()
-        with contextlib.suppress(
-            ValueError
-        ):  # a signal's handler has closed it meanwhile
+        # A signal's handler may have closed it meanwhile.
+        with contextlib.suppress(ValueError):
             _open_publishers.remove(self)
 
     def abandon(self) -> None:
-        """Leave the run to the parent, in a forked child. Keep this object: nothing of it may be torn down there."""
+        """Leave the run to the parent, in a forked child.
+
+        Keep this object: nothing of it may be torn down there.
+        """
         _open_publishers.remove(self)
         self.folder.abandon()
         descriptors.abandon()
@@ -145,4 +165,12 @@ _open_publishers: list[Publisher] = []
 
 def is_own(run_id: str) -> bool:
     """Return whether a run is one of this very process."""
-    return any(p.run_id == run_id for p in _open_publishers)
+    return any(publisher.run_id == run_id for publisher in _open_publishers)
+
+
+def _script_name() -> str:
+    """Return the name of the running script, for users."""
+    script = sys.argv[0] if sys.argv else ""
+    if script and script != "-c":
+        return Path(script).stem
+    return "python"

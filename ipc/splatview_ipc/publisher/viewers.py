@@ -1,0 +1,301 @@
+"""The viewers that are attached to a run: their requests, and what they are told.
+
+All of it happens on the helper thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from splatview_ipc.control import descriptors, limits, mail, messages
+from splatview_ipc.control.errors import SharingError
+from splatview_ipc.control.sockets import pid_namespace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from splatview_ipc.control.messages import Ref
+    from splatview_ipc.control.sockets import Connection, Server
+    from splatview_ipc.publisher.stream import Stream
+    from splatview_ipc.shm.control_block import ControlBlock
+
+_ANNOUNCE_PERIOD_S = 0.05
+"""Seconds between two manifests, and until a full queue is tried again."""
+_MAX_NAMED = 2
+"""Number of viewers that are named as those that paused the run."""
+
+
+@dataclass
+class ViewerPeer:
+    """A viewer that is attached to the run."""
+
+    connection: Connection
+    hello: messages.Hello
+    push: mail.Push
+    pidfd: int = -1
+    """Becomes readable when the viewer dies; -1: none.
+
+    A process that the viewer forked may keep the connection beyond that.
+    """
+    paused: bool = False
+    """True while this viewer wants the run paused."""
+    manifest: messages.Manifest | None = None
+    """The manifest sent last."""
+    opened: dict[int, str] = field(default_factory=dict)
+    """Transports by stream."""
+    offered: dict[int, Ref] = field(default_factory=dict)
+    """References sent last, by stream."""
+
+    def close(self) -> None:
+        self.push.close()
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+
+
+class Viewers:
+    """Serves the viewers that are attached to a run."""
+
+    def __init__(
+        self,
+        folder: Path,
+        server: Server,
+        control: ControlBlock,
+        streams: Callable[[], Iterable[Stream]],
+        on_request: dict[tuple[str, str], Callable[[Any], None]],
+        endpoint: Callable[[Path, str], str],
+    ) -> None:
+        """Start without viewers.
+
+        Args:
+            folder: the run's folder.
+            server: the trainer's end of all connections.
+            control: the run's control block.
+            streams: returns all streams of the run.
+            on_request: as `Publisher.on_request`.
+            endpoint: as `mail.endpoint`.
+        """
+        self._folder = folder
+        self._server = server
+        self._control = control
+        self._streams = streams
+        self._on_request = on_request
+        self._endpoint = endpoint
+        self._peers: dict[Connection, ViewerPeer] = {}
+        self._announced_at = -math.inf
+        self.must_announce = False
+        """True if manifests may have changed, or a full queue did not take something."""
+
+    def pidfds(self) -> list[int]:
+        """Return the descriptors that become readable when a viewer dies."""
+        return [peer.pidfd for peer in self._peers.values() if peer.pidfd >= 0]
+
+    def detach_dead(self, ready: set[int]) -> None:
+        """Detach the viewers whose descriptors are among those that are readable."""
+        dead = [peer for peer in self._peers.values() if peer.pidfd in ready]
+        for peer in dead:
+            self.detach(peer.connection)
+
+    def handle(self, connection: Connection, message: messages.ToTrainer) -> bool:
+        """Serve a message. Returns False if it is invalid. Raises EndedError."""
+        peer = self._peers.get(connection)
+        if peer is not None:
+            return self._serve(peer, message)
+        if isinstance(message, messages.Hello):
+            self._welcome(connection, message)
+            return True
+        return False
+
+    def _serve(self, peer: ViewerPeer, message: messages.ToTrainer) -> bool:
+        """Serve a viewer's request. Returns False if it is invalid. Raises EndedError."""
+        match message:
+            case messages.Fetch():
+                descriptors.send(peer.connection, message.token)
+            case messages.Open():
+                return self._open(peer, message)
+            case messages.Release():
+                return self._release(peer, message.index)
+            case messages.Snapshot() | messages.Photos():
+                return self._pass_on(peer, message)
+            case messages.Pause():
+                # A viewer that resumes the run resumes it for all.
+                changed = [peer] if message.paused else self._peers.values()
+                for changed_peer in changed:
+                    changed_peer.paused = message.paused
+                self._update_pause()
+            case messages.Step():
+                self._control.granted += self._control.paused
+            case messages.Bye():
+                self.detach(peer.connection)
+            case _:
+                return False
+        return True
+
+    def _open(self, peer: ViewerPeer, message: messages.Open) -> bool:
+        """Share a stream over a transport. Returns False if it is not offered."""
+        index = message.index
+        transport = message.transport
+        stream = self._by_index().get(index)
+        info = stream.info if stream is not None else None
+        if stream is None or info is None or transport not in info.transports:
+            return False
+        last_transport = peer.opened.get(index)
+        peer.offered.pop(index, None)  # a repeated Open requests the offer again
+        if transport != last_transport:
+            stream.open(transport)
+            peer.opened[index] = transport
+            if last_transport is not None:
+                stream.release(last_transport)
+        return True
+
+    def _release(self, peer: ViewerPeer, index: int) -> bool:
+        """Share a stream no more. Returns False if it was not opened."""
+        transport = peer.opened.pop(index, None)
+        if transport is None:
+            return False
+        peer.offered.pop(index, None)
+        self._by_index()[index].release(transport)
+        return True
+
+    def _pass_on(
+        self, peer: ViewerPeer, message: messages.Snapshot | messages.Photos
+    ) -> bool:
+        """Call the run's function for a request. Returns False if it is not opened."""
+        if message.index not in peer.opened:
+            return False
+        stream = self._by_index()[message.index]
+        call = self._on_request.get((type(message).__name__, stream.name))
+        if call is not None:
+            call(message)
+        return True
+
+    def _welcome(self, connection: Connection, hello: messages.Hello) -> None:
+        """Attach a viewer, or refuse it with a reason."""
+        reason = ""
+        push: mail.Push | None = None
+        if hello.protocol != limits.PROTOCOL or not hello.inbox:
+            own = limits.VERSION, limits.PROTOCOL
+            reason = messages.mismatch((hello.version, hello.protocol), own)
+        elif len(self._peers) >= limits.MAX_VIEWERS:
+            reason = (
+                f"{limits.MAX_VIEWERS} viewers are attached to this run already: close "
+                "one"
+            )
+        else:
+            try:
+                push = mail.Push(self._endpoint(self._folder, hello.inbox))
+            except SharingError as error:
+                reason = f"the run cannot answer now: {error}"
+        if push is None:
+            connection.send(messages.encode(messages.Refused(reason)))
+            self.detach(connection)  # what was sent arrives
+            return
+        peer = ViewerPeer(connection, hello, push)
+        self._peers[connection] = peer
+        connection.until = math.inf
+        if hello.namespace in (0, pid_namespace()):
+            # Without a pidfd its connection tells that it has ended.
+            with contextlib.suppress(OSError):
+                peer.pidfd = os.pidfd_open(hello.pid)
+        push.send(messages.encode(messages.Welcome(self._control.segment.ref)))
+        self._announced_at = -math.inf
+        self.must_announce = True
+
+    def detach(self, connection: Connection) -> None:
+        """End a connection, and take back all that its viewer has. Idempotent."""
+        peer = self._peers.pop(connection, None)
+        self._server.close_one(connection)
+        if peer is None:
+            return
+        for index in list(peer.opened):
+            self._release(peer, index)
+        peer.close()
+        # A viewer that was killed did not remove its inbox.
+        with contextlib.suppress(OSError):
+            (self._folder / peer.hello.inbox).unlink()
+        self._update_pause()  # its pause ends with it
+        self.must_announce = True
+
+    def _update_pause(self) -> None:
+        """Pause the run while a viewer wants it, and name those that do."""
+        names = [
+            f"{peer.hello.client or 'viewer'} (process {peer.hello.pid})"
+            for peer in self._peers.values()
+            if peer.paused
+        ]
+        if len(names) > _MAX_NAMED:
+            names = [*names[:_MAX_NAMED], "others"]
+        self._control.pause(" and ".join(names))
+
+    def announce(self, now: float) -> float | None:
+        """Send offers and manifests that have changed; return when the rest is due."""
+        streams = self._by_index()
+        if self.must_announce and now >= self._announced_at + _ANNOUNCE_PERIOD_S:
+            self._announced_at = now
+            self.must_announce = False
+            self._send_manifest(streams.values())
+        for peer in self._peers.values():
+            self._send_offers(peer, streams)
+        if self.must_announce and self._peers:
+            return self._announced_at + _ANNOUNCE_PERIOD_S
+        return None
+
+    def _send_manifest(self, streams: Iterable[Stream]) -> None:
+        """Send the list of streams and viewers to all that have another one."""
+        manifest = self._manifest(streams)
+        packets: list[bytes] = []
+        for peer in self._peers.values():
+            if peer.manifest == manifest:
+                continue
+            packets = packets or _packets(manifest)
+            if all(map(peer.push.send, packets)):
+                peer.manifest = manifest
+            else:
+                self.must_announce = True
+
+    def _manifest(self, streams: Iterable[Stream]) -> messages.Manifest:
+        infos = [stream.info for stream in streams]
+        hellos = [peer.hello for peer in self._peers.values()]
+        return messages.Manifest(
+            streams=tuple(info for info in infos if info is not None),
+            viewers=tuple(messages.ViewerInfo(h.pid, h.client) for h in hellos),
+        )
+
+    def _send_offers(self, peer: ViewerPeer, streams: dict[int, Stream]) -> None:
+        """Tell a viewer where the frames of its streams are, if that has changed."""
+        for index, transport in peer.opened.items():
+            offer = streams[index].offer(transport)
+            if offer is None:
+                continue
+            ref, note = offer
+            if ref is peer.offered.get(index):
+                continue
+            message = messages.Offer(index, transport, ref, note)  # type: ignore[arg-type]
+            if peer.push.send(messages.encode(message)):
+                peer.offered[index] = ref
+            else:
+                self.must_announce = True
+
+    def _by_index(self) -> dict[int, Stream]:
+        return {stream.index: stream for stream in self._streams()}
+
+    def close(self) -> None:
+        """Close what belongs to the viewers, but for their connections."""
+        for peer in self._peers.values():
+            peer.close()
+
+
+def _packets(manifest: messages.Manifest) -> list[bytes]:
+    """Return a manifest as messages, in as many as its streams need."""
+    packet = messages.encode(manifest)
+    streams = manifest.streams
+    if len(packet) <= limits.MAX_MESSAGE or len(streams) < 2:
+        return [packet]
+    middle = len(streams) // 2
+    first = messages.Manifest(streams[:middle], manifest.viewers, continued=True)
+    rest = messages.Manifest(streams[middle:], manifest.viewers, manifest.continued)
+    return [*_packets(first), *_packets(rest)]
