@@ -1,7 +1,7 @@
 """Numbers and texts of callers as tensors of a frame.
 
-Tensors on a GPU stay there and are never waited for, so that their values are not checked. Everything on the CPU is
-copied: the caller may go on with its own.
+Tensors on a GPU stay there and are never waited for, so that their values are not
+checked. Everything on the CPU is copied: the caller may go on with its own.
 """
 
 from __future__ import annotations
@@ -21,39 +21,59 @@ if TYPE_CHECKING:
 _MAX_INT32 = 2**31 - 1
 
 
-def number_tensor(value: Any, what: str, empty: tuple[int, ...] = (0,)) -> torch.Tensor:
-    """Return a tensor of a tensor, an array of any library or lists of numbers. Raises TypeError, ValueError.
+def number_tensor(value: Any, name: str, empty: tuple[int, ...] = (0,)) -> torch.Tensor:
+    """Return a tensor of a tensor, an array of any library, or lists of numbers.
 
-    `empty`: shape of a list or a vector of nothing.
+    Args:
+        value: the caller's numbers.
+        name: of the argument, for errors.
+        empty: the shape of a list or a vector of nothing.
+
+    Raises:
+        TypeError: the value has no numbers of its own, or is of another type.
+        ValueError: no array can be made of it.
     """
     if not isinstance(value, (list, tuple)):
-        found = as_tensor(value, what).detach()
-    elif value and all(isinstance(part, torch.Tensor) for part in value):
+        tensor = as_tensor(value, name).detach()
+    elif value and all(isinstance(item, torch.Tensor) for item in value):
         try:
-            found = torch.stack([as_tensor(part, what) for part in value]).detach()
-        except RuntimeError as e:
-            raise ValueError(f"{what}: these tensors do not make one: {e}") from None
-    else:
-        try:
-            made = np.array(value)
-            if made.dtype.kind not in "biuf":
-                made = np.array(value, np.float32)  # None is taken for NaN
-        except (TypeError, ValueError, RuntimeError, OverflowError) as e:
+            tensor = torch.stack([as_tensor(item, name) for item in value]).detach()
+        except RuntimeError as error:
             raise ValueError(
-                f"{what} is {short_repr(value)}, of which no array of numbers can be made: {e}"
+                f"{name}: these tensors do not make one: {error}"
             ) from None
-        found = torch.from_numpy(made)
-    return found.reshape(empty) if found.shape == (0,) else found
+    else:
+        tensor = torch.from_numpy(_number_array(value, name))
+    return tensor.reshape(empty) if tensor.shape == (0,) else tensor
+
+
+def _number_array(value: Any, name: str) -> np.ndarray:
+    """Return lists of numbers as an array. None is taken for NaN."""
+    try:
+        array = np.array(value)
+        if array.dtype.kind in "biuf":
+            return array
+        return np.array(value, np.float32)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise ValueError(
+            f"{name} is {short_repr(value)}, of which no array of numbers can be made: "
+            f"{error}"
+        ) from None
 
 
 def floats(
-    value: Any, what: str, empty: tuple[int, ...] = (0,), double: bool = False
+    value: Any, name: str, empty: tuple[int, ...] = (0,), double: bool = False
 ) -> torch.Tensor:
-    """Return float32, or float64 as it is if `double`; the caller's own memory only on a GPU."""
-    tensor = number_tensor(value, what, empty)
+    """Return numbers as float32; only on a GPU they may share the caller's memory.
+
+    double: float64 stays float64. The other arguments and errors are those of
+    `number_tensor`.
+    """
+    tensor = number_tensor(value, name, empty)
     if tensor.is_complex():
-        raise ValueError(f"{what} is complex; legal are real numbers")
-    dtype = torch.float64 if double and tensor.dtype == torch.float64 else torch.float32
+        raise ValueError(f"{name} is complex; legal are real numbers")
+    keeps_double = double and tensor.dtype == torch.float64
+    dtype = torch.float64 if keeps_double else torch.float32
     if tensor.device.type == "cpu":
         return tensor.to(dtype, copy=True, memory_format=torch.contiguous_format)
     return tensor.to(dtype)
@@ -61,45 +81,54 @@ def floats(
 
 def integers(
     value: Any,
-    what: str,
-    least: int = -1,
-    most: int = _MAX_INT32,
+    name: str,
+    minimum: int = -1,
+    maximum: int = _MAX_INT32,
     empty: tuple[int, ...] = (0,),
 ) -> torch.Tensor:
-    """Return int32 of whole numbers, on the CPU from `least` to `most`. Raises TypeError, ValueError."""
-    tensor = number_tensor(value, what, empty)
+    """Return whole numbers as int32, on the CPU from `minimum` to `maximum`.
+
+    The other arguments and errors are those of `number_tensor`.
+    """
+    tensor = number_tensor(value, name, empty)
     if not tensor.numel():
         tensor = tensor.to(torch.int64)
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool:
-        raise TypeError(
-            f"{what} are {str(tensor.dtype).removeprefix('torch.')}; legal are integers"
-        )
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        raise TypeError(f"{name} are {dtype}; legal are integers")
     if tensor.device.type != "cpu":
         return tensor.to(torch.int32)
     if tensor.numel():
-        low = int(tensor.min())
-        high = int(tensor.max())
-        if low < least or high > most:
+        lowest = int(tensor.min())
+        highest = int(tensor.max())
+        if lowest < minimum or highest > maximum:
+            illegal = lowest if lowest < minimum else highest
             raise ValueError(
-                f"{what} holds {low if low < least else high}; legal are {least} to {most}"
+                f"{name} holds {illegal}; legal are {minimum} to {maximum}"
             )
     return tensor.to(torch.int32, copy=True, memory_format=torch.contiguous_format)
 
 
-def texts(value: Sequence[str], what: str) -> torch.Tensor:
-    """Return texts as UTF-8, each ended by a zero byte. Raises TypeError, ValueError."""
+def texts(value: Sequence[str], name: str) -> torch.Tensor:
+    """Return texts as UTF-8 bytes, each ended by a zero byte.
+
+    Raises:
+        TypeError: an item is no text.
+        ValueError: a text is too long, or cannot be sent.
+    """
     for i, text in enumerate(value):
         if not isinstance(text, str):
-            raise TypeError(f"{what}[{i}] is a {type(text).__name__}, not a text")
+            raise TypeError(f"{name}[{i}] is a {type(text).__name__}, not a text")
         if len(text) > MAX_META_TEXT:
             raise ValueError(
-                f"{what}[{i}] has {len(text)} characters; at most {MAX_META_TEXT} are shown"
+                f"{name}[{i}] has {len(text)} characters; at most {MAX_META_TEXT} are "
+                "shown"
             )
         if "\0" in text:
             raise ValueError(
-                f"{what}[{i}] is {short_repr(text)}: a text holds no zero character"
+                f"{name}[{i}] is {short_repr(text)}: a text holds no zero character"
             )
-        check_text(text, f"{what}[{i}]")
+        check_text(text, f"{name}[{i}]")
     raw = bytearray("".join(text + "\0" for text in value), "utf-8")
     if raw:
         return torch.frombuffer(raw, dtype=torch.uint8)

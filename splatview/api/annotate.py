@@ -108,7 +108,7 @@ def annotate(
     checks.stream_name(name)
     if disabled():
         return
-    from splatview.adapters.overlay import adapted, are_fractions, on_one_device
+    from splatview.adapters.overlay import are_fractions, on_one_device, overlay_tensors
     from splatview_ipc.kinds import check_frame
     from splatview_ipc.shm.slot_layout import dtype_name
 
@@ -138,7 +138,7 @@ def annotate(
         "masks": masks,
         **more,
     }
-    tensors, meta = adapted(given)
+    tensors, meta = overlay_tensors(given)
     if name not in _hinted and are_fractions(tensors, meta):
         _hint_fractions(name)
     drawn = version is not None or any(

@@ -1,7 +1,7 @@
-"""Doubts about published cameras and photographs, told once: in the log, and in the panel of viewers.
+"""Hints about published cameras and photographs that may be wrong, logged once.
 
-The worker thread looks at what lies in host memory. Values on a GPU are not looked at here: viewers, which have them,
-look at poses and intrinsics themselves.
+The worker thread checks what is in host memory. Values on a GPU are not checked here:
+viewers, which have them, check poses and intrinsics themselves.
 """
 
 from __future__ import annotations
@@ -19,20 +19,24 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from splatview.adapters.cameras import CallerPhotos
+    from splatview.adapters.photos import CallerPhotos
     from splatview_ipc.kinds.camera_hints import CameraHint
     from splatview_ipc.publisher.publisher import Publisher
 
 _log = logging.getLogger("splatview")
 
-_FIRST_PAUSE_S = 0.5
-_LONGEST_PAUSE_S = 30.0
-"""Between two looks for a scene: it may be published long after its cameras."""
-_PAUSES_S = (10.0, 60.0)
-"""After a look at poses until the next one: the first scene may be random points."""
-_MOST_POINTS = 4000
+_MIN_PAUSE_S = 0.5
+_MAX_PAUSE_S = 30.0
+"""Time between two searches for a scene, which may come long after its cameras."""
+_POSE_CHECK_PAUSES_S = (10.0, 60.0)
+"""Time after a check of poses until the next: the first scene may be random points."""
+_MAX_POINTS = 4000
+"""Gaussians that a check of poses reads."""
 _PERIOD_S = 1.0
-"""Between two looks at new cameras: a program that maps publishes more of them with each picture."""
+"""Time between two checks of new cameras.
+
+A program that maps publishes more cameras with each picture.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ class PublishedCameras:
 
 
 class CameraAdvice:
-    """The doubts about the cameras of one name.
+    """The hints about the cameras of one name.
 
     The trainer's thread calls `take`, the worker thread everything else.
     """
@@ -58,80 +62,87 @@ class CameraAdvice:
         self._newest: PublishedCameras | None = None
         """Replaced, never changed in place."""
         self._is_new = False
-        self._told: set[str] = set()
-        self._next_at = math.inf
-        self._pause = _FIRST_PAUSE_S
-        self._looks = 0
-        """Looks at these poses together with a scene."""
-        self._new_at = -math.inf
-        """When new cameras may be looked at again."""
+        self._logged: set[str] = set()
+        """Names of the hints that were logged."""
+        self._next_pose_check = math.inf
+        self._pause = _MIN_PAUSE_S
+        self._pose_checks = 0
+        """Checks of these poses together with a scene."""
+        self._next_check = -math.inf
+        """The time from which on new cameras may be checked."""
 
     def take(
         self, tensors: dict[str, torch.Tensor], photos: CallerPhotos | None
     ) -> bool:
-        """Note cameras that were published; return whether the worker thread is to look at them.
+        """Note published cameras; return whether the worker thread has to check them.
 
         Args:
             tensors: "viewmats", "Ks" and "sizes", which do not change any more.
             photos: their photographs.
         """
-        on_host = {
-            name: t.numpy() for name, t in tensors.items() if t.device.type == "cpu"
-        }
-        before = self._newest
+        arrays: dict[str, np.ndarray] = {}
+        for name, tensor in tensors.items():
+            if tensor.device.type == "cpu":
+                arrays[name] = tensor.numpy()
+        previous = self._newest
         self._newest = PublishedCameras(
-            on_host.get("viewmats"), on_host.get("Ks"), on_host["sizes"], photos
+            viewmats=arrays.get("viewmats"),
+            Ks=arrays.get("Ks"),
+            sizes=arrays["sizes"],
+            photos=photos,
         )
-        if before is None:
-            self._is_new = True
-            return True
-        # The same cameras, whose poses are being optimised.
-        if photos is before.photos and len(before.sizes) == len(self._newest.sizes):
-            return False
+        if previous is not None and photos is previous.photos:
+            # The same cameras, whose poses are being optimised.
+            if len(previous.sizes) == len(self._newest.sizes):
+                return False
         self._is_new = True
         return True
 
-    def turn(self, now: float) -> float:
-        """Look at what is new; return when to look again."""
+    def tick(self, now: float) -> float:
+        """Check new cameras; return when to be called again."""
         is_new = self._is_new
-        if is_new and now < self._new_at:
-            return self._new_at
+        if is_new and now < self._next_check:
+            return self._next_check
         self._is_new = False
         newest = self._newest
         if newest is None:
             return math.inf
         if is_new:
-            self._new_at = now + _PERIOD_S
-            self._next_at = -math.inf
-            self._pause = _FIRST_PAUSE_S
-            self._looks = 0
+            self._next_check = now + _PERIOD_S
+            self._next_pose_check = -math.inf
+            self._pause = _MIN_PAUSE_S
+            self._pose_checks = 0
             if newest.Ks is not None:
-                self.tell(intrinsics_hints(newest.Ks, newest.sizes))
+                self.log_new(intrinsics_hints(newest.Ks, newest.sizes))
             if newest.photos is not None:
-                self.tell(newest.photos.hints())
-        if now >= self._next_at:
-            self._next_at = now + self._look_at_poses(newest)
-        return self._next_at
+                self.log_new(newest.photos.hints())
+        if now >= self._next_pose_check:
+            self._next_pose_check = now + self._check_poses(newest)
+        return self._next_pose_check
 
-    def _look_at_poses(self, cameras: PublishedCameras) -> float:
-        """Compare the cameras with the scene; return the pause until the next look."""
+    def _check_poses(self, cameras: PublishedCameras) -> float:
+        """Compare the cameras with the scene; return the pause until the next check."""
         if cameras.viewmats is None or cameras.Ks is None:
             return math.inf
         points = self._scene_points()
         if points is None:
             pause = self._pause
-            self._pause = min(2 * pause, _LONGEST_PAUSE_S)
+            self._pause = min(2 * pause, _MAX_PAUSE_S)
             return pause
         hint = pose_hint(cameras.viewmats, cameras.Ks, cameras.sizes, points)
-        self._looks += 1
+        self._pose_checks += 1
         if hint is not None:
-            self.tell([hint])
+            self.log_new([hint])
             return math.inf
-        is_last = self._looks > len(_PAUSES_S)
-        return math.inf if is_last else _PAUSES_S[self._looks - 1]
+        if self._pose_checks > len(_POSE_CHECK_PAUSES_S):
+            return math.inf
+        return _POSE_CHECK_PAUSES_S[self._pose_checks - 1]
 
     def _scene_points(self) -> np.ndarray | None:
-        """Return centres of the run's Gaussians in host memory, some of the largest scene; None where there are none."""
+        """Return centres of some Gaussians of the run's largest scene in host memory.
+
+        None if there is no such scene.
+        """
         largest: torch.Tensor | None = None
         for stream in list(self._publisher.streams.values()):
             newest = stream.newest
@@ -145,12 +156,12 @@ class CameraAdvice:
                 largest = means
         if largest is None or not len(largest):
             return None
-        some = largest[:: len(largest) // _MOST_POINTS + 1]
-        return some.double().numpy()
+        points = largest[:: len(largest) // _MAX_POINTS + 1]
+        return points.double().numpy()
 
-    def tell(self, hints: Iterable[CameraHint]) -> None:
+    def log_new(self, hints: Iterable[CameraHint]) -> None:
         """Log the hints that were not logged yet."""
         for hint in hints:
-            if hint.name not in self._told:
-                self._told.add(hint.name)
+            if hint.name not in self._logged:
+                self._logged.add(hint.name)
                 _log.warning("publish_cameras, %r: %s", self._name, hint.text)

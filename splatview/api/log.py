@@ -132,7 +132,7 @@ class Logger:
 
     # The worker thread.
 
-    def turn(self, now: float) -> float:
+    def tick(self, now: float) -> float:
         if self._pending and now >= self._rest_until:
             self._pending = False
             self._rest_until = now + _PERIOD_S

@@ -151,7 +151,7 @@ class Meter:
         self._asked = True
         session().wake()
 
-    def turn(self, now: float) -> float:
+    def tick(self, now: float) -> float:
         if self._stats is None and self._device != HOST:
             self._settle()
         if self._asked and now >= self._rest_until:

@@ -113,8 +113,8 @@ class Session:
         return self.features.get(name)
 
     def add(self, name: str, feature: Any) -> None:
-        """Take over a feature. If it has a `turn`, the worker thread calls it; the first such feature starts it."""
-        turn: Turn | None = getattr(feature, "turn", None)
+        """Take over a feature. If it has a `tick`, the worker thread calls it; the first such feature starts it."""
+        turn: Turn | None = getattr(feature, "tick", None)
         with self.lock:
             if turn is not None and self._worker is None:
                 worker = threading.Thread(

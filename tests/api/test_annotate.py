@@ -14,7 +14,7 @@ from support.reading import newest, stream_of
 from support.wait import PATIENCE
 
 import splatview
-from splatview.adapters.overlay import COCO_SKELETON
+from splatview.adapters.overlay_shapes import COCO_SKELETON
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,8 +13,8 @@ from support.reading import next_frame, stream_of
 from support.wait import wait_until
 
 import splatview
-from splatview.adapters.cameras import CallerPhotos
-from splatview.adapters.cameras import poses as camera_tensors
+from splatview.adapters.cameras import camera_tensors
+from splatview.adapters.photos import CallerPhotos
 from splatview.api import session as publishing
 from splatview.api.camera_advice import CameraAdvice
 from splatview_ipc.subscriber.subscriber import Subscriber
@@ -194,7 +194,7 @@ def test_each_convention_is_told_and_none_where_all_is_right(
     advice = CameraAdvice(publisher, "cameras")
     tensors = camera_tensors(views, Ks, width, height)
     assert advice.take(tensors, CallerPhotos(photos, tensors["sizes"]))
-    assert advice.turn(0.0) > 0.0
+    assert advice.tick(0.0) > 0.0
     said = doubts(caplog)
     assert len(said) == len(told), said
     assert all(part in text for part, text in zip(told, said, strict=True))
@@ -208,11 +208,11 @@ def test_cameras_that_become_more_are_looked_at_once_a_second(
     assert publisher is not None
     advice = CameraAdvice(publisher, "cameras")
     advice.take(camera_tensors(views[:5], Ks[:5], *SIZE), None)
-    advice.turn(0.0)
+    advice.tick(0.0)
     advice.take(camera_tensors(views, Ks, *SIZE[::-1]), None)
-    assert advice.turn(0.5) == 1.0
+    assert advice.tick(0.5) == 1.0
     assert not doubts(caplog)
-    advice.turn(1.0)
+    advice.tick(1.0)
     assert "look swapped" in doubts(caplog)[0]
 
 
@@ -227,7 +227,7 @@ def test_poses_are_compared_with_the_first_scene_that_comes_and_twice_later(
     now = 0.0
     pauses = []
     for _ in range(12):
-        due = advice.turn(now)
+        due = advice.tick(now)
         assert due > now
         pauses.append(due - now)
         now = due
@@ -235,7 +235,7 @@ def test_poses_are_compared_with_the_first_scene_that_comes_and_twice_later(
     splatview.publish(cloud(), "scene")
     later = []
     while not math.isinf(now):
-        due = advice.turn(now)
+        due = advice.tick(now)
         later.append(due - now)
         now = due
     assert later == [10.0, 60.0, math.inf]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from splatview.adapters.overlay import adapted
+from splatview.adapters.overlay import overlay_tensors
 from splatview_ipc.control.frame import StreamFrame
 from splatview_ipc.kinds import check_frame
 from splatview_viewer.core.screen import Rect
@@ -19,7 +19,7 @@ from support.frames import remote
 
 def made(**given: Any) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """Return the frame that `annotate` makes of this, once the receiver's own check has passed it."""
-    tensors, meta = adapted(given)
+    tensors, meta = overlay_tensors(given)
     check_frame(
         "overlay",
         {k: (str(t.dtype)[6:], tuple(t.shape)) for k, t in tensors.items()},

@@ -1,0 +1,92 @@
+"""The legal dtypes, devices and shapes of the parts of a Gaussian scene."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from splatview_ipc.kinds.gaussians import SH_REST
+from splatview_ipc.kinds.rules import FLOAT_DTYPES
+from splatview_ipc.shm.slot_layout import dtype_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import torch
+
+_REST = "|".join(str(rest) for rest in SH_REST)
+_FLAT_REST = "|".join(str(3 * rest) for rest in SH_REST)
+_ALL_COEFFICIENTS = "|".join(str(rest + 1) for rest in SH_REST)
+_LEGAL_SHAPES = {
+    "means": "(N, 3)",
+    "scales": "(N, 3|2|1)",
+    "quats": "(N, 4)",
+    "opacities": "(N,) or (N, 1)",
+    "background": "(3,)",
+    "color": "(N, 3) or (N, 1, 3)",
+    "color_rest": f"(N, {_REST}, 3) or (N, {_FLAT_REST})",
+    "filter_3D": "(N,) or (N, 1)",
+    "sh": f"(N, 3) or (N, {_ALL_COEFFICIENTS}, 3)",
+}
+"""Shapes of the parts by field; "sh": of colours that hold all coefficients."""
+
+
+def check_parts(
+    keys: Mapping[str, str], parts: Mapping[str, torch.Tensor], space: str
+) -> None:
+    """Raise ValueError unless these tensors make a scene.
+
+    Args:
+        keys: the caller's names of the parts by field, for errors.
+        parts: the tensors by field.
+        space: of the colours: "sh", "rgb" or "rgb_logit".
+    """
+    means = parts["means"]
+    has_all_coefficients = space == "sh" and "color_rest" not in parts
+    for field, tensor in parts.items():
+        name = keys[field]
+        dtype = dtype_name(tensor)
+        if dtype not in FLOAT_DTYPES:
+            raise ValueError(
+                f"gaussians: {name} is {dtype}; legal are {', '.join(FLOAT_DTYPES)}"
+            )
+        if tensor.device != means.device:
+            raise ValueError(
+                f"gaussians: {name} is on {tensor.device}, {keys['means']} on "
+                f"{means.device}; all parts must be on one device"
+            )
+        check_shape(field, tensor, keys, means, has_all_coefficients)
+
+
+def check_shape(
+    field: str,
+    tensor: torch.Tensor,
+    keys: Mapping[str, str],
+    means: torch.Tensor,
+    has_all_coefficients: bool,
+) -> None:
+    """Raise ValueError for a part of an illegal shape.
+
+    has_all_coefficients: colours are (N, K, 3), all in one tensor.
+    """
+    is_harmonics = field == "color" and has_all_coefficients
+    legal = _LEGAL_SHAPES["sh" if is_harmonics else field]
+    count = len(means) if means.ndim else -1
+    for form in legal.split(" or "):
+        extents = form.strip("(,)").replace("N", str(count)).split(", ")
+        if _has_extents(tensor, extents):
+            return
+    known_count = ""
+    if count >= 0 and field != "means":
+        known_count = f", and {keys['means']} says N = {count}"
+    raise ValueError(
+        f"gaussians: {keys[field]} has shape {tuple(tensor.shape)}; legal is {legal}"
+        f"{known_count}"
+    )
+
+
+def _has_extents(tensor: torch.Tensor, extents: list[str]) -> bool:
+    """Return whether a tensor has these extents, each one or several numbers, "3|2|1"."""
+    if len(extents) != tensor.ndim:
+        return False
+    pairs = zip(extents, tensor.shape, strict=True)
+    return all(str(extent) in legal.split("|") for legal, extent in pairs)
