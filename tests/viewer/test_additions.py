@@ -33,8 +33,8 @@ from splatview_viewer.core.view import Section
 from splatview_viewer.formats import Format
 from splatview_viewer.kinds import files
 from splatview_viewer.kinds.gaussians import view as gaussians
-from splatview_viewer.kinds.gaussians.tool import Tool
 from splatview_viewer.render import choose
+from splatview_viewer.scene_view.tool import Tool
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 KIND = replace(stub_kind.KIND, holds=lambda value: isinstance(value, StreamFrame))

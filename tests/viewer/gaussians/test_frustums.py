@@ -26,9 +26,9 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at, project
 from splatview_viewer.gpu.work import GpuWork
 from splatview_viewer.kinds.cameras.view import CamerasState, CamerasView
-from splatview_viewer.kinds.gaussians.frustums import Frustums
 from splatview_viewer.render.cameras.content import CamerasContent
 from splatview_viewer.render.cameras.drawing import FrustumStyle
+from splatview_viewer.scene_view.frustums import Frustums
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.panel import Panel
 

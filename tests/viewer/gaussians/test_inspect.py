@@ -31,9 +31,9 @@ from splatview_viewer.core.events import (
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.formats import open_file
 from splatview_viewer.geometry.cameras import project
-from splatview_viewer.kinds.gaussians.tool import Tool
 from splatview_viewer.scene import Box
 from splatview_viewer.scene.scene import QUANTITIES
+from splatview_viewer.scene_view.tool import Tool
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.panel import Panel
 

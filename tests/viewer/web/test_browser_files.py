@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from support.web_clients import Page
 
-    from splatview_viewer.kinds.gaussians.path import PathTool
+    from splatview_viewer.scene_view.path import PathTool
 
 
 class FilePages(House):

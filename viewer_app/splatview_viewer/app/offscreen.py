@@ -39,10 +39,10 @@ from splatview_viewer.formats.pictures import check_writable, save_picture
 from splatview_viewer.geometry.cameras import camera_from_json
 from splatview_viewer.geometry.path import turntable
 from splatview_viewer.kinds import about, kind_of, make_view, shown
-from splatview_viewer.kinds.gaussians.path import Camerawork, Filming
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.scene.scene import GaussianScene
+from splatview_viewer.scene_view.path import Camerawork, Filming
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.viewport import transparent_picture
 from splatview_viewer.snapshot.model import MemorySnapshot, device_name

@@ -15,9 +15,9 @@ from splatview_viewer.core.errors import FileError, RendererError
 from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.core.view import Section
 from splatview_viewer.formats.pictures import output_path
-from splatview_viewer.kinds.gaussians.tool import SceneReader, Tool
 from splatview_viewer.scene import EVERYTHING, HIDDEN, Selection, flags
 from splatview_viewer.scene.scene import QUANTITIES, Quantity, Statistics, count_later
+from splatview_viewer.scene_view.tool import SceneReader, Tool
 from splatview_viewer.ui import plots, theme
 from splatview_viewer.ui import widgets as ui
 

@@ -9,7 +9,7 @@ from imgui_bundle import ImVec2, imgui
 from splatview_viewer.core.events import Key
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import KeyHelp
-from splatview_viewer.kinds.gaussians.tool import Tool
+from splatview_viewer.scene_view.tool import Tool
 from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui
 

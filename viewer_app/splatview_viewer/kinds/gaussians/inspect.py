@@ -20,8 +20,8 @@ from splatview_viewer.core.events import (
 )
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import KeyHelp, Section
-from splatview_viewer.kinds.gaussians.tool import Picker, SceneReader, Tool, draw_line
 from splatview_viewer.render.picking import values_later
+from splatview_viewer.scene_view.tool import Picker, SceneReader, Tool, draw_line
 from splatview_viewer.ui import plots, theme
 from splatview_viewer.ui import widgets as ui
 

@@ -11,8 +11,8 @@ from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.core.view import Section
 from splatview_viewer.kinds.gaussians.state import SHOWS, Show
-from splatview_viewer.kinds.gaussians.tool import Tool
 from splatview_viewer.scene import color_maps
+from splatview_viewer.scene_view.tool import Tool
 from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui
 

@@ -11,19 +11,19 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import CANVAS_WORDS, Info, Section, View, Wants
 from splatview_viewer.geometry.controls import SECONDS, Orbit
 from splatview_viewer.kinds.gaussians.cache import SceneCache
-from splatview_viewer.kinds.gaussians.crop import Crop
 from splatview_viewer.kinds.gaussians.filter import Filter
-from splatview_viewer.kinds.gaussians.frustums import Frustums
 from splatview_viewer.kinds.gaussians.history import HistoryTool
 from splatview_viewer.kinds.gaussians.inspect import Inspect
 from splatview_viewer.kinds.gaussians.look import LookTool
-from splatview_viewer.kinds.gaussians.navigate import Navigate
-from splatview_viewer.kinds.gaussians.path import PathTool
 from splatview_viewer.kinds.gaussians.picture import ViewportPicture
 from splatview_viewer.kinds.gaussians.state import SHOWS, GaussianState, paint_of
-from splatview_viewer.kinds.gaussians.tool import in_order
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.choose import renderer_note
+from splatview_viewer.scene_view.crop import Crop
+from splatview_viewer.scene_view.frustums import Frustums
+from splatview_viewer.scene_view.navigate import Navigate
+from splatview_viewer.scene_view.path import PathTool
+from splatview_viewer.scene_view.tool import in_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.settings import Color
     from splatview_viewer.core.view import KeyHelp, Value
     from splatview_viewer.geometry.cameras import Camera
-    from splatview_viewer.kinds.gaussians.tool import Tool
+    from splatview_viewer.scene_view.tool import Tool
 
 TOOLS = LookTool, Frustums, Crop, Inspect, Filter, HistoryTool
 _REST = 0.2

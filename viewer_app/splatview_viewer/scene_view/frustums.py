@@ -24,10 +24,10 @@ from splatview_viewer.core.view import KeyHelp, Section
 from splatview_viewer.geometry.controls import SECONDS
 from splatview_viewer.geometry.training_cameras import at_size
 from splatview_viewer.kinds.gaussians.state import GaussianState
-from splatview_viewer.kinds.gaussians.tool import Tool
 from splatview_viewer.render.cameras.content import PhotoTexture
 from splatview_viewer.render.cameras.drawing import FrustumStyle, camera_at, named
 from splatview_viewer.render.pair_compositor import PairCompositor
+from splatview_viewer.scene_view.tool import Tool
 from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui
 from splatview_viewer.ui.divider import Divider

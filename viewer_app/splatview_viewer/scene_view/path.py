@@ -43,7 +43,7 @@ from splatview_viewer.geometry.path import (
     positions,
     turntable,
 )
-from splatview_viewer.kinds.gaussians.tool import Tool, draw_line
+from splatview_viewer.scene_view.tool import Tool, draw_line
 from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui
 

@@ -28,9 +28,9 @@ from splatview_viewer.geometry.training_cameras import (
     up_of_cameras,
     up_of_scene,
 )
-from splatview_viewer.kinds.gaussians import camera_numbers
-from splatview_viewer.kinds.gaussians.tool import Picker, Tool
 from splatview_viewer.scene.scene import UPS
+from splatview_viewer.scene_view import camera_numbers
+from splatview_viewer.scene_view.tool import Picker, Tool
 from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui
 
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.geometry.cameras import Camera, CameraModel
     from splatview_viewer.geometry.controls import Orbit
-    from splatview_viewer.kinds.gaussians.frustums import Frustums
     from splatview_viewer.kinds.gaussians.view import GaussianView
+    from splatview_viewer.scene_view.frustums import Frustums
 
 _LEVEL = 1e-3
 """Radians of roll that cannot be seen."""

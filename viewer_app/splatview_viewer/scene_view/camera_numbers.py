@@ -13,7 +13,7 @@ from splatview_viewer.geometry.cameras import FAR, look_at
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
-    from splatview_viewer.kinds.gaussians.navigate import Navigate
+    from splatview_viewer.scene_view.navigate import Navigate
 
 _LIMITS = 1e-3, 1e4
 """Limits of near and far on their sliders, world units; less beside a small scene."""

@@ -19,8 +19,8 @@ from splatview_viewer.core.events import (
 )
 from splatview_viewer.core.view import Section
 from splatview_viewer.geometry.cameras import project
-from splatview_viewer.kinds.gaussians.tool import Tool, draw_line
 from splatview_viewer.scene import Box, Sphere, shapes
+from splatview_viewer.scene_view.tool import Tool, draw_line
 from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui
 
