@@ -117,8 +117,10 @@ def _measure(screen: OffscreenScreen, n: int, target: float) -> dict[str, str]:
     view.view.change(smooth=False)
     assert view.update(scene)
     view.draw(screen.framebuffer, rect)
-    view.view.use_camera(Camera(viewmat(0.3, 0.25, ORBIT), intrinsics(*SIZE), *SIZE))
-    path = _cameras(view.view.orbit.copy(), rect)
+    view.view.rig.use_camera(
+        Camera(viewmat(0.3, 0.25, ORBIT), intrinsics(*SIZE), *SIZE)
+    )
+    path = _cameras(view.view.rig.orbit.copy(), rect)
     turn = itertools.count()
     K = torch.tensor(intrinsics(*SIZE), dtype=torch.float32, device="cuda")[None]
     mouse = _Mouse(view, rect)
@@ -199,7 +201,7 @@ def _check(
     view.draw(screen.framebuffer, rect)
     shown = screen.pixels()[..., :3].astype(np.float32)
     camera = torch.tensor(
-        view.view.orbit.camera(*SIZE).viewmat, dtype=torch.float32, device="cuda"
+        view.view.rig.orbit.camera(*SIZE).viewmat, dtype=torch.float32, device="cuda"
     )[None]
     expected = alone(camera).clamp(0, 1).cpu().numpy() * 255
     psnr = float(20 * np.log10(255 / np.sqrt(np.mean((shown - expected) ** 2))))

@@ -65,7 +65,7 @@ def made(view: Any, screen: OffscreenScreen, out: Path, **more: Any) -> Filming:
         **more,
     )
     try:
-        wait_until(lambda: (filming.turn(), filming.ended)[-1])
+        wait_until(lambda: (filming.advance(), filming.is_ended)[-1])
     finally:
         filming.close()
     return filming
@@ -78,7 +78,7 @@ def true_picture(
     other = view.beside()
     other.view.change(background=background)
     screen.resize(W, H)
-    other.view.look_with(short_film().path.at(i / 10, W, H))
+    other.view.rig.look_with(short_film().path.at(i / 10, W, H))
     other.draw(screen.framebuffer, Rect(0, 0, W, H))
     other.close()
     return screen.pixels()[..., :3]
@@ -142,10 +142,10 @@ def test_what_is_given_up_leaves_no_mp4(
         short_film(),
         make_writer(out, W, H, 10.0, False),
     )
-    filming.turn(0.0)
+    filming.advance(0.0)
     for _ in range(2):
         filming.close()
-    assert filming.ended
+    assert filming.is_ended
     assert not list(tmp_path.iterdir())
 
 
@@ -174,7 +174,7 @@ def test_film_whose_picture_cannot_be_drawn_ends_and_leaves_nothing(
 
     monkeypatch.setattr(Camerawork, "picture", fail)
     filming = made(view, screen, tmp_path / "film.mp4")
-    assert filming.ended
+    assert filming.is_ended
     assert filming.fault == "CUDA is out of memory"
     assert not list(tmp_path.iterdir())
 
@@ -188,15 +188,15 @@ def test_film_is_given_up_without_waiting_for_a_disk_that_hangs(
     writer = Stuck(tmp_path / "film")
     camerawork = Camerawork(screen.ctx, view.view, W, H)
     filming = Filming(camerawork, short_film(), writer)
-    filming.turn(0.0)
+    filming.advance(0.0)
     assert writer.begun.wait(PATIENCE)
 
     def fail(*_: Any) -> Any:
         raise RuntimeError("no more")
 
     monkeypatch.setattr(Camerawork, "picture", fail)
-    filming.turn(0.0)
-    assert filming.ended
+    filming.advance(0.0)
+    assert filming.is_ended
     assert filming.fault == "no more"
     writer.may.set()
     filming.close()
@@ -213,7 +213,7 @@ def test_pictures_that_wait_to_be_written_are_bounded_by_their_size(
         film = Film(short_film().path, size, size, 10.0)
         filming = Filming(Camerawork(screen.ctx, view.view, W, H), film, writer)
         for _ in range(8):
-            filming.turn()
+            filming.advance()
         waiting[size] = filming.drawn
         writer.may.set()
         filming.close()

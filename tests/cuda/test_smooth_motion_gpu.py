@@ -40,7 +40,7 @@ def screen_fixture() -> Iterator[OffscreenScreen]:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever moves the camera rests when the test says so."""
-    monkeypatch.setattr("splatview_viewer.kinds.gaussians.view._REST", 1e6)
+    monkeypatch.setattr("splatview_viewer.kinds.gaussians.view._REST_S", 1e6)
     monkeypatch.setattr("splatview_viewer.gpu.governor.ALONE", math.inf)
 
 
@@ -77,7 +77,7 @@ def test_the_last_picture_is_moved_while_the_next_is_awaited(
     try:
         for v in (view, still):
             v.update(ball())
-            v.view.use_camera(FRONT)
+            v.view.rig.use_camera(FRONT)
             shown(v, screen)
         governor.took(("scene", W, H), 5.0)
         view.handle(PointerPress(300, 200, "right"), RECT)
@@ -98,9 +98,9 @@ def test_the_last_picture_is_moved_while_the_next_is_awaited(
         view.handle(PointerMove(x + 12, 200), RECT)
         moved = shown(view, screen)
         assert view.view.picture.of == of
-        camera = view.view.camera()
+        camera = view.view.rig.camera()
         assert camera is not None
-        still.view.use_camera(camera)
+        still.view.rig.use_camera(camera)
         true = shown(still, screen)
         assert psnr(moved, true, 255) > 33
         assert psnr(moved, true, 255) > psnr(seen, true, 255) + 8

@@ -212,7 +212,7 @@ def expected_scene(k: int, show: str = "color") -> np.ndarray:
     view = scene_view(screen, GlRenderer(screen.ctx), show=show)
     try:
         view.update(scene)
-        view.view.use_camera(CAMERA)
+        view.view.rig.use_camera(CAMERA)
         view.draw(screen.framebuffer, Rect(0, 0, 320, 240))
         return screen.pixels()[..., :3].astype(int)
     finally:
@@ -229,8 +229,8 @@ def wait_for_scene(viewer: Viewer, want: np.ndarray, least: float = 36.0) -> Any
         if not isinstance(view, ShownView) or view.empty:
             return False
         scene: Any = view.view
-        if not scene.fixed:
-            scene.use_camera(CAMERA)
+        if not scene.rig.is_fixed:
+            scene.rig.use_camera(CAMERA)
             viewer.user.mark()
             return False
         return psnr(viewer.pixels(), want, 255) > least

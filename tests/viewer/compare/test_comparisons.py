@@ -194,7 +194,8 @@ def test_panes_beside_each_other_are_tied(house: Callable[..., House]) -> None:
 
     def cameras() -> list[bytes]:
         h.app.do()
-        return [viewport.view.view.camera().viewmat.tobytes() for viewport in layout]  # type: ignore[union-attr]
+        views: list[Any] = [viewport.view for viewport in layout]
+        return [view.view.rig.camera().viewmat.tobytes() for view in views]
 
     assert len(set(cameras())) == 1
     for viewport in layout:

@@ -42,31 +42,31 @@ def enter(viewer: Viewer, field: str, number: str) -> None:
 
 def test_typed_numbers_put_the_camera(showing: Viewer) -> None:
     view: Any = showing.user.view
-    before = view.view.camera()
-    target = view.view.orbit.target.copy()
+    before = view.view.rig.camera()
+    target = view.view.rig.orbit.target.copy()
     enter(showing, "Position 0", "7.5")
     enter(showing, "Looks at 1", "-1.25")
     position = np.array([7.5, *before.position[1:]])
     target[1] = -1.25
-    camera = view.view.camera()
+    camera = view.view.rig.camera()
     np.testing.assert_allclose(camera.position, position, atol=1e-9)
-    expected = look_at(position, target, view.view.orbit.up)
+    expected = look_at(position, target, view.view.rig.orbit.up)
     np.testing.assert_allclose(camera.viewmat, expected, atol=1e-9)
 
 
 def test_position_that_is_the_target_is_not_taken(showing: Viewer) -> None:
     view: Any = showing.user.view
-    target = view.view.orbit.target.copy()
+    target = view.view.rig.orbit.target.copy()
     for i, number in enumerate(target):
         enter(showing, f"Position {i}", repr(float(number)))
-    camera = view.view.camera()
+    camera = view.view.rig.camera()
     assert np.isfinite(camera.viewmat).all()
     assert np.linalg.norm(camera.position - target) > 1e-3
 
 
 def test_roll_turns_the_picture_around_its_middle(showing: Viewer) -> None:
     view: Any = showing.user.view
-    before = view.view.camera()
+    before = view.view.rig.camera()
     x, y = showing.find("Roll")
     # The slider goes from -180 to 180 degrees; a press at three quarters is 90.
     quarter = widgets.drawn["Roll"].width // 4
@@ -76,7 +76,7 @@ def test_roll_turns_the_picture_around_its_middle(showing: Viewer) -> None:
         PointerRelease(x + quarter, y),
     ):
         showing.do(event)
-    after = view.view.camera()
+    after = view.view.rig.camera()
     np.testing.assert_allclose(after.position, before.position, atol=1e-9)
-    assert np.degrees(view.view.orbit.tilt) == pytest.approx(90, abs=10)
+    assert np.degrees(view.view.rig.orbit.tilt) == pytest.approx(90, abs=10)
     assert abs(after.viewmat[2, :3] @ before.viewmat[2, :3]) == pytest.approx(1)

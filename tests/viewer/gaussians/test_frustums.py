@@ -86,11 +86,11 @@ def test_following_begins_when_the_scene_has_come(
     content.current = 2
     tool.follow(True)
     view.tick(100.0)
-    assert tool.following
+    assert tool.is_following
     assert tool.through.index is None
     view.update(gaussian_frame())
     view.tick(103.0)
-    assert (tool.following, tool.through.index) == (True, 2)
+    assert (tool.is_following, tool.through.index) == (True, 2)
     view.close()
 
 
@@ -149,7 +149,7 @@ def through(
         content.photos.whole(number)
         answer(content, now)
     shown(view, screen, rect)
-    assert frustums(view).through.there
+    assert frustums(view).through.is_there
 
 
 def test_each_way_to_compare(
@@ -160,10 +160,10 @@ def test_each_way_to_compare(
     view.draw(screen.framebuffer, rect)
     through(view, 1, screen, content, rect)
     tool = frustums(view).through
-    assert tool.place(RECT) == Rect(
+    assert tool.photo_rect(RECT) == Rect(
         14, 0, 36, 24
     )  # half of the height is the bar's there
-    place = tool.place(rect)
+    place = tool.photo_rect(rect)
     assert (place.width, place.height) == (480, 320)
     pictures = {}
     for how in ("render", "photo", "wipe", "side", "error"):
@@ -176,7 +176,7 @@ def test_each_way_to_compare(
     assert np.abs(photo - wanted).max() <= 2
     np.testing.assert_array_equal(pictures["wipe"][inside][:, :239], rendered[:, :239])
     np.testing.assert_array_equal(pictures["wipe"][inside][:, 241:], photo[:, 241:])
-    sides = tool.place(rect, 2)
+    sides = tool.photo_rect(rect, 2)
     right = pictures["side"][
         sides.y : sides.y + sides.height,
         sides.x + sides.width // 2 : sides.x + sides.width,
@@ -252,7 +252,7 @@ def test_a_follower_sees_the_photograph_and_leaves_with_its_leader(
         frustums(other).use(content)
         other.follow(view, alike=True)
         other.tick(5.0)
-        assert frustums(other).through.there
+        assert frustums(other).through.is_there
         np.testing.assert_array_equal(shown(other, screen), shown(view, screen))
         frustums(view).leave()
         other.follow(view, alike=True)
@@ -278,7 +278,7 @@ def test_the_psnr_is_that_of_the_same_pixels(
     try:
         camera = content.cameras.camera(2)
         assert camera is not None
-        alone.view.use_camera(camera)
+        alone.view.rig.use_camera(camera)
         screen.resize(*SIZE)
         pixels = shown(alone, screen, Rect(0, 0, *SIZE))
     finally:
@@ -324,7 +324,7 @@ def test_transparent_photographs_lie_over_the_scenes_background(
     shown(view, screen, rect)
     view.tick(6.0)
     pixels = shown(view, screen, rect)
-    place = frustums(view).through.place(rect)
+    place = frustums(view).through.photo_rect(rect)
     got = pixels[place.y : place.y + place.height, place.x : place.x + place.width]
     inner = np.kron(wanted[1].numpy(), np.ones((10, 10, 1)))
     # But for where neighbours are mixed.
@@ -339,7 +339,7 @@ def test_transparent_photographs_lie_over_the_scenes_background(
     alone = view.beside()
     try:
         assert content.cameras is not None
-        alone.view.use_camera(content.cameras.camera(1))
+        alone.view.rig.use_camera(content.cameras.camera(1))
         screen.resize(*SIZE)
         rendered = shown(alone, screen, Rect(0, 0, *SIZE))
     finally:

@@ -165,7 +165,7 @@ def test_alt_and_a_click_choose_what_is_seen(view: Any) -> None:
     tool = view.view.tools["inspect"]
     wanted = pick(
         view.content.renderer.scene(),
-        view.view.camera(RECT),
+        view.view.rig.camera(RECT),
         *MIDDLE,
         view.view.options,
     )
@@ -267,9 +267,9 @@ def test_handles_are_dragged_only_while_the_part_is_open(
     view: Any, panel: Panel, screen: OffscreenScreen
 ) -> None:
     tool = view.view.tools["crop"]
-    camera = view.view.camera(RECT)
+    camera = view.view.rig.camera(RECT)
     assert camera is not None
-    tool.set(Box(half=(0.6, 0.6, 0.6)))
+    tool.set_shape(Box(half=(0.6, 0.6, 0.6)))
     at = dict(tool.handles(camera))[0, 1]
     see(view, panel, screen)
     view.handle(PointerPress(*at), RECT)
@@ -278,7 +278,7 @@ def test_handles_are_dragged_only_while_the_part_is_open(
     see(view, panel, screen, "Crop")
     assert view.handle(PointerMove(*at), RECT)
     assert tool.hovered == (0, 1)
-    orbit = view.view.orbit.rotation.copy()
+    orbit = view.view.rig.orbit.rotation.copy()
     view.handle(PointerPress(*at), RECT)
     wanted = project(camera, np.array([0.9, 0.0, 0.0]))
     view.handle(PointerMove(*wanted), RECT)
@@ -288,7 +288,7 @@ def test_handles_are_dragged_only_while_the_part_is_open(
     assert box.center[0] + box.half[0] == pytest.approx(0.9, abs=1e-5)
     assert box.center[0] - box.half[0] == pytest.approx(-0.6, abs=1e-5)
     np.testing.assert_array_equal(
-        view.view.orbit.rotation, orbit
+        view.view.rig.orbit.rotation, orbit
     )  # the camera did not take it
     assert tool.grabbed is None
 

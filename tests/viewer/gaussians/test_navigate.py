@@ -59,14 +59,14 @@ def view_fixture(screen: OffscreenScreen) -> Iterator[Any]:
     made.view.host = Host(made.said.append, name="scene")  # type: ignore[attr-defined]
     made.update(gaussian_frame(balls(np.array(CENTERS)), color="rgb"))
     shown(made, screen, RECT)
-    made.view.use_camera(FRONT)
+    made.view.rig.use_camera(FRONT)
     shown(made, screen, RECT)
     yield made
     made.close()
 
 
 def viewmat(view: Any) -> np.ndarray:
-    camera = view.view.camera(RECT)
+    camera = view.view.rig.camera(RECT)
     assert camera is not None
     return camera.viewmat
 
@@ -88,7 +88,7 @@ def test_a_flight_ends_in_exactly_the_camera_that_was_given(view: Any) -> None:
         SIDE, K=SIDE.K + np.array([[0, 0, 31.0], [0, 0, -17], [0, 0, 0]])
     )
     before = viewmat(view)
-    view.view.fly_to(off_center)
+    view.view.rig.fly_to(off_center)
     np.testing.assert_allclose(viewmat(view), before, atol=1e-9)
     assert view.tick(10.0)
     assert view.tick(10.2)
@@ -96,7 +96,7 @@ def test_a_flight_ends_in_exactly_the_camera_that_was_given(view: Any) -> None:
     assert np.abs(between - before).max() > 0.1
     assert np.abs(between - off_center.viewmat).max() > 0.1
     arrive(view, 10.25)
-    camera = view.view.camera(RECT)
+    camera = view.view.rig.camera(RECT)
     assert camera is not None
     assert camera.key == off_center.key
     assert not view.tick(20.0)
@@ -106,7 +106,7 @@ def test_a_flight_ends_in_exactly_the_camera_that_was_given(view: Any) -> None:
     "event", [PointerPress(200, 100), Wheel(200, 100, 1.0), Key("w")]
 )
 def test_the_user_interrupts_a_flight(view: Any, event: Any) -> None:
-    view.view.fly_to(SIDE)
+    view.view.rig.fly_to(SIDE)
     view.tick(10.0)
     view.tick(10.2)
     view.handle(event, RECT)
@@ -120,14 +120,14 @@ def test_the_user_interrupts_a_flight(view: Any, event: Any) -> None:
 
 def test_flying_looks_around_and_the_wheel_sets_the_speed(view: Any) -> None:
     assert view.handle(Key("o"), RECT)
-    position = view.view.orbit.position
+    position = view.view.rig.orbit.position
     for event in (
         PointerPress(200, 100),
         PointerMove(250, 100),
         PointerRelease(250, 100),
     ):
         view.handle(event, RECT)
-    np.testing.assert_allclose(view.view.orbit.position, position, atol=1e-9)
+    np.testing.assert_allclose(view.view.rig.orbit.position, position, atol=1e-9)
     assert np.abs(viewmat(view) - FRONT.viewmat).max() > 0.1
     before = viewmat(view)
     for dy in (2.0, -1.0):
@@ -154,11 +154,11 @@ def test_a_double_click_orbits_around_what_is_there(view: Any) -> None:
         view.handle(PointerRelease(RECT.x + x, RECT.y + y), RECT)
     wait_until(lambda: view.tick(50.0))  # the flight begins when the point is found
     arrive(view)
-    np.testing.assert_allclose(view.view.orbit.target, CENTERS[1], atol=0.1)
+    np.testing.assert_allclose(view.view.rig.orbit.target, CENTERS[1], atol=0.1)
     np.testing.assert_allclose(
-        view.view.orbit.rotation, FRONT.viewmat[:3, :3], atol=1e-9
+        view.view.rig.orbit.rotation, FRONT.viewmat[:3, :3], atol=1e-9
     )
-    assert view.view.orbit.distance == pytest.approx(p[2], abs=0.1)
+    assert view.view.rig.orbit.distance == pytest.approx(p[2], abs=0.1)
 
 
 # -- up ----------------------------------------------------------------------------------------------------------------
@@ -188,21 +188,21 @@ def test_up_is_found_in_the_ground_unless_the_user_says_it(
 ) -> None:
     fresh.update(gaussian_frame(ground(), color="rgb"))
     shown(fresh, screen, RECT)
-    np.testing.assert_array_equal(fresh.view.orbit.up, (1, 0, 0))
+    np.testing.assert_array_equal(fresh.view.rig.orbit.up, (1, 0, 0))
     assert viewmat(fresh)[1, 0] < 0  # x is up in the picture
-    fresh.view.look_with(None)  # as `grab` does for each picture
+    fresh.view.rig.look_with(None)  # as `grab` does for each picture
     shown(fresh, screen, RECT)
-    np.testing.assert_array_equal(fresh.view.orbit.up, (1, 0, 0))
-    fresh.view.tools["navigate"].set_up(np.array([0.0, 0.0, 1.0]))
-    fresh.view.frame()
+    np.testing.assert_array_equal(fresh.view.rig.orbit.up, (1, 0, 0))
+    fresh.view.rig.up_axis.set_by_user(np.array([0.0, 0.0, 1.0]))
+    fresh.view.rig.frame_scene()
     shown(fresh, screen, RECT)
     beside = fresh.beside()
     beside.follow(fresh, alike=True)
     for one in (fresh, beside):
-        np.testing.assert_array_equal(one.view.orbit.up, (0, 0, 1))
+        np.testing.assert_array_equal(one.view.rig.orbit.up, (0, 0, 1))
     beside.close()
     np.testing.assert_array_equal(
-        view.view.orbit.up, (0, -1, 0)
+        view.view.rig.orbit.up, (0, -1, 0)
     )  # two balls stand on nothing
 
 
@@ -220,14 +220,14 @@ def test_up_of_the_file_goes_before_the_ground_and_cameras(
         torch.zeros(len(means), 0, 3),
         up=(0, 0, -1),
     )
-    tool = fresh.view.tools["navigate"]
+    up_axis = fresh.view.rig.up_axis
     if cameras_first:
-        tool.cameras(np.eye(4)[None])
+        up_axis.use_cameras(np.eye(4)[None])
     fresh.update(scene)
     shown(fresh, screen, RECT)
-    tool.cameras(np.eye(4)[None])
+    up_axis.use_cameras(np.eye(4)[None])
     shown(fresh, screen, RECT)
-    np.testing.assert_array_equal(fresh.view.orbit.up, (0, 0, -1))
+    np.testing.assert_array_equal(fresh.view.rig.orbit.up, (0, 0, -1))
 
 
 # -- bookmarks and the clipboard ---------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ def test_up_of_the_file_goes_before_the_ground_and_cameras(
 def test_bookmarks_by_keys(view: Any) -> None:
     assert view.handle(Key("3", mods=CTRL), RECT)
     assert "bookmark 3" in said(view)
-    view.view.use_camera(SIDE)
+    view.view.rig.use_camera(SIDE)
     assert view.handle(Key("4"), RECT) is False  # there is none
     assert view.handle(Key("3"), RECT)
     arrive(view)
@@ -257,7 +257,7 @@ def test_the_camera_goes_to_the_clipboard_and_back(
     panel.close()
     view.view.host.pasted = lambda: text
     for paste in (Key("v", mods=CTRL), Text(text)):  # a page has the text alone
-        view.view.use_camera(SIDE)
+        view.view.rig.use_camera(SIDE)
         assert view.handle(paste, RECT)
         arrive(view)
         np.testing.assert_array_equal(viewmat(view), FRONT.viewmat)
@@ -268,22 +268,22 @@ def test_the_camera_goes_to_the_clipboard_and_back(
 
 @pytest.mark.parametrize("axis", [0, 3, 5])
 def test_a_click_on_an_axis_looks_along_it(view: Any, axis: int) -> None:
-    view.view.use_camera(SIDE)
-    view.view.orbit.orbit(0.4, 0.3)
-    view.view.moved()
+    view.view.rig.use_camera(SIDE)
+    view.view.rig.orbit.orbit(0.4, 0.3)
+    view.view.rig.apply_orbit()
     end = np.eye(3)[axis // 2] * (1 if axis % 2 == 0 else -1)
     right, down, _ = 34 * (
-        view.view.orbit.rotation @ end
+        view.view.rig.orbit.rotation @ end
     )  # around a middle 56.5 points off the lower left corner
     x = RECT.x + 56.5 + right
     y = RECT.y + RECT.height - 56.5 + down
-    distance = view.view.orbit.distance
-    target = view.view.orbit.target.copy()
+    distance = view.view.rig.orbit.distance
+    target = view.view.rig.orbit.target.copy()
     assert view.handle(PointerMove(x, y), RECT)
     assert view.handle(PointerPress(x, y), RECT)
     view.handle(PointerRelease(x, y), RECT)
     arrive(view)
     np.testing.assert_allclose(
-        view.view.orbit.position, target + distance * end, atol=1e-6
+        view.view.rig.orbit.position, target + distance * end, atol=1e-6
     )
-    assert not view.view.orbit.dragging
+    assert not view.view.rig.orbit.dragging

@@ -325,7 +325,7 @@ class Rig:
 
     def key(self, *places: float) -> None:
         for x in places:
-            self.view.view.use_camera(side(x))
+            self.view.view.rig.use_camera(side(x))
             assert self.view.handle(KeyEvent("k"), RECT)
 
     @property
@@ -352,7 +352,7 @@ class Rig:
 
     def check_camera(self) -> None:
         """The view looks from where the playhead is."""
-        seen = self.view.view.camera(RECT)
+        seen = self.view.view.rig.camera(RECT)
         assert seen is not None
         np.testing.assert_allclose(
             seen.viewmat, self.tool.path.at(self.tool.time, W, H).viewmat, atol=1e-9
@@ -380,8 +380,8 @@ def test_k_sets_keys_where_the_camera_is(rig: Rig) -> None:
     rig.tool.choose(0)
     rig.key(-0.5)  # behind the one that is chosen
     assert rig.places == [-1.0, -0.5, 0.0, 1.0]
-    rig.view.view.use_camera(side(0.25))
-    rig.tool.replace()
+    rig.view.view.rig.use_camera(side(0.25))
+    rig.tool.replace_key()
     assert rig.places == [-1.0, 0.25, 0.0, 1.0]
     assert rig.view.handle(KeyEvent("delete"), RECT)
     assert rig.tool.path.times == [0.0, 4.0, 6.0]  # its time went to the one before
@@ -414,7 +414,7 @@ def test_the_timeline_is_edited_with_the_pointer(rig: Rig) -> None:
     rig.point(PointerMove, 2.5, 3.0)
     rig.point(PointerRelease, 3.0)
     assert rig.tool.path.times == pytest.approx([0.0, 3.0, 4.0], abs=0.05)
-    rig.view.view.tools["navigate"].stop()
+    rig.view.view.rig.motion.stop()
     rig.point(PointerMove, 1.0)
     rig.point(PointerPress, 1.0)
     assert rig.tool.time == pytest.approx(1.0, abs=0.03)
@@ -435,7 +435,7 @@ def test_it_is_played_at_its_own_pace(rig: Rig) -> None:
     assert rig.tool.time == pytest.approx(first + 1.0)
     rig.check_camera()
     rig.tool.tick(105.0)
-    assert not rig.tool.playing
+    assert not rig.tool.is_playing
     assert rig.tool.time == rig.tool.path.duration
 
 
@@ -448,7 +448,7 @@ def test_it_is_filmed_while_the_loop_goes_on(
     assert rig.view.view.dropped(tmp_path / "path.json")
     rig.tool.film = Film(rig.tool.path, 64, 48, 10.0)
     rig.tool.as_frames = True
-    rig.tool.record()
+    rig.tool.start_film()
     assert rig.tool.filming is not None
     for _ in turns("the film is made", rest=False):
         if rig.tool.filming is None:
@@ -458,8 +458,8 @@ def test_it_is_filmed_while_the_loop_goes_on(
         rig.draw()
     assert len(list((tmp_path / "scene").iterdir())) == 4
     assert "4 pictures" in rig.said[-1]
-    rig.tool.record()
-    rig.tool.cancel()
+    rig.tool.start_film()
+    rig.tool.cancel_film()
     assert rig.tool.filming is None
     assert "given up" in rig.said[-1]
     assert len(rig.view.content.pictures) == 1
@@ -470,7 +470,7 @@ def test_path_of_very_many_pictures_is_drawn_played_and_not_remembered(
 ) -> None:
     (tmp_path / "path.json").write_text(many_frames(20_000))
     assert rig.view.view.dropped(tmp_path / "path.json")
-    assert rig.tool.shown
+    assert rig.tool.is_open
     rig.tool.chosen = 5
     rig.draw()
     rig.tool.tick(1.0)
@@ -485,7 +485,7 @@ def test_path_of_very_many_pictures_is_drawn_played_and_not_remembered(
     assert len(kept["keyframes"]) == MOST_KEYS + 1
 
 
-@pytest.mark.parametrize("act", ["save", "record"])
+@pytest.mark.parametrize("act", ["save", "start_film"])
 def test_path_of_too_many_pictures_is_neither_written_nor_filmed(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: str
 ) -> None:
@@ -517,7 +517,7 @@ def test_film_goes_on_while_its_scene_is_not_seen(
     shown: Any = viewer.user.view
     tool = shown.view.tools["path"]
     tool.film = Film(path(), 64, 48, 2.0)
-    tool.record()
+    tool.start_film()
     filming = tool.filming
     assert filming is not None
     viewer.step()
@@ -530,7 +530,7 @@ def test_film_goes_on_while_its_scene_is_not_seen(
         viewer.user.layout.add(str(picture))
         viewer.user.layout.maximise(viewer.user.layout.active)
     viewer.until(lambda: tool.filming is None)
-    assert filming.ended
+    assert filming.is_ended
     assert not filming.fault
     assert filming.drawn == filming.total
     assert (tmp_path / "scene.mp4").stat().st_size > 500

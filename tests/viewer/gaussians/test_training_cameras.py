@@ -304,7 +304,7 @@ def test_cameras_come_over_the_scene_and_one_looks_through_them(viewer: Viewer) 
     view: Any = viewer.user.view
     frustums = view.view.tools["frustums"]
     viewer.do()
-    before = view.view.camera()
+    before = view.view.rig.camera()
     rect = view.rect
     cameras = frustums.cameras
     middles = project(
@@ -322,24 +322,24 @@ def test_cameras_come_over_the_scene_and_one_looks_through_them(viewer: Viewer) 
     viewer.do(PointerMove(*place))
     assert frustums.hovered == number
     viewer.do(PointerPress(*place), PointerRelease(*place))
-    viewer.until(lambda: frustums.through.there)
+    viewer.until(lambda: frustums.through.is_there)
     assert frustums.through.index == number
     frustums.change(how="photo")
     viewer.until(lambda: frustums.through.photo(frustums.content) is not None)
     viewer.user.mark()
     viewer.do()
-    spot = frustums.through.place(view.rect)
+    spot = frustums.through.photo_rect(view.rect)
     middle = viewer.pixels()[spot.y + spot.height // 2, spot.x + spot.width // 2]
     assert np.abs(middle - COLORS[number]).max() <= 1
     viewer.until(lambda: frustums.through.psnr is not None)
     viewer.do(Key("page_down"))
-    viewer.until(lambda: frustums.through.there)
+    viewer.until(lambda: frustums.through.is_there)
     assert frustums.through.index == (number + 1) % COUNT
     viewer.do(Key("escape"))
     assert frustums.through.index is None
     viewer.until(
         lambda: (
-            (now := view.view.camera()) is not None
+            (now := view.view.rig.camera()) is not None
             and np.allclose(now.viewmat, before.viewmat)
         )
     )

@@ -60,17 +60,17 @@ def test_updates_keep_the_camera_and_f_frames_again(
     gaussians.update(gaussian_frame())
     shown(gaussians, screen)
     gaussians.handle(Wheel(20, 20, 3.0), RECT)
-    camera = gaussians.view.orbit.camera(W, H).viewmat
+    camera = gaussians.view.rig.orbit.camera(W, H).viewmat
     tensors = cloud()
     tensors["means"] += 0.5
     gaussians.update(gaussian_frame(tensors, version=2))
     shown(gaussians, screen)
-    np.testing.assert_array_equal(gaussians.view.orbit.camera(W, H).viewmat, camera)
+    np.testing.assert_array_equal(gaussians.view.rig.orbit.camera(W, H).viewmat, camera)
     assert gaussians.handle(Key("f"), RECT)
     assert gaussians.tick(10.0)
     assert gaussians.tick(20.0)  # it flies there
     shown(gaussians, screen)
-    assert np.abs(gaussians.view.orbit.camera(W, H).viewmat - camera).max() > 0.1
+    assert np.abs(gaussians.view.rig.orbit.camera(W, H).viewmat - camera).max() > 0.1
 
 
 def test_every_form_of_a_scene_looks_the_same(
@@ -81,7 +81,7 @@ def test_every_form_of_a_scene_looks_the_same(
     rgb = (t["sh0"] * 0.28209479 + 0.5).clamp(1e-4, 1 - 1e-4)
     activated = {"scales": t["scales"].exp(), "opacities": t["opacities"].sigmoid()}
     gaussians.update(gaussian_frame())
-    gaussians.view.use_camera(FRONT)
+    gaussians.view.rig.use_camera(FRONT)
     expected = shown(gaussians, screen)
     assert expected.max() > 100
     for frame, tolerance in (
@@ -109,7 +109,7 @@ def test_georeferenced_streams_look_as_they_do_at_the_origin(
     offset = torch.tensor([500_000.0, 5_400_000.0, 120.0], dtype=torch.float64)
     gaussians.update(gaussian_frame(tensors))
     expected = shown(gaussians, screen)
-    place = gaussians.view.orbit.position
+    place = gaussians.view.rig.orbit.position
     halves = [
         gaussian_frame(
             {
@@ -124,10 +124,10 @@ def test_georeferenced_streams_look_as_they_do_at_the_origin(
         join(halves, (0, 1), 2),
     ):
         assert gaussians.update(frame)
-        gaussians.view.frame()
+        gaussians.view.rig.frame_scene()
         np.testing.assert_allclose(shown(gaussians, screen), expected, atol=2)
         np.testing.assert_allclose(
-            gaussians.view.orbit.position - offset.numpy(), place, atol=1e-5
+            gaussians.view.rig.orbit.position - offset.numpy(), place, atol=1e-5
         )
 
 
@@ -142,7 +142,7 @@ def test_small_scenes_are_orbited_like_large_ones(
                 t | {"means": t["means"] * size, "scales": t["scales"] + math.log(size)}
             )
         )
-        gaussians.view.use_camera(
+        gaussians.view.rig.use_camera(
             Camera(look_at((0, 0, -4 * size), (0, 0, 0)), intrinsics(50, W, H), W, H)
         )
         seen.append([shown(gaussians, screen)])
@@ -194,7 +194,7 @@ def test_the_background_shines_through(gaussians: Any, screen: OffscreenScreen) 
         "background": torch.tensor([0.0, 0.0, 1.0]),
     }
     gaussians.update(gaussian_frame(tensors, color="rgb"))
-    gaussians.view.use_camera(FRONT)
+    gaussians.view.rig.use_camera(FRONT)
     pixels = shown(gaussians, screen)
     assert pixels[0, 0].tolist() == [0, 0, 255]  # the stream's own
     assert pixels[H // 2, W // 2] == pytest.approx([127, 127, 255], abs=6)

@@ -27,7 +27,7 @@ def view(screen: OffscreenScreen) -> Iterator[Any]:
     screen.resize(W, H)
     made = scene_view(screen)
     made.update(SCENE)
-    made.view.use_camera(CAMERA)
+    made.view.rig.use_camera(CAMERA)
     made.view.change(background=BACKGROUND)
     yield made
     made.close()

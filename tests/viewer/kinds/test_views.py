@@ -123,7 +123,7 @@ def test_it_draws_all_of_its_rectangle_and_nothing_else(
     np.testing.assert_array_equal((pixels == marker).all(axis=-1), ~inside)
     screen.resize(30, 21)  # what the whole screen would show
     if view.kind == "gaussians":
-        view.view.frame()  # type: ignore[attr-defined]
+        view.view.rig.frame_scene()  # type: ignore[attr-defined]
     np.testing.assert_allclose(shown(view, screen), pixels[5:26, 11:41], atol=1)
 
 

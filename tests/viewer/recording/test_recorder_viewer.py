@@ -116,17 +116,17 @@ def test_the_bar_and_keys_go_back_and_return(viewer: Viewer) -> None:
     record(viewer, 0, 1, 2, 3)
     viewer.do()
     player = tape(viewer).player
-    view(viewer).view.orbit.target = np.array([0.5, 0, 0])
-    view(viewer).view.moved()
+    view(viewer).view.rig.orbit.target = np.array([0.5, 0, 0])
+    view(viewer).view.rig.apply_orbit()
     viewer.do()
-    camera = view(viewer).view.camera()
+    camera = view(viewer).view.rig.camera()
     viewer.do(PointerMove(*bar_at(viewer, 2)))
     viewer.do(PointerPress(*bar_at(viewer, 2)))
     viewer.until(
         lambda: player.position is not None and seen(viewer) == player.position.count
     )
     assert player.position in player.recording.snapshots[1:3]
-    assert view(viewer).view.camera().key == camera.key
+    assert view(viewer).view.rig.camera().key == camera.key
     viewer.do(PointerMove(*bar_at(viewer, 0)))
     viewer.until(lambda: player.at == 0 and seen(viewer) == 100)
     viewer.do(PointerRelease(*bar_at(viewer, 0)))

@@ -127,8 +127,8 @@ def test_opengl_takes_over_when_gsplat_fails(
     before = shown(view, screen)
     assert ("gsplat renderer" if start else "gl renderer") in view.info.path
     monkeypatch.setattr(Slow, "fails", "the GPU is lost")
-    view.view.orbit.orbit(0.5, 0.0)
-    view.view.moved()
+    view.view.rig.orbit.orbit(0.5, 0.0)
+    view.view.rig.apply_orbit()
     after = shown(view, screen)
     assert "gl renderer" in view.info.path
     assert view.info.extras[-1] == "gl: the GPU is lost"

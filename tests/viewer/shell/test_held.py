@@ -35,24 +35,26 @@ def shown(house: House) -> Any:
 def hold(house: House, page: Page) -> None:
     """Hold a drag and a key that flies."""
     house.until(lambda: house.app.users and house.app.users[0].view is not None)
-    house.until(lambda: shown(house).framed)
+    house.until(lambda: shown(house).rig.is_framed)
     page.send(ev.PointerMove(X, Y))
     page.send(ev.PointerPress(X, Y))
     page.send(ev.Key("w"))
-    house.until(lambda: shown(house).orbit.dragging)
-    navigate = shown(house).tools["navigate"]
-    house.until(lambda: navigate.flying.moving)
+    house.until(lambda: shown(house).rig.orbit.dragging)
+    motion = shown(house).rig.motion
+    house.until(lambda: motion.flying.moving)
 
 
 def still(house: House, page: Page) -> bool:
     """Return whether the camera stays where it is when the pointer moves."""
     user = house.app.users[0]
-    navigate = shown(house).tools["navigate"]
-    house.until(lambda: not navigate.under_way)
-    before = shown(house).orbit.place
+    motion = shown(house).rig.motion
+    house.until(lambda: not motion.is_under_way)
+    before = shown(house).rig.orbit.place
     page.send(ev.PointerMove(X + 60, Y + 40))
     house.until(lambda: user.held.pointer == (X + 60, Y + 40))
-    return shown(house).orbit.place == before and not shown(house).orbit.dragging
+    return (
+        shown(house).rig.orbit.place == before and not shown(house).rig.orbit.dragging
+    )
 
 
 def test_page_that_connects_again_holds_nothing(house: House) -> None:

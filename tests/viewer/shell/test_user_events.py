@@ -96,17 +96,17 @@ def test_what_is_typed_into_a_field_moves_nothing(viewer: Viewer) -> None:
     viewer.do(Key("ctrl", pressed=False))
     assert viewer.user.panel.typing
     shown = view(viewer)
-    before = shown.view.camera()
+    before = shown.view.rig.camera()
     other = before.to_json().replace(str(before.width), str(before.width - 1))
     viewer.do(Text(other), Key("w"), Key("f"), Key("f", pressed=False))
     assert not shown.wants.moving
-    assert not shown.view.tools["navigate"].under_way
-    np.testing.assert_array_equal(shown.view.camera().viewmat, before.viewmat)
+    assert not shown.view.rig.motion.is_under_way
+    np.testing.assert_array_equal(shown.view.rig.camera().viewmat, before.viewmat)
     viewer.do(Key("w", pressed=False), Key("enter"), Key("enter", pressed=False))
     assert not viewer.user.panel.typing
     viewer.screen.push(Text(other))  # a camera that was pasted
     step(viewer)
-    assert shown.view.tools["navigate"].under_way
+    assert shown.view.rig.motion.is_under_way
 
 
 def test_a_finger_taps_scrolls_and_holds_sliders(viewer: Viewer) -> None:

@@ -69,7 +69,7 @@ class FilePages(House):
         self.app.catalogue.open_file(scene, user.layout.active)
         self.until(lambda: user.view is not None and not user.view.empty)
         tool = user.view.view.tools["path"]
-        tool.around()
+        tool.circle_scene()
         return user.view, tool
 
     def forget_all(self) -> None:
@@ -171,7 +171,7 @@ def test_what_is_written_is_downloaded_by_the_page_that_asked(
         np.sort(back.means[:, 0]), np.sort(open_file(scene).means[:, 0]), rtol=1e-6
     )
     tool.film = replace(tool.film, width=64, height=48, fps=1.0)
-    tool.record()
+    tool.start_film()
     pages.until(lambda: tool.filming is None)
     film = pages.fetch(page, here)
     assert film.suffix == ".mp4"

@@ -30,10 +30,10 @@ def test_bookmarks_belong_to_a_file_and_not_to_its_name(
             )
         )
         view: Any = viewer.user.view
-        return view.view.navigate
+        return view.view.tools["navigate"].bookmarks
 
-    bookmarks(files[0]).keep(3)
-    assert list(bookmarks(files[1]).bookmarks) == []
-    assert list(bookmarks(files[0]).bookmarks) == [3]
+    bookmarks(files[0]).add(3)
+    assert list(bookmarks(files[1]).by_number) == []
+    assert list(bookmarks(files[0]).by_number) == [3]
     # The same file under another path is the same file.
-    assert list(bookmarks(link / "point_cloud.splat").bookmarks) == [3]
+    assert list(bookmarks(link / "point_cloud.splat").by_number) == [3]

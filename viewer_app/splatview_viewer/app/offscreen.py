@@ -42,7 +42,7 @@ from splatview_viewer.kinds import about, kind_of, make_view, shown
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.scene.scene import GaussianScene
-from splatview_viewer.scene_view.path import Camerawork, Filming
+from splatview_viewer.scene_view.film import Camerawork, Filming
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.viewport import transparent_picture
 from splatview_viewer.snapshot.model import MemorySnapshot, device_name
@@ -459,7 +459,7 @@ class Still:
         if self.scene is not None:
             self.scene.host = Host(exact="scene")
             self.scene.change(background=look.background)
-            self.scene.look_with(camera)
+            self.scene.rig.look_with(camera)
 
         def taken() -> bool | None:
             view.tick(time.monotonic())
@@ -567,7 +567,7 @@ class Still:
         if view is None or view.data.facts is None:
             return ""
         renderer = view.data.renderer
-        camera = view.camera()
+        camera = view.rig.camera()
         sight = view.data.sight
         words = [renderer.left_out.words(view.data.facts.count), renderer.thinned]
         if camera is not None and sight is not None and len(sight.means):
@@ -641,11 +641,11 @@ def _film(
     view = still.scene
     assert view is not None
     if path is None:
-        camera = view.camera(Rect(0, 0, *size))
+        camera = view.rig.camera(Rect(0, 0, *size))
         sight = view.data.sight
         if camera is None or sight is None:
             raise ViewerError("video: there are no Gaussians to film")
-        path = Film(turntable(camera, sight.middle, view.orbit.up))
+        path = Film(turntable(camera, sight.middle, view.rig.orbit.up))
     made = Film(path.path, *size, asked.fps or path.fps)
     if asked.seconds is not None:
         made.path.stretch(asked.seconds)
@@ -662,8 +662,8 @@ def _film(
     begun = time.monotonic()
     told = -1.0
     try:
-        while not filming.ended:
-            filming.turn()
+        while not filming.is_ended:
+            filming.advance()
             filming.wait(0.001)
             now = time.monotonic()
             if now - told > (

@@ -1,4 +1,4 @@
-"""The numbers of a scene's camera, to be read and typed: a fold of the panel's part "Camera"."""
+"""The numbers of a scene's camera, to be read and typed: a fold of the part "Camera"."""
 
 from __future__ import annotations
 
@@ -13,42 +13,48 @@ from splatview_viewer.geometry.cameras import FAR, look_at
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
-    from splatview_viewer.scene_view.navigate import Navigate
+    from splatview_viewer.geometry.controls import Orbit
+    from splatview_viewer.scene_view.camera_rig import CameraRig
 
-_LIMITS = 1e-3, 1e4
-"""Limits of near and far on their sliders, world units; less beside a small scene."""
+_MIN_NEAR = 1e-3
+"""World units; less beside a small scene."""
+_MAX_FAR = 1e4
+"""World units at the end of the sliders, which stands for no limit."""
 _SAME_DEGREES = 1e-3
 """A roll that a slider shows alike."""
 
 
-def draw(navigate: Navigate) -> None:
+def draw(rig: CameraRig) -> None:
     """Draw the fold."""
-    opened = imgui.tree_node("Numbers")
+    is_open = imgui.tree_node("Numbers")
     imgui.set_item_tooltip("Position, roll, near and far: to be read and typed")
-    if not opened:
+    if not is_open:
         return
-    _draw_place(navigate)
-    _draw_roll(navigate)
-    _draw_range(navigate)
+    _draw_position(rig)
+    _draw_roll(rig)
+    _draw_range(rig)
     imgui.tree_pop()
 
 
 def put_camera(
-    navigate: Navigate, position: np.ndarray, target: np.ndarray, up: np.ndarray
+    rig: CameraRig, position: np.ndarray, target: np.ndarray, up: np.ndarray
 ) -> None:
-    """Have the camera look from a position (3,) at a target (3,). Raises CameraError where that is no camera."""
+    """Have the camera look from a position (3,) at a target (3,).
+
+    Raises CameraError where that is no camera.
+    """
     viewmat = look_at(position, target, up)
-    navigate.begin()
-    orbit = navigate.view.orbit
+    rig.motion.take_over()
+    orbit = rig.orbit
     orbit.rotation = viewmat[:3, :3]
     orbit.target = target
     orbit.distance = float(np.linalg.norm(target - position))
     orbit.up = up / np.linalg.norm(up)
-    navigate.view.moved(by_hand=True)
+    rig.apply_orbit(by_hand=True)
 
 
-def _draw_place(navigate: Navigate) -> None:
-    orbit = navigate.view.orbit
+def _draw_position(rig: CameraRig) -> None:
+    orbit = rig.orbit
     decimals = min(max(2 - math.floor(math.log10(orbit.distance)), 0), 8)
     rows = {
         "Position": (orbit.position, decimals),
@@ -56,66 +62,71 @@ def _draw_place(navigate: Navigate) -> None:
         "Up": (orbit.up, 2),
     }
     is_edited = False
-    typed: list[np.ndarray] = []
+    vectors: list[np.ndarray] = []
     for label, (value, digits) in rows.items():
         ui.row(label)
-        changed, numbers = ui.vector(label, value.tolist(), f"%.{digits}f")
-        is_edited |= changed
-        typed.append(np.array(numbers, np.float64))
+        is_changed, numbers = ui.vector(label, value.tolist(), f"%.{digits}f")
+        is_edited |= is_changed
+        vectors.append(np.array(numbers, np.float64))
     if not is_edited:
         return
     try:
-        put_camera(navigate, *typed)
+        put_camera(rig, *vectors)
     except CameraError:
-        return  # not yet what the user is typing
+        # The user has not typed the end of it yet.
+        return
 
 
-def _draw_roll(navigate: Navigate) -> None:
-    orbit = navigate.view.orbit
-    before = math.degrees(orbit.tilt)
+def _draw_roll(rig: CameraRig) -> None:
+    orbit = rig.orbit
+    degrees = math.degrees(orbit.tilt)
     roll = ui.slider(
         "Roll",
         "Turn of the camera around its line of sight",
-        before,
+        degrees,
         (-180.0, 180.0),
         "%.0f deg",
         reset=0.0,
     )
-    if abs(roll - before) > _SAME_DEGREES:
-        navigate.begin()
-        orbit.roll(math.radians(roll - before))
-        navigate.view.moved(by_hand=True)
+    if abs(roll - degrees) > _SAME_DEGREES:
+        rig.motion.take_over()
+        orbit.roll(math.radians(roll - degrees))
+        rig.apply_orbit(by_hand=True)
 
 
-def _draw_range(navigate: Navigate) -> None:
-    orbit = navigate.view.orbit
-    least = min(_LIMITS[0], 1e-3 * orbit.distance)
-    most = _LIMITS[1]
-    seen_near = orbit.near
-    seen_far = min(orbit.far, most)
+def _draw_range(rig: CameraRig) -> None:
+    """Draw the sliders of the planes near and far."""
+    orbit = rig.orbit
+    min_near = min(_MIN_NEAR, 1e-3 * orbit.distance)
+    shown_far = min(orbit.far, _MAX_FAR)
     near = ui.slider(
         "Near",
         "Gaussians nearer to the camera are not drawn, world units",
-        seen_near,
-        (least, most),
+        orbit.near,
+        (min_near, _MAX_FAR),
         "%.3g",
-        reset=least,
+        reset=min_near,
         log=True,
     )
     far = ui.slider(
         "Far",
         "Gaussians farther from the camera are not drawn, world units",
-        seen_far,
-        (least, most),
-        "none" if seen_far == most else "%.3g",
-        reset=most,
+        shown_far,
+        (min_near, _MAX_FAR),
+        "none" if shown_far == _MAX_FAR else "%.3g",
+        reset=_MAX_FAR,
         log=True,
     )
-    is_changed = abs(near - seen_near) > 1e-9 * near or far != seen_far
-    if not is_changed or near >= far:
-        return
-    navigate.begin()
+    is_changed = abs(near - orbit.near) > 1e-9 * near or far != shown_far
+    if is_changed and near < far:
+        _set_range(rig, orbit, near, far, is_far_changed=far != shown_far)
+
+
+def _set_range(
+    rig: CameraRig, orbit: Orbit, near: float, far: float, *, is_far_changed: bool
+) -> None:
+    rig.motion.take_over()
     orbit.near = near
-    if far != seen_far:
-        orbit.far = far if far < most else FAR
-    navigate.view.moved()
+    if is_far_changed:
+        orbit.far = far if far < _MAX_FAR else FAR
+    rig.apply_orbit()

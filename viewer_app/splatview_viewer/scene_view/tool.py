@@ -1,43 +1,29 @@
-"""The protocol of a tool: one thing that a user can do with a scene, in a file of its own.
+"""The base of tools: one thing that a user can do with a scene, in a file of its own.
 
-A view offers events to its tools one after the other; the first that takes one keeps it from the rest. A tool's changes
-of the picture are in the view's state, or drawn over it; the tools of two users know nothing of each other.
+A view offers events to its tools one after the other; the first that takes one keeps it
+from the rest. A tool's changes of the picture are in the view's state, or drawn over
+it; the tools of two users know nothing of each other.
 `tests/viewer/gaussians/test_inspect.py` runs one conformance suite over all of them.
 """
 
 from __future__ import annotations
 
-import math
-import time
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
 
-from imgui_bundle import ImVec2, ImVec4, imgui
-
-from splatview_viewer.core.errors import RendererError
-from splatview_viewer.core.jobs import Job, Jobs
-from splatview_viewer.render.picking import pick_later
-from splatview_viewer.ui import theme
+from splatview_viewer.core.screen import Rect
+from splatview_viewer.scene_view.protocol import SceneView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import moderngl
-    import numpy as np
-    from imgui_bundle import ImVec2Like
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.view import KeyHelp, Section
-    from splatview_viewer.kinds.gaussians.view import GaussianView
-    from splatview_viewer.scene.scene import GaussianScene
 
-_FAR = 1e5
-"""Pixels beyond which nothing is drawn."""
-_PERIOD = 0.5
-"""Seconds between two versions of a live scene that are read for a tool."""
-_SHARE = 0.05
-"""Share of the loop's time that may go into having the scene."""
+V = TypeVar("V", bound=SceneView)
+
 _SECTIONS = (
     "",
     "Scenes",
@@ -49,34 +35,43 @@ _SECTIONS = (
     "Compare",
     "Path",
 )
-"""Titles of the parts of the panel, from above, the view's own controls first; others come last."""
+"""Titles of the parts of the panel, from above, the view's own controls first; others
+come last."""
 
 
-class Tool:
-    """Does nothing: each tool says what it does."""
+class Tool(Generic[V]):
+    """Does nothing: each tool overrides what it does."""
 
     name: ClassVar[str]
-    """Its key in `GaussianView.tools`."""
+    """Its key in `SceneView.tools`."""
     keys: ClassVar[Sequence[KeyHelp]] = ()
     """The effects of its keys and the pointer."""
 
-    def __init__(self, view: GaussianView) -> None:
+    def __init__(self, view: V) -> None:
         self.view = view
 
     @property
-    def at_hand(self) -> bool:
-        """True if the scene has something for it: its keys are listed then."""
+    def is_useful(self) -> bool:
+        """True if the scene has something for the tool: its keys are listed then."""
         return True
 
+    @property
+    def hides_axes(self) -> bool:
+        """True while the tool shows something else in place of the scene's axes."""
+        return False
+
     def handle(self, event: Event, rect: Rect) -> bool | None:
-        """Take a user's event over the picture in `rect`. None: it is not for this tool; otherwise whether the picture
-        has to be drawn again.
+        """Take a user's event over the picture in `rect`.
+
+        Returns None for an event that is not for this tool, otherwise whether the
+        picture has to be drawn again.
         """
         return None
 
     def tick(self, now: float) -> bool:
-        """Advance to `now`, in each turn of the loop (`time.monotonic()`); True when the picture has to be drawn again.
-        Quick when there is nothing to do.
+        """Advance to `now` (`time.monotonic()`), in each turn of the loop.
+
+        Returns True when the picture has to be drawn again. Quick when idle.
         """
         return False
 
@@ -84,23 +79,29 @@ class Tool:
         """Draw with OpenGL over the picture in `rect`, for screenshots as well."""
 
     def over(self, rect: Rect, scale: float) -> bool:
-        """Draw with imgui over the picture: lines, words, windows. True when a picture has to follow."""
+        """Draw lines, words and windows over the picture with imgui.
+
+        Returns True when a picture has to follow.
+        """
         return False
 
     def covered(self, rect: Rect) -> Sequence[Rect]:
-        """Return the places of its imgui windows over the picture."""
+        """Return the rectangles of its imgui windows over the picture."""
         return ()
 
     def bar_height(self) -> float:
-        """Points that it takes at the lower edge of the picture, for a timeline; 0: none."""
+        """Return the points that it takes at the picture's lower edge, 0 for no bar."""
         return 0.0
 
     def bar(self, rect: Rect, scale: float) -> bool:
-        """Draw there with imgui, in `rect`, which is so high. True when a picture has to follow."""
+        """Draw the bar in `rect` with imgui.
+
+        Returns True when a picture has to follow.
+        """
         return False
 
     def sections(self) -> Sequence[Section]:
-        """Its parts of the panel."""
+        """Return its parts of the panel."""
         return ()
 
     def details(self) -> Sequence[str]:
@@ -111,113 +112,102 @@ class Tool:
         """Give back everything. Idempotent."""
 
 
-def in_order(sections: Sequence[Section]) -> list[Section]:
-    """As they lie in the panel."""
-    return sorted(
-        sections,
-        key=lambda s: (
-            _SECTIONS.index(s.title) if s.title in _SECTIONS else len(_SECTIONS)
-        ),
-    )
+class ToolBar(NamedTuple):
+    """The bar of a tool at the lower edge of the picture."""
+
+    tool: Tool
+    rect: Rect
 
 
-def draw_line(
-    points: np.ndarray,
-    rect: Rect,
-    scale: float,
-    color: ImVec4,
-    alpha: float = 1.0,
-    *,
-    closed: bool = False,
-) -> None:
-    """Draw a line (M, 2), pixels from the picture's corner, with a dark seam over the picture in `rect`."""
-    draw = imgui.get_background_draw_list()
-    flags = imgui.ImDrawFlags_.closed.value if closed else 0
-    draw.push_clip_rect(
-        ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height), True
-    )
-    corners: list[ImVec2Like] = [
-        ImVec2(x + rect.x, y + rect.y) for x, y in points.clip(-_FAR, _FAR).tolist()
-    ]
-    draw.add_polyline(corners, theme.u32(theme.SHADE, 0.55 * alpha), 3.5 * scale, flags)
-    draw.add_polyline(corners, theme.u32(color, alpha), 1.5 * scale, flags)
-    draw.pop_clip_rect()
+class ToolSet(dict[str, Tool]):
+    """The tools of a view by name, in the order in which events are offered to them."""
 
-
-class Question:
-    """Something of a scene that one job computes; a later one takes the place of one that has not ended."""
-
-    def __init__(self, view: GaussianView, name: str) -> None:
+    def __init__(self, view: SceneView, tools: Sequence[Tool]) -> None:
+        super().__init__({tool.name: tool for tool in tools})
         self._view = view
-        self._jobs = Jobs(name, lambda: view.host.wake())
-        self._job: Job[Any] | None = None
 
-    def take(self) -> Any:
-        """The answer, once; None while there is none, or where the memory for it was missing."""
-        job = self._job
-        if job is None or not job.done:
-            return None
-        self._job = None
-        return None if isinstance(job.error, MemoryError) else job.result()
+    def handle(self, event: Event, rect: Rect) -> bool:
+        """Offer an event to the tools. Returns True to draw the picture again."""
+        for tool in self.values():
+            needs_redraw = tool.handle(event, rect)
+            if needs_redraw is not None:
+                return needs_redraw
+        return False
 
-    def forget(self) -> None:
-        """Drop what is computed."""
-        self._jobs.close()
-        self._job = None
+    def tick(self, now: float) -> bool:
+        """Advance all tools to `now`. Returns True to draw the picture again."""
+        needs_redraw = False
+        for tool in self.values():
+            needs_redraw |= tool.tick(now)
+        return needs_redraw
+
+    def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
+        """Draw what the tools lay over the picture with OpenGL."""
+        for tool in self.values():
+            tool.draw(framebuffer, rect)
+
+    def draw_over(self, rect: Rect, scale: float) -> bool:
+        """Draw bars, lines and windows with imgui. Returns True to draw again."""
+        needs_redraw = False
+        for bar in self.bars(rect, scale):
+            needs_redraw |= bar.tool.bar(bar.rect, scale)
+        for tool in self.values():
+            needs_redraw |= tool.over(rect, scale)
+        return needs_redraw
+
+    def bars(self, rect: Rect, scale: float) -> list[ToolBar]:
+        """Return the bars at the lower edge of a picture in `rect`, from below."""
+        bars = []
+        bottom = rect.y + rect.height
+        for tool in self.values():
+            height = min(round(tool.bar_height() * scale), bottom - rect.y)
+            if height > 0:
+                bottom -= height
+                bars.append(ToolBar(tool, Rect(rect.x, bottom, rect.width, height)))
+        return bars
+
+    @property
+    def bars_height(self) -> float:
+        """Pixels that the bars take at the lower edge."""
+        points = sum(tool.bar_height() for tool in self.values())
+        return points * self._view.host.scale
+
+    def above_bars(self, rect: Rect) -> Rect:
+        """Return the part of a picture in `rect` that the bars leave."""
+        return replace(rect, height=max(rect.height - round(self.bars_height), 1))
+
+    def covered(self, rect: Rect) -> list[Rect]:
+        """Return the rectangles of all bars and windows over a picture in `rect`."""
+        covered = [bar.rect for bar in self.bars(rect, self._view.host.scale)]
+        for tool in self.values():
+            covered += tool.covered(rect)
+        return covered
+
+    def sections(self) -> list[Section]:
+        """Return the parts of the panel, in their order there."""
+        return in_order([s for tool in self.values() for s in tool.sections()])
+
+    def details(self) -> list[str]:
+        """Return the phrases of all tools for the status line."""
+        return [phrase for tool in self.values() for phrase in tool.details()]
+
+    def key_helps(self) -> list[KeyHelp]:
+        """Return the keys of the tools that the scene has something for."""
+        useful = [tool for tool in self.values() if tool.is_useful]
+        return [key for tool in useful for key in tool.keys]
+
+    def close(self) -> None:
+        """Close all tools. Idempotent."""
+        for tool in self.values():
+            tool.close()
 
 
-class SceneReader(Question):
-    """Computes something of a scene once for each version, as long as that takes little of the loop's time. Answers
-    are pairs of the key and the result.
-    """
+def in_order(sections: Sequence[Section]) -> list[Section]:
+    """Return sections in their order in the panel."""
 
-    _of: tuple[int, object] | None = None
-    """The scene (`SceneCache.loads`) and the key of what was computed last, or is being computed."""
-    _next = -math.inf
-    """Time from which another version is read."""
+    def position(section: Section) -> int:
+        if section.title in _SECTIONS:
+            return _SECTIONS.index(section.title)
+        return len(_SECTIONS)
 
-    def read(
-        self,
-        now: float,
-        key: object,
-        ask: Callable[[GaussianScene], Callable[[], Any] | None],
-    ) -> None:
-        """Have what `ask` returns computed, unless the key and the scene are still the same, or another version of it
-        is too early. `ask` begins to read the scene, which may change afterwards.
-        """
-        of = self._view.data.loads, key
-        if (
-            self._jobs.busy
-            or of == self._of
-            or (self._of is not None and key == self._of[1] and now < self._next)
-        ):
-            return
-        self._of = of
-        begin = time.perf_counter()
-        with suppress(RendererError):  # the picture says so
-            tell = ask(self._view.data.renderer.scene())
-            if tell is not None:
-                self._job = self._jobs.submit(lambda _: (key, tell()))
-        self._next = now + max(_PERIOD, (time.perf_counter() - begin) / _SHARE)
-
-    def forget(self) -> None:
-        """Drop what is computed; the next `read` is due at once."""
-        super().forget()
-        self._of = None
-
-
-class Picker(Question):
-    """Finds the Gaussian under a pixel. Answers are lists of one hit, or none where nothing lies there."""
-
-    def ask(self, x: float, y: float, rect: Rect) -> None:
-        """Look under a pixel of the framebuffer, where the picture fills `rect`."""
-        view = self._view
-        self.forget()
-        camera = view.camera(rect)
-        if camera is not None:
-            tell = pick_later(
-                view.data.renderer.scene(), camera, x - rect.x, y - rect.y, view.options
-            )
-            self._job = self._jobs.submit(
-                lambda _: [hit] if (hit := tell()) is not None else []
-            )
+    return sorted(sections, key=position)

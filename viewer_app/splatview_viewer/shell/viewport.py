@@ -16,7 +16,7 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.screen import Rect, settled_pixels
 from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.core.view import Info, Section
-from splatview_viewer.scene_view.path import see_through
+from splatview_viewer.scene_view.film import see_through
 from splatview_viewer.scene_view.tool import in_order
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.recovery import Faults

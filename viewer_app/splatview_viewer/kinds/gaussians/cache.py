@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import math
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,19 +14,13 @@ from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import StreamFrame
 from splatview_viewer.core.errors import RendererError, ViewerError
 from splatview_viewer.core.view import Stopwatch
-from splatview_viewer.geometry.cameras import (
-    NEAR,
-    Camera,
-    bounds,
-    frame_ball,
-    frame_points,
-)
 from splatview_viewer.gpu.governor import BROUGHT, scaled
 from splatview_viewer.kinds.gaussians.picture import Composer, ViewportPicture
 from splatview_viewer.render.base import PAINTS, RenderOptions
 from splatview_viewer.render.choose import better, choose, instead
 from splatview_viewer.scene.frames import background_of, scene_of
 from splatview_viewer.scene.scene import GaussianScene, HostCopy
+from splatview_viewer.scene_view.sight import Sight
 from splatview_viewer.ui.widgets import Hint, Hints
 
 if TYPE_CHECKING:
@@ -39,6 +32,7 @@ if TYPE_CHECKING:
     from splatview_ipc.gl.base import PixelSource
     from splatview_viewer.core.settings import Color
     from splatview_viewer.core.view import Value
+    from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.recording.recording import Player
     from splatview_viewer.render.base import RenderedPicture as Rendered
@@ -98,7 +92,7 @@ def hint_of(scene: GaussianScene, ready: Callable[[int], None] | None) -> Hint |
 
 
 @dataclass(frozen=True)
-class Facts:
+class GaussianFacts:
     """Facts about the scene that is shown; its arrays may be gone by now."""
 
     count: int
@@ -109,7 +103,7 @@ class Facts:
     up: tuple[float, float, float] | None = None
 
     @classmethod
-    def of(cls, scene: GaussianScene) -> Facts:
+    def of(cls, scene: GaussianScene) -> GaussianFacts:
         return cls(
             len(scene),
             scene.sh_degree,
@@ -128,104 +122,17 @@ class Facts:
         ]
 
 
-@dataclass(frozen=True)
-class Sight:
-    """A sample of a scene to frame it: some of its Gaussians, evenly spread over the arrays."""
+def sample_scene(
+    scene: GaussianScene, ready: Callable[[int], None] | None = None
+) -> Sight:
+    """Return some of a scene's Gaussians; waits for the GPU where they lie on one.
 
-    means: np.ndarray
-    """(M, 3) float32, or float64 as the scene's."""
-    opacities: np.ndarray
-    """(M,) float32 in [0, 1]."""
-
-    @classmethod
-    def of(
-        cls, scene: GaussianScene, ready: Callable[[int], None] | None = None
-    ) -> Sight:
-        """`ready` as for `GaussianScene.to_host`. Waits for the GPU where the scene lies on one."""
-        scene.wait(ready)
-        return cls(
-            *map(np.copy, HostCopy(scene, lambda: scene.sample(_SAMPLE)).arrays())
-        )
-
-    @property
-    def weights(self) -> np.ndarray | None:
-        """(M,) opacities, 0 for what can hardly be seen; None when nothing can."""
-        weights = np.where(
-            self.opacities > _VISIBLE, self.opacities, 0.0
-        )  # NaN counts as invisible
-        return weights if weights.any() else None
-
-    @functools.cached_property
-    def center(self) -> np.ndarray:
-        """(3,) the middle of all of it, whether it can be seen or not."""
-        return bounds(self.means)[0]
-
-    @functools.cached_property
-    def bounds(self) -> tuple[np.ndarray, float]:
-        """The middle (3,) of what can be seen, and its radius."""
-        return bounds(self.means, self.weights)
-
-    def near_of(self, camera: Camera) -> Camera:
-        """A camera whose near plane is gsplat's default, with one that fits a scene smaller than a unit."""
-        if self._near < camera.near == NEAR:
-            return replace(camera, near=self._near)
-        return camera
-
-    @functools.cached_property
-    def _near(self) -> float:
-        few = slice(
-            None, None, len(self.means) // 5000 + 1
-        )  # each version of a stream is asked
-        return min(NEAR, NEAR * bounds(self.means[few])[1])
-
-    @property
-    def middle(self) -> np.ndarray:
-        """(3,) the middle of what can be seen."""
-        return self.bounds[0]
-
-    def camera(self, width: int, height: int, up: Any) -> Camera:
-        """The camera from which the scene is seen whole, in the middle of the picture.
-
-        Starts from `frame_points`, whose direction it keeps, and corrects it by where the visible Gaussians come to
-        lie in the picture. Floaters, the outer hundredth on each side, do not count, and it never moves far.
-        """
-        return self._filled(
-            frame_points(self.means, width, height, weights=self.weights, up=up)
-        )
-
-    def seen_along(
-        self, rotation: np.ndarray, fov: float, width: int, height: int
-    ) -> Camera:
-        """As `camera`, but in the direction in which another one looks: `rotation` (3, 3) is its world to camera, `fov`
-        its vertical angle in degrees.
-        """
-        return self._filled(frame_ball(*self.bounds, rotation, fov, width, height))
-
-    def _filled(self, camera: Camera) -> Camera:
-        """Another place for a pinhole camera, from where the visible Gaussians fill its picture."""
-        weights = self.weights
-        width = camera.width
-        height = camera.height
-        means = self.means if weights is None else self.means[weights > 0]
-        means = means[np.isfinite(means).all(axis=1)]
-        means = means[:: max(len(means) // 50_000, 1)].astype(np.float64)
-        focal = camera.K[0, 0]
-        viewmat = camera.viewmat
-        for _ in range(
-            2
-        ):  # the correction is exact for a flat scene; the second turn takes in depth
-            p = means @ viewmat[:3, :3].T + viewmat[:3, 3]
-            p = p[p[:, 2] > camera.near]
-            if len(p) < 2:
-                break
-            distance = float(np.median(p[:, 2]))
-            low, high = np.percentile(p[:, :2] / p[:, 2:], (1, 99), axis=0)
-            room = np.array([width, height]) / focal * 0.84
-            nearer = float(np.clip(((high - low) / room).max(), 0.7, 1.6))
-            shift = np.array([*((low + high) / 2 * distance), distance * (1 - nearer)])
-            viewmat = viewmat.copy()
-            viewmat[:3, 3] -= shift
-        return replace(camera, viewmat=viewmat)
+    ready: as for `GaussianScene.to_host`.
+    """
+    scene.wait(ready)
+    arrays = HostCopy(scene, lambda: scene.sample(_SAMPLE)).arrays()
+    means, opacities = map(np.copy, arrays)
+    return Sight(means, opacities)
 
 
 @dataclass
@@ -258,7 +165,7 @@ class SceneCache:
         self.ctx = ctx
         self.work = work
         self.renderer = renderer or choose(ctx)
-        self.facts: Facts | None = None
+        self.facts: GaussianFacts | None = None
         """Facts of the scene; None while there is none."""
         self.sight: Sight | None = None
         """Of the first version, or of the one at the last `look`, of a scene on a GPU; otherwise of the newest."""
@@ -327,7 +234,7 @@ class SceneCache:
                 return False
         sight = self.sight
         if sight is None or not scene.on_gpu:
-            sight = Sight.of(scene, ready)
+            sight = sample_scene(scene, ready)
             self._sight_of = self.loads + 1
             self.hints.hint = None if frame is None else hint_of(scene, ready)
         with self.stopwatch("load"):
@@ -343,7 +250,7 @@ class SceneCache:
         if frame is not None and self.renderer.reading:
             frame.hold()
             self._frame = frame
-        self.facts = Facts.of(scene)
+        self.facts = GaussianFacts.of(scene)
         self.sight = sight
         self.background = background
         self.stale = False
@@ -375,7 +282,7 @@ class SceneCache:
         """Return where the Gaussians of the loaded version are. Waits for the GPU if that was not read yet."""
         if self._sight_of != self.loads and self.renderer.wants_gpu:
             with suppress(RendererError):  # the picture says so
-                self.sight = Sight.of(self.renderer.scene())
+                self.sight = sample_scene(self.renderer.scene())
                 self._sight_of = self.loads
         return self.sight
 

@@ -15,9 +15,10 @@ from splatview_viewer.core.errors import FileError, RendererError
 from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.core.view import Section
 from splatview_viewer.formats.pictures import output_path
+from splatview_viewer.kinds.gaussians.scene_reader import SceneReader
 from splatview_viewer.scene import EVERYTHING, HIDDEN, Selection, flags
 from splatview_viewer.scene.scene import QUANTITIES, Quantity, Statistics, count_later
-from splatview_viewer.scene_view.tool import SceneReader, Tool
+from splatview_viewer.scene_view.tool import Tool
 from splatview_viewer.ui import plots, theme
 from splatview_viewer.ui import widgets as ui
 
@@ -47,7 +48,7 @@ _WORDS = {
 }
 
 
-class Filter(Tool):
+class Filter(Tool["GaussianView"]):
     """Counts while its part of the panel is seen, and limits the view's selection."""
 
     name: ClassVar[str] = "filter"
@@ -78,7 +79,7 @@ class Filter(Tool):
                 selection, **{quantity.name: (min(low, high), max(low, high))}
             )
         )
-        self.view.in_motion()  # it is dragged as a rule
+        self.view.mark_moving()  # it is dragged as a rule
 
     def reset(self, quantity: Quantity | None = None) -> None:
         """Draw all again, whatever this quantity; None: whatever hides some of them, a crop included."""

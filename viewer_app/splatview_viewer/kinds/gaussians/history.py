@@ -31,7 +31,7 @@ _NARROW = 260.0
 """Points of width below which there is only the slider."""
 
 
-class HistoryTool(Tool):
+class HistoryTool(Tool["GaussianView"]):
     """Has the view's scene be an earlier one. Whoever looks at the scene as well sees that too."""
 
     name: ClassVar[str] = "history"
@@ -54,7 +54,7 @@ class HistoryTool(Tool):
         return player if player is not None and len(player.recording) > 1 else None
 
     @property
-    def at_hand(self) -> bool:
+    def is_useful(self) -> bool:
         return self.player is not None
 
     @property
@@ -102,7 +102,7 @@ class HistoryTool(Tool):
         changed = seen != self._seen
         self._seen = seen
         if changed and player is not None and player.playing:
-            self.view.in_motion()
+            self.view.mark_moving()
         return changed
 
     def bar_height(self) -> float:
@@ -167,7 +167,7 @@ class HistoryTool(Tool):
                     )
         changed = before != (player.position, player.playing)
         if changed and player.position is not None:
-            self.view.in_motion()
+            self.view.mark_moving()
         return changed
 
 

@@ -20,8 +20,11 @@ from splatview_viewer.core.events import (
 )
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import KeyHelp, Section
+from splatview_viewer.kinds.gaussians.scene_reader import SceneReader
 from splatview_viewer.render.picking import values_later
-from splatview_viewer.scene_view.tool import Picker, SceneReader, Tool, draw_line
+from splatview_viewer.scene_view.lines import draw_line
+from splatview_viewer.scene_view.questions import PointPicker
+from splatview_viewer.scene_view.tool import Tool
 from splatview_viewer.ui import plots, theme
 from splatview_viewer.ui import widgets as ui
 
@@ -58,7 +61,7 @@ _HISTORY: tuple[tuple[str, Callable[[Sequence[Values]], list[float]], str], ...]
 )
 
 
-class Inspect(Tool):
+class Inspect(Tool["GaussianView"]):
     """Knows which Gaussian is chosen, and its values over the versions seen since."""
 
     name: ClassVar[str] = "inspect"
@@ -77,7 +80,7 @@ class Inspect(Tool):
         """The Gaussian that `history` is about."""
         self._count = 0
         """Number of the scene's Gaussians when it was chosen."""
-        self._picker = Picker(view, "pick")
+        self._picker = PointPicker(view, "pick")
         self._reader = SceneReader(view, "values")
         self._press: tuple[float, float] | None = None
         self.shown = False
@@ -183,7 +186,7 @@ class Inspect(Tool):
         self.shown = False
         if self.index is None:
             return False
-        camera = self.view.camera(rect)
+        camera = self.view.rig.camera(rect)
         if camera is not None and self.values is not None:
             corners = self.values.outline(camera, self.view.state.scale)
             if corners is not None and np.abs(corners).max() <= 1e5:
@@ -230,7 +233,7 @@ class Inspect(Tool):
         """Go where the chosen one fills a good part of the picture."""
         view = self.view
         values = self.values
-        camera = view.camera()
+        camera = view.rig.camera()
         if values is None or camera is None or not np.isfinite(values.mean).all():
             return
         mean = values.mean.astype(np.float64)
@@ -239,7 +242,7 @@ class Inspect(Tool):
         )
         viewmat = camera.viewmat.copy()
         viewmat[:3, 3] = np.array([0.0, 0.0, distance]) - viewmat[:3, :3] @ mean
-        view.fly_to(replace(camera, viewmat=viewmat), pivot=mean)
+        view.rig.fly_to(replace(camera, viewmat=viewmat), pivot=mean)
 
     def close(self) -> None:
         self._picker.forget()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.core.screen import Rect
+    from splatview_viewer.kinds.gaussians.view import GaussianView
 
 _SCALES = 0.05, 3.0
 _POINTS = 1.0, 12.0
@@ -32,10 +33,11 @@ _LEAST = 280.0
 """Points of the picture's width below which the legend is left out."""
 
 
-class LookTool(Tool):
+class LookTool(Tool["GaussianView"]):
     """Changes the view's state."""
 
     name: ClassVar[str] = "look"
+    view: GaussianView
 
     def _panel(self) -> None:
         """Draw the controls."""
@@ -165,7 +167,7 @@ class LookTool(Tool):
                     SHOWS[view.state.show].legend,
                     view.state.color_map,
                     labels,
-                    view.above_bars(rect),
+                    view.tools.above_bars(rect),
                     scale,
                 )
         return False

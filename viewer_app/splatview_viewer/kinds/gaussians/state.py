@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from splatview_viewer.core.selection import EVERYTHING, Selection
-from splatview_viewer.geometry.controls import Orbit, OrbitPlace
 from splatview_viewer.render.base import PAINTS, Paint, PaintFacts
-
-if TYPE_CHECKING:
-    from splatview_viewer.core.screen import Rect
-    from splatview_viewer.geometry.cameras import Camera
+from splatview_viewer.scene_view.state import CameraPlace, TrainingDisplay
 
 Show = Literal[Paint, "depth", "alpha"]
 """A paint, or another quantity of the picture that the paint "color" makes."""
@@ -47,52 +43,10 @@ def paint_of(show: Show) -> Paint:
 
 
 @dataclass(frozen=True)
-class CameraPlace:
-    """The camera of a view."""
-
-    framed: bool = False
-    """False: the next picture chooses the camera, from which the whole scene is seen."""
-    orbit: OrbitPlace = Orbit().place
-    given: Camera | None = None
-    """Exactly this one is used until the user moves it; None: that of `orbit`."""
-    seen_in: tuple[int, int] | None = None
-    """Size of the rectangle that the camera is for, of which any other one shows all; None: the one at hand."""
-    up_by: Literal["", "found", "user"] = ""
-    """Origin of the direction upward."""
-    by_hand: bool = False
-    """The user has moved the camera."""
-
-    def seen_from(self, rect: Rect) -> CameraPlace:
-        """Return the place of which other rectangles show all that is seen in `rect`."""
-        return replace(self, seen_in=self.seen_in or (rect.width, rect.height))
-
-
-@dataclass(frozen=True)
-class TrainingDisplay:
-    """The training cameras in a view."""
-
-    shown: bool = True
-    pictures: bool = True
-    """Their photographs are seen in them."""
-    size: float = 1.0
-    """Size of frustums, times what fits."""
-    through: int | None = None
-    """The camera that the view looks through."""
-    how: Literal["render", "photo", "wipe", "side", "error"] = "wipe"
-    """Comparison of its photograph with the picture."""
-    opacity: float = 1.0
-    """Opacity of the photograph."""
-    gain: float = 4.0
-    """Factor of errors."""
-    at: float = 0.5
-    """The line between both, 0 to 1 from the left."""
-
-
-@dataclass(frozen=True)
 class GaussianState:
     """The camera of a view, and what is drawn of the scene."""
 
-    place: CameraPlace = CameraPlace()
+    place: CameraPlace = field(default_factory=CameraPlace)
     show: Show = "color"
     mode: Literal["scene", "classic", "antialiased"] = "scene"
     """scene: as the scene was trained."""
@@ -107,9 +61,11 @@ class GaussianState:
     color_map: str = "turbo"
     """For depth and overdraw."""
     depth_range: tuple[float, float] | None = None
-    """Depth at both ends of the colour map, world units; None: the 1st and 99th percentile of what is seen."""
+    """Depth at both ends of the colour map, world units; None: the 1st and 99th
+    percentile of what is seen."""
     selection: Selection = EVERYTHING
     """The Gaussians that are drawn."""
-    training: TrainingDisplay = TrainingDisplay()
+    training: TrainingDisplay = field(default_factory=TrainingDisplay)
     smooth: bool = True
-    """While the camera moves, the picture before may be moved along until the next one is done."""
+    """While the camera moves, the picture before may be moved along until the next one
+    is done."""

@@ -1,0 +1,76 @@
+"""Bookmarks of a scene: cameras to come back to, by numbers from 1 to 9."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from splatview_viewer.core.errors import CameraError
+from splatview_viewer.geometry.cameras import camera_from_text
+
+if TYPE_CHECKING:
+    from splatview_viewer.scene_view.protocol import SceneView
+
+_NUMBERS = range(1, 10)
+
+
+class Bookmarks:
+    """Cameras that are remembered of a file, or of a stream of this name.
+
+    Each is a dict of a "camera" and a "pivot", what was orbited around.
+    """
+
+    def __init__(self, view: SceneView) -> None:
+        self._view = view
+
+    @property
+    def by_number(self) -> dict[int, dict[str, Any]]:
+        """The bookmarks by ascending numbers."""
+        saved = self._view.host.recall("bookmarks")
+        if not isinstance(saved, dict):
+            return {}
+        return {n: saved[str(n)] for n in _NUMBERS if str(n) in saved}
+
+    def _remember(self, bookmarks: dict[int, dict[str, Any]]) -> None:
+        values = {str(number): value for number, value in bookmarks.items()}
+        self._view.host.remember("bookmarks", values or None)
+
+    def add(self, number: int | None = None) -> None:
+        """Save the camera as a bookmark.
+
+        number: of the bookmark, which may replace one; None: the first that is free.
+        """
+        bookmarks = self.by_number
+        if number is None:
+            number = next((n for n in _NUMBERS if n not in bookmarks), None)
+        if number is None:
+            self._view.host.say("There are nine bookmarks: delete one first")
+            return
+        camera = self._view.rig.camera()
+        if camera is None:
+            return
+        bookmark = {
+            "camera": json.loads(camera.to_json()),
+            "pivot": self._view.rig.orbit.target.tolist(),
+        }
+        self._remember({**bookmarks, number: bookmark})
+        self._view.host.say(f"Kept as bookmark {number}")
+
+    def visit(self, number: int) -> bool:
+        """Fly to a bookmark. Returns False if there is none that can be read."""
+        rig = self._view.rig
+        try:
+            bookmark = self.by_number[number]
+            text = json.dumps(bookmark["camera"])
+            camera = camera_from_text(text, rig.rect.width, rig.rect.height)
+            pivot = np.array(bookmark["pivot"], np.float64).reshape(3)
+            rig.fly_to(camera, pivot=pivot)
+        except (CameraError, KeyError, TypeError, ValueError):
+            return False
+        return True
+
+    def delete(self, number: int) -> None:
+        """Delete a bookmark."""
+        self._remember({n: b for n, b in self.by_number.items() if n != number})

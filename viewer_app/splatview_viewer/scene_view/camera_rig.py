@@ -1,0 +1,207 @@
+"""The camera of one user's view of a scene: placed, orbited, framed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from splatview_viewer.core.screen import Rect
+from splatview_viewer.geometry.controls import SECONDS, Orbit
+from splatview_viewer.scene_view.camera_motion import CameraMotion
+from splatview_viewer.scene_view.up_axis import UpAxis
+
+if TYPE_CHECKING:
+    from splatview_viewer.geometry.cameras import Camera
+    from splatview_viewer.scene_view.protocol import SceneView
+
+_LEVEL_ROLL = 1e-3
+"""Radians of roll that cannot be seen."""
+_MAX_FRAMING_FOV = 150.0
+
+
+class CameraRig:
+    """Moves the camera that is in the view's state (`CameraPlace`)."""
+
+    def __init__(self, view: SceneView) -> None:
+        self._view = view
+        self.rect = Rect(0, 0, 1, 1)
+        """The rectangle in which the view was drawn last."""
+        self._orbit = Orbit()
+        self._orbit_place = view.state.place.orbit
+        """The place of `_orbit`, unless a tool is moving it."""
+        self._orbit.place = self._orbit_place
+        self.up_axis = UpAxis(view)
+        self.motion = CameraMotion(view)
+
+    # -- the place -----------------------------------------------------------------
+
+    @property
+    def orbit(self) -> Orbit:
+        """The camera of the state, to be moved; `apply_orbit` puts it back."""
+        place = self._view.state.place.orbit
+        # Another place came from a view that is followed.
+        if self._orbit_place != place:
+            self._orbit.place = place
+            self._orbit_place = place
+            self._view.mark_moving()
+        return self._orbit
+
+    def apply_orbit(self, **fields: Any) -> None:
+        """Look from where `orbit` is now, and change other fields of the place."""
+        is_framed = self._view.data.facts is not None
+        self.put_place(given=None, seen_in=None, framed=is_framed, **fields)
+        self._view.mark_moving()
+
+    def put_place(self, **fields: Any) -> None:
+        """Put the place of `orbit` and other fields of the place into the state."""
+        self._orbit_place = self.orbit.place
+        place = replace(self._view.state.place, orbit=self._orbit_place, **fields)
+        self._view.change(place=place)
+
+    @property
+    def is_framed(self) -> bool:
+        """False while the next picture chooses the camera."""
+        return self._view.state.place.framed
+
+    @property
+    def is_fixed(self) -> bool:
+        """True while exactly a given camera is used, which was not moved yet."""
+        return self._view.state.place.given is not None
+
+    # -- going elsewhere -----------------------------------------------------------
+
+    def use_camera(self, camera: Camera, pivot: np.ndarray | None = None) -> None:
+        """Draw with exactly this camera until the user moves it.
+
+        Args:
+            camera: the camera.
+            pivot: (3,) what to orbit around afterwards, as far as it lies on the line
+                of sight; None: the middle of the scene.
+        """
+        sight = self._view.data.sight
+        if pivot is None:
+            pivot = sight.center if sight is not None else np.zeros(3)
+        if sight is not None:
+            camera = sight.near_of(camera)
+        self.orbit.take(camera, pivot)
+        self.put_place(given=camera, seen_in=None, framed=True)
+
+    def fly_to(
+        self, camera: Camera, seconds: float = SECONDS, pivot: np.ndarray | None = None
+    ) -> None:
+        """Go to exactly this camera on a way that the eye can follow.
+
+        The loop goes on meanwhile, and the user may interrupt the flight.
+
+        Args:
+            camera: the camera at the end.
+            seconds: duration; 0: at once.
+            pivot: as in `use_camera`; None: what is orbited around now.
+        """
+        if pivot is None:
+            pivot = self.orbit.target
+        if seconds <= 0 or not self.is_framed or self._view.data.facts is None:
+            self.motion.stop()
+            self.use_camera(camera, pivot)
+            return
+        end = self.orbit.copy()
+        end.take(camera, pivot)
+        self.motion.fly(end, seconds, camera)
+
+    def look_with(self, camera: Camera | None) -> None:
+        """Draw with exactly this camera; None: see the whole scene, as at first."""
+        # The direction upward is searched at first sight alone, and stays.
+        self.orbit.place = Orbit(up=self.orbit.up).place
+        self.put_place(given=camera, seen_in=None, framed=camera is not None)
+
+    def frame_scene(self) -> None:
+        """See the whole scene in the next picture, as at first."""
+        self.put_place(framed=False, given=None, seen_in=None)
+
+    def fly_to_whole_scene(self, *, upright: bool = False) -> None:
+        """Fly to where the whole scene is seen in the present direction.
+
+        Args:
+            upright: take a roll out instead; without a roll, look as at first sight.
+        """
+        sight = self._view.data.look()
+        if not self.is_framed or sight is None or not len(sight.means):
+            self.frame_scene()
+            return
+        end = self.copy_orbit()
+        if upright and abs(end.tilt) > _LEVEL_ROLL:
+            end.level()
+            self.motion.fly(end)
+            return
+        model = end.model
+        width = self.rect.width
+        height = self.rect.height
+        if upright:
+            camera = sight.camera(width, height, end.up)
+        else:
+            fov = min(end.fov, _MAX_FRAMING_FOV)
+            camera = sight.seen_along(end.rotation, fov, width, height)
+        end.take(camera, sight.middle)
+        end.model = model
+        self.motion.fly(end)
+
+    def look_along(self, forward: np.ndarray) -> None:
+        """Fly to where the pivot is seen in this direction (3,)."""
+        end = self.copy_orbit()
+        end.look_along(forward)
+        self.motion.fly(end)
+
+    def copy_orbit(self) -> Orbit:
+        """Return a copy of the camera's orbit, to be changed."""
+        self.continue_from_here()
+        return self.orbit.copy()
+
+    def continue_from_here(self) -> None:
+        """Prepare to move the camera of a view that was followed until now."""
+        if self._view.state.place.seen_in is None:
+            return
+        if self._view.data.facts is not None:
+            self.orbit.take(self.camera_of_scene(self.rect), self.orbit.target)
+        self.put_place(given=None, seen_in=None)
+
+    # -- the camera ----------------------------------------------------------------
+
+    def camera(self, rect: Rect | None = None) -> Camera | None:
+        """Return the camera with which the scene is drawn; None without a scene.
+
+        rect: the rectangle to draw into; None: the one that was drawn into last.
+        """
+        if self._view.data.facts is None:
+            return None
+        return self.camera_of_scene(rect or self.rect)
+
+    def camera_of_scene(self, rect: Rect) -> Camera:
+        """Return the camera with which a scene, which there is, is drawn into `rect`."""
+        size = (rect.width, rect.height)
+        if not self.is_framed:
+            self._choose_first_camera(size)
+        place = self._view.state.place
+        seen_in = place.seen_in or size
+        if place.given is not None:
+            camera = place.given.resized(*seen_in)
+        else:
+            camera = self.orbit.camera(*seen_in)
+        camera = camera.fitted(*size)
+        sight = self._view.data.sight
+        return camera if sight is None else sight.near_of(camera)
+
+    def _choose_first_camera(self, size: tuple[int, int]) -> None:
+        """Have the orbit see the whole scene, in a picture of this size."""
+        facts = self._view.data.facts
+        if facts is None or not facts.count:
+            return
+        sight = self._view.data.look()
+        if sight is None:
+            return
+        camera = sight.camera(*size, self.up_axis.choose_first())
+        model = self.orbit.model
+        self.orbit.take(camera, sight.middle)
+        self.orbit.model = model
+        self.put_place(framed=True)

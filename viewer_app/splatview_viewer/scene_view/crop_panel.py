@@ -1,0 +1,166 @@
+"""The panel's part "Crop": the numbers of the box or the sphere."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from imgui_bundle import imgui
+
+from splatview_viewer.scene import Box, Sphere, shapes
+from splatview_viewer.ui import widgets as ui
+
+if TYPE_CHECKING:
+    from splatview_viewer.core.selection import Vector
+    from splatview_viewer.scene_view.crop import Crop
+
+_MAX_DRAG_STEPS = 1e6
+"""Steps of dragging in a number from which on float32 has none so small."""
+_MIN_LENGTH = 1e-6
+_WORLD_UNITS_TIP = "World units. Drag, or Ctrl + click to type"
+
+
+def draw_panel(tool: Crop) -> None:
+    """Draw the panel's part."""
+    tool.is_open = True
+    shape = _draw_kind(tool)
+    if shape is None:
+        return
+    edited = _draw_place(shape)
+    if isinstance(edited, Box):
+        edited = _draw_box(edited)
+    else:
+        edited = _draw_radius(edited)
+    tip = "Around all but the outer hundredth of what can be seen"
+    if ui.buttons("", ["Fit to scene"], [tip]) == 0:
+        box, sphere = tool.fit()
+        fitted = box if isinstance(edited, Box) else sphere
+        edited = replace(fitted, outside=edited.outside)
+    if edited != shape:
+        tool.set_shape(edited)
+
+
+def _draw_kind(tool: Crop) -> Box | Sphere | None:
+    """Draw the choice of the shape; return the chosen one."""
+    shape = tool.shape
+    kind = ""
+    if isinstance(shape, Box):
+        kind = "box"
+    elif isinstance(shape, Sphere):
+        kind = "sphere"
+    chosen = ui.choice(
+        "Shape",
+        "The region that the scene is cut to",
+        kind,
+        {"": "None", "box": "Box", "sphere": "Sphere"},
+    )
+    if chosen == kind:
+        return shape
+    box, sphere = tool.fit()
+    shape = {"": None, "box": box, "sphere": sphere}[chosen]
+    tool.set_shape(shape)
+    return shape
+
+
+def _size(shape: Box | Sphere) -> float:
+    """Return a length that fits the shape, for steps and decimals."""
+    return max(shape.half) if isinstance(shape, Box) else shape.radius
+
+
+def _number_format(size: float) -> str:
+    decimals = min(max(2 - math.floor(math.log10(size)), 0), 9)
+    return f"%.{decimals}f"
+
+
+def _draw_place(shape: Box | Sphere) -> Box | Sphere:
+    """Draw the side that stays and the centre; return the shape as the user edited it."""
+    outside = ui.choice(
+        "Keep",
+        "The side of the region whose Gaussians stay",
+        shape.outside,
+        {False: "Inside", True: "Outside"},
+    )
+    size = _size(shape)
+    center = _draw_vector(
+        "Centre",
+        shape.center,
+        size / 200,
+        _WORLD_UNITS_TIP,
+        number_format=_number_format(size),
+    )
+    return replace(shape, outside=outside, center=center)
+
+
+def _draw_box(box: Box) -> Box:
+    """Draw the size and the rotation; return the box as the user edited it."""
+    size = _size(box)
+    a, b, c = box.half
+    lengths = (2 * a, 2 * b, 2 * c)
+    edited_lengths = _draw_vector(
+        "Size",
+        lengths,
+        size / 200,
+        "Lengths of its edges, world units",
+        minimum=_MIN_LENGTH,
+        number_format=_number_format(size),
+    )
+    if edited_lengths != lengths:
+        a, b, c = edited_lengths
+        box = replace(box, half=(a / 2, b / 2, c / 2))
+    angles = shapes.angles_of(box)
+    edited_angles = _draw_vector(
+        "Rotation",
+        angles,
+        0.5,
+        "Degrees around x, then y, then z",
+        number_format="%.1f",
+    )
+    if edited_angles != angles:
+        box = replace(box, axes=shapes.axes_of(edited_angles))
+    return box
+
+
+def _draw_radius(sphere: Sphere) -> Sphere:
+    """Draw the radius; return the sphere as the user edited it."""
+    ui.row("Radius")
+    is_edited, radius = imgui.drag_float(
+        "##radius",
+        sphere.radius,
+        sphere.radius / 200,
+        _MIN_LENGTH,
+        1e9,
+        "%.3g",
+        imgui.SliderFlags_.always_clamp.value,
+    )
+    imgui.set_item_tooltip(_WORLD_UNITS_TIP)
+    return replace(sphere, radius=radius) if is_edited else sphere
+
+
+def _draw_vector(
+    label: str,
+    values: Vector,
+    step: float,
+    tip: str,
+    *,
+    minimum: float = -math.inf,
+    number_format: str,
+) -> Vector:
+    """Draw three numbers to drag or to type; return them as the user edited them."""
+    ui.row(label)
+    # Dragging goes through float32, where such a step would be lost.
+    if max(map(abs, values)) > _MAX_DRAG_STEPS * step:
+        is_edited, numbers = ui.vector(label, values, number_format)
+    else:
+        is_edited, numbers = imgui.drag_float3(
+            f"##{label}", list(values), step, 0.0, 0.0, number_format
+        )
+    imgui.set_item_tooltip(tip)
+    if not is_edited:
+        # What came back was rounded to 32 bits.
+        return values
+    x, y, z = (
+        max(number, minimum) if math.isfinite(number) else value
+        for number, value in zip(list(numbers)[:3], values, strict=True)
+    )
+    return x, y, z
