@@ -16,7 +16,7 @@ from support.viewer import Viewer
 
 import splatview
 from splatview_viewer.app.loop import step
-from splatview_viewer.compare.comparisons import MergedSource
+from splatview_viewer.compare.merged import MergedSource
 from splatview_viewer.compare.pair import PairView
 from splatview_viewer.core.events import (
     PointerMove,
@@ -169,7 +169,7 @@ def test_boxes_are_seen_in_a_difference_and_do_not_count_in_its_psnr(
     h.app.until(lambda: len(h.app.state.entries) == 2)
     h.keys |= {entry.name: entry.key for entry in h.app.state.entries}
     view = h.pair("one", "two")
-    see(h.viewport.view, how="difference")
+    see(h.viewport.view, mode="difference")
     assert h.picture().max() <= 4
     splatview.annotate("two", boxes=[[5, 5, 40, 30]])
     h.app.until(lambda: h.picture().max() > 100)

@@ -1,4 +1,6 @@
-"""Two streams or files of a kind in one picture, split by a line, blended or as their difference, from one place."""
+"""Two entries of a kind in one picture: split by a line, blended or as their
+difference.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,12 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.settings import Entry
-    from splatview_viewer.core.view import ShownView, Value
+    from splatview_viewer.core.view import Release, ShownView, Value
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.workspace.catalogue import Catalogue
 
 T = TypeVar("T")
-_MEASURED_AFTER = 0.25
+_MEASURE_DELAY_S = 0.25
 """Seconds from a picture to the measurement of its PSNR."""
 _KEY = KeyHelp(
     "Compare", "Drag the line", "See more of one side; a double click: both alike"
@@ -60,17 +62,18 @@ class PairPlace:
 
 @dataclass(frozen=True)
 class PairState:
-    """One picture of two views."""
+    """The way in which two views make one picture."""
 
-    how: Literal["split", "difference", "blend"] = "split"
-    at: float = 0.5
-    """Place of the line, 0 to 1 from the left; opacity of the second."""
+    mode: Literal["split", "difference", "blend"] = "split"
+    position: float = 0.5
+    """The line, 0 to 1 from the left; or the opacity of the second view."""
     gain: float = 4.0
     """Factor of differences."""
     alike: bool = True
     """Both have the same settings, and not only the same place."""
-    used: int = 0
-    """The side that was pressed last, 0 or 1. The other one follows it; panel and keys are its own."""
+    active_side: int = 0
+    """The side that was pressed last, 0 or 1. The other one follows it; panel and keys
+    are its own."""
     place: PairPlace = PairPlace()
 
 
@@ -83,7 +86,10 @@ class Side:
 
 
 class PairSource(ValueSource):
-    """The source of an entry that shows two others, which have sources of their own. Shared by all views of it."""
+    """The source of an entry that shows two others. Shared by all views of it.
+
+    The others have sources of their own.
+    """
 
     path = "compared"
 
@@ -111,18 +117,19 @@ class PairView(View[PairSource, PairState]):
     kind: ClassVar[str] = "pair"
 
     def __init__(self, data: PairSource, state: PairState) -> None:
-        self._sides, self.host = [Side(key) for key in data.uses], Host()
+        # The state, which `View` sets, is handed to the sides.
+        self._sides = [Side(key) for key in data.uses]
+        self.host = Host()
         super().__init__(data, state)
         self.psnr: float | None = None
         """PSNR of the two pictures a moment ago, dB."""
         self._compositor = PairCompositor(data.ctx, data.work)
         data.compositors.append(self._compositor)
         self._divider = Divider()
-        self._held = False
-        """A drag lasts."""
+        self._is_dragging = False
         self._now = 0.0
         self._measure_at = math.inf
-        self._size = 1, 1
+        self._framebuffer_size = 1, 1
         """Size of the framebuffer that was drawn into, in `_rect`."""
         self._rect = Rect(0, 0, 1, 1)
 
@@ -136,27 +143,33 @@ class PairView(View[PairSource, PairState]):
     @state.setter
     def state(self, state: PairState) -> None:
         self._state = state
-        for view, wanted in zip(self._both(), state.place.sides, strict=True):
-            if view is not None and wanted is not None:
-                view.view.state = wanted
+        for view, side_state in zip(self._both(), state.place.sides, strict=True):
+            if view is not None and side_state is not None:
+                view.view.state = side_state
 
-    # -- the two views -----------------------------------------------------------------------------------------------
+    # -- the two views -----------------------------------------------------------------
 
-    def _both(self) -> list[Any]:
+    def _both(self) -> list[ShownView | None]:
         """Return the view of each side, None for one that has nothing to show."""
+        return [self._view_of(side) for side in self._sides]
+
+    def _view_of(self, side: Side) -> ShownView | None:
         catalogue = self.data.catalogue
-        out = list[Any]()
-        for side in self._sides:
-            slot = catalogue.slots.get(side.key)
-            side.host = self.host
-            view = None if slot is None or slot.entry.fault else catalogue.view(side)  # type: ignore[arg-type]
-            if view is not None:
-                own = view.view.host
-                view.view.host = replace(
-                    self.host, name=own.name, identity=own.identity, again=own.again
-                )
-            out.append(None if view is None or view.empty else view)
-        return out
+        slot = catalogue.slots.get(side.key)
+        side.host = self.host
+        if slot is None or slot.entry.fault:
+            return None
+        view = catalogue.view(side)  # type: ignore[arg-type]
+        if view is None:
+            return None
+        previous = view.view.host
+        view.view.host = replace(
+            self.host,
+            name=previous.name,
+            identity=previous.identity,
+            again=previous.again,
+        )
+        return None if view.empty else view
 
     @property
     def views(self) -> list[ShownView]:
@@ -164,73 +177,89 @@ class PairView(View[PairSource, PairState]):
         return [view for view in self._both() if view is not None]
 
     @property
-    def _leading(self) -> int:
+    def _lead_side(self) -> int:
         """The side that the other one follows."""
-        used = self._state.used
-        return used if self._both()[used] is not None else 1 - used
+        active = self._state.active_side
+        return active if self._both()[active] is not None else 1 - active
 
     @property
     def lead(self) -> ShownView | None:
         """The view that the other one follows."""
-        return self._both()[self._leading]
+        return self._both()[self._lead_side]
 
-    def _use(
-        self, what: Callable[[ShownView], T], sides: Sequence[int] = (0, 1)
+    def _call_sides(
+        self, call: Callable[[ShownView], T], sides: Sequence[int] = (0, 1)
     ) -> list[T]:
-        """Call `what` with the views of some sides, and return the results. A fault is shown in place of its side, and
-        the other one goes on.
+        """Call a function with the views of some sides, and return the results.
+
+        A fault is shown in place of its side, and the other one goes on.
         """
         catalogue = self.data.catalogue
-        out = list[T]()
-        for side, view in [(self._sides[i], self._both()[i]) for i in sides]:
+        both = self._both()
+        results = list[T]()
+        for index in sides:
+            view = both[index]
             if view is not None:
-                with catalogue.guard(catalogue.slots[side.key]):
-                    out.append(what(view))
-        return out
+                slot = catalogue.slots[self._sides[index].key]
+                with catalogue.guard(slot):
+                    results.append(call(view))
+        return results
 
-    # -- pictures ----------------------------------------------------------------------------------------------------
+    # -- pictures ----------------------------------------------------------------------
 
     def take(self, link: str, value: Value) -> bool:
         """Return True: the values are those of the two entries."""
         return True
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        s = self._state
-        self._size = framebuffer.size
+        state = self._state
+        self._framebuffer_size = framebuffer.size
         self._rect = rect
         if self._draw_sides():
-            if s.how == "split":
-                at = (self.divider.x(rect) - rect.x) / max(rect.width, 1)
-            else:
-                at = s.at
-            self._compositor.draw(framebuffer, rect, s.how, at, s.gain, part=rect)
-            self._measure_at = min(self._measure_at, self._now + _MEASURED_AFTER)
+            position = state.position
+            if state.mode == "split":
+                position = (self.divider.x(rect) - rect.x) / max(rect.width, 1)
+            self._compositor.draw(
+                framebuffer, rect, state.mode, position, state.gain, part=rect
+            )
+            self._measure_at = min(self._measure_at, self._now + _MEASURE_DELAY_S)
             return
         self.psnr = None
         self._measure_at = math.inf
-        if not self._use(
-            lambda view: view.draw(framebuffer, rect)
-        ):  # the one that there is
+        drawn = self._call_sides(lambda view: view.draw(framebuffer, rect))
+        if not drawn:
             framebuffer.use()
-            framebuffer.clear(
-                *BACKDROP, 1.0, viewport=rect.viewport(framebuffer.height)
-            )
+            viewport = rect.viewport(framebuffer.height)
+            framebuffer.clear(*BACKDROP, 1.0, viewport=viewport)
 
     def _draw_sides(self) -> bool:
-        """Draw both into targets as large as the framebuffer. Returns False where one is missing or fails."""
-        used = self._state.used
-        views = self._both()
-        if None in views:
+        """Draw both into targets as large as the framebuffer.
+
+        Returns False where one is missing or fails.
+        """
+        leader = self._state.active_side
+        follower = 1 - leader
+        both = self._both()
+        lead_view = both[leader]
+        following_view = both[follower]
+        if lead_view is None or following_view is None:
             return False
-        dtype: Literal["f4", "f1"] = "f4" if self._state.how == "difference" else "f1"
-        first, second = (
-            self._compositor.target(i, *self._size, dtype) for i in (used, 1 - used)
+        dtype: Literal["f4", "f1"] = "f1"
+        if self._state.mode == "difference":
+            dtype = "f4"
+        width, height = self._framebuffer_size
+        lead_target, following_target = (
+            self._compositor.target(side, width, height, dtype)
+            for side in (leader, follower)
         )
-        drawn = self._use(lambda view: view.draw(first, self._rect), [used])
-        views[1 - used].follow(
-            views[used], self._state.alike
-        )  # which may find its place when it is drawn
-        drawn += self._use(lambda view: view.draw(second, self._rect), [1 - used])
+        drawn = self._call_sides(
+            lambda view: view.draw(lead_target, self._rect), [leader]
+        )
+        # The leader may find its place when it is drawn: the other follows afterwards.
+        following_view.follow(lead_view, self._state.alike)
+        drawn += self._call_sides(
+            lambda view: view.draw(following_target, self._rect), [follower]
+        )
         return len(drawn) == 2
 
     def ui(self, rect: Rect, scale: float) -> bool:
@@ -241,148 +270,160 @@ class PairView(View[PairSource, PairState]):
             self._draw_line(rect, scale)
 
     def _draw_line(self, rect: Rect, scale: float) -> None:
-        """Draw the line between both, and what is on either side."""
-        if self._state.how == "split" and len(self.views) == 2:
+        """Draw the line between both, and the names on either side."""
+        if self._state.mode == "split" and len(self.views) == 2:
             slots = self.data.catalogue.slots
-            first, second = told_apart([slots[key].entry for key in self.data.uses])
+            entries = [slots[key].entry for key in self.data.uses]
+            first, second = told_apart(entries)
             self.divider.over(rect, scale, (first, second))
 
-    # -- events and time ---------------------------------------------------------------------------------------------
+    # -- events and time ---------------------------------------------------------------
 
     @property
     def divider(self) -> Divider:
-        """The line, as the state has it."""
-        self._divider.at = min(max(self._state.at, KEPT), 1 - KEPT)
+        """The line, at the position of the state."""
+        self._divider.at = min(max(self._state.position, KEPT), 1 - KEPT)
         return self._divider
 
     def handle(self, event: Event, rect: Rect) -> bool:
-        split = self._state.how == "split"
-        sides = [self._leading]
-        if split and not self._held:
+        is_split = self._state.mode == "split"
+        if is_split and not self._is_dragging:
             divider = self.divider
-            again = divider.handle(event, rect, self.host.scale)
-            if again is not None:
-                self._state = replace(self._state, at=divider.at)
-                return again
-        if isinstance(event, (PointerMove, PointerPress)) and not self._held:
-            sides = [int(split and event.x >= self.divider.x(rect))]
+            needs_redraw = divider.handle(event, rect, self.host.scale)
+            if needs_redraw is not None:
+                self._state = replace(self._state, position=divider.at)
+                return needs_redraw
+        sides = self._sides_of(event, rect, is_split)
         if isinstance(event, PointerPress):
-            self._held, self._state = True, replace(self._state, used=sides[0])
+            self._is_dragging = True
+            self._state = replace(self._state, active_side=sides[0])
         elif isinstance(event, PointerRelease):
-            self._held = False
-        elif isinstance(event, PointerLeave) or (
-            isinstance(event, Key) and not event.pressed
-        ):  # wherever it began
-            sides = [0, 1]
-        views = [self._both()[side] for side in sides]
+            self._is_dragging = False
+        both = self._both()
+        views = [both[side] for side in sides]
         # A fault is for the viewport of this user: others see both sides as before.
         return any([view.handle(event, rect) for view in views if view is not None])
 
+    def _sides_of(self, event: Event, rect: Rect, is_split: bool) -> list[int]:
+        """Return the sides that an event is for."""
+        is_pointed = isinstance(event, (PointerMove, PointerPress))
+        if is_pointed and not self._is_dragging:
+            return [int(is_split and event.x >= self.divider.x(rect))]
+        is_key_release = isinstance(event, Key) and not event.pressed
+        if isinstance(event, PointerLeave) or is_key_release:
+            # It ends what may have begun on either side.
+            return [0, 1]
+        return [self._lead_side]
+
     def tick(self, now: float) -> bool:
         self._now = now
-        again = any(self._use(lambda view: view.tick(now)))
+        needs_redraw = any(self._call_sides(lambda view: view.tick(now)))
         if now < self._measure_at:
-            return again
-        before = _words(self.psnr)
+            return needs_redraw
+        previous = _psnr_phrases(self.psnr)
         self._measure_at = math.inf
-        # Without what only helps to look at them. The framebuffer is bound again afterwards.
+        # The pictures are without what only helps to look at them. The framebuffer is
+        # bound as before afterwards.
         bound = self.data.ctx.scope(self.data.ctx.fbo, moderngl.NOTHING)
         with self.host.drawing_exactly("scene"), bound:
             drawn = self._draw_sides()
         if drawn:
             self._compositor.measure(self._rect)
             self.psnr = self._compositor.psnr()
-        return (
-            again or _words(self.psnr) != before
-        )  # as each picture is measured, only another PSNR draws it again
+        # As each picture is measured, only another PSNR draws it again.
+        return needs_redraw or _psnr_phrases(self.psnr) != previous
 
     def dropped(self, file: Path) -> bool:
-        return self.lead is not None and self.lead.view.dropped(file)
+        lead = self.lead
+        return lead is not None and lead.view.dropped(file)
 
-    def release(self, how: Literal["idle", "away", "closed", "last"]) -> None:
+    def release(self, how: Release) -> None:
         data = self.data
         if how == "idle":
             for compositor in data.compositors:
                 compositor.drop()
         elif how == "away":
             self._compositor.drop()
-            self._use(lambda view: view.view.release("away"))
+            self._call_sides(lambda view: view.view.release("away"))
         elif self._compositor in data.compositors:
             data.compositors.remove(self._compositor)
             self._compositor.close()
             for side in self._sides:
                 data.catalogue.leave(side)  # type: ignore[arg-type]
 
-    # -- words -------------------------------------------------------------------------------------------------------
+    # -- texts and controls ------------------------------------------------------------
 
     @property
     def keys(self) -> Sequence[KeyHelp]:  # type: ignore[override]
-        return [_KEY, *(self.lead.view.keys if self.lead is not None else ())]
+        lead = self.lead
+        return [_KEY] if lead is None else [_KEY, *lead.view.keys]
 
     def panel(self) -> Sequence[Section]:
         """Return its own controls, and those of the side that was pressed last."""
+        sections = [Section("", self._controls)]
         lead = self.lead
-        own = Section("", self._controls)
-        return [own, *(() if lead is None else lead.sections)]
+        if lead is not None:
+            sections += lead.sections
+        return sections
 
     def _controls(self) -> None:
-
         from splatview_viewer.ui import widgets as ui
 
-        s = self._state
-        how = ui.choice(
+        state = self._state
+        mode = ui.choice(
             "Compare",
             "Both scenes beside a line, their difference, or one over the other",
-            s.how,
+            state.mode,
             {"split": "Split by a line", "difference": "Difference", "blend": "Blend"},
         )
-        if how == "difference":
-            s = replace(
-                s,
-                gain=ui.slider(
-                    "Amplify",
-                    "Factor on the difference",
-                    s.gain,
-                    (1.0, 64.0),
-                    "%.0f \u00d7",
-                    reset=4.0,
-                ),
+        if mode == "difference":
+            gain = ui.slider(
+                "Amplify",
+                "Factor on the difference",
+                state.gain,
+                (1.0, 64.0),
+                "%.0f \u00d7",
+                reset=4.0,
             )
-        if how == "blend":
-            s = replace(
-                s,
-                at=ui.slider(
-                    "Opacity",
-                    "Opacity of the second scene over the first",
-                    s.at,
-                    (0.0, 1.0),
-                    "%.2f",
-                    reset=0.5,
-                ),
+            state = replace(state, gain=gain)
+        if mode == "blend":
+            opacity = ui.slider(
+                "Opacity",
+                "Opacity of the second scene over the first",
+                state.position,
+                (0.0, 1.0),
+                "%.2f",
+                reset=0.5,
             )
+            state = replace(state, position=opacity)
         tip = (
-            "Both are shown in the same way. Off: only from the same place; what the panel\n"
+            "Both are shown in the same way. Off: only from the same place; what the "
+            "panel\n"
             "says is then of the side that was clicked last."
         )
-        self._state = replace(s, how=how, alike=ui.check("Same view", tip, s.alike))
+        alike = ui.check("Same view", tip, state.alike)
+        self._state = replace(state, mode=mode, alike=alike)
 
     def info(self) -> Info:
-        s = self._state
+        state = self._state
         lead = self.lead
-        told = {id(view): view.info for view in self.views}
-        if s.how == "difference":
-            details = [f"brightest from {1 / s.gain:.0%} on"]
-        else:
-            details = []
+        infos = {id(view): view.info for view in self.views}
+        details = _psnr_phrases(self.psnr)
+        if state.mode == "difference":
+            details.insert(0, f"brightest from {1 / state.gain:.0%} on")
         timings = Counter({"compare": self.data.work.ms.get("compare", 0.0)})
-        for info in told.values():
+        extras: list[str] = []
+        path: list[str] = []
+        for info in infos.values():
+            extras += info.details
+            path += info.path
             timings.update(info.timings)
         return Info(
-            [*details, *_words(self.psnr)],
-            [line for info in told.values() for line in info.details],
-            "" if lead is None else told[id(lead)].readout,
-            list(dict.fromkeys(line for info in told.values() for line in info.path)),
-            timings,
+            details=details,
+            extras=extras,
+            readout="" if lead is None else infos[id(lead)].readout,
+            path=list(dict.fromkeys(path)),
+            timings=timings,
         )
 
     @property
@@ -398,7 +439,7 @@ class PairView(View[PairSource, PairState]):
         return () if lead is None else lead.covered(rect)
 
 
-def _words(psnr: float | None) -> list[str]:
+def _psnr_phrases(psnr: float | None) -> list[str]:
     if psnr is None:
         return []
     return ["no difference" if psnr == math.inf else f"PSNR {psnr:.2f} dB"]
@@ -407,7 +448,8 @@ def _words(psnr: float | None) -> list[str]:
 def told_apart(entries: Sequence[Entry]) -> list[str]:
     """Return the names of entries, with the run's where several have the same."""
     names = [entry.name for entry in entries]
-    return [
-        f"{e.name} \u00b7 {e.group}" if names.count(e.name) > 1 else e.name
-        for e in entries
-    ]
+    titles = []
+    for entry in entries:
+        is_unique = names.count(entry.name) == 1
+        titles.append(entry.name if is_unique else f"{entry.name} \u00b7 {entry.group}")
+    return titles

@@ -7,23 +7,31 @@ import sys
 
 from splatview_ipc.system.terminal import printable_lines
 
-_MOST = 3000
-"""Characters of a message: it may repeat what a damaged file says, and stands in a panel."""
+_MAX_MESSAGE = 3000
+"""Characters of a message: it may repeat what a damaged file says, and stands in a
+panel."""
+_MAX_ANSWER = 160
+"""Characters of a compiler's answer that are repeated."""
 
 
 class ViewerError(Exception):
-    """Base of everything the viewer reports. The message says what to do next; no traceback is needed. It can be shown:
-    what a terminal would obey in it is escaped, and the middle of a very long one left out.
+    """Base of everything the viewer reports.
+
+    The message says what to do next; no traceback is needed. It can be shown: what a
+    terminal would obey in it is escaped, and the middle of a very long one left out.
     """
 
     def __init__(self, *args: object) -> None:
-        def showable(text: str) -> str:
-            long = len(text) > _MOST
-            return printable_lines(
-                f"{text[: _MOST * 2 // 3]} ... {text[-_MOST // 4 :]}" if long else text
-            )
+        super().__init__(*(_showable(a) if isinstance(a, str) else a for a in args))
 
-        super().__init__(*(showable(a) if isinstance(a, str) else a for a in args))
+
+def _showable(message: str) -> str:
+    """Return a message that a terminal and a panel can show."""
+    if len(message) > _MAX_MESSAGE:
+        head = message[: _MAX_MESSAGE * 2 // 3]
+        tail = message[-_MAX_MESSAGE // 4 :]
+        message = f"{head} ... {tail}"
+    return printable_lines(message)
 
 
 class PrintableFormatter(logging.Formatter):
@@ -62,7 +70,9 @@ class RendererError(ViewerError):
 
 
 def of_opengl(e: BaseException) -> bool:
-    """Return whether OpenGL has raised this: a driver that refuses a shader, a picture that cannot be made."""
+    """Return whether OpenGL raised an error: it refuses a shader, or a picture's
+    memory.
+    """
     moderngl = sys.modules.get("moderngl")
     return moderngl is not None and isinstance(e, moderngl.Error)
 
@@ -74,12 +84,13 @@ def words_of(e: BaseException) -> str:
     return printable_lines(str(e)) or type(e).__name__
 
 
-def telling(text: str) -> str:
-    """The line of a compiler's answer that says what is wrong."""
+def telling(answer: str) -> str:
+    """Return the line of a compiler's answer that says what is wrong."""
     lines = [
-        " ".join(line.split()) for line in text.splitlines() if line.strip(" =-\t")
+        " ".join(line.split()) for line in answer.splitlines() if line.strip(" =-\t")
     ]
-    return next(
-        (line for line in lines if "error:" in line.lower()),
-        lines[-1] if lines else "no reason given",
-    )[:160]
+    if not lines:
+        return "no reason given"
+    errors = [line for line in lines if "error:" in line.lower()]
+    line = errors[0] if errors else lines[-1]
+    return line[:_MAX_ANSWER]

@@ -1,7 +1,8 @@
 """Input events: the same from a window, a browser or a test.
 
-Positions are in framebuffer pixels from the top left corner; (0, 0) is the outer corner of the first pixel,
-so its centre lies at (0.5, 0.5). A page sends its events as JSON: limits hold for those that are decoded.
+Positions are in framebuffer pixels from the top left corner; (0, 0) is the outer corner
+of the first pixel, so its centre lies at (0.5, 0.5). A page sends its events as JSON:
+limits hold for those that are decoded.
 """
 
 from __future__ import annotations
@@ -9,9 +10,20 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Callable  # noqa: TC003  (msgspec resolves annotations at run time)
+
+# msgspec resolves annotations at run time.
+from collections.abc import Callable  # noqa: TC003
 from pathlib import Path  # noqa: TC003
-from typing import Annotated, Any, Generic, Literal, TypeVar, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 from msgspec import Meta
@@ -21,12 +33,11 @@ Mod = Literal["shift", "ctrl", "alt", "super"]
 Mods = frozenset[Mod]
 """Modifier keys held down."""
 
-_Position = Annotated[
-    float, Meta(ge=-65536, le=65536)
-]  # a drag goes on outside the picture
+# A drag goes on outside the picture.
+_Position = Annotated[float, Meta(ge=-65536, le=65536)]
 _Notches = Annotated[float, Meta(ge=-20, le=20)]
 _Factor = Annotated[float, Meta(ge=0.1, le=10)]
-_Turn = Annotated[float, Meta(ge=-7, le=7)]
+_Angle = Annotated[float, Meta(ge=-7, le=7)]
 _Side = Annotated[int, Meta(ge=16, le=8192)]
 _Scale = Annotated[float, Meta(ge=0.25, le=8)]
 
@@ -103,7 +114,7 @@ class PointerRelease(_Event, frozen=True, tag="release"):
 
 
 class Wheel(_Event, frozen=True, tag="wheel"):
-    """The wheel turned by `dy` notches (up, away from the user, is positive) and `dx` to the right."""
+    """The wheel was turned by `dy` notches away from the user, and `dx` to the right."""
 
     x: _Position
     y: _Position
@@ -113,8 +124,10 @@ class Wheel(_Event, frozen=True, tag="wheel"):
 
 
 class Pinch(_Event, frozen=True, tag="pinch"):
-    """Two fingers: what lies under their middle, now at (x, y), was moved by (dx, dy), grew by `factor` and turned by
-    `turn` radians, clockwise.
+    """Two fingers moved: the point under their middle is now at (x, y).
+
+    The picture was moved by (dx, dy), grew by `factor` and was turned by `turn`
+    radians, clockwise.
     """
 
     x: _Position
@@ -122,7 +135,7 @@ class Pinch(_Event, frozen=True, tag="pinch"):
     factor: _Factor
     dx: _Position = 0.0
     dy: _Position = 0.0
-    turn: _Turn = 0.0
+    turn: _Angle = 0.0
 
 
 class Key(_Event, frozen=True, tag="key"):
@@ -162,7 +175,8 @@ class Close(_Event, frozen=True, tag="close"):
 class FileDrop(_Event, frozen=True, tag="files"):
     paths: tuple[str, ...]
     done: Callable[[Path], None] | None = None
-    """To be called with each path once its file is not needed any more: a page's are only lent. From any thread."""
+    """Called with each path once its file is not needed any more, from any thread: a
+    page's files are copies. None: the files are the user's own."""
 
 
 class Screenshot(_Event, frozen=True, tag="screenshot"):
@@ -186,21 +200,28 @@ Event = PageEvent | Expose | Close | FileDrop
 
 T = TypeVar("T")
 
-Limits = tuple[tuple[str, float, float], ...]
-"""Names of an event's numbers, each with the least and the greatest value."""
+
+class Limit(NamedTuple):
+    """The range of a number of an event."""
+
+    name: str
+    low: float
+    high: float
 
 
-def _limits_of(kind: type[Event]) -> Limits:
+def _limits_of(kind: type[Event]) -> tuple[Limit, ...]:
     """Return the limits that the annotations of a kind of event give its numbers."""
     limits = []
     for name, hint in get_type_hints(kind, include_extras=True).items():
-        for meta in getattr(hint, "__metadata__", ()):
+        if get_origin(hint) is not Annotated:
+            continue
+        for meta in hint.__metadata__:
             if isinstance(meta, Meta) and meta.ge is not None and meta.le is not None:
-                limits.append((name, meta.ge, meta.le))
+                limits.append(Limit(name, meta.ge, meta.le))
     return tuple(limits)
 
 
-_LIMITS: dict[type[Any], Limits] = {
+_LIMITS: dict[type[Any], tuple[Limit, ...]] = {
     kind: _limits_of(kind) for kind in (*PageEvent.__args__, Expose, Close, FileDrop)
 }
 
@@ -208,17 +229,17 @@ _LIMITS: dict[type[Any], Limits] = {
 def bounded(event: Event) -> Event | None:
     """Return an event with each number within the limits that hold for pages.
 
-    Views calculate with these numbers, whichever screen they come from. Returns None
-    for an event with a number that is not finite: nothing is known of what was meant.
+    Views calculate with these numbers, whichever screen they come from. None for an
+    event with a number that is not finite: nothing is known of what it should be.
     """
     changes: dict[str, float] = {}
-    for name, least, most in _LIMITS[type(event)]:
-        number = getattr(event, name)
-        if least <= number <= most:
+    for limit in _LIMITS[type(event)]:
+        value = getattr(event, limit.name)
+        if limit.low <= value <= limit.high:
             continue
-        if not math.isfinite(number):
+        if not math.isfinite(value):
             return None
-        changes[name] = type(number)(min(max(number, least), most))
+        changes[limit.name] = type(value)(min(max(value, limit.low), limit.high))
     return msgspec.structs.replace(event, **changes) if changes else event
 
 
@@ -226,31 +247,34 @@ class Inbox(Generic[T]):
     """A bounded queue from any thread to the one that draws, whose sleep it ends."""
 
     def __init__(
-        self, supersedes: Callable[[T, T], bool] | None = None, most: int = 4096
+        self, supersedes: Callable[[T, T], bool] | None = None, capacity: int = 4096
     ) -> None:
-        """`supersedes(new, last)`: whether an item replaces the one that waits before it. `most`: items that wait."""
+        """supersedes(new, last): returns whether an item replaces the one that waits
+        before it. capacity: the most items that wait.
+        """
         self._items: deque[T] = deque()
         self._changed = threading.Condition()
         self._woken = False
         self._supersedes = supersedes
-        self._most = most
+        self._capacity = capacity
 
     def put(self, *items: T) -> bool:
         """Add items; return False at the first for which there is no room."""
         with self._changed:
             for item in items:
-                if (
-                    self._supersedes is not None
-                    and self._items
-                    and self._supersedes(item, self._items[-1])
-                ):
+                if self._replaces_last(item):
                     self._items[-1] = item
-                elif len(self._items) < self._most:
+                elif len(self._items) < self._capacity:
                     self._items.append(item)
                 else:
                     return False
             self._changed.notify()
         return True
+
+    def _replaces_last(self, item: T) -> bool:
+        if self._supersedes is None or not self._items:
+            return False
+        return self._supersedes(item, self._items[-1])
 
     def wake(self) -> None:
         """End a `take` that sleeps, or the next one."""
@@ -259,34 +283,52 @@ class Inbox(Generic[T]):
             self._changed.notify()
 
     def take(self, timeout: float) -> list[T]:
-        """Return all items, oldest first. Sleeps at most `timeout` seconds for the first one, or until `wake`."""
+        """Return all items, oldest first.
+
+        Sleeps at most `timeout` seconds for the first one, or until `wake`.
+        """
         with self._changed:
             if timeout > 0:
-                self._changed.wait_for(
-                    lambda: bool(self._items) or self._woken, timeout
-                )
+                self._changed.wait_for(self._has_ended_sleep, timeout)
             self._woken = False
             items = list(self._items)
             self._items.clear()
         return items
 
+    def _has_ended_sleep(self) -> bool:
+        return bool(self._items) or self._woken
+
+
+class _Press(NamedTuple):
+    time: float
+    """Seconds."""
+    x: float
+    y: float
+    button: str
+    clicks: int
+    """2 for the second press of a double click."""
+
 
 class ClickCounter:
-    """Tells double clicks: presses of one button within 0.4 s and 6 points of each other."""
+    """Recognises double clicks.
+
+    They are presses of one button within 0.4 s and 6 points of each other.
+    """
 
     def __init__(self) -> None:
-        self._last: tuple[float, float, float, str, int] = (-1e9, 0.0, 0.0, "", 0)
+        self._last = _Press(time=-1e9, x=0.0, y=0.0, button="", clicks=0)
 
     def count(
         self, time: float, x: float, y: float, button: str, scale: float = 1.0
     ) -> int:
-        """1 for a first press at `time` (seconds), 2 for the second one of a double click."""
-        then, px, py, before, clicks = self._last
-        again = (
-            button == before
-            and time - then < 0.4
-            and max(abs(x - px), abs(y - py)) <= 6 * scale
-            and clicks == 1
-        )
-        self._last = (time, x, y, button, 2 if again else 1)
-        return self._last[-1]
+        """Return 1 for a first press, 2 for the second one of a double click.
+
+        time: seconds. scale: pixels per point.
+        """
+        last = self._last
+        distance = max(abs(x - last.x), abs(y - last.y))
+        is_near = time - last.time < 0.4 and distance <= 6 * scale
+        is_double = is_near and button == last.button and last.clicks == 1
+        clicks = 2 if is_double else 1
+        self._last = _Press(time, x, y, button, clicks)
+        return clicks

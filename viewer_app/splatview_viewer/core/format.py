@@ -1,4 +1,4 @@
-"""Words for sizes, durations and values, and round places for the lines of an axis. Without imgui."""
+"""Texts for sizes, durations and values, and round ticks of an axis. Without imgui."""
 
 from __future__ import annotations
 
@@ -7,61 +7,52 @@ from datetime import datetime
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 """Units of bytes, each 1024 times the one before."""
-_SECONDS = (
-    1,
-    2,
-    5,
-    10,
-    15,
-    30,
-    60,
-    120,
-    300,
-    600,
-    900,
-    1800,
-    3600,
-    7200,
-    10800,
-    21600,
-    43200,
-    86400,
+_DAY_S = 86400
+# fmt: off
+_ROUND_SECONDS = (
+    1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200,
+    _DAY_S,
 )
-_MOST = 200
+# fmt: on
+_MAX_TICKS = 200
 """Ticks of an axis."""
 
 Tick = tuple[float, str]
-"""A place on an axis, and its label."""
+"""A value on an axis, and its label."""
 
 
 def size_text(size: float) -> str:
-    """Bytes in three digits and units of 1024: "512 B", "1.50 GiB", "-2.00 MiB"."""
+    """Return bytes in three digits and units of 1024: "512 B", "1.50 GiB", "-2.00 MiB"."""
     amount = float(abs(size))
     unit = 0
     while amount >= 999.5 and unit < len(UNITS) - 1:
         amount /= 1024
         unit += 1
     if unit == 0 or amount >= 99.95:
-        number = f"{amount:.0f}"
+        digits = 0
+    elif amount >= 9.995:
+        digits = 1
     else:
-        number = f"{amount:.2f}" if amount < 9.995 else f"{amount:.1f}"
-    return f"{'-' if size < 0 else ''}{number} {UNITS[unit]}"
+        digits = 2
+    sign = "-" if size < 0 else ""
+    return f"{sign}{amount:.{digits}f} {UNITS[unit]}"
 
 
 def exact_size_text(size: int) -> str:
-    """Bytes in short and exactly: "1.50 GiB (1,610,612,736 bytes)"."""
+    """Return bytes in short and exactly: "1.50 GiB (1,610,612,736 bytes)"."""
     if abs(size) < 1000:
         return f"{size:,} bytes"
     return f"{size_text(size)} ({size:,} bytes)"
 
 
 def change_text(change: int) -> str:
-    """A difference of bytes, with its sign: "+1.50 GiB"."""
-    return ("+" if change > 0 else "") + size_text(change)
+    """Return a difference of bytes, with its sign: "+1.50 GiB"."""
+    sign = "+" if change > 0 else ""
+    return sign + size_text(change)
 
 
 def age_text(microseconds: float) -> str:
-    """A duration: "0.5 us", "12 ms", "3.2 s", "4 min 05 s", "2 h 03 min"."""
+    """Return a duration: "0.5 us", "12 ms", "3.2 s", "4 min 05 s", "2 h 03 min"."""
     us = abs(float(microseconds))
     sign = "-" if microseconds < 0 else ""
     if us < 999.5:
@@ -76,155 +67,190 @@ def age_text(microseconds: float) -> str:
     return f"{sign}{seconds // 3600:,} h {seconds % 3600 // 60:02d} min"
 
 
-def count_text(count: int, one: str) -> str:
-    """ "1 block", "1,234 blocks"."""
-    return f"{count:,} {one}{'' if count == 1 else 's'}"
+def count_text(count: int, unit: str) -> str:
+    """Return a count with its unit: "1 block", "1,234 blocks"."""
+    plural = "" if count == 1 else "s"
+    return f"{count:,} {unit}{plural}"
 
 
 def value_text(value: float) -> str:
-    """A number in four digits; large whole numbers exactly."""
-    if not math.isfinite(value):
-        if value != value:
-            return "NaN"
-        if value > 0:
-            return "infinite"
-        return "-infinite"
+    """Return a number in four digits; large whole numbers exactly."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "infinite" if value > 0 else "-infinite"
     if value == int(value) and 1000 <= abs(value) < 1e12:
         return f"{value:,.0f}"
     return f"{value:.4g}"
 
 
 def clock_text(time_us: int) -> str:
-    """ "14:03:05.123456" for microseconds since the epoch; "" for 0: not known."""
+    """Return a time in microseconds since the epoch: "14:03:05.123456"; "" for 0."""
     return _clock(time_us, 1.0) if time_us > 0 else ""
 
 
-# -- axes -------------------------------------------------------------------------------------------------------
+# -- axes ------------------------------------------------------------------------------
 
 
-def round_up(least: float) -> float:
-    """The least of 1, 2, 5, 10, 20, ... (and 0.1, 0.2, 0.5 ...) that is not less."""
-    power = 10.0 ** math.floor(math.log10(max(least, 1e-12)))
-    return next(m * power for m in (1, 2, 5, 10, 20) if m * power >= least * (1 - 1e-9))
+def round_up(value: float) -> float:
+    """Return the smallest of 1, 2, 5, 10, 20, ...
+
+    (and 0.1, 0.2, 0.5 ...) from `value` on.
+    """
+    power = 10.0 ** math.floor(math.log10(max(value, 1e-12)))
+    tolerated = value * (1 - 1e-9)
+    return next(m * power for m in (1, 2, 5, 10, 20) if m * power >= tolerated)
 
 
-def round_seconds(least: float) -> float:
-    """The least round duration that is not less: 0.1, 0.2, 0.5, 1, ... 30, 60, 120, ... seconds, whole days."""
-    if least < 1:
-        return round_up(least)
-    return next(
-        (float(s) for s in _SECONDS if s >= least), round_up(least / 86400) * 86400
-    )
+def round_seconds(seconds: float) -> float:
+    """Return the shortest round duration from `seconds` on.
+
+    One of 0.1, 0.2, 0.5, 1, ... 30, 60, 120, ... seconds, or whole days.
+    """
+    if seconds < 1:
+        return round_up(seconds)
+    for round_value in _ROUND_SECONDS:
+        if round_value >= seconds:
+            return float(round_value)
+    return round_up(seconds / _DAY_S) * _DAY_S
 
 
 def byte_ticks(low: float, high: float, count: int) -> list[Tick]:
-    """At most about `count` round places from `low` to `high` bytes, in one unit: "12 GiB", "12,300 MiB"."""
-    step = float(
-        2 ** max(math.ceil(math.log2(max((high - low) / max(count, 1), 1.0))), 0)
-    )
-    unit = min(max(int(math.log2(step) // 10), 0), len(UNITS) - 1)
-    if (
-        unit + 1 < len(UNITS)
-        and step >= 1024 ** (unit + 1) / 8
-        and high >= 2 * 1024 ** (unit + 1)
-    ):
-        unit += 1  # 6.5 GiB rather than 6,656 MiB
-    if unit == 0 and low >= 1 << 20:  # the last digits of a large number are of no use
-        unit = 1
+    """Return at most about `count` round sizes in one unit: "12 GiB", "12,300 MiB".
+
+    low, high: bytes at both ends of the axis.
+    """
+    spacing = max((high - low) / max(count, 1), 1.0)
+    step = float(2 ** max(math.ceil(math.log2(spacing)), 0))
+    unit = _tick_unit(low, high, step)
     size = 1024**unit
-    digits = min(max(-round(math.log2(step / size)), 0), 3)  # halves, quarters, eighths
-    return [
-        (at, f"{at / size:,.{digits}f} {UNITS[unit]}" if at else "0")
-        for at in _places(low, high, step)
-    ]
+    # Halves, quarters and eighths of a unit.
+    digits = min(max(-round(math.log2(step / size)), 0), 3)
+    ticks = []
+    for value in _multiples(low, high, step):
+        label = f"{value / size:,.{digits}f} {UNITS[unit]}" if value else "0"
+        ticks.append((value, label))
+    return ticks
+
+
+def _tick_unit(low: float, high: float, step: float) -> int:
+    """Return the index of the unit of ticks at multiples of `step` bytes."""
+    unit = min(max(int(math.log2(step) // 10), 0), len(UNITS) - 1)
+    if unit + 1 < len(UNITS):
+        # 6.5 GiB rather than 6,656 MiB.
+        larger = 1024 ** (unit + 1)
+        if step >= larger / 8 and high >= 2 * larger:
+            unit += 1
+    if unit == 0 and low >= 1 << 20:
+        # The last digits of a large number are of no use.
+        unit = 1
+    return unit
 
 
 def count_ticks(low: float, high: float, count: int) -> list[Tick]:
-    """Round whole numbers: "12,500"."""
+    """Return at most about `count` round whole numbers: "12,500"."""
     step = max(round_up((high - low) / max(count, 1)), 1.0)
-    return [(at, f"{at:,.0f}") for at in _places(low, high, step)]
+    return [(value, f"{value:,.0f}") for value in _multiples(low, high, step)]
 
 
 def log_ticks(low: float, high: float, most: int = 6) -> list[Tick]:
-    """Round numbers for a logarithmic axis that covers less than two powers of ten; none where it covers more."""
+    """Return round numbers for a logarithmic axis of less than two powers of ten.
+
+    None for an axis of more, which has its own.
+    """
     if not 0 < low < high or high / low > 100:
         return []
-    found = [
-        m * 10.0**k
-        for k in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        for m in (1, 2, 5)
-        if low <= m * 10.0**k <= high
-    ]
-    return [
-        (at, f"{at:g}")
-        for at in (
-            found
-            if len(found) >= 3
-            else _places(low, high, round_up((high - low) / most))
-        )
-    ]
+    values = []
+    for exponent in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1):
+        values += [m * 10.0**exponent for m in (1, 2, 5)]
+    values = [value for value in values if low <= value <= high]
+    if len(values) < 3:
+        values = _multiples(low, high, round_up((high - low) / most))
+    return [(value, f"{value:g}") for value in values]
 
 
 def time_ticks(low: float, high: float, origin_us: int, count: int) -> list[Tick]:
-    """Round times of the clock on the wall from `low` to `high` microseconds after `origin_us` (since the epoch), with
-    as many digits as tell them apart: "14:03:05", ".250" after a full second's; without an origin, since the begin.
+    """Return at most about `count` round times of the clock on the wall.
+
+    Their labels have as many digits as tell them apart: "14:03:05", ".250" after a full
+    second's.
+
+    Args:
+        low: microseconds after `origin_us` at the left end of the axis.
+        high: the same at the right end.
+        origin_us: since the epoch; 0: the times are labelled by seconds after it.
+        count: of ticks, about.
     """
-    least = (high - low) / max(count, 1)
-    if least >= 1e6:
-        step = round_seconds(least / 1e6) * 1e6
+    spacing = (high - low) / max(count, 1)
+    if spacing >= 1e6:
+        step = round_seconds(spacing / 1e6) * 1e6
     else:
-        step = max(round_up(least), 1.0)
+        step = max(round_up(spacing), 1.0)
     if origin_us <= 0:
-        return [
-            (at, f"{at / 1e6:,.{_digits(step)}f} s") for at in _places(low, high, step)
-        ]
-    # Round on the clock: from the midnight before.
-    begin = datetime.fromtimestamp(origin_us // 1_000_000)
-    midnight = begin.replace(hour=0, minute=0, second=0, microsecond=0)
-    shift = (begin - midnight).total_seconds() * 1e6 + origin_us % 1_000_000
-    return [
-        (at - shift, _clock(origin_us + at - shift, step))
-        for at in _places(low + shift, high + shift, step)
-    ]
+        digits = _second_digits(step)
+        values = _multiples(low, high, step)
+        return [(value, f"{value / 1e6:,.{digits}f} s") for value in values]
+    # Times are round on the clock: from the midnight before.
+    origin = datetime.fromtimestamp(origin_us // 1_000_000)
+    midnight = origin.replace(hour=0, minute=0, second=0, microsecond=0)
+    shift = (origin - midnight).total_seconds() * 1e6 + origin_us % 1_000_000
+    ticks = []
+    for since_midnight in _multiples(low + shift, high + shift, step):
+        label = _clock(origin_us + since_midnight - shift, step)
+        ticks.append((since_midnight - shift, label))
+    return ticks
 
 
 def ago_ticks(low: float, high: float, count: int) -> list[Tick]:
-    """Round durations from `low` to `high` seconds, of which 0 is now: "-2 min 30 s", "-15 s", "now"."""
+    """Return round durations before now: "-2 min 30 s", "-15 s", "now".
+
+    low, high: seconds at both ends of the axis, of which 0 is now.
+    """
     step = round_seconds((high - low) / max(count, 1))
-    return [(at, ago_text(-at, step)) for at in _places(low, high, step)]
+    return [(value, ago_text(-value, step)) for value in _multiples(low, high, step)]
 
 
 def ago_text(seconds: float, step: float = 1.0) -> str:
-    """A time so many seconds ago, with the digits that tell multiples of `step` seconds apart: "-2 min 30 s"."""
+    """Return a time so many seconds ago: "-2 min 30 s".
+
+    Its digits tell multiples of `step` seconds apart.
+    """
     if abs(seconds) < 1e-9:
         return "now"
     if seconds < 0:
         return f"+{-seconds:g} s"
     if seconds < 120 or step < 1:
-        return f"-{seconds:.{_digits(step * 1e6)}f} s"
+        return f"-{seconds:.{_second_digits(step * 1e6)}f} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 120:
         return f"-{minutes} min" + (f" {rest} s" if rest else "")
     return f"-{minutes // 60} h" + (f" {minutes % 60} min" if minutes % 60 else "")
 
 
-def _digits(step: float) -> int:
-    """Digits of a second that tell multiples of `step` microseconds apart."""
-    return max(0, 6 - math.floor(math.log10(step) + 1e-9)) if step < 1e6 else 0
+def _second_digits(step: float) -> int:
+    """Return the digits of a second that tell multiples of `step` microseconds apart."""
+    if step >= 1e6:
+        return 0
+    return max(0, 6 - math.floor(math.log10(step) + 1e-9))
 
 
-def _clock(us: float, step: float) -> str:
-    whole = round(us)
-    text = datetime.fromtimestamp(whole // 1_000_000).strftime(
-        "%H:%M:%S" if step < 60e6 else "%H:%M"
-    )
-    digits = _digits(step)
-    if digits:
-        return f"{text}.{whole % 1_000_000:06d}"[: len(text) + 1 + digits]
-    return text
+def _clock(time_us: float, step: float) -> str:
+    """Return a time of day whose digits tell multiples of `step` microseconds apart.
+
+    time_us: since the epoch.
+    """
+    seconds, fraction_us = divmod(round(time_us), 1_000_000)
+    pattern = "%H:%M:%S" if step < 60e6 else "%H:%M"
+    text = datetime.fromtimestamp(seconds).strftime(pattern)
+    digits = _second_digits(step)
+    if not digits:
+        return text
+    fraction = f"{fraction_us:06d}"[:digits]
+    return f"{text}.{fraction}"
 
 
-def _places(low: float, high: float, step: float) -> list[float]:
+def _multiples(low: float, high: float, step: float) -> list[float]:
+    """Return the multiples of a step on an axis, at most about _MAX_TICKS."""
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
-    return [k * step for k in range(first, min(last, first + _MOST) + 1)]
+    return [k * step for k in range(first, min(last, first + _MAX_TICKS) + 1)]

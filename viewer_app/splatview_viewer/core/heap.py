@@ -12,21 +12,23 @@ if TYPE_CHECKING:
 
 
 def trim() -> None:
-    """Give back to the system what malloc keeps. Takes milliseconds; from any thread. Without effect where the C
-    library is not glibc.
+    """Give back to the system what malloc keeps.
 
-    glibc keeps freed blocks of up to 32 MB: pictures of large pages on their way through the encoders.
+    Takes milliseconds; from any thread.
+
+    glibc keeps freed blocks of up to 32 MB: pictures of large pages on their way
+    through the encoders. Without effect where the C library is another one.
     """
-    function = _malloc_trim()
-    if function is not None:
-        function(0)
+    malloc_trim = _malloc_trim()
+    if malloc_trim is not None:
+        malloc_trim(0)
 
 
 @functools.cache
 def _malloc_trim() -> Callable[[int], int] | None:
     """Return glibc's function; None without one."""
     with suppress(OSError, AttributeError):
-        function = ctypes.CDLL(None).malloc_trim
-        function.argtypes = [ctypes.c_size_t]
-        return function
+        malloc_trim = ctypes.CDLL(None).malloc_trim
+        malloc_trim.argtypes = [ctypes.c_size_t]
+        return malloc_trim
     return None

@@ -1,4 +1,7 @@
-"""Functions that take too long for the loop: they run on worker threads, and wake the loop when they have ended."""
+"""Functions that take too long for the loop.
+
+They run on worker threads, and wake the loop when they have ended.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ T = TypeVar("T")
 
 
 class Cancelled(Exception):  # noqa: N818  (it reports no mistake)
-    """Raised by `Job.report` in a job whose result is no longer wanted."""
+    """Raised by `Job.report` in a job whose result is no longer needed."""
 
 
 class Job(Generic[T]):
@@ -31,7 +34,7 @@ class Job(Generic[T]):
         wake: Callable[[], None] | None = None,
     ) -> None:
         self.progress = 0.0
-        """Completed part, 0 to 1, as the function reported it."""
+        """Completed fraction, 0 to 1, as the function reported it."""
         self.cancelled = False
         self.error: Exception | None = None
         """Exception raised by the function."""
@@ -39,7 +42,8 @@ class Job(Generic[T]):
         """None once it has ended: it may hold a scene."""
         self.ended = threading.Event()
         self.wake = wake
-        """Called from the thread once it has ended, in place of the queue's; None: that."""
+        """Called from the thread once it has ended, in place of the queue's; None:
+        that."""
         self._owner = owner
         self._value: T | None = None
 
@@ -54,18 +58,22 @@ class Job(Generic[T]):
         e = self.error
         if e is None:
             return ""
-        known = isinstance(e, (ViewerError, IpcError, OSError))
-        reason = str(e) if known else ""
+        reason = ""
+        if isinstance(e, (ViewerError, IpcError, OSError)):
+            reason = str(e)
         return printable_lines(reason or f"{type(e).__name__}: {e}")
 
     def result(self) -> T:
-        """Return what the function returned; raise what it raised. For a job that is done and not cancelled."""
+        """Return what the function returned, or raise what it raised.
+
+        For a job that is done and not cancelled.
+        """
         if self.error is not None:
             raise self.error
         return self._value  # type: ignore[return-value]
 
-    def report(self, what: str, fraction: float) -> None:
-        """Note the progress. To be called by the function; raises Cancelled to end it."""
+    def report(self, stage: str, fraction: float) -> None:
+        """Note the progress. Called by the function; raises Cancelled to end it."""
         if self.cancelled:
             raise Cancelled
         self.progress = min(max(fraction, 0.0), 1.0)
@@ -75,11 +83,17 @@ class Job(Generic[T]):
         return self.ended.wait(timeout)
 
     def cancel(self) -> None:
-        """Drop the result. A waiting job is never called; a running one ends at its next report. Idempotent."""
+        """Drop the result. Idempotent.
+
+        A waiting job is never called; a running one ends at its next report.
+        """
         self._owner.cancel(self)
 
     def end(self, value: T | None, error: Exception | None) -> None:
-        """Store the outcome unless it was cancelled. Called by `Jobs` under its lock."""
+        """Store the outcome unless it was cancelled.
+
+        Called by `Jobs` under its lock.
+        """
         if not self.cancelled:
             self._value = value
             self.error = error
@@ -88,10 +102,13 @@ class Job(Generic[T]):
 
 
 class Jobs:
-    """A queue of jobs and the one thread that works on it, which exists only while there are any."""
+    """A queue of jobs, and the one thread that works on it while there are any."""
 
     def __init__(self, name: str, wake: Callable[[], None] = lambda: None) -> None:
-        """`name`: of the thread. `wake`: called from the thread when a job that was not cancelled has ended."""
+        """name: of the thread.
+
+        wake: called from the thread when a job that was not cancelled has ended.
+        """
         self.wake = wake
         self._name = name
         self._lock = threading.RLock()
@@ -118,19 +135,26 @@ class Jobs:
         first: bool = False,
         wake: Callable[[], None] | None = None,
     ) -> Job[T]:
-        """Call `function` with its job on the thread, after all others, or before all that wait (`first`).
+        """Call a function with its job on the thread, after all others.
 
-        `wake`: called in place of the queue's.
+        first: before all that wait. wake: called in place of the queue's.
         """
         job = Job(self, function, wake)
         with self._lock:
-            (self._waiting.appendleft if first else self._waiting.append)(job)
+            if first:
+                self._waiting.appendleft(job)
+            else:
+                self._waiting.append(job)
             if self._thread is None:
                 self._start(job)
         return job
 
     def _start(self, job: Job[Any]) -> None:
-        """Start the thread. Where the system has none left, `job` has failed; a later one may start it."""
+        """Start the thread for a job.
+
+        Where the system has no thread left, the job has failed; a later one may start
+        it.
+        """
         thread = threading.Thread(target=self._work, name=self._name, daemon=True)
         try:
             thread.start()
@@ -151,23 +175,26 @@ class Jobs:
                 job.end(None, None)
 
     def wait(self, timeout: float | None) -> bool:
-        """Wait until no job is left, at most `timeout` seconds (None: any time); return whether that is so."""
+        """Wait until no job is left, and return whether that is so.
+
+        timeout: seconds; None: any time.
+        """
         thread = self._thread
         if thread is not None and timeout != 0:
             thread.join(timeout)
         return not self.busy
 
     def close(self, timeout: float | None = 0.0) -> bool:
-        """Cancel all jobs, and `wait` for the one that runs. Returns whether it has ended."""
+        """Cancel all jobs, and `wait` for the running one; return whether it has ended."""
         with self._lock:
-            for job in [
-                *self._waiting,
-                *([self._running] if self._running is not None else []),
-            ]:
+            for job in list(self._waiting):
                 self.cancel(job)
+            if self._running is not None:
+                self.cancel(self._running)
         return self.wait(timeout)
 
     def _work(self) -> None:
+        """Call one job after the other, until none is left."""
         while True:
             with self._lock:
                 if not self._waiting:
@@ -179,19 +206,23 @@ class Jobs:
             error = None
             try:
                 value = job.function(job)  # type: ignore[misc]
-            except BaseException as e:  # the thread goes on with the next job
+            except BaseException as e:
+                # The thread goes on with the next job, whatever this one raised.
                 error = e if isinstance(e, Exception) else RuntimeError(repr(e))
             with self._lock:
                 self._running = None
                 job.end(value, error)
             if not job.cancelled:
-                with suppress(Exception):  # a loop that has ended needs no waking
-                    (job.wake or self.wake)()
-            del job, value, error  # they may hold a scene until the next one
+                wake = job.wake or self.wake
+                # A loop that has ended needs no waking.
+                with suppress(Exception):
+                    wake()
+            # They may hold a scene, which is not kept until the next job.
+            del job, value, error
 
 
 class JobPool:
-    """A bounded number of queues, and so of threads, for jobs that many owners submit."""
+    """A bounded number of queues, and so of threads, for jobs of many owners."""
 
     def __init__(self, name: str, count: int) -> None:
         self._queues = [Jobs(f"{name} {index}") for index in range(count)]
@@ -199,6 +230,6 @@ class JobPool:
     def submit(
         self, function: Callable[[Job[T]], T], *, wake: Callable[[], None]
     ) -> Job[T]:
-        """Call `function` with its job on the thread that has the fewest; then `wake`."""
+        """Call a function with its job on the thread that has the fewest; then `wake`."""
         queue = min(self._queues, key=lambda jobs: jobs.load)
         return queue.submit(function, wake=wake)

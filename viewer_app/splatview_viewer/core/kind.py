@@ -16,23 +16,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Link:
-    """Streams of one kind that feed the views of another. The workspace opens, reads and releases them.
+    """Streams of one kind that feed the views of another.
 
-    `content` is what all views of a stream share. Those of a kind without `content` are given nothing.
+    The workspace opens, reads and releases them. `content` is what all views of a
+    stream share; those of a kind without it are given nothing.
     """
 
     kind: str
     """The kind of the streams that feed."""
     over: bool = False
-    """They were published over the stream that is shown, and are read to host memory, frame by frame. Otherwise it is
-    the entry of this kind of the same run, whose content is shared (`use`)."""
+    """They were published over the stream that is shown, and are read to host memory,
+    frame by frame. Otherwise the link leads to the entry of this kind of the same run,
+    whose content is shared (`use`)."""
     plotted: bool = False
-    """They are seen in the panel alone."""
+    """They are plotted in the panel, and not in the picture."""
     still: bool = False
     """Single pictures (`splatview shot`, `splatview.grab`) show them as well."""
 
     def take(self, content: Any, stream: Any, frame: StreamFrame) -> bool:
-        """Take the newest frame of a stream. False when it was overwritten meanwhile. Raises ViewerError for a frame
+        """Take the newest frame of a stream.
+
+        Returns False when it was overwritten meanwhile. Raises ViewerError for a frame
         that cannot be shown.
         """
         raise NotImplementedError
@@ -62,31 +66,42 @@ class Kind:
     still: Literal["view", "plot"] = "view"
     """A single picture of it is what its view draws, or a plot with words and axes."""
     compared: bool = False
-    """Its views have a camera, or a place and a zoom, so that two can be compared and tied."""
+    """Its views have a camera, or a place and a zoom, so that two can be compared and
+    tied."""
     merged: bool = False
-    """Several entries of it can be put together in one space and drawn as one (`scene.scene.merged`)."""
+    """Several entries of it can be put together in one space and drawn as one
+    (`scene.scene.merged`)."""
     recorded: bool = False
-    """The recorder takes its versions, and a recording that is opened is an entry of it."""
+    """The recorder takes its versions, and a recording that is opened is an entry of
+    it."""
     sharded: bool = False
-    """The processes of a training may publish a part each, which are joined to one frame (`workspace.join_shards`)."""
+    """The processes of a training may publish a part each, which are joined to one
+    frame (`workspace.join_shards`)."""
     counted: bool = False
-    """The first side of its shape is a number that changes and is worth a curve (`workspace.counts`)."""
+    """The first side of its shape is a number that changes and is worth a curve
+    (`workspace.counts`)."""
     filmed: bool = False
-    """Its picture is taken by a camera in space, which a caller may place, and move along a path."""
+    """Its picture is taken by a camera in space, which a caller may place, and move
+    along a path."""
     paced: bool = False
-    """Loading a version costs more GPU time than drawing it, so the governor limits the rate of versions."""
+    """Loading a version costs more GPU time than drawing it, so the governor limits the
+    rate of versions."""
     strip: bool = False
-    """Belongs to a run, and is plotted in the panel beside other streams of that run."""
+    """Belongs to a run, and is plotted in the panel beside other streams of that run.
+    """
     plots_counts: bool = False
-    """Its content plots the counts of its run's `counted` streams (`beside`), along its own `curves`."""
+    """Its content plots the counts of its run's `counted` streams (`beside`), along its
+    own `curves`."""
     snapshots: bool = False
-    """Its views request full memory snapshots (`content.ask`) and name those to open (`opening`)."""
+    """Its views request full memory snapshots (`content.ask`) and name those to open
+    (`opening`)."""
     links: tuple[Link, ...] = ()
     """The streams that feed its views, beside the plots of their run."""
     holds: Callable[[Any], bool] = lambda _: False
     """Returns whether the content of a file is of this kind."""
     view: Callable[[moderngl.Context, Any], View[Any, Any]] | None = None
-    """Makes a view over new data, given the OpenGL context and the `GpuWork` that times what it gives the GPU."""
+    """Makes a view over new data, given the OpenGL context and the `GpuWork` that times
+    what it gives the GPU."""
 
     @property
     def shown(self) -> bool:

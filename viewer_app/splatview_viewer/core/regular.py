@@ -1,4 +1,6 @@
-"""Opening files that people name: what is no file, a pipe for instance, would be waited for without end."""
+"""Opening files that people name: a pipe, for instance, would be waited for without
+end.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,11 @@ if TYPE_CHECKING:
 
 
 def open_regular(path: str | Path) -> BinaryIO:
-    """A file, opened to be read. Raises OSError also for pipes, devices and sockets, at once; ValueError for a name
-    that cannot be one.
+    """Open a file for reading, without waiting for anything.
+
+    Raises:
+        OSError: it cannot be opened, or is a folder, a pipe, a device or a socket.
+        ValueError: the name cannot be that of a file.
     """
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
@@ -21,11 +26,8 @@ def open_regular(path: str | Path) -> BinaryIO:
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not stat.S_ISREG(mode):
-            raise OSError(
-                errno.EINVAL,
-                "it is no file but a pipe, a device or a socket",
-                str(path),
-            )
+            reason = "it is no file but a pipe, a device or a socket"
+            raise OSError(errno.EINVAL, reason, str(path))
         return open(fd, "rb")
     except BaseException:
         os.close(fd)

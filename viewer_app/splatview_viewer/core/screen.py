@@ -1,8 +1,9 @@
-"""The protocol of a screen: where the picture is seen.
+"""The protocol of a screen: a picture, the events over it, and the user's desktop.
 
-A screen has an OpenGL 3.3 core context, a framebuffer to draw in and a queue of events. Only the thread that made it
-uses it, except for `wake`. A turn of the viewer is: `poll`, draw into `framebuffer`, `present`.
-`tests/viewer/screens/test_screens.py` runs one conformance suite over all implementations.
+A screen has an OpenGL 3.3 core context, a framebuffer to draw in and a queue of events.
+Only the thread that made it uses it, except for `wake`. A turn of the viewer is:
+`poll`, draw into `framebuffer`, `present`. `tests/viewer/screens/test_screens.py` runs
+one conformance suite over all implementations.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 MIN_SIZE = 16
 """A framebuffer is never smaller than this on a side."""
 MAX_SIZE = 16384
-_MOST_DRAWN = 8
-"""Drawings of a picture until another is the same."""
+_MAX_DRAWINGS = 8
+"""Drawings of a picture until two are the same."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +42,9 @@ class Rect:
         return self.x <= x < self.x + self.width and self.y <= y < self.y + self.height
 
     def viewport(self, framebuffer_height: int) -> tuple[int, int, int, int]:
-        """The same part for OpenGL, which counts rows from the bottom."""
-        return (
-            self.x,
-            framebuffer_height - self.y - self.height,
-            self.width,
-            self.height,
-        )
+        """Return the same part for OpenGL, which counts rows from the bottom."""
+        bottom = framebuffer_height - self.y - self.height
+        return self.x, bottom, self.width, self.height
 
 
 class Caption(msgspec.Struct, frozen=True, tag_field="t", tag="caption"):
@@ -61,7 +58,7 @@ class Caption(msgspec.Struct, frozen=True, tag_field="t", tag="caption"):
 
 
 class ScreenState(NamedTuple):
-    """One moment of a screen."""
+    """The state of a screen at one time."""
 
     size: tuple[int, int]
     """Width and height in framebuffer pixels; both positive."""
@@ -70,17 +67,18 @@ class ScreenState(NamedTuple):
     visible: bool
     """The picture can be seen; False for a minimised window."""
     ready: bool
-    """It takes another picture now. One that is behind wakes the loop when that changes."""
+    """It takes another picture now. One that is behind wakes the loop when that
+    changes."""
     closed: bool
     """The user asked to close the screen, or `close` was called."""
 
 
 class Desktop(Protocol):
-    """The clipboard and the files of the person in front of a screen, who may be at another machine."""
+    """The clipboard and the files of a screen's user, who may be at another machine."""
 
     @property
     def shows_captions(self) -> bool:
-        """A caption's trouble is shown around the picture, so that it need not be written over it."""
+        """True if a caption's trouble is shown around the picture, not written over it."""
         ...
 
     def copy(self, text: str) -> None:
@@ -92,22 +90,33 @@ class Desktop(Protocol):
         ...
 
     def keep(self, picture: np.ndarray, name: str) -> None:
-        """Give the user a picture, (H, W, 3 or 4) uint8, top row first, as `name`.png: a file in the current folder, or
-        a download. Raises FileError when that fails.
+        """Give the user a picture as `name`.png: a file, or a download.
+
+        Args:
+            picture: (H, W, 3 or 4) uint8, top row first.
+            name: of the file, which is written into the current folder.
+
+        Raises:
+            FileError: the file cannot be written.
         """
         ...
 
     def hand_over(self, path: Path) -> None:
-        """Give the user a file that was written on this machine. Folders and missing files are left out."""
+        """Give the user a file of this machine.
+
+        Folders and missing files are left out.
+        """
         ...
 
 
 class Screen(Protocol):
+    """A window, a browser's page, or a picture that is drawn for a program."""
+
     ctx: moderngl.Context
 
     @property
     def desktop(self) -> Desktop:
-        """The clipboard and the files of the person in front of it."""
+        """The clipboard and the files of its user."""
         ...
 
     @property
@@ -117,13 +126,17 @@ class Screen(Protocol):
 
     @property
     def framebuffer(self) -> moderngl.Framebuffer:
-        """The target of the next picture. Ask again for every picture: a resize replaces it."""
+        """The target of the next picture.
+
+        Ask for it for every picture: a resize replaces it.
+        """
         ...
 
     def poll(self, timeout: float) -> list[Event]:
         """Return the events since the last call, oldest first.
 
-        Sleeps at most `timeout` seconds for the first one, less when `wake` is called. 0 does not sleep.
+        Sleeps at most `timeout` seconds for the first one, less when `wake` is called.
+        0 does not sleep.
         """
         ...
 
@@ -132,7 +145,7 @@ class Screen(Protocol):
         ...
 
     def present(self, caption: Caption) -> None:
-        """Show what was drawn, with this around it."""
+        """Show the picture that was drawn, with a caption around it."""
         ...
 
     def close(self) -> None:
@@ -141,51 +154,58 @@ class Screen(Protocol):
 
 
 def read_pixels(framebuffer: moderngl.Framebuffer) -> np.ndarray:
-    """Return (H, W, 4) uint8, top row first: what a screen's framebuffer holds before `present`. Waits for the GPU."""
+    """Return a framebuffer's pixels, (H, W, 4) uint8, top row first. Waits for the GPU.
+
+    For a screen's framebuffer, to be called before `present`.
+    """
     width, height = framebuffer.size
     data = framebuffer.read(viewport=(0, 0, width, height), components=4, alignment=1)
     picture = np.frombuffer(data, np.uint8).reshape(height, width, 4)[::-1].copy()
-    if framebuffer.glo == 0:
-        _ = (
-            framebuffer.ctx.error
-        )  # moderngl names a buffer that a window does not have; the right one is read
-        picture[..., 3] = 255  # a window is opaque whatever its buffer holds
+    is_window = framebuffer.glo == 0
+    if is_window:
+        # moderngl names a buffer that a window does not have, which leaves an error;
+        # the right one is read.
+        _ = framebuffer.ctx.error
+        # A window is opaque whatever its buffer holds.
+        picture[..., 3] = 255
     return picture
 
 
 def settled_pixels(
     framebuffer: moderngl.Framebuffer, draw: Callable[[], object]
 ) -> np.ndarray:
-    """Return `read_pixels` once `draw` draws the same again, or _MOST_DRAWN times: imgui lays a window out by the size
-    of what was in it at the last drawing.
+    """Draw until a picture is the same as the last, and return `read_pixels` of it.
+
+    imgui lays a window out by the size of what was in it at the last drawing. At most
+    _MAX_DRAWINGS are made.
     """
     draw()
-    drawn = read_pixels(framebuffer)
-    for _ in range(_MOST_DRAWN - 1):
+    pixels = read_pixels(framebuffer)
+    for _ in range(_MAX_DRAWINGS - 1):
         draw()
-        before = drawn
-        drawn = read_pixels(framebuffer)
-        if np.array_equal(before, drawn):
+        previous = pixels
+        pixels = read_pixels(framebuffer)
+        if np.array_equal(previous, pixels):
             break
-    return drawn
+    return pixels
 
 
 def parse_size(text: str) -> tuple[int, int]:
-    """Return (width, height) from a text like 1280x720. Raises ViewerError for anything else."""
+    """Return (width, height) from a text like 1280x720.
+
+    Raises ViewerError otherwise.
+    """
     from splatview_viewer.core.errors import ViewerError
 
-    width, x, height = text.lower().partition("x")
-    if not (
-        x
-        and width.isascii()
-        and width.isdigit()
-        and height.isascii()
-        and height.isdigit()
-    ):
+    sides = text.lower().split("x", maxsplit=1)
+    are_numbers = all(side.isascii() and side.isdigit() for side in sides)
+    if len(sides) != 2 or not are_numbers:
         raise ViewerError(f"size: {text!r} is not WIDTHxHEIGHT, such as 1280x720")
-    size = int(width), int(height)
-    if not all(MIN_SIZE <= n <= MAX_SIZE for n in size):
+    width, height = (int(side) for side in sides)
+    if not all(MIN_SIZE <= side <= MAX_SIZE for side in (width, height)):
         raise ViewerError(
-            f"size: {text} is out of range; both sides must be {MIN_SIZE} to {MAX_SIZE} pixels"
+            f"size: {text} is out of range; both sides must be {MIN_SIZE} to "
+            f"{MAX_SIZE} "
+            "pixels"
         )
-    return size
+    return width, height

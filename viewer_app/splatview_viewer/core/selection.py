@@ -1,4 +1,4 @@
-"""A choice of Gaussians as plain numbers, so that it holds for every version of a scene, wherever that is stored."""
+"""A choice of Gaussians as plain numbers, which holds for every version of a scene."""
 
 from __future__ import annotations
 
@@ -37,22 +37,25 @@ class Sphere:
 
 @dataclass(frozen=True)
 class Selection:
-    """What has to hold for a Gaussian to be drawn, all of it. Immutable, so that it can be part of what a picture is
-    known by.
+    """The conditions that a Gaussian must meet, all of them, to be drawn.
+
+    Immutable, so that it can be part of what a picture is known by.
     """
 
     opacity: tuple[float, float] = (0.0, 1.0)
-    """Least and most, both included."""
+    """Lowest and highest opacity, both included."""
     scale: tuple[float, float] = (0.0, math.inf)
     """The same of its largest standard deviation, world units."""
     sh_energy: tuple[float, float] = (0.0, math.inf)
-    """The same of `scene.sh_energy`: how much its colour depends on the direction of view."""
+    """The same of `scene.sh_energy`: how much its colour depends on the direction of
+    view."""
     box: Box | None = None
     """Where its centre has to be."""
     sphere: Sphere | None = None
     """The same."""
     marked: tuple[int, ...] = ()
-    """Indices into the scene of Gaussians that stand out, ascending. Those that it does not have do not count."""
+    """Indices into the scene of Gaussians that stand out, ascending. Those that it does
+    not have do not count."""
 
 
 EVERYTHING = Selection()

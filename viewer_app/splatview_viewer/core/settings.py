@@ -37,7 +37,8 @@ class Entry:
     paused: bool | None = None
     """True if its run is asked to pause; None for what cannot be."""
     waits: int = 0
-    """The run's answer: 0: its script has never asked; 1: it asks now and then; 2: it waits now."""
+    """The run's answer: 0: its script has never asked; 1: it asks now and then; 2: it
+    waits now."""
     progress: float | None = None
     """0 to 1 while it loads."""
 
@@ -51,13 +52,16 @@ class Timings:
     stages: dict[str, float] = field(default_factory=dict)
     """Milliseconds by stage of the last picture."""
     latency_ms: float | None = None
-    """From the call that published what is shown to the moment its picture was given to the screen."""
+    """From the call that published what is shown to the moment its picture was given to
+    the screen."""
     gpu_share: float | None = None
-    """The share of the last second that the GPU worked for the viewer; None while there is no limit."""
+    """The share of the last second that the GPU worked for the viewer; None while there
+    is no limit."""
     gpu_budget: float = 1.0
     """The limit."""
     gpu_memory: tuple[int, int] | None = None
-    """Bytes of the GPU's memory that all programs use, and all there are; None where that is not known."""
+    """Bytes of the GPU's memory that all programs use, and all there are; None where
+    that is not known."""
 
 
 @dataclass
@@ -80,8 +84,8 @@ class State:
     """Faults of the surroundings, one line each."""
     timings: Timings = field(default_factory=Timings)
     said: Timings = field(default_factory=Timings)
-    """The panel's numbers: the timings of a moment ago, so that they can be read, and that pictures of what does not
-    change are alike."""
+    """The panel's numbers: the timings of a moment ago, so that they can be read, and
+    that pictures of what does not change are alike."""
     screen: str = ""
     """The OpenGL renderer's name: the GPU's, where it runs on one."""
     says_trouble: bool = False

@@ -1,6 +1,7 @@
 """The base of all views: one user's view of a stream or file of one kind.
 
-`tests/viewer/kinds/test_views.py` runs one conformance suite over all kinds; `docs/kinds.md` explains the smallest one.
+`tests/viewer/kinds/test_views.py` runs one conformance suite over all kinds;
+`docs/kinds.md` explains the smallest one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,12 @@ if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect
 
 Value = Any
-"""A frame of a stream, or the content of a file. Each kind checks it by its own rules."""
+"""A frame of a stream, or the content of a file. Each kind checks it by its own rules.
+"""
+Release = Literal["idle", "away", "closed", "last"]
+"""The occasion to give memory back. "idle": no view of the data is visible; asked of
+one of them. "away": the user of this view is away: its own pictures. "closed": this
+view ends. "last": it ends, and so does the data. The last two may be repeated."""
 Data = TypeVar("Data")
 State = TypeVar("State")
 
@@ -40,7 +46,8 @@ BRIDGE_WORDS = {
     "import": "CUDA copy into memory of OpenGL's",
     "host": "texture upload",
 }
-"""Transfer of a stream's pixels to OpenGL, by the name of the bridge (`splatview_ipc.gl`)."""
+"""Transfer of a stream's pixels to OpenGL, by the name of the bridge
+(`splatview_ipc.gl`)."""
 CANVAS_WORDS = {
     "import": "CUDA draws into memory of OpenGL's",
     "host": "pictures go through the host",
@@ -94,7 +101,8 @@ class Wants:
     """Needs of a view that its caller looks up in each turn. Cheap."""
 
     stale: bool = False
-    """The writer overwrote the shown frame: hand out the newest one, even if it was taken before."""
+    """The writer overwrote the shown frame: hand out the newest one, even if it was
+    taken before."""
     busy: bool = False
     """The last value is still being read: no other can be taken."""
     cuda: bool = False
@@ -104,13 +112,16 @@ class Wants:
 
 
 class View(Generic[Data, State]):
-    """One user's view. `take`, `draw`, `release` and a type of state are to be filled in; the rest has no effect.
+    """One user's view.
 
-    All calls come from the thread that owns the OpenGL context, in this order:
+    `take`, `draw`, `release` and a type of state are to be filled in.
+
+    The other methods have no effect by default. All calls come from the thread that
+    owns the OpenGL context, in this order:
 
         view = kind.view(ctx, work)        # over new data, in the state that a user sees first
         other = type(view)(view.data, view.state)      # another user's view of the same data
-        view.tick(now)                     # in each turn of the loop in which it is seen
+        view.tick(now)                     # in each turn of the loop in which it is visible
         view.work()                        # in each turn of the loop
         view.take("", value)               # once it returned True for one of them, these follow:
         view.handle(event, rect)           # any number of times
@@ -119,10 +130,12 @@ class View(Generic[Data, State]):
         view.panel(), view.info()          # for the panel and the status line
         view.release(how)                  # at any time; "closed" and "last" end it
 
-    A picture depends on the data and `state` alone, so following, bookmarks, undo and memory are copies of `state`.
-    A state with a field `place` (`geometry.controls.Place`) is seen whole by followers with other rectangles.
-    The caller draws again after each call that changed `state`; the results of `tick`, `handle`, `ui` and of a
-    section's `draw` are True for any other reason to draw again.
+    A picture depends on the data and `state` alone, so following, bookmarks, undo and
+    memory are copies of `state`. A state with a field `place`
+    (`geometry.controls.Place`) is seen whole by followers with other rectangles. The
+    caller draws again after each call that changed `state`; the results of `tick`,
+    `handle`, `ui` and of a section's `draw` are True for any other reason to draw
+    again.
     """
 
     kind: ClassVar[str]
@@ -131,19 +144,32 @@ class View(Generic[Data, State]):
     """The keys and gestures over its picture."""
 
     def __init__(self, data: Data, state: State) -> None:
-        """data: shared by all views of a stream or file. state: a frozen dataclass of plain values, in the picture's
-        units: only a `place` may be for one rectangle, which it names.
+        """data: shared by all views of a stream or file.
+
+        state: a frozen dataclass of plain values, in the picture's units: only a
+        `place` may be for one rectangle, which it names.
         """
         self.data = data
         self.state = state
         self.host = Host()
 
     def take(self, link: str, value: Value) -> bool:
-        """Put a value into `data`; its memory may change afterwards, unless the view holds the frame (`Frame.hold`).
+        """Put a value into `data`; return whether it was still whole.
 
-        link: "" for its own stream, otherwise the name of a linked one. Returns False when the writer overwrote the
-        frame meanwhile; nothing changes then. Raises ViewerError for a value that cannot be shown, SharingError for a
-        frame on a GPU that cannot be read here but could be through host memory.
+        The value's memory may change afterwards, unless the view holds the frame
+        (`StreamFrame.hold`).
+
+        Args:
+            link: "" for its own stream, otherwise the name of a linked one.
+            value: a frame of the stream, or the content of the file.
+
+        Returns:
+            False when the writer overwrote the frame meanwhile; nothing changes then.
+
+        Raises:
+            ViewerError: the value cannot be shown.
+            SharingError: the frame is on a GPU and cannot be read here, but could be
+                through host memory.
         """
         raise NotImplementedError
 
@@ -151,26 +177,29 @@ class View(Generic[Data, State]):
         """Draw into a part of a framebuffer, every pixel of it once."""
         raise NotImplementedError
 
-    def release(self, how: Literal["idle", "away", "closed", "last"]) -> None:
-        """Give back what is made again when it is drawn.
-
-        how: "idle": no view of the data is shown; asked of one of them. "away": the user of this one is away: its own
-        pictures. "closed": this view ends. "last": it ends, and so does the data. The last two may be repeated.
-        """
+    def release(self, how: Release) -> None:
+        """Give back what is made again when it is drawn."""
         raise NotImplementedError
 
     def tick(self, now: float) -> bool:
-        """Do what could wait: a sharper picture after a drag, a count of NaNs. Quick when idle."""
+        """Do what could wait: a sharper picture after a drag, a count of NaNs.
+
+        Quick when idle.
+        """
         return False
 
     def work(self) -> bool:
-        """Go on with what a user began and need not watch, such as a film. True to draw the picture again. Quick
-        when idle.
+        """Go on with what a user began and need not watch, such as a film.
+
+        Returns whether to draw the picture again. Quick when idle.
         """
         return False
 
     def dropped(self, file: Path) -> bool:
-        """Take a camera path that was dropped over the picture. False for a file that is to be opened by itself."""
+        """Take a camera path that was dropped over the picture.
+
+        Returns False for a file that is to be opened by itself.
+        """
         return False
 
     def handle(self, event: Event, rect: Rect) -> bool:
@@ -178,14 +207,17 @@ class View(Generic[Data, State]):
         return False
 
     def covered(self, rect: Rect) -> Sequence[Rect]:
-        """Return the parts of the picture in `rect` covered by imgui's windows.
+        """Return the parts of the picture in `rect` that imgui's windows cover.
 
         They receive the pointer there. Asked for once an event.
         """
         return ()
 
     def ui(self, rect: Rect, scale: float) -> bool:
-        """Draw axes, words and windows over the picture with imgui. scale: pixels per point."""
+        """Draw axes, text and windows over the picture with imgui.
+
+        scale: pixels per point.
+        """
         return False
 
     def panel(self) -> Sequence[Section]:
@@ -207,29 +239,30 @@ class View(Generic[Data, State]):
         return True
 
     def wait(self, timeout: float) -> None:
-        """Wait, at most so many seconds, until another picture would show more than the last."""
+        """Wait, at most so many seconds, until another picture would show more."""
 
 
 @dataclass
-class _Shared:
-    """The state of the data that views beside each other share."""
+class _SharedData:
+    """The views that share their data, and whether it has had a value."""
 
     views: int = 0
-    taken: bool = False
+    has_value: bool = False
 
 
 class ShownView:
-    """A view as the workspace, a viewport, a still picture holds it.
+    """A view as the workspace, a viewport or a still picture holds it.
 
-    It draws the backdrop until data came, passes events and imgui on from then, tells of changes of the state, follows
-    other views of its kind, and ends the data with the last view of it.
+    It draws the backdrop until data came, passes events and imgui on from then, reports
+    changes of the state, follows other views of its kind, and ends the data with the
+    last view of it.
     """
 
-    def __init__(self, view: View[Any, Any], shared: _Shared | None = None) -> None:
+    def __init__(self, view: View[Any, Any], shared: _SharedData | None = None) -> None:
         self.view = view
         self.kind = view.kind
         self.content = view.data
-        self._shared = shared or _Shared()
+        self._shared = shared or _SharedData()
         self._shared.views += 1
         self.rect: Rect | None = None
         """The rectangle that it was used in last."""
@@ -245,7 +278,7 @@ class ShownView:
 
     @property
     def empty(self) -> bool:
-        return not self._shared.taken
+        return not self._shared.has_value
 
     def beside(self) -> ShownView:
         """Make another view of the same data, which sees all of the picture at first."""
@@ -255,7 +288,10 @@ class ShownView:
         return ShownView(type(self.view)(self.view.data, state), self._shared)
 
     def follow(self, leader: ShownView, alike: bool = False) -> None:
-        """Show the part that `leader`, of the same kind, shows. alike: with the same settings as well."""
+        """Show the part that `leader`, of the same kind, shows.
+
+        alike: with the same settings as well.
+        """
         if alike:
             state = leader.view.state
         else:
@@ -265,11 +301,13 @@ class ShownView:
         self.view.state = state
 
     def update(self, value: Value) -> bool:
-        taken = self.view.take("", value)
-        self._shared.taken |= taken
-        return taken
+        """Take a value; return False where it was overwritten meanwhile."""
+        is_taken = self.view.take("", value)
+        self._shared.has_value |= is_taken
+        return is_taken
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
+        """Draw the view, or the backdrop while it is empty."""
         self.rect = rect
         if not self.empty:
             self.view.draw(framebuffer, rect)
@@ -281,13 +319,17 @@ class ShownView:
         return () if self.empty else self.view.covered(rect)
 
     def over(self, rect: Rect, scale: float) -> bool:
-        return not self.empty and self._draws_again(partial(self.view.ui, rect, scale))
+        """Draw with imgui over the picture; return whether to draw it again."""
+        if self.empty:
+            return False
+        return self._draws_again(partial(self.view.ui, rect, scale))
 
     def handle(self, event: Event, rect: Rect) -> bool:
+        """Take a user's event; return whether to draw the picture again."""
         self.rect = rect
-        return not self.empty and self._draws_again(
-            partial(self.view.handle, event, rect)
-        )
+        if self.empty:
+            return False
+        return self._draws_again(partial(self.view.handle, event, rect))
 
     def tick(self, now: float) -> bool:
         return self._draws_again(partial(self.view.tick, now))
@@ -296,27 +338,28 @@ class ShownView:
         return not self._closed and self.view.work()
 
     def _draws_again(self, call: Callable[[], bool | None]) -> bool:
-        """Call a method that may change the state."""
-        before = self.view.state
-        return bool(call()) or self.view.state != before
+        """Make a call that may change the state; return whether to draw again."""
+        previous = self.view.state
+        return bool(call()) or self.view.state != previous
 
     @property
     def sections(self) -> list[Section]:
         """Its parts of the panel; those without a title are its own controls."""
         return [
-            replace(s, draw=partial(self._draws_again, s.draw))
-            for s in self.view.panel()
+            replace(section, draw=partial(self._draws_again, section.draw))
+            for section in self.view.panel()
         ]
 
     def close(self) -> None:
         """End the view, and the data with the last one of it. Idempotent."""
-        self._shared.views -= not self._closed
-        self._closed = True
+        if not self._closed:
+            self._closed = True
+            self._shared.views -= 1
         self.view.release("closed" if self._shared.views else "last")
 
 
 def has_arrived(value: Value) -> bool:
-    """Return whether all data of a value is there; a frame's may still be written by a GPU."""
+    """Return whether all data of a value is there; a GPU may still write a frame's."""
     return not isinstance(value, StreamFrame) or value.complete
 
 
@@ -324,7 +367,8 @@ def frame_of(kind: str, value: Value) -> StreamFrame:
     """Return a value that must be a frame of a kind. Raises ViewerError."""
     if not isinstance(value, StreamFrame) or value.kind != kind:
         raise ViewerError(
-            f"{kind}: a {type(value).__name__} cannot be shown; only streams of kind {kind} can"
+            f"{kind}: a {type(value).__name__} cannot be shown; only streams of kind "
+            f"{kind} can"
         )
     return value
 
@@ -338,27 +382,39 @@ PICTURE_KEYS = (
 
 
 def meta_phrases(meta: Mapping[str, Any], known: Collection[str]) -> list[str]:
-    """What the publisher says beside the data, without the names in `known`, which the view itself shows."""
+    """Return a frame's metadata as phrases, without the names in `known`.
 
-    def text(value: Any) -> str:
-        if isinstance(value, bool):
-            return "yes" if value else "no"
-        if isinstance(value, int):
-            return f"{value:,}"
-        if isinstance(value, float):
-            return f"{value:.4g}"
-        if isinstance(value, (tuple, list)):
-            return ", ".join(f"{v:.4g}" for v in value)
-        return str(value)
-
+    The view itself shows those.
+    """
     return [
-        f"{name} {text(value)}" for name, value in meta.items() if name not in known
+        f"{name} {_meta_text(value)}"
+        for name, value in meta.items()
+        if name not in known
     ]
 
 
+def _meta_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, (tuple, list)):
+        return ", ".join(f"{v:.4g}" for v in value)
+    return str(value)
+
+
 def bridge_phrases(reasons: Mapping[str, str]) -> list[str]:
-    """Why better ways to OpenGL than the one in use were not taken."""
-    return [f"{name} does not work here: {why}" for name, why in reasons.items() if why]
+    """Return why better ways to OpenGL than the one in use were not taken.
+
+    reasons: by the names of the ways; "" for a way that was not tried.
+    """
+    return [
+        f"{name} does not work here: {reason}"
+        for name, reason in reasons.items()
+        if reason
+    ]
 
 
 class Stopwatch:

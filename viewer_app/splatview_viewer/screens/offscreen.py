@@ -345,7 +345,7 @@ class OffscreenScreen:
         """The EGL context; None once it was released."""
         self._scale = scale
         self._closed = False
-        self._inbox: Inbox[Event] = Inbox(most=1_000_000)
+        self._inbox: Inbox[Event] = Inbox(capacity=1_000_000)
         self._target = DrawTarget(self.ctx, (width, height))
 
     def resize(

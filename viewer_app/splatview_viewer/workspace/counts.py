@@ -43,8 +43,8 @@ class Counts:
 
     def __init__(self) -> None:
         self.curves: dict[int, Curve] = {}
-        """Curves of the scenes whose number has changed, by the `id` of the stream. Their
-        steps are versions."""
+        """Curves of the scenes whose number has changed, by the `id` of the stream.
+        Their steps are versions."""
         self._scenes: dict[int, _CountedScene] = {}
         """By the `id` of the stream."""
         self._next_update = 0.0

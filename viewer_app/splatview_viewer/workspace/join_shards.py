@@ -73,8 +73,10 @@ def _check_alike(frames: Sequence[StreamFrame], ranks: Sequence[int]) -> None:
         for name in _SAME_META:
             if frame.meta.get(name) != first_meta.get(name):
                 raise ViewerError(
-                    f"shards: rank {ranks[0]} publishes {name} {first_meta.get(name)!r}, "
-                    f"rank {rank} {frame.meta.get(name)!r}: they cannot be shown as one "
+                    f"shards: rank {ranks[0]} publishes {name} "
+                    f"{first_meta.get(name)!r}, "
+                    f"rank {rank} {frame.meta.get(name)!r}: they cannot be shown as "
+                    "one "
                     "scene"
                 )
     for name, title in _ALL_OR_NONE.items():

@@ -1,9 +1,10 @@
 """Links: streams that feed the views of other streams (`Kind.links`).
 
 A link leads to an entry of its own, such as the cameras of a scene or the plots of its
-run, or to streams that were published over another one, such as the boxes over an image.
-Parts of a comparison are entries that are linked as well (`ValueSource.uses`). `Links`
-opens what viewports show and what is linked to it, and releases everything else.
+run, or to streams that were published over another one, such as the boxes over an
+image. Parts of a comparison are entries that are linked as well (`ValueSource.uses`).
+`Links` opens what viewports show and what is linked to it, and releases everything
+else.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ if TYPE_CHECKING:
 PLOT_PERIOD_S = 0.5
 """Seconds between two values of what is visible in the panel alone."""
 _FIRST_MISS_S = 0.0005
-"""Seconds to the second attempt to read what was announced and has not come; each further
-attempt doubles them."""
+"""Seconds to the second attempt to read what was announced and has not come; each
+further attempt doubles them."""
 _LAST_MISS_S = 1 / 15
 """The most seconds between two attempts."""
 _SLOW_TAKE_S = 0.005
 """Seconds of taking a frame from which on the next one is delayed."""
 _ON_HOST = ("ring", "host")
-"""The transports of streams over another one: they are small, and the trainer's GPU copies
-them without a wait."""
+"""The transports of streams over another one: they are small, and the trainer's GPU
+copies them without a wait."""
 
 
 def linked_to(
@@ -173,7 +174,7 @@ class Links:
         self._feeds: dict[int, _Feed] = {}
         """Readers of the streams over visible entries, by the `id` of the stream."""
 
-    # -- which entries ---------------------------------------------------------------------
+    # -- which entries -----------------------------------------------------------------
 
     def plots(self, slot: Slot) -> list[Slot]:
         """Return the entries plotted in the panel beside one: one of a kind at most."""
@@ -216,10 +217,11 @@ class Links:
         """Return whether a viewport, or the panel beside it, shows an entry."""
         return slot in self._visible.get(viewport, ())
 
-    # -- once a turn -----------------------------------------------------------------------
+    # -- once a turn -------------------------------------------------------------------
 
     def update_watched(self) -> list[Slot]:
-        """Find and open the visible entries; return those that are not visible any more.
+        """Find and open the visible entries; return those that are not visible any
+        more.
 
         The caller releases them and calls `hand_over`.
         """

@@ -26,8 +26,8 @@ def preferred_entry(entries: Iterable[Entry], name: str | None = None) -> Entry 
     """Return the entry that a name stands for, or without a name the one to show first.
 
     Live entries come before files, those before ended ones; among them the kinds of a
-    lower rank first (Gaussians before others, memory and curves last), and of equals the
-    newest, which is the last of `entries`.
+    lower rank first (Gaussians before others, memory and curves last), and of equals
+    the newest, which is the last of `entries`.
     """
 
     def preference(entry: Entry) -> tuple[bool, bool, int]:
@@ -70,7 +70,8 @@ class Finder:
 
         Args:
             name: of the stream; None: the preferred one.
-            run: a run's id, the beginning of one, its name or its process id; None: any.
+            run: a run's id, the beginning of one, its name or its process id; None:
+                any.
             now: the present time, `time.monotonic()`.
             settled: until then a run that has just started may announce its streams.
             deadline: until then it may where none has announced any yet.
@@ -93,7 +94,9 @@ class Finder:
         return None
 
     def look(self, run: str | None, now: float) -> list[Any]:
-        """Return the streams now, parts of one scene as one stream. `run` as for `find`.
+        """Return the streams now, parts of one scene as one stream.
+
+        `run` as for `find`.
 
         To be called again while a frame is awaited: parts may come late.
         """
@@ -143,7 +146,8 @@ class Finder:
         titles = ", ".join(f"{printable(r.name)} ({r.id})" for r in runs)
         if not any(r.welcomed for r in runs):
             return LateError(
-                f"{command}: {titles} did not answer: its process is stopped, very busy "
+                f"{command}: {titles} did not answer: its process is stopped, very "
+                "busy "
                 "or out of open files"
             )
         return NotFoundError(f"{command}: no stream is published yet by {titles}")
@@ -155,7 +159,8 @@ class Finder:
             return NotFoundError(f"{command}: there is no run {run!r}; {others}")
         or_file = ", or name a file" if command == "shot" else ""
         return NotFoundError(
-            f"{command}: no run is publishing. Start one (splatview.publish(tensor) in a "
+            f"{command}: no run is publishing. Start one (splatview.publish(tensor) in "
+            "a "
             f"training script, or splatview demo){or_file}"
         )
 
@@ -165,8 +170,8 @@ def _end_of_search(
 ) -> float:
     """Return the time until which a stream that is not there may still come.
 
-    A run without the stream may publish it any moment, and one that is about to begin may
-    take its time. That there is no run at all is known at once.
+    A run without the stream may publish it any moment, and one that is about to begin
+    may take its time. That there is no run at all is known at once.
     """
     if runs and not any(run.streams for run in runs):
         return deadline
@@ -190,6 +195,7 @@ def why_nothing(stream: RemoteStream, who: str, timeout: float) -> ViewerError:
             f"{who}: the run of stream {stream.name!r} ended before it could be read"
         )
     return LateError(
-        f"{who}: stream {stream.name!r} brought no frame within {timeout:g} s. A trainer "
+        f"{who}: stream {stream.name!r} brought no frame within {timeout:g} s. A "
+        "trainer "
         "shares its data when it publishes next: is it still running?"
     )

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 _GPU_NEEDED_S = 2.0
 """Seconds after its last publish for which a run still counts as using its GPU."""
 _FIRST_MISS_S = 0.000125
-"""Seconds to the second attempt to read what was announced and has not come; each further
-attempt doubles them."""
+"""Seconds to the second attempt to read what was announced and has not come; each
+further attempt doubles them."""
 _LAST_MISS_S = 1 / 15
 """The most seconds between two attempts."""
 _MAX_MISSES = 12
@@ -86,7 +86,7 @@ class Pump:
         has_linked_values = catalogue.links.read(now)
         return has_commands or has_values or has_linked_values
 
-    # -- entries ---------------------------------------------------------------------------
+    # -- entries -----------------------------------------------------------------------
 
     def _refresh_entries(self, now: float) -> None:
         """Update each entry from its source, and mark the list if it looks different."""
@@ -148,8 +148,8 @@ class Pump:
     def _match_streams(self, now: float) -> None:
         """Give each new stream an entry, and remove entries whose streams are gone.
 
-        A new stream continues the entry of an ended stream of its name and kind, if there
-        is one. Streams over others have no entries, and ended streams get none.
+        A new stream continues the entry of an ended stream of its name and kind, if
+        there is one. Streams over others have no entries, and ended streams get none.
         """
         catalogue = self._catalogue
         followed = {
@@ -240,7 +240,7 @@ class Pump:
         for viewport in viewports:
             viewport.select(str(path))
 
-    # -- values ----------------------------------------------------------------------------
+    # -- values ------------------------------------------------------------------------
 
     def _let_go(self, slot: Slot) -> None:
         """Release an entry that is not visible any more."""
@@ -359,7 +359,7 @@ class Pump:
             slot.view_kind = slot.entry.kind
         return view
 
-    # -- the GPU ---------------------------------------------------------------------------
+    # -- the GPU -----------------------------------------------------------------------
 
     def gpu_is_needed(self, now: float) -> bool:
         """Return whether a visible run publishes from a GPU that the viewer uses.

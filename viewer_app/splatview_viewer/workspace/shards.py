@@ -19,13 +19,15 @@ if TYPE_CHECKING:
     from splatview_viewer.scene.frames import JoinedFrame
 
 GATHER = 2.0
-"""Seconds for which the first picture waits for ranks that are absent or bring nothing."""
+"""Seconds for which the first picture waits for ranks that are absent or bring nothing.
+"""
 TOGETHER = 0.1
 """Seconds for which a rank's new version waits for those of the others. All live ranks
-publish at each step: one picture for each step is enough, and a rank that is stopped does
-not hold up the others."""
+publish at each step: one picture for each step is enough, and a rank that is stopped
+does not hold up the others."""
 _MARK_S = 0.25
-"""Seconds for which a version is awaited that a rank has counted, but not marked yet."""
+"""Seconds for which a version is awaited that a rank has counted, but not marked yet.
+"""
 
 
 class ShardedScene(NamedTuple):
@@ -127,13 +129,15 @@ class ShardedStream:
         self._lead_stream: RemoteStream | None = None
         self._last_read: tuple[ReadShard, ...] = ()
         self._gathers = True
-        """True while the first version is awaited, so that the camera sees all of it."""
+        """True while the first version is awaited, so that the camera sees all of it.
+        """
         self._gathers_since = now
         self._version = 0
         self._counted_state: tuple[_PartState, ...] = ()
         """The parts when a version was counted last."""
         self._new_since = 0.0
-        """Time since which there is something new that was not counted; 0: nothing is."""
+        """Time since which there is something new that was not counted; 0: nothing is.
+        """
 
     def put(self, streams: Sequence[tuple[int, RemoteStream]]) -> None:
         """Replace its parts: streams by rank. None: what was read last stays."""
@@ -182,7 +186,7 @@ class ShardedStream:
         counts = ", ".join(f"{shard.count:,}" for shard in shards)
         return [f"shards {ranks}: {versions}", f"Gaussians by rank: {counts}"]
 
-    # -- as a stream -----------------------------------------------------------------------
+    # -- as a stream -------------------------------------------------------------------
 
     @property
     def _lead(self) -> RemoteStream:
@@ -347,12 +351,12 @@ class Shards:
 
     def __init__(self) -> None:
         self.run: str | None = None
-        """The run's id, beginning of an id, name or process id that was asked for; None:
-        any. A process that was asked for by its own is shown alone."""
+        """The run's id, beginning of an id, name or process id that was asked for;
+        None: any. A process that was asked for by its own is shown alone."""
         self._scenes: dict[ShardedScene, ShardedStream] = {}
         self.clashes: set[ShardedScene] = set()
-        """Trainings of which two processes publish the same rank: the other ranks cannot
-        be told apart, so none are put together."""
+        """Trainings of which two processes publish the same rank: the other ranks
+        cannot be told apart, so none are put together."""
 
     @property
     def streams(self) -> list[ShardedStream]:

@@ -85,7 +85,8 @@ class ValueSource:
     identity: str = ""
     """As of `Host`: what is remembered of it belongs to this."""
     rests: bool = False
-    """`refresh` would change nothing: in each turn, a thousand files are asked for this alone."""
+    """`refresh` would change nothing: in each turn, a thousand files are asked for this
+    alone."""
 
     def refresh(self, entry: Entry, now: float) -> None:
         """Bring an entry of the list up to date, once in each turn of the loop."""
@@ -120,13 +121,14 @@ class ValueSource:
 class StreamSource(ValueSource):
     """A stream of a run.
 
-    After a restart of the trainer it is the stream of the same name of the next run. What
-    is recorded of it can be handed out instead of what comes (`Tape.player`).
+    After a restart of the trainer it is the stream of the same name of the next run.
+    What is recorded of it can be handed out instead of what comes (`Tape.player`).
     """
 
     def __init__(self, stream: Any, recorder: Recorder | None = None) -> None:
-        """stream: a RemoteStream, or a ShardedStream. recorder: records its versions, if
-        it is of a kind that is recorded.
+        """stream: a RemoteStream, or a ShardedStream.
+
+        recorder: records its versions, if it is of a kind that is recorded.
         """
         self.stream = stream
         self.tape: Tape | None = None
@@ -189,7 +191,8 @@ class StreamSource(ValueSource):
         stream = self.stream
         if stream.version > self._last_version:
             return True
-        # Tensors in place change without a version; a copy that changes is a new version.
+        # Tensors in place change without a version; a copy that changes is a new
+        # version.
         changes_in_place = stream.live and stream.sharing in ZERO_COPY
         if not changes_in_place or not stream.run.alive or self._last_version == 0:
             return False
@@ -315,8 +318,10 @@ class FileSource(ValueSource):
         *,
         apart: bool = False,
     ) -> None:
-        """wake: ends the loop's sleep; may be set later. apart: have the file decoded by a
-        bounded program, as every file that the user of this machine did not name.
+        """wake: ends the loop's sleep; may be set later.
+
+        apart: have the file decoded by a bounded program, as every file that the user
+        of this machine did not name.
         """
         self.file = path
         self.wake = wake
@@ -376,8 +381,8 @@ class FileSource(ValueSource):
             self._job = self._submit(self._read_noted)
         entry.kind = self._kind
         entry.fault_of_source = self.error or self._fault
-        # Each new value of the progress is drawn, and drawing may take what reading needs.
-        # While a file is read again, the previous value stays in the picture.
+        # Each new value of the progress is drawn, and drawing may take what reading
+        # needs. While a file is read again, the previous value stays in the picture.
         entry.progress = None
         if self._job is not None and not self._kind:
             entry.progress = int(self._job.progress * _PROGRESS_STEPS) / _PROGRESS_STEPS
