@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from splatview.camera.pattern import number_of
+from splatview.camera.pattern import read_index
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,7 +42,7 @@ class Detector:
             sum(i * i for i in range(200))
         return {
             "boxes": [place(image)],
-            "labels": [str(number_of(image))],
+            "labels": [str(read_index(image))],
             "colors": [MAGENTA],
         }
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.cameras import detectors
-from splatview.camera.pattern import draw, number_of
+from splatview.camera.pattern import draw, read_index
 
 HZ = 30.0
 EVERY = 3
@@ -68,7 +68,7 @@ def main(name: str, seconds: float) -> None:
         now = time.time_ns()
         if now < since:
             continue
-        pictures.append((now, number_of(shown)))
+        pictures.append((now, read_index(shown)))
         if found is not None and found[0] != drawn:
             drawn = found[0]
             results.append(

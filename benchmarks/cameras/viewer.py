@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.gpu import driver
-from splatview.camera.pattern import number_of
+from splatview.camera.pattern import read_index
 
 if TYPE_CHECKING:
     import moderngl
@@ -48,7 +48,7 @@ class LookingScreen(driver.CountingScreen):
     def _look(self) -> None:
         view: Any = self._view()
         layers = view.content.layers
-        number = number_of(_rows(self._screen.framebuffer))
+        number = read_index(_rows(self._screen.framebuffer))
         if layers.version:
             self._numbers[layers.version] = number
         now = time.time_ns()

@@ -1,7 +1,8 @@
-"""The capturing process of `splatview camera`: reads a source at its pace and publishes its pictures.
+"""The capturing process of `splatview camera`: read a source, publish its pictures.
 
-A worker thread does both. The main thread waits for signals, so that the process ends at once although a library may
-take seconds to return from a camera that is lost.
+A worker thread does both, at the pace of the source. The main thread waits for signals,
+so that the process ends at once although a library may take seconds to return from a
+camera that is lost.
 """
 
 from __future__ import annotations
@@ -33,106 +34,119 @@ if TYPE_CHECKING:
     from splatview.camera.sources import PictureSource
 
 PLAYED = "the recording was played"
-"""Tells the parent of the end of a recording that is not played again."""
+"""Line on stderr for the parent: a recording that is not played again has ended."""
 RETRY_S = 1.0
 """Pause before a source is opened again after a fault."""
 PARTING_S = 1.0
-"""Patience with a worker that waits for a source when the process ends."""
-_LOOK_S = 0.05
-_MOST_DAMAGED = 30
-"""Maximum number of pictures in a row that cannot be decoded; a webcam has one now and then."""
-_MAX_TRIES = 300
-"""Grabs in a row without a picture after which a source has ended. At the end each returns at once."""
+"""Maximum wait at the end of the process for a worker that waits for a source."""
+_POLL_S = 0.05
+_MAX_DAMAGED = 30
+"""Pictures in a row that cannot be decoded; a webcam has one now and then."""
+_MAX_GRABS = 300
+"""Grabs in a row without a picture after which a source has ended. At the end each
+returns at once."""
 _MAX_PIXELS = 1 << 28
-"""Pixels of the largest picture that OpenCV decodes from a JPEG: as many as can be published."""
+"""Pixels of the largest picture that OpenCV decodes from a JPEG: as many as can be
+published."""
 _STILL_S = 1.0
 """Period in which a source with one picture is read again."""
-_LONGEST_S = 60.0
+_MAX_SHOWN_S = 60.0
 """Maximum time for which one picture of a recording is shown."""
-_BEHIND_S = 0.5
+_MAX_LAG_S = 0.5
 """Lag of a recording after which it is no longer caught up."""
-_LONGEST_TEXT = 400
+_MAX_ERROR_LENGTH = 400
 
 
 def main(settings_json: str) -> int:
-    """Capture until a signal. Return the exit status: 2 for a source that cannot be read, with the cause on stderr."""
+    """Capture until a signal.
+
+    Returns:
+        The exit status: 2 for a source that cannot be read, with the cause on stderr.
+    """
     settings = msgspec.json.decode(settings_json, type=CaptureSettings)
     os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(_MAX_PIXELS))
     try:
         source = source_for(settings)
-    except CaptureError as e:
-        print(e, file=sys.stderr)
+    except CaptureError as error:
+        print(error, file=sys.stderr)
         return 2
     output = CaptureOutput(settings)
     stop = threading.Event()
     signals = list[int]()
-    reading = SourceReader(source, settings, output, stop)
-    worker = threading.Thread(target=_read, args=(reading,), daemon=True)
-    with entry.ending(lambda number, _: signals.append(number)):
+    reader = SourceReader(source, settings, output, stop)
+    worker = threading.Thread(target=_read, args=(reader,), daemon=True)
+    with entry.ending(lambda signal, _: signals.append(signal)):
         worker.start()
         while worker.is_alive() and not signals:
-            worker.join(_LOOK_S)
+            worker.join(_POLL_S)
         stop.set()
         worker.join(PARTING_S)
-        if (
-            worker.is_alive()
-        ):  # inside a library, which must not meet the end of the interpreter
+        if worker.is_alive():
+            # It is inside a library, which must not meet the end of the interpreter.
             splatview.close()
             os._exit(0)
-    return output.code
+    return output.exit_code
 
 
-def _read(reading: SourceReader) -> None:
-    """Read until the end, once torch is loaded: a network's pictures would queue up meanwhile."""
+def _read(reader: SourceReader) -> None:
+    """Read until the end, once torch is loaded.
+
+    While torch loads, the pictures of a network would queue up.
+    """
     import_module("splatview.adapters.images")
-    reading.run()
+    reader.run()
 
 
 class CaptureOutput:
-    """Publishes pictures, and troubles over the last picture, and prints the troubles."""
+    """Publishes pictures, and errors over the last picture; prints the errors."""
 
     def __init__(self, settings: CaptureSettings) -> None:
-        self.code = 1
+        self.exit_code = 1
         """Exit status of the process, until the reading ends as it should."""
         self._settings = settings
-        self._last: np.ndarray | None = None
-        self._trouble = ""
+        self._last_image: np.ndarray | None = None
+        self._error = ""
+        """The error that is shown now."""
         self._rate = Rate()
-        self._pictures = 0
+        self._picture_count = 0
 
-    def held(self) -> bool:
+    def is_paused(self) -> bool:
         """Return whether a viewer has paused the pictures."""
-        return self._last is not None and splatview.paused()
+        return self._last_image is not None and splatview.paused()
 
-    def tell(self, text: str) -> None:
+    def report(self, text: str) -> None:
+        """Print a line for the parent process."""
         print(text, file=sys.stderr, flush=True)
 
     def show(self, image: np.ndarray, dropped: int, now: float) -> None:
-        if self._trouble:
-            self._trouble = ""
-            self.tell("the pictures go on")
-        self._last = image
-        self._pictures = self._pictures + 1
-        self._rate.look(now, self._pictures)
+        """Publish a picture (H, W, 3); `dropped` ones were left out since the start."""
+        if self._error:
+            self._error = ""
+            self.report("the pictures go on")
+        self._last_image = image
+        self._picture_count += 1
+        self._rate.look(now, self._picture_count)
         self._publish(camera_hz=round(self._rate.hz, 1), dropped=dropped)
 
-    def show_trouble(self, text: str, dropped: int) -> None:
-        """Publish a trouble over the last picture, or over a dark one before there was any."""
-        if text == self._trouble:
+    def show_error(self, text: str, dropped: int) -> None:
+        """Publish an error over the last picture, or over a dark one."""
+        if text == self._error:
             return
-        self._trouble = text
-        self.tell(text)
-        if self._last is None:
-            self._last = np.full(
-                (self._settings.height or 720, self._settings.width or 1280, 3),
-                24,
-                np.uint8,
-            )
-        self._publish(camera_hz=0.0, dropped=dropped, trouble=text[:_LONGEST_TEXT])
+        self._error = text
+        self.report(text)
+        if self._last_image is None:
+            height = self._settings.height or 720
+            width = self._settings.width or 1280
+            self._last_image = np.full((height, width, 3), 24, np.uint8)
+        self._publish(camera_hz=0.0, dropped=dropped, trouble=text[:_MAX_ERROR_LENGTH])
 
     def _publish(self, **meta: Any) -> None:
         splatview.publish(
-            self._last, self._settings.stream, kind="image", layout="HWC", meta=meta
+            self._last_image,
+            self._settings.stream,
+            kind="image",
+            layout="HWC",
+            meta=meta,
         )
 
 
@@ -141,37 +155,59 @@ class CapturePace:
 
     def __init__(self) -> None:
         self._offset: float | None = None
-        self._due = 0.0
-        self._skipped = False
+        """Clock's time at the beginning of the recording; None until a picture
+        comes."""
+        self._due_at = 0.0
+        self._has_skipped = False
+        """The last picture was left out."""
         self._last_index = -1
 
-    def again(self, came: int, rate: float) -> None:
-        """Note that the recording begins again after `came` pictures: its first follows the last in its own time."""
-        self._due += _STILL_S if came == 1 else 1 / rate if rate else 0
+    def restart(self, picture_count: int, rate: float) -> None:
+        """Continue with the beginning of the recording, which follows its end in time.
+
+        Args:
+            picture_count: number of pictures since the recording began last.
+            rate: its pictures a second; 0 for unknown.
+        """
+        if picture_count == 1:
+            self._due_at += _STILL_S
+        elif rate:
+            self._due_at += 1 / rate
         self._offset = None
 
-    def exceeds(self, fps: float, at: float, rate: float) -> bool:
-        """Return whether the picture at time `at` of a source with this rate is one too many for `fps`, 0 for any."""
-        if not fps or (rate and rate <= fps * 1.05):
-            return False
-        index = int(at * fps + 0.01)
-        exceeds = index == self._last_index
-        self._last_index = index
-        return exceeds
+    def exceeds(self, max_rate: float, time_s: float, rate: float) -> bool:
+        """Return whether the picture at `time_s` is one too many for a maximum rate.
 
-    def delay(self, at: float, rate: float, now: float) -> float | None:
-        """Return the seconds until the picture at time `at` is due; None to leave it out, as it is late."""
+        Args:
+            max_rate: pictures a second; 0 for any number.
+            time_s: time of the picture.
+            rate: pictures a second of the source; 0 for unknown.
+        """
+        if not max_rate or (rate and rate <= max_rate * 1.05):
+            return False
+        index = int(time_s * max_rate + 0.01)
+        is_same = index == self._last_index
+        self._last_index = index
+        return is_same
+
+    def delay(self, time_s: float, rate: float, now: float) -> float | None:
+        """Return the seconds until the picture at `time_s` is due.
+
+        None for a picture to leave out, as it is late.
+        """
         if self._offset is None:
-            self._offset = max(now, self._due) - at
-        late = now - self._offset - at
-        if late > _BEHIND_S or late < -_LONGEST_S:
-            self._offset = self._offset + late
-            late = 0.0
-        self._skipped = (
-            bool(rate) and late > 1 / rate and not self._skipped
-        )  # never two in a row
-        self._due = self._offset + at
-        return None if self._skipped else max(0.0, -late)
+            self._offset = max(now, self._due_at) - time_s
+        lag = now - self._offset - time_s
+        if lag > _MAX_LAG_S or lag < -_MAX_SHOWN_S:
+            self._offset += lag
+            lag = 0.0
+        # Never two in a row are left out.
+        is_late = rate > 0 and lag > 1 / rate
+        self._has_skipped = is_late and not self._has_skipped
+        self._due_at = self._offset + time_s
+        if self._has_skipped:
+            return None
+        return max(0.0, -lag)
 
 
 class SourceReader:
@@ -194,52 +230,47 @@ class SourceReader:
         """Pictures that were not published: damaged, or left out as they were late."""
 
     def run(self) -> None:
+        """Read and publish until `stop`, or until a first fault that is final."""
         source = self._source
-        output = self._output
-        opened = False
+        was_opened = False
         while not self._stop.is_set():
             try:
                 source.open()
-                if not opened:
-                    opened = True
-                    output.tell(source.words)
+                if not was_opened:
+                    was_opened = True
+                    self._output.report(source.description)
                 self._play()
-            except Exception as e:  # libraries have their own
-                if isinstance(e, CaptureError):
-                    why = str(e)
-                else:
-                    why = f"{source.words}: {type(e).__name__}: {e}"
-                if not opened and kind_of(self._settings.source) != "network":
-                    output.tell(why)
-                    output.code = 2
+            except Exception as error:
+                # Libraries raise errors of their own.
+                reason = self._reason(error)
+                is_network = kind_of(self._settings.source) == "network"
+                if not was_opened and not is_network:
+                    self._output.report(reason)
+                    self._output.exit_code = 2
                     return
-                output.show_trouble(f"{why}; trying again", self._dropped)
+                self._output.show_error(f"{reason}; trying again", self._dropped)
                 self._stop.wait(RETRY_S)
             finally:
                 source.close()
-        output.code = 0
+        self._output.exit_code = 0
+
+    def _reason(self, error: Exception) -> str:
+        """Return an error as a text for users."""
+        if isinstance(error, CaptureError):
+            return str(error)
+        return f"{self._source.description}: {type(error).__name__}: {error}"
 
     def _play(self) -> None:
         """Publish pictures until `stop`, or until a fault."""
         source = self._source
-        output = self._output
         pace = CapturePace()
         grabbed = 0
         damaged = 0
         while not self._stop.is_set():
             captured_at = self._grab(grabbed)
             if captured_at is None:
-                if not grabbed:
-                    raise CaptureError(f"{source.words}: there is no picture in it")
-                if not self._settings.loop:
-                    output.show_trouble(f"{source.words}: the end", self._dropped)
-                    output.tell(PLAYED)
-                    self._stop.wait()
+                if not self._begin_again(pace, grabbed):
                     return
-                if not source.recorded:
-                    self._stop.wait(_STILL_S)
-                source.open()
-                pace.again(grabbed, source.rate)
                 grabbed = 0
                 continue
             grabbed += 1
@@ -248,33 +279,64 @@ class SourceReader:
             image = source.retrieve()
             if image is not None:
                 damaged = 0
-                output.show(image, self._dropped, self._now())
+                self._output.show(image, self._dropped, self._now())
                 continue
             damaged += 1
             self._dropped += 1
-            if damaged > _MOST_DAMAGED:
-                raise CaptureError(f"{source.words}: its pictures cannot be decoded")
+            if damaged > _MAX_DAMAGED:
+                raise CaptureError(
+                    f"{source.description}: its pictures cannot be decoded"
+                )
 
-    def _grab(self, grabbed: int) -> float | None:
-        """Grab the next picture, past those that are damaged. Return its time; None at the end.
-
-        A damaged picture, the end of a recording and a lost connection look the same until the next
-        grab. Raises CameraError for a live source that gives no more pictures. One that ends after the
-        first of its pictures is a camera's still picture, which can be read again.
+    def _begin_again(self, pace: CapturePace, grabbed: int) -> bool:
+        """Open a recording again at its end.
 
         Args:
             grabbed: pictures that came since the source was opened.
+
+        Returns:
+            False once a recording was played that is not to be played again.
         """
         source = self._source
-        waited = 0.0
-        for damaged in range(_MAX_TRIES):
+        if not grabbed:
+            raise CaptureError(f"{source.description}: there is no picture in it")
+        if not self._settings.loop:
+            self._output.show_error(f"{source.description}: the end", self._dropped)
+            self._output.report(PLAYED)
+            self._stop.wait()
+            return False
+        if not source.recorded:
+            self._stop.wait(_STILL_S)
+        source.open()
+        pace.restart(grabbed, source.rate)
+        return True
+
+    def _grab(self, grabbed: int) -> float | None:
+        """Grab the next picture, past those that are damaged.
+
+        A damaged picture, the end of a recording and a lost connection look the same
+        until the next grab. A live source that ends after the first of its pictures is
+        a camera's still picture, which can be read again.
+
+        Args:
+            grabbed: pictures that came since the source was opened.
+
+        Returns:
+            The time of the picture; None at the end.
+
+        Raises:
+            CaptureError: a live source gives no more pictures.
+        """
+        source = self._source
+        waited_s = 0.0
+        for damaged in range(_MAX_GRABS):
             started_at = self._now()
             try:
                 captured_at = source.grab()
             except NoPictureError as error:
-                waited += self._now() - started_at
-                is_lost = waited >= self._settings.patience or self._stop.is_set()
-                if damaged < _MAX_TRIES - 1 and not is_lost:
+                waited_s += self._now() - started_at
+                is_lost = waited_s >= self._settings.patience or self._stop.is_set()
+                if damaged < _MAX_GRABS - 1 and not is_lost:
                     continue
                 is_still = grabbed == 1 and not is_lost
                 if source.recorded or is_still:
@@ -285,20 +347,20 @@ class SourceReader:
         return None
 
     def _is_due(self, pace: CapturePace, captured_at: float) -> bool:
-        """Wait until the grabbed picture is to be shown. Return False if it is to be left out."""
+        """Wait until the grabbed picture is due; return False to leave it out."""
         source = self._source
         time_s = captured_at if source.recorded else self._now()
         if pace.exceeds(self._settings.fps, time_s, source.rate):
             return False
         if not source.recorded:
-            return not self._output.held()
-        while self._output.held() and not self._stop.wait(_LOOK_S):
+            return not self._output.is_paused()
+        while self._output.is_paused() and not self._stop.wait(_POLL_S):
             pass
-        delay = pace.delay(captured_at, source.rate, self._now())
-        if delay is None:
+        delay_s = pace.delay(captured_at, source.rate, self._now())
+        if delay_s is None:
             self._dropped += 1
             return False
-        self._stop.wait(delay)
+        self._stop.wait(delay_s)
         return True
 
 

@@ -1,4 +1,4 @@
-"""The refusals of servers that give no stream, as FFmpeg does not tell of them."""
+"""Ask servers that give no stream for their refusal, which FFmpeg does not report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from splatview_ipc.system.terminal import printable
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
-_MAX_REASON = 60
+_MAX_REASON_LENGTH = 60
 _HINTS = {
     401: "; user and password go into the address, http://USER:PASSWORD@HOST/",
     404: "; look for the address of the stream in the camera's manual",
@@ -22,9 +22,13 @@ _HINTS = {
 
 
 def refusal_of(address: str, timeout_s: float) -> str:
-    """Ask a server for an http or https address; return its refusal, such as "401 Unauthorized".
+    """Ask a server for an http or https address; return its refusal.
 
-    "" for another answer, none, or another protocol. Redirects are not followed.
+    Redirects are not followed.
+
+    Returns:
+        For example "401 Unauthorized"; "" for another answer, none, or another
+        protocol.
     """
     try:
         parts = urlsplit(address)
@@ -46,20 +50,23 @@ def refusal_of(address: str, timeout_s: float) -> str:
         is_open = status < 400 or (status == 401 and parts.username and has_digest)
         if is_open:
             return ""
-        reason = printable(answer.reason)[:_MAX_REASON]
+        reason = printable(answer.reason)[:_MAX_REASON_LENGTH]
         return f"{status} {reason}".rstrip() + _HINTS.get(status, "")
 
 
 def _connection(
     parts: SplitResult, timeout_s: float
 ) -> http.client.HTTPConnection | None:
-    """Return a connection that is made at its first request. Raises ValueError for an odd port."""
+    """Return a connection that is opened by its first request; None for other schemes.
+
+    Raises ValueError for an odd port.
+    """
     host = parts.hostname
     port = parts.port
     if not host:
         return None
     if parts.scheme == "https":
-        # As FFmpeg does by default.
+        # Certificates are not checked, as FFmpeg does not by default.
         context = ssl._create_unverified_context()
         return http.client.HTTPSConnection(
             host, port, timeout=timeout_s, context=context
@@ -70,6 +77,7 @@ def _connection(
 
 
 def _headers(parts: SplitResult) -> dict[str, str]:
+    """Return the headers of a request, with the address's login."""
     headers = {"User-Agent": "Lavf", "Connection": "close"}
     if parts.username:
         login = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()

@@ -1,6 +1,7 @@
-"""The inference process of `splatview camera`: detects things in the newest picture of a stream, again and again.
+"""The inference process of `splatview camera`: detect things in a stream's pictures.
 
-Pictures do not wait for it: a result is drawn over them once it is there, with the version in which it was found.
+It always takes the newest picture. Pictures do not wait for it: a result is drawn over
+them once it is there, with the version in which it was found.
 """
 
 from __future__ import annotations
@@ -26,27 +27,31 @@ if TYPE_CHECKING:
 
 _NICENESS = 5
 """Capture and viewer come first where processors are scarce."""
-_LOOK_S = 0.25
+_POLL_S = 0.25
 """Period of looking for a signal while no picture comes, seconds."""
-_MOST_TOLD = 20
+_MAX_REPORTED = 20
 """Maximum number of different errors that are printed."""
-_LONGEST_TROUBLE = 400
+_MAX_ERROR_LENGTH = 400
 
 
 def main(settings_json: str) -> int:
-    """Detect until a signal. Return the exit status: 2 for a request that cannot be met, with the cause on stderr."""
+    """Detect until a signal.
+
+    Returns:
+        The exit status: 2 for a request that cannot be met, with the cause on stderr.
+    """
     settings = msgspec.json.decode(settings_json, type=InferenceSettings)
     os.nice(_NICENESS)
     try:
         detector = open_detector(settings)
-    except DetectorError as e:
-        print(e, file=sys.stderr)
+    except DetectorError as error:
+        print(error, file=sys.stderr)
         return 2
-    print(detector.by, file=sys.stderr, flush=True)
+    print(detector.title, file=sys.stderr, flush=True)
     import splatview
 
     signals: list[int] = []
-    with entry.ending(lambda number, _: signals.append(number)):
+    with entry.ending(lambda signal, _: signals.append(signal)):
         try:
             Inference(settings, detector).run(lambda: bool(signals))
         finally:
@@ -55,91 +60,87 @@ def main(settings_json: str) -> int:
 
 
 class Inference:
-    """The newest picture of a stream, detection in it, and then the next."""
+    """Runs a detector on the newest picture of a stream, and then on the next."""
 
     def __init__(self, settings: InferenceSettings, detector: Detector) -> None:
         self._settings = settings
         self._detector = detector
-        self._last = 0, ""
+        self._last_version = 0
+        self._last_run = ""
         """Version and run of the last picture that was looked at."""
         self._skipped = 0
         self._rate = Rate()
-        self._results = 0
-        self._told: set[str] = set()
+        self._result_count = 0
+        self._reported: set[str] = set()
+        """Errors that were printed."""
 
-    def run(self, ended: Callable[[], bool]) -> None:
-        """Look at pictures until `ended()`."""
+    def run(self, has_ended: Callable[[], bool]) -> None:
+        """Look at pictures until `has_ended()`."""
         import splatview
 
         with splatview.frames(
-            self._settings.stream, run=self._settings.run, timeout=_LOOK_S
+            self._settings.stream, run=self._settings.run, timeout=_POLL_S
         ) as frames:
-            while not ended():
+            while not has_ended():
                 try:
                     frame = next(frames)
                 except TimeoutError:
                     continue
-                if not self.due(frame):
-                    continue
-                begun = time.perf_counter()
-                found: dict[str, Any] = {}
-                try:
-                    found = self._detector.detect(frame.numpy())
-                except (
-                    Exception,
-                    SystemExit,
-                ) as e:  # of the user's function, or of a GPU without memory
-                    found = {"trouble": self._trouble(e)}
-                now = time.perf_counter()
-                self._results = self._results + 1
-                self._rate.look(now, self._results)
-                about = {
-                    "by": self._detector.by,
-                    "work_ms": (now - begun) * 1e3,
-                    "rate_hz": self._rate.hz,
-                    "skipped": self._skipped,
-                }
-                try:
-                    splatview.annotate(
-                        self._settings.stream, version=frame, **{**about, **found}
-                    )
-                except (
-                    TypeError,
-                    ValueError,
-                ) as e:  # a function returned what cannot be drawn
-                    splatview.annotate(
-                        self._settings.stream,
-                        version=frame,
-                        **about,
-                        trouble=self._trouble(e),
-                    )
+                if self.is_due(frame):
+                    self._detect(frame)
 
-    def due(self, frame: Frame) -> bool:
-        """Return whether to look at a picture, and count it if not: of every N versions, at the first that comes."""
+    def is_due(self, frame: Frame) -> bool:
+        """Return whether to look at a picture, and count it if not.
+
+        Of every N versions the first that comes is due.
+        """
         every = 1 if self._settings.every == "auto" else self._settings.every
-        version, run = self._last
-        due = frame.run != run or frame.version // every > version // every
-        self._skipped += frame.skipped + (not due)
-        self._last = (frame.version, frame.run) if due else self._last
-        return due
+        is_other_run = frame.run != self._last_run
+        is_due = is_other_run or frame.version // every > self._last_version // every
+        self._skipped += frame.skipped + (not is_due)
+        if is_due:
+            self._last_version = frame.version
+            self._last_run = frame.run
+        return is_due
 
-    def _trouble(self, error: BaseException) -> str:
-        """Return the text of an error; print it, once, with its place."""
-        what = traceback.format_exception_only(type(error), error)[
-            -1
-        ]  # safe for errors without a text
-        text = printable(" ".join(f"{self._detector.by}: {what}".split()))[
-            :_LONGEST_TROUBLE
-        ]
-        if text not in self._told and len(self._told) < _MOST_TOLD:
-            self._told.add(text)
-            place = traceback.extract_tb(error.__traceback__)[-1:]
-            print(
-                text,
-                *(f"({line.filename}:{line.lineno})" for line in place),
-                file=sys.stderr,
-                flush=True,
-            )
+    def _detect(self, frame: Frame) -> None:
+        """Publish the things in a picture, or the error of the detector."""
+        import splatview
+
+        started_at = time.perf_counter()
+        try:
+            result: dict[str, Any] = self._detector.detect(frame.numpy())
+        except (Exception, SystemExit) as error:
+            # Of the user's function, or of a GPU without memory.
+            result = {"trouble": self._report(error)}
+        now = time.perf_counter()
+        self._result_count += 1
+        self._rate.look(now, self._result_count)
+        stream = self._settings.stream
+        origin = {
+            "by": self._detector.title,
+            "work_ms": (now - started_at) * 1e3,
+            "rate_hz": self._rate.hz,
+            "skipped": self._skipped,
+        }
+        try:
+            splatview.annotate(stream, version=frame, **{**origin, **result})
+        except (TypeError, ValueError) as error:
+            # A function returned what cannot be drawn.
+            text = self._report(error)
+            splatview.annotate(stream, version=frame, **origin, trouble=text)
+
+    def _report(self, error: BaseException) -> str:
+        """Return the text of an error; print it, once, with its place in the code."""
+        # `traceback` is safe for errors without a text.
+        lines = traceback.format_exception_only(type(error), error)
+        words = f"{self._detector.title}: {lines[-1]}".split()
+        text = printable(" ".join(words))[:_MAX_ERROR_LENGTH]
+        if text not in self._reported and len(self._reported) < _MAX_REPORTED:
+            self._reported.add(text)
+            calls = traceback.extract_tb(error.__traceback__)[-1:]
+            places = [f"({call.filename}:{call.lineno})" for call in calls]
+            print(text, *places, file=sys.stderr, flush=True)
         return text
 
 

@@ -1,13 +1,14 @@
-"""Only the host that was named: what FFmpeg opens for a network source leads to no other.
+"""Limit what FFmpeg opens for a network source to the host that was named.
 
-A server can answer with a redirect or a playlist that leads anywhere: to the router, to a
-cloud's metadata, to a service on this machine. FFmpeg has no option for that, but it takes
-a proxy from the environment, for HTTP, for HTTPS, and for each redirect and segment. So
-the named host is reached directly (`no_proxy`), and a proxy in this process, which reaches
-nothing, gets all other requests, refuses them and remembers the host.
+A server can answer with a redirect or a playlist that leads anywhere: to the router, to
+a cloud's metadata, to a service on this machine. FFmpeg has no option for that, but it
+takes a proxy from the environment, for HTTP, for HTTPS, and for each redirect and
+segment. So the named host is reached directly (`no_proxy`), and a proxy in this
+process, which reaches nothing, gets all other requests, refuses them and remembers the
+host.
 
-RTSP has redirects and no proxies: the server is asked before FFmpeg is, and the peers of
-this process are looked at when FFmpeg has opened the source.
+RTSP has redirects and no proxies: the server is asked before FFmpeg is, and the peers
+of this process are looked at when FFmpeg has opened the source.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ _WHITELISTS = {
     "rtp": _RAW,
     "srt": _RAW,
 }
-"""FFmpeg's protocols for what comes by each: no playlist leads to files, or from HTTP to UDP and RTP."""
+"""FFmpeg's protocols for what comes by each: no playlist leads to files, or from HTTP
+to UDP and RTP."""
 _REDIRECTED = ("rtsp", "rtsps")
 _OPTIONS = "OPENCV_FFMPEG_CAPTURE_OPTIONS"
 """Environment variable with options of OpenCV's FFmpeg: `name;value|name;value`."""
@@ -50,7 +52,8 @@ _MAX_HOST = 80
 _MAX_MOVES = 4
 """Redirects of a server to itself."""
 _TARGET = re.compile(rb"[A-Z]{3,10} (?:[a-z]+://)?(?:[^/@ ]*@)?([^/? ]+)")
-"""The first line of a request to a proxy: CONNECT host:port, or GET http://host:port/path."""
+"""The first line of a request to a proxy: CONNECT host:port, or GET
+http://host:port/path."""
 
 
 def can_limit(source: str) -> bool:
@@ -65,40 +68,57 @@ class OnlyHost:
     """
 
     def __init__(self, source: str) -> None:
-        """`source`: an address of a scheme in which `can_limit`."""
+        """Change the environment for a source.
+
+        source: an address of a scheme for which `can_limit` is true.
+        """
         host = host_of(source)
         self.refused = ""
         """The host that the server led to last; "" for none."""
         self._hosts = {host, host.lower()}
         self._upstream = _user_proxy(host)
         self._server = _Server(self)
-        self._before: dict[str, str | None] = {}
-        port = self._server.server_address[1]
-        login = urlsplit(os.environ.get("http_proxy", "")).netloc.rpartition("@")[0]
-        login = f"{login}@" if login and self._upstream else ""
-        self._set("http_proxy", f"http://{login}127.0.0.1:{port}")
-        self._set("no_proxy", "" if self._upstream else ",".join(self._hosts))
-        given = os.environ.get(_OPTIONS, "")
-        if "protocol_whitelist" not in given:
+        self._saved: dict[str, str | None] = {}
+        """Values of the environment's variables to restore."""
+        self._set_proxies()
+        options = os.environ.get(_OPTIONS, "")
+        if "protocol_whitelist" not in options:
             whitelist = f"protocol_whitelist;{_WHITELISTS[_scheme_of(source)]}"
-            self._set(_OPTIONS, f"{given}|{whitelist}" if given else whitelist)
+            self._set(_OPTIONS, f"{options}|{whitelist}" if options else whitelist)
+
+    def _set_proxies(self) -> None:
+        """Name this process as proxy, with the login of the user's own."""
+        authority = f"127.0.0.1:{self._server.server_address[1]}"
+        direct_hosts = ",".join(self._hosts)
+        if self._upstream is not None:
+            direct_hosts = ""
+            user_proxy = urlsplit(os.environ.get("http_proxy", "")).netloc
+            login = user_proxy.rpartition("@")[0]
+            if login:
+                authority = f"{login}@{authority}"
+        self._set("http_proxy", f"http://{authority}")
+        self._set("no_proxy", direct_hosts)
 
     def _set(self, name: str, value: str) -> None:
-        self._before[name] = os.environ.get(name)
+        """Set a variable of the environment until `close`."""
+        self._saved[name] = os.environ.get(name)
         os.environ[name] = value
 
     def close(self) -> None:
         """Restore the environment and stop listening. Idempotent."""
-        for name, value in self._before.items():
+        for name, value in self._saved.items():
             if value is None:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-        self._before.clear()
+        self._saved.clear()
         self._server.end()
 
     def answer(self, connection: socket.socket) -> None:
-        """Refuse a request, or pass it on to the user's own proxy, by which alone the named host may be reached."""
+        """Refuse a request, or pass it on to the user's own proxy.
+
+        The named host may be reached by that proxy alone.
+        """
         head = _read_head(connection, _TIMEOUT_S)
         match = _TARGET.match(head)
         host = _without_port(match[1].decode("latin1")) if match else ""
@@ -118,6 +138,8 @@ class OnlyHost:
 
 
 class _Server(socketserver.ThreadingTCPServer):
+    """Listens on this machine for requests to a proxy."""
+
     daemon_threads = True
     block_on_close = False
     allow_reuse_address = True
@@ -125,7 +147,7 @@ class _Server(socketserver.ThreadingTCPServer):
     def __init__(self, owner: OnlyHost) -> None:
         super().__init__(("127.0.0.1", 0), socketserver.BaseRequestHandler)
         self._owner = owner
-        self._places = threading.BoundedSemaphore(_MAX_CONNECTIONS)
+        self._slots = threading.BoundedSemaphore(_MAX_CONNECTIONS)
         self._thread = threading.Thread(
             target=self.serve_forever, args=(0.05,), name="only host", daemon=True
         )
@@ -133,7 +155,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve a connection in a thread of its own, unless there are too many."""
-        if self._places.acquire(blocking=False):
+        if self._slots.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
@@ -141,12 +163,14 @@ class _Server(socketserver.ThreadingTCPServer):
     def finish_request(self, request: Any, client_address: Any) -> None:
         try:
             self._owner.answer(request)
-        except OSError:  # FFmpeg goes away at any time
+        except OSError:
+            # FFmpeg goes away at any time.
             pass
         finally:
-            self._places.release()
+            self._slots.release()
 
     def end(self) -> None:
+        """Stop listening. Idempotent."""
         if self._thread.is_alive():
             self.shutdown()
             self._thread.join()
@@ -156,7 +180,9 @@ class _Server(socketserver.ThreadingTCPServer):
 def _read_head(connection: socket.socket, timeout_s: float) -> bytes:
     """Read a request or an answer up to its empty line, within a time for all of it.
 
-    Raises OSError, ConnectionError for one that is too long.
+    Raises:
+        OSError: the connection fails.
+        ConnectionError: the request is too long, or the peer ends it.
     """
     connection.settimeout(timeout_s)
     # A peer that drips keeps each `recv` within its own time.
@@ -191,7 +217,9 @@ def _pump(source: socket.socket, target: socket.socket) -> None:
 
 
 def rtsp_leads_to(source: str, timeout_s: float) -> str:
-    """Ask an RTSP server for a source; return the other host to which it redirects, or "".
+    """Ask an RTSP server for a source; return the other host to which it redirects.
+
+    "" for none.
 
     FFmpeg follows without asking. A server that does not answer is left to FFmpeg.
     """
@@ -213,16 +241,24 @@ def rtsp_leads_to(source: str, timeout_s: float) -> str:
 
 
 def _rtsp_location(source: str, timeout_s: float) -> str:
-    """Return the Location in a server's answer; "" for none. Raises OSError, ValueError."""
+    """Return the Location in a server's answer; "" for none.
+
+    Raises OSError, ValueError.
+    """
     url = re.sub(r"^([^/]*//)[^/?#]*@", r"\1", source)
     is_secure = _scheme_of(source) == "rtsps"
-    address = host_of(source), urlsplit(url).port or (322 if is_secure else 554)
-    with contextlib.ExitStack() as opened:
-        server = opened.enter_context(socket.create_connection(address, timeout_s))
+    default_port = 322 if is_secure else 554
+    host = host_of(source)
+    port = urlsplit(url).port or default_port
+    with contextlib.ExitStack() as connections:
+        server = connections.enter_context(
+            socket.create_connection((host, port), timeout_s)
+        )
         if is_secure:
-            context = ssl._create_unverified_context()  # as FFmpeg does by default
-            server = opened.enter_context(
-                context.wrap_socket(server, server_hostname=address[0])
+            # Certificates are not checked, as FFmpeg does not by default.
+            context = ssl._create_unverified_context()
+            server = connections.enter_context(
+                context.wrap_socket(server, server_hostname=host)
             )
         for number, method in enumerate(("OPTIONS", "DESCRIBE"), 1):
             server.sendall(
@@ -231,13 +267,21 @@ def _rtsp_location(source: str, timeout_s: float) -> str:
             )
             answer = _read_head(server, timeout_s)
             head = answer.decode("latin1").partition("\r\n\r\n")[0]
-            status, *lines = head.split("\r\n")
-            if not re.match(r"RTSP/1\.\d 3\d\d", status):
-                continue
-            for line in lines:
-                name, _, value = line.partition(":")
-                if name.strip().lower() == "location":
-                    return value.strip()
+            location = _location_in(head)
+            if location:
+                return location
+    return ""
+
+
+def _location_in(head: str) -> str:
+    """Return the Location in an answer that redirects; "" for none."""
+    status, *lines = head.split("\r\n")
+    if not re.match(r"RTSP/1\.\d 3\d\d", status):
+        return ""
+    for line in lines:
+        name, _, value = line.partition(":")
+        if name.strip().lower() == "location":
+            return value.strip()
     return ""
 
 
@@ -245,23 +289,26 @@ class Connections:
     """The TCP connections that this process opens after this object was made."""
 
     def __init__(self) -> None:
-        self._before = set(_peers())
+        self._old_inodes = set(_peers())
 
     def foreign(self, source: str) -> str:
-        """Return the address of a peer that is not the host of `source`; "" for none."""
+        """Return the address of a peer other than the host of `source`; "" for none."""
         try:
             answers = socket.getaddrinfo(host_of(source), None)
         except OSError:
             return ""
         named = {_plain(str(answer[4][0])) for answer in answers}
         for inode, peer in _peers().items():
-            if inode not in self._before and peer not in named:
+            if inode not in self._old_inodes and peer not in named:
                 return peer
         return ""
 
 
 def _peers() -> dict[str, str]:
-    """Return the remote address of each connected TCP socket of this process, by its inode."""
+    """Return the remote address of each connected TCP socket of this process.
+
+    By the socket's inode.
+    """
     own = set()
     for descriptor in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
@@ -277,22 +324,26 @@ def _peers() -> dict[str, str]:
     return peers
 
 
-def _address(words: str) -> str:
-    """Return an address of the kernel's tables: words of 32 bits in the machine's order."""
-    raw = bytes.fromhex(words)
+def _address(digits: str) -> str:
+    """Return an address of the kernel's tables.
+
+    digits: hexadecimal, words of 32 bits in the machine's order.
+    """
+    raw = bytes.fromhex(digits)
     if sys.byteorder == "little":
         raw = b"".join(raw[i : i + 4][::-1] for i in range(0, len(raw), 4))
     return _plain(str(ipaddress.ip_address(raw)))
 
 
 def _plain(address: str) -> str:
-    """Return an address without zone, and of an IPv4 address in IPv6 that."""
+    """Return an address without its zone, and an IPv4 address within IPv6 as IPv4."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
     return str(mapped or ip)
 
 
 def _scheme_of(source: str) -> str:
+    """Return the scheme of an address, in small letters."""
     return source.partition("://")[0].lower()
 
 
@@ -313,16 +364,22 @@ def _without_port(host: str) -> str:
 
 
 def _user_proxy(host: str) -> tuple[str, int] | None:
-    """Return address and port of the proxy by which the user reaches a host; None for none."""
-    given = os.environ.get("http_proxy", "")
+    """Return host and port of the proxy by which the user reaches a host.
+
+    None for none.
+    """
+    address = os.environ.get("http_proxy", "")
     exempt = re.split(r"[ ,]+", os.environ.get("no_proxy", ""))
-    if not given.startswith("http://") or any(_matches(p, host) for p in exempt):
+    is_exempt = any(_matches(pattern, host) for pattern in exempt)
+    if not address.startswith("http://") or is_exempt:
         return None
-    proxy = urlsplit(given)
+    proxy = urlsplit(address)
     try:
-        return (proxy.hostname, proxy.port or 80) if proxy.hostname else None
-    except ValueError:  # no number
+        port = proxy.port or 80
+    except ValueError:
+        # The port is no number.
         return None
+    return (proxy.hostname, port) if proxy.hostname else None
 
 
 def _matches(pattern: str, host: str) -> bool:

@@ -1,4 +1,4 @@
-"""From the stored pixels of a video to displayed ones: turned, mirrored, made square."""
+"""Turn, mirror and scale the stored pixels of a video to displayed ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _MATRIX_BYTES = 36
 _MAX_SIDE = 16384
 """Pixels along a side beyond which a picture is not made wider."""
 _MAX_PIXEL_ASPECT = 8.0
-"""Width of a pixel over its height, or the inverse, beyond which a file's figure is an error."""
+"""Width of a pixel over its height, or the inverse, beyond which a file's figure is an
+error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,11 @@ class Orientation:
     flipped_y: bool = False
     """Top and bottom change places."""
 
-    def applied(self, image: np.ndarray) -> np.ndarray:
-        """Return a picture (H, W, C) as it is displayed; the same array if nothing changes."""
+    def apply(self, image: np.ndarray) -> np.ndarray:
+        """Return a picture (H, W, C) as it is displayed.
+
+        The same array if nothing changes.
+        """
         if self == UPRIGHT:
             return image
         if self.transposed:
@@ -61,13 +65,15 @@ ORIENTATIONS_OF_EXIF = {
 }
 """The eight ways by EXIF's numbers."""
 _EXIF_ORIENTATION = 0x112
+_QUARTER_TURNS = (1, 8, 3, 6)
+"""EXIF's numbers for turns of 0, 90, 180 and 270 degrees against the clock."""
 
 
 def orientation_of(matrix: bytes) -> Orientation:
     """Return the orientation that is nearest to a display matrix, as FFmpeg stores it.
 
-    The matrix maps a stored point (x, y) to the displayed point (a x + c y, b x + d y). One of another
-    length, or without a direction, is UPRIGHT.
+    The matrix maps a stored point (x, y) to the displayed point (a x + c y, b x + d y).
+    One of another length, or without a direction, is UPRIGHT.
     """
     if len(matrix) != _MATRIX_BYTES:
         return UPRIGHT
@@ -79,12 +85,15 @@ def orientation_of(matrix: bytes) -> Orientation:
 
 def orientation_of_angle(degrees: float) -> Orientation:
     """Return the orientation that is nearest to an angle against the clock."""
-    quarter_turns = round(degrees / 90) % 4
-    return ORIENTATIONS_OF_EXIF[(1, 8, 3, 6)[quarter_turns]]
+    quarters = round(degrees / 90) % 4
+    return ORIENTATIONS_OF_EXIF[_QUARTER_TURNS[quarters]]
 
 
 def exif_orientation(path: str) -> int:
-    """Return EXIF's number for the orientation of a picture file; 0 for none, and for a file that is no picture."""
+    """Return EXIF's number for the orientation of a picture file.
+
+    0 for none, and for a file that is no picture.
+    """
     # Pillow has many errors, and warnings, for files that are damaged.
     with warnings.catch_warnings(), contextlib.suppress(Exception):
         warnings.simplefilter("ignore")
@@ -100,12 +109,17 @@ def stored_size(
     orientation: Orientation,
     settings: CaptureSettings,
 ) -> tuple[int, int]:
-    """Return the size to scale a stored picture to, so that it fits the settings once it is displayed.
+    """Return the size to scale a stored picture to, so that it fits once displayed.
 
     Pixels become square by making the picture wider or narrower, or, where it would be
     too wide, lower.
 
-    pixel_aspect: width of a pixel over its height; None or 0 for unknown.
+    Args:
+        width: stored width in pixels.
+        height: stored height in pixels.
+        pixel_aspect: width of a pixel over its height; None or 0 for unknown.
+        orientation: of the stored picture.
+        settings: name the size to fit into.
     """
     aspect = float(pixel_aspect or 1)
     if not 1 / _MAX_PIXEL_ASPECT <= aspect <= _MAX_PIXEL_ASPECT:

@@ -16,69 +16,73 @@ _STEP = 4
 
 
 class PatternSource:
-    """A recording without an end, of `draw`'s pictures."""
+    """A recording without an end, of the pictures that `draw` returns."""
 
     recorded = True
 
     def __init__(self, settings: CaptureSettings):
-        self._size = settings.width or 1280, settings.height or 720
+        self._width = settings.width or 1280
+        self._height = settings.height or 720
         self.rate = settings.fps or 30.0
-        self.words = (
-            f"a test picture, {self._size[0]} x {self._size[1]} at {self.rate:g}/s"
+        self.description = (
+            f"a test picture, {self._width} x {self._height} at {self.rate:g}/s"
         )
-        self._number = -1
+        self._index = -1
 
     def open(self) -> None:
-        self._number = -1
+        self._index = -1
 
     def grab(self) -> float | None:
-        self._number += 1
-        return self._number / self.rate
+        self._index += 1
+        return self._index / self.rate
 
     def retrieve(self) -> np.ndarray:
-        return draw(self._number, *self._size)
+        return draw(self._index, self._width, self._height)
 
     def close(self) -> None:
         pass
 
 
-def draw(number: int, width: int, height: int) -> np.ndarray:
-    """Return the test picture of this number, (height, width, 3) RGB: a white square that moves over a quiet ground,
-    and the number, modulo 2**24, as a row of cells.
+def draw(index: int, width: int, height: int) -> np.ndarray:
+    """Return the test picture of an index, (height, width, 3) RGB.
+
+    It shows a white square that moves over a quiet ground, and the index, modulo 2**24,
+    as a row of cells.
     """
     image = _ground(width, height).copy()
-    x0, y0, x1, y1 = square(number, width, height)
+    x0, y0, x1, y1 = square(index, width, height)
     image[y0:y1, x0:x1] = 255
-    cell = _cell(width)
+    cell = _cell_side(width)
     for bit in range(_BITS):
-        image[:cell, bit * cell : (bit + 1) * cell] = 235 if number >> bit & 1 else 20
+        is_set = index >> bit & 1
+        image[:cell, bit * cell : (bit + 1) * cell] = 235 if is_set else 20
     return image
 
 
-def square(number: int, width: int, height: int) -> tuple[int, int, int, int]:
-    """Return the position of the square in the picture of this number: x0, y0, x1, y1 in pixels."""
+def square(index: int, width: int, height: int) -> tuple[int, int, int, int]:
+    """Return the position of the square in a picture: x0, y0, x1, y1 in pixels."""
     side = max(2, min(width, height) // 6)
-    row = _cell(width)
-    x = number * _STEP % max(1, width - side)
+    row = _cell_side(width)
+    x = index * _STEP % max(1, width - side)
     y = row + (height - row - side) // 2
     return x, y, x + side, y + side
 
 
-def number_of(image: np.ndarray) -> int:
-    """Return the number in a test picture (H, W, 3), modulo 2**24."""
-    cell = _cell(image.shape[1])
-    middle = image[cell // 2, cell // 2 : _BITS * cell : cell]
-    return sum(1 << bit for bit in range(_BITS) if middle[bit].mean() > 128)
+def read_index(image: np.ndarray) -> int:
+    """Return the index that is drawn in a test picture (H, W, 3), modulo 2**24."""
+    cell = _cell_side(image.shape[1])
+    centres = image[cell // 2, cell // 2 : _BITS * cell : cell]
+    return sum(1 << bit for bit in range(_BITS) if centres[bit].mean() > 128)
 
 
-def _cell(width: int) -> int:
-    """Return the side of the number's cells, one per bit, in pixels."""
+def _cell_side(width: int) -> int:
+    """Return the side of the index's cells, one per bit, in pixels."""
     return max(1, min(24, width // _BITS))
 
 
 @lru_cache(1)
 def _ground(width: int, height: int) -> np.ndarray:
-    """Return a quiet gradient with a grid, on which standstill and tearing are visible."""
+    """Return a quiet gradient with a grid, on which standstill and tearing show."""
     y, x = np.mgrid[0:height, 0:width]
     image = np.empty((height, width, 3), np.uint8)
     image[..., 0] = 30 + 40 * x // width

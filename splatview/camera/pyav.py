@@ -1,4 +1,4 @@
-"""Pictures of video files through PyAV, with the times stored in them."""
+"""Read the pictures of video files through PyAV, with the times stored in them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,14 @@ if TYPE_CHECKING:
     from splatview.camera.sources import CaptureSettings
 
 _MAX_READ_ERRORS = 300
-"""Errors in a row, while packets are read, after which the rest of a file is given up."""
+"""Errors in a row, while packets are read, after which the rest of a file is given
+up."""
 _ATTACHED_PICTURE = 0x400
 """FFmpeg's bit for a stream that is a cover."""
 _PHOTOS = ("_pipe", "image2")
 """Ends of the names of FFmpeg's formats for single pictures."""
+_DEFAULT_RATE = 25
+"""Pictures a second where neither a frame nor its file tells a time."""
 
 
 class PyAVSource:
@@ -55,7 +58,7 @@ class PyAVSource:
         self._time = 0.0
         """Time of the last picture in the recording, seconds."""
         self.rate = 0.0
-        self.words = f"{settings.source} by PyAV"
+        self.description = f"{settings.source} by PyAV"
 
     def open(self) -> None:
         source = self._settings.source
@@ -63,11 +66,12 @@ class PyAVSource:
         _silence()
         try:
             container = av.open(file_path(source))
-            self._container = container
-        except (FFmpegError, OSError, ValueError) as e:
+        except (FFmpegError, OSError, ValueError) as error:
+            reason = getattr(error, "strerror", "") or error
             raise CaptureError(
-                f"{source} is no video that FFmpeg reads: {getattr(e, 'strerror', '') or e}"
+                f"{source} is no video that FFmpeg reads: {reason}"
             ) from None
+        self._container = container
         if not container.streams.video:
             raise CaptureError(f"{source} has no pictures in it")
         stream = _stream_of(container)
@@ -76,19 +80,23 @@ class PyAVSource:
                 f"{source} has pictures in a form that FFmpeg cannot decode"
             )
         stream.thread_type = "AUTO"
-        rate = stream.average_rate
-        self.rate = float(rate) if rate and 0 < rate < 1000 else 0.0
-        self._frames = self._decoded(container, stream)
+        self._frames = self._decode(container, stream)
         self._time = 0.0
         self._exif = None
+        rate = stream.average_rate
+        self.rate = float(rate) if rate and 0 < rate < 1000 else 0.0
         context = stream.codec_context
         self._pixel_aspect = stream.sample_aspect_ratio or context.sample_aspect_ratio
         size = f", {context.width} x {context.height}" if context.width else ""
-        self.words = f"{source}{size}{f' at {self.rate:.4g}/s' if self.rate else ''} {context.name}, by PyAV"
+        speed = f" at {self.rate:.4g}/s" if self.rate else ""
+        self.description = f"{source}{size}{speed} {context.name}, by PyAV"
 
     @staticmethod
-    def _decoded(container: InputContainer, stream: Any) -> Iterator[VideoFrame]:
-        """Yield all pictures of a stream; leave out packets that are damaged or lack their beginning."""
+    def _decode(container: InputContainer, stream: Any) -> Iterator[VideoFrame]:
+        """Yield all pictures of a stream.
+
+        Packets that are damaged or lack their beginning are left out.
+        """
         errors = 0
         while errors <= _MAX_READ_ERRORS:
             try:
@@ -108,13 +116,14 @@ class PyAVSource:
     def grab(self) -> float | None:
         try:
             frame = next(self._frames, None)
-            self._frame = frame
-        except (FFmpegError, OSError) as e:
-            raise CaptureError(f"{self.words}: {e.strerror or e}") from None
+        except (FFmpegError, OSError) as error:
+            reason = error.strerror or error
+            raise CaptureError(f"{self.description}: {reason}") from None
+        self._frame = frame
         if frame is None:
             return None
         if frame.time is None:
-            self._time = self._time + 1 / (self.rate or 25)
+            self._time += 1 / (self.rate or _DEFAULT_RATE)
         else:
             self._time = frame.time
         return self._time
@@ -132,14 +141,15 @@ class PyAVSource:
         )
         image = frame.to_ndarray(format="rgb24", width=width, height=height)
         # Rows of a picture that is RGB already lie apart.
-        return np.ascontiguousarray(orientation.applied(image))
+        return np.ascontiguousarray(orientation.apply(image))
 
     def _orientation_of(self, frame: VideoFrame) -> Orientation:
-        """Return how a frame is displayed, by the matrix that comes with it."""
+        """Return the orientation of a frame, by the matrix that comes with it."""
         try:
             entries = list(cast("Iterable[Any]", frame.side_data))
         except ValueError:
-            # PyAV does not know all that comes with a frame, such as EXIF, and then gives none of it.
+            # PyAV does not know all that comes with a frame, such as EXIF, and then
+            # gives none of it.
             entries = []
         for entry in entries:
             if entry.type.name == "DISPLAYMATRIX":
@@ -147,7 +157,7 @@ class PyAVSource:
         return self._orientation_without_matrix(frame)
 
     def _orientation_without_matrix(self, frame: VideoFrame) -> Orientation:
-        """Return how a frame is displayed whose matrix cannot be read: by EXIF, or else by its angle alone.
+        """Return the orientation of a frame by EXIF, or else by its angle alone.
 
         FFmpeg makes a matrix of EXIF from version 8 on.
         """
@@ -165,19 +175,21 @@ class PyAVSource:
 
 
 def _silence() -> None:
-    """Keep FFmpeg from printing: its errors become CameraErrors."""
+    """Keep FFmpeg from printing: its errors become CaptureErrors."""
     try:
         av.logging.set_level(None)
-    except TypeError:  # PyAV before 14
+    except TypeError:
+        # PyAV before version 14.
         av.logging.set_level(av.logging.PANIC)
 
 
 def _stream_of(container: InputContainer) -> Any:
-    """Return the stream of pictures to show: no cover of a recording, if there is more; None if none can be decoded."""
-    streams: list[Any] = []
-    for stream in container.streams.video:
-        if stream.codec_context is not None:
-            streams.append(stream)
+    """Return the stream of pictures to show; None if none can be decoded.
+
+    A cover is taken only where there is nothing else.
+    """
+    videos: list[Any] = list(container.streams.video)
+    streams = [stream for stream in videos if stream.codec_context is not None]
     moving = [stream for stream in streams if not _is_cover(stream)]
     return next(iter(moving or streams), None)
 

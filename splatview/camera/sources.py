@@ -1,7 +1,7 @@
-"""Sources of pictures: one small protocol, and the implementation that reads a given source.
+"""Sources of pictures: their protocol, their kinds, and checks before one is read.
 
-`splatview.camera.opencv` reads devices and network addresses, `splatview.camera.pyav` files;
-`splatview.camera.pattern` draws.
+`splatview.camera.opencv` reads devices and network addresses, `splatview.camera.pyav`
+files; `splatview.camera.pattern` draws.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from splatview_ipc.system.optional_packages import needed, require
 if TYPE_CHECKING:
     import numpy as np
 
-_LEGAL = "legal are a camera's number, /dev/videoN, a file, rtsp://, http://, a GStreamer pipeline, or test"
+_LEGAL = (
+    "legal are a camera's number, /dev/videoN, a file, rtsp://, http://, "
+    "a GStreamer pipeline, or test"
+)
 _NETWORK = (
     "rtsp",
     "rtsps",
@@ -32,8 +35,6 @@ _NETWORK = (
     "srt",
     "rtp",
 )
-
-
 _LOGIN = re.compile(r"(://[^/?#@:\s]*):[^/?#\s]*@")
 """User and password in an address; others write "@" in a password as it is."""
 _SECRET = re.compile(
@@ -47,17 +48,22 @@ class CaptureError(Exception):
 
 
 class NoPictureError(CaptureError):
-    """A grab gave no picture: a damaged one, the end, or a lost source. The next grab tells which."""
+    """A grab gave no picture: a damaged one, the end, or a lost source.
+
+    The next grab tells which.
+    """
 
 
 class CaptureSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A source, and what to make of it. Settings of `python -m splatview.camera.capture`."""
+    """Settings of `python -m splatview.camera.capture`: a source, and its use."""
 
     source: str
-    """"test", a number or /dev/videoN, a file, rtsp://, http(s)://, or a GStreamer pipeline."""
+    """"test", a number or /dev/videoN, a file, rtsp://, http(s)://, or a GStreamer
+    pipeline."""
     width: int = 0
     height: int = 0
-    """Size to request from cameras; maximum size of other pictures, which keep their proportions. 0: any."""
+    """Size to request from cameras; maximum size of other pictures, which keep their
+    proportions. 0: any."""
     fps: float = 0.0
     """Pictures a second to request from cameras; maximum rate of others. 0: any."""
     patience: float = 5.0
@@ -72,26 +78,35 @@ class CaptureSettings(msgspec.Struct, frozen=True, kw_only=True):
 class PictureSource(Protocol):
     """A source of pictures, used by one thread."""
 
-    words: str
-    """Description for users; with size and rate while the source is open."""
+    description: str
+    """Text for users; with size and rate while the source is open."""
     rate: float
     """Pictures a second; 0 for unknown."""
     recorded: bool
-    """The source can be read faster than it is to be shown, and again. Known once it is open."""
+    """The source can be read faster than it is to be shown, and again. Known once it is
+    open."""
 
     def open(self) -> None:
-        """Open the source, from its beginning. Raises CameraError."""
+        """Open the source, from its beginning. Raises CaptureError."""
         ...
 
     def grab(self) -> float | None:
-        """Wait for the next picture. Return its time in a recording, in seconds, or 0; None at the end.
+        """Wait for the next picture; return its time.
 
-        Raises NoPictureError where the next grab may give one, CameraError where none will.
+        Returns:
+            Seconds in a recording, or 0; None at the end.
+
+        Raises:
+            NoPictureError: the next grab may give a picture.
+            CaptureError: none will.
         """
         ...
 
     def retrieve(self) -> np.ndarray | None:
-        """Return the picture that was grabbed, (H, W, 3) RGB, the caller's own; None for a damaged one."""
+        """Return the picture that was grabbed, (H, W, 3) RGB; None for a damaged one.
+
+        It belongs to the caller.
+        """
         ...
 
     def close(self) -> None:
@@ -103,21 +118,21 @@ def kind_of(source: str) -> Literal["test", "device", "pipeline", "network", "fi
     """Return the kind of a SOURCE."""
     if source == "test":
         return "test"
-    if (
-        source.isdecimal()
-        or source.startswith("/dev/")
-        or Path(source).is_char_device()
-    ):
+    has_device_name = source.isdecimal() or source.startswith("/dev/")
+    if has_device_name or Path(source).is_char_device():
         return "device"
     if "!" in source and not Path(source).exists():
         return "pipeline"
-    return "network" if "://" in source and not source.startswith("file://") else "file"
+    if "://" in source and not source.startswith("file://"):
+        return "network"
+    return "file"
 
 
 def file_path(source: str) -> str:
-    """Return the absolute path of a file, which FFmpeg never takes for a protocol's address.
+    """Return the absolute path of a file.
 
-    A relative one such as "12:30:00.mp4" or "concat:a" it would.
+    FFmpeg would take a relative one such as "12:30:00.mp4" or "concat:a" for the
+    address of a protocol.
     """
     path = source.removeprefix("file://")
     if path != source and not os.path.lexists(path):
@@ -125,8 +140,11 @@ def file_path(source: str) -> str:
     return os.path.abspath(path)
 
 
-def shown(source: str) -> str:
-    """Return a SOURCE for messages: without the passwords in an address, and with the node of a camera's number."""
+def display_name(source: str) -> str:
+    """Return a SOURCE for messages.
+
+    Passwords in an address are left out; a camera's number becomes its node.
+    """
     if source.isdecimal():
         return f"/dev/video{int(source)}"
     without_login = _LOGIN.sub(r"\1:...@", source)
@@ -134,80 +152,82 @@ def shown(source: str) -> str:
 
 
 def cameras() -> dict[str, str]:
-    """Return the names of this machine's cameras by their V4L2 nodes, such as /dev/video0."""
-    found = sorted(
-        Path("/sys/class/video4linux").glob("video*"),
-        key=lambda node: (len(node.name), node.name),
-    )
-    return {f"/dev/{node.name}": (node / "name").read_text().strip() for node in found}
+    """Return the names of this machine's cameras by their nodes (/dev/video0)."""
+    nodes = list(Path("/sys/class/video4linux").glob("video*"))
+    nodes.sort(key=lambda node: (len(node.name), node.name))
+    return {f"/dev/{node.name}": (node / "name").read_text().strip() for node in nodes}
 
 
 def check_device(path: str) -> str:
-    """Return the name of the camera behind a V4L2 node. Raises CameraError."""
+    """Return the name of the camera behind a V4L2 node. Raises CaptureError."""
     try:
-        number = os.stat(path).st_rdev  # a container may give its node another name
-        name = (
-            Path(f"/sys/dev/char/{os.major(number)}:{os.minor(number)}/name")
-            .read_text()
-            .strip()
-        )
+        # A container may give its node another name.
+        device = os.stat(path).st_rdev
+        numbers = f"{os.major(device)}:{os.minor(device)}"
+        name = Path(f"/sys/dev/char/{numbers}/name").read_text().strip()
     except OSError:
-        others = ", ".join(f"{node} ({name})" for node, name in cameras().items())
-        raise CaptureError(
-            f"{path} is no camera; "
-            + (
-                f"there are {others}"
-                if others
-                else "this machine has none; try splatview camera test"
-            )
-        ) from None
+        existing = ", ".join(f"{node} ({name})" for node, name in cameras().items())
+        if existing:
+            advice = f"there are {existing}"
+        else:
+            advice = "this machine has none; try splatview camera test"
+        raise CaptureError(f"{path} is no camera; {advice}") from None
     if not os.access(path, os.R_OK | os.W_OK):
         raise CaptureError(
-            f"{path} may not be opened by you: sudo usermod -aG video $USER, and log in again"
+            f"{path} may not be opened by you: sudo usermod -aG video $USER, "
+            "and log in again"
         )
     return name
 
 
 def check(settings: CaptureSettings) -> None:
-    """Raise CameraError for a source that can never be read. Loads no library."""
+    """Raise CaptureError for a source that can never be read. Loads no library."""
     source = settings.source
-    kind = kind_of(settings.source)
+    kind = kind_of(source)
     if not source.strip():
         raise CaptureError(f"SOURCE is empty; {_LEGAL}")
+    if kind == "test":
+        return
     if kind == "device":
-        check_device(shown(source))
+        check_device(display_name(source))
     elif kind == "file":
         path = Path(file_path(source))
         if not path.exists() or path.is_dir():
             raise CaptureError(f"there is no file {source}; {_LEGAL}")
-    elif (
-        kind == "network"
-        and (scheme := source.partition("://")[0]).lower() not in _NETWORK
-    ):
+    elif kind == "network":
+        _check_scheme(source)
+    library = _library_for(kind)
+    name = display_name(source)
+    require(f"{name}: reading it needs", library, error=CaptureError)
+
+
+def _check_scheme(source: str) -> None:
+    """Raise CaptureError for an address of a protocol that is not read."""
+    scheme = source.partition("://")[0]
+    if scheme.lower() not in _NETWORK:
         raise CaptureError(
-            f"{shown(source)}: {scheme!r} is no protocol that can be read; legal are "
-            f"{', '.join(_NETWORK)}"
+            f"{display_name(source)}: {scheme!r} is no protocol that can be read; legal "
+            f"are {', '.join(_NETWORK)}"
         )
-    if kind != "test":
-        require(
-            f"{shown(source)}: reading it needs",
-            "av" if kind == "file" else "cv2",
-            error=CaptureError,
-        )
+
+
+def _library_for(kind: str) -> str:
+    """Return the module that reads sources of a kind."""
+    return "av" if kind == "file" else "cv2"
 
 
 def source_for(settings: CaptureSettings) -> PictureSource:
-    """Return the source of these settings, not yet open. Raises CameraError without the library that reads it."""
+    """Return the source of these settings, not yet open.
+
+    Raises CaptureError without the library that reads it.
+    """
     kind = kind_of(settings.source)
     if kind == "test":
         from splatview.camera.pattern import PatternSource
 
         return PatternSource(settings)
-    with needed(
-        f"{shown(settings.source)}: reading it needs",
-        "av" if kind == "file" else "cv2",
-        error=CaptureError,
-    ):
+    subject = f"{display_name(settings.source)}: reading it needs"
+    with needed(subject, _library_for(kind), error=CaptureError):
         if kind == "file":
             from splatview.camera.pyav import PyAVSource
 
@@ -218,9 +238,10 @@ def source_for(settings: CaptureSettings) -> PictureSource:
 
 
 def fitted(width: int, height: int, settings: CaptureSettings) -> tuple[int, int]:
-    """Return the size to show a picture of this size in: its own, or smaller to fit into that of the settings."""
+    """Return the size to show a picture in: its own, or smaller to fit the settings."""
     scale = 1.0
-    for most, side in ((settings.width, width), (settings.height, height)):
-        if most:
-            scale = min(scale, most / side)
+    if settings.width:
+        scale = min(scale, settings.width / width)
+    if settings.height:
+        scale = min(scale, settings.height / height)
     return max(1, round(width * scale)), max(1, round(height * scale))

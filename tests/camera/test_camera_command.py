@@ -18,8 +18,8 @@ from support.web_clients import address, ask
 
 import splatview
 from splatview.camera.capture import PLAYED
-from splatview.camera.command import launch
-from splatview.camera.pattern import number_of, square
+from splatview.camera.pattern import read_index, square
+from splatview.camera.programs import launch
 from splatview.camera.sources import CaptureSettings
 from splatview_ipc.control.run_folder import list_runs, runtime_folder
 
@@ -54,7 +54,7 @@ def launched(
     """Launch a camera whose programs are scripts: each start takes the next of `capture`, `infer` or `serve`. SIGTERM
     comes as soon as `until` has been said.
     """
-    monkeypatch.setattr("splatview.camera.command.RESTART_S", 0.01)
+    monkeypatch.setattr("splatview.camera.programs.RESTART_S", 0.01)
     monkeypatch.chdir(tmp_path)
 
     def run(
@@ -197,7 +197,7 @@ def test_capture_detection_and_viewer(programs: Programs, tmp_path: Path) -> Non
         found = overlays.latest()
         while found.meta["version"] not in numbers or found.meta.get("trouble"):
             frame = next(pictures)
-            numbers[frame.version] = number_of(frame.numpy())
+            numbers[frame.version] = read_index(frame.numpy())
             found = overlays.latest()
         assert tuple(found.tensors["boxes"].numpy()[0]) == square(
             numbers[found.meta["version"]], 160, 120

@@ -12,13 +12,13 @@ from PIL import Image, ImageOps
 from support.stream_servers import H, StreamServer, W, jpeg, pattern, video
 from support.wait import PATIENCE
 
-from splatview.camera.pattern import number_of
+from splatview.camera.pattern import read_index
 from splatview.camera.sources import (
     CaptureError,
     CaptureSettings,
     NoPictureError,
     PictureSource,
-    shown,
+    display_name,
     source_for,
 )
 
@@ -115,7 +115,7 @@ def test_streams_whose_parts_are_not_as_ffmpeg_wants_them_are_shown(
             picture = source.retrieve()
             if picture is not None:
                 assert picture.shape == (H, W, 3)
-                numbers.append(number_of(picture))
+                numbers.append(read_index(picture))
         source.close()
     first = numbers[0]
     assert numbers == [(first + n) % 4 for n in range(5)]
@@ -211,5 +211,5 @@ def test_what_a_server_answers_in_place_of_a_stream_is_told(
     ],
 )
 def test_messages_hold_no_passwords(source: str, words: str) -> None:
-    assert words in shown(source)
-    assert "cret" not in shown(source)
+    assert words in display_name(source)
+    assert "cret" not in display_name(source)

@@ -21,7 +21,7 @@ class Script:
     """
 
     def __init__(self, *rounds: list[Any], recorded: bool = False, rate: float = 0.0):
-        self.words = "the script"
+        self.description = "the script"
         self.rate = rate
         self.recorded = recorded
         self.rounds = list(rounds)
@@ -61,7 +61,7 @@ class Watched:
     per_picture: float = 0.0
     """Seconds that publishing one takes."""
     time: float = 1000.0
-    code: int = 1
+    exit_code: int = 1
     shown: list[tuple[float, int]] = field(default_factory=list)
     """When each picture was shown, and its value."""
     told: list[str] = field(default_factory=list)
@@ -71,11 +71,11 @@ class Watched:
     left_held: int = 0
     """Looks at which pictures are not wanted."""
 
-    def held(self) -> bool:
+    def is_paused(self) -> bool:
         self.left_held -= 1
         return self.left_held >= 0
 
-    def tell(self, text: str) -> None:
+    def report(self, text: str) -> None:
         self.told.append(text)
 
     def show(self, image: np.ndarray, dropped: int, now: float) -> None:
@@ -83,7 +83,7 @@ class Watched:
         self.dropped = dropped
         self.time += self.per_picture
 
-    def show_trouble(self, text: str, dropped: int) -> None:
+    def show_error(self, text: str, dropped: int) -> None:
         self.troubles.append(text)
 
     def is_set(self) -> bool:
@@ -166,7 +166,7 @@ def test_faults_are_tried_again_for_ever_and_told() -> None:
         "the script: RuntimeError: odd; trying again",
     ]
     assert watched.waits == [1.0] * 9
-    assert watched.code == 0
+    assert watched.exit_code == 0
 
 
 def test_a_source_that_cannot_be_opened_at_first_is_tried_again_in_a_network_only() -> (
@@ -178,7 +178,7 @@ def test_a_source_that_cannot_be_opened_at_first_is_tried_again_in_a_network_onl
     assert (later.shown, later.troubles) == ([(1, 1)], ["no route; trying again"])
     source = Script([CaptureError("no such file")])
     watched = Watched(1).run(source)
-    assert (watched.code, source.opened, watched.told, watched.troubles) == (
+    assert (watched.exit_code, source.opened, watched.told, watched.troubles) == (
         2,
         1,
         ["no such file"],
@@ -191,7 +191,7 @@ def test_the_end_of_a_recording() -> None:
     assert len(watched.shown) == 2
     assert watched.told[-1] == PLAYED
     assert watched.troubles == ["the script: the end"]
-    assert watched.code == 0
+    assert watched.exit_code == 0
     assert (
         Watched(1)
         .run(Script([], recorded=True))

@@ -31,14 +31,14 @@ import splatview
 from splatview.api.frames import Frame
 from splatview.camera.capture import main
 from splatview.camera.only_host import host_of
-from splatview.camera.pattern import number_of
+from splatview.camera.pattern import read_index
 from splatview.camera.sources import (
     CaptureError,
     CaptureSettings,
     NoPictureError,
     PictureSource,
     check,
-    shown,
+    display_name,
     source_for,
 )
 from splatview.cli import doctor
@@ -68,8 +68,8 @@ def test_pictures(address: str) -> None:
         times.append(source.grab())
         kept.append(np.asarray(source.retrieve()))
     source.close()
-    assert address in source.words
-    numbers = [number_of(image) for image in kept]
+    assert address in source.description
+    numbers = [read_index(image) for image in kept]
     assert numbers == list(range(numbers[0], numbers[0] + 10))
     assert len(set(times)) == (10 if source.recorded else 1)
     assert times == sorted(times)
@@ -105,7 +105,7 @@ def test_a_file_ends_and_its_times_are_its_own(tmp_path: Path) -> None:
     assert source.recorded
     read = []
     while (at := source.grab()) is not None:
-        read.append((round(at, 2), number_of(np.asarray(source.retrieve()))))
+        read.append((round(at, 2), read_index(np.asarray(source.retrieve()))))
     assert read == [(at, i) for i, at in enumerate(times)]
     assert source.grab() is None
     source.close()
@@ -151,7 +151,7 @@ def test_damaged_pictures_of_a_stream_cost_only_themselves() -> None:
         pictures = read_all(
             source_for(CaptureSettings(source=address, patience=PATIENCE)), 29
         )
-    numbers = [number_of(picture) for picture in pictures]
+    numbers = [read_index(picture) for picture in pictures]
     whole = [n for n in range(30) if n % 12 not in (3, 5, 7, 8)]
     assert len(connections) == 1
     assert len(numbers) >= 18
@@ -168,7 +168,7 @@ def test_a_video_goes_on_behind_damaged_pictures(tmp_path: Path) -> None:
             pictures = read_all(
                 source_for(CaptureSettings(source=source, patience=PATIENCE)), 40
             )
-            assert [number_of(picture) for picture in pictures] == whole, source
+            assert [read_index(picture) for picture in pictures] == whole, source
 
 
 def test_each_picture_has_its_own_size(tmp_path: Path) -> None:
@@ -186,12 +186,12 @@ def test_each_picture_has_its_own_size(tmp_path: Path) -> None:
             pictures = read_all(
                 source_for(CaptureSettings(source=source, patience=PATIENCE)), 24
             )
-            shapes = {number_of(p): p.shape for p in pictures}
+            shapes = {read_index(p): p.shape for p in pictures}
             assert shapes[11] == (H, W, 3)
             assert shapes[23] == (200, 160, 3)
             for picture in pictures:
                 height, width, _ = picture.shape
-                sent = pattern(number_of(picture), width, height)
+                sent = pattern(read_index(picture), width, height)
                 assert np.abs(picture.astype(int) - sent).mean() < CLOSE_TO
 
 
@@ -271,7 +271,7 @@ def test_address_of_a_file_has_spaces_as_programs_write_them(tmp_path: Path) -> 
 @pytest.mark.parametrize("password", ["secret", "se@cret", "se[cret", "s:e:cret", "]"])
 def test_password_is_not_shown_and_hides_no_host(password: str) -> None:
     address = f"rtsp://me:{password}@porch:554/a@b?c"
-    assert shown(address) == "rtsp://me:...@porch:554/a@b?c"
+    assert display_name(address) == "rtsp://me:...@porch:554/a@b?c"
     assert host_of(address) == "porch"
 
 
@@ -357,10 +357,10 @@ def test_trouble_is_published_over_the_last_picture(
         thread.join()
     signal.signal(signal.SIGTERM, before)
     sent, troubled, _ = seen
-    number = number_of(sent.numpy())
+    number = read_index(sent.numpy())
     assert np.abs(sent.numpy().astype(int) - pattern(number)).mean() < CLOSE_TO
     assert troubled.numpy().shape == (H, W, 3)
-    assert number_of(troubled.numpy()) >= number
+    assert read_index(troubled.numpy()) >= number
     assert "trying again" in troubled.meta["trouble"]
     words = capsys.readouterr().err.splitlines()
     assert "trying again" in words[1]

@@ -49,7 +49,7 @@ class InTurn:
     def __init__(self, detector: Detector, count: int):
         self.detector = detector
         self.count = count
-        self.by = detector.by
+        self.title = detector.title
         self.looked = 0
         self.results: list[tuple[dict[str, np.ndarray], dict[str, Any]]] = []
 
@@ -151,7 +151,7 @@ def looked_at(every: Any, *versions: int | tuple[int, str]) -> list[int]:
         else SimpleNamespace(version=v[0], run=v[1], skipped=0)
         for v in versions
     ]
-    return [frame.version for frame in frames if inference.due(frame)]
+    return [frame.version for frame in frames if inference.is_due(frame)]
 
 
 def test_which_pictures_are_looked_at() -> None:

@@ -55,7 +55,7 @@ def table(**more: Any) -> np.ndarray:
 
 def test_boxes_with_names_in_the_pictures_pixels(tmp_path: Path) -> None:
     detector = opened(fixed(tmp_path / "pets.onnx", {"output0": table()}, NAMES))
-    assert detector.by == "pets on CPU"
+    assert detector.title == "pets on CPU"
     found = detector.detect(PICTURE)
     np.testing.assert_array_equal(
         found["boxes"], np.array([[41, 28, 57, 36], [40, 28, 56, 36]]) * 7.5
@@ -264,9 +264,9 @@ def test_placement_is_ultralytics_own() -> None:
         ((1920, 1080), (0, 140, (640, 360))),
         ((810, 1080), (80, 0, (480, 640))),
     ):
-        placement = fixed.place(*size)
+        placement = fixed.fit(*size)
         assert (placement.left, placement.top, placement.inner) == place
-    placement = letterbox([1, 3, 480, 640]).place(641, 480)  # one row is free: below
+    placement = letterbox([1, 3, 480, 640]).fit(641, 480)  # one row is free: below
     assert (placement.left, placement.top, placement.inner) == (0, 0, (640, 479))
     free = letterbox(["batch", 3, "height", "width"])
     for size, whole in (
@@ -274,7 +274,7 @@ def test_placement_is_ultralytics_own() -> None:
         ((480, 640), (480, 640)),
         ((1, 5000), (32, 640)),
     ):
-        placement = free.place(*size)
+        placement = free.fit(*size)
         assert (placement.across, placement.down) == whole
     for imgsz, side in (("[320, 320]", 320), ("[9999999, -1]", 640)):
         assert letterbox([1, 3, None, None], imgsz=imgsz).trial_size == (side, side)
@@ -283,7 +283,7 @@ def test_placement_is_ultralytics_own() -> None:
 @pytest.mark.parametrize("dtype", ["float", "float16"])
 def test_what_the_network_gets(dtype: str) -> None:
     image = picture(192, 96)
-    laid, placement = letterbox([1, 3, 64, 96], dtype).lay(image)
+    laid, placement = letterbox([1, 3, 64, 96], dtype).prepare(image)
     assert (placement.top, placement.inner) == (8, (96, 48))
     whole = np.full((64, 96, 3), 114, np.uint8)
     whole[8:56] = cv2.resize(image, (96, 48), interpolation=cv2.INTER_LINEAR)
@@ -341,7 +341,10 @@ def test_layouts_are_told_apart() -> None:
             classes=classes,
             **metadata,
         )
-        assert (found.chosen, found.more) == (chosen, more), (outputs, metadata)
+        assert (found.is_end_to_end, found.extras) == (chosen, more), (
+            outputs,
+            metadata,
+        )
 
 
 def test_other_networks_are_named() -> None:
@@ -436,8 +439,8 @@ def make(
 
 def test_finds_and_says_where(make: Make) -> None:
     detector = make()
-    assert detector.by
-    assert detector.by.isprintable()
+    assert detector.title
+    assert detector.title.isprintable()
     image = people(640, 480)
     found = detector.detect(image.copy())
     boxes = np.asarray(found["boxes"])
@@ -561,7 +564,7 @@ def test_a_network_on_the_gpu(tmp_path: Path, provider: str) -> None:
     if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
         pytest.skip("this onnxruntime knows no GPU: pip install onnxruntime-gpu")
     detector = opened(bright(tmp_path / "bright.onnx", 128, 96), provider=provider)
-    assert detector.by == "bright on CUDA"
+    assert detector.title == "bright on CUDA"
     for x in range(0, 112, 16):
         image = np.zeros((96, 128, 3), np.uint8)
         image[40:56, x : x + 16] = 255

@@ -1,4 +1,7 @@
-"""A network's input: a picture scaled into it with its proportions kept, and coordinates scaled back."""
+"""Lay pictures into the input of a network, and scale its coordinates back.
+
+A picture keeps its proportions; the rest of the input is grey.
+"""
 
 from __future__ import annotations
 
@@ -15,143 +18,193 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
-_SIDE = 640
+_DEFAULT_SIDE = 640
 """Longer side of an input of any size, unless the metadata names another, pixels."""
-_MOST_SIDE = 8192
+_MAX_SIDE = 8192
 _STRIDE = 32
 """Sides of an input of any size are multiples of this."""
 _GREY = (114, 114, 114)
 """Border of letterboxed pictures in Ultralytics' trainings."""
-_MASK_SIDE = 320
+_MAX_MASK_SIDE = 320
 """Maximum side of a mask, pixels: about twice the resolution of the networks."""
 
 
 @dataclass(frozen=True)
 class LetterboxFit:
-    """A picture of `size` (x, y) in an input of `across` x `down` pixels: scaled to `inner` (x, y), its upper left
-    corner at (`left`, `top`).
-    """
+    """The position of a picture in the input of a network."""
 
     size: tuple[int, int]
+    """Width and height of the picture, pixels."""
     across: int
+    """Width of the input, pixels."""
     down: int
+    """Height of the input, pixels."""
     left: int
     top: int
+    """Upper left corner of the scaled picture in the input."""
     inner: tuple[int, int]
+    """Width and height of the scaled picture."""
 
-    def back(self, xy: np.ndarray) -> np.ndarray:
-        """Return the picture's coordinates (..., 2) of the input's."""
-        return ((xy - (self.left, self.top)) * np.divide(self.size, self.inner)).astype(
-            np.float32
-        )
+    def to_picture(self, points: np.ndarray) -> np.ndarray:
+        """Return points (..., 2) of the input in pixels of the picture."""
+        scale = np.divide(self.size, self.inner)
+        return ((points - (self.left, self.top)) * scale).astype(np.float32)
 
-    def boxes(self, boxes: np.ndarray) -> np.ndarray:
-        """Return the picture's boxes (N, 4) x0 y0 x1 y1 of the input's, clipped to the picture."""
-        return np.clip(
-            self.back(boxes.reshape(-1, 2, 2)), 0, np.array(self.size, np.float32)
-        ).reshape(-1, 4)
+    def picture_boxes(self, boxes: np.ndarray) -> np.ndarray:
+        """Return boxes (N, 4) x0 y0 x1 y1 of the input in pixels of the picture.
 
-    def masks(self, values: np.ndarray, boxes: np.ndarray) -> np.ndarray:
+        They are clipped to the picture.
+        """
+        corners = self.to_picture(boxes.reshape(-1, 2, 2))
+        return np.clip(corners, 0, np.array(self.size, np.float32)).reshape(-1, 4)
+
+    def picture_masks(self, logits: np.ndarray, boxes: np.ndarray) -> np.ndarray:
         """Return masks (N, h, w), bool, of the whole picture.
 
-        A mask is where `values` (N, h', w'), which cover the whole input, are over 0, within the picture's `boxes`.
+        A mask is where its logits are over 0, within its box.
+
+        Args:
+            logits: (N, h', w'), which cover the whole input.
+            boxes: (N, 4) x0 y0 x1 y1, pixels of the picture.
         """
-        w, h = (
-            max(1, round(side * min(1.0, _MASK_SIDE / max(self.size))))
-            for side in self.size
-        )
-        # From the centre of a mask's pixel to the picture, to the input, to the network's own grid.
-        grid = values.shape[2] / self.across, values.shape[1] / self.down
-        step = self.inner[0] / w * grid[0], self.inner[1] / h * grid[1]
-        transform = np.array(
-            [
-                [step[0], 0, step[0] / 2 + self.left * grid[0] - 0.5],
-                [0, step[1], step[1] / 2 + self.top * grid[1] - 0.5],
-            ]
-        )
-        x = (np.arange(w) + 0.5) * (self.size[0] / w)
-        y = (np.arange(h) + 0.5) * (self.size[1] / h)
-        masks = np.zeros((len(values), h, w), dtype=bool)
-        for mask, value, (x0, y0, x1, y1) in zip(masks, values, boxes, strict=True):
+        scale = min(1.0, _MAX_MASK_SIDE / max(self.size))
+        width = max(1, round(self.size[0] * scale))
+        height = max(1, round(self.size[1] * scale))
+        transform = self._mask_transform(width, height, logits.shape[1:])
+        x = (np.arange(width) + 0.5) * (self.size[0] / width)
+        y = (np.arange(height) + 0.5) * (self.size[1] / height)
+        masks = np.zeros((len(logits), height, width), dtype=bool)
+        for mask, grid, (x0, y0, x1, y1) in zip(masks, logits, boxes, strict=True):
             warped = cv2.warpAffine(
-                value,
+                grid,
                 transform,
-                (w, h),
+                (width, height),
                 flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
                 borderMode=cv2.BORDER_REPLICATE,
             )
-            mask[:] = (
-                (warped > 0)
-                & ((y >= y0) & (y <= y1))[:, None]
-                & ((x >= x0) & (x <= x1))
-            )
+            is_in_rows = (y >= y0) & (y <= y1)
+            is_in_columns = (x >= x0) & (x <= x1)
+            mask[:] = (warped > 0) & is_in_rows[:, None] & is_in_columns
         return masks
+
+    def _mask_transform(
+        self, width: int, height: int, grid_shape: tuple[int, ...]
+    ) -> np.ndarray:
+        """Return the affine map (2, 3) from a mask's pixels to the network's grid.
+
+        It leads from the centre of a pixel to the picture, to the input, to the grid.
+
+        Args:
+            width: of the mask.
+            height: of the mask.
+            grid_shape: height and width of the network's grid.
+        """
+        scale_x = grid_shape[1] / self.across
+        scale_y = grid_shape[0] / self.down
+        step_x = self.inner[0] / width * scale_x
+        step_y = self.inner[1] / height * scale_y
+        return np.array(
+            [
+                [step_x, 0, step_x / 2 + self.left * scale_x - 0.5],
+                [0, step_y, step_y / 2 + self.top * scale_y - 0.5],
+            ]
+        )
 
 
 class Letterbox:
     """The one input of a network, (1, 3, H, W), RGB in 0 to 1; H and W may be any."""
 
     def __init__(self, inputs: Sequence[Any], metadata: Mapping[str, str]) -> None:
-        """`inputs`: as an onnxruntime session lists them. Raises DetectorError."""
-        listed = (
-            ", ".join(f"{i.name} {i.type} {list(i.shape)}" for i in inputs) or "nothing"
-        )
-        if len(inputs) == 1:
-            sides = [n if isinstance(n, int) and n > 0 else 0 for n in inputs[0].shape]
-        else:
-            sides = []
-        if (
-            len(sides) != 4
-            or sides[0] > 1
-            or sides[1] not in (0, 3)
-            or max(sides) > _MOST_SIDE
-            or (inputs[0].type not in _TYPES)
-        ):
+        """Check the input of a network. Raises DetectorError.
+
+        Args:
+            inputs: as an onnxruntime session lists them.
+            metadata: of the network.
+        """
+        sides = _sides_of(inputs)
+        if sides is None:
+            names = [f"{i.name} {i.type} {list(i.shape)}" for i in inputs]
             raise DetectorError(
-                f"the network takes {listed}; legal is one picture (1, 3, H, W) of {', '.join(_TYPES)} "
-                f"and at most {_MOST_SIDE} pixels along a side"
+                f"the network takes {', '.join(names) or 'nothing'}; legal is one picture "
+                f"(1, 3, H, W) of {', '.join(_TYPES)} and at most {_MAX_SIDE} pixels "
+                "along a side"
             )
-        down, across = sides[2:]
+        self._down, self._across = sides
+        """Sides of the input; 0 for any."""
         self.name: str = inputs[0].name
         self._dtype = _TYPES[inputs[0].type]
-        self._fixed = across, down
-        trained = [
-            int(n) for n in re.findall(r"\d{1,5}", metadata.get("imgsz", "")[:100])
-        ]  # "[640, 640]"
-        if trained and all(_STRIDE <= n <= _MOST_SIDE for n in trained):
-            self._side = max(trained)
-        else:
-            self._side = _SIDE
-        self.trial_size = across or self._side, down or self._side
-        """Size of a picture to try the network with."""
+        self._side = _trained_side(metadata)
+        self.trial_size = self._across or self._side, self._down or self._side
+        """Width and height of a picture to try the network with."""
 
-    def place(self, width: int, height: int) -> LetterboxFit:
-        """Return the position of a picture of this size, with Ultralytics' rounding: networks are trained with it."""
+    def fit(self, width: int, height: int) -> LetterboxFit:
+        """Return the position of a picture of this size.
+
+        It is rounded as Ultralytics does: networks are trained with it.
+        """
         scale = self._side / max(width, height)
-        across, down = (
-            fixed or max(1, -(-round(side * scale) // _STRIDE)) * _STRIDE
-            for fixed, side in zip(self._fixed, (width, height), strict=True)
-        )
+        across = self._across or _strided(width * scale)
+        down = self._down or _strided(height * scale)
         scale = min(across / width, down / height)
         inner = max(1, round(width * scale)), max(1, round(height * scale))
-        left = round((across - inner[0]) / 2 - 0.1)
-        top = round((down - inner[1]) / 2 - 0.1)
-        return LetterboxFit((width, height), across, down, left, top, inner)
+        return LetterboxFit(
+            size=(width, height),
+            across=across,
+            down=down,
+            left=round((across - inner[0]) / 2 - 0.1),
+            top=round((down - inner[1]) / 2 - 0.1),
+            inner=inner,
+        )
 
-    def lay(self, image: np.ndarray) -> tuple[np.ndarray, LetterboxFit]:
-        """Return the input for a picture (H, W, 3), uint8, RGB, and the picture's position in it."""
-        p = self.place(image.shape[1], image.shape[0])
-        if p.inner == p.size:
-            inner = image
-        else:
-            inner = cv2.resize(image, p.inner, interpolation=cv2.INTER_LINEAR)
-        whole = cv2.copyMakeBorder(
+    def prepare(self, image: np.ndarray) -> tuple[np.ndarray, LetterboxFit]:
+        """Return the network's input for a picture, and the picture's position in it.
+
+        image: (H, W, 3), uint8, RGB.
+        """
+        fit = self.fit(image.shape[1], image.shape[0])
+        inner = image
+        if fit.inner != fit.size:
+            inner = cv2.resize(image, fit.inner, interpolation=cv2.INTER_LINEAR)
+        canvas = cv2.copyMakeBorder(
             inner,
-            p.top,
-            p.down - p.top - p.inner[1],
-            p.left,
-            p.across - p.left - p.inner[0],
+            fit.top,
+            fit.down - fit.top - fit.inner[1],
+            fit.left,
+            fit.across - fit.left - fit.inner[0],
             cv2.BORDER_CONSTANT,
             value=_GREY,
         )
-        return cv2.dnn.blobFromImage(whole, 1 / 255).astype(self._dtype, copy=False), p
+        blob = cv2.dnn.blobFromImage(canvas, 1 / 255)
+        return blob.astype(self._dtype, copy=False), fit
+
+
+def _sides_of(inputs: Sequence[Any]) -> tuple[int, int] | None:
+    """Return height and width of the one input of pictures, 0 for any.
+
+    None if a network has other inputs.
+    """
+    if len(inputs) != 1 or len(inputs[0].shape) != 4:
+        return None
+    # A side of any length is a name or None.
+    batch, channels, down, across = (
+        n if isinstance(n, int) and n > 0 else 0 for n in inputs[0].shape
+    )
+    is_picture = batch <= 1 and channels in (0, 3)
+    is_legal = max(batch, channels, down, across) <= _MAX_SIDE
+    if not is_picture or not is_legal or inputs[0].type not in _TYPES:
+        return None
+    return down, across
+
+
+def _trained_side(metadata: Mapping[str, str]) -> int:
+    """Return the longer side with which a network was trained, such as "[640, 640]"."""
+    numbers = re.findall(r"\d{1,5}", metadata.get("imgsz", "")[:100])
+    sides = [int(number) for number in numbers]
+    if sides and all(_STRIDE <= side <= _MAX_SIDE for side in sides):
+        return max(sides)
+    return _DEFAULT_SIDE
+
+
+def _strided(side: float) -> int:
+    """Return the smallest legal side of an input for a side of a picture."""
+    return max(1, -(-round(side) // _STRIDE)) * _STRIDE

@@ -46,20 +46,25 @@ class UntrustedModuleError(ImportError):
 def import_user_module(name: str) -> ModuleType:
     """Import an installed module, or else one in the working folder.
 
-    Raises UntrustedModuleError for a file that another user has written or could write,
-    ImportError for a missing module, and whatever the module raises.
+    Raises:
+        UntrustedModuleError: another user has written a file, or could write it.
+        ImportError: there is no such module.
+        Exception: whatever the module raises.
     """
     root = name.partition(".")[0]
     # An earlier finder may know another working folder.
-    sys.meta_path[:] = [f for f in sys.meta_path if not _is_finder_of(f, root)]
+    finders = [finder for finder in sys.meta_path if not _is_finder_of(finder, root)]
+    sys.meta_path[:] = finders
     if root in sys.modules or find_spec(root) is not None:
         return importlib.import_module(name)
-    with contextlib.suppress(FileNotFoundError):  # the working folder was deleted
+    # The working folder may have been deleted.
+    with contextlib.suppress(FileNotFoundError):
         sys.meta_path.insert(0, _FolderFinder(os.getcwd(), root))
     return importlib.import_module(name)
 
 
 def _is_finder_of(finder: object, root: str) -> bool:
+    """Return whether a finder answers to the name of a module in a folder."""
     return isinstance(finder, _FolderFinder) and finder.root == root
 
 
@@ -69,7 +74,7 @@ class _FolderFinder(MetaPathFinder):
     def __init__(self, folder: str, root: str) -> None:
         self.root = root
         self._folder = folder
-        self._found: set[str] = set()
+        self._imported: set[str] = set()
         """Names of the modules that came from the folder."""
 
     def find_spec(
@@ -80,7 +85,7 @@ class _FolderFinder(MetaPathFinder):
     ) -> ModuleSpec | None:
         parent = fullname.rpartition(".")[0]
         if parent:
-            if parent not in self._found:
+            if parent not in self._imported:
                 return None
         elif fullname != self.root and not self._serves_import_of(fullname):
             return None
@@ -88,16 +93,19 @@ class _FolderFinder(MetaPathFinder):
             spec = _file_finder(folder).find_spec(fullname)
             if spec is not None:
                 _check_spec(spec, folder)
-                self._found.add(fullname)
+                self._imported.add(fullname)
                 return spec
         return None
 
     def _serves_import_of(self, name: str) -> bool:
         """Return whether a module from the folder imports what is not installed."""
-        if _importing_module() not in self._found:
+        if _importing_module() not in self._imported:
             return False
-        others = (f for f in sys.meta_path if not isinstance(f, _FolderFinder))
-        return not any(f.find_spec(name, None) for f in others)
+        for finder in sys.meta_path:
+            is_ours = isinstance(finder, _FolderFinder)
+            if not is_ours and finder.find_spec(name, None):
+                return False
+        return True
 
 
 def _importing_module() -> str:
@@ -113,6 +121,7 @@ def _importing_module() -> str:
 
 
 def _file_finder(folder: str) -> FileFinder:
+    """Return a finder of the modules in a folder, whose sources are checked."""
     return FileFinder(
         folder,
         (ExtensionFileLoader, EXTENSION_SUFFIXES),
@@ -141,7 +150,8 @@ def _check_spec(spec: ModuleSpec, folder: str) -> None:
     Sources are checked when they are read.
     """
     locations = list(spec.submodule_search_locations or ())
-    if any(map(os.path.islink, locations)) and _why_shared(folder):
+    has_link = any(os.path.islink(location) for location in locations)
+    if has_link and _why_shared(folder):
         raise _untrusted(locations[0], "it is a link in a folder of others")
     if isinstance(spec.loader, _OwnSourceLoader):
         return
@@ -163,8 +173,8 @@ def _read_own(path: str) -> bytes:
     links = os.O_NOFOLLOW if is_shared else 0
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | links)
-    except OSError as e:
-        raise _untrusted(path, e.strerror or str(e)) from e
+    except OSError as error:
+        raise _untrusted(path, error.strerror or str(error)) from error
     with open(fd, "rb") as file:
         status = os.fstat(fd)
         reason = _why_shared(fd)
@@ -180,7 +190,10 @@ def _read_own(path: str) -> bytes:
 
 
 def _why_shared(path: str | int) -> str:
-    """Return why another user may decide what is in a file or folder; "" if none can."""
+    """Return why another user may decide what is in a file; "" if none can.
+
+    path: of a file or a folder, or a file descriptor.
+    """
     status = os.stat(path)
     if status.st_uid not in (os.getuid(), 0):
         return f"it belongs to {_user_name(status.st_uid)}"
@@ -207,11 +220,13 @@ def _is_private_group(gid: int, path: str | int) -> bool:
         return False
     try:
         return "system.posix_acl_access" not in os.listxattr(path)
-    except OSError:  # a file system without attributes
+    except OSError:
+        # The file system has no attributes.
         return True
 
 
 def _user_name(uid: int) -> str:
+    """Return a user's name for messages."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -219,6 +234,7 @@ def _user_name(uid: int) -> str:
 
 
 def _group_name(gid: int) -> str:
+    """Return a group's name for messages."""
     try:
         return grp.getgrgid(gid).gr_name
     except KeyError:
@@ -226,6 +242,7 @@ def _group_name(gid: int) -> str:
 
 
 def _untrusted(path: str, reason: str) -> UntrustedModuleError:
+    """Return the error for a file that is not executed."""
     return UntrustedModuleError(
         f"{path} is not executed: {reason}. Make it yours alone (chown, chmod go-w), or, "
         f"if you trust all who write there, name the folder: PYTHONPATH={os.getcwd()}"

@@ -1,11 +1,13 @@
-"""The outputs of networks that Ultralytics exports: one table of boxes, and for masks a stack of prototypes.
+"""Read the outputs of networks that Ultralytics exports.
 
-YOLOv8, 9, 11, 12      (1, 4 + C + R, N): x y w h of the centre, C scores, and R more numbers
-end to end: 10, 26,    (1, N, 6 + R): x0 y0 x1 y1, score, class, and R more numbers; overlapping boxes are gone
-  and all with nms=True
+They are one table of boxes, and for masks a stack of prototypes:
 
-The R numbers are K keypoints (-pose), the weights of P prototypes (-seg), or an angle (-obb), else R
-is 0. Turned boxes are always x y w h of the centre.
+YOLOv8, 9, 11, 12      (1, 4 + C + R, N): x y w h of the centre, C scores, and R more
+end to end: 10, 26,    (1, N, 6 + R): x0 y0 x1 y1, score, class, and R more;
+  and all with nms=True   overlapping boxes are gone
+
+The R numbers are K keypoints (-pose), the weights of P prototypes (-seg), or an angle
+(-obb), else R is 0. Turned boxes are always x y w h of the centre.
 """
 
 from __future__ import annotations
@@ -22,11 +24,12 @@ from splatview.camera.detectors import DetectorError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_MOST_COMPARED = 4096
-"""Maximum number of boxes that are compared with one another: those with the highest scores."""
-_MOST_TURNED = 1024
+_MAX_COMPARED = 4096
+"""Maximum number of boxes that are compared with one another: those with the highest
+scores."""
+_MAX_TURNED = 1024
 """The same of turned boxes, each pair of which takes some microseconds."""
-_MOST_PIXELS = 1e7
+_MAX_COORDINATE = 1e7
 """Maximum absolute coordinate of a box, pixels."""
 
 
@@ -38,74 +41,83 @@ class OutputLayout:
     """Index of the output with the boxes."""
     width: int
     """Numbers of each box."""
-    chosen: bool
-    """The network itself removes overlapping boxes: the layout is end to end."""
-    points: tuple[int, int] = (0, 0)
+    is_end_to_end: bool
+    """The network itself removes overlapping boxes."""
+    keypoints: tuple[int, int] = (0, 0)
     """Number of keypoints of each box, and numbers of each: x y, or x y confidence."""
     prototypes: int | None = None
     """Index of the output with the prototypes, (1, P, h, w)."""
-    more: int = 0
+    extras: int = 0
     """R, the numbers behind scores and class."""
     classes: int = 0
     """Number of classes, by the shape of the table; 0 for unknown, end to end."""
-    turned: bool = False
+    is_turned: bool = False
     """The last number of each box is its angle in radians, from x to y."""
 
     def rows(self, outputs: Sequence[np.ndarray], threshold: float) -> np.ndarray:
-        """Return the boxes with at least `threshold`: (N, 6 + R), float32, x0 y0 x1 y1, score, class, rest.
+        """Return the boxes with at least a threshold as score.
 
-        Values that are not finite and boxes without extent are left out. Raises ValueError for another shape than
-        that of the network's first outputs.
+        Values that are not finite and boxes without extent are left out.
+
+        Returns:
+            (N, 6 + R), float32, x0 y0 x1 y1, score, class, rest.
+
+        Raises:
+            ValueError: the shape is not that of the network's first outputs.
         """
         output = outputs[self.table]
-        if (
-            output.ndim != 3
-            or output.shape[0] != 1
-            or output.shape[2 if self.chosen else 1] != self.width
-        ):
+        axis = 2 if self.is_end_to_end else 1
+        is_table = output.ndim == 3 and output.shape[0] == 1
+        if not is_table or output.shape[axis] != self.width:
             raise ValueError(
-                f"the network returned {output.shape}; it had {self.width} numbers for each box when it "
-                "was tried"
+                f"the network returned {output.shape}; it had {self.width} numbers for "
+                "each box when it was tried"
             )
-        table = output[0]
         with np.errstate(invalid="ignore", over="ignore"):
-            if self.chosen:
-                rows = table[table[:, 4] >= threshold].astype(np.float32)
-                if self.turned:
-                    half = rows[:, 2:4] / 2
-                    rows[:, 2:4] = rows[:, :2] + half
-                    rows[:, :2] -= half
-            else:  # most boxes are empty: one pass over the numbers in their order finds the others
-                scores = table[4 : self.width - self.more]
-                full = table[:, scores.max(axis=0) >= threshold].T.astype(
-                    np.float32, copy=False
-                )
-                scores = full[:, 4 : self.width - self.more]
-                half = full[:, 2:4] / 2
-                best = scores.argmax(axis=1)[:, None]
-                best_scores = np.take_along_axis(scores, best, axis=1)
-                rows = np.concatenate(
-                    [
-                        full[:, :2] - half,
-                        full[:, :2] + half,
-                        best_scores,
-                        best,
-                        full[:, self.width - self.more :],
-                    ],
-                    axis=1,
-                    dtype=np.float32,
-                )
-            sound = np.isfinite(rows[:, :6]).all(axis=1) & (
-                np.abs(rows[:, :4]) < _MOST_PIXELS
-            ).all(axis=1)
-            sound &= (
-                (rows[:, 2:4] > rows[:, :2]).all(axis=1)
-                & (rows[:, 5] >= 0)
-                & (rows[:, 5] < 2**24)
-            )
-        rows = rows[sound].copy()
+            if self.is_end_to_end:
+                rows = self._end_to_end_rows(output[0], threshold)
+            else:
+                rows = self._scored_rows(output[0], threshold)
+            rows = rows[_is_valid(rows)].copy()
         rows[:, 6:] = np.nan_to_num(rows[:, 6:], posinf=0.0, neginf=0.0)
         return rows
+
+    def _end_to_end_rows(self, table: np.ndarray, threshold: float) -> np.ndarray:
+        """Return the rows of a table (N, 6 + R)."""
+        rows = table[table[:, 4] >= threshold].astype(np.float32)
+        if self.is_turned:
+            half = rows[:, 2:4] / 2
+            rows[:, 2:4] = rows[:, :2] + half
+            rows[:, :2] -= half
+        return rows
+
+    def _scored_rows(self, table: np.ndarray, threshold: float) -> np.ndarray:
+        """Return the rows of a table (4 + C + R, N), each with its best class."""
+        # Most boxes are empty: one pass over the numbers in their order finds the
+        # others.
+        scores_end = self.width - self.extras
+        has_score = table[4:scores_end].max(axis=0) >= threshold
+        boxes = table[:, has_score].T.astype(np.float32, copy=False)
+        scores = boxes[:, 4:scores_end]
+        class_ids = scores.argmax(axis=1)[:, None]
+        half = boxes[:, 2:4] / 2
+        columns = [
+            boxes[:, :2] - half,
+            boxes[:, :2] + half,
+            np.take_along_axis(scores, class_ids, axis=1),
+            class_ids,
+            boxes[:, scores_end:],
+        ]
+        return np.concatenate(columns, axis=1, dtype=np.float32)
+
+
+def _is_valid(rows: np.ndarray) -> np.ndarray:
+    """Return which rows are finite boxes with an extent and a class, (N,) bool."""
+    is_finite = np.isfinite(rows[:, :6]).all(axis=1)
+    is_near = (np.abs(rows[:, :4]) < _MAX_COORDINATE).all(axis=1)
+    has_extent = (rows[:, 2:4] > rows[:, :2]).all(axis=1)
+    has_class = (rows[:, 5] >= 0) & (rows[:, 5] < 2**24)
+    return is_finite & is_near & has_extent & has_class
 
 
 def layout_of(
@@ -116,39 +128,17 @@ def layout_of(
 ) -> OutputLayout:
     """Return the layout of a network's outputs for one picture.
 
-    classes: how many the metadata names, 0 for none; the shape of the table counts where they disagree.
-    Raises DetectorError.
+    Args:
+        names: of the outputs.
+        outputs: for one picture.
+        metadata: of the network.
+        classes: how many the metadata names, 0 for none; the shape of the table counts
+            where they disagree.
+
+    Raises:
+        DetectorError: the outputs are of another form.
     """
-    table = _only(outputs, 3)
-    prototypes = _only(outputs, 4)
-    layout = None
-    if table is not None:
-        points = _keypoints_in(metadata)
-        is_turned = metadata.get("task") == "obb"
-        more = points[0] * points[1]
-        if not more and prototypes is not None:
-            more = outputs[prototypes].shape[1]
-        if not more and is_turned:
-            more = 1
-        lacks_points = metadata.get("task") == "pose" and not points[0]
-        _, down, across = outputs[table].shape
-        shaped = down - 4 - more
-        chosen = across == 6 + more and shaped != classes
-        if _removes_overlaps(metadata):
-            # Also with as many boxes as the other layout has rows.
-            chosen = across == 6 + more
-        is_table = shaped > 0 and (shaped == classes or shaped < across)
-        if (chosen or is_table) and not lacks_points:
-            layout = OutputLayout(
-                table=table,
-                width=across if chosen else down,
-                chosen=chosen,
-                points=points,
-                prototypes=prototypes,
-                more=more,
-                classes=0 if chosen else shaped,
-                turned=is_turned,
-            )
+    layout = _find_layout(outputs, metadata, classes)
     if layout is not None:
         return layout
     listed = []
@@ -156,85 +146,146 @@ def layout_of(
         listed.append(f"{name} {output.dtype} {output.shape}")
     of_classes = f" for {classes} classes" if classes else ""
     raise DetectorError(
-        f"the network gives {', '.join(listed) or 'nothing'}{of_classes}; legal are Ultralytics' "
-        "exports, (1, 4 + classes, N) or, end to end, (1, N, 6), with kpt_shape in the metadata of "
-        "those with keypoints. For others give a function, module:function"
+        f"the network gives {', '.join(listed) or 'nothing'}{of_classes}; legal are "
+        "Ultralytics' exports, (1, 4 + classes, N) or, end to end, (1, N, 6), with "
+        "kpt_shape in the metadata of those with keypoints. For others give a function, "
+        "module:function"
     )
 
 
-def _only(outputs: Sequence[np.ndarray], ndim: int) -> int | None:
-    """Return the index of the one output of so many dimensions, for one picture; None for none or several."""
-    indices = [
-        i
-        for i, output in enumerate(outputs)
-        if output.ndim == ndim and output.shape[0] == 1 and output.dtype.kind == "f"
-    ]
+def _find_layout(
+    outputs: Sequence[np.ndarray], metadata: Mapping[str, str], classes: int
+) -> OutputLayout | None:
+    """Return the layout of outputs as for `layout_of`; None for another form."""
+    table = _only_output(outputs, ndim=3)
+    prototypes = _only_output(outputs, ndim=4)
+    if table is None:
+        return None
+    task = metadata.get("task")
+    is_turned = task == "obb"
+    keypoints = _keypoints_in(metadata)
+    if task == "pose" and not keypoints[0]:
+        return None
+    extras = keypoints[0] * keypoints[1]
+    if not extras and prototypes is not None:
+        extras = outputs[prototypes].shape[1]
+    if not extras and is_turned:
+        extras = 1
+    _, down, across = outputs[table].shape
+    class_rows = down - 4 - extras
+    is_end_to_end = across == 6 + extras
+    # A table of the other layout may have as many boxes as this one has numbers.
+    if not _removes_overlaps(metadata) and class_rows == classes:
+        is_end_to_end = False
+    is_scored = class_rows > 0 and (class_rows == classes or class_rows < across)
+    if not is_end_to_end and not is_scored:
+        return None
+    return OutputLayout(
+        table=table,
+        width=across if is_end_to_end else down,
+        is_end_to_end=is_end_to_end,
+        keypoints=keypoints,
+        prototypes=prototypes,
+        extras=extras,
+        classes=0 if is_end_to_end else class_rows,
+        is_turned=is_turned,
+    )
+
+
+def _only_output(outputs: Sequence[np.ndarray], ndim: int) -> int | None:
+    """Return the index of the one output of so many dimensions, for one picture.
+
+    None for none or several.
+    """
+    indices = []
+    for index, output in enumerate(outputs):
+        is_single = output.ndim == ndim and output.shape[0] == 1
+        if is_single and output.dtype.kind == "f":
+            indices.append(index)
     return indices[0] if len(indices) == 1 else None
 
 
 def _keypoints_in(metadata: Mapping[str, str]) -> tuple[int, int]:
-    """Return the number of keypoints and the numbers of each, such as "[17, 3]"; (0, 0) for none."""
-    written = metadata.get("kpt_shape", "")[:100]
-    match = re.fullmatch(r"\s*[\[(]\s*(\d{1,4})\s*,\s*([23])\s*[\])]\s*", written)
-    return (int(match[1]), int(match[2])) if match else (0, 0)
+    """Return the number of keypoints and the numbers of each, such as "[17, 3]".
+
+    (0, 0) for none.
+    """
+    text = metadata.get("kpt_shape", "")[:100]
+    match = re.fullmatch(r"\s*[\[(]\s*(\d{1,4})\s*,\s*([23])\s*[\])]\s*", text)
+    if match is None:
+        return 0, 0
+    return int(match[1]), int(match[2])
 
 
 def _removes_overlaps(metadata: Mapping[str, str]) -> bool:
-    """Return whether the metadata says that the network itself removes overlapping boxes."""
+    """Return whether the network itself removes overlapping boxes, by its metadata."""
     has_nms = re.search(r"'nms': True", metadata.get("args", "")[:4096])
     return metadata.get("end2end") == "True" or has_nms is not None
 
 
 def turned_corners(rows: np.ndarray) -> np.ndarray:
-    """Return the corners (N, 4, 2) of turned boxes, whose last number is the angle, in order around each."""
-    middle = (rows[:, :2] + rows[:, 2:4]) / 2
+    """Return the corners (N, 4, 2) of turned boxes, in order around each.
+
+    The last number of a row is the angle.
+    """
+    centre = (rows[:, :2] + rows[:, 2:4]) / 2
     extent = rows[:, 2:4] - rows[:, :2]
     cos = np.cos(rows[:, -1:])
     sin = np.sin(rows[:, -1:])
     across = np.concatenate([cos, sin], axis=1) * extent[:, :1] / 2
     down = np.concatenate([-sin, cos], axis=1) * extent[:, 1:] / 2
     signs = ((-1, -1), (1, -1), (1, 1), (-1, 1))
-    corners = [middle + x * across + y * down for x, y in signs]
+    corners = [centre + x * across + y * down for x, y in signs]
     return np.stack(corners, axis=1)
 
 
-def best(rows: np.ndarray, most: int) -> np.ndarray:
-    """Return at most `most` rows (as of `Layout.rows`), those with the highest scores, the highest first."""
-    return rows[np.argsort(-rows[:, 4], kind="stable")[:most]]
+def highest_scores(rows: np.ndarray, limit: int) -> np.ndarray:
+    """Return at most `limit` rows, those with the highest scores, the highest first.
 
-
-def without_overlaps(rows: np.ndarray, overlap: float, most: int) -> np.ndarray:
-    """Return `best` of the rows that remain after non-maximum suppression, class by class.
-
-    A box goes if its intersection over union with a remaining one of its class and a higher score exceeds `overlap`.
+    rows: as of `OutputLayout.rows`.
     """
-    rows = best(rows, _MOST_COMPARED)
+    return rows[np.argsort(-rows[:, 4], kind="stable")[:limit]]
+
+
+def without_overlaps(rows: np.ndarray, overlap: float, limit: int) -> np.ndarray:
+    """Return the best rows after non-maximum suppression, class by class.
+
+    Args:
+        rows: as of `OutputLayout.rows`.
+        overlap: a box goes if its intersection over union with a remaining one of its
+            class and a higher score exceeds this.
+        limit: maximum number of rows.
+    """
+    rows = highest_scores(rows, _MAX_COMPARED)
     boxes = rows[:, :4].astype(np.float64)
     boxes[:, 2:] -= boxes[:, :2]
-    kept = cv2.dnn.NMSBoxesBatched(
+    indices = cv2.dnn.NMSBoxesBatched(
         boxes.tolist(),
         rows[:, 4].tolist(),
         rows[:, 5].astype(np.int32).tolist(),
         0.0,
         overlap,
     )
-    return rows[np.asarray(kept, np.intp)[:most]]
+    return rows[np.asarray(indices, np.intp)[:limit]]
 
 
-def without_turned_overlaps(rows: np.ndarray, overlap: float, most: int) -> np.ndarray:
-    """Return `without_overlaps` of turned boxes, whose last number is the angle."""
-    rows = best(rows, _MOST_TURNED)
-    kept = []
+def without_turned_overlaps(rows: np.ndarray, overlap: float, limit: int) -> np.ndarray:
+    """Return the best rows as `without_overlaps` does, of turned boxes.
+
+    The last number of a row is the angle.
+    """
+    rows = highest_scores(rows, _MAX_TURNED)
+    selected = []
     for class_id in np.unique(rows[:, 5]):
         of_class = np.flatnonzero(rows[:, 5] == class_id)
         boxes = []
         for x0, y0, x1, y1, *_, angle in rows[of_class].tolist():
-            middle = (x0 + x1) / 2, (y0 + y1) / 2
-            boxes.append((middle, (x1 - x0, y1 - y0), float(np.degrees(angle))))
+            centre = (x0 + x1) / 2, (y0 + y1) / 2
+            boxes.append((centre, (x1 - x0, y1 - y0), float(np.degrees(angle))))
         scores = rows[of_class, 4].tolist()
-        chosen = cv2.dnn.NMSBoxesRotated(boxes, scores, 0.0, overlap)
-        kept.append(of_class[np.asarray(chosen, np.intp).reshape(-1)])
-    if not kept:
+        indices = cv2.dnn.NMSBoxesRotated(boxes, scores, 0.0, overlap)
+        selected.append(of_class[np.asarray(indices, np.intp).reshape(-1)])
+    if not selected:
         return rows
     # The rows are in the order of their scores.
-    return rows[np.sort(np.concatenate(kept))[:most]]
+    return rows[np.sort(np.concatenate(selected))[:limit]]
