@@ -1,6 +1,7 @@
-"""The command line. `serve`, `shot`, `video` and `memory` are the viewer program's; the rest is answered here.
+"""The command line `splatview`: answer a command, or become the viewer program.
 
-The viewer is started as a program, never imported: nothing that draws can come near a training script.
+The viewer answers `serve`, `shot`, `video` and `memory`. It is started as a program,
+never imported: nothing that draws can come near a training script.
 """
 
 from __future__ import annotations
@@ -20,6 +21,13 @@ _OWN = {
     "demo": "train a small Gaussian scene and watch it",
     "camera": "show a webcam, a video or a stream, and what a detector finds",
 }
+_MODULES = {
+    "status": "splatview.cli.status",
+    "doctor": "splatview.cli.doctor",
+    "demo": "splatview.demo.command",
+    "camera": "splatview.camera.command",
+}
+"""Modules of our own commands, each with a function `main`."""
 
 _USAGE = """usage: splatview COMMAND [options]
 
@@ -43,69 +51,87 @@ a run is called), SPLATVIEW_STRICT=1 (faults raise), SPLATVIEW_DISABLE=1
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; its exit code. 2 means that what was asked for cannot be done, and stderr says why."""
+    """Run one command; return its exit code.
+
+    2 stands for a request that cannot be met; stderr has the reason.
+
+    argv: the command and its options; None for those of this process.
+    """
     if argv is not None:
-        return _main(argv)
-    # Before anything else is imported: other users may write modules into the script's folder (with `python -m` the
-    # current folder) and into relative entries of PYTHONPATH.
-    if not sys.flags.safe_path:
-        del sys.path[:1]
-    given = os.environ.get("PYTHONPATH")
-    for folder in given.split(os.pathsep) if given else ():
-        try:
-            if not os.path.isabs(folder):
-                sys.path.remove(
-                    os.path.abspath(folder)
-                )  # as the site module has written it
-        except (
-            ValueError,
-            OSError,
-        ):  # not in the path, or the current folder was deleted
-            continue
+        return _run_command(argv)
+    _leave_out_folders_of_others()
     from splatview_ipc.system.entry import run
 
-    return run(lambda: _main(sys.argv[1:]))
+    return run(lambda: _run_command(sys.argv[1:]))
 
 
-def _main(args: list[str]) -> int:
+def _leave_out_folders_of_others() -> None:
+    """Take folders out of `sys.path` in which other users may write modules.
+
+    These are the script's folder (with `python -m` the current folder) and the relative
+    entries of PYTHONPATH. Nothing may be imported before.
+    """
+    if not sys.flags.safe_path:
+        del sys.path[:1]
+    entries = os.environ.get("PYTHONPATH")
+    if not entries:
+        return
+    for folder in entries.split(os.pathsep):
+        if os.path.isabs(folder):
+            continue
+        try:
+            # The site module has written it as an absolute path.
+            sys.path.remove(os.path.abspath(folder))
+        except (ValueError, OSError):
+            # It is not in the path, or the current folder was deleted.
+            continue
+
+
+def _run_command(args: list[str]) -> int:
+    """Run one command; return its exit code."""
     if not args or args[0] in ("-h", "--help", "help"):
-        commands = (
-            f"    {name:<8} {text}" for name, text in {**_VIEWER, **_OWN}.items()
-        )
-        print(_USAGE.format(commands="\n".join(commands)))
+        commands = {**_VIEWER, **_OWN}
+        lines = [f"    {name:<8} {text}" for name, text in commands.items()]
+        print(_USAGE.format(commands="\n".join(lines)))
         return 0 if args else 2
     if args[0] == "--version":
         from splatview import __version__
 
         print(f"splatview {__version__}")
         return 0
-    command = args[0]
-    rest = args[1:]
+    command, *options = args
     if command in _VIEWER:
-        from splatview_ipc.system import child_program
-
-        program = child_program.command("splatview_viewer", command, *rest)
-        environment = child_program.environment()
-        sys.stdout.flush()
-        os.execve(program[0], program, environment)
+        _become_viewer(command, options)
     if command not in _OWN:
+        legal = ", ".join([*_VIEWER, *_OWN])
         print(
-            f"splatview: {command!r} is not a command; legal are {', '.join([*_VIEWER, *_OWN])}",
+            f"splatview: {command!r} is not a command; legal are {legal}",
             file=sys.stderr,
         )
         return 2
+    return _run_own(command, options)
+
+
+def _become_viewer(command: str, options: list[str]) -> None:
+    """Replace this program by the viewer."""
+    from splatview_ipc.system import child_program
+
+    program = child_program.command("splatview_viewer", command, *options)
+    environment = child_program.environment()
+    sys.stdout.flush()
+    os.execve(program[0], program, environment)
+
+
+def _run_own(command: str, options: list[str]) -> int:
+    """Run a command of this package; return its exit code."""
     from importlib import import_module
 
     from splatview_ipc.control.errors import IpcError
 
     try:
-        if command in ("camera", "demo"):
-            module = f"splatview.{command}.command"
-        else:
-            module = f"splatview.cli.{command}"
-        return import_module(module).main(rest)
-    except IpcError as e:
+        return import_module(_MODULES[command]).main(options)
+    except IpcError as error:
         from splatview_ipc.system.terminal import printable_lines
 
-        print(f"splatview {command}: {printable_lines(e)}", file=sys.stderr)
+        print(f"splatview {command}: {printable_lines(error)}", file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""`splatview status`: which runs there are, what they publish, who looks, and where browsers can."""
+"""The command `splatview status`: list runs, streams, viewers and addresses."""
 
 from __future__ import annotations
 
@@ -14,144 +14,186 @@ from splatview_ipc.system.terminal import printable
 
 if TYPE_CHECKING:
     from splatview_ipc.subscriber.remote_run import RemoteRun
+    from splatview_ipc.subscriber.remote_stream import RemoteStream
 
 _RATE_WINDOW_S = 1.0
-"""Time over which publishes are counted: from one of them to another that comes half a second later, or more."""
+"""Time over which publishes are counted: from one of them to another that comes half a
+second later, or more."""
+_POLL_S = 0.02
 _ANSWER_TIMEOUT_S = 3.0
-_PAGE = ("pid", "url", "host", "port", "run", "started")
+_WAITING = 2
+"""Value of `RemoteRun.waits` of a run whose script waits for a pause to end."""
+_PAGE_FIELDS = ("pid", "url", "host", "port", "run", "started")
 _SILENT = "does not answer: its process is stopped, very busy or out of open files"
+_STILL_RUNS = "paused, but its script goes on: it waits where it calls splatview.wait_while_paused()"
 
 
 @dataclass(frozen=True)
 class Status:
-    """List the live runs of this user with their streams and viewers, and the addresses that browsers can open.
+    """List the live runs of this user, with their streams, viewers and addresses.
 
-    An address holds its viewer's token, which admits other users: keep it to yourself.
+    Browsers can open an address. It holds its viewer's token, which admits other users: keep it to yourself.
     """
 
     json: bool = False
-    """Print JSON: {"runs": [{"run", "pid", "name", "streams": [...], "viewers": [...], "paused", "waits"}], "viewers":
-    [{"pid", "url", "host", "port", "run", "started"}]}. "paused": whether a viewer pauses the run; "waits": whether its
-    script waits for that now. The latter viewers serve browsers; "run" is the only one that each shows, or null."""
+    """Print JSON: {"runs": [{"run", "pid", "name", "streams": [...], "viewers": [...],
+    "paused", "waits"}], "viewers": [{"pid", "url", "host", "port", "run", "started"}]}.
+    "paused": whether a viewer pauses the run; "waits": whether its script waits for
+    that now. The latter viewers serve browsers; "run" is the only one that each shows,
+    or null."""
     run: str | None = None
     """Only the run with this id, beginning of an id, name or process id."""
 
 
 def main(args: list[str]) -> int:
+    """Run `splatview status` with these arguments.
+
+    Returns:
+        The exit status: 2 if there is no run that `--run` names.
+    """
     from splatview_ipc.control.registry import viewers
-    from splatview_ipc.subscriber.subscriber import Subscriber
 
     options: Status = entry.options(Status, "splatview status", args)
-    folder = runtime_folder()  # raises when runs cannot be found at all
-    with Subscriber(options.run, client="status") as subscriber:
-        subscriber.wait_for_runs(_ANSWER_TIMEOUT_S)
-        end = time.monotonic() + (_RATE_WINDOW_S if subscriber.streams else 0)
-        while time.monotonic() < end:
-            subscriber.poll()
-            time.sleep(0.02)
-        runs = [_run(r) for r in subscriber.runs if r.alive]
+    # Raises where runs cannot be found at all.
+    folder = runtime_folder()
+    runs = _observe(options.run)
     pages = viewers()
+    status = 2 if options.run and not runs else 0
     if options.json:
-        shown = [{name: getattr(v, name) for name in _PAGE} for v in pages]
-        print(json.dumps({"runs": runs, "viewers": shown}, indent=2))
-        return 2 if options.run and not runs else 0
+        listed = [{name: getattr(v, name) for name in _PAGE_FIELDS} for v in pages]
+        print(json.dumps({"runs": runs, "viewers": listed}, indent=2))
+        return status
     for run in runs:
-        print(*_lines(run), sep="\n")
-    if not runs:
+        print(*_run_lines(run), sep="\n")
+    if not runs and options.run:
         print(
-            f"No run that {options.run!r} names in {printable(folder)}; {other_runs(folder, options.run)}"
-            if options.run
-            else f"No run in {printable(folder)}.\n"
+            f"No run that {options.run!r} names in {printable(folder)}; "
+            f"{other_runs(folder, options.run)}"
+        )
+    elif not runs:
+        print(
+            f"No run in {printable(folder)}.\n"
             "In a training script: import splatview; splatview.publish(tensor)"
         )
-    for v in pages:
-        print(
-            f"viewer at {v.url}  pid {v.pid}  shows {'all runs' if v.run is None else f'run {printable(v.run)}'}"
-        )
-    return 2 if options.run and not runs else 0
+    for page in pages:
+        scope = "all runs" if page.run is None else f"run {printable(page.run)}"
+        print(f"viewer at {page.url}  pid {page.pid}  shows {scope}")
+    return status
 
 
-def _run(run: RemoteRun) -> dict[str, Any]:
-    note = run.refused or ("" if run.welcomed else _SILENT)
-    return {
+def _observe(wanted_run: str | None) -> list[dict[str, Any]]:
+    """Return descriptions of the runs that answer, observed until rates are known."""
+    from splatview_ipc.subscriber.subscriber import Subscriber
+
+    with Subscriber(wanted_run, client="status") as subscriber:
+        subscriber.wait_for_runs(_ANSWER_TIMEOUT_S)
+        end = time.monotonic()
+        if subscriber.streams:
+            end += _RATE_WINDOW_S
+        while time.monotonic() < end:
+            subscriber.poll()
+            time.sleep(_POLL_S)
+        return [_describe_run(run) for run in subscriber.runs if run.alive]
+
+
+def _describe_run(run: RemoteRun) -> dict[str, Any]:
+    """Return a run as it is printed in JSON."""
+    description: dict[str, Any] = {
         "run": run.id,
         "pid": run.pid,
         "name": run.name,
-        "streams": [
-            {
-                "name": s.name,
-                "kind": s.kind,
-                "version": s.version,
-                "shape": list(s.shape),
-                "dtype": s.dtype,
-                "device": s.device,
-                "sharing": s.sharing,
-                "ways": list(s.info.transports),
-                "why": s.info.reasons,
-                "gpu": s.gpu,
-                "live": s.live,
-                "rate_hz": round(s.rate_hz, 2),
-                **(
-                    {"shard": list(s.info.shard), "group": s.info.group}
-                    if s.info.shard
-                    else {}
-                ),
-                **(
-                    {"over": s.info.over, "over_run": s.info.over_run}
-                    if s.kind == "overlay"
-                    else {}
-                ),
-            }
-            for s in run.streams.values()
-        ],
+        "streams": [_describe_stream(stream) for stream in run.streams.values()],
         "viewers": [v for v in run.viewers if v["client"] != "status"],
         "counters": run.counters,
         "paused": run.paused,
-        "waits": run.waits == 2,
-        **({"note": note} if note else {}),
+        "waits": run.waits == _WAITING,
     }
+    if run.refused:
+        description["note"] = run.refused
+    elif not run.welcomed:
+        description["note"] = _SILENT
+    return description
 
 
-def _lines(run: dict[str, Any]) -> list[str]:
-    """Return a run as lines for people. Names are other processes', so that a terminal must not obey them."""
-    bold, dim, end = (
-        ("\x1b[1m", "\x1b[2m", "\x1b[0m") if sys.stdout.isatty() else ("", "", "")
-    )
-    viewers = (
-        ", ".join(f"{printable(v['client'])} ({v['pid']})" for v in run["viewers"])
-        or "none"
-    )
+def _describe_stream(stream: RemoteStream) -> dict[str, Any]:
+    """Return a stream as it is printed in JSON."""
+    description: dict[str, Any] = {
+        "name": stream.name,
+        "kind": stream.kind,
+        "version": stream.version,
+        "shape": list(stream.shape),
+        "dtype": stream.dtype,
+        "device": stream.device,
+        "sharing": stream.sharing,
+        "ways": list(stream.info.transports),
+        "why": stream.info.reasons,
+        "gpu": stream.gpu,
+        "live": stream.live,
+        "rate_hz": round(stream.rate_hz, 2),
+    }
+    if stream.info.shard:
+        description["shard"] = list(stream.info.shard)
+        description["group"] = stream.info.group
+    if stream.kind == "overlay":
+        description["over"] = stream.info.over
+        description["over_run"] = stream.info.over_run
+    return description
+
+
+def _run_lines(run: dict[str, Any]) -> list[str]:
+    """Return a run as lines for people.
+
+    Names are other processes', so that a terminal must not obey them.
+    """
+    bold = ""
+    dim = ""
+    end = ""
+    if sys.stdout.isatty():
+        bold = "\x1b[1m"
+        dim = "\x1b[2m"
+        end = "\x1b[0m"
+    viewers = [f"{printable(v['client'])} ({v['pid']})" for v in run["viewers"]]
     lines = [
-        f"{bold}{printable(run['name'])}{end}  pid {run['pid']}  {dim}{run['run']}{end}  viewers: {viewers}"
+        f"{bold}{printable(run['name'])}{end}  pid {run['pid']}  {dim}{run['run']}{end}  "
+        f"viewers: {', '.join(viewers) or 'none'}"
     ]
-    for s in run["streams"]:
-        what = f"{'x'.join(map(str, s['shape']))} {s['dtype']}"
-        if "shard" in s:
-            what = f"rank {s['shard'][0]} of {s['shard'][1]} ({s['group'][:6]}), {what}"
-        if "over" in s:
-            what = (
-                f"over {s['over']}{' of run ' if s['over_run'] else ''}{s['over_run']},"
-            )
-        lines.append(
-            printable(
-                f"  {s['name']:<20} {s['kind']:<10} version {s['version']:<8} {s['rate_hz']:>8.1f} Hz  "
-                f"{what} on {s['device']}, shared by {s['sharing']}"
-            )
-        )
-        if s["why"]:
-            lines.append(f"    {dim}not by {printable(s['why'])}{end}")
-    faults = [
-        f"{v} {k.replace('_', ' ')}"
-        for k, v in run["counters"].items()
-        if v and k != "copies"
-    ]
-    notes = [", ".join(faults)] if faults else []
+    for stream in run["streams"]:
+        lines.append(printable(_stream_line(stream)))
+        if stream["why"]:
+            lines.append(f"    {dim}not by {printable(stream['why'])}{end}")
+    lines += [f"  {printable(note)}" for note in _notes(run)]
+    return lines
+
+
+def _stream_line(stream: dict[str, Any]) -> str:
+    """Return a stream as one line."""
+    form = f"{'x'.join(map(str, stream['shape']))} {stream['dtype']}"
+    if "shard" in stream:
+        rank, world = stream["shard"]
+        form = f"rank {rank} of {world} ({stream['group'][:6]}), {form}"
+    if "over" in stream:
+        form = f"over {stream['over']}"
+        if stream["over_run"]:
+            form += f" of run {stream['over_run']}"
+        form += ","
+    return (
+        f"  {stream['name']:<20} {stream['kind']:<10} version {stream['version']:<8} "
+        f"{stream['rate_hz']:>8.1f} Hz  {form} on {stream['device']}, "
+        f"shared by {stream['sharing']}"
+    )
+
+
+def _notes(run: dict[str, Any]) -> list[str]:
+    """Return notes on a run: its faults, whether it is paused, whether it answers."""
+    notes = []
+    faults = []
+    for counter, count in run["counters"].items():
+        if count and counter != "copies":
+            faults.append(f"{count} {counter.replace('_', ' ')}")
+    if faults:
+        notes.append(", ".join(faults))
     if run["paused"]:
-        notes.append(
-            "paused"
-            if run["waits"]
-            else "paused, but its script goes on: it waits where it calls splatview.wait_while_paused()"
-        )
-    return lines + [
-        f"  {printable(note)}" for note in (*notes, *filter(None, [run.get("note")]))
-    ]
+        notes.append("paused" if run["waits"] else _STILL_RUNS)
+    if run.get("note"):
+        notes.append(run["note"])
+    return notes

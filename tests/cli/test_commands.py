@@ -207,7 +207,7 @@ def test_commands_name_the_extra_and_end(
 def test_doctor_takes_a_missing_extra_for_no_fault(no_extras: None) -> None:
     for extra in ("memory", "video", "camera"):
         found = doctor.CHECKS[extra]()
-        assert (found.state, found.mend) == (
+        assert (found.state, found.advice) == (
             "absent",
             f"pip install 'splatview[{extra}]'",
         )
