@@ -1,4 +1,7 @@
-"""Photographs of a data set: found under the names that other programs gave them, and left out where they are missing."""
+"""Find the photographs of a data set; leave out views whose photograph is missing.
+
+Other programs gave them their names.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,15 @@ if TYPE_CHECKING:
 
 _IMAGES = "images"
 _REDUCED = re.compile(r"images_(\d{1,3})(?:_\w+)?")
-"""A folder of smaller copies of the pictures in `images`, and by which factor they are smaller."""
+"""A folder of smaller copies of the pictures in `images`, and by which factor they are
+smaller."""
 _WINDOWS_ROOT = re.compile(r"[A-Za-z]:|//")
-_MOST_PARTS = 4
+_MAX_PARTS = 4
 """Parts of a path of another machine that are looked for here."""
-_MOST_NAMES = 5
+_MAX_NAMES = 5
 """Names in one note."""
+_MAX_NAME_LENGTH = 120
+_MAX_FAULT_LENGTH = 400
 
 
 class ViewError(DemoError):
@@ -42,8 +48,9 @@ class FoundPicture(NamedTuple):
 class PictureFinder:
     """Finds the pictures that a data set names below its folder.
 
-    Names may be those of Windows, absolute ones of another machine, have an ending in letters of the other case or none
-    (`find_picture`). Where `images` is missing, or one of its pictures, `images_2`, `images_4` and so on are looked at.
+    Names may be those of Windows, absolute ones of another machine, have an ending in
+    letters of the other case or none (`find_picture`). Where `images` is missing, or
+    one of its pictures, `images_2`, `images_4` and so on are looked at.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -55,38 +62,39 @@ class PictureFinder:
                 if match is not None and entry.is_dir():
                     reduced.append((int(match[1]), entry.name))
         self._reduced = sorted(reduced)
+        """Factors and names of the folders of smaller pictures, the largest first."""
 
     def find(self, name: str) -> FoundPicture:
         """Return the picture of a name in the data set. Raises MissingPictureError."""
-        names = list(_meanings(name))
-        for meant in names:
-            found = find_picture(self._folder / meant)
-            if found is not None:
-                return FoundPicture(found, 1)
+        candidates = list(_candidates(name))
+        for candidate in candidates:
+            path = find_picture(self._folder / candidate)
+            if path is not None:
+                return FoundPicture(path, 1)
         for factor, folder in self._reduced:
-            for meant in names:
-                found = find_picture(self._folder / _in_folder(meant, folder))
-                if found is not None:
-                    return FoundPicture(found, factor)
+            for candidate in candidates:
+                path = find_picture(self._folder / _in_folder(candidate, folder))
+                if path is not None:
+                    return FoundPicture(path, factor)
         raise MissingPictureError(name)
 
 
-def _meanings(name: str) -> Iterator[str]:
+def _candidates(name: str) -> Iterator[str]:
     """Yield the names that a name in a data set may stand for, below its folder."""
     yield name
     slashed = name.replace("\\", "/")
     if slashed != name:
         yield slashed
-    if not (slashed.startswith("/") or _WINDOWS_ROOT.match(slashed)):
+    if not slashed.startswith("/") and not _WINDOWS_ROOT.match(slashed):
         return
     # A path of the machine that wrote the data set: its end is here.
     parts = PurePosixPath(slashed).parts
-    for number in range(min(len(parts) - 1, _MOST_PARTS), 0, -1):
-        yield "/".join(parts[-number:])
+    for count in range(min(len(parts) - 1, _MAX_PARTS), 0, -1):
+        yield "/".join(parts[-count:])
 
 
 def _in_folder(name: str, folder: str) -> str:
-    """Return a name with another folder in the place of the first one that is called `images`."""
+    """Return a name with another folder in place of the first that is `images`."""
     parts = list(PurePosixPath(name).parts)
     if _IMAGES in parts[:-1]:
         parts[parts.index(_IMAGES)] = folder
@@ -95,7 +103,7 @@ def _in_folder(name: str, folder: str) -> str:
 
 @dataclass
 class LeftOutViews:
-    """The views of a data set that are not trained with, and why."""
+    """The views of a data set that are not trained with, and the reasons."""
 
     missing: list[str] = field(default_factory=list)
     """Names of pictures that are not there."""
@@ -106,6 +114,7 @@ class LeftOutViews:
 
     @property
     def count(self) -> int:
+        """Number of views that are left out."""
         return len(self.missing) + len(self.faulty) + self.nameless
 
     def add(self, name: str, error: ViewError) -> None:
@@ -117,24 +126,28 @@ class LeftOutViews:
 
     def notes(self, total: int) -> list[str]:
         """Return a line for each reason, of a data set of `total` views."""
-        out = []
+        notes = []
         if self.missing:
-            count = _of(len(self.missing), total, "picture")
-            out.append(f"{count} missing, and left out: {_listed(self.missing)}")
+            count = _count_text(len(self.missing), total, "picture")
+            names = _listed(self.missing)
+            notes.append(f"{count} missing, and left out: {names}")
         if self.nameless:
-            count = _of(self.nameless, total, "frame")
-            out.append(f"{count} without a pose or a picture, and left out")
+            count = _count_text(self.nameless, total, "frame")
+            notes.append(f"{count} without a pose or a picture, and left out")
         if self.faulty:
-            count = _of(len(self.faulty), total, "view")
-            out.append(f"{count} left out: {self.faulty[0][:400]}")
-        return out
+            count = _count_text(len(self.faulty), total, "view")
+            notes.append(f"{count} left out: {self.faulty[0][:_MAX_FAULT_LENGTH]}")
+        return notes
 
 
-def _of(count: int, total: int, what: str) -> str:
-    return f"{count:,} of {total:,} {what}s {'is' if count == 1 else 'are'}"
+def _count_text(count: int, total: int, noun: str) -> str:
+    """Return the beginning of a sentence, such as "2 of 9 pictures are"."""
+    verb = "is" if count == 1 else "are"
+    return f"{count:,} of {total:,} {noun}s {verb}"
 
 
 def _listed(names: list[str]) -> str:
-    shown = ", ".join(name[-120:] for name in names[:_MOST_NAMES])
-    more = len(names) - _MOST_NAMES
-    return f"{shown} and {more:,} more" if more > 0 else shown
+    """Return the first names, and the number of the others."""
+    text = ", ".join(name[-_MAX_NAME_LENGTH:] for name in names[:_MAX_NAMES])
+    rest = len(names) - _MAX_NAMES
+    return f"{text} and {rest:,} more" if rest > 0 else text

@@ -1,7 +1,8 @@
-"""Differentiable drawing of 3-D Gaussians: gsplat's kernels on CUDA, plain torch on the CPU.
+"""Draw 3-D Gaussians with gradients: gsplat's kernels on CUDA, plain torch on the CPU.
 
-On the CPU, projection as in "EWA splatting" (Zwicker et al. 2001) and with the constants of gsplat 1.5.3, so that a
-scene trained here looks the same in any renderer of that family. `compositing` does the part that costs.
+On the CPU, projection as in "EWA splatting" (Zwicker et al. 2001) and with the
+constants of gsplat 1.5.3, so that a scene trained here looks the same in any renderer
+of that family. `compositing` does the part that costs.
 """
 
 from __future__ import annotations
@@ -18,18 +19,22 @@ from splatview.demo import DemoError
 from splatview.demo.compositing import ALPHA_MIN, Composite, tile
 
 if TYPE_CHECKING:
-    from splatview.demo.datasets import DatasetView, Gaussians
+    from splatview.demo.views import DatasetView, Gaussians
 
 SH_C0 = 0.28209479177387814
 SH_C1 = 0.4886025119029199
 NEAR = 0.01
 BLUR = 0.3
-"""Added to the 2-D covariance's diagonal, in square pixels: no Gaussian gets thinner than about a pixel."""
+"""Added to the 2-D covariance's diagonal, in square pixels: no Gaussian gets thinner
+than about a pixel."""
+_MARGIN = 0.15
+"""Pixels beside the picture, as a share of its side, up to which the projection is
+linearised: 0.3 tan(half the field of view), as every trainer has it."""
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A picture of Gaussians, and what density control wants to know of it."""
+    """A picture of Gaussians, and the figures that density control needs."""
 
     image: torch.Tensor
     """(H, W, 3), over black."""
@@ -43,111 +48,155 @@ class Drawn:
     """(N,) bool: touches at least one pixel."""
 
 
+@dataclass(frozen=True)
+class Projected:
+    """Gaussians on the screen."""
+
+    means2d: torch.Tensor
+    """(N, 2) pixels."""
+    conics: torch.Tensor
+    """(N, 3), the upper triangle of the inverse 2-D covariance."""
+    depths: torch.Tensor
+    """(N,) camera z."""
+    variances: torch.Tensor
+    """(N, 2), the diagonal of the 2-D covariance, square pixels."""
+    valid: torch.Tensor
+    """(N,) bool: in front of the camera."""
+
+
 def colors(gaussians: Gaussians, viewmat: torch.Tensor, sh_degree: int) -> torch.Tensor:
-    """(N, 3) RGB >= 0 as seen from the camera, from spherical harmonics of degree 0 or 1."""
+    """Return the colours of Gaussians as a camera sees them, (N, 3) RGB >= 0.
+
+    From spherical harmonics of degree 0 or 1.
+    """
     rgb = 0.5 + SH_C0 * gaussians["sh0"][:, 0]
     if sh_degree == 1:
         position = -viewmat[:3, :3].T @ viewmat[:3, 3]
-        x, y, z = functional.normalize(gaussians["means"] - position, dim=1)[
-            :, :, None
-        ].unbind(1)
-        s = gaussians["shN"]
-        rgb = rgb + SH_C1 * (z * s[:, 1] - y * s[:, 0] - x * s[:, 2])
+        directions = functional.normalize(gaussians["means"] - position, dim=1)
+        x, y, z = directions[:, :, None].unbind(1)
+        sh = gaussians["shN"]
+        rgb = rgb + SH_C1 * (z * sh[:, 1] - y * sh[:, 0] - x * sh[:, 2])
     return rgb.clamp_min(0)
 
 
-def project(gaussians: Gaussians, view: DatasetView) -> tuple[torch.Tensor, ...]:
-    """Screen-space means2d (N, 2), conics (N, 3), depths (N,), covariance diagonal (N, 2), valid (N,) bool."""
+def project(gaussians: Gaussians, view: DatasetView) -> Projected:
+    """Return Gaussians as they appear on a view's screen."""
     rotation = view.viewmat[:3, :3]
     K = view.K
     in_camera = gaussians["means"] @ rotation.T + view.viewmat[:3, 3]
     valid = in_camera[:, 2].detach() > NEAR
-    x, y, z = torch.where(
-        valid[:, None], in_camera, in_camera.new_tensor([0.0, 0.0, 1.0])
-    ).unbind(1)
+    ahead = in_camera.new_tensor([0.0, 0.0, 1.0])
+    x, y, z = torch.where(valid[:, None], in_camera, ahead).unbind(1)
     fx = K[0, 0]
     fy = K[1, 1]
     cx = K[0, 2]
     cy = K[1, 2]
     x_z = x / z
     y_z = y / z
-    # The linearisation is taken no further off the axis than a little beside the picture, as every trainer does.
-    # 0.3 tan(half the field of view)
-    beyond_x = 0.15 * view.width / fx
-    beyond_y = 0.15 * view.height / fy
-    jx = x_z.clamp(-(cx / fx + beyond_x), (view.width - cx) / fx + beyond_x)
-    jy = y_z.clamp(-(cy / fy + beyond_y), (view.height - cy) / fy + beyond_y)
+    # The linearisation is taken no further off the axis than a little beside the
+    # picture.
+    margin_x = _MARGIN * view.width / fx
+    margin_y = _MARGIN * view.height / fy
+    jx = x_z.clamp(-(cx / fx + margin_x), (view.width - cx) / fx + margin_x)
+    jy = y_z.clamp(-(cy / fy + margin_y), (view.height - cy) / fy + margin_y)
 
-    turn = normalized_quat_to_rotmat(functional.normalize(gaussians["quats"], dim=1))
-    axes = torch.matmul(
-        rotation, turn * gaussians["scales"].exp()[:, None, :]
-    )  # (N, 3, 3), columns in the camera
+    quats = functional.normalize(gaussians["quats"], dim=1)
+    scales = gaussians["scales"].exp()
+    # (N, 3, 3), columns in the camera.
+    axes = rotation @ (normalized_quat_to_rotmat(quats) * scales[:, None, :])
     across = (axes[:, 0] - jx[:, None] * axes[:, 2]) * (fx / z)[:, None]
     down = (axes[:, 1] - jy[:, None] * axes[:, 2]) * (fy / z)[:, None]
     xx = (across * across).sum(1) + BLUR
     xy = (across * down).sum(1)
     yy = (down * down).sum(1) + BLUR
     determinant = xx * yy - xy * xy
-    conics = torch.stack([yy, -xy, xx], 1) / determinant[:, None]
-    means2d = torch.stack([fx * x_z + cx, fy * y_z + cy], 1)
-    return means2d, conics, z, torch.stack([xx, yy], 1), valid
+    return Projected(
+        means2d=torch.stack([fx * x_z + cx, fy * y_z + cy], 1),
+        conics=torch.stack([yy, -xy, xx], 1) / determinant[:, None],
+        depths=z,
+        variances=torch.stack([xx, yy], 1),
+        valid=valid,
+    )
 
 
 def draw(gaussians: Gaussians, view: DatasetView, sh_degree: int = 0) -> Drawn:
     """Draw Gaussians as a trainer holds them, with gradients to every parameter.
 
-    All tensors are on one device: a CUDA device, or the CPU, where sh_degree is at most 1.
+    All tensors are on one device: a CUDA device, or the CPU, where sh_degree is at most
+    1.
     """
     if gaussians["means"].is_cuda:
-        blended, alpha, meta = rasterization(
-            gaussians["means"],
-            functional.normalize(gaussians["quats"], dim=1),
-            gaussians["scales"].exp(),
-            torch.sigmoid(gaussians["opacities"]),
-            torch.cat([gaussians["sh0"], gaussians["shN"]], 1),
-            view.viewmat[None],
-            view.K[None],
-            view.width,
-            view.height,
-            sh_degree=sh_degree,
-            packed=False,
-            render_mode="RGB+D",
-        )
-        if meta["means2d"].requires_grad:
-            meta["means2d"].retain_grad()
-        visible = (meta["radii"][0] > 0).all(-1)
-        return Drawn(
-            blended[0, ..., :3],
-            alpha[0, ..., 0],
-            blended[0, ..., 3],
-            meta["means2d"],
-            visible,
-        )
-    means2d, conics, depths, variances, valid = project(gaussians, view)
-    opacities = torch.sigmoid(gaussians["opacities"])
+        return _draw_on_gpu(gaussians, view, sh_degree)
+    return _draw_on_cpu(gaussians, view, sh_degree)
+
+
+def _draw_on_gpu(gaussians: Gaussians, view: DatasetView, sh_degree: int) -> Drawn:
+    """Draw with gsplat."""
+    blended, alpha, meta = rasterization(
+        gaussians["means"],
+        functional.normalize(gaussians["quats"], dim=1),
+        gaussians["scales"].exp(),
+        torch.sigmoid(gaussians["opacities"]),
+        torch.cat([gaussians["sh0"], gaussians["shN"]], 1),
+        view.viewmat[None],
+        view.K[None],
+        view.width,
+        view.height,
+        sh_degree=sh_degree,
+        packed=False,
+        render_mode="RGB+D",
+    )
+    means2d = meta["means2d"]
     if means2d.requires_grad:
         means2d.retain_grad()
-    with (
-        torch.no_grad()
-    ):  # alpha falls below 1/255 this many standard deviations from the centre
-        reach = (2 * torch.log(opacities / ALPHA_MIN)).clamp_min(0).sqrt() * valid
-        extents = reach[:, None] * variances.sqrt()
-    tiling = tile(means2d, extents, depths, view.width, view.height)
-    features = torch.cat(
-        [colors(gaussians, view.viewmat, sh_degree), depths[:, None]], 1
+    return Drawn(
+        image=blended[0, ..., :3],
+        alpha=alpha[0, ..., 0],
+        depth=blended[0, ..., 3],
+        means2d=means2d,
+        visible=(meta["radii"][0] > 0).all(-1),
     )
-    blended, alpha = Composite.apply(means2d, conics, opacities, features, tiling)
+
+
+def _draw_on_cpu(gaussians: Gaussians, view: DatasetView, sh_degree: int) -> Drawn:
+    """Draw with torch."""
+    projected = project(gaussians, view)
+    means2d = projected.means2d
+    if means2d.requires_grad:
+        means2d.retain_grad()
+    opacities = torch.sigmoid(gaussians["opacities"])
+    with torch.no_grad():
+        # Alpha falls below 1/255 this many standard deviations from the centre.
+        reach = (2 * torch.log(opacities / ALPHA_MIN)).clamp_min(0).sqrt()
+        reach = reach * projected.valid
+        extents = reach[:, None] * projected.variances.sqrt()
+    tiling = tile(means2d, extents, projected.depths, view.width, view.height)
+    rgb = colors(gaussians, view.viewmat, sh_degree)
+    features = torch.cat([rgb, projected.depths[:, None]], 1)
+    blended, alpha = Composite.apply(
+        means2d, projected.conics, opacities, features, tiling
+    )
     visible = torch.zeros(len(means2d), dtype=torch.bool)
     visible[tiling.gaussians] = True
-    return Drawn(blended[..., :3], alpha, blended[..., 3], means2d, visible)
+    return Drawn(
+        image=blended[..., :3],
+        alpha=alpha,
+        depth=blended[..., 3],
+        means2d=means2d,
+        visible=visible,
+    )
 
 
 def choose_device(wanted: Literal["auto", "cpu", "cuda"]) -> torch.device:
-    """The device to draw on. Raises DemoError when there is no CUDA device and one is wanted."""
-    if wanted == "cuda" and not torch.cuda.is_available():
+    """Return the device to draw on.
+
+    Raises DemoError when there is no CUDA device and one is wanted.
+    """
+    has_cuda = torch.cuda.is_available()
+    if wanted == "cuda" and not has_cuda:
         raise DemoError(
             "--device cuda: torch finds no CUDA device here; use --device cpu"
         )
-    return torch.device(
-        "cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu"
-    )
+    if wanted == "cpu" or not has_cuda:
+        return torch.device("cpu")
+    return torch.device("cuda")

@@ -1,9 +1,13 @@
-"""The process that trains: `python -m splatview.demo.trainer OPTIONS`. It shows itself with `splatview.publish`.
+"""The process that trains, and shows itself with `splatview.publish`.
 
-It would train the same way without the calls of `splatview`. Its options are a JSON object, its progress is a JSON
-object a line: an "event", which is "note", "error", "camera", "progress", "train" or "done", with a text, or a camera,
-and the part that is done. Once trained it stays, for viewers to see the result, until its standard input ends. A signal
-before that ends the training with the result so far, a second one at once.
+    python -m splatview.demo.trainer OPTIONS
+
+It would train the same way without the calls of `splatview`. Its options are a JSON
+object, its progress is a JSON object a line: an "event", which is "note", "error",
+"camera", "progress", "train" or "done", with a text, or a camera, and the part that is
+done. Once trained it stays, for viewers to see the result, until its standard input
+ends. A signal before that ends the training with the result so far, a second one at
+once.
 """
 
 from __future__ import annotations
@@ -12,143 +16,191 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from splatview.demo import DemoError
 from splatview_ipc.system import entry
 
 if TYPE_CHECKING:
+    import torch
+
     from splatview.demo.training import Training
+    from splatview.demo.views import Capture
 
 _PREVIEW_EVERY = 10
 """Steps between pictures of the view that is compared with its photograph."""
 _CAMERA = {"position": [1.62, -1.82, 2.95], "look_at": [0.0, 0.22, 0.0], "fov": 40.0}
-"""A good place to look at the packaged still life from."""
+"""A good position to look at the packaged still life from."""
+_MIN_AVERAGED = 0.05
+"""Weight of the newest step in the running means that are printed."""
+
+
+class _TrainingScale(NamedTuple):
+    """Size of a training of a minute or two."""
+
+    steps: int
+    pixels: int
+    """Of a view."""
+    max_points: int
+    max_gaussians: int
+
+
 _SCALES = {
-    "cpu": (1_000, 224 * 168, 4_000, 8_000),
-    "cuda": (3_000, 1_000_000, 225_000, 300_000),
+    "cpu": _TrainingScale(1_000, 224 * 168, 4_000, 8_000),
+    "cuda": _TrainingScale(3_000, 1_000_000, 225_000, 300_000),
 }
-"""Size of a training of a minute or two, by device: steps, pixels of a view, points at most, Gaussians at most."""
 
 
 def main(argv: list[str]) -> int:
-    """Exit codes: 0 trained, 2 an option or the data cannot be used, 128 + signal when stopped early."""
-    stop: list[int] = []
+    """Train by the options in `argv[0]`.
 
-    def note_signal(number: int, _: object) -> None:
-        if stop:
-            os._exit(128 + number)
-        stop.append(number)
+    Returns:
+        The exit status: 0 trained, 2 an option or the data cannot be used, 128 + signal
+        when stopped early.
+    """
+    signals: list[int] = []
+
+    def note_signal(signal: int, _: object) -> None:
+        if signals:
+            os._exit(128 + signal)
+        signals.append(signal)
 
     entry.handle(note_signal)
     try:
-        finished = _train(stop, **json.loads(argv[0]))
-    except DemoError as e:
-        _tell("error", text=str(e))
-        return 128 + stop[0] if stop else 2
-    return 0 if finished else 128 + stop[0]
+        has_finished = _train(signals, **json.loads(argv[0]))
+    except DemoError as error:
+        _report("error", text=str(error))
+        return 128 + signals[0] if signals else 2
+    return 0 if has_finished else 128 + signals[0]
 
 
-def _tell(event: str, **values: Any) -> None:
+def _report(event: str, **values: Any) -> None:
+    """Print an event for the command."""
     print(json.dumps({"event": event, **values}), flush=True)
 
 
 def _train(
-    stop: list[int],
+    signals: list[int],
     device: Literal["auto", "cpu", "cuda"],
     seed: int,
     steps: int | None,
     data: str | None,
     save: str | None,
 ) -> bool:
-    """Return whether all steps were done. `stop` gets the signal that ends the training."""
+    """Train, and wait for the end of the standard input.
+
+    Args:
+        signals: gets the signal that ends the training.
+        device: to train on.
+        seed: of random choices.
+        steps: gradient steps; None for those of the device.
+        data: a data set; None for the packaged photographs.
+        save: path of a PLY file to write; None for none.
+
+    Returns:
+        Whether all steps were done.
+    """
     import torch
 
-    from splatview.demo import datasets, rasterizer
+    from splatview.demo import rasterizer
     from splatview.demo.files import write_gaussians
     from splatview.demo.training import Training
 
     chosen = rasterizer.choose_device(device)
-    default_steps, pixels, max_points, limit = _SCALES[chosen.type]
+    scale = _SCALES[chosen.type]
     torch.manual_seed(seed)
-    if chosen.type == "cpu":
-        torch.set_num_threads(
-            max(1, len(os.sched_getaffinity(0)) - 1)
-        )  # one core is left to the viewer
-        _tell("note", text="training with torch on the CPU")
-    else:
-        _tell(
-            "note",
-            text="training with gsplat; its kernels are compiled at first use, which can take a minute",
-        )
-
-    def progress(done: int, total: int) -> None:
-        _tell("progress", done=done, of=total, text=f"views {done}/{total}")
-        if stop:
-            raise DemoError("stopped before the training began")
-
-    source = datasets.PHOTOS if data is None else Path(data)
-    capture = datasets.load(
-        source, pixels=pixels, max_points=max_points, seed=seed, progress=progress
-    )
-    for note in capture.notes if data else ():
-        _tell("note", text=note)
-    first = capture.train[0]
-    _tell(
-        "camera",
-        camera={
-            "viewmat": first.viewmat.tolist(),
-            "K": first.K.tolist(),
-            "width": first.width,
-            "height": first.height,
-        }
-        if data
-        else _CAMERA,
-    )
+    _prepare_device(chosen)
+    capture = _load(data, seed, scale, signals)
     training = Training(
-        capture, chosen, steps or default_steps, max(limit, len(capture.points))
+        capture,
+        chosen,
+        steps or scale.steps,
+        limit=max(scale.max_gaussians, len(capture.points)),
     )
-    _loop(training, stop)
+    _train_and_publish(training, signals)
     quality = training.evaluate()
-    _tell(
+    if quality is None:
+        result = "no held-out views"
+    else:
+        result = f"PSNR {quality:.2f} dB on held-out views"
+    _report(
         "done",
-        text=(
-            "no held-out views"
-            if quality is None
-            else f"PSNR {quality:.2f} dB on held-out views"
-        )
-        + f" after {training.step_number} of {training.steps} steps, {len(training.gaussians['means']):,} Gaussians",
+        text=f"{result} after {training.step_number} of {training.steps} steps, "
+        f"{len(training.gaussians['means']):,} Gaussians",
     )
     if save is not None:
         write_gaussians(Path(save), training.gaussians)
-        _tell("note", text=f"Gaussians in {save}")
-    if not stop:
+        _report("note", text=f"Gaussians in {save}")
+    if not signals:
         sys.stdin.read()
     return training.step_number == training.steps
 
 
-def _loop(training: Training, stop: list[int]) -> None:
+def _prepare_device(device: torch.device) -> None:
+    """Report the device in use; leave one core of the CPU to the viewer."""
+    import torch
+
+    if device.type == "cpu":
+        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) - 1))
+        _report("note", text="training with torch on the CPU")
+        return
+    _report(
+        "note",
+        text="training with gsplat; its kernels are compiled at first use, which can take "
+        "a minute",
+    )
+
+
+def _load(
+    data: str | None, seed: int, scale: _TrainingScale, signals: list[int]
+) -> Capture:
+    """Load the views, and report a camera to look from. Raises DemoError."""
+    from splatview.demo import datasets
+
+    def report_progress(done: int, total: int) -> None:
+        _report("progress", done=done, of=total, text=f"views {done}/{total}")
+        if signals:
+            raise DemoError("stopped before the training began")
+
+    source = datasets.PHOTOS if data is None else Path(data)
+    capture = datasets.load(
+        source,
+        pixels=scale.pixels,
+        max_points=scale.max_points,
+        seed=seed,
+        progress=report_progress,
+    )
+    if not data:
+        _report("camera", camera=_CAMERA)
+        return capture
+    for note in capture.notes:
+        _report("note", text=note)
+    first = capture.train[0]
+    camera = {
+        "viewmat": first.viewmat.tolist(),
+        "K": first.K.tolist(),
+        "width": first.width,
+        "height": first.height,
+    }
+    _report("camera", camera=camera)
+    return capture
+
+
+def _train_and_publish(training: Training, signals: list[int]) -> None:
     """Train and publish until all steps are done, or a signal came."""
     import torch
 
     import splatview
 
-    views = training.views
-    preview = (training.held_out or views)[0]
+    preview = (training.held_out or training.views)[0]
     splatview.publish(preview.image, "target")
-    splatview.publish_cameras(
-        torch.stack([view.viewmat for view in views]),
-        torch.stack([view.K for view in views]),
-        [view.width for view in views],
-        [view.height for view in views],
-        [view.image for view in views],
-    )
+    _publish_cameras(training)
     mean_loss = 0.0
     mean_psnr = 0.0
-    while training.step_number < training.steps and not stop:
-        while not splatview.wait_while_paused(0.2) and not stop:
+    while training.step_number < training.steps and not signals:
+        while not splatview.wait_while_paused(0.2) and not signals:
             pass
-        loss, psnr, view = training.step()
+        result = training.step()
         step = training.step_number
         splatview.publish(
             training.gaussians,
@@ -158,23 +210,37 @@ def _loop(training: Training, stop: list[int]) -> None:
         )
         if step % _PREVIEW_EVERY == 0 or step == training.steps:
             with torch.no_grad():
-                splatview.publish(
-                    training.draw(preview).image.clamp(0, 1),
-                    "render",
-                    meta={"step": step},
-                )
-        splatview.log(step, loss=loss, psnr=psnr)
-        splatview.publish_cameras(current=view)
-        share = max(0.05, 1 / step)  # views differ: show a running mean
-        mean_loss = mean_loss + share * (loss - mean_loss)
-        mean_psnr = mean_psnr + share * (psnr - mean_psnr)
-        _tell(
+                render = training.draw(preview).image.clamp(0, 1)
+            splatview.publish(render, "render", meta={"step": step})
+        splatview.log(step, loss=result.loss, psnr=result.psnr)
+        splatview.publish_cameras(current=result.view_index)
+        # Views differ: show a running mean.
+        share = max(_MIN_AVERAGED, 1 / step)
+        mean_loss += share * (result.loss - mean_loss)
+        mean_psnr += share * (result.psnr - mean_psnr)
+        _report(
             "train",
             done=step,
             of=training.steps,
-            text=f"step {step}/{training.steps}  loss {mean_loss:.4f}  PSNR {mean_psnr:.2f} dB  "
-            f"{len(training.gaussians['means']):,} Gaussians",
+            text=f"step {step}/{training.steps}  loss {mean_loss:.4f}  "
+            f"PSNR {mean_psnr:.2f} dB  {len(training.gaussians['means']):,} Gaussians",
         )
+
+
+def _publish_cameras(training: Training) -> None:
+    """Publish the views with their photographs."""
+    import torch
+
+    import splatview
+
+    views = training.views
+    splatview.publish_cameras(
+        torch.stack([view.viewmat for view in views]),
+        torch.stack([view.K for view in views]),
+        [view.width for view in views],
+        [view.height for view in views],
+        [view.image for view in views],
+    )
 
 
 if __name__ == "__main__":

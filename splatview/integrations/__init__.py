@@ -1,1 +1,1 @@
-"""Callbacks for other people's trainers, one module for each, which imports the trainer's package."""
+"""Callbacks for other people's trainers, a module each, which imports their package."""

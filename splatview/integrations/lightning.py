@@ -1,7 +1,10 @@
-"""PyTorch Lightning: a callback that shows what a module has learned, and minds the viewers' pause button.
+"""Show what a module of PyTorch Lightning has learned, by a callback.
 
-from splatview.integrations.lightning import SplatviewCallback
-trainer = lightning.Trainer(callbacks=[SplatviewCallback(lambda module: {"render": module.render()})])
+    from splatview.integrations.lightning import SplatviewCallback
+    callback = SplatviewCallback(lambda module: {"render": module.render()})
+    trainer = lightning.Trainer(callbacks=[callback])
+
+The viewers' pause button works.
 """
 # pyright: reportMissingImports=false
 
@@ -17,10 +20,12 @@ try:
     from lightning.pytorch import Callback
 except ImportError:
     try:
-        from pytorch_lightning import Callback  # the same under its older name
+        # The same under its older name.
+        from pytorch_lightning import Callback
     except ImportError:
         raise ImportError(
-            "splatview.integrations.lightning needs PyTorch Lightning: pip install lightning"
+            "splatview.integrations.lightning needs PyTorch Lightning: "
+            "pip install lightning"
         ) from None
 
 if TYPE_CHECKING:
@@ -30,30 +35,32 @@ __all__ = ["SplatviewCallback"]
 
 
 class SplatviewCallback(Callback):  # type: ignore
-    """Publishes what `look(module)` returns after every training step, in the process of rank 0."""
+    """Publishes what `look(module)` returns after every training step.
+
+    In the process of rank 0.
+    """
 
     def __init__(self, look: Callable[[Any], Mapping[str, Any]] | None = None) -> None:
-        """look: returns images or Gaussians, as `splatview.publish` takes them, by the names of their streams; called
-        without gradients. None: the module's own method `look()`.
+        """Prepare the callback.
+
+        look: returns images or Gaussians, as `splatview.publish` takes them, by the
+            names of their streams; called without gradients. None: the module's own
+            method `look()`.
         """
         self._look = look
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        if trainer.is_global_zero:
-            with torch.no_grad():
-                if self._look is None:
-                    values = pl_module.look()
-                else:
-                    values = self._look(pl_module)
-                for name, value in values.items():
-                    splatview.publish(
-                        value,
-                        name,
-                        meta={
-                            "step": trainer.global_step,
-                            "epoch": trainer.current_epoch,
-                        },
-                    )
-            splatview.wait_while_paused()
+        """Publish the values of a step, and wait while a viewer pauses."""
+        if not trainer.is_global_zero:
+            return
+        meta = {"step": trainer.global_step, "epoch": trainer.current_epoch}
+        with torch.no_grad():
+            if self._look is None:
+                values = pl_module.look()
+            else:
+                values = self._look(pl_module)
+            for name, value in values.items():
+                splatview.publish(value, name, meta=meta)
+        splatview.wait_while_paused()

@@ -1,8 +1,9 @@
-"""nerfstudio: the Gaussians of Splatfacto and its kin, as they are after every step; the viewers' pause button works.
+"""Show the Gaussians of nerfstudio's Splatfacto and its kin after every step.
 
-    python -m splatview.integrations.nerfstudio splatfacto --data FOLDER     # in place of: ns-train splatfacto ...
+    python -m splatview.integrations.nerfstudio splatfacto --data FOLDER
 
-A script of your own calls `show(trainer)` after `trainer.setup()`.
+takes the place of `ns-train splatfacto --data FOLDER`. A script of your own calls
+`show(trainer)` after `trainer.setup()`. The viewers' pause button works.
 """
 # pyright: reportMissingImports=false
 
@@ -24,20 +25,16 @@ __all__ = ["main", "show"]
 
 
 def show(trainer: Trainer) -> None:
-    """Publish the Gaussians of a trainer that has been set up, after every training step."""
+    """Publish the Gaussians of a trainer after every training step.
+
+    The trainer has been set up.
+    """
 
     def publish(step: int) -> None:
-        scene = trainer.pipeline.model
-        config = trainer.pipeline.model.config
-        if config.sh_degree == 0:  # its features are the logits of colours then
-            scene = {
-                **scene.gauss_params,
-                "features": scene.features_dc,
-                "colors": scene.features_dc,
-            }
-            del scene["features_dc"], scene["features_rest"]
+        model = trainer.pipeline.model
+        config = model.config
         splatview.publish(
-            scene,
+            _with_plain_colors(model) if config.sh_degree == 0 else model,
             "gaussians",
             sh_degree=min(step // config.sh_degree_interval, config.sh_degree),
             antialiased=config.rasterize_mode == "antialiased",
@@ -45,21 +42,37 @@ def show(trainer: Trainer) -> None:
         )
         splatview.wait_while_paused()
 
-    if hasattr(trainer.pipeline.model, "gauss_params") and trainer.local_rank == 0:
-        where = [TrainingCallbackLocation.AFTER_TRAIN_ITERATION]
-        trainer.callbacks.append(
-            TrainingCallback(where, publish, update_every_num_iters=1)
-        )
+    has_gaussians = hasattr(trainer.pipeline.model, "gauss_params")
+    if not has_gaussians or trainer.local_rank != 0:
+        return
+    locations = [TrainingCallbackLocation.AFTER_TRAIN_ITERATION]
+    callback = TrainingCallback(locations, publish, update_every_num_iters=1)
+    trainer.callbacks.append(callback)
+
+
+def _with_plain_colors(model: Any) -> dict[str, Any]:
+    """Return the parameters of a model of SH degree 0.
+
+    Its features are the logits of colours.
+    """
+    parameters = {
+        **model.gauss_params,
+        "features": model.features_dc,
+        "colors": model.features_dc,
+    }
+    del parameters["features_dc"]
+    del parameters["features_rest"]
+    return parameters
 
 
 def main() -> None:
     """Run `ns-train` with every trainer shown."""
     from nerfstudio.scripts.train import entrypoint
 
-    set_up = Trainer.setup
+    nerfstudio_setup = Trainer.setup
 
     def setup(self: Trainer, *args: Any, **kwargs: Any) -> None:
-        set_up(self, *args, **kwargs)
+        nerfstudio_setup(self, *args, **kwargs)
         show(self)
 
     Trainer.setup = setup

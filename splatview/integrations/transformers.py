@@ -1,7 +1,10 @@
-"""Hugging Face's Trainer: a callback that shows what a model has learned, and minds the viewers' pause button.
+"""Show what a model of Hugging Face's Trainer has learned, by a callback.
 
-from splatview.integrations.transformers import SplatviewCallback
-Trainer(model, arguments, callbacks=[SplatviewCallback(lambda model: {"render": model.render()})], ...)
+    from splatview.integrations.transformers import SplatviewCallback
+    callback = SplatviewCallback(lambda model: {"render": model.render()})
+    Trainer(model, arguments, callbacks=[callback], ...)
+
+The viewers' pause button works.
 """
 # pyright: reportMissingImports=false
 
@@ -17,8 +20,8 @@ try:
     from transformers import TrainerCallback
 except ImportError:
     raise ImportError(
-        "splatview.integrations.transformers needs Hugging Face's Trainer: pip install transformers "
-        "accelerate"
+        "splatview.integrations.transformers needs Hugging Face's Trainer: "
+        "pip install transformers accelerate"
     ) from None
 
 if TYPE_CHECKING:
@@ -28,30 +31,37 @@ __all__ = ["SplatviewCallback"]
 
 
 class SplatviewCallback(TrainerCallback):
-    """Publishes what `look(model)` returns after every step, with the last logged loss, in the process of rank 0."""
+    """Publishes what `look(model)` returns after every step, with the last logged loss.
+
+    In the process of rank 0.
+    """
 
     def __init__(self, look: Callable[[Any], Mapping[str, Any]] | None = None) -> None:
-        """look: returns images or Gaussians, as `splatview.publish` takes them, by the names of their streams; called
-        without gradients. None: the model's own method `look()`.
+        """Prepare the callback.
+
+        look: returns images or Gaussians, as `splatview.publish` takes them, by the
+            names of their streams; called without gradients. None: the model's own
+            method `look()`.
         """
         self._look = look
 
     def on_step_end(
         self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any
     ) -> None:
-        if state.is_world_process_zero:
-            loss = next(
-                (
-                    float(logged["loss"])
-                    for logged in reversed(state.log_history)
-                    if "loss" in logged
-                ),
-                0.0,
-            )
-            with torch.no_grad():
-                values = model.look() if self._look is None else self._look(model)
-                for name, value in values.items():
-                    splatview.publish(
-                        value, name, meta={"step": state.global_step, "loss": loss}
-                    )
-            splatview.wait_while_paused()
+        """Publish the values of a step, and wait while a viewer pauses."""
+        if not state.is_world_process_zero:
+            return
+        meta = {"step": state.global_step, "loss": _last_loss(state.log_history)}
+        with torch.no_grad():
+            values = model.look() if self._look is None else self._look(model)
+            for name, value in values.items():
+                splatview.publish(value, name, meta=meta)
+        splatview.wait_while_paused()
+
+
+def _last_loss(log_history: list[dict[str, Any]]) -> float:
+    """Return the loss that was logged last; 0 before there is one."""
+    for entry in reversed(log_history):
+        if "loss" in entry:
+            return float(entry["loss"])
+    return 0.0

@@ -152,7 +152,7 @@ def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Launc
             return started[-1]
 
         with monkeypatch.context() as patch:
-            patch.setattr("splatview.demo.command.ChildProgram", start)
+            patch.setattr("splatview.demo.session.ChildProgram", start)
             patch.setattr(sys, "stdout", out)
             patch.setattr(sys, "stderr", out)
             code = run(
