@@ -2,40 +2,50 @@
 
 from __future__ import annotations
 
-_PERIOD = 0.5
-"""Least seconds between two rates."""
-_LEAST = 0.02
-"""Rates below this many per second count as 0."""
+_MIN_PERIOD_S = 0.5
+"""Shortest time between two measurements."""
+_MIN_HZ = 0.02
+"""Rates below this one count as 0."""
 
 
 class Rate:
-    """The frequency at which a counter grows, measured between two increments: one increment a second gives 1 Hz
-    whatever the times of the polls.
+    """The frequency at which a counter grows, measured between two increments.
+
+    One increment a second gives 1 Hz whatever the times of the polls.
     """
 
     def __init__(self) -> None:
         self.hz = 0.0
         """Increments per second; 0 while unknown."""
         self._count: int | None = None
-        self._came = 0.0
-        self._mark: tuple[float, int] | None = None
+        self._grew_at = 0.0
+        self._reference_time: float | None = None
+        """When the present measurement started; None: none did."""
+        self._reference_count = 0
 
     def look(self, now: float, count: int) -> None:
         """Take in the counter's value at `now` (seconds)."""
         if count == self._count:
-            if (
-                self.hz and (silent := now - self._came) > 2 / self.hz
-            ):  # rarer than it was, or over
-                self.hz = 1 / silent if silent < 1 / _LEAST else 0.0
+            self._lower(now)
             return
-        first = self._count is None
+        is_first = self._count is None
         self._count = count
-        self._came = now
-        if first:  # when the last of them came is not known
+        self._grew_at = now
+        if is_first:  # the time of its last increment is not known
             return
-        if self._mark is None:
-            self._mark = now, count
-        since, before = self._mark
-        if now - since >= _PERIOD:
-            self.hz = max(0.0, (count - before) / (now - since))
-            self._mark = now, count
+        if self._reference_time is None:
+            self._reference_time = now
+            self._reference_count = count
+        seconds = now - self._reference_time
+        if seconds >= _MIN_PERIOD_S:
+            self.hz = max(0.0, (count - self._reference_count) / seconds)
+            self._reference_time = now
+            self._reference_count = count
+
+    def _lower(self, now: float) -> None:
+        """Lower the rate if increments have become rarer, or have ended."""
+        if not self.hz:
+            return
+        silence_s = now - self._grew_at
+        if silence_s > 2 / self.hz:
+            self.hz = 1 / silence_s if silence_s < 1 / _MIN_HZ else 0.0

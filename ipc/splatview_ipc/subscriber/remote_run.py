@@ -21,6 +21,7 @@ from splatview_ipc.control.sockets import (
 )
 from splatview_ipc.shm.control_block import ControlReader
 from splatview_ipc.subscriber.remote_stream import RemoteStream
+from splatview_ipc.transports import ZERO_COPY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,12 +34,15 @@ if TYPE_CHECKING:
 
 _CONNECT_PERIOD_S = 0.1
 _REFUSED_PERIOD_S = 5.0
-_BURST = 64
+_MAX_MESSAGES = 64
 """Messages taken in one poll."""
 _SILENCE_S = 2.0
 """Time after which descriptors are requested again, and their absence is shown."""
 _CONTROL = -1
-"""Key of the welcome among the messages that wait for descriptors; others are streams' indices."""
+"""Key of the welcome among the messages that wait for descriptors.
+
+Others are streams' indices.
+"""
 
 
 @dataclass
@@ -56,20 +60,28 @@ class _Awaited:
 
     @property
     def done(self) -> bool:
-        return self.failed or all(map(self.complete, self.needed))
+        return self.failed or all(map(self.is_complete, self.needed))
 
-    def complete(self, token: str) -> bool:
+    def is_complete(self, token: str) -> bool:
+        """Return whether all descriptors of a token have arrived."""
         return len(self.fds.get(token, ())) == self.needed[token]
+
+    def is_waiting_for(self, token: str) -> bool:
+        """Return whether descriptors of a token were requested and are missing."""
+        if token not in self.needed or not self.ask_at:
+            return False
+        return not self.is_complete(token)
 
     def take(self, message: messages.Descriptors, fds: list[int]) -> None:
         """Take in a part of an answer."""
-        there = self.fds.setdefault(message.token, [])
-        there += fds
+        token_fds = self.fds.setdefault(message.token, [])
+        token_fds += fds
         count = self.needed[message.token]
-        self.failed |= message.total != count or not fds or len(there) > count
+        if message.total != count or not fds or len(token_fds) > count:
+            self.failed = True
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close all descriptors that have arrived. Idempotent."""
         for fds in self.fds.values():
             close_all(fds)
         self.fds = {}
@@ -84,7 +96,15 @@ class RemoteRun:
         client: str,
         can_take: CanTake,
         endpoint: Callable[[Path, str], str],
-    ):
+    ) -> None:
+        """Attach to a run at the next `poll`.
+
+        Args:
+            folder: the run's folder.
+            client: the name of this process, for users.
+            can_take: returns whether this process can read a transport's frames on a GPU.
+            endpoint: returns the ZeroMQ address of a socket in a run's folder.
+        """
         self.folder = folder
         self.watch = RunWatch(folder)
         self.alive = True
@@ -97,26 +117,28 @@ class RemoteRun:
         """True once its list of streams has arrived."""
         self.ended_at = 0.0
         self.dropped = 0
-        """Messages from it that made no sense, or came too late."""
+        """Number of its messages that made no sense, or came too late."""
         self.control: ControlReader | None = None
         self._client = client
         self._can_take = can_take
         self._endpoint = endpoint
         self._connection: Connection | None = None
         self._pull: mail.Pull | None = None
-        self._next_try = 0.0
-        self._attached = False
+        self._connect_at = 0.0
+        """Clock time of the next attempt to connect."""
+        self._is_attached = False
         """True once the control block of the present connection is open."""
-        self._opened: dict[int, str] = {}
+        self._requested: dict[int, str] = {}
         """Transports requested of the trainer, by stream; "": released."""
         self._awaited: dict[int, _Awaited] = {}
         self._now = 0.0
-        if folder.description.protocol != limits.PROTOCOL:
+        description = folder.description
+        if description.protocol != limits.PROTOCOL:
             self.refused = messages.mismatch(
                 (limits.VERSION, limits.PROTOCOL),
-                (folder.description.version, folder.description.protocol),
+                (description.version, description.protocol),
             )
-            self._next_try = math.inf
+            self._connect_at = math.inf
 
     @property
     def id(self) -> str:
@@ -141,7 +163,10 @@ class RemoteRun:
 
     @property
     def waits(self) -> int:
-        """0: the trainer has never called `splatview.wait_while_paused`; 1: it calls it; 2: it waits there now."""
+        """The trainer's use of `splatview.wait_while_paused`.
+
+        0: it never has; 1: it calls it; 2: it waits there now.
+        """
         return self.control.waits if self.control is not None else 0
 
     def set_paused(self, paused: bool) -> None:
@@ -154,19 +179,19 @@ class RemoteRun:
 
     def unfit(self, transport: str, gpu: str) -> str:
         """Return why this process cannot use a transport; "" when it can."""
-        publisher = sys.modules.get("splatview_ipc.publisher.publisher")
-        if (
-            transport in ("in-place", "torch-ipc")
-            and publisher is not None
-            and publisher.is_own(self.id)
-        ):
-            return "a process cannot open its own GPU memory a second time"
+        if transport in ZERO_COPY:
+            publisher = sys.modules.get("splatview_ipc.publisher.publisher")
+            if publisher is not None and publisher.is_own(self.id):
+                return "a process cannot open its own GPU memory a second time"
         if self._can_take(transport, gpu):
             return ""
         return f"this process cannot open memory of GPU {gpu}"
 
     def send(self, message: messages.ToTrainer) -> None:
-        """Send a message. Never waits: if the queue of a stopped trainer is full, the connection is made anew."""
+        """Send a message. Never waits.
+
+        If the queue of a stopped trainer is full, the connection is made anew.
+        """
         if self._connection is None:
             return
         try:
@@ -176,75 +201,81 @@ class RemoteRun:
             pass  # what the trainer sent before is still to be read
 
     def poll(self, now: float) -> bool:
-        """Take in what happened. Never waits. Returns True when a stream, a version, a viewer or the run changed."""
+        """Take in what happened. Never waits.
+
+        Returns True when a stream, a version, a viewer or the run changed.
+        """
         self._now = now
-        changed = False
-        if self._connection is None and self.alive and now >= self._next_try:
-            self._next_try = now + _CONNECT_PERIOD_S
-            name = mail.new_name()
-            try:
-                self._connection = connect(self.folder.path / SOCKET_NAME)
-                self._pull = mail.Pull(self._endpoint(self.folder.path, name))
-            except OSError:  # it ends, or is stopped
-                pass
-            except SharingError as e:
-                self._disconnect(str(e))
-            else:
-                self.send(
-                    messages.Hello(
-                        limits.PROTOCOL,
-                        os.getpid(),
-                        self._client,
-                        pid_namespace(),
-                        limits.VERSION,
-                        name,
-                    )
-                )
+        has_changed = False
+        if self._connection is None and self.alive and now >= self._connect_at:
+            self._connect_at = now + _CONNECT_PERIOD_S
+            self._connect()
         if self._connection is not None:
-            changed = self._receive()
-            changed |= self._await_descriptors()
+            has_changed = self._receive()
+            has_changed |= self._await_descriptors()
         for stream in self.streams.values():
-            changed |= stream.measure(now)
+            has_changed |= stream.measure(now)
             self.share(stream)
-        return changed
+        return has_changed
+
+    def _connect(self) -> None:
+        """Connect to the run and introduce this viewer."""
+        inbox = mail.new_name()
+        try:
+            self._connection = connect(self.folder.path / SOCKET_NAME)
+            self._pull = mail.Pull(self._endpoint(self.folder.path, inbox))
+        except OSError:  # it ends, or is stopped
+            return
+        except SharingError as error:
+            self._disconnect(str(error))
+            return
+        hello = messages.Hello(
+            protocol=limits.PROTOCOL,
+            pid=os.getpid(),
+            client=self._client,
+            namespace=pid_namespace(),
+            version=limits.VERSION,
+            inbox=inbox,
+        )
+        self.send(hello)
 
     def share(self, stream: RemoteStream) -> None:
         """Have the trainer share a stream as it is wanted now."""
         index = stream.info.index
         wanted = stream.wanted_transport
-        if self._attached and wanted != self._opened.get(index, ""):
-            self._drop_awaited(index)
-            self._opened[index] = wanted
-            if wanted:
-                self.send(messages.Open(index, wanted))  # type: ignore[arg-type]
-            else:
-                self.send(messages.Release(index))
+        if not self._is_attached or wanted == self._requested.get(index, ""):
+            return
+        self._drop_awaited(index)
+        self._requested[index] = wanted
+        if wanted:
+            self.send(messages.Open(index, wanted))  # type: ignore[arg-type]
+        else:
+            self.send(messages.Release(index))
 
     def _receive(self) -> bool:
-        changed = False
-        for _ in range(
-            _BURST
-        ):  # streams are known only when their versions can be read
-            if self._pull is not None and _CONTROL not in self._awaited:
-                data = self._pull.receive()
-            else:
-                data = None
+        """Take in messages; return whether something changed that is shown."""
+        has_changed = False
+        for _ in range(_MAX_MESSAGES):
+            # Streams are known only when their versions can be read.
+            if self._pull is None or _CONTROL in self._awaited:
+                break
+            data = self._pull.receive()
             if data is None:
                 break
-            changed |= self._take(data, [])
-        for _ in range(_BURST):
+            has_changed |= self._take(data, [])
+        for _ in range(_MAX_MESSAGES):
+            if self._connection is None:
+                break
             try:
-                if self._connection is not None:
-                    packet = self._connection.receive(DESCRIPTORS_PER_PACKET)
-                else:
-                    packet = None
+                packet = self._connection.receive(DESCRIPTORS_PER_PACKET)
             except EndedError:
                 self._disconnect()
                 break
             if packet is None:
                 break
-            changed |= self._take(*packet)
-        return changed
+            data, fds = packet
+            has_changed |= self._take(data, fds)
+        return has_changed
 
     def _take(self, data: bytes, fds: list[int]) -> bool:
         """Take a message of the trainer; return whether something changed that is shown."""
@@ -254,88 +285,111 @@ class RemoteRun:
             message = None
         if isinstance(message, messages.Descriptors):
             for awaited in self._awaited.values():
-                if (
-                    message.token in awaited.needed
-                    and awaited.ask_at
-                    and not awaited.complete(message.token)
-                ):
+                if awaited.is_waiting_for(message.token):
                     awaited.take(message, fds)
                     return False
         close_all(fds)
-        if isinstance(message, messages.Welcome):
-            self._wait_for(_CONTROL, message)
-        elif isinstance(message, messages.Manifest):
-            for info in message.streams:
-                if info.index not in self.streams:
-                    self.streams[info.index] = RemoteStream(self, info)
-                elif self.streams[info.index].info != info:
-                    self.streams[info.index].info_changed(info)
-            self.viewers = [{"pid": v.pid, "client": v.client} for v in message.viewers]
-            self.welcomed = self.welcomed or not message.continued
-        elif isinstance(message, messages.Offer):
-            if message.transport == self._opened.get(message.index):
-                self._wait_for(message.index, message)
-        elif isinstance(message, messages.Refused):  # the trainer ends the connection
-            self.refused = message.reason
-            self._next_try = self._now + _REFUSED_PERIOD_S
-        else:
-            self.dropped += 1
-            return False
+        match message:
+            case messages.Welcome():
+                self._wait_for_control(message)
+            case messages.Manifest():
+                self._take_manifest(message)
+            case messages.Offer():
+                if message.transport == self._requested.get(message.index):
+                    self._wait_for_offer(message)
+            case messages.Refused():  # the trainer ends the connection
+                self.refused = message.reason
+                self._connect_at = self._now + _REFUSED_PERIOD_S
+            case _:
+                self.dropped += 1
+                return False
         return True
 
-    def _wait_for(self, key: int, message: messages.Welcome | messages.Offer) -> None:
-        """Have the descriptors of a message fetched, but for those that the stream's reader has."""
-        offered = isinstance(message, messages.Offer)
-        known = self.streams[key].known if offered else frozenset()
-        needed = {
-            token: count
-            for token, count in messages.tokens(
-                message.ref if offered else message.control
-            ).items()
-            if token not in known
-        }
+    def _take_manifest(self, manifest: messages.Manifest) -> None:
+        """Take in the list of streams and viewers, or a part of it."""
+        for info in manifest.streams:
+            stream = self.streams.get(info.index)
+            if stream is None:
+                self.streams[info.index] = RemoteStream(self, info)
+            elif stream.info != info:
+                stream.info_changed(info)
+        self.viewers = [{"pid": v.pid, "client": v.client} for v in manifest.viewers]
+        self.welcomed = self.welcomed or not manifest.continued
+
+    def _wait_for_control(self, welcome: messages.Welcome) -> None:
+        """Have the descriptors of the control block fetched."""
+        self._wait_for(_CONTROL, welcome, messages.tokens(welcome.control))
+
+    def _wait_for_offer(self, offer: messages.Offer) -> None:
+        """Have an offer's descriptors fetched, but for those that the reader has."""
+        known = self.streams[offer.index].known
+        counts = messages.tokens(offer.ref)
+        needed = {token: n for token, n in counts.items() if token not in known}
+        self._wait_for(offer.index, offer, needed)
+
+    def _wait_for(
+        self,
+        key: int,
+        message: messages.Welcome | messages.Offer,
+        needed: dict[str, int],
+    ) -> None:
+        """Have the descriptors of a message fetched.
+
+        Args:
+            key: key in `_awaited`, whose message is replaced.
+            message: the message.
+            needed: its tokens, and the number of descriptors behind each.
+        """
+        are_too_many = sum(needed.values()) > limits.MAX_PIECES
         self._drop_awaited(key)
-        self._awaited[key] = _Awaited(
-            message, needed, failed=sum(needed.values()) > limits.MAX_PIECES
-        )
+        self._awaited[key] = _Awaited(message, needed, failed=are_too_many)
 
     def _await_descriptors(self) -> bool:
-        """Request descriptors, and complete the messages whose descriptors have arrived or cannot be had."""
-        changed = False
+        """Request descriptors, and complete the messages that need no more.
+
+        Their descriptors have arrived or cannot be had. Returns whether there are any.
+        """
+        has_changed = False
         for key, awaited in list(self._awaited.items()):
             if self._awaited.get(key) is not awaited:
                 continue  # the connection was lost meanwhile
             if awaited.done:
                 del self._awaited[key]
-                if isinstance(
-                    awaited.message, messages.Offer
-                ):  # its reader reports missing descriptors
-                    self.streams[key].offered(awaited.message, awaited.fds)
-                else:
-                    try:
-                        control = ControlReader(awaited.message.control, awaited.fds)
-                    except SharingError as e:
-                        self._disconnect(str(e))
-                    else:
-                        if self.control is not None:
-                            self.control.close()
-                        self.control = control
-                        self._attached = True
-                        self.refused = None
+                self._complete(key, awaited)
                 awaited.close()
-                changed = True
+                has_changed = True
             elif self._now >= awaited.ask_at:
-                if awaited.ask_at and isinstance(awaited.message, messages.Offer):
-                    self.streams[
-                        key
-                    ].fault = (
-                        f"no memory within {_SILENCE_S:.0f} s: is the trainer stopped?"
-                    )
-                awaited.close()
-                awaited.ask_at = self._now + _SILENCE_S
-                for token in awaited.needed:
-                    self.send(messages.Fetch(token))
-        return changed
+                self._request_descriptors(key, awaited)
+        return has_changed
+
+    def _complete(self, key: int, awaited: _Awaited) -> None:
+        """Open what a message announced."""
+        message = awaited.message
+        if isinstance(message, messages.Offer):
+            # Its reader reports missing descriptors.
+            self.streams[key].offered(message, awaited.fds)
+            return
+        try:
+            control = ControlReader(message.control, awaited.fds)
+        except SharingError as error:
+            self._disconnect(str(error))
+            return
+        if self.control is not None:
+            self.control.close()
+        self.control = control
+        self._is_attached = True
+        self.refused = None
+
+    def _request_descriptors(self, key: int, awaited: _Awaited) -> None:
+        """Request the descriptors of a message, again if the trainer was silent."""
+        if awaited.ask_at and isinstance(awaited.message, messages.Offer):
+            self.streams[
+                key
+            ].fault = f"no memory within {_SILENCE_S:.0f} s: is the trainer stopped?"
+        awaited.close()
+        awaited.ask_at = self._now + _SILENCE_S
+        for token in awaited.needed:
+            self.send(messages.Fetch(token))
 
     def _drop_awaited(self, key: int) -> None:
         awaited = self._awaited.pop(key, None)
@@ -343,14 +397,18 @@ class RemoteRun:
             awaited.close()
 
     def _disconnect(self, refused: str = "") -> None:
-        """Forget the connection and the requests made over it; `refused`: for a while, and why. Idempotent."""
+        """Forget the connection and the requests made over it. Idempotent.
+
+        Args:
+            refused: the reason why the run cannot be attached to for a while; "": it can.
+        """
         if refused:
             self.refused = refused
-            self._next_try = self._now + _REFUSED_PERIOD_S
+            self._connect_at = self._now + _REFUSED_PERIOD_S
         for key in list(self._awaited):
             self._drop_awaited(key)
-        self._opened.clear()
-        self._attached = False
+        self._requested.clear()
+        self._is_attached = False
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -359,7 +417,10 @@ class RemoteRun:
             self._pull = None
 
     def end(self) -> None:
-        """The trainer is gone. Memory that it shared stays readable as long as it is mapped."""
+        """Note that the trainer is gone.
+
+        Memory that it shared stays readable as long as it is mapped.
+        """
         self.alive = False
         self.ended_at = time.time()
         self._disconnect()

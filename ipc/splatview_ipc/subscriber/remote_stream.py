@@ -1,4 +1,7 @@
-"""One stream of a run, as a viewer sees it: the transport that brings its frames, and the next one when that fails."""
+"""One stream of a run, as a viewer sees it.
+
+It settles on the transport that brings its frames, and on the next one when that fails.
+"""
 
 from __future__ import annotations
 
@@ -20,29 +23,37 @@ if TYPE_CHECKING:
 class RemoteStream:
     """One stream of a run, as a viewer sees it."""
 
-    def __init__(self, run: RemoteRun, info: StreamInfo):
+    def __init__(self, run: RemoteRun, info: StreamInfo) -> None:
         self.run = run
         self.info = info
         self.fault: str | None = None
         """The reason why its data cannot be read, for users; None: it can."""
         self.fallback = ""
-        """The reasons why a better transport is not in use, and the note of the one in use, for users."""
+        """The reasons why a better transport is not in use, for users.
+
+        And the note of the one in use.
+        """
         self.order: Callable[[StreamInfo], tuple[str, ...]] | None = None
-        """Returns the transports that may be taken, the best first; None: as they are offered. Set it before `open`."""
+        """Returns the transports that may be taken, the best first. Set it before `open`.
+
+        None: as they are offered.
+        """
         self.wanted_transport = ""
         """The transport that the run is to share by; "": none."""
-        self._opened = False
+        self._is_open = False
         self._reader: Reader | None = None
         self._reader_transport = ""
         self._ref: Ref | None = None
         """The reference that the reader follows."""
         self._note = ""
         """The run's note on the transport in use."""
-        self._failed: dict[str, str] = {}
+        self._failures: dict[str, str] = {}
+        """Transports that cannot be used here, with the reason."""
         self._doubted: Ref | None = None
         """The reference that could not be opened at the first try."""
         self._rate = Rate()
-        self._counted = 0
+        self._last_version = 0
+        """The newest version at the last `measure`."""
 
     @property
     def name(self) -> str:
@@ -71,24 +82,24 @@ class RemoteStream:
 
     @property
     def live(self) -> bool:
-        """True if its tensors change between two versions: zero-copy readers redraw at intervals."""
+        """True if its tensors change between two versions.
+
+        Zero-copy readers redraw at intervals then.
+        """
         return self.info.live
 
     @property
     def sharing(self) -> str:
         """The transport in use; before the first frame, the one that would be."""
-        return (
-            self._reader_transport
-            or self.wanted_transport
-            or next(iter(self.info.transports), "")
-        )
+        first_offered = next(iter(self.info.transports), "")
+        return self._reader_transport or self.wanted_transport or first_offered
 
     @property
     def version(self) -> int:
         """The newest published version, read from shared memory."""
         if self.run.control is not None:
             return self.run.control.version(self.info.index)
-        return self._counted
+        return self._last_version
 
     @property
     def rate_hz(self) -> float:
@@ -101,50 +112,62 @@ class RemoteStream:
         return self._reader is not None
 
     def open(self) -> None:
-        """Have the trainer share this stream's data. Only opened streams cost it anything. Idempotent."""
-        self._opened = True
+        """Have the trainer share this stream's data. Idempotent.
+
+        Only opened streams cost it anything.
+        """
+        self._is_open = True
         self._choose()
 
     def release(self) -> None:
         """Undo `open`. Idempotent."""
-        self._opened = False
+        self._is_open = False
         self.wanted_transport = ""
-        self._failed.clear()
+        self._failures.clear()
         self._drop_reader()
         self.run.share(self)  # now: it may be opened again before the next poll
 
     def refuse(self, reason: str) -> None:
-        """Change to the next transport, because the frames of this one cannot be used here; `reason` is for users."""
-        self._failed[self._reader_transport or self.wanted_transport] = reason
+        """Change to the next transport: the frames of this one cannot be used here.
+
+        Args:
+            reason: for users.
+        """
+        self._failures[self._reader_transport or self.wanted_transport] = reason
         self._choose()
 
     def read(self, after: int = 0) -> StreamFrame | None:
-        """Return the newest whole frame with a version over `after`; None when there is none yet.
+        """Return the newest whole frame with a version over `after`; None: none yet.
 
-        Its tensors are views of the trainer's memory: see `Frame`. Works for an ended run as well.
+        Its tensors are views of the trainer's memory: see `StreamFrame`. Works for an
+        ended run as well.
         """
         return None if self._reader is None else self._reader.read(after)
 
     def request_snapshot(self) -> None:
-        """Have the trainer take a full snapshot of its GPU's memory. For opened streams of kind memory: the frames to
-        come hold the newest snapshot's name and the number of snapshots in their metadata.
+        """Have the trainer take a full snapshot of its GPU's memory.
+
+        For opened streams of kind memory: the frames to come hold the newest snapshot's
+        name and the number of snapshots in their metadata.
         """
         self._request(messages.Snapshot(self.info.index))
 
     def request_photos(self, camera: int, side: int = 0) -> None:
-        """Have the trainer show photographs in the frames to come (`messages.Photos`). For opened streams of kind
-        cameras that are a part of another. A request without an effect may be repeated.
+        """Have the trainer show photographs in the frames to come; see `messages.Photos`.
+
+        For opened streams of kind cameras that are a part of another. A request without
+        an effect may be repeated.
         """
         self._request(messages.Photos(self.info.index, camera, side))
 
     def _request(self, message: messages.Snapshot | messages.Photos) -> None:
-        if self._opened and self.run.alive:
+        if self._is_open and self.run.alive:
             self.run.share(self)
             self.run.send(message)
 
     @property
     def torn(self) -> int:
-        """Frames discarded because the writer overwrote them."""
+        """Number of frames discarded because the writer overwrote them."""
         return self._reader.torn if self._reader is not None else 0
 
     # For RemoteRun.
@@ -157,13 +180,16 @@ class RemoteStream:
     def info_changed(self, info: StreamInfo) -> None:
         """Take in the run's new description of the stream."""
         if self.info.gpu != info.gpu:
-            self._failed.clear()
+            self._failures.clear()
         self.info = info
         self._choose()
 
     def offered(self, offer: messages.Offer, fds: Mapping[str, Sequence[int]]) -> None:
-        """Open what was announced; what was open before stays readable until then. `fds` stay the caller's."""
-        if offer.transport != self.wanted_transport or not self._opened:
+        """Open what was announced; what was open before stays readable until then.
+
+        The descriptors stay the caller's.
+        """
+        if offer.transport != self.wanted_transport or not self._is_open:
             return
         if offer.note != self._note:
             self._note = offer.note
@@ -171,56 +197,61 @@ class RemoteStream:
         if offer.ref == self._ref:
             return
         try:
-            reader = self._reader
-            if (
-                reader is None
-                or self._reader_transport != offer.transport
-                or not reader.follow(offer.ref, fds)
-            ):
-                made = TRANSPORTS[offer.transport].reader(offer.ref, fds)
-                made.alive = self.run.watch.alive
-                self._drop_reader()
-                self._reader = made
-                self._reader_transport = offer.transport
-            self._ref = offer.ref
-            self.fault = None
-            self._doubted = None
-        except Exception as e:
+            self._follow(offer, fds)
+        except Exception as error:
             if self._doubted == offer.ref:
-                self._failed[offer.transport] = reason_of(e)
+                self._failures[offer.transport] = reason_of(error)
                 self._choose()
             else:  # perhaps it was replaced just now
                 self._doubted = offer.ref
                 self.run.send(messages.Open(self.info.index, offer.transport))
 
+    def _follow(self, offer: messages.Offer, fds: Mapping[str, Sequence[int]]) -> None:
+        """Have the reader follow an offer, or make another reader for it."""
+        reader = self._reader
+        is_same = self._reader_transport == offer.transport
+        if reader is None or not is_same or not reader.follow(offer.ref, fds):
+            new_reader = TRANSPORTS[offer.transport].reader(offer.ref, fds)
+            new_reader.alive = self.run.watch.alive
+            self._drop_reader()
+            self._reader = new_reader
+            self._reader_transport = offer.transport
+        self._ref = offer.ref
+        self.fault = None
+        self._doubted = None
+
     def measure(self, now: float) -> bool:
-        """Take in how many versions there are at `now` (seconds); return whether there is a new one."""
-        before = self._counted
-        self._counted = self.version
-        self._rate.look(now, self._counted)
-        return self._counted != before
+        """Take in the version at `now` (seconds); return whether it is a new one."""
+        last_version = self._last_version
+        self._last_version = self.version
+        self._rate.look(now, self._last_version)
+        return self._last_version != last_version
 
     def _choose(self) -> None:
         """Settle on the best transport that the run offers and this process can take."""
-        if not self._opened or not self.run.alive:
+        if not self._is_open or not self.run.alive:
             return
         info = self.info
         names = info.transports if self.order is None else self.order(info)
-        bad = {n: self._failed.get(n) or self.run.unfit(n, info.gpu) for n in names}
-        chosen = next((n for n in names if not bad[n]), "")
+        chosen = ""
+        fallback = [info.reasons]
+        for name in names:
+            problem = self._failures.get(name) or self.run.unfit(name, info.gpu)
+            if not problem:
+                chosen = name
+                break
+            fallback.append(f"{name}: {problem}")
         if chosen != self.wanted_transport:
             self.wanted_transport = chosen
             self._note = ""
-        better = [
-            f"{n}: {bad[n]}"
-            for n in (names[: names.index(chosen)] if chosen else names)
-        ]
-        note = f"{chosen}: {self._note}" if self._note else ""
-        self.fallback = "; ".join(filter(None, [info.reasons, *better, note]))
+        if self._note:
+            fallback.append(f"{chosen}: {self._note}")
+        self.fallback = "; ".join(filter(None, fallback))
         if not chosen:
             self.fault = self.fallback or None
             return
-        # The run still offers a transport whose memory is short: nothing comes until there is some.
+        # The run still offers a transport whose memory is short: nothing comes until
+        # there is some.
         reason = dict(info.why).get(chosen)  # type: ignore[call-overload]
         self.fault = None if reason is None else f"{chosen}: {reason}"
 

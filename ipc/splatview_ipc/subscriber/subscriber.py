@@ -1,4 +1,4 @@
-"""The viewer's side: follows every run of this user, or one, and never waits for any of them."""
+"""The viewer's side: follows every run of this user, or one, and waits for none of them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
 
+    from splatview_ipc.control.run_folder import RunFolder
     from splatview_ipc.subscriber.remote_stream import RemoteStream
 
 _SCAN_PERIOD_S = 0.25
 """Time between two scans for runs, which take a third of a millisecond."""
-_KEEP_ENDED = 8
+_WAIT_PERIOD_S = 0.005
+_MAX_ENDED = 8
 """Number of ended runs whose last pictures are kept."""
+_MAX_CLIENT = 40
+"""Characters of a client's name."""
 
 
 class Subscriber:
@@ -33,12 +37,16 @@ class Subscriber:
         client: str = "viewer",
         transports: Collection[str] | Callable[[str, str], bool] | None = None,
         endpoint: Callable[[Path, str], str] = mail.endpoint,
-    ):
-        """`run`: a run's id, the beginning of one, its name or its process id; None: all runs.
+    ) -> None:
+        """Follow runs from the first `poll` on.
 
-        `client` is the name of this process in the run's `status`. `transports`: those that this process can use: their
-        names, or a function of a transport and a GPU's UUID ("" for CPU streams); by default `can_take`. `endpoint`:
-        the ZeroMQ address of a socket in a run's folder.
+        Args:
+            run: a run's id, the beginning of one, its name or its process id; None: all
+                runs.
+            client: the name of this process in the run's `status`.
+            transports: those that this process can use: their names, or a function of a
+                transport and a GPU's UUID ("" for CPU streams); by default `can_take`.
+            endpoint: returns the ZeroMQ address of a socket in a run's folder.
         """
         if transports is None:
             self._can_take = can_take
@@ -46,8 +54,8 @@ class Subscriber:
             self._can_take = transports
         else:
             self._can_take = lambda transport, gpu: transport in transports
-        self._wanted = run
-        self._client = client[:40]
+        self._run_name = run
+        self._client = client[:_MAX_CLIENT]
         self._endpoint = endpoint
         self._runs: dict[str, RemoteRun] = {}
         self._next_scan = 0.0
@@ -65,28 +73,33 @@ class Subscriber:
         return [s for run in self._runs.values() for s in run.streams.values()]
 
     def poll(self, now: float | None = None) -> bool:
-        """Take in what happened. Never blocks. Returns True when a run, a stream or a version changed."""
+        """Take in what happened. Never blocks.
+
+        Returns True when a run, a stream or a version changed.
+        """
         now = time.monotonic() if now is None else now
-        changed = any([run.poll(now) for run in self.runs])
+        has_changed = False
+        for run in self.runs:
+            has_changed |= run.poll(now)
         if now >= self._next_scan:
             self._next_scan = now + _SCAN_PERIOD_S
-            changed |= self._scan()
+            has_changed |= self._scan()
         retiring = sys.modules.get("splatview_ipc.cuda.retiring")
         if retiring is not None:
             retiring.turn()
-        return changed
+        return has_changed
 
     def wait_for_runs(self, timeout: float) -> None:
-        """Poll until the streams of every live run are known, or `timeout` seconds have passed."""
-        end = time.monotonic() + timeout
+        """Poll until the streams of every live run are known, at most `timeout` seconds."""
+        deadline = time.monotonic() + timeout
         while True:
             self.poll()
-            if (
-                all(r.welcomed or r.refused or not r.alive for r in self.runs)
-                or time.monotonic() >= end
-            ):
+            is_complete = all(
+                run.welcomed or run.refused or not run.alive for run in self.runs
+            )
+            if is_complete or time.monotonic() >= deadline:
                 return
-            time.sleep(0.005)
+            time.sleep(_WAIT_PERIOD_S)
 
     def close(self) -> None:
         """Detach from all runs and give everything back. Idempotent."""
@@ -101,55 +114,62 @@ class Subscriber:
         self.close()
 
     def _scan(self) -> bool:
+        """Look for runs that are new and that have ended; return whether there are any."""
         try:
             root = runtime_folder()
-        except RuntimeFolderError as e:
-            self.fault = str(e)
+        except RuntimeFolderError as error:
+            self.fault = str(error)
             return False
         self.fault = None
-        wanted = self._wanted
-        found = {
-            f.description.id: f
-            for f in list_runs(root)
-            if (
-                f.description.id == wanted
-                if f.description.hidden
-                else wanted is None or f.description.is_called(wanted)
-            )
-        }
-        new = [run_id for run_id in found if run_id not in self._runs]  # oldest first
-        for run_id in new[: max(0, len(found) - limits.MAX_RUNS)]:
-            del found[run_id]
-        new = [run_id for run_id in new if run_id in found]
-        for run_id in new:
+        folders = {f.description.id: f for f in list_runs(root) if self._is_followed(f)}
+        # Oldest first: of too many, the newest ones are followed.
+        new_ids = [run_id for run_id in folders if run_id not in self._runs]
+        for run_id in new_ids[: max(0, len(folders) - limits.MAX_RUNS)]:
+            del folders[run_id]
+        new_ids = [run_id for run_id in new_ids if run_id in folders]
+        for run_id in new_ids:
             self._runs[run_id] = RemoteRun(
-                found[run_id], self._client, self._can_take, self._endpoint
+                folders[run_id], self._client, self._can_take, self._endpoint
             )
-        gone = [
-            r
-            for r in self.runs
-            if r.alive and r.id not in found and not r.watch.alive()
-        ]
+        live = [run for run in self.runs if run.alive]
+        gone = [r for r in live if r.id not in folders and not r.watch.alive()]
         for run in gone:
             run.end()
         remove_stale(root)
-        ended = sorted((r for r in self.runs if not r.alive), key=lambda r: r.ended_at)
-        for run in ended[:-_KEEP_ENDED]:
+        self._forget_ended()
+        return bool(new_ids or gone)
+
+    def _is_followed(self, folder: RunFolder) -> bool:
+        """Return whether a run is one to follow. A hidden one is only by its whole id."""
+        description = folder.description
+        if description.hidden:
+            return description.id == self._run_name
+        return self._run_name is None or description.is_called(self._run_name)
+
+    def _forget_ended(self) -> None:
+        """Close the runs that ended first, if there are too many."""
+        ended = [run for run in self.runs if not run.alive]
+        ended.sort(key=lambda run: run.ended_at)
+        for run in ended[:-_MAX_ENDED]:
             run.close()
             del self._runs[run.id]
-        return bool(new or gone)
 
 
 def can_take(transport: str, gpu: str, draws_on: str | None = None) -> bool:
-    """Return whether this process can read frames of a transport: in GPU memory only where CUDA sees that GPU or OpenGL
-    draws on it.
+    """Return whether this process can read frames of a transport.
 
-    `draws_on` is the UUID of the GPU that OpenGL draws on, which imports memory by itself: CUDA is not even looked for
-    then. Makes no context.
+    Frames in GPU memory only if CUDA sees that GPU, or OpenGL draws on it. Makes no
+    context.
+
+    Args:
+        transport: name of the transport.
+        gpu: UUID of the GPU of the tensors; "" for the CPU.
+        draws_on: UUID of the GPU that OpenGL draws on, which imports memory by itself:
+            CUDA is not even looked for then.
     """
-    if transport in ("ring", "host") or (
-        transport != "torch-ipc" and gpu and gpu == draws_on
-    ):
+    if transport in ("ring", "host"):
+        return True
+    if transport != "torch-ipc" and gpu and gpu == draws_on:
         return True
     from splatview_ipc.cuda import driver
 
