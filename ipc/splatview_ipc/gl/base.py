@@ -1,15 +1,16 @@
 """The terms of everything between CUDA and OpenGL: pictures, pixel sources, bridges.
 
-A *bridge* makes one stream's pictures readable by a fragment shader. There are three, tried in this order:
+A *bridge* makes one stream's pictures readable by a fragment shader. There are three,
+tried in this order:
 
 | bridge | for tensors in               | copies | how |
 |--------|------------------------------|--------|-----|
-| direct | another process's GPU memory | none   | OpenGL imports that memory; no CUDA in this process |
-| import | this process's GPU memory    | one    | OpenGL imports memory of ours; a CUDA copy into it |
+| direct | another process's GPU memory | none   | OpenGL imports it; no CUDA here |
+| import | this process's GPU memory    | one    | a CUDA copy into memory for OpenGL |
 | host   | host memory, or any          | 1 or 2 | an upload into a texture |
 
-A bridge returns a *pixel source*: textures, defines and uniforms for `shaders/fetch.glsl`, which resolves layouts,
-dtypes and strides while drawing.
+A bridge returns a *pixel source*: textures, defines and uniforms for
+`shaders/fetch.glsl`, which resolves layouts, dtypes and strides while drawing.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 
 class Dtype(NamedTuple):
+    """A dtype of pictures."""
+
     define: str
     """For `SHADER`."""
     item: int
@@ -53,23 +56,34 @@ LAYOUTS = ("HW", "HWC", "CHW")
 MAX_CHANNELS = 4
 
 SHADER = files("splatview_ipc.gl").joinpath("shaders/fetch.glsl").read_text()
-"""GLSL 3.30: `vec4 stored(ivec2 p)`, the channels at a column and row (row 0 is the top one), missing ones 0,
-integers as 0..1; `ivec2 source_size()`."""
+"""GLSL 3.30 with two functions.
+
+`vec4 stored(ivec2 p)` returns the channels at a column and row (row 0 is the top one),
+missing ones 0, integers as 0..1; `ivec2 source_size()` returns width and height.
+"""
 
 
 def fragment_head(defines: Iterable[str]) -> str:
-    """The beginning of a fragment shader that reads a source: the version, the defines, `SHADER`."""
-    return "#version 330\n" + "".join(f"#define {d}\n" for d in defines) + SHADER
+    """Return the beginning of a fragment shader that reads a source.
+
+    It consists of the version, the defines and `SHADER`.
+    """
+    lines = "".join(f"#define {define}\n" for define in defines)
+    return f"#version 330\n{lines}{SHADER}"
 
 
 def local_tensor(tensor: Pixels) -> torch.Tensor:
-    """A picture as this process's tensor, on a GPU in the order of its current stream."""
+    """Return a picture as this process's tensor.
+
+    On a GPU it can be read in the order of the current stream.
+    """
     import torch
 
     if isinstance(tensor, torch.Tensor):
         return tensor.detach()
     values = tensor.torch()  # type: ignore[union-attr]
-    tensor.ready(torch.cuda.current_stream(values.device).cuda_stream)  # type: ignore[union-attr]
+    stream = torch.cuda.current_stream(values.device).cuda_stream
+    tensor.ready(stream)  # type: ignore[union-attr]
     return values
 
 
@@ -85,21 +99,24 @@ class Form:
 
     @classmethod
     def of(cls, shape: tuple[int, ...], dtype: str, layout: str) -> Form:
-        """Raises SharingError for what is no picture."""
-        legal = (
-            layout in LAYOUTS
-            and len(shape) == len(layout)
-            and min(shape, default=0) > 0
-            and dtype in DTYPES
-        )
-        channels = shape[layout.index("C")] if legal and "C" in layout else 1
-        if not legal or channels > MAX_CHANNELS:
+        """Return the form of a picture. Raises SharingError for what is no picture."""
+        is_layout = layout in LAYOUTS and len(shape) == len(layout)
+        is_picture = is_layout and min(shape, default=0) > 0 and dtype in DTYPES
+        channels = 1
+        if is_picture and "C" in layout:
+            channels = shape[layout.index("C")]
+        if not is_picture or channels > MAX_CHANNELS:
             raise SharingError(
-                f"{dtype} of shape {tuple(shape)} and layout {layout!r} is no picture; legal are HW, "
-                f"HWC and CHW with 1 to {MAX_CHANNELS} channels of {', '.join(DTYPES)}"
+                f"{dtype} of shape {tuple(shape)} and layout {layout!r} is no picture; "
+                f"legal are HW, HWC and CHW with 1 to {MAX_CHANNELS} channels of "
+                f"{', '.join(DTYPES)}"
             )
         return cls(
-            shape[layout.index("W")], shape[layout.index("H")], channels, dtype, layout
+            width=shape[layout.index("W")],
+            height=shape[layout.index("H")],
+            channels=channels,
+            dtype=dtype,
+            layout=layout,
         )
 
 
@@ -107,39 +124,67 @@ class PixelSource:
     """Pixels that a fragment shader reads, on the thread of its OpenGL context."""
 
     def __init__(self, form: Form, *defines: str, stride: int = 1) -> None:
+        """Describe the pixels.
+
+        Args:
+            form: shape and dtype of the picture.
+            defines: further defines for the shader.
+            stride: as the attribute.
+        """
         self.size = form.width, form.height
         self.channels = form.channels
         self.dtype = form.dtype
         self.stride = stride
-        """The step between its rows and columns in the original: more than 1 where textures are limited."""
+        """The step between its rows and columns in the original.
+
+        It is more than 1 where textures are limited.
+        """
         self.defines: tuple[str, ...] = (
             DTYPES[form.dtype].define,
             f"CHANNELS {form.channels}",
             *defines,
         )
-        """Defines to compile the shader with. Sources with equal defines share a program."""
+        """Defines to compile the shader with. Sources with equal ones share a program."""
 
     def bind(self, program: moderngl.Program, unit: int = 0) -> None:
-        """Bind the textures from texture unit `unit` on (at most MAX_PIECES of them) and set the uniforms."""
+        """Bind the textures and set the uniforms.
+
+        Args:
+            program: a program whose fragment shader has `SHADER`.
+            unit: first texture unit to use, of at most MAX_PIECES.
+        """
         raise NotImplementedError
 
 
 class Bridge(Protocol):
-    """One stream's pictures on their way to OpenGL, on the thread of the OpenGL context."""
+    """One stream's pictures on their way to OpenGL, on the thread of its context."""
 
     name: ClassVar[str]
 
     def put(self, tensor: Pixels, layout: str) -> PixelSource:
-        """Make a picture readable: (H, W), (H, W, C) or (C, H, W) by `layout`, C from 1 to 4, a dtype of DTYPES.
+        """Make a picture readable.
 
-        A CUDA tensor is read in the order of the current CUDA stream. `direct` reads its memory whenever something is
-        drawn; the others are done with it on return, or on that stream. The source stays valid until the next `put`
-        but one. Raises SharingError when this bridge cannot take this tensor; another may.
+        A CUDA tensor is read in the order of the current CUDA stream. `direct` reads its
+        memory whenever something is drawn; the others are done with it on return, or on
+        that stream.
+
+        Args:
+            tensor: (H, W), (H, W, C) or (C, H, W), C from 1 to 4, a dtype of DTYPES.
+            layout: "HW", "HWC" or "CHW".
+
+        Returns:
+            The source, which stays valid until the next `put` but one.
+
+        Raises:
+            SharingError: this bridge cannot take this tensor; another may.
         """
         ...
 
     def undo(self) -> None:
-        """Drop what was put last, a torn picture: the next `put` leaves the source of the one before alone."""
+        """Drop what was put last, a torn picture.
+
+        The next `put` leaves the source of the one before alone.
+        """
         ...
 
     def close(self) -> None:
@@ -153,16 +198,23 @@ class Canvas(Bridge, Protocol):
     def begin(
         self, height: int, width: int, channels: int = 4, dtype: str = "float16"
     ) -> torch.Tensor:
-        """The next picture: a tensor (height, width, channels) with any content, to be written on torch's current
-        stream; its pixels may be more than `channels` values apart.
+        """Return the next picture, to be written on torch's current stream.
 
-        Waits until OpenGL no longer draws from the memory behind it. Raises SharingError when there is none for it.
+        It is a tensor (height, width, channels) with any content; its pixels may be more
+        than `channels` values apart. Waits until OpenGL no longer draws from the memory
+        behind it. Raises SharingError when there is none for it.
         """
         ...
 
     def show(self, *, finished: bool = False) -> PixelSource:
-        """The picture that `begin` returned, valid until the next `show` but one. It is read once the current stream
-        has come this far, which is awaited when it is bound, unless it has `finished`. Raises SharingError without a
-        new `begin`.
+        """Return the picture of `begin` as a source, valid until the next `show` but one.
+
+        Args:
+            finished: True if the kernels that write it have ended. Otherwise it is read
+                once the current stream has come this far, which is awaited when the
+                source is bound.
+
+        Raises:
+            SharingError: there was no new `begin`.
         """
         ...

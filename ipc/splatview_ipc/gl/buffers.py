@@ -1,6 +1,7 @@
-"""GPU memory as OpenGL buffers, and a picture in it read through buffer textures, strides and all.
+"""GPU memory as OpenGL buffers, and a picture in it read through buffer textures.
 
-`plan_access` chooses the fewest fetches per pixel: on a data-centre GPU three take three times as long as one.
+`plan_access` chooses the fewest fetches per pixel: on a data-centre GPU three take three
+times as long as one.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import os
 from dataclasses import dataclass
 from itertools import accumulate
 from math import lcm
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.gl import glapi
@@ -25,27 +26,39 @@ if TYPE_CHECKING:
     from splatview_ipc.gl.base import Form
 
 MAX_PIECES = 8
-"""Pieces of memory that one picture may span. OpenGL 3.3 has 16 texture units for a fragment shader."""
+"""Pieces of memory that one picture may span.
+
+OpenGL 3.3 has 16 texture units for a fragment shader.
+"""
 _SHORT_STEP = 16
-"""Steps from one pixel to the next up to this are compiled in. Others would make a program for every stride."""
-_FORMATS = {  # by dtype and values in a texel
+"""Steps from one pixel to the next up to this are compiled in.
+
+Others would make a program for every stride.
+"""
+_FORMATS = {
+    # R8, RG8, RGBA8
     ("uint8", 1): 0x8229,
     ("uint8", 2): 0x822B,
-    ("uint8", 4): 0x8058,  # R8, RG8, RGBA8
+    ("uint8", 4): 0x8058,
+    # R16, RG16, RGBA16
     ("uint16", 1): 0x822A,
     ("uint16", 2): 0x822C,
-    ("uint16", 4): 0x805B,  # R16, RG16, RGBA16
+    ("uint16", 4): 0x805B,
+    # R16F, RG16F, RGBA16F
     ("float16", 1): 0x822D,
     ("float16", 2): 0x822F,
-    ("float16", 4): 0x881A,  # R16F, RG16F, RGBA16F
+    ("float16", 4): 0x881A,
+    # R16UI, RG16UI, RGBA16UI
     ("bfloat16", 1): 0x8234,
     ("bfloat16", 2): 0x823A,
-    ("bfloat16", 4): 0x8D76,  # R16UI, RG16UI, RGBA16UI
+    ("bfloat16", 4): 0x8D76,
+    # R32F .. RGBA32F
     ("float32", 1): 0x822E,
     ("float32", 2): 0x8230,
     ("float32", 3): 0x8815,
-    ("float32", 4): 0x8814,  # R32F .. RGBA32F
+    ("float32", 4): 0x8814,
 }
+"""OpenGL's names of formats, by dtype and values in a texel."""
 _ALIGNMENT = 256
 """Bytes: no OpenGL asks more of the start of a buffer texture within its buffer."""
 
@@ -61,145 +74,210 @@ class Access:
     pieces: tuple[int, ...]
     """The memory's pieces, by number."""
     start: int
+    """First byte of the first piece that its texture covers."""
     size: int
-    """The bytes of the first piece that its texture covers."""
+    """Bytes of the first piece that its texture covers."""
     base: int
-    """The first pixel's texel, and, below, the steps from one pixel to the next, in texels."""
+    """The first pixel's texel."""
+    row: int
+    """Texels from one row to the next."""
+    column: int
+    """Texels from one column to the next."""
+    plane: int
+    """Texels from one channel to the next; 0: they are in one texel."""
+    cuts: tuple[int, ...]
+    """The texel at which each piece starts."""
+
+
+class _Steps(NamedTuple):
+    """The distances of a picture's values, in elements."""
+
     row: int
     column: int
     plane: int
-    cuts: tuple[int, ...]
-    """The texel at which each piece starts."""
+
+
+class _Window(NamedTuple):
+    """The bytes of a piece that a texture covers."""
+
+    start: int
+    size: int
 
 
 def plan_access(
     form: Form, strides: tuple[int, ...], offset: int, sizes: Sequence[int], most: int
 ) -> Access:
-    """The way to read a picture with the fewest fetches per pixel.
+    """Return the way to read a picture with the fewest fetches per pixel.
 
-    `strides` in elements, `offset` in bytes from the start of the memory, whose pieces have `sizes` bytes; `most`: the
-    texel limit. Raises SharingError when the picture is not within the memory, or OpenGL cannot address it.
+    Args:
+        form: shape and dtype of the picture.
+        strides: in elements, one for each dimension of its layout.
+        offset: bytes from the start of the memory.
+        sizes: bytes of the memory's pieces.
+        most: number of texels that a buffer texture can have.
+
+    Raises:
+        SharingError: the picture is not within the memory, or OpenGL cannot address it.
     """
     item = DTYPES[form.dtype].item
-    row = strides[form.layout.index("H")]
-    column = strides[form.layout.index("W")]
-    plane = strides[form.layout.index("C")] if "C" in form.layout else 1
-    end = offset + item * (
-        (form.height - 1) * row
-        + (form.width - 1) * column
-        + (form.channels - 1) * plane
-        + 1
+    steps = _Steps(
+        row=strides[form.layout.index("H")],
+        column=strides[form.layout.index("W")],
+        plane=strides[form.layout.index("C")] if "C" in form.layout else 1,
     )
-    if min(row, column, plane, offset) < 0 or offset % item or end > sum(sizes):
+    end = offset + item * _extent(form, steps)
+    if min(*steps, offset) < 0 or offset % item or end > sum(sizes):
         raise SharingError(
-            f"a picture at byte {offset} with strides {strides} does not lie within {sum(sizes)} bytes"
+            f"a picture at byte {offset} with strides {strides} does not lie within "
+            f"{sum(sizes)} bytes"
         )
     starts = list(accumulate(sizes, initial=0))[:-1]
     first = max(k for k, start in enumerate(starts) if start <= offset)
     pieces = tuple(k for k, start in enumerate(starts) if k >= first and start < end)
     if len(pieces) > MAX_PIECES:
         raise SharingError(
-            f"the picture spans {len(pieces)} pieces of memory; a shader reads {MAX_PIECES}"
+            f"the picture spans {len(pieces)} pieces of memory; a shader reads "
+            f"{MAX_PIECES}"
         )
-    offset = offset - starts[first]
-    end = end - starts[first]
-    inside = [sizes[k] for k in pieces]
-    # values of texels that may hold whole pixels
-    if form.channels == 1 or plane == 1:
-        whole = (1, 2, 3, 4)
-    else:
-        whole = ()
-    for values in (
-        *(n for n in whole if n >= form.channels and (form.dtype, n) in _FORMATS),
-        0,
-    ):
-        texel = (values or 1) * item
-        window = _window(offset, end, inside, texel, most)
-        if window is None or row * item % texel or column * item % texel:
+    offset -= starts[first]
+    end -= starts[first]
+    piece_sizes = [sizes[k] for k in pieces]
+    # Texels of whole pixels take one fetch; else each value is a texel.
+    for pixel_values in (*_pixel_texels(form, steps.plane), 0):
+        texel_values = pixel_values or 1
+        texel = texel_values * item
+        window = _window(offset, end, piece_sizes, texel, most)
+        if window is None or steps.row * item % texel or steps.column * item % texel:
             continue
         return Access(
-            "FETCH_TEXEL" if values else "FETCH_ELEMENT",
-            _FORMATS[form.dtype, values or 1],
-            pieces,
-            *window,
-            (offset - window[0]) // texel,
-            row * item // texel,
-            column * item // texel,
-            0 if values else plane,
-            tuple((starts[k] - starts[first]) // texel for k in pieces),
+            fetch="FETCH_TEXEL" if pixel_values else "FETCH_ELEMENT",
+            format=_FORMATS[form.dtype, texel_values],
+            pieces=pieces,
+            start=window.start,
+            size=window.size,
+            base=(offset - window.start) // texel,
+            row=steps.row * item // texel,
+            column=steps.column * item // texel,
+            plane=0 if pixel_values else steps.plane,
+            cuts=tuple((starts[k] - starts[first]) // texel for k in pieces),
         )
     raise SharingError(
-        f"the picture spans {end - offset} bytes; this OpenGL's buffer textures have {most} texels"
+        f"the picture spans {end - offset} bytes; this OpenGL's buffer textures have "
+        f"{most} texels"
     )
+
+
+def _extent(form: Form, steps: _Steps) -> int:
+    """Return the elements from the first value of a picture to behind its last one."""
+    last_row = (form.height - 1) * steps.row
+    last_column = (form.width - 1) * steps.column
+    last_plane = (form.channels - 1) * steps.plane
+    return last_row + last_column + last_plane + 1
+
+
+def _pixel_texels(form: Form, plane: int) -> list[int]:
+    """Return the numbers of values of texels that may hold whole pixels."""
+    if form.channels > 1 and plane != 1:
+        return []
+    counts = range(form.channels, 5)
+    return [n for n in counts if (form.dtype, n) in _FORMATS]
 
 
 def _window(
     offset: int, end: int, sizes: Sequence[int], texel: int, most: int
-) -> tuple[int, int] | None:
-    """(start, size) in bytes of the part of the first piece that a texture of `texel`-byte texels covers; None where
-    none can. It starts at the first pixel if possible: adding its place is an instruction per pixel.
+) -> _Window | None:
+    """Return the part of the first piece that a texture covers; None where none can.
+
+    It starts at the first pixel if possible: adding its place is an instruction per
+    pixel.
+
+    Args:
+        offset: bytes from the start of the first piece to the picture.
+        end: bytes to behind the picture.
+        sizes: bytes of the pieces.
+        texel: bytes of a texel.
+        most: number of texels that a texture can have.
     """
     if len(sizes) > 1:
         fits = all(size // texel <= most for size in sizes)
-        if fits and offset % texel == 0 and not any(s % texel for s in sizes[:-1]):
-            return (0, sizes[0])
+        is_aligned = offset % texel == 0 and all(s % texel == 0 for s in sizes[:-1])
+        return _Window(0, sizes[0]) if fits and is_aligned else None
+    start = offset
+    if offset % _ALIGNMENT:
+        step = lcm(_ALIGNMENT, texel)
+        start = offset // step * step
+    if (offset - start) % texel:
         return None
-    step = lcm(_ALIGNMENT, texel)
-    start = offset if offset % _ALIGNMENT == 0 else offset // step * step
-    covered = -(-(end - start) // texel) * texel
-    fits = (
-        start + covered <= sizes[0]
-        and covered // texel <= most
-        and (offset - start) % texel == 0
-    )
-    return (start, covered) if fits else None
+    texels = -(-(end - start) // texel)
+    covered = texels * texel
+    if start + covered > sizes[0] or texels > most:
+        return None
+    return _Window(start, covered)
+
+
+class _GlBuffer(NamedTuple):
+    """OpenGL's names of a buffer over imported memory."""
+
+    buffer: int
+    memory: int
+    """Its memory object."""
 
 
 class GlMemory:
-    """Consecutive pieces of GPU memory as OpenGL buffers, imported when they are first read."""
+    """Consecutive pieces of GPU memory as OpenGL buffers.
+
+    They are imported when they are first read.
+    """
 
     def __init__(self, pieces: Sequence[tuple[int, int]]) -> None:
-        """`pieces`: (POSIX descriptor, bytes) in order. The descriptors stay the caller's."""
+        """Take pieces, each a POSIX descriptor and its bytes, in order.
+
+        The descriptors stay the caller's.
+        """
         self.sizes = tuple(size for _, size in pieces)
         self._pieces = pieces
-        self._buffers: dict[int, tuple[int, int]] = {}
-        """By piece: OpenGL's names of its buffer and of its memory object."""
+        self._buffers: dict[int, _GlBuffer] = {}
+        """By piece."""
 
     def buffer(self, piece: int) -> int:
-        """OpenGL's name of the buffer over a piece. Raises SharingError."""
+        """Return OpenGL's name of the buffer over a piece. Raises SharingError."""
         if piece in self._buffers:
-            return self._buffers[piece][0]
-        gl, (fd, size) = GL.current(), self._pieces[piece]
+            return self._buffers[piece].buffer
+        gl = GL.current()
+        fd, size = self._pieces[piece]
         gl.clear_errors()
         memory = gl.generate("glCreateMemoryObjectsEXT")
-        own = os.dup(fd)
+        own_fd = os.dup(fd)
         buffer = 0
         try:
-            gl.glImportMemoryFdEXT(memory, size, glapi.HANDLE_TYPE_OPAQUE_FD, own)
+            gl.glImportMemoryFdEXT(memory, size, glapi.HANDLE_TYPE_OPAQUE_FD, own_fd)
             gl.check(f"glImportMemoryFdEXT of {size} bytes")
-            own = -1  # OpenGL owns it only where the import succeeded
+            own_fd = -1  # OpenGL owns it only where the import succeeded
             buffer = gl.generate("glGenBuffers")
-            before = gl.integer(glapi.TEXTURE_BUFFER_BINDING)
+            last_buffer = gl.integer(glapi.TEXTURE_BUFFER_BINDING)
             gl.glBindBuffer(glapi.TEXTURE_BUFFER, buffer)
             gl.glBufferStorageMemEXT(glapi.TEXTURE_BUFFER, size, memory, 0)
-            gl.glBindBuffer(glapi.TEXTURE_BUFFER, before)
+            gl.glBindBuffer(glapi.TEXTURE_BUFFER, last_buffer)
             gl.check(f"glBufferStorageMemEXT of {size} bytes")
         except SharingError:
-            if own >= 0:
-                os.close(own)
+            if own_fd >= 0:
+                os.close(own_fd)
             gl.delete("glDeleteBuffers", [buffer])
             gl.delete("glDeleteMemoryObjectsEXT", [memory])
             raise
-        self._buffers[piece] = buffer, memory
+        self._buffers[piece] = _GlBuffer(buffer, memory)
         return buffer
 
     def release(self) -> None:
-        """Delete the buffers. Idempotent. OpenGL keeps what a submitted drawing still reads."""
+        """Delete the buffers. Idempotent.
+
+        OpenGL keeps what a submitted drawing still reads.
+        """
         gl = GL.current()
-        made = list(self._buffers.values())
+        buffers = list(self._buffers.values())
         self._buffers.clear()
-        gl.delete("glDeleteBuffers", [buffer for buffer, _ in made])
-        gl.delete("glDeleteMemoryObjectsEXT", [memory for _, memory in made])
+        gl.delete("glDeleteBuffers", [b.buffer for b in buffers])
+        gl.delete("glDeleteMemoryObjectsEXT", [b.memory for b in buffers])
 
 
 class BufferSource(PixelSource):
@@ -213,47 +291,64 @@ class BufferSource(PixelSource):
         offset: int,
         ready: Callable[[], None] | None = None,
     ) -> None:
-        """As `plan_access`. `ready` is called before each drawing, to wait for the data. Raises SharingError."""
+        """Make the textures.
+
+        Args:
+            memory: the memory that the picture is in.
+            form: shape and dtype of the picture.
+            strides: as for `plan_access`.
+            offset: as for `plan_access`.
+            ready: called before each drawing, to wait for the data.
+
+        Raises:
+            SharingError: OpenGL cannot read the picture.
+        """
         gl = GL.current()
         self.memory = memory
-        access = plan_access(
-            form,
-            strides,
-            offset,
-            memory.sizes,
-            gl.integer(glapi.MAX_TEXTURE_BUFFER_SIZE),
-        )
+        max_texels = gl.integer(glapi.MAX_TEXTURE_BUFFER_SIZE)
+        access = plan_access(form, strides, offset, memory.sizes, max_texels)
         self.access = access
-        super().__init__(
-            form,
-            "SOURCE_BUFFER",
-            access.fetch,
-            f"PIECES {len(access.pieces)}",
-            *((f"STEP {access.column}",) if access.column <= _SHORT_STEP else ()),
-            *(("AT_START",) if access.base == 0 else ()),
-        )
+        defines = ["SOURCE_BUFFER", access.fetch, f"PIECES {len(access.pieces)}"]
+        if access.column <= _SHORT_STEP:
+            defines.append(f"STEP {access.column}")
+        if access.base == 0:
+            defines.append("AT_START")
+        super().__init__(form, *defines)
         self._ready = ready
         self._textures: list[int] = []
         for k, piece in enumerate(access.pieces):
-            start, size = (
-                (access.start, access.size) if k == 0 else (0, memory.sizes[piece])
+            window = _Window(0, memory.sizes[piece])
+            if k == 0:
+                window = _Window(access.start, access.size)
+            self._add_texture(piece, window)
+
+    def _add_texture(self, piece: int, window: _Window) -> None:
+        """Make a buffer texture over a part of a piece. Raises SharingError."""
+        gl = GL.current()
+        buffer = self.memory.buffer(piece)
+        gl.clear_errors()
+        texture = gl.generate("glGenTextures")
+        self._textures.append(texture)
+        last_texture = gl.integer(glapi.TEXTURE_BINDING_BUFFER)
+        gl.glBindTexture(glapi.TEXTURE_BUFFER, texture)
+        gl.glTexBufferRange(
+            glapi.TEXTURE_BUFFER,
+            self.access.format,
+            buffer,
+            window.start,
+            window.size,
+        )
+        gl.glBindTexture(glapi.TEXTURE_BUFFER, last_texture)
+        try:
+            gl.check(
+                f"a buffer texture over {window.size} bytes from {window.start} on"
             )
-            buffer = memory.buffer(piece)
-            gl.clear_errors()
-            self._textures.append(gl.generate("glGenTextures"))
-            before = gl.integer(glapi.TEXTURE_BINDING_BUFFER)
-            gl.glBindTexture(glapi.TEXTURE_BUFFER, self._textures[-1])
-            gl.glTexBufferRange(
-                glapi.TEXTURE_BUFFER, access.format, buffer, start, size
-            )
-            gl.glBindTexture(glapi.TEXTURE_BUFFER, before)
-            try:
-                gl.check(f"a buffer texture over {size} bytes from {start} on")
-            except SharingError:
-                self.release()
-                raise
+        except SharingError:
+            self.release()
+            raise
 
     def bind(self, program: moderngl.Program, unit: int = 0) -> None:
+        """Bind the textures and set the uniforms; see `PixelSource.bind`."""
         if self._ready is not None:
             self._ready()
         gl = GL.current()
@@ -262,19 +357,19 @@ class BufferSource(PixelSource):
             gl.glActiveTexture(glapi.TEXTURE0 + unit + k)
             gl.glBindTexture(glapi.TEXTURE_BUFFER, texture)
         set_units(program, len(access.pieces), unit)
-        for name, value in (
-            ("size", self.size),
-            ("base", access.base),
-            ("row", access.row),
-            ("column", access.column),
-            ("plane", access.plane),
-        ):
-            set_uniform(program, f"u_source_{name}", value)
+        set_uniform(program, "u_source_size", self.size)
+        set_uniform(program, "u_source_base", access.base)
+        set_uniform(program, "u_source_row", access.row)
+        set_uniform(program, "u_source_column", access.column)
+        set_uniform(program, "u_source_plane", access.plane)
         if len(access.cuts) > 1:
             set_uniform(program, "u_source_cuts", access.cuts)
 
     def release(self) -> None:
-        """Delete its textures. Idempotent. OpenGL keeps what a submitted drawing still reads."""
-        names = self._textures
+        """Delete its textures. Idempotent.
+
+        OpenGL keeps what a submitted drawing still reads.
+        """
+        textures = self._textures
         self._textures = []
-        GL.current().delete("glDeleteTextures", names)
+        GL.current().delete("glDeleteTextures", textures)

@@ -57,7 +57,7 @@ _ERRORS = {
 
 _names = POINTER(c_uint)
 _size = c_ssize_t
-_SIGNATURES: dict[str, tuple[Any, ...]] = {  # the result first
+_SIGNATURES: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(
         (
             "glGenTextures",
@@ -123,29 +123,42 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {  # the result first
     "glWaitSemaphoreEXT": (None, c_uint, c_uint, _names, c_uint, _names, _names),
     "glSignalSemaphoreEXT": (None, c_uint, c_uint, _names, c_uint, _names, _names),
 }
-
+"""Types of the result and of the arguments, by function."""
 
 _LIBRARIES = (
     ("libEGL.so.1", "eglGetCurrentContext", "eglGetProcAddress"),
     ("libGL.so.1", "glXGetCurrentContext", "glXGetProcAddressARB"),
 )
+"""Libraries, and their functions for the current context and for addresses."""
+_MAX_ERRORS = 16
+"""Errors that are fetched at once: a lost context reports errors for ever."""
 
 
 class GL:
-    """OpenGL functions as attributes. Raises SharingError for one that the driver does not have."""
+    """OpenGL functions as attributes.
+
+    An attribute raises SharingError if the driver does not have the function.
+    """
 
     def __init__(self, library: str, context: str, address: str) -> None:
-        """Raises OSError or AttributeError where the library is not installed."""
+        """Load a library; the arguments are as in `_LIBRARIES`.
+
+        Raises OSError or AttributeError where it is not installed.
+        """
         functions = ctypes.CDLL(library)
         self.context: Callable[[], int | None] = getattr(functions, context)
-        """The handle of the library's context that is current on this thread; None for none."""
+        """Returns the handle of this thread's current context; None: there is none."""
+        self.context.restype = c_void_p  # type: ignore[attr-defined]
         self._address = getattr(functions, address)
-        self.context.restype = self._address.restype = c_void_p  # type: ignore[attr-defined]
+        self._address.restype = c_void_p
         self._address.argtypes = [ctypes.c_char_p]
 
     @staticmethod
     def current() -> GL:
-        """For the context that is current on this thread. Raises SharingError where no library is installed."""
+        """Return the functions for the context that is current on this thread.
+
+        Raises SharingError where no library is installed.
+        """
         loaded = None
         for library in _LIBRARIES:
             loaded = _load(*library) or loaded
@@ -158,6 +171,7 @@ class GL:
         return loaded
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Return a function, which is looked up once."""
         if name not in _SIGNATURES:
             raise AttributeError(f"{name} has no signature in {__name__}")
         address = self._address(name.encode())
@@ -168,42 +182,52 @@ class GL:
         setattr(self, name, function)
         return function
 
-    def integer(self, what: int) -> int:
+    def integer(self, name: int) -> int:
+        """Return a value of OpenGL's state by its name."""
         value = c_int(0)
-        self.glGetIntegerv(what, ctypes.byref(value))
+        self.glGetIntegerv(name, ctypes.byref(value))
         return value.value
 
     def generate(self, function: str) -> int:
-        """The one name that a glGen or glCreate function makes."""
+        """Return the one name that a glGen or glCreate function makes."""
         name = c_uint(0)
         getattr(self, function)(1, ctypes.byref(name))
         return name.value
 
     def delete(self, function: str, names: Sequence[int]) -> None:
+        """Call a glDelete function."""
         if names:
             getattr(self, function)(len(names), (c_uint * len(names))(*names))
 
     def clear_errors(self) -> None:
-        for _ in range(16):  # a lost context reports errors for ever
+        """Forget the errors of all calls so far."""
+        for _ in range(_MAX_ERRORS):
             if not self.glGetError():
                 return
 
-    def check(self, what: str) -> None:
-        """Raises SharingError when a call since the last `check` or `clear_errors` failed."""
+    def check(self, action: str) -> None:
+        """Raise SharingError if a call since the last `check` or `clear_errors` failed.
+
+        Args:
+            action: what the calls did, for the message.
+        """
         code = self.glGetError()
         if code:
             self.clear_errors()
-            raise SharingError(f"{what}: {_ERRORS.get(code, hex(code))}")
+            raise SharingError(f"{action}: {_ERRORS.get(code, hex(code))}")
 
     def fence(self) -> int:
-        """A fence after everything drawn so far, for one call of `wait_fence`."""
+        """Set a fence after everything drawn so far, for one call of `wait_fence`."""
         fence = self.glFenceSync(SYNC_GPU_COMMANDS_COMPLETE, 0)
         if not fence:
             raise SharingError("glFenceSync failed")
         return int(fence)
 
     def wait_fence(self, fence: int) -> None:
-        """Wait on this thread until the GPU has passed a fence, and delete it. Raises SharingError after 10 seconds."""
+        """Wait on this thread until the GPU has passed a fence, and delete it.
+
+        Raises SharingError after 10 seconds.
+        """
         result = self.glClientWaitSync(fence, 0, 0)
         if result == TIMEOUT_EXPIRED:  # only then is there anything to flush
             result = self.glClientWaitSync(
@@ -212,13 +236,14 @@ class GL:
         self.glDeleteSync(fence)
         if result not in (ALREADY_SIGNALED, CONDITION_SATISFIED):
             raise SharingError(
-                f"OpenGL did not finish drawing within {_FENCE_TIMEOUT_S} s (glClientWaitSync: "
-                f"{result:#x})"
+                f"OpenGL did not finish drawing within {_FENCE_TIMEOUT_S} s "
+                f"(glClientWaitSync: {result:#x})"
             )
 
 
 @functools.cache
 def _load(library: str, context: str, address: str) -> GL | None:
+    """Return the functions of a library; None where it is not installed."""
     try:
         return GL(library, context, address)
     except (OSError, AttributeError):
@@ -226,7 +251,10 @@ def _load(library: str, context: str, address: str) -> GL | None:
 
 
 def gl_device_uuid(ctx: moderngl.Context) -> str | None:
-    """The UUID of the GPU that a context draws on, 32 lower-case hex digits; None when OpenGL does not report it."""
+    """Return the UUID of the GPU that a context draws on, 32 lower-case hex digits.
+
+    None when OpenGL does not report it.
+    """
     if not {"GL_EXT_memory_object", "GL_EXT_semaphore"} & ctx.extensions:
         return None
     gl = GL.current()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import moderngl
 import numpy as np
@@ -19,41 +19,51 @@ if TYPE_CHECKING:
     from splatview_ipc.gl.base import Pixels
 
 
-class HostBridge:
-    """Two textures that take turns, so that a picture found torn leaves the one before alone.
+class _TextureKey(NamedTuple):
+    """The facts that a texture depends on."""
 
-    A picture larger than a texture can be is shown at a lower resolution. Also a canvas, for CUDA and OpenGL on
+    form: Form
+    is_planar: bool
+    stride: int
+
+
+class _Upload(NamedTuple):
+    """A texture that pictures are uploaded into."""
+
+    key: _TextureKey
+    source: TextureSource
+
+
+class HostBridge:
+    """Uploads pictures into two textures that take turns.
+
+    A picture that is found torn leaves the one before alone. A picture larger than a
+    texture can be is shown at a lower resolution. Also a canvas, for CUDA and OpenGL on
     different devices.
     """
 
     name: ClassVar[str] = "host"
 
     def __init__(self, ctx: moderngl.Context, gpu_uuid: str | None = None) -> None:
-        """`gpu_uuid`: the GPU for `begin`; by default CUDA's current device."""
+        """Make a bridge without textures.
+
+        Args:
+            ctx: the OpenGL context.
+            gpu_uuid: the GPU for `begin`; by default CUDA's current device.
+        """
         self._ctx = ctx
         self._gpu_uuid = gpu_uuid
         self._limit = int(ctx.info["GL_MAX_TEXTURE_SIZE"])
-        self._front: tuple[object, TextureSource] | None = None
-        self._back: tuple[object, TextureSource] | None = None
-        self._begun: torch.Tensor | None = None
+        self._front: _Upload | None = None
+        """The last picture."""
+        self._back: _Upload | None = None
+        """The picture before, which the next one replaces."""
+        self._canvas: torch.Tensor | None = None
+        """The picture of `begin` that was not shown yet."""
 
     def put(self, tensor: Pixels, layout: str) -> TextureSource:
-        if isinstance(tensor, np.ndarray):
-            array = tensor
-            dtype = tensor.dtype.name
-        elif isinstance(tensor, RemoteTensor):
-            array = tensor.array
-            dtype = tensor.dtype
-        else:
-            import torch
-
-            values = local_tensor(tensor)
-            dtype = dtype_name(values)
-            array = (
-                (values.view(torch.int16) if dtype == "bfloat16" else values)
-                .cpu()
-                .numpy()
-            )  # NumPy lacks it
+        """Upload a picture; see `Bridge.put`."""
+        array, dtype = _to_host(tensor)
         form = Form.of(array.shape, dtype, layout)
         stride = -(-max(form.width, form.height) // self._limit)
         if stride > 1:
@@ -62,67 +72,91 @@ class HostBridge:
             else:
                 array = array[::stride, ::stride]
             form = Form.of(array.shape, dtype, layout)
-        planar = layout == "CHW" and form.channels > 1
-        if (
-            planar and form.height * form.channels > self._limit
-        ):  # a texture is too small for all planes' rows
+        is_planar = layout == "CHW" and form.channels > 1
+        if is_planar and form.height * form.channels > self._limit:
+            # A texture is too small for the rows of all planes.
             array = np.moveaxis(array, 0, -1)
-            planar = False
-        key = form, planar, stride
-        if self._back is None or self._back[0] != key:
-            if self._back is not None:
-                self._back[1].texture.release()
-            size = form.width, form.height * form.channels if planar else form.height
-            texture = self._ctx.texture(
-                size,
-                1 if planar else form.channels,
-                alignment=1,
-                dtype=DTYPES[dtype].texture,
-            )
-            texture.filter = (
-                moderngl.NEAREST,
-                moderngl.NEAREST,
-            )  # integers cannot be filtered
-            texture.repeat_x = False
-            texture.repeat_y = False
-            self._back = key, TextureSource(texture, form, planar=planar, stride=stride)
-        source = self._back[1]
-        source.texture.write(np.ascontiguousarray(array), alignment=1)
-        self._front, self._back = self._back, self._front
-        return source
+            is_planar = False
+        upload = self._take_back(_TextureKey(form, is_planar, stride))
+        upload.source.texture.write(np.ascontiguousarray(array), alignment=1)
+        self._back = self._front
+        self._front = upload
+        return upload.source
+
+    def _take_back(self, key: _TextureKey) -> _Upload:
+        """Return a texture for the next picture: that of the one before last if it fits."""
+        back = self._back
+        if back is not None and back.key == key:
+            return back
+        if back is not None:
+            back.source.texture.release()
+        form = key.form
+        rows = form.height * form.channels if key.is_planar else form.height
+        texture = self._ctx.texture(
+            size=(form.width, rows),
+            components=1 if key.is_planar else form.channels,
+            alignment=1,
+            dtype=DTYPES[form.dtype].texture,
+        )
+        # Integers cannot be filtered.
+        texture.filter = (moderngl.NEAREST, moderngl.NEAREST)
+        texture.repeat_x = False
+        texture.repeat_y = False
+        source = TextureSource(texture, form, planar=key.is_planar, stride=key.stride)
+        self._back = _Upload(key, source)
+        return self._back
 
     def begin(
         self, height: int, width: int, channels: int = 4, dtype: str = "float16"
     ) -> torch.Tensor:
+        """Return the next picture, to be written by CUDA kernels; see `Canvas.begin`."""
         import torch
 
         from splatview_ipc.cuda import driver
 
         if self._gpu_uuid is None:
-            device = torch.cuda.current_device()
+            device_index = torch.cuda.current_device()
         else:
-            device = driver.here(self._gpu_uuid)
-        self._begun = torch.empty(
+            device_index = driver.here(self._gpu_uuid)
+        self._canvas = torch.empty(
             (height, width, channels),
             dtype=getattr(torch, dtype),
-            device=torch.device("cuda", device),
+            device=torch.device("cuda", device_index),
         )
-        return self._begun
+        return self._canvas
 
     def show(self, *, finished: bool = False) -> TextureSource:
-        drawn = self._begun
-        self._begun = None
-        if drawn is None:
+        """Upload the picture of `begin`; see `Canvas.show`."""
+        canvas = self._canvas
+        self._canvas = None
+        if canvas is None:
             raise SharingError("show() without begin()")
-        return self.put(drawn, "HWC")
+        return self.put(canvas, "HWC")
 
     def undo(self) -> None:
+        """Drop the last picture; see `Bridge.undo`."""
         self._front, self._back = self._back, self._front
 
     def close(self) -> None:
-        for kept in (self._front, self._back):
-            if kept is not None:
-                kept[1].texture.release()
+        """Give back everything. Idempotent."""
+        for upload in (self._front, self._back):
+            if upload is not None:
+                upload.source.texture.release()
         self._front = None
         self._back = None
-        self._begun = None
+        self._canvas = None
+
+
+def _to_host(tensor: Pixels) -> tuple[np.ndarray, str]:
+    """Return a picture in host memory, and its dtype. NumPy holds bfloat16 as integers."""
+    if isinstance(tensor, np.ndarray):
+        return tensor, tensor.dtype.name
+    if isinstance(tensor, RemoteTensor):
+        return tensor.array, tensor.dtype
+    import torch
+
+    values = local_tensor(tensor)
+    dtype = dtype_name(values)
+    if dtype == "bfloat16":
+        values = values.view(torch.int16)
+    return values.cpu().numpy(), dtype

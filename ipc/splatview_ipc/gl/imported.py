@@ -1,13 +1,14 @@
-"""The bridge over memory of this process that CUDA writes and OpenGL reads, imported once: nothing is ever mapped.
+"""The bridge over memory of this process that CUDA writes and OpenGL reads.
 
-CUDA's work is awaited on this thread just before something is drawn from it (an event), and a slot is written again
-only when OpenGL has finished with it (a fence); with three slots neither takes long.
+The memory is imported once: nothing is ever mapped. CUDA's work is awaited on this thread
+just before something is drawn from it (an event), and a slot is written again only when
+OpenGL has finished with it (a fence); with three slots neither takes long.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.cuda import driver
@@ -25,31 +26,47 @@ if TYPE_CHECKING:
 
 _SLOTS = 3
 _PAGE = 4096
-"""Slots start at a multiple of this many bytes: every alignment that OpenGL asks for divides it."""
+"""Slots start at a multiple of this many bytes.
+
+Every alignment that OpenGL asks for divides it.
+"""
+
+
+class _SlotView(NamedTuple):
+    """A slot as a picture of one form."""
+
+    tensor: torch.Tensor
+    source: BufferSource
 
 
 class _Slot:
-    """A place for one picture in a canvas's memory, and what was made over it."""
+    """A slot for one picture in a canvas's memory, and what was made over it."""
 
     def __init__(self, memory: _Memory, offset: int, device: int) -> None:
+        """Make the slot's event.
+
+        Args:
+            memory: the memory that the slot is in.
+            offset: bytes from the memory's start.
+            device: ordinal of the CUDA device.
+        """
         self.memory = memory
         self.offset = offset
         self._device = device
         with driver.context(device):
-            self._event: Any = driver.handle(
-                "cuEventCreate",  # torch's cost several times as much
-                int(driver.bindings().CUevent_flags.CU_EVENT_DISABLE_TIMING),
-            )
-        self._due = False
-        """True from `written` until the event was awaited."""
+            flags = driver.bindings().CUevent_flags.CU_EVENT_DISABLE_TIMING
+            # torch's events cost several times as much.
+            self._event: Any = driver.handle("cuEventCreate", int(flags))
+        self._must_await_cuda = False
+        """True from `note_written` until the event was awaited."""
         self._fence = 0
-        self._bound = False
+        self._was_bound = False
         """True once OpenGL read it since the last fence."""
-        self.views: dict[Form, tuple[torch.Tensor, BufferSource]] = {}
+        self.views: dict[Form, _SlotView] = {}
 
-    def written(self) -> None:
-        """CUDA got its work, on torch's current stream. Never waits."""
-        self._due = True
+    def note_written(self) -> None:
+        """Record that CUDA got its work, on torch's current stream. Never waits."""
+        self._must_await_cuda = True
         stream = driver.current_stream(self._device)
         driver.in_stream(
             self._device,
@@ -61,19 +78,18 @@ class _Slot:
 
     def await_cuda(self) -> None:
         """Wait until it is written: OpenGL reads it next."""
-        self._bound = True
-        if self._due:
-            driver.call(
-                "cuEventSynchronize", self._event
-            )  # it polls without pause: a thread that sleeps wakes late
-            self._due = False
+        self._was_bound = True
+        if self._must_await_cuda:
+            # This polls without pause: a thread that sleeps wakes late.
+            driver.call("cuEventSynchronize", self._event)
+            self._must_await_cuda = False
 
     def set_fence(self) -> None:
-        """Behind everything that reads it, if anything does."""
-        if self._bound:
+        """Set a fence behind everything that reads it, if anything does."""
+        if self._was_bound:
             GL.current().glDeleteSync(self._fence)
             self._fence = GL.current().fence()
-            self._bound = False
+            self._was_bound = False
 
     def await_gl(self) -> None:
         """Wait until OpenGL has read it: CUDA writes it next."""
@@ -84,23 +100,28 @@ class _Slot:
 
     def close(self) -> None:
         GL.current().glDeleteSync(self._fence)
-        for _, source in self.views.values():
-            source.release()
+        for view in self.views.values():
+            view.source.release()
         self.views.clear()
         with driver.context(self._device):
             driver.release("cuEventDestroy", self._event)
 
 
 class _Memory:
-    """Three slots for pictures of one size, as tensors and as an OpenGL buffer over the same bytes."""
+    """Three slots for pictures of one size.
+
+    They can be used as tensors and as an OpenGL buffer over the same bytes.
+    """
 
     def __init__(self, slot_size: int, device: int) -> None:
-        """Raises SharingError when the memory cannot be made or imported."""
+        """Allocate the slots.
+
+        Raises SharingError when the memory cannot be made or imported.
+        """
         from splatview_ipc.cuda.memory import Allocation
 
-        self.allocation: Allocation = Allocation(
-            slot_size * _SLOTS, device
-        )  # freed with its last reference
+        # Freed with its last reference.
+        self.allocation: Allocation = Allocation(slot_size * _SLOTS, device)
         fd = self.allocation.fd()
         try:
             self.gl: GlMemory = GlMemory([(fd, self.allocation.size)])
@@ -118,14 +139,31 @@ class _Memory:
         self.allocation.close()
 
 
+class _Drawing(NamedTuple):
+    """A picture that is being written."""
+
+    slot: _Slot
+    form: Form
+
+
 class ImportBridge:
-    """One copy on the GPU, into memory that OpenGL reads. Also a canvas: CUDA draws into that memory."""
+    """One copy on the GPU, into memory that OpenGL reads.
+
+    Also a canvas: CUDA draws into that memory.
+    """
 
     name: ClassVar[str] = "import"
 
     def __init__(self, ctx: moderngl.Context, gpu_uuid: str | None = None) -> None:
-        """`gpu_uuid`: the GPU on which CUDA will draw. Raises SharingError unless OpenGL draws there, too, and can
-        import this process's GPU memory.
+        """Make a bridge without memory.
+
+        Args:
+            ctx: the OpenGL context.
+            gpu_uuid: the GPU on which CUDA will draw; by default OpenGL's.
+
+        Raises:
+            SharingError: OpenGL does not draw there, or cannot import this process's GPU
+                memory.
         """
         uuid = require_import(ctx)
         if gpu_uuid not in (None, uuid):
@@ -134,93 +172,108 @@ class ImportBridge:
             )
         self._device = driver.here(uuid)
         self._memories: dict[int, _Memory] = {}
-        """By the size of their slots: those with the last two pictures, and the one that is drawn into."""
+        """By the size of their slots.
+
+        Those with the last two pictures, and the one that is drawn into.
+        """
         self._front: _Slot | None = None
-        self._before: _Slot | None = None
-        self._begun: tuple[_Slot, Form] | None = None
+        """The last picture."""
+        self._previous: _Slot | None = None
+        """The picture before."""
+        self._drawing: _Drawing | None = None
 
     def put(self, tensor: Pixels, layout: str) -> BufferSource:
+        """Copy a picture; see `Bridge.put`."""
         import torch
 
         values = local_tensor(tensor)
         if values.device.index != self._device:
             values = values.to(torch.device("cuda", self._device), non_blocking=True)
         form = Form.of(tuple(values.shape), dtype_name(values), layout)
+        if layout == "HW":
+            pixels = values.unsqueeze(-1)
+        elif layout == "CHW":
+            pixels = values.movedim(0, -1)
+        else:
+            pixels = values
         with torch.cuda.device(self._device), torch.no_grad():
             target = self.begin(form.height, form.width, form.channels, form.dtype)
-            target.copy_(
-                values.unsqueeze(-1)
-                if layout == "HW"
-                else values.movedim(0, -1)
-                if layout == "CHW"
-                else values
-            )
+            target.copy_(pixels)
             return self.show()
 
     def begin(
         self, height: int, width: int, channels: int = 4, dtype: str = "float16"
     ) -> torch.Tensor:
+        """Return the next picture, to be written by CUDA kernels; see `Canvas.begin`."""
         form = Form.of((height, width, channels), dtype, "HWC")
-        # pixels that a shader reads with one fetch
-        if channels == 3 and dtype != "float32":
-            room = 4
-        else:
-            room = channels
-        size = -(-height * width * room * DTYPES[dtype].item // _PAGE) * _PAGE
-        if size not in self._memories:
-            self._memories[size] = _Memory(size, self._device)
-        for slot in (
-            slot for memory in self._memories.values() for slot in memory.slots
-        ):
-            slot.set_fence()
-        slot = next(
-            s
-            for s in self._memories[size].slots
-            if s is not self._front and s is not self._before
-        )
+        # A shader reads pixels of four values with one fetch.
+        pixel_values = 4 if channels == 3 and dtype != "float32" else channels
+        size = height * width * pixel_values * DTYPES[dtype].item
+        slot_size = -(-size // _PAGE) * _PAGE
+        if slot_size not in self._memories:
+            self._memories[slot_size] = _Memory(slot_size, self._device)
+        for memory in self._memories.values():
+            for slot in memory.slots:
+                slot.set_fence()
+        slot = self._free_slot(self._memories[slot_size])
         slot.await_gl()
-        self._begun = slot, form
+        self._drawing = _Drawing(slot, form)
         if form not in slot.views:
-            whole = slot.memory.allocation.tensor(
-                dtype, (height, width, room), slot.offset
-            )
-            source = BufferSource(
-                slot.memory.gl,
-                form,
-                (width * room, room, 1),
-                slot.offset,
-                slot.await_cuda,
-            )
-            slot.views[form] = whole[..., :channels], source
-        return slot.views[form][0]
+            slot.views[form] = _make_view(slot, form, pixel_values)
+        return slot.views[form].tensor
+
+    def _free_slot(self, memory: _Memory) -> _Slot:
+        """Return a slot that holds none of the last two pictures."""
+        in_use = (self._front, self._previous)
+        return next(s for s in memory.slots if all(s is not used for used in in_use))
 
     def show(self, *, finished: bool = False) -> BufferSource:
-        if self._begun is None:
+        """Return the picture of `begin` as a source; see `Canvas.show`."""
+        drawing = self._drawing
+        if drawing is None:
             raise SharingError("show() without begin()")
-        (slot, form), self._begun = self._begun, None
+        slot = drawing.slot
+        self._drawing = None
         if not finished:
-            slot.written()
-        self._before = self._front
+            slot.note_written()
+        self._previous = self._front
         self._front = slot
-        shown = [
-            slot.memory for slot in (self._front, self._before) if slot is not None
-        ]
-        for size, memory in list(
-            self._memories.items()
-        ):  # pictures of two sizes may take turns
-            if memory not in shown:
+        self._release_unused()
+        return slot.views[drawing.form].source
+
+    def _release_unused(self) -> None:
+        """Release memory without a picture. Pictures of two sizes may alternate."""
+        slots = [slot for slot in (self._front, self._previous) if slot is not None]
+        in_use = [slot.memory for slot in slots]
+        for size, memory in list(self._memories.items()):
+            if memory not in in_use:
                 memory.release()
                 del self._memories[size]
-        return slot.views[form][1]
 
     def undo(self) -> None:
-        self._front = self._before
-        self._before = None
+        """Drop the last picture; see `Bridge.undo`."""
+        self._front = self._previous
+        self._previous = None
 
     def close(self) -> None:
+        """Give back everything. Idempotent."""
         for memory in self._memories.values():
             memory.release()
         self._memories.clear()
         self._front = None
-        self._before = None
-        self._begun = None
+        self._previous = None
+        self._drawing = None
+
+
+def _make_view(slot: _Slot, form: Form, pixel_values: int) -> _SlotView:
+    """Return a slot as a picture, each pixel of which takes so many values."""
+    shape = (form.height, form.width, pixel_values)
+    padded = slot.memory.allocation.tensor(form.dtype, shape, slot.offset)
+    source = BufferSource(
+        memory=slot.memory.gl,
+        form=form,
+        strides=(form.width * pixel_values, pixel_values, 1),
+        offset=slot.offset,
+        ready=slot.await_cuda,
+    )
+    return _SlotView(padded[..., : form.channels], source)

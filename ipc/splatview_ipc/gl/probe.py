@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from splatview_ipc.control.errors import SharingError
+from splatview_ipc.control.frame import DeviceTensor
 from splatview_ipc.cuda import driver
 from splatview_ipc.gl.direct import DirectBridge, require_import
 from splatview_ipc.gl.glapi import GL
@@ -29,117 +30,147 @@ BRIDGES: dict[str, Any] = {
 """Every bridge by name, best first."""
 
 _reasons: WeakKeyDictionary[moderngl.Context, dict[str, str]] = WeakKeyDictionary()
+"""The results of `probe` by bridge, for each context."""
 
 
 def forced_bridge() -> str | None:
-    """The bridge that SPLATVIEW_INTEROP names. Raises SharingError for another name."""
+    """Return the bridge that SPLATVIEW_INTEROP names.
+
+    Raises SharingError for another name.
+    """
     name = os.environ.get("SPLATVIEW_INTEROP") or None
     if name is not None and name not in BRIDGES:
         raise SharingError(
-            f"SPLATVIEW_INTEROP={name!r}: legal are {', '.join(BRIDGES)}; unset it for the best that "
-            "works"
+            f"SPLATVIEW_INTEROP={name!r}: legal are {', '.join(BRIDGES)}; unset it for the "
+            "best that works"
         )
     return name
 
 
 def probe(ctx: moderngl.Context, name: str) -> str:
-    """Why a bridge does not work with this context; "" where it does.
+    """Return why a bridge does not work with this context; "" where it does.
 
-    For `import` pictures go to OpenGL and back, once for each context. `direct` needs another process's memory: here
-    only its requirements are checked, and its first `put` decides.
+    For `import` pictures go to OpenGL and back, once for each context. `direct` needs
+    another process's memory: here only its requirements are checked, and its first `put`
+    decides.
     """
-    known = _reasons.setdefault(ctx, {})
-    if name not in known:
-        known[name] = ""
+    reasons = _reasons.setdefault(ctx, {})
+    if name not in reasons:
+        reasons[name] = ""
         try:
             if name == "direct":
                 DirectBridge(ctx)
             elif name == "import":
                 _round_trip(ctx)
-        except Exception as e:  # an unforeseen state of a driver or library, too: another bridge does the work
-            known[name] = (
-                str(e) if isinstance(e, SharingError) else f"{type(e).__name__}: {e}"
-            )
+        except Exception as error:
+            # Also an unforeseen state of a driver or library: another bridge does the
+            # work.
+            if isinstance(error, SharingError):
+                reasons[name] = str(error)
+            else:
+                reasons[name] = f"{type(error).__name__}: {error}"
         GL.current().clear_errors()
-    return known[name]
+    return reasons[name]
 
 
 def _round_trip(ctx: moderngl.Context) -> None:
-    """Try `import` with a few KB. Raises SharingError when they do not arrive as they were."""
-    device = driver.here(require_import(ctx))
+    """Try `import` with a few KB.
+
+    Raises SharingError when they do not arrive as they were.
+    """
+    device_index = driver.here(require_import(ctx))
     import torch
 
-    with torch.cuda.device(device):
-        values = (
-            torch.arange(33 * 17 * 4, device="cuda")
-            .mul_(7)
-            .to(torch.uint8)
-            .view(17, 33, 4)
-        )
+    height = 17
+    width = 33
+    with torch.cuda.device(device_index):
+        numbers = torch.arange(height * width * 4, device="cuda").mul_(7)
+        values = numbers.to(torch.uint8).view(height, width, 4)
         bridge = ImportBridge(ctx)
         try:
-            got = read_source(ctx, bridge.put(values, "HWC"))
-            again = read_source(ctx, bridge.put(values.flip(0), "HWC"))
+            received = read_source(ctx, bridge.put(values, "HWC"))
+            flipped = read_source(ctx, bridge.put(values.flip(0), "HWC"))
         finally:
             bridge.close()
         sent = values.cpu().numpy()
-    if not (
-        np.array_equal(np.rint(got * 255), sent)
-        and np.array_equal(np.rint(again * 255), sent[::-1])
-    ):
+    is_same = np.array_equal(np.rint(received * 255), sent)
+    if not is_same or not np.array_equal(np.rint(flipped * 255), sent[::-1]):
         raise SharingError("a picture came back from OpenGL different")
 
 
 def suitable(tensor: Pixels) -> tuple[str, ...]:
-    """The bridges for tensors in such memory, best first."""
-    memory = getattr(tensor, "memory", None)
-    if memory is not None:
-        return ("direct", "import", "host") if memory.pieces else ("import", "host")
-    return ("import", "host") if getattr(tensor, "is_cuda", False) else ("host",)
+    """Return the bridges for tensors in such memory, best first."""
+    if isinstance(tensor, DeviceTensor):
+        if tensor.memory.pieces:
+            return ("direct", "import", "host")
+        return ("import", "host")
+    # Arrays have no such attribute.
+    if getattr(tensor, "is_cuda", False):
+        return ("import", "host")
+    return ("host",)
 
 
 def make_canvas(ctx: moderngl.Context, gpu_uuid: str | None = None) -> Canvas:
-    """The best canvas for drawing on a GPU (by default OpenGL's own, where it is visible).
+    """Return the best canvas for drawing on a GPU.
 
-    SPLATVIEW_INTEROP may name `import` or `host`. Raises SharingError where `import` is named and does not work.
+    SPLATVIEW_INTEROP may name `import` or `host`.
+
+    Args:
+        ctx: the OpenGL context.
+        gpu_uuid: the GPU; by default OpenGL's own, where it is visible.
+
+    Raises:
+        SharingError: `import` is named and does not work.
     """
     forced = forced_bridge()
-    if forced != "host":
-        reason = probe(ctx, "import")
-        if not reason:
-            try:
-                return ImportBridge(ctx, gpu_uuid)
-            except SharingError as e:
-                reason = str(e)
-        if forced == "import":
-            raise SharingError(f"import: {reason}")
+    if forced == "host":
+        return HostBridge(ctx, gpu_uuid)
+    reason = probe(ctx, "import")
+    if not reason:
+        try:
+            return ImportBridge(ctx, gpu_uuid)
+        except SharingError as error:
+            reason = str(error)
+    if forced == "import":
+        raise SharingError(f"import: {reason}")
     return HostBridge(ctx, gpu_uuid)
 
 
 class AutoBridge:
-    """The best bridge for each picture. One that failed is not tried again while tensors are of the same kind."""
+    """The best bridge for each picture.
+
+    One that failed is not tried again while tensors are of the same kind.
+    """
 
     def __init__(self, ctx: moderngl.Context) -> None:
-        """Raises SharingError when SPLATVIEW_INTEROP names no bridge."""
+        """Make no bridge yet.
+
+        Raises SharingError when SPLATVIEW_INTEROP names no bridge.
+        """
         self._ctx = ctx
         self._forced = forced_bridge()
         self._bridges: dict[str, Bridge] = {}
-        self._shown: list[str] = []
+        self._last_names: list[str] = []
         """The bridges of the last two pictures."""
-        self._kind: object = None
+        self._tensor_kind: object = None
+        """Type and suitable bridges of the last tensor; None: of none that was taken."""
         self.reasons: dict[str, str] = {}
         """Why better bridges than the one in use were not taken, by name."""
 
     @property
     def name(self) -> str:
         """The bridge in use; "" before the first `put`."""
-        return self._shown[-1] if self._shown else ""
+        return self._last_names[-1] if self._last_names else ""
 
     def put(self, tensor: Pixels, layout: str) -> PixelSource:
-        """As `Bridge.put`. Raises SharingError, with every reason, when no bridge takes the tensor."""
+        """Make a picture readable; see `Bridge.put`.
+
+        Raises SharingError, with every reason, when no bridge takes the tensor.
+        """
         candidates = suitable(tensor)
-        if (type(tensor), candidates) != self._kind:
-            self._kind = (type(tensor), candidates)
+        tensor_kind = (type(tensor), candidates)
+        if tensor_kind != self._tensor_kind:
+            self._tensor_kind = tensor_kind
             self.reasons = {}
         if self._forced not in (None, *candidates):
             raise SharingError(
@@ -151,27 +182,32 @@ class AutoBridge:
             reason = probe(self._ctx, name)
             if not reason:
                 try:
-                    if name not in self._bridges:
-                        self._bridges[name] = BRIDGES[name](self._ctx)
-                    source = self._bridges[name].put(tensor, layout)
-                except SharingError as e:
-                    reason = str(e)
-                else:
-                    self._shown = [*self._shown[-1:], name]
-                    for other in self._bridges.keys() - self._shown:
-                        self._bridges.pop(other).close()
-                    return source
+                    return self._put_by(name, tensor, layout)
+                except SharingError as error:
+                    reason = str(error)
             self.reasons[name] = reason
-        self._kind = None  # the next one may come through
-        raise SharingError("; ".join(f"{n}: {why}" for n, why in self.reasons.items()))
+        self._tensor_kind = None  # the next one may come through
+        reasons = [f"{name}: {reason}" for name, reason in self.reasons.items()]
+        raise SharingError("; ".join(reasons))
+
+    def _put_by(self, name: str, tensor: Pixels, layout: str) -> PixelSource:
+        """Make a picture readable by one bridge, and close those not in use any more."""
+        if name not in self._bridges:
+            self._bridges[name] = BRIDGES[name](self._ctx)
+        source = self._bridges[name].put(tensor, layout)
+        self._last_names = [*self._last_names[-1:], name]
+        for unused in self._bridges.keys() - self._last_names:
+            self._bridges.pop(unused).close()
+        return source
 
     def undo(self) -> None:
-        """As `Bridge.undo`."""
-        if self._shown:
-            self._bridges[self._shown.pop()].undo()
+        """Drop the last picture; see `Bridge.undo`."""
+        if self._last_names:
+            self._bridges[self._last_names.pop()].undo()
 
     def close(self) -> None:
+        """Give back everything. Idempotent."""
         for bridge in self._bridges.values():
             bridge.close()
         self._bridges.clear()
-        self._shown.clear()
+        self._last_names.clear()

@@ -1,4 +1,4 @@
-"""Pixel sources in textures, what all sources set in a program, and reading a source back."""
+"""Pixel sources in textures, uniforms common to all sources, and reading a source back."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def set_units(program: moderngl.Program, count: int, first: int) -> None:
     By hand: moderngl passes over the values of samplers of buffer textures.
     """
     gl = GL.current()
-    gl.glUseProgram(
-        program.glo
-    )  # not put back: a program that was released meanwhile cannot be used again
+    # The program before is not put back: if it was released meanwhile, it cannot be used
+    # again.
+    gl.glUseProgram(program.glo)
     for k in range(count):
         member = program.get(f"u_source_{k}", None)
         if isinstance(member, moderngl.Uniform):  # unless the compiler found it unused
@@ -47,10 +47,7 @@ def set_units(program: moderngl.Program, count: int, first: int) -> None:
 
 
 class TextureSource(PixelSource):
-    """A 2-D texture whose row 0 is the picture's top row. It does not own the texture.
-
-    With `planar` each channel's rows follow those of the channel before, in a texture of one component.
-    """
+    """A 2-D texture whose row 0 is the picture's top row. It does not own the texture."""
 
     def __init__(
         self,
@@ -60,12 +57,23 @@ class TextureSource(PixelSource):
         planar: bool = False,
         stride: int = 1,
     ) -> None:
-        super().__init__(
-            form, "SOURCE_TEXTURE", *(("PLANAR",) if planar else ()), stride=stride
-        )
+        """Read pixels from a texture.
+
+        Args:
+            texture: the texture.
+            form: shape and dtype of the picture.
+            planar: True if each channel's rows follow those of the channel before, in a
+                texture of one component.
+            stride: as `PixelSource.stride`.
+        """
+        defines = ["SOURCE_TEXTURE"]
+        if planar:
+            defines.append("PLANAR")
+        super().__init__(form, *defines, stride=stride)
         self.texture = texture
 
     def bind(self, program: moderngl.Program, unit: int = 0) -> None:
+        """Bind the texture and set the uniforms; see `PixelSource.bind`."""
         self.texture.use(unit)
         set_units(program, 1, unit)
         set_uniform(program, "u_source_size", self.size)
@@ -76,28 +84,41 @@ def read_source(
     source: PixelSource,
     part: tuple[int, int, int, int] | None = None,
 ) -> np.ndarray:
-    """(H, W, 4) float32, bit for bit what `stored` returns, top row first; waits for it.
+    """Return the pixels of a source, bit for bit as `stored` returns them.
 
-    `part`: (column, row, width, height), by default everything.
+    Waits for the GPU.
+
+    Args:
+        ctx: the source's context.
+        source: the pixels.
+        part: (column, row, width, height), by default everything.
+
+    Returns:
+        (H, W, 4) float32, top row first.
     """
-    x, y, w, h = part or (0, 0, *source.size)
-    known = vars(ctx).setdefault(
-        "_splatview_programs", {}
-    )  # they hold the context: anywhere else would keep it
-    if source.defines not in known:
-        program = ctx.program(
-            vertex_shader=VERTEX, fragment_shader=fragment_head(source.defines) + _BODY
-        )
-        known[source.defines] = ctx.vertex_array(program, [])
-    array = known[source.defines]
-    target = ctx.texture((w, h), 4, dtype="u4", alignment=1)
+    x, y, width, height = part or (0, 0, *source.size)
+    array = _reader(ctx, source.defines)
+    target = ctx.texture((width, height), 4, dtype="u4", alignment=1)
     framebuffer = ctx.framebuffer([target])
     try:
         array.program["u_first"] = x, y
         with ctx.scope(framebuffer, moderngl.NOTHING):
             source.bind(array.program)
             array.render(moderngl.TRIANGLES, vertices=3)
-            return np.frombuffer(target.read(alignment=1), np.float32).reshape(h, w, 4)
+            pixels = np.frombuffer(target.read(alignment=1), np.float32)
+            return pixels.reshape(height, width, 4)
     finally:
         framebuffer.release()
         target.release()
+
+
+def _reader(ctx: moderngl.Context, defines: tuple[str, ...]) -> moderngl.VertexArray:
+    """Return a program that writes the bits of a source, made once for a context."""
+    # The programs hold the context: kept anywhere else, they would keep it.
+    arrays = vars(ctx).setdefault("_splatview_programs", {})
+    if defines not in arrays:
+        program = ctx.program(
+            vertex_shader=VERTEX, fragment_shader=fragment_head(defines) + _BODY
+        )
+        arrays[defines] = ctx.vertex_array(program, [])
+    return arrays[defines]

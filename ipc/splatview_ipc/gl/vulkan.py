@@ -1,6 +1,7 @@
-"""Images and semaphores that OpenGL and CUDA both import: only Vulkan makes memory whose inner layout both know.
+"""Images and semaphores that OpenGL and CUDA both import.
 
-By ctypes on the system's Vulkan loader. Nothing is ever drawn or submitted with it.
+Only Vulkan makes memory whose inner layout both know. It is called by ctypes on the
+system's Vulkan loader. Nothing is ever drawn or submitted with it.
 """
 
 from __future__ import annotations
@@ -52,12 +53,9 @@ _ERRORS = {
 
 
 def _structure(name: str, /, **fields: Any) -> type[Structure]:
-    """A Vulkan structure, which begins with its type and a pointer to the next one."""
-    return type(
-        name,
-        (Structure,),
-        {"_fields_": [("sType", c_uint32), ("pNext", c_void_p), *fields.items()]},
-    )
+    """Make a Vulkan structure, which begins with its type and a pointer to the next one."""
+    all_fields = [("sType", c_uint32), ("pNext", c_void_p), *fields.items()]
+    return type(name, (Structure,), {"_fields_": all_fields})
 
 
 _ApplicationInfo = _structure(
@@ -85,9 +83,8 @@ _IDProperties = _structure(
     nodeMask=c_uint32,
     luidValid=c_uint32,
 )
-_Properties2 = _structure(
-    "_Properties2", properties=c_uint64 * 256
-)  # 824 bytes are used; aligned to 8
+# Of the properties 824 bytes are used; they are aligned to 8.
+_Properties2 = _structure("_Properties2", properties=c_uint64 * 256)
 _QueueCreateInfo = _structure(
     "_QueueCreateInfo",
     flags=c_uint32,
@@ -124,9 +121,8 @@ _ImageCreateInfo = _structure(
     families=c_void_p,
     initialLayout=c_uint32,
 )
-_ExportInfo = _structure(
-    "_ExportInfo", handleTypes=c_uint32
-)  # of an image, its memory, a semaphore
+# Of an image, of its memory, or of a semaphore.
+_ExportInfo = _structure("_ExportInfo", handleTypes=c_uint32)
 _DedicatedInfo = _structure("_DedicatedInfo", image=c_uint64, buffer=c_uint64)
 _AllocateInfo = _structure("_AllocateInfo", size=c_uint64, memoryType=c_uint32)
 _SemaphoreInfo = _structure("_SemaphoreInfo", flags=c_uint32)
@@ -149,19 +145,31 @@ class _MemoryProperties(Structure):
     ]
 
 
-_VOID = "vkGetPhysicalDevice", "vkGetImage", "vkDestroy", "vkFree"
+_VOID_PREFIXES = "vkGetPhysicalDevice", "vkGetImage", "vkDestroy", "vkFree"
 """Prefixes of functions that return nothing."""
 
 
 class VulkanDevice:
-    """Vulkan on one GPU. Handles of instances and devices are pointers; all others are 64-bit numbers."""
+    """Vulkan on one GPU.
+
+    Handles of instances and devices are pointers; all others are 64-bit numbers.
+    """
 
     def __init__(self, gpu_uuid: str) -> None:
-        """`gpu_uuid`: 32 lower-case hexadecimal digits. Raises SharingError."""
+        """Make a device.
+
+        Args:
+            gpu_uuid: UUID of the GPU, 32 lower-case hexadecimal digits.
+
+        Raises:
+            SharingError: there is no Vulkan, or it does not see the GPU.
+        """
         try:
             self._library = ctypes.CDLL("libvulkan.so.1")
-        except OSError as e:
-            raise SharingError(f"no Vulkan ({e}): apt-get install libvulkan1") from e
+        except OSError as error:
+            raise SharingError(
+                f"no Vulkan ({error}): apt-get install libvulkan1"
+            ) from error
         self._library.vkGetInstanceProcAddr.restype = c_void_p
         self._instance: c_void_p = c_void_p()
         self.handle: c_void_p = c_void_p()
@@ -169,7 +177,7 @@ class VulkanDevice:
         info = _InstanceCreateInfo(sType=1, application=_address(application))
         self.call("vkCreateInstance", byref(info), None, byref(self._instance))
         try:
-            self._physical = self._find(gpu_uuid)
+            self._physical = self._physical_device(gpu_uuid)
             priority = ctypes.c_float(1.0)
             queue = _QueueCreateInfo(
                 sType=2, family=0, count=1, priorities=_address(priority)
@@ -189,39 +197,49 @@ class VulkanDevice:
             raise
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call a function with ctypes' values alone. Raises SharingError that names the call and Vulkan's error."""
+        """Call a function with ctypes' values alone.
+
+        Raises SharingError that names the call and Vulkan's error.
+        """
         address = self._library.vkGetInstanceProcAddr(
             self._instance, c_char_p(name.encode())
         )
         if not address:
             raise SharingError(f"this Vulkan has no {name}")
-        result = ctypes.CFUNCTYPE(None if name.startswith(_VOID) else c_int)(address)(
-            *arguments
-        )
+        result_type = None if name.startswith(_VOID_PREFIXES) else c_int
+        function = ctypes.CFUNCTYPE(result_type)(address)
+        result = function(*arguments)
         if result is not None and result < 0:
             raise SharingError(f"{name}: VK_ERROR_{_ERRORS.get(result, result)}")
 
-    def _find(self, gpu_uuid: str) -> c_void_p:
+    def _physical_device(self, gpu_uuid: str) -> c_void_p:
+        """Return the device with a UUID. Raises SharingError where there is none."""
         count = c_uint32(0)
         self.call("vkEnumeratePhysicalDevices", self._instance, byref(count), None)
-        found = (c_void_p * count.value)()
-        self.call("vkEnumeratePhysicalDevices", self._instance, byref(count), found)
-        seen = []
-        for device in map(c_void_p, found[: count.value]):
+        devices = (c_void_p * count.value)()
+        self.call("vkEnumeratePhysicalDevices", self._instance, byref(count), devices)
+        uuids = []
+        for device in map(c_void_p, devices[: count.value]):
             identity = _IDProperties(sType=1000071004)
             properties = _Properties2(sType=1000059001, pNext=_address(identity))
             self.call("vkGetPhysicalDeviceProperties2", device, byref(properties))
-            seen.append(bytes(identity.deviceUUID).hex())
-            if seen[-1] == gpu_uuid:
+            uuids.append(bytes(identity.deviceUUID).hex())
+            if uuids[-1] == gpu_uuid:
                 return device
         raise SharingError(
-            f"Vulkan does not see GPU {gpu_uuid}, but {', '.join(seen) or 'none'}"
+            f"Vulkan does not see GPU {gpu_uuid}, but {', '.join(uuids) or 'none'}"
         )
 
     def image(self, size: tuple[int, int], vk_format: int, undo: ExitStack) -> Exported:
-        """A 2-D image with memory of its own, for sampling, drawing into and copying, until `undo` ends.
+        """Make a 2-D image with memory of its own, for sampling, drawing and copying.
 
-        Raises SharingError.
+        Args:
+            size: width and height.
+            vk_format: Vulkan's number of the format.
+            undo: destroys the image when it is closed.
+
+        Raises:
+            SharingError: Vulkan cannot make it.
         """
         external = _ExportInfo(sType=1000072001, handleTypes=_OPAQUE_FD)
         info = _ImageCreateInfo(
@@ -239,43 +257,51 @@ class VulkanDevice:
         )
         image = c_uint64(0)
         memory = c_uint64(0)
-        undo.callback(
-            self.call, "vkFreeMemory", self.handle, memory, None
-        )  # allowed for 0
+        # Allowed for 0, too.
+        undo.callback(self.call, "vkFreeMemory", self.handle, memory, None)
         self.call("vkCreateImage", self.handle, byref(info), None, byref(image))
         undo.callback(self.call, "vkDestroyImage", self.handle, image, None)
-        needs = _MemoryRequirements()
-        known = _MemoryProperties()
-        self.call("vkGetImageMemoryRequirements", self.handle, image, byref(needs))
-        self.call("vkGetPhysicalDeviceMemoryProperties", self._physical, byref(known))
-        local = next(
-            k
-            for k in range(known.typeCount)  # Vulkan promises one
-            if needs.types >> k & 1 and known.types[k].flags & _DEVICE_LOCAL
-        )
+        required = _MemoryRequirements()
+        self.call("vkGetImageMemoryRequirements", self.handle, image, byref(required))
         dedicated = _DedicatedInfo(sType=1000127001, image=image.value)
         export = _ExportInfo(
             sType=1000072002, pNext=_address(dedicated), handleTypes=_OPAQUE_FD
         )
         allocate = _AllocateInfo(
-            sType=5, pNext=_address(export), size=needs.size, memoryType=local
+            sType=5,
+            pNext=_address(export),
+            size=required.size,
+            memoryType=self._device_local_type(required.types),
         )
         self.call("vkAllocateMemory", self.handle, byref(allocate), None, byref(memory))
         self.call("vkBindImageMemory", self.handle, image, memory, c_uint64(0))
-        wanted = _GetFdInfo(
+        fd_info = _GetFdInfo(
             sType=1000074002, object=memory.value, handleType=_OPAQUE_FD
         )
-        return Exported(self, "vkGetMemoryFdKHR", wanted, needs.size)
+        return Exported(self, "vkGetMemoryFdKHR", fd_info, required.size)
+
+    def _device_local_type(self, allowed_types: int) -> int:
+        """Return the first memory type on the GPU among those of a bit mask."""
+        memory = _MemoryProperties()
+        self.call("vkGetPhysicalDeviceMemoryProperties", self._physical, byref(memory))
+        # Vulkan promises one.
+        return next(
+            k
+            for k in range(memory.typeCount)
+            if allowed_types >> k & 1 and memory.types[k].flags & _DEVICE_LOCAL
+        )
 
     def semaphore(self, undo: ExitStack) -> Exported:
-        """A binary semaphore, until `undo` ends. Raises SharingError."""
+        """Make a binary semaphore, until `undo` ends. Raises SharingError."""
         export = _ExportInfo(sType=1000077000, handleTypes=_OPAQUE_FD)
         info = _SemaphoreInfo(sType=9, pNext=_address(export))
-        made = c_uint64(0)
-        self.call("vkCreateSemaphore", self.handle, byref(info), None, byref(made))
-        undo.callback(self.call, "vkDestroySemaphore", self.handle, made, None)
-        wanted = _GetFdInfo(sType=1000079001, object=made.value, handleType=_OPAQUE_FD)
-        return Exported(self, "vkGetSemaphoreFdKHR", wanted)
+        semaphore = c_uint64(0)
+        self.call("vkCreateSemaphore", self.handle, byref(info), None, byref(semaphore))
+        undo.callback(self.call, "vkDestroySemaphore", self.handle, semaphore, None)
+        fd_info = _GetFdInfo(
+            sType=1000079001, object=semaphore.value, handleType=_OPAQUE_FD
+        )
+        return Exported(self, "vkGetSemaphoreFdKHR", fd_info)
 
 
 vulkan_on = functools.cache(VulkanDevice)
@@ -283,23 +309,37 @@ vulkan_on = functools.cache(VulkanDevice)
 
 
 class Exported:
-    """An object of Vulkan's that others import by descriptor. What they imported stays when it is destroyed."""
+    """An object of Vulkan's that others import by descriptor.
+
+    What they imported stays when it is destroyed.
+    """
 
     def __init__(
-        self, device: VulkanDevice, function: str, wanted: Structure, size: int = 0
+        self, device: VulkanDevice, function: str, fd_info: Structure, size: int = 0
     ) -> None:
+        """Describe an object.
+
+        Args:
+            device: the device that the object is on.
+            function: name of the function that exports it.
+            fd_info: argument of this function.
+            size: as the attribute.
+        """
         self._device = device
         self._function = function
-        self._wanted = wanted
+        self._fd_info = fd_info
         self.size = size
         """Bytes of an image's memory."""
 
     @contextmanager
     def fd(self) -> Iterator[int]:
-        """A new descriptor for an importer, which owns it after the block; closed if the block raises."""
+        """Make a descriptor for an importer, which owns it after the block.
+
+        It is closed if the block raises.
+        """
         fd = c_int(-1)
         self._device.call(
-            self._function, self._device.handle, byref(self._wanted), byref(fd)
+            self._function, self._device.handle, byref(self._fd_info), byref(fd)
         )
         try:
             yield fd.value
@@ -309,4 +349,5 @@ class Exported:
 
 
 def _address(structure: Any) -> c_void_p:
+    """Return a pointer to a structure of ctypes."""
     return ctypes.cast(byref(structure), c_void_p)

@@ -18,7 +18,7 @@ from splatview_ipc.publisher.stream import Stream
 from splatview_ipc.shm.control_block import FAULTS, ControlBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 
 class Publisher:
@@ -67,7 +67,7 @@ class Publisher:
             self.helper = Helper(
                 self.folder,
                 self.control,
-                lambda: self.streams.values(),
+                self._list_streams,
                 self.on_request,
                 self.fault,
                 clock=clock,
@@ -110,6 +110,9 @@ class Publisher:
         stream = Stream(next(self._indices), name, kind, self)
         self.streams = {**self.streams, name: stream}
         return stream
+
+    def _list_streams(self) -> Iterable[Stream]:
+        return self.streams.values()
 
     def wake(self) -> None:
         """Have the helper thread give each stream its turn, and send what changed.
