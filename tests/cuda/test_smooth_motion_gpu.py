@@ -88,16 +88,16 @@ def test_the_last_picture_is_moved_while_the_next_is_awaited(
             view.handle(PointerMove(x, 200), RECT)
             shown(view, screen)
             view.tick(now[0])
-            if view.view.picture.known:
+            if view.view.picture.has_depth:
                 break
         for _ in range(40):
             governor.gives(("scene", W, H), "cuda")  # nothing is drawn for some time
         view.content.land(wait=True)
         seen = shown(view, screen)
-        of = view.view.picture.of
+        key = view.view.picture.key
         view.handle(PointerMove(x + 12, 200), RECT)
         moved = shown(view, screen)
-        assert view.view.picture.of == of
+        assert view.view.picture.key == key
         camera = view.view.rig.camera()
         assert camera is not None
         still.view.rig.use_camera(camera)

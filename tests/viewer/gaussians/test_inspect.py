@@ -234,7 +234,7 @@ def test_what_is_filtered_is_counted_and_not_drawn(
     assert (shown(view, screen) != before).any()
     tool.reset(opacity)
     np.testing.assert_array_equal(shown(view, screen), before)
-    assert not tool.filters
+    assert not tool.is_active
 
 
 # -- boxes and spheres -------------------------------------------------------------------------------------------------

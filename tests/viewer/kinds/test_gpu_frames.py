@@ -297,12 +297,12 @@ def test_a_scene_in_place_is_read_with_the_first_picture_of_any_and_held_until_t
         assert shared.show(two[k % 2])
         assert not shared.released
         assert not two[k % 2].wants.busy
-        before = [view.view.picture.of for view in two]
+        before = [view.view.picture.key for view in two]
         for view in two:
             shown(view, screen)
             assert shared.released
         assert all(
-            view.view.picture.of != b for view, b in zip(two, before, strict=True)
+            view.view.picture.key != b for view, b in zip(two, before, strict=True)
         )
         assert (reader.loads - loads, reader.drawings - drawings) == (1, 2)
         shown(two[0], screen)

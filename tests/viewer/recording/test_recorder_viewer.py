@@ -141,11 +141,11 @@ def test_the_bar_and_keys_go_back_and_return(viewer: Viewer) -> None:
     for key in ("comma", "comma", "period", "t", "end"):
         viewer.do(Key(key))
         places.append(player.at)
-        assert history.shown == (key != "end")  # it is how one returns
+        assert history.is_shown == (key != "end")  # it is how one returns
     newest = len(player.recording) - 1
     assert places == [newest, newest - 1, newest, newest, None]
     viewer.do(Key("t"))
-    assert history.shown
+    assert history.is_shown
 
 
 def test_a_run_that_ends_and_begins_again_goes_on_in_the_same_recording(

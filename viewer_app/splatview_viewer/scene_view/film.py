@@ -1,6 +1,4 @@
-"""Films of a scene: pictures along a camera path, drawn and written while the loop goes
-on.
-"""
+"""Films of a scene: pictures along a camera path, made while the loop goes on."""
 
 from __future__ import annotations
 

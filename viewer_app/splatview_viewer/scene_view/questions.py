@@ -16,8 +16,13 @@ class Question:
 
     def __init__(self, view: SceneView, name: str) -> None:
         """Name the question's jobs `name`."""
+
+        def wake() -> None:
+            # The view may get another host.
+            view.host.wake()
+
         self._view = view
-        self._jobs = Jobs(name, lambda: view.host.wake())
+        self._jobs = Jobs(name, wake)
         self._job: Job[Any] | None = None
 
     def take(self) -> Any:

@@ -22,7 +22,10 @@ def _view(ctx: Any, work: Any) -> CamerasView:
 
 
 class PartLink(Link):
-    """Photographs, and the number of the camera that is trained with, published over a stream of cameras."""
+    """Feeds photographs, and the number of the camera that is trained with.
+
+    They are published over a stream of cameras.
+    """
 
     def take(self, content: Any, stream: Any, frame: StreamFrame) -> bool:
         return content.take_part(frame)

@@ -1,8 +1,10 @@
-"""Shows the cameras of a training by themselves: their frustums with their photographs; a click opens one."""
+"""Shows the cameras of a training by themselves: their frustums with their photographs.
+
+A click opens one photograph.
+"""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -25,6 +27,7 @@ from splatview_viewer.geometry.controls import FITTED, Orbit, OrbitPlace, PanZoo
 from splatview_viewer.geometry.training_cameras import snapped, up_of_cameras
 from splatview_viewer.render.cameras.content import CamerasContent, PhotoTexture
 from splatview_viewer.render.cameras.drawing import FrustumStyle, camera_at, named
+from splatview_viewer.scene_view.clicks import ClickGesture
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,8 +39,10 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.geometry.training_cameras import CameraSet
 
-_STILL = 4.0
-"""Points that the pointer may move during a click."""
+_HOVER_REACH = 8
+"""Points around a camera's centre that count as the camera."""
+_LINE_WIDTH = 1.5
+"""Points."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,8 @@ class CamerasPlace:
     hovered: int | None = None
     """The camera under the pointer, which is marked."""
     seen_in: tuple[int, int] | None = None
-    """Size of the rectangle that `orbit` is for, of which any other one shows all; None: the one at hand."""
+    """Size of the rectangle that `orbit` is for. Other rectangles show all that is seen
+    in it. None: `orbit` is for any rectangle."""
 
     def seen_from(self, rect: Rect) -> CamerasPlace:
         """Return the place of which other rectangles show all that is seen in `rect`."""
@@ -76,7 +82,7 @@ class CamerasState:
 
 
 class CamerasView(View[CamerasContent, CamerasState]):
-    """One user's view of the cameras: their frustums, or the photograph that was opened."""
+    """One user's view of the cameras: their frustums, or the opened photograph."""
 
     kind: ClassVar[str] = "cameras"
     keys: Sequence[KeyHelp] = (
@@ -90,30 +96,30 @@ class CamerasView(View[CamerasContent, CamerasState]):
     def __init__(self, data: CamerasContent, state: CamerasState) -> None:
         super().__init__(data, state)
         data.join(self)
-        self._drawn = data.changes
+        self._drawn_changes = data.changes
         """The version of the data that was drawn last, or for which drawing was asked."""
         self._orbit = Orbit()
-        self._hand = PanZoom()
+        self._pan_zoom = PanZoom()
         self._photo = PhotoTexture(data.ctx)
-        self._press: tuple[float, float] | None = None
-        """Begin of a click."""
+        self._click = ClickGesture()
 
     def wake(self) -> None:
         """Have the loop turn soon. From any thread."""
         self.host.wake()
 
     def take(self, link: str, value: Value) -> bool:
-        taken = self.data.update(value)
-        if taken:
-            self._drawn = self.data.changes  # the caller draws it
-        return taken
+        is_taken = self.data.update(value)
+        if is_taken:
+            # The caller draws it.
+            self._drawn_changes = self.data.changes
+        return is_taken
 
     def tick(self, now: float) -> bool:
         self.data.small = True
         self.data.tick(now)
-        before = self._drawn
-        self._drawn = self.data.changes
-        return before != self._drawn
+        previous = self._drawn_changes
+        self._drawn_changes = self.data.changes
+        return previous != self._drawn_changes
 
     def release(self, how: Literal["idle", "away", "closed", "last"]) -> None:
         if how != "idle":
@@ -121,7 +127,7 @@ class CamerasView(View[CamerasContent, CamerasState]):
         if how in ("closed", "last"):
             self.data.leave(self)
 
-    # -- what is seen --------------------------------------------------------------------------------------------
+    # -- the state -----------------------------------------------------------------
 
     @property
     def _cameras(self) -> CameraSet:
@@ -129,251 +135,267 @@ class CamerasView(View[CamerasContent, CamerasState]):
         assert cameras is not None
         return cameras
 
-    def _there(self, number: int | None) -> int | None:
-        """Return the number of a camera; None for one that is gone."""
-        return number if number is not None and number < len(self._cameras) else None
+    def _existing(self, index: int | None) -> int | None:
+        """Return the index of a camera; None for one that is gone."""
+        if index is None or index >= len(self._cameras):
+            return None
+        return index
 
     @property
     def opened(self) -> int | None:
         """The camera whose photograph is seen."""
-        return self._there(self.state.place.opened)
+        return self._existing(self.state.place.opened)
 
     @property
     def hovered(self) -> int | None:
         """The camera under the pointer."""
-        return self._there(self.state.place.hovered)
+        return self._existing(self.state.place.hovered)
 
-    def _put(self, **changes: Any) -> None:
+    def _change_place(self, **fields: Any) -> None:
         """Change fields of the place."""
-        self.state = replace(self.state, place=replace(self.state.place, **changes))
+        self.state = replace(self.state, place=replace(self.state.place, **fields))
 
     @property
     def _depth(self) -> float:
+        """Depth of the frustums, world units."""
         return 0.5 * self._cameras.spacing * self.state.size
 
-    def _look(self, rect: Rect) -> Camera:
-        """Return the user's camera for the rectangle, and have `_orbit` be there."""
+    # -- the camera ----------------------------------------------------------------
+
+    def _camera(self, rect: Rect) -> Camera:
+        """Return the user's camera for a rectangle, and bring `_orbit` there."""
         place = self.state.place
         size = (rect.width, rect.height)
-        if place.orbit is not None:
-            self._orbit.place = place.orbit
-            if place.seen_in is None:
-                return self._orbit.camera(*size)
-            return self._orbit.camera(*place.seen_in).fitted(*size)
-        cameras = self._cameras
-        fine = self._cameras.fine
-        if not fine.any():
+        if place.orbit is None:
+            self._frame_all(size)
             return self._orbit.camera(*size)
-        up = up_of_cameras(cameras.viewmats[fine])
+        self._orbit.place = place.orbit
+        if place.seen_in is None:
+            return self._orbit.camera(*size)
+        return self._orbit.camera(*place.seen_in).fitted(*size)
+
+    def _frame_all(self, size: tuple[int, int]) -> None:
+        """Bring `_orbit` to where all cameras are seen in a picture of this size."""
+        cameras = self._cameras
+        is_valid = cameras.fine
+        if not is_valid.any():
+            return
+        viewmats = cameras.viewmats[is_valid]
+        positions = cameras.positions[is_valid]
+        up = up_of_cameras(viewmats)
         self._orbit.up = Orbit().up if up is None else snapped(up)
-        ends = cameras.positions[fine] + cameras.viewmats[fine, 2, :3] * self._depth
-        camera = frame_points(
-            np.concatenate([cameras.positions[fine], ends]), *size, up=self._orbit.up
-        )
+        ends = positions + viewmats[:, 2, :3] * self._depth
+        points = np.concatenate([positions, ends])
+        camera = frame_points(points, *size, up=self._orbit.up)
         self._orbit.take(camera, ends.mean(0))
-        return self._orbit.camera(*size)
 
-    def _zoomed(self) -> PanZoom:
-        """Return the hand that places the opened photograph as the state has it."""
+    def _photo_pan_zoom(self) -> PanZoom:
+        """Return what places the opened photograph, as the state has it."""
         photo = None if self.opened is None else self.data.photos.whole(self.opened)
-        self._hand.size = (1, 1) if photo is None else (photo.shape[1], photo.shape[0])
-        self._hand.place = self.state.place.photo
-        return self._hand
+        self._pan_zoom.size = (1, 1)
+        if photo is not None:
+            self._pan_zoom.size = (photo.shape[1], photo.shape[0])
+        self._pan_zoom.place = self.state.place.photo
+        return self._pan_zoom
 
-    # -- events --------------------------------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------
 
-    def open(self, number: int | None) -> None:
-        """Have this photograph fill the picture; None: none."""
-        self._put(opened=number, photo=FITTED)
+    def open(self, index: int | None) -> None:
+        """Have the photograph of a camera fill the picture; None: of none."""
+        self._change_place(opened=index, photo=FITTED)
 
     def handle(self, event: Event, rect: Rect) -> bool:
         if isinstance(event, Key):
-            self._key(event, rect)
+            self._handle_key(event, rect)
         elif self.opened is not None:
             self._move_photo(event, rect)
         else:
-            self._point(event, rect)
-        return False  # another state is drawn in any case
+            self._handle_pointer(event, rect)
+        # Another state is drawn in any case.
+        return False
 
     def _move_photo(self, event: Event, rect: Rect) -> None:
-        hand = self._zoomed()
-        hand.handle(event, rect)
-        self._put(photo=hand.place)
+        pan_zoom = self._photo_pan_zoom()
+        pan_zoom.handle(event, rect)
+        self._change_place(photo=pan_zoom.place)
 
-    def _point(self, event: Event, rect: Rect) -> None:
+    def _handle_pointer(self, event: Event, rect: Rect) -> None:
         match event:
             case PointerMove():
-                if (
-                    self._press is not None
-                    and math.dist(self._press, (event.x, event.y))
-                    > _STILL * self.host.scale
-                ):
-                    self._press = None
+                self._click.move(event.x, event.y, self.host.scale)
                 if self._orbit.dragging:
-                    self._turn(event, rect)
+                    self._move_camera(event, rect)
                 else:
                     self._hover(event.x, event.y, rect)
             case PointerLeave():
-                self._put(hovered=None)
+                self._change_place(hovered=None)
             case PointerPress():
                 self._hover(event.x, event.y, rect)
                 if event.button == "left" and not event.mods:
-                    self._press = (event.x, event.y)
+                    self._click.press(event.x, event.y)
                 else:
-                    self._press = None
-                self._turn(event, rect)
+                    self._click.cancel()
+                self._move_camera(event, rect)
             case PointerRelease():
-                pressed = self._press
-                self._press = None
+                is_click = self._click.release()
                 self._orbit.let_go()
-                if pressed is not None and self.hovered is not None:
+                if is_click and self.hovered is not None:
                     self.open(self.hovered)
             case Wheel() | Pinch():
-                self._press = None
-                self._turn(event, rect)
+                self._click.cancel()
+                self._move_camera(event, rect)
 
-    def _turn(self, event: Event, rect: Rect) -> None:
+    def _move_camera(self, event: Event, rect: Rect) -> None:
         """Move the user's camera by hand, from where it is."""
-        camera = self._look(rect)
+        camera = self._camera(rect)
         if self.state.place.seen_in is not None:
             self._orbit.take(camera, self._orbit.target)
         if self._orbit.handle(event, rect):
-            self._put(orbit=self._orbit.place, seen_in=None)
+            self._change_place(orbit=self._orbit.place, seen_in=None)
 
-    def _key(self, event: Key, rect: Rect) -> None:
+    def _handle_key(self, event: Key, rect: Rect) -> None:
         if not event.pressed or event.mods:
             return
-        number = self.opened
-        down = {"page_down": 1, "page_up": -1}.get(event.name, 0)
-        if number is not None:
-            if event.name == "escape":
-                self.open(None)
-            elif down:
-                self.open((number + down) % len(self._cameras))
-            else:
-                self._move_photo(event, rect)
-        elif event.name == "f":
-            self._put(orbit=None)
-        elif down:
-            self.open(0 if down > 0 else len(self._cameras) - 1)
+        count = len(self._cameras)
+        step = {"page_down": 1, "page_up": -1}.get(event.name, 0)
+        if self.opened is None:
+            if event.name == "f":
+                self._change_place(orbit=None)
+            elif step:
+                self.open(0 if step > 0 else count - 1)
+        elif event.name == "escape":
+            self.open(None)
+        elif step:
+            self.open((self.opened + step) % count)
+        else:
+            self._move_photo(event, rect)
 
     def _hover(self, x: float, y: float, rect: Rect) -> None:
-        found = None
+        hovered = None
         if rect.contains(x, y):
-            found = camera_at(
+            hovered = camera_at(
                 self._cameras,
-                self._look(rect),
+                self._camera(rect),
                 self._depth,
                 x - rect.x,
                 y - rect.y,
-                8 * self.host.scale,
+                _HOVER_REACH * self.host.scale,
             )
-        self._put(hovered=found)
+        self._change_place(hovered=hovered)
 
-    # -- pictures ------------------------------------------------------------------------------------------------
+    # -- pictures ------------------------------------------------------------------
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        self._drawn = self.data.changes
+        self._drawn_changes = self.data.changes
+        background = self.state.background
         framebuffer.use()
-        framebuffer.clear(
-            *self.state.background, 1.0, viewport=rect.viewport(framebuffer.height)
-        )
+        framebuffer.clear(*background, 1.0, viewport=rect.viewport(framebuffer.height))
         if self.opened is not None:
-            photo = self.data.photos.whole(self.opened)
-            if photo is not None:
-                hand = self._zoomed()
-                self._photo.take(photo)
-                (x, y, zoom), (width, height) = hand.placed(rect), hand.size
-                place = Rect(
-                    round(x),
-                    round(y),
-                    max(round(width * zoom), 1),
-                    max(round(height * zoom), 1),
-                )
-                self._photo.draw(framebuffer, place, rect, self.state.background)
+            self._draw_photo(framebuffer, rect, self.opened)
             return
-        look = FrustumStyle(
-            self._depth,
-            1.5 * self.host.scale,
-            self.hovered,
-            self.data.current,
+        style = FrustumStyle(
+            depth=self._depth,
+            width=_LINE_WIDTH * self.host.scale,
+            marked=self.hovered,
+            current=self.data.current,
             opacity=1.0,
-            background=self.state.background,
+            background=background,
         )
-        self.data.drawing.draw(framebuffer, rect, self._look(rect), look)
+        self.data.drawing.draw(framebuffer, rect, self._camera(rect), style)
+
+    def _draw_photo(
+        self, framebuffer: moderngl.Framebuffer, rect: Rect, index: int
+    ) -> None:
+        """Draw the photograph of a camera where the user has placed it."""
+        photo = self.data.photos.whole(index)
+        if photo is None:
+            return
+        pan_zoom = self._photo_pan_zoom()
+        self._photo.take(photo)
+        x, y, zoom = pan_zoom.placed(rect)
+        width, height = pan_zoom.size
+        photo_rect = Rect(
+            round(x),
+            round(y),
+            max(round(width * zoom), 1),
+            max(round(height * zoom), 1),
+        )
+        self._photo.draw(framebuffer, photo_rect, rect, self.state.background)
 
     def ui(self, rect: Rect, scale: float) -> bool:
+        if self.opened is not None:
+            self._write_photo_name(rect, scale, self.opened)
+        elif self.hovered is not None:
+            named(self._cameras, self.hovered, self._camera(rect), self._depth, rect)
+        return False
+
+    def _write_photo_name(self, rect: Rect, scale: float, index: int) -> None:
+        """Write the name of a camera, and why its photograph is not seen."""
         from splatview_viewer.ui.widgets import tag
 
         photos = self.data.photos
-        number = self.opened
-        gap = 12 * scale
-        if number is not None:
-            tag(self._cameras.called(number), rect.x + gap, rect.y + gap, rect)
-            if photos.whole(number) is None:
-                words = photos.trouble(number) or "The photograph is on its way"
-                tag(
-                    words,
-                    rect.x + gap,
-                    rect.y + gap + 1.9 * imgui.get_text_line_height(),
-                    rect,
-                )
-        elif self.hovered is not None:
-            named(self._cameras, self.hovered, self._look(rect), self._depth, rect)
-        return False
+        x = rect.x + 12 * scale
+        y = rect.y + 12 * scale
+        tag(self._cameras.called(index), x, y, rect)
+        if photos.whole(index) is None:
+            text = photos.trouble(index) or "The photograph is on its way"
+            tag(text, x, y + 1.9 * imgui.get_text_line_height(), rect)
 
-    # -- words ---------------------------------------------------------------------------------------------------
+    # -- panel and status line -----------------------------------------------------
 
     def panel(self) -> Sequence[Section]:
-        return (Section("", self._controls),)
+        return (Section("", self._draw_controls),)
 
-    def _controls(self) -> None:
+    def _draw_controls(self) -> None:
         from splatview_viewer.ui import theme
         from splatview_viewer.ui import widgets as ui
 
         for text in self.data.hints.texts:
             ui.wrapped(text, theme.FAULT)
         if ui.buttons("Cameras", ["See all"], ["All cameras (F)"]) is not None:
-            self._put(orbit=None, opened=None)
-        self.state = replace(
-            self.state,
-            size=ui.slider(
-                "Size",
-                "Size of the frustums",
-                self.state.size,
-                (0.1, 10.0),
-                "%.2f",
-                reset=1.0,
-            ),
-            background=ui.color(
-                "Background", "Colour behind the cameras", self.state.background
-            ),
+            self._change_place(orbit=None, opened=None)
+        size = ui.slider(
+            "Size",
+            "Size of the frustums",
+            self.state.size,
+            (0.1, 10.0),
+            "%.2f",
+            reset=1.0,
         )
+        background = ui.color(
+            "Background", "Colour behind the cameras", self.state.background
+        )
+        self.state = replace(self.state, size=size, background=background)
 
     def info(self) -> Info:
         cameras = self._cameras
-        wrong = len(cameras) - int(cameras.fine.sum())
+        invalid_count = len(cameras) - int(cameras.fine.sum())
         sizes = cameras.distinct_sizes
-        out = [f"{len(cameras):,} cameras"]
-        out += (
-            [f"{w} x {h}" for w, h in sizes]
-            if len(sizes) == 1
-            else [f"{len(sizes)} sizes"]
-            if sizes
-            else []
-        )
-        if wrong:
-            out.append(f"{wrong:,} of them are none: their matrices are no poses")
-        out += self.data.hints.texts
-        number = self.hovered
-        readout = ""
-        if number is not None and cameras.fine[number]:
-            x, y, z = cameras.positions[number].round(6) + 0.0
-            readout = f"{cameras.called(number)}   at {x:.3g}, {y:.3g}, {z:.3g}"
+        phrases = [f"{len(cameras):,} cameras"]
+        if len(sizes) == 1:
+            ((width, height),) = sizes
+            phrases.append(f"{width} x {height}")
+        elif sizes:
+            phrases.append(f"{len(sizes)} sizes")
+        if invalid_count:
+            phrases.append(
+                f"{invalid_count:,} of them are none: their matrices are no poses"
+            )
+        phrases += self.data.hints.texts
+        phrases += meta_phrases(self.data.meta, ("photos", "trouble"))
         return Info(
-            [*out, *meta_phrases(self.data.meta, ("photos", "trouble"))],
-            (),
-            readout,
-            ["cameras uploaded"],
-            {"draw": self.data.work.ms.get("frustums", 0.0)},
+            details=phrases,
+            readout=self._readout(),
+            path=["cameras uploaded"],
+            timings={"draw": self.data.work.ms.get("frustums", 0.0)},
         )
+
+    def _readout(self) -> str:
+        """Return the name and the position of the camera under the pointer."""
+        index = self.hovered
+        cameras = self._cameras
+        if index is None or not cameras.fine[index]:
+            return ""
+        # Adding 0 makes -0 positive.
+        x, y, z = cameras.positions[index].round(6) + 0.0
+        return f"{cameras.called(index)}   at {x:.3g}, {y:.3g}, {z:.3g}"

@@ -1,4 +1,4 @@
-"""Going back through what was recorded of a scene: the bar at the lower edge of the picture."""
+"""Going back through what was recorded of a scene: the bar at the picture's lower edge."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ if TYPE_CHECKING:
 
 HEIGHT = 30.0
 """Points."""
-_SHOWN = "history"
-"""Key in the memo of the bar's visibility."""
-_BUTTON = 46.0
-_WORDS = 92.0
-"""Points: the width of a button, and of the words."""
-_NARROW = 260.0
+_MEMO_KEY = "history"
+"""Key in the memo of the bar's visibility: False where the user has hidden it."""
+_BUTTON_WIDTH = 46.0
+"""Points."""
+_CAPTION_WIDTH = 92.0
+"""Points."""
+_MIN_WIDE = 260.0
 """Points of width below which there is only the slider."""
 
 
 class HistoryTool(Tool["GaussianView"]):
-    """Has the view's scene be an earlier one. Whoever looks at the scene as well sees that too."""
+    """Shows an earlier version of the scene, in all views of it."""
 
     name: ClassVar[str] = "history"
     keys: ClassVar[Sequence[KeyHelp]] = (
@@ -43,38 +44,40 @@ class HistoryTool(Tool["GaussianView"]):
 
     def __init__(self, view: GaussianView) -> None:
         super().__init__(view)
-        self._seen: tuple[object, ...] | None = None
+        self._displayed_state: tuple[object, ...] | None = None
         self.track: Rect | None = None
-        """Place of the slider."""
+        """The slider's rectangle."""
 
     @property
     def player(self) -> Player | None:
         """The recorded snapshots; None while there are fewer than two."""
         player = self.view.data.player
-        return player if player is not None and len(player.recording) > 1 else None
+        if player is None or len(player.recording) < 2:
+            return None
+        return player
 
     @property
     def is_useful(self) -> bool:
         return self.player is not None
 
     @property
-    def shown(self) -> bool:
-        """True if the bar is there: it can be hidden while nothing recorded is shown."""
+    def is_shown(self) -> bool:
+        """True if the bar is there: it can be hidden while what comes live is shown."""
         player = self.player
         if player is None:
             return False
-        return self.view.host.memo.get(_SHOWN) is not False or (
-            player.position is not None and player.has_live
-        )
+        is_in_the_past = player.position is not None and player.has_live
+        return is_in_the_past or not self._is_hidden
+
+    @property
+    def _is_hidden(self) -> bool:
+        return self.view.host.memo.get(_MEMO_KEY) is False
 
     def handle(self, event: Event, rect: Rect) -> bool | None:
         player = self.player
-        if (
-            player is None
-            or not isinstance(event, Key)
-            or not event.pressed
-            or event.mods
-        ):
+        if player is None or not isinstance(event, Key):
+            return None
+        if not event.pressed or event.mods:
             return None
         match event.name:
             case "comma":
@@ -84,112 +87,126 @@ class HistoryTool(Tool["GaussianView"]):
             case "end":
                 player.live()
             case "t" if not event.repeat:
-                self.view.host.memo.put(
-                    _SHOWN, None if self.view.host.memo.get(_SHOWN) is False else False
-                )
+                self.view.host.memo.put(_MEMO_KEY, None if self._is_hidden else False)
             case _:
                 return None
         return True
 
     def tick(self, now: float) -> bool:
         player = self.view.data.player
-        seen = player and (
-            player,
-            player.position,
-            player.playing,
-            player.recording.changes,
-        )
-        changed = seen != self._seen
-        self._seen = seen
-        if changed and player is not None and player.playing:
+        displayed: tuple[object, ...] | None = None
+        if player is not None:
+            changes = player.recording.changes
+            displayed = (player, player.position, player.playing, changes)
+        is_changed = displayed != self._displayed_state
+        self._displayed_state = displayed
+        if is_changed and player is not None and player.playing:
             self.view.mark_moving()
-        return changed
+        return is_changed
+
+    # -- the bar -------------------------------------------------------------------
 
     def bar_height(self) -> float:
-        return HEIGHT if self.shown else 0.0
+        return HEIGHT if self.is_shown else 0.0
 
     def bar(self, rect: Rect, scale: float) -> bool:
         player = self.player
-        if player is None or not self.shown:
+        if player is None or not self.is_shown:
             return False
-        before = (player.position, player.playing)
-        kept = player.recording
-        with ui.board(
-            f"history {id(self)}", rect, (10 * scale, 0), theme.BAR
-        ) as opened:
-            if not opened:
+        previous = (player.position, player.playing)
+        padding = (10 * scale, 0)
+        with ui.board(f"history {id(self)}", rect, padding, theme.BAR) as is_open:
+            if not is_open:
                 return False
-            wide = rect.width >= _NARROW * scale
-            gap = imgui.get_style().item_spacing.x
             imgui.set_cursor_pos_y((rect.height - imgui.get_frame_height()) / 2)
-            if player.position:
-                words = f"step {player.position.step:,}"
+            if rect.width >= _MIN_WIDE * scale:
+                self._draw_wide(player, scale)
             else:
-                words = f"{len(kept):,} snapshots"
-            room = max(_WORDS * scale, imgui.calc_text_size(words).x)
-            if wide:
-                if imgui.button(
-                    "Stop" if player.playing else "Play", ImVec2(_BUTTON * scale, 0)
-                ):
-                    player.play(not player.playing)
-                imgui.set_item_tooltip(
-                    "Stop" if player.playing else "Play what was recorded"
-                )
-                imgui.same_line()
-            if wide:
-                taken = room + gap + player.has_live * (_BUTTON * scale + gap)
-            else:
-                taken = 0.0
-            self.track = _track(
-                player, max(imgui.get_content_region_avail().x - taken, 1.0), scale
-            )
-            if wide:
-                imgui.same_line()
-                imgui.align_text_to_frame_padding()
-                left = imgui.get_cursor_pos_x()
-                ui.colored(words, theme.DIM if player.at is None else theme.TEXT)
-                where = "in memory" if kept.path is None else "on disk"
-                imgui.set_item_tooltip(
-                    f"{len(kept):,} snapshots\n{kept.nbytes / 1e6:,.1f} MB {where}"
-                )
-                if player.has_live:
-                    imgui.same_line(left + room + gap)
-                    imgui.push_style_color(
-                        imgui.Col_.text, theme.ALIVE if player.at is None else theme.DIM
-                    )
-                    if imgui.button("Live", ImVec2(_BUTTON * scale, 0)):
-                        player.live()
-                    imgui.pop_style_color()
-                    imgui.set_item_tooltip(
-                        "Shows what comes"
-                        if player.at is None
-                        else "Back to what comes"
-                    )
-        changed = before != (player.position, player.playing)
-        if changed and player.position is not None:
+                width = max(imgui.get_content_region_avail().x, 1.0)
+                self.track = _draw_track(player, width)
+        is_changed = previous != (player.position, player.playing)
+        if is_changed and player.position is not None:
             self.view.mark_moving()
-        return changed
+        return is_changed
+
+    def _draw_wide(self, player: Player, scale: float) -> None:
+        """Draw buttons and a caption beside the slider."""
+        gap = imgui.get_style().item_spacing.x
+        button_width = _BUTTON_WIDTH * scale
+        caption = _caption(player)
+        caption_width = max(_CAPTION_WIDTH * scale, imgui.calc_text_size(caption).x)
+        _draw_play_button(player, button_width)
+        imgui.same_line()
+        taken = caption_width + gap
+        if player.has_live:
+            taken += button_width + gap
+        width = max(imgui.get_content_region_avail().x - taken, 1.0)
+        self.track = _draw_track(player, width)
+        imgui.same_line()
+        imgui.align_text_to_frame_padding()
+        left = imgui.get_cursor_pos_x()
+        _draw_caption(player, caption)
+        if player.has_live:
+            imgui.same_line(left + caption_width + gap)
+            _draw_live_button(player, button_width)
 
 
-def _track(player: Player, width: float, scale: float) -> Rect:
-    """A slider over the snapshots from the oldest to the newest, with a live one after them."""
-    snapshots = player.recording.snapshots
-    places = len(snapshots) - 1 + player.has_live
-    here = places if player.at is None else player.at
-    imgui.set_next_item_width(width)
-    moved, place = imgui.slider_int(
-        "##track", here, 0, places, "", imgui.SliderFlags_.no_input.value
+def _caption(player: Player) -> str:
+    if player.position:
+        return f"step {player.position.step:,}"
+    return f"{len(player.recording):,} snapshots"
+
+
+def _draw_caption(player: Player, caption: str) -> None:
+    recording = player.recording
+    ui.colored(caption, theme.DIM if player.at is None else theme.TEXT)
+    storage = "in memory" if recording.path is None else "on disk"
+    imgui.set_item_tooltip(
+        f"{len(recording):,} snapshots\n{recording.nbytes / 1e6:,.1f} MB {storage}"
     )
-    low = imgui.get_item_rect_min()
+
+
+def _draw_play_button(player: Player, width: float) -> None:
+    label = "Stop" if player.playing else "Play"
+    tip = "Stop" if player.playing else "Play what was recorded"
+    if imgui.button(label, ImVec2(width, 0)):
+        player.play(not player.playing)
+    imgui.set_item_tooltip(tip)
+
+
+def _draw_live_button(player: Player, width: float) -> None:
+    is_live = player.at is None
+    color = theme.ALIVE if is_live else theme.DIM
+    imgui.push_style_color(imgui.Col_.text, color)
+    if imgui.button("Live", ImVec2(width, 0)):
+        player.live()
+    imgui.pop_style_color()
+    imgui.set_item_tooltip("Shows what comes" if is_live else "Back to what comes")
+
+
+def _draw_track(player: Player, width: float) -> Rect:
+    """Draw a slider over the snapshots, from the oldest to the newest.
+
+    What comes live is after them. Returns the slider's rectangle.
+    """
+    snapshots = player.recording.snapshots
+    last = len(snapshots) - 1 + player.has_live
+    current = last if player.at is None else player.at
+    imgui.set_next_item_width(width)
+    no_input = imgui.SliderFlags_.no_input.value
+    is_moved, index = imgui.slider_int("##track", current, 0, last, "", no_input)
+    corner = imgui.get_item_rect_min()
     size = imgui.get_item_rect_size()
     if imgui.is_item_active():
         player.playing = False
-    if moved:
-        player.seek(place) if place < len(snapshots) else player.live()
+    if is_moved and index < len(snapshots):
+        player.seek(index)
+    elif is_moved:
+        player.live()
     if imgui.is_item_hovered():
-        share = (ui.pointer().x - low.x) / max(size.x, 1.0)
-        pointed = int(share * (places + 1))
-        if 0 <= pointed < len(snapshots):
-            snapshot = snapshots[pointed]
+        share = (ui.pointer().x - corner.x) / max(size.x, 1.0)
+        hovered = int(share * (last + 1))
+        if 0 <= hovered < len(snapshots):
+            snapshot = snapshots[hovered]
             imgui.set_tooltip(f"Step {snapshot.step:,}\n{snapshot.count:,} Gaussians")
-    return Rect(round(low.x), round(low.y), round(size.x), round(size.y))
+    return Rect(round(corner.x), round(corner.y), round(size.x), round(size.y))

@@ -1,11 +1,11 @@
-"""The picture of a scene that one viewport shows, and its composition over the background."""
+"""The picture of a scene in one viewport, and its composition over the background."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import moderngl
 import numpy as np
@@ -27,105 +27,138 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.kinds.gaussians.state import Show
-    from splatview_viewer.render.base import RenderedPicture as Rendered
+    from splatview_viewer.render.base import RenderedPicture, RenderOptions
     from splatview_viewer.render.gsplat.moving import Kept
 
 _COPY_FORMATS = {"float16": "f2", "float32": "f4"}
-_SEEN = 0.3
+_MIN_RANGE_ALPHA = 0.3
 """Alpha from which on a pixel counts for the range."""
+_MIN_DEPTH_ALPHA = 1e-6
+"""Alpha from which on a pixel has a depth."""
 _RANGE_PERIOD = 0.25
 """Seconds between looks at the range of a picture on a GPU, which wait for it."""
-_SAMPLE = 1 << 17
+_RANGE_SAMPLE = 1 << 17
 """Pixels that are looked at for that."""
+_SHOW_COLOR = 0
+_SHOW_NUMBERS = 1
+_SHOW_ALPHA = 2
+"""Values of `u_show` in compose.glsl."""
+
+
+class PictureKey(NamedTuple):
+    """All that decides a picture: another key is another picture."""
+
+    camera_key: tuple[object, ...]
+    options: RenderOptions
+    loads: int
+    """The version of the scene (`SceneCache.loads`)."""
 
 
 @dataclass
 class Motion:
-    """The movement of a viewport's camera, and of its picture to a camera that it was not rendered for."""
+    """The movement of a viewport's camera, and of its picture along with it."""
 
     moved_at: float | None = -math.inf
     """Time of the turn in which the camera was last moved; None: since the last turn."""
     towards: Camera | None = None
-    """None: the picture is shown as it is."""
-    landed: bool = False
-    """A picture arrived that was not waited for, and the viewport was not drawn since."""
+    """The camera to which the picture is moved, as it was rendered for another one;
+    None: the picture is shown as it is."""
+    has_landed: bool = False
+    """A queued picture has arrived, and the viewport was not drawn since."""
+
+
+class _PictureCopy(NamedTuple):
+    """A texture for a copy of a picture."""
+
+    framebuffer: moderngl.Framebuffer
+    source: TextureSource
 
 
 class ViewportPicture:
     """The picture of one viewport. `SceneCache.picture` fills it.
 
-    It is valid until the renderer draws again (`lent`); a copy takes its place before that if it is still shown.
+    It is valid until the renderer draws again (`lent`); a copy takes its place before
+    that if it is still shown.
     """
 
     def __init__(self, ctx: moderngl.Context) -> None:
         self.source: PixelSource | None = None
         """None while there is none."""
-        self.of: tuple[object, ...] = ()
-        """Key of what it shows: the camera's, the options, the version of the scene (`SceneCache.loads`)."""
+        self.key: PictureKey | None = None
+        """What it shows."""
         self.camera: Camera | None = None
         """The camera that it was rendered with."""
         self.lent = False
         """It lies where the renderer draws next."""
         self.kept: Kept | None = None
-        """It as CUDA can move it to another camera; None where it cannot be moved."""
+        """The picture as CUDA can move it to another camera; None where it cannot be
+        moved."""
         self.scale = 1.0
-        """Its resolution: less than 1 while the camera moves, where all of it takes too long."""
+        """Its resolution: less than 1 while the camera moves, where all of it takes too
+        long."""
         self.motion = Motion()
         self.depth = DepthPicture(ctx)
         self._ctx = ctx
-        self._copy: tuple[moderngl.Framebuffer, TextureSource] | None = None
+        self._copy: _PictureCopy | None = None
 
     @property
-    def known(self) -> bool:
-        """True if the depth of its pixels is known: it is moved by depth then, as a plane otherwise."""
+    def has_depth(self) -> bool:
+        """True if the depth of its pixels is known.
+
+        The picture is moved by depth then, as a plane otherwise.
+        """
         return self.kept is not None and self.kept.grid is not None
 
     def become(
         self,
         source: PixelSource | None = None,
         camera: Camera | None = None,
-        of: tuple[object, ...] = (),
+        key: PictureKey | None = None,
         *,
         lent: bool = False,
         kept: Kept | None = None,
     ) -> None:
-        """Take the place of the picture before; without arguments: show none."""
+        """Replace the picture before; without arguments, show none."""
         self.source = source
         self.camera = camera
-        self.of = of
+        self.key = key
         self.lent = lent
         self.kept = kept
 
     def keep(self, composer: Composer) -> None:
-        """Replace what was lent by a copy, which the renderer's next picture leaves alone."""
-        source = self.source
-        copy = self._copy
-        assert source is not None
-        if copy is None or (copy[1].size, copy[1].dtype) != (source.size, source.dtype):
-            self.drop_copy()
-            texture = self._ctx.texture(
-                source.size,
-                source.channels,
-                dtype=_COPY_FORMATS[source.dtype],
-                alignment=1,
-            )
-            texture.filter = moderngl.NEAREST, moderngl.NEAREST
-            copy = (
-                self._ctx.framebuffer([texture]),
-                texture_source(texture),
-            )
-            self._copy = copy
-        composer.copy(source, copy[0])
-        self.source = copy[1]
+        """Replace what was lent by a copy, which the renderer's next picture leaves."""
+        assert self.source is not None
+        copy = self._copy_like(self.source)
+        composer.copy(self.source, copy.framebuffer)
+        self.source = copy.source
         self.lent = False
-        if not self.known:  # then it was no copy
+        # What is moved as a plane lies where the renderer draws next.
+        if not self.has_depth:
             self.kept = None
+
+    def _copy_like(self, source: PixelSource) -> _PictureCopy:
+        """Return a texture for a copy of a picture, the one before if it fits."""
+        copy = self._copy
+        if copy is not None:
+            if (copy.source.size, copy.source.dtype) == (source.size, source.dtype):
+                return copy
+            self.drop_copy()
+        texture = self._ctx.texture(
+            source.size,
+            source.channels,
+            dtype=_COPY_FORMATS[source.dtype],
+            alignment=1,
+        )
+        texture.filter = moderngl.NEAREST, moderngl.NEAREST
+        framebuffer = self._ctx.framebuffer([texture])
+        self._copy = _PictureCopy(framebuffer, texture_source(texture))
+        return self._copy
 
     def drop_copy(self) -> None:
         """Give back the memory of copies. Idempotent."""
         if self._copy is not None:
-            self._copy[0].release()
-            self._copy[1].texture.release()
+            self._copy.framebuffer.release()
+            self._copy.source.texture.release()
             self._copy = None
 
     def lose(self) -> None:
@@ -154,6 +187,7 @@ class Composer:
         self._ctx = ctx
         self._work = work
         self._arrays: dict[tuple[str, ...], moderngl.VertexArray] = {}
+        """By the names that are defined in the shader."""
 
     def lay(
         self,
@@ -164,29 +198,38 @@ class Composer:
         show: Show = "color",
         colors: tuple[str, tuple[float, float]] = ("", (0.0, 0.0)),
     ) -> None:
-        """Draw a picture, or none, over a background of RGB in [0, 1].
+        """Draw a picture, or none, over a background.
 
-        show: as `GaussianState.show`. colors: the name of the colour map of numbers, and the range that it spans.
+        Args:
+            source: the picture; None: only the background is drawn.
+            framebuffer: the target.
+            rect: the part of it that is drawn.
+            background: RGB in [0, 1].
+            show: as `GaussianState.show`.
+            colors: the name of the colour map of numbers, and the range that it spans.
         """
         viewport = rect.viewport(framebuffer.height)
         framebuffer.use()
         if source is None:
             framebuffer.clear(*background, 1.0, viewport=viewport)
             return
-        # One that is smaller than its place on the screen is smoothed.
-        smooth = ("SMOOTH",) if source.size != (rect.width, rect.height) else ()
-        array = self._array((*source.defines, *smooth))
+        defines = source.defines
+        # A picture that is smaller than its place on the screen is smoothed.
+        if source.size != (rect.width, rect.height):
+            defines = (*defines, "SMOOTH")
+        array = self._array(defines)
         program = array.program
         program["u_corner"] = rect.x, rect.y
         program["u_size"] = rect.width, rect.height
         program["u_height"] = float(framebuffer.height)
         program["u_background"] = background
+        program["u_show"] = _SHOW_ALPHA if show == "alpha" else _SHOW_COLOR
         if SHOWS[show].is_mapped:
-            program["u_show"] = 1
-            program["u_range"] = colors[1]
-            program["u_map"].write(color_maps.table(colors[0]).tobytes())  # type: ignore[union-attr]
-        else:
-            program["u_show"] = 2 if show == "alpha" else 0
+            map_name, value_range = colors
+            table = color_maps.table(map_name)
+            program["u_show"] = _SHOW_NUMBERS
+            program["u_range"] = value_range
+            program["u_map"].write(table.tobytes())  # type: ignore[union-attr]
         self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
         source.bind(program)
         framebuffer.viewport = viewport
@@ -194,7 +237,10 @@ class Composer:
             array.render(moderngl.TRIANGLES, vertices=3)
 
     def copy(self, source: PixelSource, framebuffer: moderngl.Framebuffer) -> None:
-        """Copy a picture's values, pixel by pixel. Leaves the bound framebuffer and the enable flags as they were."""
+        """Copy a picture's values, pixel by pixel.
+
+        Leaves the bound framebuffer and the enable flags as they were.
+        """
         array = self._array((*source.defines, "COPY"))
         with (
             self._work("copy", *source.size),
@@ -204,12 +250,10 @@ class Composer:
             array.render(moderngl.TRIANGLES, vertices=3)
 
     def _array(self, defines: tuple[str, ...]) -> moderngl.VertexArray:
+        """Return the compiled pass with these names defined."""
         if defines not in self._arrays:
-            text = (
-                files("splatview_viewer.kinds.gaussians")
-                .joinpath("compose.glsl")
-                .read_text()
-            )
+            folder = files("splatview_viewer.kinds.gaussians")
+            text = folder.joinpath("compose.glsl").read_text()
             program = self._ctx.program(
                 vertex_shader=VERTEX, fragment_shader=fragment_head(defines) + text
             )
@@ -225,7 +269,7 @@ class Composer:
 
 
 class DepthPicture:
-    """Makes of a picture one of numbers: expected depth, or the number of Gaussians, and alpha.
+    """Makes a picture of numbers: expected depth, or the number of Gaussians, and alpha.
 
     A picture that lies on a GPU (it has `gpu_tensors`, as gsplat's) stays there.
     """
@@ -234,21 +278,25 @@ class DepthPicture:
         self._ctx = ctx
         self._bridge = HostBridge(ctx)
         self._canvas: Canvas | None = None
-        self._shown: HostBridge | Canvas = self._bridge
+        self._last_target: HostBridge | Canvas = self._bridge
         self._ranged_at = -math.inf
         self._counts = False
         self._range_before = (0.0, 0.0)
         self.range = (0.0, 0.0)
-        """The 1st and 99th percentile of depths, world units; 0 and the 99th of counts."""
+        """The 1st and 99th percentile of depths, world units; 0 and the 99th of
+        counts."""
 
     def source(
-        self, picture: Rendered, now: float, *, counts: bool = False
+        self, picture: RenderedPicture, now: float, *, counts: bool = False
     ) -> PixelSource:
-        """Return four channels, float32: expected depth in world units or, if `counts`, the picture's first channel; 0,
-        0, alpha.
-        """
-        import torch
+        """Return a picture of four channels, float32: a number, 0, 0, alpha.
 
+        Args:
+            picture: the rendered picture.
+            now: time of the loop, in seconds.
+            counts: the number is the picture's first channel; otherwise expected depth
+                in world units.
+        """
         if counts != self._counts:
             self._counts = counts
             self._ranged_at = -math.inf
@@ -256,38 +304,48 @@ class DepthPicture:
         on_gpu = picture.gpu_tensors()
         if on_gpu is not None:
             with on_gpu as (rgba, depth):
-                alpha = rgba[..., 3]
-                if self._canvas is None:
-                    from splatview_ipc.cuda.driver import gpu_uuid
-                    from splatview_ipc.gl.probe import make_canvas
+                return self._show_on_gpu(rgba, depth, now)
+        return self._show_on_host(picture, now)
 
-                    self._canvas = make_canvas(self._ctx, gpu_uuid(alpha.device.index))
-                numbers = self._numbers(rgba[..., 0], depth, alpha, now)
-                self._shown = self._canvas
-                target = self._canvas.begin(
-                    alpha.shape[0], alpha.shape[1], 4, "float32"
-                )
-                target[..., 0].copy_(numbers)
-                target[..., 1:3] = 0
-                target[..., 3].copy_(alpha)
-                return self._canvas.show()
+    def _show_on_gpu(
+        self, rgba: torch.Tensor, depth: torch.Tensor | None, now: float
+    ) -> PixelSource:
+        """Return the numbers of a picture on a GPU, (H, W, 4) and (H, W)."""
+        alpha = rgba[..., 3]
+        if self._canvas is None:
+            from splatview_ipc.cuda.driver import gpu_uuid
+            from splatview_ipc.gl.probe import make_canvas
+
+            self._canvas = make_canvas(self._ctx, gpu_uuid(alpha.device.index))
+        numbers = self._numbers(rgba[..., 0], depth, alpha, now)
+        self._last_target = self._canvas
+        height, width = alpha.shape
+        target = self._canvas.begin(height, width, 4, "float32")
+        target[..., 0].copy_(numbers)
+        target[..., 1:3] = 0
+        target[..., 3].copy_(alpha)
+        return self._canvas.show()
+
+    def _show_on_host(self, picture: RenderedPicture, now: float) -> PixelSource:
+        """Return the numbers of a picture that is read to host memory."""
+        import torch
+
         pixels = picture.pixels()
+        # Here the range costs no waiting, so each picture has its own.
         self._ranged_at = -math.inf
+        color = torch.from_numpy(pixels.color)
         alpha = torch.from_numpy(pixels.alpha)
         depth = None if pixels.depth is None else torch.from_numpy(pixels.depth)
-        numbers = self._numbers(
-            torch.from_numpy(pixels.color)[..., 0], depth, alpha, now
-        )
-        shown = np.zeros((*alpha.shape, 4), np.float32)
-        self._shown = self._bridge
-        shown[..., 0] = numbers
-        shown[..., 3] = alpha
-        return self._bridge.put(shown, "HWC")
+        channels = np.zeros((*alpha.shape, 4), np.float32)
+        channels[..., 0] = self._numbers(color[..., 0], depth, alpha, now)
+        channels[..., 3] = alpha
+        self._last_target = self._bridge
+        return self._bridge.put(channels, "HWC")
 
     def undo(self) -> None:
-        """Do not show the last one: the one before stays as it is."""
+        """Do not show the last picture: the one before stays as it is."""
         self.range = self._range_before
-        self._shown.undo()
+        self._last_target.undo()
 
     def _numbers(
         self,
@@ -296,28 +354,37 @@ class DepthPicture:
         alpha: torch.Tensor,
         now: float,
     ) -> torch.Tensor:
-        """Return what is shown (H, W), and find its range: on a GPU now and then, as that is waited for."""
+        """Return what is shown (H, W), and update its range from time to time."""
         import torch
 
         if self._counts:
             numbers = color
         else:
             assert depth is not None, "drawn without depth"
-            numbers = torch.where(alpha > 1e-6, depth / alpha.clamp(min=1e-6), 0.0)
+            mean_depth = depth / alpha.clamp(min=_MIN_DEPTH_ALPHA)
+            numbers = torch.where(alpha > _MIN_DEPTH_ALPHA, mean_depth, 0.0)
         if now - self._ranged_at >= _RANGE_PERIOD:
             self._ranged_at = now
-            self.range = (0.0, 0.0)
-            step = (
-                max(alpha.numel() // _SAMPLE, 1) | 1
-            )  # odd, so that it does not keep to some columns
-            some = numbers.reshape(-1)[::step][alpha.reshape(-1)[::step] > _SEEN]
-            if len(some):
-                low, high = torch.quantile(some, some.new_tensor([0.01, 0.99])).tolist()
-                if self._counts:
-                    self.range = (0.0, max(math.ceil(high), 1.0))
-                else:
-                    self.range = (low, high)
+            self.range = self._find_range(numbers, alpha)
         return numbers
+
+    def _find_range(
+        self, numbers: torch.Tensor, alpha: torch.Tensor
+    ) -> tuple[float, float]:
+        """Return the range of the numbers (H, W) of what is seen; waits for a GPU."""
+        import torch
+
+        # An odd step does not keep to some columns.
+        step = max(alpha.numel() // _RANGE_SAMPLE, 1) | 1
+        is_seen = alpha.reshape(-1)[::step] > _MIN_RANGE_ALPHA
+        sample = numbers.reshape(-1)[::step][is_seen]
+        if not len(sample):
+            return (0.0, 0.0)
+        shares = sample.new_tensor([0.01, 0.99])
+        low, high = torch.quantile(sample, shares).tolist()
+        if self._counts:
+            return (0.0, max(math.ceil(high), 1.0))
+        return (low, high)
 
     def close(self) -> None:
         """Give back everything. Idempotent."""

@@ -1,5 +1,7 @@
-"""The view of Gaussians: the cache renders them, one pass lays the picture over the
-background, tools do the rest.
+"""The view of Gaussians.
+
+The cache renders them, one pass lays the picture over the background, and tools do the
+rest.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from splatview_viewer.scene_view.crop import Crop
 from splatview_viewer.scene_view.frustums import Frustums
 from splatview_viewer.scene_view.navigate import Navigate
 from splatview_viewer.scene_view.path import PathTool
-from splatview_viewer.scene_view.tool import ToolSet
+from splatview_viewer.scene_view.tool import Tool, ToolSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,10 +41,17 @@ if TYPE_CHECKING:
     from splatview_viewer.core.settings import Color
     from splatview_viewer.core.view import KeyHelp, Value
     from splatview_viewer.geometry.cameras import Camera
-    from splatview_viewer.kinds.gaussians.cache import GaussianFacts
+    from splatview_viewer.kinds.gaussians.facts import GaussianFacts
     from splatview_viewer.render.picking import Hit
 
-TOOLS = LookTool, Frustums, Crop, Inspect, Filter, HistoryTool
+TOOLS: tuple[type[Tool[Any]], ...] = (
+    LookTool,
+    Frustums,
+    Crop,
+    Inspect,
+    Filter,
+    HistoryTool,
+)
 """The tools beside `PathTool` and `Navigate`, in the order in which events are offered
 to them."""
 _REST_S = 0.2

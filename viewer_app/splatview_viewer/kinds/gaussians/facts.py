@@ -1,0 +1,72 @@
+"""Facts about a scene of Gaussians, and a sample of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from splatview_viewer.scene.scene import HostCopy
+from splatview_viewer.scene_view.sight import Sight
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from splatview_viewer.scene.scene import GaussianScene
+
+_SAMPLE_SIZE = 200_000
+"""Gaussians that are looked at to frame a scene."""
+
+
+@dataclass(frozen=True)
+class GaussianFacts:
+    """Facts about the scene that is shown; its arrays may be gone by now."""
+
+    count: int
+    sh_degree: int
+    stored_sh_degree: int
+    antialiased: bool
+    notes: tuple[str, ...]
+    up: tuple[float, float, float] | None = None
+    """Direction upward by the scene's file."""
+
+    @classmethod
+    def of(cls, scene: GaussianScene) -> GaussianFacts:
+        """Return the facts about a scene."""
+        return cls(
+            count=len(scene),
+            sh_degree=scene.sh_degree,
+            stored_sh_degree=scene.stored_sh_degree,
+            antialiased=scene.antialiased,
+            notes=scene.notes,
+            up=scene.up,
+        )
+
+    @property
+    def drawn_sh_degree(self) -> int:
+        """The highest degree of spherical harmonics that is drawn."""
+        return min(self.sh_degree, self.stored_sh_degree)
+
+    @property
+    def phrases(self) -> list[str]:
+        """Short phrases for the status line."""
+        phrases = []
+        if self.stored_sh_degree:
+            phrases.append(f"SH {self.drawn_sh_degree} of {self.stored_sh_degree}")
+        if self.antialiased:
+            phrases.append("antialiased")
+        return phrases
+
+
+def sample_scene(
+    scene: GaussianScene, ready: Callable[[int], None] | None = None
+) -> Sight:
+    """Return some of a scene's Gaussians; waits for the GPU where they lie on one.
+
+    ready: as for `GaussianScene.to_host`.
+    """
+    scene.wait(ready)
+    arrays = HostCopy(scene, lambda: scene.sample(_SAMPLE_SIZE)).arrays()
+    means, opacities = map(np.copy, arrays)
+    return Sight(means, opacities)

@@ -1,0 +1,236 @@
+"""The numbers of the inspected Gaussian: the panel's part "Inspect", and the card."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from imgui_bundle import ImVec2, ImVec4, imgui
+
+from splatview_viewer.ui import plots, theme
+from splatview_viewer.ui import widgets as ui
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from splatview_viewer.kinds.gaussians.inspect import Inspect
+    from splatview_viewer.render.picking import Values
+
+_CHANNELS = ("R", "G", "B")
+_CURVE_HEIGHT = 22
+"""Points that a curve of past values is high."""
+
+
+class _Curve(NamedTuple):
+    """A number of which the past values are plotted."""
+
+    label: str
+    read: Callable[[Sequence[Values]], list[float]]
+    """Returns the numbers of the versions, the newest last."""
+    tip: str = ""
+
+
+def _opacities(history: Sequence[Values]) -> list[float]:
+    return [values.opacity for values in history]
+
+
+def _sizes(history: Sequence[Values]) -> list[float]:
+    return [float(values.scale.max()) for values in history]
+
+
+def _distances(history: Sequence[Values]) -> list[float]:
+    start = history[0].mean
+    return [float(np.linalg.norm(values.mean - start)) for values in history]
+
+
+def _energies(history: Sequence[Values]) -> list[float]:
+    return [sum(values.energies) for values in history]
+
+
+_CURVES = (
+    _Curve("Opacity", _opacities),
+    _Curve("Size", _sizes, "Its largest standard deviation, world units"),
+    _Curve(
+        "Moved",
+        _distances,
+        "How far it is from where it was when you chose it, world units",
+    ),
+)
+_ENERGY_CURVE = _Curve("SH energy", _energies)
+
+
+def draw_panel(tool: Inspect) -> None:
+    """Draw the panel's part."""
+    tool.is_open = True
+    _draw_index(tool)
+    values = tool.values
+    if tool.index is None:
+        ui.wrapped("Click a Gaussian in the picture", theme.DIM)
+        return
+    if values is None:
+        ui.wrapped("Reading", theme.DIM)
+        return
+    draw_numbers(tool, values)
+    quat = "  ".join(f"{number:.3f}" for number in values.quat)
+    _draw_text("Rotation", quat, "Quaternion w, x, y, z")
+    if values.energies:
+        _draw_text(
+            "SH energy",
+            "  ".join(f"{energy:.3g}" for energy in values.energies),
+            "Sum of squares of the coefficients of each degree, from 1 on:\n"
+            "how much the colour depends on the view",
+        )
+    if len(tool.history) > 1:
+        _draw_curves(list(tool.history))
+    if imgui.tree_node("Coefficients"):
+        _draw_coefficients(values)
+        imgui.tree_pop()
+    pressed = ui.buttons(
+        "", ["Look at it", "Clear"], ["Move the camera to it", "Choose none (Escape)"]
+    )
+    if pressed == 0:
+        tool.fly_to_chosen()
+    elif pressed == 1:
+        tool.choose(None)
+
+
+def _draw_index(tool: Inspect) -> None:
+    """Draw the field for an index, and choose what the user enters."""
+    ui.row("Index")
+    enter = imgui.InputTextFlags_.enter_returns_true
+    flags = enter | imgui.InputTextFlags_.chars_decimal
+    text = "" if tool.index is None else str(tool.index)
+    is_entered, typed = imgui.input_text_with_hint("##index", "None", text, flags)
+    imgui.set_item_tooltip(
+        "In the scene as it was published or saved. Type one and press Enter"
+    )
+    if is_entered and typed != text:
+        _choose_typed(tool, typed.strip())
+
+
+def _choose_typed(tool: Inspect, text: str) -> None:
+    """Choose the Gaussian of a typed index, or say why there is none."""
+    if not text:
+        tool.choose(None)
+        return
+    facts = tool.view.data.facts
+    index = int(text) if text.isdecimal() else -1
+    if facts is not None and not 0 <= index < facts.count:
+        tool.view.host.say(
+            f"{text[:20]} is no index: this scene's go from 0 to {facts.count - 1:,}"
+        )
+        return
+    tool.choose(index)
+
+
+def draw_numbers(
+    tool: Inspect, values: Values, label_width: float | None = None
+) -> None:
+    """Draw position, size, opacity and colour, one a line.
+
+    label_width: in font sizes; None: that of the panel.
+    """
+    position = "  ".join(_position_text(number) for number in values.mean)
+    _draw_text("Position", position, "World units", label_width)
+    _draw_text(
+        "Size",
+        "  ".join(f"{length:.3g}" for length in values.scale),
+        "Standard deviations along its three axes, world units",
+        label_width,
+    )
+    _draw_text("Opacity", f"{values.opacity:.3f}", "", label_width)
+    _draw_color(values, label_width)
+    hit = tool.hit
+    if hit is not None and hit.index == tool.index:
+        _draw_text(
+            "Seen",
+            f"{hit.weight:.0%} of the pixel",
+            "Where you clicked it makes up so much of what is seen.\n"
+            f"The surface is {hit.depth:.4g} away there",
+            label_width,
+        )
+
+
+def _position_text(number: float) -> str:
+    return f"{number:.4g}" if abs(number) < 1e4 else f"{number:.2f}"
+
+
+def _draw_color(values: Values, label_width: float | None) -> None:
+    _draw_label("Colour", label_width)
+    side = imgui.get_text_line_height()
+    color = ImVec4(*values.color, 1.0)
+    flags = imgui.ColorEditFlags_.no_tooltip.value
+    imgui.color_button("##colour", color, flags, ImVec2(side, side))
+    imgui.same_line()
+    imgui.text_unformatted("  ".join(f"{channel:.2f}" for channel in values.color))
+
+
+def _draw_label(label: str, width: float | None) -> None:
+    ui.dim(label)
+    font_sizes = ui.LABEL_WIDTH if width is None else width + 1.0
+    imgui.same_line(font_sizes * imgui.get_font_size())
+
+
+def _draw_text(
+    label: str, text: str, tip: str = "", label_width: float | None = None
+) -> None:
+    _draw_label(label, label_width)
+    imgui.text_unformatted(text)
+    if tip:
+        imgui.set_item_tooltip(tip)
+
+
+def _draw_coefficients(values: Values) -> None:
+    """Draw a table of all coefficients of spherical harmonics, from degree 0 on."""
+    rows = np.concatenate([values.sh0[None], values.shN])
+    flags = imgui.TableFlags_.sizing_stretch_same.value | imgui.TableFlags_.row_bg.value
+    if not imgui.begin_table("##coefficients", 1 + len(_CHANNELS), flags):
+        return
+    for name in ("", *_CHANNELS):
+        imgui.table_next_column()
+        ui.dim(name)
+    for i, row in enumerate(rows.tolist()):
+        degree = math.isqrt(i)
+        order = i - degree * (degree + 1)
+        imgui.table_next_column()
+        ui.dim(f"{degree}, {order}")
+        imgui.set_item_tooltip("Degree and order")
+        for value in row:
+            imgui.table_next_column()
+            imgui.text_unformatted(f"{value:.3f}")
+    imgui.end_table()
+
+
+def _draw_curves(history: Sequence[Values]) -> None:
+    """Plot some of the numbers since the Gaussian was chosen."""
+    ui.dim(f"In {len(history)} versions")
+    for curve in _CURVES:
+        _draw_curve(curve, history)
+    if history[-1].energies:
+        _draw_curve(_ENERGY_CURVE, history)
+
+
+def _draw_curve(curve: _Curve, history: Sequence[Values]) -> None:
+    values = np.nan_to_num(np.array(curve.read(history)))
+    low = float(values.min())
+    high = float(values.max())
+    margin = 0.05 * (high - low) or 1.0
+    _draw_label(curve.label, None)
+    width = imgui.get_content_region_avail().x
+    height = _CURVE_HEIGHT * theme.scale()
+    with plots.bare(
+        curve.label,
+        (width, height),
+        (0, len(values) - 1),
+        (low - margin, high + margin),
+    ) as plot:
+        if plot is not None:
+            versions = np.arange(len(values), dtype=np.float64)
+            plot.line("##curve", versions, values, theme.ACCENT, 1.4)
+    lines = [
+        curve.tip,
+        f"{low:.4g} to {high:.4g}, now {values[-1]:.4g}",
+        f"in {len(history)} versions",
+    ]
+    imgui.set_item_tooltip("\n".join(line for line in lines if line))

@@ -1,0 +1,107 @@
+"""The legend of a colour map over a picture of numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from imgui_bundle import ImVec2, ImVec4, imgui
+
+from splatview_viewer.scene import color_maps
+from splatview_viewer.ui import theme
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from splatview_viewer.core.screen import Rect
+
+_WIDTH = 190.0
+"""Points."""
+_BAR_HEIGHT = 8.0
+"""Points that the colours are high."""
+_PADDING = 9.0
+"""Points around the colours and labels."""
+_MARGIN = 12.0
+"""Points to the picture's edges."""
+_PLATE_COLOR = ImVec4(0.06, 0.065, 0.075, 0.82)
+_TITLE_COLOR = ImVec4(0.9, 0.91, 0.93, 1)
+_LABEL_COLOR = ImVec4(0.7, 0.72, 0.75, 1)
+
+
+def draw_legend(
+    title: str, map_name: str, labels: Sequence[str], rect: Rect, scale: float
+) -> None:
+    """Draw the legend in the lower right corner of a picture.
+
+    It lies over pictures, so its colours are the same in dark and light.
+
+    Args:
+        title: what the numbers are.
+        map_name: of the colour map.
+        labels: of its left, its middle and its right.
+        rect: the picture's rectangle on the screen.
+        scale: pixels per point.
+    """
+    draw = imgui.get_background_draw_list()
+    with theme.font_size(12.0):
+        line = imgui.get_text_line_height()
+        padding = _PADDING * scale
+        width = _WIDTH * scale
+        height = 2 * line + (_BAR_HEIGHT + 6) * scale + 2 * padding
+        x = rect.x + rect.width - width - _MARGIN * scale
+        y = rect.y + rect.height - height - _MARGIN * scale
+        if y < rect.y:
+            return
+        plate = theme.u32(_PLATE_COLOR)
+        corner = ImVec2(x + width, y + height)
+        draw.add_rect_filled(ImVec2(x, y), corner, plate, 6 * scale)
+        left = round(x + padding)
+        right = round(x + width - padding)
+        top = round(y + padding + line + 3 * scale)
+        title_y = round(y + padding - 1 * scale)
+        draw.add_text(ImVec2(left, title_y), theme.u32(_TITLE_COLOR), title)
+        _draw_colors(draw, map_name, left, right, top, top + _BAR_HEIGHT * scale)
+        label_y = round(top + (_BAR_HEIGHT + 3) * scale)
+        color = theme.u32(_LABEL_COLOR)
+        for label, share in zip(labels, (0.0, 0.5, 1.0), strict=True):
+            free_width = right - left - imgui.calc_text_size(label).x
+            draw.add_text(
+                ImVec2(round(left + share * free_width), label_y), color, label
+            )
+
+
+def _draw_colors(
+    draw: imgui.ImDrawList,
+    map_name: str,
+    left: float,
+    right: float,
+    top: float,
+    bottom: float,
+) -> None:
+    table = color_maps.table(map_name).tolist()
+    colors = [theme.u32(ImVec4(r, g, b, 1)) for r, g, b in table]
+    edges = np.linspace(left, right, len(colors)).tolist()
+    for i in range(len(colors) - 1):
+        draw.add_rect_filled_multi_color(
+            ImVec2(edges[i], top),
+            ImVec2(edges[i + 1], bottom),
+            colors[i],
+            colors[i + 1],
+            colors[i + 1],
+            colors[i],
+        )
+
+
+def number_labels(values: Sequence[float]) -> list[str]:
+    """Return numbers with as many decimals as tell them apart."""
+    span = max(values) - min(values)
+    largest = max(abs(value) for value in values)
+    if span <= 0 or largest >= 1e6 or span < 1e-4:
+        return [f"{value:.3g}" for value in values]
+    decimals = min(max(2 - math.floor(math.log10(span)), 0), 6)
+    labels = [f"{value:,.{decimals}f}" for value in values]
+    while decimals and all(label.endswith("0") for label in labels):
+        decimals -= 1
+        labels = [label[:-1] for label in labels]
+    return [label.rstrip(".") for label in labels]
