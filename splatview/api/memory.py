@@ -320,7 +320,7 @@ class MemoryRecording:
         self._rest_until = 0.0
         # Reentrant: a signal's handler may end the run amid its end.
         self._lock = threading.RLock()
-        memory_snapshots.remove_old_snapshots()  # an earlier run may have been killed while it wrote one
+        memory_snapshots.tidy()  # an earlier run may have been killed while it wrote one
 
     def attach(self) -> None:
         """Begin, once CUDA is in use. Idempotent; never raises."""
@@ -410,9 +410,9 @@ class MemoryRecording:
         if snapshot is None:
             return None
         with self._lock:
-            name = memory_snapshots.snapshot_name(self.run_id, self.count + 1, why)
+            name = memory_snapshots.name_of(self.run_id, self.count + 1, why)
             try:
-                path = memory_snapshots.write_snapshot(name, pickle.dumps(snapshot, 4))
+                path = memory_snapshots.write_private(name, pickle.dumps(snapshot, 4))
             except Exception as e:
                 self.trouble = f"the snapshot could not be written: {_one_line(e)}"
                 _log.warning("splatview: %s", self.trouble)
@@ -420,7 +420,7 @@ class MemoryRecording:
             self.newest = name
             self.count = self.count + 1
             self.trouble = self._lacks
-        memory_snapshots.remove_old_snapshots()
+        memory_snapshots.tidy()
         return path
 
     def out_of_memory(self) -> None:

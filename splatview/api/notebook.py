@@ -137,18 +137,17 @@ def _length(name: str, value: Any) -> str:
 
 
 def _running(run: str | None, pid: int | None = None) -> RunningViewer | None:
-    from splatview_ipc.control.registry import list_viewers
+    from splatview_ipc.control.registry import viewers
 
     return next(
-        (v for v in list_viewers() if (v.run == run if pid is None else v.pid == pid)),
-        None,
+        (v for v in viewers() if (v.run == run if pid is None else v.pid == pid)), None
     )
 
 
 def _tunnel(url: str) -> str:
     """Return what to type on the machine of the browser, when this one was reached over ssh."""
-    from splatview_ipc.control.registry import ssh_forward_command
+    from splatview_ipc.control.registry import ssh_line
 
     host, _, port = url.split("/")[2].rpartition(":")
-    line = ssh_forward_command(host, int(port), os.environ)
+    line = ssh_line(host, int(port), os.environ)
     return line and f" (on your own machine: {line})"

@@ -63,12 +63,12 @@ def launch(
         ends_when_played=viewer is None or offscreen,
         out=out,
     )
-    with entry.handle_signals(session.end):
+    with entry.ending(session.end):
         try:
             return session.run()
         finally:
             # Nothing interrupts the cleaning up.
-            entry.ignore_signals()
+            entry.ignore()
             # The viewer is the first to end: it keeps its last picture.
             session.viewer.end()
             session.inference.end()

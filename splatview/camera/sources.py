@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from splatview_ipc.system.optional_packages import importing, require
+from splatview_ipc.system.optional_packages import needed, require
 
 if TYPE_CHECKING:
     import numpy as np
@@ -227,7 +227,7 @@ def source_for(settings: CaptureSettings) -> PictureSource:
 
         return PatternSource(settings)
     subject = f"{display_name(settings.source)}: reading it needs"
-    with importing(subject, _library_for(kind), error=CaptureError):
+    with needed(subject, _library_for(kind), error=CaptureError):
         if kind == "file":
             from splatview.camera.pyav import PyAVSource
 

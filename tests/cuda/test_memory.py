@@ -25,15 +25,15 @@ def test_forged_memory_is_refused_and_cuda_goes_on(programs: Programs) -> None:
     torch.zeros(1, device="cuda")
     trainer = Trainer(programs)
     handle, size = trainer.do("""
-from splatview_ipc.cuda.export import share_tensors
+from splatview_ipc.cuda.export import describe
 t = torch.zeros(30 << 20, dtype=torch.uint8, device="cuda")
-(ref,), _, _ = share_tensors({"t": t})
+(ref,), _, _ = describe({"t": t})
 answer = [ref.handle.hex(), ref.size]
 """)
     gpu = driver.gpu_uuid(0)
     unknown = "f" * 32
     luck = random.Random(0)
-    own = memory.ExportableMemory(2 * MB, 0)
+    own = memory.Allocation(2 * MB, 0)
     ends = socket.socketpair()
     pipe = os.pipe()
     before = torch.cuda.mem_get_info()[0]

@@ -16,7 +16,7 @@ from support.frames import remote
 
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import DeviceTensor, Piece
-from splatview_ipc.cuda.memory import ExportableMemory
+from splatview_ipc.cuda.memory import Allocation
 from splatview_ipc.gl.base import Bridge, Form
 from splatview_ipc.gl.buffers import BufferSource, GlMemory
 from splatview_ipc.gl.probe import BRIDGES, AutoBridge, make_canvas, probe
@@ -120,7 +120,7 @@ class OwnMemory:
     """GPU memory of this process, described as if it were another's."""
 
     def __init__(self, size: int, device: int = 0) -> None:
-        self.allocation = ExportableMemory(size, device)
+        self.allocation = Allocation(size, device)
         self.gpu = self.allocation.gpu
         self.size = self.allocation.size
         self._piece = Piece(self.allocation.fd(), self.size)

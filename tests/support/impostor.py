@@ -180,7 +180,7 @@ class Liar:
             "protocol": limits.PROTOCOL,
             "pid": os.getpid(),
             "client": "liar",
-            "inbox": mail.new_socket_name(),
+            "inbox": mail.new_name(),
         }
         hello = messages.Hello(**said | changes)
         if hello.inbox:

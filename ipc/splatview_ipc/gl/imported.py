@@ -56,7 +56,7 @@ class _Slot:
         with driver.context(device):
             flags = driver.bindings().CUevent_flags.CU_EVENT_DISABLE_TIMING
             # torch's events cost several times as much.
-            self._event: Any = driver.call_for_handle("cuEventCreate", int(flags))
+            self._event: Any = driver.handle("cuEventCreate", int(flags))
         self._must_await_cuda = False
         """True from `note_written` until the event was awaited."""
         self._fence = 0
@@ -68,7 +68,7 @@ class _Slot:
         """Record that CUDA got its work, on torch's current stream. Never waits."""
         self._must_await_cuda = True
         stream = driver.current_stream(self._device)
-        driver.enqueue(
+        driver.in_stream(
             self._device,
             stream,
             "cuEventRecord",
@@ -104,7 +104,7 @@ class _Slot:
             view.source.release()
         self.views.clear()
         with driver.context(self._device):
-            driver.call_quietly("cuEventDestroy", self._event)
+            driver.release("cuEventDestroy", self._event)
 
 
 class _Memory:
@@ -118,10 +118,10 @@ class _Memory:
 
         Raises SharingError when the memory cannot be made or imported.
         """
-        from splatview_ipc.cuda.memory import ExportableMemory
+        from splatview_ipc.cuda.memory import Allocation
 
         # Freed with its last reference.
-        self.allocation: Allocation = ExportableMemory(slot_size * _SLOTS, device)
+        self.allocation: Allocation = Allocation(slot_size * _SLOTS, device)
         fd = self.allocation.fd()
         try:
             self.gl: GlMemory = GlMemory([(fd, self.allocation.size)])
@@ -170,7 +170,7 @@ class ImportBridge:
             raise SharingError(
                 f"CUDA would draw on GPU {gpu_uuid}, OpenGL draws on {uuid}"
             )
-        self._device = driver.require_device(uuid)
+        self._device = driver.here(uuid)
         self._memories: dict[int, _Memory] = {}
         """By the size of their slots.
 

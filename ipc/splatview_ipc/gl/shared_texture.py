@@ -210,7 +210,7 @@ class SharedTexture(AbstractContextManager["SharedTexture"]):
         try:
             stream = driver.current_stream(image.device)
             self._order(image, stream)
-            driver.enqueue(
+            driver.in_stream(
                 image.device,
                 stream,
                 "cuMemcpy2DAsync",
@@ -321,10 +321,8 @@ class _Semaphore:
         )
         with driver.context(device), shared.fd() as fd:
             description.handle.fd = fd
-            self._handles = [
-                driver.call_for_handle("cuImportExternalSemaphore", description)
-            ]
-        undo.callback(driver.call_quietly, "cuDestroyExternalSemaphore", *self._handles)
+            self._handles = [driver.handle("cuImportExternalSemaphore", description)]
+        undo.callback(driver.release, "cuDestroyExternalSemaphore", *self._handles)
         self._signal_params = [cu.CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS()]
         self._wait_params = [cu.CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS()]
         self._texture = (ctypes.c_uint * 1)(texture)
@@ -341,7 +339,7 @@ class _Semaphore:
         )
 
     def signal_from_cuda(self, device: int, stream: int) -> None:
-        driver.enqueue(
+        driver.in_stream(
             device,
             stream,
             "cuSignalExternalSemaphoresAsync",
@@ -352,7 +350,7 @@ class _Semaphore:
         )
 
     def await_in_cuda(self, device: int, stream: int) -> None:
-        driver.enqueue(
+        driver.in_stream(
             device,
             stream,
             "cuWaitExternalSemaphoresAsync",
@@ -376,7 +374,7 @@ class _SharedImage:
         Raises SharingError when one of OpenGL, CUDA and Vulkan cannot.
         """
         uuid = require_import(ctx, "GL_EXT_semaphore", "GL_EXT_semaphore_fd")
-        self.device = driver.require_device(uuid)
+        self.device = driver.here(uuid)
         self._undo = ExitStack()
         vulkan = vulkan_on(uuid)
         try:
@@ -404,19 +402,19 @@ class _SharedImage:
         levels = _mipmap_levels(form)
         undo = self._undo.callback
         with driver.context(self.device):
-            self.event = driver.call_for_handle(
+            self.event = driver.handle(
                 "cuEventCreate", int(cu.CUevent_flags.CU_EVENT_DISABLE_TIMING)
             )
-            undo(driver.call_quietly, "cuEventDestroy", self.event)
+            undo(driver.release, "cuEventDestroy", self.event)
             with image.fd() as fd:
                 memory.handle.fd = fd
-                external = driver.call_for_handle("cuImportExternalMemory", memory)
-            undo(driver.call_quietly, "cuDestroyExternalMemory", external)
-            mipmap = driver.call_for_handle(
+                external = driver.handle("cuImportExternalMemory", memory)
+            undo(driver.release, "cuDestroyExternalMemory", external)
+            mipmap = driver.handle(
                 "cuExternalMemoryGetMappedMipmappedArray", external, levels
             )
-            undo(driver.call_quietly, "cuMipmappedArrayDestroy", mipmap)
-            return driver.call_for_handle("cuMipmappedArrayGetLevel", mipmap, 0)
+            undo(driver.release, "cuMipmappedArrayDestroy", mipmap)
+            return driver.handle("cuMipmappedArrayGetLevel", mipmap, 0)
 
     def _import_into_gl(self, image: Exported, form: _ImageForm) -> int:
         """Return OpenGL's name of the texture over the image."""
@@ -446,7 +444,7 @@ class _SharedImage:
         """Destroy the image, once. Waits for both sides first."""
         GL.current().glFinish()
         with driver.context(self.device):
-            driver.call_quietly("cuCtxSynchronize")
+            driver.release("cuCtxSynchronize")
             self._undo.close()
 
 

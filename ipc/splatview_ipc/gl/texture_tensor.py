@@ -144,12 +144,12 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
             raise SharingError(
                 "CUDA takes textures of 1, 2 and 4 components, and no depth"
             )
-        self._device = driver.require_device(require_import(texture.ctx))
+        self._device = driver.here(require_import(texture.ctx))
         target = glapi.TEXTURE_2D
         if isinstance(texture, moderngl.Renderbuffer):
             target = glapi.RENDERBUFFER
         with driver.context(self._device):
-            self._resource = driver.call_for_handle(
+            self._resource = driver.handle(
                 "cuGraphicsGLRegisterImage", texture.glo, target, 0
             )
 
@@ -257,7 +257,7 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
         self._host_pixels = None
         if resource is not None:
             with driver.context(self._device):
-                driver.call_quietly("cuGraphicsUnregisterResource", resource)
+                driver.release("cuGraphicsUnregisterResource", resource)
 
     def __exit__(self, *exc: object) -> None:
         self.close()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from splatview_ipc.control import messages
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.run_folder import SOCKET_NAME
-from splatview_ipc.control.sockets import EndedError, Server, wait_readable
+from splatview_ipc.control.sockets import EndedError, Server, wait_for
 from splatview_ipc.publisher.viewers import Viewers
 from splatview_ipc.shm.control_block import DROPPED, ControlBlock
 
@@ -184,7 +184,7 @@ class Helper:
         counted_since = 0.0
         try:
             while not self._closing:
-                ready = wait_readable(self.fds(), self._milliseconds_until(due))
+                ready = wait_for(self.fds(), self._milliseconds_until(due))
                 now = self.clock()
                 if now >= counted_since + 1:
                     wake_count = 0

@@ -159,7 +159,7 @@ class TransportChoice:
         if gpu is None:
             yield True
             return
-        from splatview_ipc.cuda.driver import stream_behind
+        from splatview_ipc.cuda.driver import behind
 
-        with stream_behind(gpu.index, gpu.trainer_stream) as can_queue:
+        with behind(gpu.index, gpu.trainer_stream) as can_queue:
             yield can_queue

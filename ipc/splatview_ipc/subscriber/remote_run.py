@@ -220,7 +220,7 @@ class RemoteRun:
 
     def _connect(self) -> None:
         """Connect to the run and introduce this viewer."""
-        inbox = mail.new_socket_name()
+        inbox = mail.new_name()
         try:
             self._connection = connect(self.folder.path / SOCKET_NAME)
             self._pull = mail.Pull(self._endpoint(self.folder.path, inbox))
@@ -318,12 +318,12 @@ class RemoteRun:
 
     def _wait_for_control(self, welcome: messages.Welcome) -> None:
         """Have the descriptors of the control block fetched."""
-        self._wait_for(_CONTROL, welcome, messages.descriptor_counts(welcome.control))
+        self._wait_for(_CONTROL, welcome, messages.tokens(welcome.control))
 
     def _wait_for_offer(self, offer: messages.Offer) -> None:
         """Have an offer's descriptors fetched, but for those that the reader has."""
         known = self.streams[offer.index].known
-        counts = messages.descriptor_counts(offer.ref)
+        counts = messages.tokens(offer.ref)
         needed = {token: n for token, n in counts.items() if token not in known}
         self._wait_for(offer.index, offer, needed)
 

@@ -31,9 +31,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from splatview_ipc.control.messages import InPlaceRef, VersionHeader
 from splatview_ipc.cuda import driver
-from splatview_ipc.cuda.export import Shared, share_tensors
+from splatview_ipc.cuda.export import Shared, describe
 from splatview_ipc.shm.slot_layout import ARRIVED, OLDEST_KEPT, full_fence
-from splatview_ipc.shm.slot_writer import encode_header
+from splatview_ipc.shm.slot_writer import encoded
 from splatview_ipc.transports.gpu_slots import GpuSlotWriter
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class ZeroCopyWriter(GpuSlotWriter):
                 self._start_generation(tensors)
             self._last_tensors = tensors
         number = self._generations[-1].number
-        header = encode_header(VersionHeader(kind, number, meta))  # type: ignore[arg-type]
+        header = encoded(VersionHeader(kind, number, meta))  # type: ignore[arg-type]
         slot = (self._last + 1) % self.slots
         sequence = self.begin(slot)
         self.set_done(slot, sequence)
@@ -165,7 +165,7 @@ class ZeroCopyWriter(GpuSlotWriter):
 
     def _describe(self, tensors: dict[str, torch.Tensor]) -> Shared:
         """Share the memory of the tensors of a generation. Raises SharingError."""
-        return share_tensors(tensors)
+        return describe(tensors)
 
     def _release_oldest(self) -> None:
         """Give the oldest generation back."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
-from splatview_ipc.system.optional_packages import importing
+from splatview_ipc.system.optional_packages import needed
 from splatview_ipc.system.terminal import printable
 
 if TYPE_CHECKING:
@@ -72,14 +72,14 @@ def open_detector(settings: InferenceSettings) -> Detector:
     detect = settings.detect
     subject = f"detecting with {printable(detect)} needs"
     if detect == "people":
-        with importing(subject, "cv2", error=DetectorError):
+        with needed(subject, "cv2", error=DetectorError):
             from splatview.camera.detectors.people import PeopleDetector
 
         return PeopleDetector(settings)
     if detect.lower().endswith(".onnx"):
         with (
-            importing(subject, "onnxruntime", error=DetectorError),
-            importing(subject, "cv2", error=DetectorError),
+            needed(subject, "onnxruntime", error=DetectorError),
+            needed(subject, "cv2", error=DetectorError),
         ):
             from splatview.camera.detectors.onnx import OnnxDetector
 

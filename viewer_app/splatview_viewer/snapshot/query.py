@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from splatview_ipc.system.optional_packages import importing
+from splatview_ipc.system.optional_packages import needed
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.snapshot import SQL, query_memory
 from splatview_viewer.snapshot.analysis.frames import (
@@ -650,7 +650,7 @@ def _text(values: np.ndarray) -> Column:
 
 
 def _connect() -> duckdb.DuckDBPyConnection:
-    with importing(SQL, "duckdb", error=ViewerError):
+    with needed(SQL, "duckdb", error=ViewerError):
         import duckdb
     con = duckdb.connect(
         ":memory:",

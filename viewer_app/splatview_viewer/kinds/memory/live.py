@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from splatview_ipc.control.memory_snapshots import find_snapshot
+from splatview_ipc.control.memory_snapshots import find
 from splatview_ipc.kinds.memory import MEMORY_COLUMNS
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.format import round_up
@@ -224,7 +224,7 @@ class About:
     @property
     def file(self) -> Path | None:
         """The newest full snapshot, if it is on this machine and can be trusted."""
-        return find_snapshot(self.snapshot)
+        return find(self.snapshot)
 
 
 def read_frame(
