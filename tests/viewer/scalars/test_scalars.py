@@ -20,7 +20,7 @@ from splatview_viewer.kinds.scalars.curves import Curve, read_frame
 from splatview_viewer.kinds.scalars.plots import (
     HorizontalAxis,
     color_of,
-    columns,
+    pixel_columns,
     smoothed,
 )
 from splatview_viewer.kinds.scalars.view import ScalarsView
@@ -38,7 +38,7 @@ def made(value: Any, step: Any = None, count: Any = 1.0) -> Curve:
     rows[:, 3] = rows[:, 4] = np.where(np.isfinite(value), value, np.nan)
     rows[:, 5] = count
     rows[:, 6] = ~np.isfinite(value)
-    return Curve.of("it", rows)
+    return Curve.from_rows("it", rows)
 
 
 def test_a_frame_is_read_and_copied() -> None:
@@ -48,7 +48,7 @@ def test_a_frame_is_read_and_copied() -> None:
     assert {
         title: [c.name for c in found] for title, found in curves.groups.items()
     } == {"loss": ["loss"], "parts": ["parts/count", "parts/rare"]}
-    assert (curves.step, curves.trouble, curves.others) == (
+    assert (curves.step, curves.trouble, curves.metadata) == (
         399,
         "2 values are missing",
         {"note": "a"},
@@ -56,7 +56,7 @@ def test_a_frame_is_read_and_copied() -> None:
     assert curves.clock.name == "loss"
     assert curves["parts/rare"]["value"].tolist() == [20 + 0.5 * i for i in range(8)]
     host_array(frame.tensors["rows"])[...] = 0
-    assert curves["loss"].last != 0
+    assert curves["loss"].newest_value != 0
     with pytest.raises(ValueError, match="read-only"):
         curves["loss"].rows[0, 0] = 1
 
@@ -113,7 +113,7 @@ def test_columns_tell_what_lies_in_them(begin: float, end: float, width: int) ->
     curve = made(np.random.default_rng(1).normal(size=1000))
     steps = curve["step"]
     values = curve["value"]
-    (part,) = columns(curve, HorizontalAxis(begin, end, width), 0.0, "step")
+    (part,) = pixel_columns(curve, HorizontalAxis(begin, end, width), 0.0, "step")
     seen = values[(steps >= begin) & (steps <= end)]
     assert part.high.max() >= max(seen, default=-9)
     assert part.low.min() <= min(seen, default=9)

@@ -192,7 +192,7 @@ def test_a_snapshot_that_was_asked_for_opens_by_itself(
         lambda: viewer.user.shown is not None and viewer.user.shown.entry.is_file,
     )
     assert view.data.about.snapshots == 1
-    assert viewer.user.state.selected == str(view.data.about.file)
+    assert viewer.user.state.selected == str(view.data.about.snapshot_path)
     viewer.until(viewer.loaded)
     assert viewer.user.shown is not None
     assert (viewer.user.shown.entry.kind, viewer.user.shown.entry.fault) == (

@@ -221,7 +221,7 @@ def strips_of(catalogue: Catalogue, slot: Slot) -> Strips:
             logged = content.curves
             if logged.all:
                 if logged.rate is not None:
-                    rate = f" \u00b7 {logged.rate.last:.3g} steps/s"
+                    rate = f" \u00b7 {logged.rate.newest_value:.3g} steps/s"
                 else:
                     rate = ""
                 head = f"Step {logged.step:,.12g}{rate}"

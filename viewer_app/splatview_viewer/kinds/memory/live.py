@@ -60,7 +60,7 @@ class MemoryHistory:
         self._rows = rows
 
     @classmethod
-    def nothing(cls) -> MemoryHistory:
+    def empty(cls) -> MemoryHistory:
         """Return a history before the first samples."""
         return cls(np.zeros((1, len(MEMORY_COLUMNS))))
 
@@ -76,30 +76,30 @@ class MemoryHistory:
         return self._rows[:, 0]
 
     @property
-    def begin(self) -> float:
+    def first_time(self) -> float:
         return float(self.time[0])
 
     @property
-    def end(self) -> float:
+    def last_time(self) -> float:
         return float(self.time[-1])
 
     @property
     def duration(self) -> float:
         """Seconds from the first sample to the last, at least one."""
-        return max(self.end - self.begin, 1.0)
+        return max(self.last_time - self.first_time, 1.0)
 
     @property
     def on_gpu(self) -> bool:
         """True if a GPU's memory was sampled; otherwise only the host's is known."""
         return bool(self["reserved"].any() or self["peak"].any())
 
-    def now(self, name: str) -> float:
+    def newest(self, name: str) -> float:
         """The newest value of one of MEMORY_COLUMNS."""
         return float(self._rows[-1, _PLACE[name]])
 
     def row_at(self, time: float) -> int | None:
         """The row that tells about a time; None before the first and after the last."""
-        if not self.begin <= time <= self.end:
+        if not self.first_time <= time <= self.last_time:
             return None
         return int(np.searchsorted(self.time, time))
 
@@ -112,7 +112,7 @@ class MemoryHistory:
         )
         return max(reserved - allocated, 0.0) / reserved if reserved > 0 else 0.0
 
-    def split(self, row: int = -1) -> float:
+    def split_share(self, row: int = -1) -> float:
         """The share of what is reserved that lies unused between blocks in use: it
         cannot be given back. 0 to 1.
         """
@@ -135,7 +135,7 @@ class MemoryHistory:
         row = lo + int(values.argmax())
         return float(self.time[row]), float(self[name][row])
 
-    def raised(self, name: str, begin: float, end: float) -> list[float]:
+    def increase_times(self, name: str, begin: float, end: float) -> list[float]:
         """When a count ("ooms", "retries") went up between two times."""
         return [
             t
@@ -149,8 +149,8 @@ class MemoryHistory:
         """
         edges = np.linspace(begin, end, width + 1)
         edges = edges[
-            max(int(np.searchsorted(edges, self.begin)) - 1, 0) : int(
-                np.searchsorted(edges, self.end)
+            max(int(np.searchsorted(edges, self.first_time)) - 1, 0) : int(
+                np.searchsorted(edges, self.last_time)
             )
             + 1
         ]
@@ -205,7 +205,7 @@ class MemoryHistory:
 
 
 @dataclass(frozen=True)
-class About:
+class MemoryFacts:
     """Metadata of a frame."""
 
     device: str = "cpu"
@@ -218,18 +218,18 @@ class About:
     """Number of snapshots."""
     trouble: str = ""
     hz: float = 0.0
-    others: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
     """Other metadata."""
 
     @property
-    def file(self) -> Path | None:
+    def snapshot_path(self) -> Path | None:
         """The newest full snapshot, if it is on this machine and can be trusted."""
         return find(self.snapshot)
 
 
 def read_frame(
     tensors: Mapping[str, Any], meta: Mapping[str, Any]
-) -> tuple[MemoryHistory, About]:
+) -> tuple[MemoryHistory, MemoryFacts]:
     """Copy a frame of kind memory, whose form its reader has checked.
 
     Raises ViewerError for samples without a time.
@@ -244,6 +244,6 @@ def read_frame(
         name: value for name, value in meta.items() if name not in own and name != "hz"
     }
     own["total"] = max(own.get("total", 0), 0)
-    return MemoryHistory(tensors["samples"].array), About(
-        **own, hz=float(hz) if isinstance(hz, (int, float)) else 0.0, others=others
+    return MemoryHistory(tensors["samples"].array), MemoryFacts(
+        **own, hz=float(hz) if isinstance(hz, (int, float)) else 0.0, metadata=others
     )

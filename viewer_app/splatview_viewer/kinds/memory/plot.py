@@ -49,8 +49,10 @@ def draw_plot(view: MemoryView, size: tuple[float, float]) -> plots.Plot | None:
     across = plots.Axis(
         (begin, end),
         ticks=[
-            (history.end + at, text)
-            for at, text in ago_ticks(begin - history.end, end - history.end, many)
+            (history.last_time + at, text)
+            for at, text in ago_ticks(
+                begin - history.last_time, end - history.last_time, many
+            )
         ],
     )
     with plots.plot("memory", size, across, up, second=steps, legend="row") as plot:
@@ -63,7 +65,7 @@ def draw_plot(view: MemoryView, size: tuple[float, float]) -> plots.Plot | None:
             view.state.host,
         )
         if history.on_gpu:
-            words = f"fragmentation {history.fragmentation():.0%}, {history.split():.0%} between blocks"
+            words = f"fragmentation {history.fragmentation():.0%}, {history.split_share():.0%} between blocks"
             plot.say(f"{words}###fragmentation")
         elif view.data.about.device == "cpu":
             plot.say("CUDA is not in use there")
@@ -96,11 +98,11 @@ def draw_strip(history: MemoryHistory, key: str) -> bool:
 
     `key`: of the stream's entry.
     """
-    end = history.end
-    begin = max(end - _STRIP_S, min(history.begin, end - 10.0))
+    end = history.last_time
+    begin = max(end - _STRIP_S, min(history.first_time, end - 10.0))
     title, name = ("Memory", "allocated") if history.on_gpu else ("Host memory", "host")
-    value = size_text(history.now(name)) + (
-        f" of {size_text(history.now('reserved'))}" if history.on_gpu else ""
+    value = size_text(history.newest(name)) + (
+        f" of {size_text(history.newest('reserved'))}" if history.on_gpu else ""
     )
     columns = history.columns(begin, end, 256)
     top = 1.1 * max(
@@ -120,7 +122,7 @@ def draw_strip(history: MemoryHistory, key: str) -> bool:
         if plot is not None:
             _areas(plot, history, columns, False)
             for name, color in (("retries", _RETRY), ("ooms", theme.FAULT)):
-                for t in history.raised(name, begin, end)[-_MOST_MARKS:]:
+                for t in history.increase_times(name, begin, end)[-_MOST_MARKS:]:
                     plot.upright(t, color)
     return clicked
 
@@ -134,19 +136,19 @@ def _areas(
     x = columns.x
     zero = 0 * columns.x
     if history.on_gpu:
-        label = f"allocated {size_text(history.now('allocated'))}###allocated"
+        label = f"allocated {size_text(history.newest('allocated'))}###allocated"
         active = columns.active.clip(columns.peak)
         plot.shade(label, x, zero, columns.low, faint(theme.ACCENT, 0.5))
         plot.shade(label, x, columns.low, columns.peak, faint(theme.ACCENT, 0.25))
         plot.line(label, x, columns.peak, theme.ACCENT, 1.2)
-        label = f"reserved {size_text(history.now('reserved'))}###reserved"
+        label = f"reserved {size_text(history.newest('reserved'))}###reserved"
         plot.shade(label, x, columns.peak, active, _ACTIVE)
         plot.shade(
             label, x, active, columns.reserved.clip(active), faint(theme.TEXT, 0.06)
         )
         plot.line(label, x, columns.reserved, theme.DIM, 1.0)
     if host or not history.on_gpu:
-        label = f"host {size_text(history.now('host'))}###host"
+        label = f"host {size_text(history.newest('host'))}###host"
         if not history.on_gpu:
             plot.shade(label, x, zero, columns.host, faint(HOST, 0.5))
         plot.line(label, x, columns.host, HOST, 1.2)
@@ -160,14 +162,14 @@ def _marks(plot: plots.Plot, history: MemoryHistory) -> None:
         ("ooms", "out of memory", theme.FAULT),
     ):
         before = float("-inf")
-        for t in history.raised(name, begin, end)[-_MOST_MARKS:]:
+        for t in history.increase_times(name, begin, end)[-_MOST_MARKS:]:
             plot.upright(t, faint(color, 0.75))
             x = plot.at(t)[0]
             if x > before:
                 y = plot.rect.y + (46 if name == "ooms" else 70) * plot.scale
                 card = plot.words((x, y), word, color)
                 before = card.x + card.width
-    if end < history.begin or begin > history.end:
+    if end < history.first_time or begin > history.last_time:
         return
     t, size = history.peak(begin, end, "peak" if history.on_gpu else "host")
     plot.dot(max(t, begin), size, theme.TEXT)
@@ -192,11 +194,11 @@ def _lines(history: MemoryHistory, row: int) -> list[Line]:
         ]
         lines.append(
             f"fragmentation  {history.fragmentation(row):.0%}, "
-            f"{history.split(row):.0%} between blocks"
+            f"{history.split_share(row):.0%} between blocks"
         )
     lines.append(f"host  {size_text(history['host'][row])}")
     stamp = (
         time.strftime("%H:%M:%S", time.localtime(t))
-        + f"   {ago_text(history.end - t, 0.1)}"
+        + f"   {ago_text(history.last_time - t, 0.1)}"
     )
     return [(stamp, theme.DIM), *((text, theme.TEXT) for text in lines)]

@@ -13,7 +13,7 @@ from imgui_bundle import ImVec2, imgui
 from splatview_viewer.core.events import Key
 from splatview_viewer.core.format import size_text
 from splatview_viewer.core.view import Info, KeyHelp, Section, frame_of, meta_phrases
-from splatview_viewer.kinds.memory.live import About, MemoryHistory, read_frame
+from splatview_viewer.kinds.memory.live import MemoryFacts, MemoryHistory, read_frame
 from splatview_viewer.kinds.memory.plot import draw_plot
 from splatview_viewer.ui import widgets as ui
 from splatview_viewer.ui.plots import PlotView
@@ -36,8 +36,8 @@ _PATIENCE_S = 60.0
 class MemoryData:
     """The newest samples of a stream."""
 
-    history: MemoryHistory = field(default_factory=MemoryHistory.nothing)
-    about: About = field(default_factory=About)
+    history: MemoryHistory = field(default_factory=MemoryHistory.empty)
+    about: MemoryFacts = field(default_factory=MemoryFacts)
     ask: Callable[[], None] | None = None
     """Asks the trainer for a full snapshot."""
 
@@ -81,7 +81,7 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
     def window(self) -> tuple[float, float]:
         """The times at the left and the right edge, seconds since the epoch."""
         history = self.data.history
-        right = history.end if self.state.right is None else self.state.right
+        right = history.last_time if self.state.right is None else self.state.right
         return right - (
             history.duration if self.state.span is None else self.state.span
         ), right
@@ -115,8 +115,10 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
             self.see_all()
             return
         if moved or right is not None:
-            least = history.begin + min(0.5 * span, history.end - history.begin)
-            right = None if end >= history.end else max(end, least)
+            least = history.first_time + min(
+                0.5 * span, history.last_time - history.first_time
+            )
+            right = None if end >= history.last_time else max(end, least)
         self.state = replace(self.state, span=span, right=right)
 
     def see_all(self) -> None:
@@ -152,7 +154,7 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
         taken = self.data.about.snapshots > self._asked[0]
         if taken or now > self._asked[1]:
             self._asked = None
-        if taken and (file := self.data.about.file) is not None:
+        if taken and (file := self.data.about.snapshot_path) is not None:
             self.host.open(file)
         return self._asked is None
 
@@ -183,7 +185,7 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
             imgui.set_item_tooltip(
                 "Every allocation with its stack. The training stops for a moment."
             )
-        file = about.file
+        file = about.snapshot_path
         if file is not None and imgui.button("Open the last one", ImVec2(-1, 0)):
             self.host.open(file)
 
@@ -195,16 +197,16 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
         out = []
         if history.on_gpu:
             out += [
-                f"{size_text(history.now('allocated'))} allocated",
-                f"{size_text(history.now('reserved'))} reserved, "
+                f"{size_text(history.newest('allocated'))} allocated",
+                f"{size_text(history.newest('reserved'))} reserved, "
                 f"{history.fragmentation():.0%} of it free, "
-                f"{history.split():.0%} between blocks",
+                f"{history.split_share():.0%} between blocks",
                 f"highest {size_text(history.peak()[1])}",
             ]
-        out.append(f"host {size_text(history.now('host'))}")
+        out.append(f"host {size_text(history.newest('host'))}")
         if about.gpu:
             out.append(f"{about.gpu}, {size_text(about.total)}")
-        ooms = int(history.now("ooms"))
+        ooms = int(history.newest("ooms"))
         if ooms:
             out.append(f"out of memory {'once' if ooms == 1 else f'{ooms} times'}")
         out.append(f"{len(history):,} samples, {about.hz:g} a second")
@@ -222,7 +224,7 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
             step = int(history["step"][row])
             readout = f"{stamp}{f'   step {step:,}' if step >= 0 else ''}   {name} {size_text(history[what][row])}"
         return Info(
-            [*out, *meta_phrases(about.others, ())],
+            [*out, *meta_phrases(about.metadata, ())],
             [f"device {about.device}"],
             readout,
             [path],

@@ -1,4 +1,4 @@
-"""The curves of a stream of kind scalars, checked and copied."""
+"""Curves of a stream of kind scalars, checked and copied out of its frames."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 Origin = str | tuple[float, float]
-_PLACE = {name: i for i, name in enumerate(SCALAR_COLUMNS)}
-_MOST_STEP = 2.0**53
-_MOST_TIME = 1e12
-_MOST_NAME = 100
-_MOST_RUNS = 32
-"""Number of new beginnings of steps within the range."""
-_RATE_SPAN = 1.0
-"""Seconds over which steps are counted, at least."""
+_COLUMN_INDEX = {name: i for i, name in enumerate(SCALAR_COLUMNS)}
+_COUNT_COLUMN = _COLUMN_INDEX["count"]
+_MAX_STEP = 2.0**53
+_MAX_TIME = 1e12
+_MAX_COUNT = 2.0**53
+_MAX_NAME_LENGTH = 100
+_MAX_RUNS = 32
+"""New beginnings of steps within a curve that are drawn apart; the latest ones."""
+_RATE_PERIOD_S = 1.0
+"""The least time over which steps are counted for the rate."""
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """One series, the oldest first.
+    """One series, the oldest sample first.
 
     Arrays are (N,) float64, N > 0, and never change.
     """
@@ -37,24 +39,31 @@ class Curve:
     """(N, 7), SCALAR_COLUMNS; column by column in memory."""
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """One of SCALAR_COLUMNS."""
-        return self.rows[:, _PLACE[name]]
+        """Return a column, one of SCALAR_COLUMNS."""
+        return self.rows[:, _COLUMN_INDEX[name]]
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @property
-    def short(self) -> str:
-        """Its name within its plot."""
+    def short_name(self) -> str:
+        """The curve's name without that of its plot."""
         return self.name.partition("/")[2] or self.name
 
-    def across(self, origin: Origin) -> np.ndarray:
-        """(N,) where its rows are on a horizontal axis: "step", "time" since the epoch,
-        or (begin, seconds a unit).
+    def axis_values(self, origin: Origin) -> np.ndarray:
+        """Return where each row lies on a horizontal axis.
+
+        Args:
+            origin: the axis: "step", "time" (seconds since the epoch), or the time from
+                a beginning, as (seconds since the epoch, seconds of one unit).
+
+        Returns:
+            (N,) float64.
         """
         if isinstance(origin, str):
             return self[origin]
-        return (self["time"] - origin[0]) / origin[1]
+        started_at, seconds_per_unit = origin
+        return (self["time"] - started_at) / seconds_per_unit
 
     @cached_property
     def samples(self) -> int:
@@ -62,42 +71,47 @@ class Curve:
         return int(self["count"].sum())
 
     @property
-    def last(self) -> float:
-        """The newest value."""
+    def newest_value(self) -> float:
         return float(self["value"][-1])
 
     @cached_property
-    def finite(self) -> np.ndarray:
+    def is_finite(self) -> np.ndarray:
         """(N,) bool: which rows have a value."""
         return np.isfinite(self["value"])
 
     @cached_property
     def runs(self) -> list[slice]:
-        """Parts within which steps grow: one, unless they began anew."""
+        """Parts within which steps grow: one, unless steps began anew."""
         cuts = np.flatnonzero(np.diff(self["step"]) < 0) + 1
-        edges = [0, *cuts.tolist(), len(self)][-_MOST_RUNS - 1 :]
+        edges = [0, *cuts.tolist(), len(self)]
+        edges = edges[-_MAX_RUNS - 1 :]
         return [slice(edges[i], edges[i + 1]) for i in range(len(edges) - 1)]
 
     @classmethod
-    def of(cls, name: str, rows: np.ndarray) -> Curve:
-        """A curve of rows that anybody may have made: copied, and brought into order.
+    def from_rows(cls, name: str, rows: np.ndarray) -> Curve:
+        """Copy the rows of a frame, which any program may have written, into order.
 
-        Raises ViewerError.
+        Times never fall (a clock may have been set back), counts are at least 1.
+
+        Raises:
+            ViewerError: a step or a time is no number, or out of range.
         """
         rows = np.array(rows, np.float64, order="F")
-        step = rows[:, 0]
+        _check_range(name, "step", rows[:, 0], _MAX_STEP)
         time = rows[:, 1]
-        for what, values, most in (
-            ("step", step, _MOST_STEP),
-            ("time", time, _MOST_TIME),
-        ):
-            if not np.isfinite(values).all() or abs(values).max() > most:
-                raise ViewerError(f"scalars: {name!r} has a {what} that is none")
-        np.maximum.accumulate(time, out=time)  # a clock that was set back
-        np.nan_to_num(rows[:, 5:], copy=False, nan=1.0, posinf=1.0, neginf=1.0)
-        rows[:, 5] = np.clip(rows[:, 5], 1, 2.0**53)
+        _check_range(name, "time", time, _MAX_TIME)
+        np.maximum.accumulate(time, out=time)
+        counts = rows[:, _COUNT_COLUMN:]
+        np.nan_to_num(counts, copy=False, nan=1.0, posinf=1.0, neginf=1.0)
+        rows[:, _COUNT_COLUMN] = np.clip(rows[:, _COUNT_COLUMN], 1, _MAX_COUNT)
         rows.setflags(write=False)
         return cls(name, rows)
+
+
+def _check_range(name: str, column: str, values: np.ndarray, limit: float) -> None:
+    """Raise ViewerError unless all values are finite and at most `limit` from 0."""
+    if not np.isfinite(values).all() or abs(values).max() > limit:
+        raise ViewerError(f"scalars: {name!r} has a {column} that is none")
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,10 +121,11 @@ class Curves:
     all: Sequence[Curve] = ()
     """In the order in which they were first logged."""
     trouble: str = ""
-    said: float | None = None
-    """The newest step, as its metadata say."""
-    others: Mapping[str, Any] = field(default_factory=dict)
-    """Other metadata."""
+    """What is wrong with the trainer's logging, as its metadata say."""
+    stated_step: float | None = None
+    """The newest step, as the metadata say."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """Metadata of the caller's own."""
 
     def __getitem__(self, name: str) -> Curve:
         return next(curve for curve in self.all if curve.name == name)
@@ -121,105 +136,120 @@ class Curves:
         return max(self.all, key=lambda curve: curve.samples)
 
     @cached_property
-    def begin(self) -> float:
-        """Seconds since the epoch."""
+    def started_at(self) -> float:
+        """Time of the first row, in seconds since the epoch."""
         return min(float(curve["time"][0]) for curve in self.all)
 
     @cached_property
-    def end(self) -> float:
+    def ended_at(self) -> float:
+        """Time of the newest row, in seconds since the epoch."""
         return max(float(curve["time"][-1]) for curve in self.all)
 
     @cached_property
     def step(self) -> float:
         """The newest step."""
-        if self.said is not None:
-            return self.said
-        return float(
-            max(self.all, key=lambda curve: float(curve["time"][-1]))["step"][-1]
-        )
+        if self.stated_step is not None:
+            return self.stated_step
+        newest = max(self.all, key=lambda curve: float(curve["time"][-1]))
+        return float(newest["step"][-1])
 
     @cached_property
     def rate(self) -> Curve | None:
-        """Steps per second over the course of the training, a row for each second or
-        longer; None before that.
+        """Steps per second over the training, a row for each second or longer.
+
+        None while there is less than that.
         """
         step = self.clock["step"]
         time = self.clock["time"]
-        marks = np.flatnonzero(
-            np.diff(np.floor((time - time[0]) / _RATE_SPAN), prepend=-1.0)
-        )
-        gone = np.diff(step[marks])
-        took = np.diff(time[marks])
-        good = (gone >= 0) & (took > 0)
-        if not good.any():
+        period = np.floor((time - time[0]) / _RATE_PERIOD_S)
+        marks = np.flatnonzero(np.diff(period, prepend=-1.0))
+        steps_gained = np.diff(step[marks])
+        seconds = np.diff(time[marks])
+        is_valid = (steps_gained >= 0) & (seconds > 0)
+        if not is_valid.any():
             return None
-        value = gone[good] / took[good]
-        at = marks[1:][good]
-        one = np.ones(len(at))
-        return Curve(
-            "steps/s",
-            np.stack([step[at], time[at], value, value, value, one, 0 * one], axis=1),
-        )
+        value = steps_gained[is_valid] / seconds[is_valid]
+        row = marks[1:][is_valid]
+        count = np.ones(len(row))
+        broken = np.zeros(len(row))
+        columns = [step[row], time[row], value, value, value, count, broken]
+        return Curve("steps/s", np.stack(columns, axis=1))
 
     @cached_property
     def groups(self) -> dict[str, list[Curve]]:
-        """Group curves into plots: names that begin alike, up to a "/".
+        """The curves of each plot, by its title.
 
-        By the plot's title.
+        Names that begin alike, up to a "/", share a plot.
         """
-        out: dict[str, list[Curve]] = {}
+        by_prefix: dict[str, list[Curve]] = {}
         for curve in self.all:
-            out.setdefault(curve.name.partition("/")[0], []).append(curve)
-        return {
-            (curves[0].name if len(curves) == 1 else title): curves
-            for title, curves in out.items()
-        }
+            prefix = curve.name.partition("/")[0]
+            by_prefix.setdefault(prefix, []).append(curve)
+        groups = {}
+        for prefix, curves in by_prefix.items():
+            title = curves[0].name if len(curves) == 1 else prefix
+            groups[title] = curves
+        return groups
 
 
 def read_frame(tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> Curves:
     """Copy a frame of kind scalars, whose form its reader has checked.
 
-    Raises ViewerError for numbers that are none.
+    Raises:
+        ViewerError: numbers or names that are none.
     """
     rows = tensors["rows"].array
     ends = np.array(tensors["ends"].array, np.int64)
-    names = (
-        bytes(np.array(tensors["names"].array))
-        .decode(errors="replace")
-        .split("\0")[:-1]
-    )
+    names = _read_names(tensors["names"].array)
     starts = np.append(0, ends[:-1])
-    if (
-        len(names) != len(ends)
-        or ends[-1] != len(rows)
-        or starts[0] != 0
-        or (ends <= starts).any()
-    ):
-        raise ViewerError(
-            f"scalars: {len(names)} names for {len(ends)} series that end at "
-            f"{ends[:5].tolist()} "
-            f"of {len(rows)} rows"
-        )
-    names = [
-        "".join(c if c.isprintable() else "?" for c in name[:_MOST_NAME]) or "?"
-        for name in names
-    ]
+    _check_series(names, starts, ends, len(rows))
+    names = [_printable(name) for name in names]
     if len(set(names)) < len(names):
         raise ViewerError("scalars: two series of one name")
-    others = {
-        key: value for key, value in meta.items() if key not in ("trouble", "step")
-    }
-    step = meta.get("step")
-    if isinstance(step, (int, float)) and abs(step) <= _MOST_STEP:
-        said = float(step)
-    else:
-        said = None
+    curves = [
+        Curve.from_rows(name, rows[start:end])
+        for name, start, end in zip(names, starts, ends, strict=True)
+    ]
+    own = {key: value for key, value in meta.items() if key not in ("trouble", "step")}
     return Curves(
-        [
-            Curve.of(name, rows[a:b])
-            for name, a, b in zip(names, starts, ends, strict=True)
-        ],
-        meta.get("trouble", ""),
-        said,
-        others,
+        curves,
+        trouble=meta.get("trouble", ""),
+        stated_step=_read_step(meta.get("step")),
+        metadata=own,
     )
+
+
+def _read_names(names: np.ndarray) -> list[str]:
+    """Decode names in UTF-8, each of which ends with a zero byte."""
+    text = bytes(np.array(names)).decode(errors="replace")
+    return text.split("\0")[:-1]
+
+
+def _check_series(
+    names: Sequence[str], starts: np.ndarray, ends: np.ndarray, row_count: int
+) -> None:
+    """Raise ViewerError unless every name has rows, and every row is of a name."""
+    if (
+        len(names) == len(ends)
+        and ends[-1] == row_count
+        and starts[0] == 0
+        and (ends > starts).all()
+    ):
+        return
+    raise ViewerError(
+        f"scalars: {len(names)} names for {len(ends)} series that end at "
+        f"{ends[:5].tolist()} of {row_count} rows"
+    )
+
+
+def _printable(name: str) -> str:
+    """Return a name that can be written on one line, never empty."""
+    characters = [c if c.isprintable() else "?" for c in name[:_MAX_NAME_LENGTH]]
+    return "".join(characters) or "?"
+
+
+def _read_step(step: Any) -> float | None:
+    """Return a step from metadata; None where it is no number that a step can be."""
+    if isinstance(step, (int, float)) and abs(step) <= _MAX_STEP:
+        return float(step)
+    return None

@@ -9,8 +9,7 @@ import re
 import time
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
@@ -26,11 +25,12 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.scalars.view import ScalarsView
     from splatview_viewer.ui.widgets import Line
 
-_WIDE = 430.0
-_LOW = 170.0
-_HIGH = 360.0
-"""Points: the width of a plot where there is room for several, and the least and the
-most height."""
+_WIDTH = 430.0
+_MIN_HEIGHT = 170.0
+_MAX_HEIGHT = 360.0
+"""Points: the width of a plot where there is room for several, and its height."""
+_CACHED_CURVES = 80
+"""A little more than the 64 curves that a stream has at most."""
 _STRIP_SMOOTHING = 0.8
 _ON_DARK = (
     (0.45, 0.69, 0.98),
@@ -54,206 +54,240 @@ _ON_LIGHT = (
 )
 
 
-def color_of(number: int) -> ImVec4:
-    """The colour of a plot's curve of this number, for the theme in use."""
+def color_of(index: int) -> ImVec4:
+    """Return the colour of a plot's curve, by its index, for the theme in use."""
     colors = _ON_LIGHT if theme.PANEL.x > 0.5 else _ON_DARK
-    return ImVec4(*colors[number % len(colors)], 1.0)
+    return ImVec4(*colors[index % len(colors)], 1.0)
 
 
 def draw_plots(view: ScalarsView, scale: float) -> None:
-    """Draw all plots into the window that is open, and move the view's axes as the user
-    does.
-    """
-    shown = view.data.plots
-    room = imgui.get_content_region_avail()
-    gap = ImVec2(18 * scale, 12 * scale)
-    across = max(1, min(round(room.x / (_WIDE * scale)), math.ceil(len(shown) ** 0.5)))
-    rows = -(-len(shown) // across)
-    width = (room.x - gap.x * (across - 1)) / across
-    title = imgui.get_text_line_height_with_spacing()
-    height = min(
-        max((room.y - (gap.y + title) * rows) / rows, _LOW * scale),
-        max(_HIGH * scale, room.y * 0.6),
-    )
+    """Draw all plots into the open window, and move the view's axes as the user does."""
+    groups = view.data.plots
+    grid = _grid_of(len(groups), scale)
     window = view.window()
+    # The pointer of the last picture marks its place in all plots, also in those that
+    # are drawn before the one that it is in.
     pointer = view.pointer
     view.pointer = None
-    imgui.push_style_var(
-        imgui.StyleVar_.item_spacing, ImVec2(gap.x, imgui.get_style().item_spacing.y)
-    )
-    for i, (name, curves) in enumerate(shown.items()):
-        if i % across:
+    spacing = ImVec2(grid.gap, imgui.get_style().item_spacing.y)
+    imgui.push_style_var(imgui.StyleVar_.item_spacing, spacing)
+    for i, (title, curves) in enumerate(groups.items()):
+        if i % grid.columns:
             imgui.same_line()
         imgui.begin_group()
-        broken = int(sum(curve["broken"].sum() for curve in curves))
-        plots.head(
-            name,
-            value_text(curves[0].last) if len(curves) == 1 else "",
-            width,
-            f"{broken:,} not finite" if broken else "",
-        )
-        if imgui.is_rect_visible(ImVec2(width, height)):
-            _plot(view, name, curves, (width, height), window, pointer)
+        _draw_title(title, curves, grid.width)
+        if imgui.is_rect_visible(ImVec2(grid.width, grid.height)):
+            _draw_plot(view, title, curves, (grid.width, grid.height), window, pointer)
         else:
-            imgui.dummy(ImVec2(width, height))
+            imgui.dummy(ImVec2(grid.width, grid.height))
         imgui.end_group()
     imgui.pop_style_var()
 
 
-def _plot(
+class _Grid(NamedTuple):
+    """Plots side by side; lengths in pixels."""
+
+    columns: int
+    width: float
+    height: float
+    gap: float
+
+
+def _grid_of(count: int, scale: float) -> _Grid:
+    """Return the grid in which so many plots fill the open window."""
+    available = imgui.get_content_region_avail()
+    gap_x = 18 * scale
+    gap_y = 12 * scale
+    columns = max(1, min(round(available.x / (_WIDTH * scale)), math.ceil(count**0.5)))
+    rows = -(-count // columns)
+    title_height = imgui.get_text_line_height_with_spacing()
+    height = (available.y - (gap_y + title_height) * rows) / rows
+    max_height = max(_MAX_HEIGHT * scale, available.y * 0.6)
+    return _Grid(
+        columns=columns,
+        width=(available.x - gap_x * (columns - 1)) / columns,
+        height=min(max(height, _MIN_HEIGHT * scale), max_height),
+        gap=gap_x,
+    )
+
+
+def _draw_title(title: str, curves: Sequence[Curve], width: float) -> None:
+    """Draw a plot's title, its newest value, and how many values are not finite."""
+    value = value_text(curves[0].newest_value) if len(curves) == 1 else ""
+    broken = int(sum(curve["broken"].sum() for curve in curves))
+    fault = f"{broken:,} not finite" if broken else ""
+    plots.head(title, value, width, fault)
+
+
+def _draw_plot(
     view: ScalarsView,
-    name: str,
+    title: str,
     curves: Sequence[Curve],
     size: tuple[float, float],
     window: tuple[float, float],
     pointer: float | None,
 ) -> None:
-    """`pointer`: where it was on the horizontal axis in the last picture, whichever
-    plot it was in.
+    """Draw one plot, and take over how the user moved it.
+
+    Args:
+        size: pixels.
+        window: the range of the horizontal axis.
+        pointer: where it was on the horizontal axis in the last picture, whichever plot
+            it was in.
     """
-    s = view.state
+    state = view.state
     axis = HorizontalAxis(*window, max(int(size[0]), 8))
-    drawn = [
-        (curve, columns(curve, axis, view.weight(curve), view.origin))
-        for curve in curves
-    ]
-    span = s.heights.get(name) or limits(
-        [c for _, cs in drawn for c in cs], axis, s.log_up
-    )
-    unit, short = view.unit
-    if s.across != "time":
-        fmt = ""
-    elif unit > 1:
-        fmt = f"%g {short[:3].rstrip('su')}"
-    else:
-        fmt = "%g s"
-    x = plots.Axis(window, "time" if s.across == "clock" else "linear", format=fmt)
-    y = plots.Axis(span, "log", log_ticks(*span)) if s.log_up else plots.Axis(span)
-    with plots.plot(
-        name, size, x, y, legend="list" if len(curves) > 1 else None
-    ) as plot:
+    drawn = []
+    for curve in curves:
+        parts = pixel_columns(curve, axis, view.weight(curve), view.origin)
+        drawn.append((curve, parts))
+    all_parts = [part for _, parts in drawn for part in parts]
+    span = state.heights.get(title)
+    if span is None:
+        span = vertical_limits(all_parts, axis, state.log_up)
+    x = _x_axis(view, window)
+    y = plots.Axis(span, "log", log_ticks(*span)) if state.log_up else plots.Axis(span)
+    legend = "list" if len(curves) > 1 else None
+    with plots.plot(title, size, x, y, legend=legend) as plot:
         if plot is None:
             return
         for i, (curve, parts) in enumerate(drawn):
             label = f"##{curve.name}"
             if len(curves) > 1:
                 # A legend leaves out what follows "##".
-                label = re.sub("#(?=#)", "# ", curve.short)
-            _curve(plot, label, parts, color_of(i), view.weight(curve) > 0, s.log_up)
-        if any(len(part.broken) for _, parts in drawn for part in parts):
-            plot.ticks(
-                np.concatenate([part.broken for _, parts in drawn for part in parts]),
-                theme.FAULT,
-            )
+                label = re.sub("#(?=#)", "# ", curve.short_name)
+            is_smoothed = view.weight(curve) > 0
+            _draw_curve(plot, label, parts, color_of(i), is_smoothed, state.log_up)
+        if any(len(part.broken) for part in all_parts):
+            broken = np.concatenate([part.broken for part in all_parts])
+            plot.ticks(broken, theme.FAULT)
         if plot.hovered:
             view.pointer = plot.pointer[0]
-        at = view.pointer if plot.hovered else pointer
-        if at is not None and window[0] <= at <= window[1]:
-            lines = _mark(view, plot, curves, at)
+            pointer = plot.pointer[0]
+        if pointer is not None and window[0] <= pointer <= window[1]:
+            lines = _draw_readout(view, plot, curves, pointer)
             if plot.hovered and lines:
                 plot.tell(lines)
+    _follow_user(view, title, plot)
+
+
+def _x_axis(view: ScalarsView, window: tuple[float, float]) -> plots.Axis:
+    """Return the horizontal axis, with labels in steps, time, or the time of day."""
+    if view.state.across == "clock":
+        return plots.Axis(window, "time")
+    if view.state.across != "time":
+        return plots.Axis(window)
+    seconds, unit = view.unit
+    if seconds > 1:
+        return plots.Axis(window, format=f"%g {unit[:3].rstrip('su')}")
+    return plots.Axis(window, format="%g s")
+
+
+def _follow_user(view: ScalarsView, title: str, plot: plots.Plot) -> None:
+    """Keep in the view's state how the user moved a plot's axes."""
+    heights = view.state.heights
     if plot.reset:
-        heights = {
-            title: span for title, span in view.state.heights.items() if title != name
-        }
-        view.state = replace(view.state, window=None, heights=heights)
+        others = {name: span for name, span in heights.items() if name != title}
+        view.state = replace(view.state, window=None, heights=others)
         return
     if plot.moved:
         view.state = replace(view.state, window=plot.x)
     if plot.raised:
-        view.state = replace(view.state, heights={**view.state.heights, name: plot.y})
+        view.state = replace(view.state, heights={**heights, title: plot.y})
 
 
-def _curve(
+def _draw_curve(
     plot: plots.Plot,
     label: str,
     parts: Sequence[PixelColumns],
     color: ImVec4,
-    raw: bool,
-    log: bool,
+    is_smoothed: bool,
+    is_log: bool,
 ) -> None:
-    """The values, faint where they are smoothed (`raw`), and over them the smoothed
-    curve.
-    """
+    """Draw the values, faint where there is a smoothed curve, and that over them."""
     floor = max(plot.y[0], 1e-300)
     for part in parts:
         if not len(part.x):
             continue
         value = part.value
         smooth = part.smooth
-        if log:  # a logarithmic axis has no place for what is not over 0
-            value, smooth = (np.where(v > 0, v, np.nan) for v in (value, smooth))
+        low = part.low
+        high = part.high
+        if is_log:
+            # A logarithmic axis has no place for what is not over 0.
+            value = np.where(value > 0, value, np.nan)
+            smooth = np.where(smooth > 0, smooth, np.nan)
+            low = np.maximum(low, floor)
+            high = np.maximum(high, floor)
         if (part.high > part.low).any():
-            low, high = (
-                np.maximum(v, floor) if log else v for v in (part.low, part.high)
-            )
             plot.shade(label, part.x, low, high, faint(color, 0.20))
-        plot.line(
-            label,
-            part.x,
-            value,
-            faint(color, 0.38) if raw else color,
-            1.0 if raw else 1.6,
-        )
-        if raw:
+        if is_smoothed:
+            plot.line(label, part.x, value, faint(color, 0.38), 1.0)
             plot.line(label, part.x, smooth, color, 1.8)
+        else:
+            plot.line(label, part.x, value, color, 1.6)
 
 
-def _mark(
-    view: ScalarsView, plot: plots.Plot, curves: Sequence[Curve], at: float
+def _draw_readout(
+    view: ScalarsView, plot: plots.Plot, curves: Sequence[Curve], pointer: float
 ) -> list[Line]:
-    """A line at the pointer through all plots, and a dot on each curve; the numbers
-    there.
-    """
-    plot.upright(at, faint(theme.TEXT, 0.3))
+    """Draw a line at the pointer and a dot on each curve; return the numbers there."""
+    plot.upright(pointer, faint(theme.TEXT, 0.3))
     lines: list[Line] = []
     for i, curve in enumerate(curves):
-        x = curve.across(view.origin)
-        weight = view.weight(curve)
-        there = [
-            run
-            for run in curve.runs
-            if x[run][0] <= at <= x[run][-1] or len(curve.runs) == 1
-        ]
-        if not there:
+        row = _row_at(curve, view.origin, pointer)
+        if row is None:
             continue
-        row = there[-1].start + int(abs(x[there[-1]] - at).argmin())
         if not lines:
             stamp = time.strftime("%H:%M:%S", time.localtime(float(curve["time"][row])))
             lines.append((f"step {curve['step'][row]:,.12g}   {stamp}", theme.DIM))
+        weight = view.weight(curve)
         value = float(curve["value"][row])
         smooth = float(smoothed(curve, weight)[row])
+        text = value_text(value)
         if weight > 0:
-            text = f"{value_text(smooth)}   ({value_text(value)})"
-        else:
-            text = value_text(value)
-        lines.append(
-            (text if len(curves) == 1 else f"{curve.short}  {text}", color_of(i))
-        )
-        shown = smooth if math.isfinite(smooth) else value
-        if math.isfinite(shown) and (shown > 0 or not view.state.log_up):
-            plot.dot(float(x[row]), shown, color_of(i))
+            text = f"{value_text(smooth)}   ({text})"
+        if len(curves) > 1:
+            text = f"{curve.short_name}  {text}"
+        lines.append((text, color_of(i)))
+        height = smooth if math.isfinite(smooth) else value
+        if math.isfinite(height) and (height > 0 or not view.state.log_up):
+            x = curve.axis_values(view.origin)
+            plot.dot(float(x[row]), height, color_of(i))
     return lines
 
 
-def draw_strip(curve: Curve, title: str, key: str) -> bool:
-    """Draw a curve over time across the panel; True when it was clicked.
+def _row_at(curve: Curve, origin: Origin, pointer: float) -> int | None:
+    """Return the row nearest to a place on the axis, of the newest run that covers it."""
+    x = curve.axis_values(origin)
+    covering = [run for run in curve.runs if x[run][0] <= pointer <= x[run][-1]]
+    if not covering and len(curve.runs) == 1:
+        covering = curve.runs
+    if not covering:
+        return None
+    run = covering[-1]
+    return run.start + int(abs(x[run] - pointer).argmin())
 
-    `key`: of the entry that shows more, or "".
+
+def draw_strip(curve: Curve, title: str, key: str) -> bool:
+    """Draw a curve over time across the panel; return whether it was clicked.
+
+    Args:
+        curve: what is drawn.
+        title: the text over it.
+        key: the entry that shows more, or "".
     """
     times = curve["time"]
-    axis = HorizontalAxis(
-        float(times[0]), max(float(times[-1]), float(times[0]) + 1e-3), 256
-    )
-    parts = columns(
-        curve, axis, _STRIP_SMOOTHING if len(curve) > axis.width else 0.0, "time"
-    )
+    begin = float(times[0])
+    axis = HorizontalAxis(begin, max(float(times[-1]), begin + 1e-3), 256)
+    weight = _STRIP_SMOOTHING if len(curve) > axis.width else 0.0
+    parts = pixel_columns(curve, axis, weight, "time")
     with plots.strip(
         f"{title} {key}",
         title,
-        value_text(curve.last),
+        value_text(curve.newest_value),
         (axis.begin, axis.end),
-        limits(parts, axis, False),
+        vertical_limits(parts, axis, False),
         tip="Click to see more" if key else "",
     ) as (plot, clicked):
         if plot is not None:
@@ -265,7 +299,7 @@ def draw_strip(curve: Curve, title: str, key: str) -> bool:
 # -- smoothing -------------------------------------------------------------------------
 
 
-@lru_cache(80)  # a stream has at most 64 curves
+@lru_cache(_CACHED_CURVES)
 def smoothed(curve: Curve, weight: float) -> np.ndarray:
     """Return (N,) float64, not to be written: each row's average with all before it.
 
@@ -277,15 +311,23 @@ def smoothed(curve: Curve, weight: float) -> np.ndarray:
     values = curve["value"]
     if weight <= 0:
         return values
-    good = curve.finite
-    decay = np.where(good, np.power(weight, curve["count"]), 1.0)
-    fresh = np.where(good, values, 0.0) * (1.0 - decay)
-    pairs = zip(decay.tolist(), fresh.tolist(), strict=True)
-    sums = np.array(
-        [*accumulate(pairs, lambda y, pair: pair[0] * y + pair[1], initial=0.0)][1:]
-    )
+    is_finite = curve.is_finite
+    decay = np.where(is_finite, np.power(weight, curve["count"]), 1.0)
+    fresh = np.where(is_finite, values, 0.0) * (1.0 - decay)
+    sums = _decaying_sums(decay, fresh)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(good.cumsum() > 0, sums / (1.0 - decay.cumprod()), np.nan)
+        means = sums / (1.0 - decay.cumprod())
+    return np.where(is_finite.cumsum() > 0, means, np.nan)
+
+
+def _decaying_sums(decay: np.ndarray, fresh: np.ndarray) -> np.ndarray:
+    """Return y (N,), where y[i] = decay[i] * y[i - 1] + fresh[i]."""
+    sums = []
+    total = 0.0
+    for factor, value in zip(decay.tolist(), fresh.tolist(), strict=True):
+        total = factor * total + value
+        sums.append(total)
+    return np.array(sums)
 
 
 # -- columns of pixels -----------------------------------------------------------------
@@ -293,8 +335,9 @@ def smoothed(curve: Curve, weight: float) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class PixelColumns:
-    """Drawn points of a part of a curve: at most some three points for each column of
-    pixels. (M,) float64 each.
+    """Points to draw a part of a curve with, some three for each column of pixels.
+
+    Arrays are (M,) float64.
     """
 
     x: np.ndarray
@@ -317,100 +360,110 @@ class HorizontalAxis:
     """Pixels."""
 
 
-@lru_cache(80)  # a stream has at most 64 curves
-def columns(
+@lru_cache(_CACHED_CURVES)
+def pixel_columns(
     curve: Curve, axis: HorizontalAxis, weight: float, origin: Origin
 ) -> Sequence[PixelColumns]:
-    """Columns of a curve in a plot: a `Columns` for each part that is seen within which
-    its rows go to the right.
+    """Reduce a curve to columns of pixels, apart for each part whose rows go right.
 
-    weight: as for `smoothed`. origin: as for `Curve.across`.
+    Args:
+        curve: all of it.
+        axis: what is left out lies beyond it.
+        weight: the smoothing, as for `smoothed`.
+        origin: the unit of the axis, as for `Curve.axis_values`.
     """
-    x = curve.across(origin)
+    x = curve.axis_values(origin)
     smooth = smoothed(curve, weight)
-    out = []
-    for run in [slice(0, len(x))] if (np.diff(x) >= 0).all() else curve.runs:
-        low = max(
-            int(np.searchsorted(x[run], axis.begin)) - 1, 0
-        )  # the lines go on over the edges
-        high = min(
-            int(np.searchsorted(x[run], axis.end, "right")) + 1, run.stop - run.start
-        )
+    runs = curve.runs
+    if (np.diff(x) >= 0).all():
+        runs = [slice(0, len(x))]
+    columns = []
+    for run in runs:
+        # One row more on either side: lines go on over the edges.
+        low = max(int(np.searchsorted(x[run], axis.begin)) - 1, 0)
+        high = int(np.searchsorted(x[run], axis.end, "right")) + 1
+        high = min(high, run.stop - run.start)
         if low < high:
-            out.append(
-                _columns_of(
-                    curve, slice(run.start + low, run.start + high), x, smooth, axis
-                )
-            )
-    return out
+            part = slice(run.start + low, run.start + high)
+            columns.append(_columns_of(curve, part, x, smooth, axis))
+    return columns
 
 
 def _columns_of(
     curve: Curve, part: slice, x: np.ndarray, smooth: np.ndarray, axis: HorizontalAxis
 ) -> PixelColumns:
+    """Return the rows of a part as they are, or means and extremes where they are many."""
     xs = x[part]
     rows = curve.rows[part]
-    good = curve.finite[part]
+    is_finite = curve.is_finite[part]
     width = max(axis.width, 1)
     broken = xs[rows[:, 6] > 0]
     if len(xs) <= 2 * width:
         return PixelColumns(
-            xs[good],
-            rows[good, 2],
-            smooth[part][good],
-            rows[good, 3],
-            rows[good, 4],
-            broken,
+            x=xs[is_finite],
+            value=rows[is_finite, 2],
+            smooth=smooth[part][is_finite],
+            low=rows[is_finite, 3],
+            high=rows[is_finite, 4],
+            broken=broken,
         )
     edges = np.linspace(axis.begin, axis.end, width + 1)
     cuts = np.unique(np.concatenate([[0], np.searchsorted(xs, edges), [len(xs)]]))
     starts = cuts[:-1]
-    n = np.add.reduceat(good.astype(np.float64), starts)
-    there = n > 0
+    ends = np.append(starts[1:], len(xs)) - 1
+    finite_counts = np.add.reduceat(is_finite.astype(np.float64), starts)
+    has_value = finite_counts > 0
 
     def mean(values: np.ndarray) -> np.ndarray:
-        return np.add.reduceat(np.where(good, values, 0.0), starts)[there] / n[there]
+        sums = np.add.reduceat(np.where(is_finite, values, 0.0), starts)
+        return sums[has_value] / finite_counts[has_value]
 
-    ends = np.append(starts[1:], len(xs)) - 1
-    middle = 0.5 * (xs[starts] + xs[ends])[there]
-    low = np.fmin.reduceat(rows[:, 3], starts)[there]
-    high = np.fmax.reduceat(rows[:, 4], starts)[there]
     if len(broken) > width:
-        broken = broken[
-            np.unique(np.searchsorted(broken, edges).clip(0, len(broken) - 1))
-        ]
-    return PixelColumns(middle, mean(rows[:, 2]), mean(smooth[part]), low, high, broken)
+        nearest = np.searchsorted(broken, edges).clip(0, len(broken) - 1)
+        broken = broken[np.unique(nearest)]
+    return PixelColumns(
+        x=0.5 * (xs[starts] + xs[ends])[has_value],
+        value=mean(rows[:, 2]),
+        smooth=mean(smooth[part]),
+        low=np.fmin.reduceat(rows[:, 3], starts)[has_value],
+        high=np.fmax.reduceat(rows[:, 4], starts)[has_value],
+        broken=broken,
+    )
 
 
-def limits(
-    parts: Sequence[PixelColumns], axis: HorizontalAxis, log: bool
+def vertical_limits(
+    parts: Sequence[PixelColumns], axis: HorizontalAxis, is_log: bool
 ) -> tuple[float, float]:
-    """The vertical limits of a plot that shows these: of the smoothed curves and of
-    most of what is behind them. log: the vertical axis is logarithmic, only for values
-    over 0.
+    """Return the range of a vertical axis that shows these parts of curves.
+
+    It holds the smoothed curves, and all but the extremes of the values behind them.
+
+    Args:
+        parts: what is drawn.
+        axis: only what lies within it counts.
+        is_log: the vertical axis is logarithmic, only for values over 0.
     """
-    found = []
+    candidates = []
     for part in parts:
-        seen = (part.x >= axis.begin) & (part.x <= axis.end)
-        if not seen.any():
+        is_visible = (part.x >= axis.begin) & (part.x <= axis.end)
+        if not is_visible.any():
             continue
-        raw = part.value[seen]
-        most = raw[raw > 0] if log else raw
-        values = np.concatenate(
-            [
-                part.smooth[seen],
-                raw[-1:],
-                np.percentile(most, (2, 98)) if len(most) else most,
-            ]
-        )
-        found.append(values[np.isfinite(values) & ((values > 0) | (not log))])
-    values = np.concatenate(found) if found else np.empty(0)
+        raw = part.value[is_visible]
+        bulk = raw[raw > 0] if is_log else raw
+        if len(bulk):
+            bulk = np.percentile(bulk, (2, 98))
+        values = np.concatenate([part.smooth[is_visible], raw[-1:], bulk])
+        is_legal = np.isfinite(values)
+        if is_log:
+            is_legal &= values > 0
+        candidates.append(values[is_legal])
+    values = np.concatenate(candidates) if candidates else np.empty(0)
     if not len(values):
-        return (0.1, 10.0) if log else (0.0, 1.0)
+        return (0.1, 10.0) if is_log else (0.0, 1.0)
     low = float(values.min())
     high = float(values.max())
-    if log:
-        room = max((math.log(high) - math.log(low)) * 0.06, 0.05)
-        return low * math.exp(-room), high * math.exp(room)
-    room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
-    return low - room, high + room
+    if is_log:
+        margin = max((math.log(high) - math.log(low)) * 0.06, 0.05)
+        return low * math.exp(-margin), high * math.exp(margin)
+    margin = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
+    return low - margin, high + margin

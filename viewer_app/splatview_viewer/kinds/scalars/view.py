@@ -1,9 +1,8 @@
-"""Shows numbers over the course of a training: a plot for each, with one horizontal
-axis for all.
-"""
+"""Shows the numbers of a training: a plot for each group, all on one time axis."""
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -24,7 +23,9 @@ if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.view import Value
 
-_MOST_SMOOTH = 0.999
+_MAX_SMOOTHING = 0.999
+_TIME_UNITS = ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"))
+"""Seconds of units of time, and their names; the largest that fits twice is used."""
 
 
 @dataclass
@@ -37,14 +38,14 @@ class ScalarsData:
 
     @property
     def plots(self) -> dict[str, Sequence[Curve]]:
-        """The curves of each plot, by its title."""
-        groups = self.curves.groups
-        rate = self.curves.rate
-        more = {**self.beside, **({} if rate is None else {"steps/s": [rate]})}
-        return {
-            **groups,
-            **{title: curves for title, curves in more.items() if title not in groups},
-        }
+        """The curves of each plot, by its title; logged ones first."""
+        plots: dict[str, Sequence[Curve]] = {**self.curves.groups}
+        extra = dict(self.beside)
+        if self.curves.rate is not None:
+            extra["steps/s"] = [self.curves.rate]
+        for title, curves in extra.items():
+            plots.setdefault(title, curves)
+        return plots
 
 
 @dataclass(frozen=True)
@@ -83,10 +84,11 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
 
     def take(self, link: str, value: Value) -> bool:
         frame = frame_of(self.kind, value)
-        found = read_frame(frame.tensors, frame.meta)
-        if frame.intact():
-            self.data.curves = found
-        return self.data.curves is found
+        curves = read_frame(frame.tensors, frame.meta)
+        if not frame.intact():
+            return False
+        self.data.curves = curves
+        return True
 
     # -- what is seen ------------------------------------------------------------------
 
@@ -97,38 +99,36 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
             return "step"
         if self.state.across == "clock":
             return "time"
-        return (self.data.curves.begin, self.unit[0])
+        return (self.data.curves.started_at, self.unit[0])
 
     def weight(self, curve: Curve) -> float:
-        """Smoothing of a curve: 0 for those that were not logged."""
+        """Return the smoothing of a curve: 0 for those that were not logged."""
         return self.state.smoothing if curve in self.data.curves.all else 0.0
 
     @property
     def unit(self) -> tuple[float, str]:
         """Seconds of a unit of the time since the beginning, and its name."""
-        span = self.data.curves.end - self.data.curves.begin
-        return next(
-            (
-                (s, name)
-                for s, name in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"))
-                if span > 2 * s
-            ),
-            (1.0, "seconds"),
-        )
+        span = self.data.curves.ended_at - self.data.curves.started_at
+        for seconds, name in _TIME_UNITS:
+            if span > 2 * seconds:
+                return seconds, name
+        return 1.0, "seconds"
 
     def window(self) -> tuple[float, float]:
-        """Range of the horizontal axis."""
+        """Return the range of the horizontal axis."""
         if self.state.window is not None:
             return self.state.window
-        xs = [
-            curve.across(self.origin)
-            for curves in self.data.plots.values()
-            for curve in curves
-        ]
-        low = min(float(x.min()) for x in xs)
-        high = max(float(x.max()) for x in xs)
-        room = 0.01 * (high - low)
-        return (low - room, high + room) if high > low else (low - 0.5, low + 0.5)
+        low = math.inf
+        high = -math.inf
+        for curves in self.data.plots.values():
+            for curve in curves:
+                x = curve.axis_values(self.origin)
+                low = min(low, float(x.min()))
+                high = max(high, float(x.max()))
+        if high <= low:
+            return low - 0.5, low + 0.5
+        margin = 0.01 * (high - low)
+        return low - margin, high + margin
 
     def plot(self, scale: float) -> None:
         draw_plots(self, scale)
@@ -136,39 +136,36 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
     # -- controls ----------------------------------------------------------------------
 
     def handle(self, event: Event, rect: Rect) -> bool:
-        if (
-            isinstance(event, Key)
-            and event.pressed
-            and not event.mods & {"ctrl", "alt", "super"}
-        ):
-            if event.name in ("f", "home"):
-                self.state = self.state.fitted()
-            if event.name == "l" and not event.repeat:
-                self.state = replace(
-                    self.state, log_up=not self.state.log_up, heights={}
-                )
+        if not isinstance(event, Key) or not event.pressed:
+            return False
+        if event.mods & {"ctrl", "alt", "super"}:
+            return False
+        if event.name in ("f", "home"):
+            self.state = self.state.fitted()
+        if event.name == "l" and not event.repeat:
+            log_up = not self.state.log_up
+            self.state = replace(self.state, log_up=log_up, heights={})
         return False
 
     def panel(self) -> Sequence[Section]:
         return (Section("", self._controls),)
 
     def _controls(self) -> None:
-        s = self.state
-        before = s
+        previous = self.state
         s = replace(
-            s,
+            previous,
             across=ui.choice(
                 "Horizontal",
                 "The horizontal axis: training steps, or time",
-                s.across,
+                previous.across,
                 {"step": "Steps", "time": "Time since start", "clock": "By the clock"},
             ),
             smoothing=ui.slider(
                 "Smoothing",
                 "Weight of the past in the smoothed curve, as in TensorBoard; 0 draws "
                 "the values alone",
-                s.smoothing,
-                (0.0, _MOST_SMOOTH),
+                previous.smoothing,
+                (0.0, _MAX_SMOOTHING),
                 "%.3g",
                 reset=0.6,
             ),
@@ -176,13 +173,13 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
                 "Vertical",
                 "The scale of values; a logarithmic one leaves out what is not above "
                 "zero",
-                s.log_up,
+                previous.log_up,
                 {False: "Linear", True: "Logarithmic"},
             ),
         )
-        if s.across != before.across:
+        if s.across != previous.across:
             s = replace(s, window=None)
-        if s.log_up != before.log_up:
+        if s.log_up != previous.log_up:
             s = replace(s, heights={})
         if s != s.fitted() and ui.buttons("Zoom", ["See all"], ["Key F"]) is not None:
             s = s.fitted()
@@ -192,25 +189,23 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
 
     def info(self) -> Info:
         curves = self.data.curves
-        out = [f"step {curves.step:,.12g}"]
+        phrases = [f"step {curves.step:,.12g}"]
         if curves.rate is not None:
-            out.append(f"{curves.rate.last:.3g} steps/s")
-        out.append(f"{len(curves.all)} scalars" if len(curves.all) > 1 else "1 scalar")
-        out.append(f"{sum(curve.samples for curve in curves.all):,} values")
+            phrases.append(f"{curves.rate.newest_value:.3g} steps/s")
+        count = len(curves.all)
+        phrases.append("1 scalar" if count == 1 else f"{count} scalars")
+        phrases.append(f"{sum(curve.samples for curve in curves.all):,} values")
         if curves.trouble:
-            out.append(curves.trouble)
-        kept = sum(len(curve) for curve in curves.all)
-        readout = ""
-        if self.pointer is not None:
-            row = int(np.argmin(abs(curves.clock.across(self.origin) - self.pointer)))
-            stamp = time.strftime(
-                "%H:%M:%S", time.localtime(float(curves.clock["time"][row]))
-            )
-            readout = f"step {curves.clock['step'][row]:,.12g}   {stamp}"
-        return Info(
-            [*out, *meta_phrases(curves.others, ())],
-            (),
-            readout,
-            [f"{kept:,} points"],
-            self.timings,
-        )
+            phrases.append(curves.trouble)
+        phrases += meta_phrases(curves.metadata, ())
+        points = sum(len(curve) for curve in curves.all)
+        return Info(phrases, (), self._readout(), [f"{points:,} points"], self.timings)
+
+    def _readout(self) -> str:
+        """Return the step and the time of day below the pointer; "" where it is not."""
+        if self.pointer is None:
+            return ""
+        clock = self.data.curves.clock
+        row = int(np.argmin(abs(clock.axis_values(self.origin) - self.pointer)))
+        stamp = time.strftime("%H:%M:%S", time.localtime(float(clock["time"][row])))
+        return f"step {clock['step'][row]:,.12g}   {stamp}"
