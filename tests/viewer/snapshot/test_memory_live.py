@@ -232,4 +232,4 @@ def test_a_run_that_dies_of_it_leaves_a_snapshot_and_its_last_samples(
     viewer.catalogue.forget(str(memory_snapshots.find(name)))
     viewer.do()
     assert len(viewer.state.entries) == count - 1  # it is opened once only
-    viewer.until(lambda: view.data.history.now("ooms") == 1)
+    viewer.until(lambda: view.data.history.newest("ooms") == 1)

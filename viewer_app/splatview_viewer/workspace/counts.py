@@ -84,7 +84,7 @@ class Counts:
         scene.add(version, count)
         self._scenes[id(stream)] = scene
         if id(stream) in self.curves or (was_counted and has_changed):
-            self.curves[id(stream)] = Curve.of(stream.name, scene.series.rows)
+            self.curves[id(stream)] = Curve.from_rows(stream.name, scene.series.rows)
         return has_changed
 
     def _hand_over(self, slot: Slot) -> None:
@@ -108,6 +108,6 @@ class Counts:
             rows = np.array(curve.rows, order="F")
             clock = logged.clock
             rows[:, 0] = np.interp(rows[:, 1], clock["time"], clock["step"])
-            curves.append(Curve.of(curve.name, rows))
+            curves.append(Curve.from_rows(curve.name, rows))
         if curves:
             slot.content.beside = {"Gaussians": curves}
