@@ -1,7 +1,8 @@
-"""The CUDA allocator's memory over time: what a snapshot of it holds, and what is worked out of that. Draws nothing.
+"""Memory of the CUDA allocator over time: PyTorch's snapshots, and their analysis.
 
-`model` is what a snapshot is, `loading` reads one from a file, `timeline` lays it out and paints columns of pixels,
-`analysis` answers questions, `query` takes SQL.
+`model` defines a snapshot, `loading` reads one from a file, `timeline` lays it out and
+paints columns of pixels, `analysis` answers questions, `query` runs SQL. No file of this
+room draws in a window.
 """
 
 from __future__ import annotations
@@ -11,14 +12,20 @@ from splatview_viewer.core.errors import ViewerError
 
 TIMELINE = "memory snapshots need"
 SQL = "SQL over memory snapshots needs"
-"""Subjects of the errors for a missing numba and a missing DuckDB, of the extra `memory`."""
+"""Subjects of the errors that name a missing numba or DuckDB, of the extra `memory`."""
 
 
 def check_timeline() -> None:
-    """Raise ViewerError unless timelines can be laid out and painted. Imports nothing."""
+    """Raise ViewerError if numba, which paints timelines, is not installed.
+
+    Imports nothing.
+    """
     require(TIMELINE, "numba", error=ViewerError)
 
 
 def check_sql() -> None:
-    """Raise ViewerError unless snapshots can be queried. Imports nothing."""
+    """Raise ViewerError if DuckDB, which answers SQL, is not installed.
+
+    Imports nothing.
+    """
     require(SQL, "duckdb", error=ViewerError)

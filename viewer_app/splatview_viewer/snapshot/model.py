@@ -1,18 +1,23 @@
-"""A memory snapshot as columns of numbers. Read from files of PyTorch's by `loading`.
+"""A memory snapshot as columns of numbers. `loading` reads one from PyTorch's files.
 
 Words, used everywhere below:
 
-event       one entry of a device's trace, numbered from 0 in the order of the trace; M events.
-moment      the state between two events: moment k is the state after the first k events, 0 <= k <= M. Event e leads
-            from moment e to moment e + 1.
-allocation  memory that was handed out once: from its `alloc` to the request to free it. Its number (id) is its place
-            in the order in which bands are stacked: what was there before the trace first, of that what stays longest
-            lowest; then in the order in which they were allocated. It is live at the moments `start < k <= end`.
+event       one entry of a device's trace, numbered from 0 in the order of the trace; M
+            events.
+moment      the state between two events: moment k is the state after the first k events,
+            0 <= k <= M. Event e leads from moment e to moment e + 1.
+allocation  memory that was handed out once: from its `alloc` to the request to free it.
+            Its id is its index in the order in which bands are stacked: what was there
+            before the trace first, of that what stays longest lowest; then in the order
+            in which they were allocated. It is live at the moments `start < k <= end`.
 addr        an address, uint64.
-size        what was requested, in bytes. `rounded` is what the allocator took for it; 0: not known.
-live bytes  the sum of the sizes of what is live: PyTorch's `requested_bytes` of blocks that are `active_allocated`.
-segment     memory that the allocator got from the driver. reserved bytes: the sum of all segments.
-stack       where in the program something happened: frames, innermost first, as PyTorch lists them.
+size        the requested bytes. `rounded` is what the allocator took for it; 0: not known.
+live bytes  the sum of the sizes of what is live: PyTorch's `requested_bytes` of blocks
+            that are `active_allocated`.
+segment     memory that the allocator got from the driver. reserved bytes: the sum of all
+            segments.
+stack       where in the program something happened: frames, innermost first, as PyTorch
+            lists them.
 
 Schema: torch/cuda/memory.py (`_snapshot`) and torch/cuda/_memory_viz.py of PyTorch.
 """
@@ -49,29 +54,38 @@ ACTIONS = (
     "free",
     "other",
 )
-"""Kinds of events; `Events.action` holds the place in this list. "free" stands for both frees in some old files."""
+"""Kinds of events; `Events.action` holds indices into this tuple.
+
+"free" stands for both frees in some old files.
+"""
 BLOCK_STATES = ("inactive", "active_allocated", "active_pending_free", "other")
 SEGMENT_TYPES = ("large", "small", "other")
 NO_STACK = -1
 UNKNOWN_POOL = -1
 SIZE_LIMIT = 2**62
-"""Sizes and times are smaller, so that sums of two do not overflow; but what was asked for in vain may be any size."""
+"""Sizes and times are smaller, so that sums of two do not overflow. The size of a request
+that failed may be larger."""
 SPAN_LIMIT = 2**61
 """The sizes of all reserved ranges of a device are together less."""
-MIDDLE_ADDRESS = 1 << 63  # the first address in the upper half
+MIDDLE_ADDRESS = 1 << 63
+"""The first address in the upper half."""
 HOST_DEVICE = -1
-"""The device of pinned host memory. Where a file has several such traces, their devices are -1, -2 and so on."""
+"""The device of pinned host memory. Where a file has several such traces, their devices are
+-1, -2 and so on."""
 
 
 def signed(addr: np.ndarray) -> np.ndarray:
-    """Return addresses uint64 less MIDDLE, int64: in the same order, and with differences that have a sign."""
+    """Return addresses uint64 less MIDDLE_ADDRESS, int64.
+
+    The order stays, and differences have a sign.
+    """
     return (addr.astype(np.uint64, copy=False) ^ np.uint64(MIDDLE_ADDRESS)).view(
         np.int64
     )
 
 
 def unsigned(addr: np.ndarray) -> np.ndarray:
-    """Undo `signed`."""
+    """Return the addresses uint64 that `signed` returned as int64."""
     return addr.view(np.uint64) ^ np.uint64(MIDDLE_ADDRESS)
 
 
@@ -85,25 +99,22 @@ U8 = Annotated[np.ndarray, "u8"]
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """Many different texts in one array of bytes."""
+    """Different texts in one array of bytes."""
 
     blob: U1
-    """UTF-8"""
+    """Bytes of all texts, in UTF-8."""
     start: I8
-    """(n + 1,): where each text begins, and the end."""
+    """(n + 1,): the offset at which each text begins, and the end."""
 
     def __len__(self) -> int:
         return len(self.start) - 1
 
     def __getitem__(self, index: int) -> str:
-        """The text of this number; "" for negative ones, which stand for none."""
+        """Return the text of this index; "" for negative ones, which stand for none."""
         if index < 0:
             return ""
-        return (
-            self.blob[self.start[index] : self.start[index + 1]]
-            .tobytes()
-            .decode("utf-8", "replace")
-        )
+        encoded = self.blob[self.start[index] : self.start[index + 1]].tobytes()
+        return encoded.decode("utf-8", "replace")
 
     def __iter__(self) -> Iterator[str]:
         return (self[i] for i in range(len(self)))
@@ -120,23 +131,23 @@ class StackFrame:
 
 @dataclass(frozen=True)
 class Stacks:
-    """Interned stacks. Frames: F of them, all different; stacks: S of them, all different."""
+    """Interned stacks: F different frames, and S different stacks of them."""
 
     file: I4
-    """(F,): the number of the file's name in `Snapshot.texts`."""
+    """(F,): index of the file's name in `MemorySnapshot.texts`."""
     line: I4
     name: I4
-    """(F,): the number of the function's name in `Snapshot.texts`."""
+    """(F,): index of the function's name in `MemorySnapshot.texts`."""
     start: I8
-    """(S + 1,): where each stack begins in `frames`."""
+    """(S + 1,): the index in `frames` at which each stack begins, and the end."""
     frames: I4
-    """The frames of all stacks, innermost first."""
+    """Ids of the frames of all stacks, innermost first."""
 
     def __len__(self) -> int:
         return len(self.start) - 1
 
     def frames_of(self, stack: int) -> np.ndarray:
-        """The frames' numbers of a stack, innermost first; none for NO_STACK."""
+        """Return the ids of a stack's frames, innermost first; none for NO_STACK."""
         if stack >= 0:
             return self.frames[self.start[stack] : self.start[stack + 1]]
         return self.frames[:0]
@@ -144,7 +155,7 @@ class Stacks:
 
 @dataclass(frozen=True)
 class ColumnTable:
-    """Rows, in columns of one length."""
+    """Rows as columns of one length."""
 
     addr: U8
 
@@ -154,25 +165,28 @@ class ColumnTable:
 
 @dataclass(frozen=True)
 class Events(ColumnTable):
-    """The trace of one device; M rows. `addr` of an oom: what the driver still had (`device_free`)."""
+    """The trace of one device; M rows.
+
+    `addr` of an oom is the memory that the driver still had (`device_free`).
+    """
 
     action: U1
-    """A place in ACTIONS."""
+    """Index into ACTIONS."""
     size: U8
-    """Bytes requested; only of an oom 2^62 or more."""
+    """Bytes requested; 2^62 or more for an oom only."""
     time_us: I8
-    """Microseconds since the epoch; 0 where the file says none."""
+    """Microseconds since the epoch; 0 where the file has none."""
     stream: I2
-    """A place in `Snapshot.streams`."""
+    """Index into `MemorySnapshot.streams`."""
     pool: I2
-    """A place in `Snapshot.pools`, or UNKNOWN_POOL."""
+    """Index into `MemorySnapshot.pools`, or UNKNOWN_POOL."""
     stack: I4
-    """NO_STACK where there is none."""
+    """Id of a stack; NO_STACK where there is none."""
     context: I4
     metadata: I4
-    """`compile_context` and `user_metadata`, numbers in `Snapshot.texts`; -1: none."""
+    """`compile_context` and `user_metadata`, indices into `MemorySnapshot.texts`; -1: none."""
     allocation: I4
-    """The allocation that it begins, or asks to end, or ends; -1: none."""
+    """Id of the allocation that the event begins, asks to end, or ends; -1: none."""
 
 
 @dataclass(frozen=True)
@@ -180,31 +194,32 @@ class Allocations(ColumnTable):
     """Allocations of one device; A rows, in the order of their ids."""
 
     size: I8
-    """Bytes requested: the height of its band."""
+    """Bytes requested: the height of the allocation's band."""
     rounded: I8
-    """Bytes of its block; 0: not known."""
+    """Bytes of the block; 0: not known."""
     start: I4
     """The event that allocated it; -1: before the trace."""
     end: I4
-    """The event that asked to free it (that freed it, where nothing else is told); M: still live."""
+    """The event that asked to free it, or that freed it where no request is recorded; M: still
+    live."""
     freed: I4
-    """The event that completed the free; M: none did."""
+    """The event that completed the free; M: there is none."""
     stream: I2
     pool: I2
-    """Told by its events or by the segment that it lies in."""
+    """From its events, or from the segment that it lies in."""
     stack: I4
-    """Where it was allocated; NO_STACK where that is not known."""
+    """Stack of the allocation; NO_STACK where it is not known."""
 
 
 @dataclass(frozen=True)
 class Spans(ColumnTable):
-    """Memory that was reserved, and when: one row for every range that was got from the driver at once."""
+    """Reserved memory over time: one row for every range got from the driver at once."""
 
     size: I8
     start: I4
     """The event that reserved it; -1: before the trace."""
     end: I4
-    """The event that gave it back; M: still there."""
+    """The event that returned it to the driver; M: still reserved."""
     stream: I2
     pool: I2
 
@@ -214,37 +229,37 @@ class Segments(ColumnTable):
     """The segments of one device as they were when the snapshot was taken."""
 
     total: I8
-    """Bytes"""
+    """Bytes of the segment, of its allocated and its active blocks, and those requested."""
     allocated: I8
     active: I8
     requested: I8
     stream: I2
     pool: I2
     type: U1
-    """A place in SEGMENT_TYPES."""
+    """Index into SEGMENT_TYPES."""
     expandable: B1
     stack: I4
     blocks: I4
-    """Number of its blocks."""
+    """Number of blocks."""
 
 
 @dataclass(frozen=True)
 class Blocks(ColumnTable):
-    """The blocks of these segments, one behind the other."""
+    """The blocks of the segments, one segment behind the other."""
 
     size: I8
     """Rounded bytes"""
     requested: I8
     state: U1
-    """A place in BLOCK_STATES."""
+    """Index into BLOCK_STATES."""
     stack: I4
     allocation: I4
-    """The allocation that it holds; -1: none."""
+    """Id of the allocation that the block holds; -1: none."""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """Everything about one device."""
+    """The history of one device's memory: events, allocations, segments."""
 
     device: int
     """The GPU's index, or HOST_DEVICE and below for pinned host memory."""
@@ -256,94 +271,105 @@ class Trace:
 
     @property
     def moment_count(self) -> int:
-        """M + 1."""
+        """M + 1, one more than there are events."""
         return len(self.events) + 1
 
 
 @dataclass(frozen=True)
 class Annotation:
-    """A remark of the program about itself (`external_annotations`): a profiler's record, an optimizer's step."""
+    """A remark of the program (`external_annotations`): a profiler's record, a step."""
 
     name: str = ""
     stage: str = ""
-    """"START", "END" or whatever it says."""
+    """"START", "END" or another word of the file."""
     device: Annotated[int, Meta(ge=-1, lt=2**15)] = 0
     time_us: Annotated[int, Meta(ge=0, lt=SIZE_LIMIT)] = 0
 
 
 @dataclass(frozen=True, eq=False)
 class MemorySnapshot:
-    """A snapshot. Its arrays are read-only, and may lie in a file that is mapped."""
+    """A memory snapshot. Its arrays are read-only, and may lie in a mapped file."""
 
     name: str
     """The file's name."""
     traces: tuple[Trace, ...]
-    """One for each device that has events or segments, in the order of the devices; pinned host memory is last."""
+    """One for each device that has events or segments, in the order of the devices; pinned
+    host memory is last."""
     texts: Texts
     stacks: Stacks
     streams: tuple[int, ...]
     """The values of `cudaStream_t` that occur."""
     pools: tuple[tuple[int, int], ...]
-    """The ids of memory pools that occur; the first is (0, 0), the default one. Others are private: of CUDA graphs, or
-    of torch.cuda.MemPool."""
+    """The ids of memory pools that occur; the first is (0, 0), the default one. Others are
+    private: of CUDA graphs, or of torch.cuda.MemPool."""
     annotations: tuple[Annotation, ...] = ()
     settings: dict[str, str] = field(default_factory=dict)
-    """`allocator_settings`, in words."""
+    """`allocator_settings` as texts."""
     notes: tuple[str, ...] = ()
-    """Remarks: entries that could not be read, allocations whose beginning is not known."""
+    """Remarks for the user: entries that could not be read, allocations whose beginning is
+    not known."""
     file_bytes: int = 0
-    """The file's size when it is not compressed."""
+    """Bytes of the pickle, not compressed."""
     cache: dict[Any, Any] = field(default_factory=dict, repr=False)
-    """Answers of functions marked `kept`, made under `lock`. They do not refer to the snapshot."""
+    """Results of functions marked `cached`, made under `lock`. They do not refer to the
+    snapshot."""
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
     def frame(self, frame_id: int) -> StackFrame:
-        s = self.stacks
+        """Return one line of a stack by its id."""
+        stacks = self.stacks
         return StackFrame(
-            self.texts[int(s.file[frame_id])],
-            int(s.line[frame_id]),
-            self.texts[int(s.name[frame_id])],
+            file=self.texts[int(stacks.file[frame_id])],
+            line=int(stacks.line[frame_id]),
+            name=self.texts[int(stacks.name[frame_id])],
         )
 
     def stack(self, stack_id: int) -> list[StackFrame]:
-        """The frames of a stack, innermost first."""
+        """Return the frames of a stack, innermost first."""
         return [self.frame(int(f)) for f in self.stacks.frames_of(stack_id)]
 
 
 def live_mask(trace: Trace, moment: int) -> np.ndarray:
-    """bool (A,): which allocations are live at a moment."""
-    a = trace.allocations
-    return (a.start < moment) & (a.end >= moment)
+    """Return which allocations are live at a moment, bool (A,)."""
+    allocations = trace.allocations
+    return (allocations.start < moment) & (allocations.end >= moment)
 
 
 def bytes_at_moments(
-    moments: int, start: np.ndarray, end: np.ndarray, size: np.ndarray
+    moment_count: int, start: np.ndarray, end: np.ndarray, size: np.ndarray
 ) -> np.ndarray:
-    """int64 (M + 1,): the bytes at each moment of what is there at the moments start < k <= end."""
-    change = np.zeros(moments + 1, np.int64)
-    np.add.at(
-        change, start.astype(np.intp) + 1, size
-    )  # indices of any other type take twice as long
+    """Return the sum of sizes at each moment, int64 (M + 1,).
+
+    Row i counts at the moments start[i] < k <= end[i].
+    """
+    change = np.zeros(moment_count + 1, np.int64)
+    # Indices of any other type than intp take twice as long.
+    np.add.at(change, start.astype(np.intp) + 1, size)
     np.subtract.at(change, end.astype(np.intp) + 1, size)
     return np.cumsum(change[:-1])
 
 
 def live_bytes(trace: Trace) -> np.ndarray:
-    """int64 (M + 1,): the bytes live at each moment."""
-    a = trace.allocations
-    return bytes_at_moments(trace.moment_count, a.start, a.end, a.size)
+    """Return the bytes that are live at each moment, int64 (M + 1,)."""
+    allocations = trace.allocations
+    return bytes_at_moments(
+        trace.moment_count, allocations.start, allocations.end, allocations.size
+    )
 
 
 def peak_moment(trace: Trace) -> int:
-    """The moment with most live bytes; the first of them."""
+    """Return the first of the moments with most live bytes."""
     return int(np.argmax(live_bytes(trace)))
 
 
 def cached(function: Callable[P, T]) -> Callable[P, T]:
-    """Keep what a function of a snapshot, or of a snapshot and one of its traces, answers as long as the snapshot."""
+    """Keep a function's results as long as the snapshot, its first argument, lives.
+
+    The second argument, if any, is one of the snapshot's traces.
+    """
 
     @functools.wraps(function)
-    def keeping(*args: P.args, **named: P.kwargs) -> T:
+    def cached_function(*args: P.args, **named: P.kwargs) -> T:
         snapshot: Any = args[0]
         key = (function, *(trace.device for trace in args[1:]))  # type: ignore[attr-defined]
         if key not in snapshot.cache:
@@ -352,40 +378,49 @@ def cached(function: Callable[P, T]) -> Callable[P, T]:
                     snapshot.cache[key] = function(*args, **named)
         return snapshot.cache[key]
 
-    return keeping
+    return cached_function
 
 
 def address_text(address: int) -> str:
-    """ "0x7f2c40000000"."""
+    """Return an address for users: "0x7f2c40000000"."""
     return f"{address:#x}"
 
 
 def device_text(device: int) -> str:
-    """ "GPU 0", "pinned host memory", "pinned host memory 2"."""
+    """Return "GPU 0", "pinned host memory" or "pinned host memory 2"."""
     if device >= 0:
         return f"GPU {device}"
-    return "pinned host memory" + (f" {-device}" if device < HOST_DEVICE else "")
+    if device == HOST_DEVICE:
+        return "pinned host memory"
+    return f"pinned host memory {-device}"
 
 
 def device_name(device: int) -> str:
     """Return the name by which a device is chosen: "0", "host", "host2"."""
     if device >= 0:
         return str(device)
-    return "host" + (str(-device) if device < HOST_DEVICE else "")
+    if device == HOST_DEVICE:
+        return "host"
+    return f"host{-device}"
 
 
 def find_device(snapshot: MemorySnapshot, name: str) -> int:
-    """Return the index in `Snapshot.traces` of the device of this name. Raises ViewerError where there is none."""
+    """Return the index in `MemorySnapshot.traces` of the device of this name.
+
+    Raises:
+        ViewerError: the snapshot has no such device.
+    """
     names = [device_name(trace.device) for trace in snapshot.traces]
-    if name.strip().lower() in names:
-        return names.index(name.strip().lower())
-    raise ViewerError(
-        f"device {name[:40]!r} is not in the snapshot; it has {', '.join(names)}"
-    )
+    normalized = name.strip().lower()
+    if normalized not in names:
+        raise ViewerError(
+            f"device {name[:40]!r} is not in the snapshot; it has {', '.join(names)}"
+        )
+    return names.index(normalized)
 
 
 def pool_text(pool: tuple[int, int] | None) -> str:
-    """ "default pool", "private pool (0, 3)", "pool not known"."""
+    """Return "default pool", "private pool (0, 3)" or "pool not known"."""
     if pool is None:
         return "pool not known"
     if tuple(pool) == (0, 0):
@@ -394,7 +429,9 @@ def pool_text(pool: tuple[int, int] | None) -> str:
 
 
 def stream_text(stream: int) -> str:
-    """ "default stream" for 0, "stream 7", "stream 0x55d0c1a2f0" for what is a pointer."""
+    """Return "default stream", "stream 7", or "stream 0x55d0c1a2f0" for a pointer."""
     if stream == 0:
         return "default stream"
-    return f"stream {stream}" if 0 < stream < 65536 else f"stream {stream:#x}"
+    if 0 < stream < 65536:
+        return f"stream {stream}"
+    return f"stream {stream:#x}"

@@ -1,4 +1,4 @@
-"""Memory snapshots of PyTorch's from files, read in the sandbox.
+"""Reads PyTorch's memory snapshots from files, in the sandbox.
 
 snapshot = load_snapshot("memory.pickle")
 """
@@ -35,64 +35,74 @@ if TYPE_CHECKING:
     from splatview_viewer.snapshot.model import MemorySnapshot
 
 GZIP = b"\x1f\x8b"
-PLAIN_RATIO = 256
-"""How much larger than the file its content may be: snapshots, which repeat themselves, shrink by 10 to 60."""
+UNPACKED_RATIO = 256
+"""How much larger than a packed file its content may be: snapshots, which repeat
+themselves, shrink by 10 to 60."""
 FREE_SHARE = 0.8
+"""Share of the free memory that reading may take."""
 PER_BYTE = 12
-"""The part of the free memory that reading may take, and bytes of memory for each byte of the pickle."""
+"""Bytes of memory that reading may take for each byte of the pickle."""
 SECONDS_BASE = 10
+"""Seconds of the processor that reading may take in any case."""
 SECONDS_PER_BYTE = 1 / (1 << 20)
-"""Seconds of the processor that reading may take in any case, and for each byte of the pickle."""
+"""Seconds of the processor that reading may take for each byte of the pickle."""
 DEFLATE_RATIO = 1032
 """How much larger than the file its content can be at all."""
 LEGACY_MAGIC = (0x1950A86A20F9469CFC6C).to_bytes(10, "little")
-"""What the files of old `torch.save` begin with, as a pickled number."""
+"""First bytes of the files of old `torch.save`, as a pickled number."""
+_READ_SHARE = 0.6
+"""Share of the progress that unpickling takes; converting takes the rest."""
 
 
 def load_snapshot(
     path: str | Path, progress: Progress = silent, *, cache: bool = True
 ) -> MemorySnapshot:
-    """Return the snapshot in a file: a pickle of `torch.cuda.memory._dump_snapshot`, plain or packed by gzip.
+    """Load a pickle of `torch.cuda.memory._dump_snapshot`, plain or packed by gzip.
 
     Args:
-        progress: called with what is going on and how far it is (0 to 1). It may raise to cancel.
+        progress: called with what is going on and how far it is (0 to 1). It may raise to
+            cancel.
         cache: keep the columns in the user's cache folder, and take them from there.
 
     Raises:
-        FileError: damaged, refused, or no snapshot.
+        FileError: the file is damaged, refused, or no snapshot.
         OSError: the file cannot be opened.
     """
     from splatview_viewer.snapshot.loading import store
 
     path = Path(path)
-    where = store.columns_folder() if cache else None
+    folder = store.columns_folder() if cache else None
     key = store.cache_key(path)
     name = printable(path.name)
-    if where is not None and (found := store.load_cached(where, key, name)) is not None:
-        return found
-    with open_regular(path) as f:
-        packed = f.read(2) == GZIP
+    if folder is not None:
+        snapshot = store.load_cached(folder, key, name)
+        if snapshot is not None:
+            return snapshot
+    with open_regular(path) as file:
+        is_packed = file.read(2) == GZIP
         size = path.stat().st_size
     answer, arrays = run(
         read_pickle,
         [path],
-        _limits(size, packed),
+        _limits(size, is_packed),
         store.SnapshotAnswer,
         prepare=prepare,
         progress=progress,
     )
     snapshot = store.unpack(answer, arrays, name)
-    if where is not None and key == store.cache_key(path):
-        store.save(where, key, answer, arrays)
-        return (
-            store.load_cached(where, key, name) or snapshot
-        )  # a file's pages can be let go, the sandbox's cannot
-    return snapshot
+    # Columns are not saved under the key of a file that has changed meanwhile.
+    if folder is None or key != store.cache_key(path):
+        return snapshot
+    store.save(folder, key, answer, arrays)
+    # The kernel can drop pages of a mapped file, but not those of the sandbox's memory.
+    return store.load_cached(folder, key, name) or snapshot
 
 
-def _limits(size: int, packed: bool) -> Limits:
-    """Return the limits for a file of `size` bytes."""
-    pickle_bytes = max(BOMB_BYTES, PLAIN_RATIO * size) if packed else size
+def _limits(size: int, is_packed: bool) -> Limits:
+    """Return the limits on reading a file of `size` bytes."""
+    pickle_bytes = size
+    if is_packed:
+        pickle_bytes = max(BOMB_BYTES, UNPACKED_RATIO * size)
     limits = limits_for(pickle_bytes, FREE_SHARE, PER_BYTE)
     possible_bytes = min(pickle_bytes, DEFLATE_RATIO * size)
     seconds = int(SECONDS_BASE + SECONDS_PER_BYTE * possible_bytes)
@@ -100,109 +110,127 @@ def _limits(size: int, packed: bool) -> Limits:
 
 
 def from_pickled(data: dict[str, Any], name: str = "") -> MemorySnapshot:
-    """Return the Snapshot of what `torch.cuda.memory._snapshot` returns. Raises FileError."""
+    """Convert what `torch.cuda.memory._snapshot` returns.
+
+    Raises:
+        FileError: it is no snapshot.
+    """
     from splatview_viewer.snapshot.loading.convert import convert
 
     return convert(data, name)
 
 
-# -- in the sandbox ----------------------------------------------------------------------------------------------------
+# -- in the sandbox --------------------------------------------------------------------
 
 
 def prepare(files: list[File]) -> None:
-    """Import what `read_pickle` needs."""
+    """Import the modules that `read_pickle` needs."""
     from splatview_viewer.snapshot.loading import convert, store  # noqa: F401
 
-    gc.disable()  # what is read has no cycles, and looking for some takes longer than reading
+    # What is read has no cycles, and looking for some takes longer than reading.
+    gc.disable()
 
 
 def read_pickle(
     files: list[File], progress: Progress
 ) -> tuple[SnapshotAnswer, list[np.ndarray]]:
-    """Read a snapshot, plain or packed: nothing that its pickle asks for is called. Raises FileError."""
+    """Read a snapshot, plain or packed. Nothing that its pickle asks for is called.
+
+    Raises:
+        FileError: the file is damaged, refused, or no snapshot.
+    """
     from splatview_viewer.snapshot.loading.convert import convert
     from splatview_viewer.snapshot.loading.store import pack
 
-    size = max(files[0].path.stat().st_size, 1)
+    def on_convert(step: str, fraction: float) -> None:
+        progress(step, _READ_SHARE + (1 - _READ_SHARE) * fraction)
+
     try:
-        with open(files[0].path, "rb", buffering=0) as f, _content(f) as content:
-            stream = io.BufferedReader(
-                _Watched(content, lambda: progress("reading", 0.6 * f.tell() / size)),
-                1 << 20,
-            )
-            try:
-                data = SnapshotUnpickler(stream).load()
-                count = content.tell()
-            except (FileError, MemoryError):
-                raise
-            except Exception as e:  # a damaged pickle ends in errors of any kind
-                raise FileError(
-                    f"truncated or damaged: {type(e).__name__}: {str(e)[:200]}"
-                ) from None
-        return pack(
-            convert(
-                data,
-                "",
-                lambda what, fraction: progress(what, 0.6 + 0.4 * fraction),
-                consume=True,
-                file_bytes=count,
-            )
-        )
+        data, file_bytes = _unpickle(files[0].path, progress)
+        snapshot = convert(data, "", on_convert, consume=True, file_bytes=file_bytes)
+        return pack(snapshot)
     except MemoryError:
         raise FileError(
-            "damaged, made to exhaust memory, or too large for the free memory: end other programs, or "
-            "record fewer events (max_entries)"
+            "damaged, made to exhaust memory, or too large for the free memory: end other "
+            "programs, or record fewer events (max_entries)"
         ) from None
 
 
+def _unpickle(path: Path, progress: Progress) -> tuple[Any, int]:
+    """Return the content of a pickle, and its size in bytes when it is not packed."""
+    size = max(path.stat().st_size, 1)
+    with open(path, "rb", buffering=0) as file, _content(file) as content:
+
+        def on_read() -> None:
+            progress("reading", _READ_SHARE * file.tell() / size)
+
+        stream = io.BufferedReader(_ReportingStream(content, on_read), 1 << 20)
+        try:
+            data = SnapshotUnpickler(stream).load()
+            return data, content.tell()
+        except (FileError, MemoryError):
+            raise
+        # A damaged pickle ends in errors of any kind.
+        except Exception as error:
+            raise FileError(
+                f"truncated or damaged: {type(error).__name__}: {str(error)[:200]}"
+            ) from None
+
+
 class SnapshotUnpickler(pickle.Unpickler):
-    """Makes containers, texts and numbers, and nothing else: a pickle that asks for anything else is refused."""
+    """Makes containers, texts and numbers, and refuses pickles that ask for more."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
         raise FileError(
-            f"refused: the pickle asks for {module[:60]}.{name[:60]}; a memory snapshot holds only "
-            "mappings, lists, texts and numbers. Nothing of it was run"
+            f"refused: the pickle asks for {module[:60]}.{name[:60]}; a memory snapshot "
+            "holds only mappings, lists, texts and numbers. Nothing of it was run"
         )
 
 
-class _Watched(io.RawIOBase):
+class _ReportingStream(io.RawIOBase):
     """A stream that calls a function after each read."""
 
-    def __init__(self, inner: Any, told: Callable[[], None]) -> None:
+    def __init__(self, inner: Any, on_read: Callable[[], None]) -> None:
         super().__init__()
-        self.inner = inner
-        self.told = told
+        self._inner = inner
+        self._on_read = on_read
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        n = self.inner.readinto(buffer)
-        self.told()
-        return n
+        count = self._inner.readinto(buffer)
+        self._on_read()
+        return count
 
 
-def _content(f: BinaryIO) -> Any:
-    """The unpacked bytes of a file, as a stream."""
-    packed = f.read(2) == GZIP
-    f.seek(0)
-    return gzip.GzipFile(fileobj=io.BufferedReader(f, 1 << 18)) if packed else f  # type: ignore[arg-type]
+def _content(file: BinaryIO) -> Any:
+    """Return the unpacked bytes of a file, as a stream."""
+    is_packed = file.read(2) == GZIP
+    file.seek(0)
+    if not is_packed:
+        return file
+    return gzip.GzipFile(fileobj=io.BufferedReader(file, 1 << 18))  # type: ignore[arg-type]
 
 
-# -- recognising -------------------------------------------------------------------------------------------------------
+# -- recognising -----------------------------------------------------------------------
 
 
 def is_snapshot(start: Start) -> bool:
-    """Return True for a pickle of protocol 2 to 5, also a packed one, that does not look like a checkpoint."""
+    """Return True for a pickle of protocol 2 to 5 that does not look like a checkpoint.
+
+    It may be packed by gzip.
+    """
     if start.path.is_dir() or start.suffix in (".splat", ".pt", ".pth", ".ckpt"):
         return False
     if LEGACY_MAGIC in start.head[:24] or start.head[:4] == ZIP_MAGIC:
         return False
-    with open(start.path, "rb", buffering=0) as f:
+    with open(start.path, "rb", buffering=0) as file:
         try:
-            with _content(f) as content:
+            with _content(file) as content:
                 head = content.read(2)
-        except Exception:  # packed, and damaged
+        # A packed file that is damaged.
+        except Exception:
             return False
     return len(head) == 2 and head[0] == 0x80 and 2 <= head[1] <= 5
 

@@ -1,8 +1,9 @@
-"""Bounds on the work that a snapshot's file may cause.
+"""Limits on the work that a snapshot's file may cause.
 
-A pickle can name one object many times: ten lists that each hold the one before ten times are a file of 200 bytes and
-ten thousand million values. What is converted is therefore counted as often as it is met, and compared with the file's
-size: each value that PyTorch writes takes at least one byte of it.
+A pickle can name one object many times: ten lists that each hold the one before ten times
+are a file of 200 bytes and ten thousand million values. What is converted is therefore
+counted as often as it is met, and compared with the file's size: each value that PyTorch
+writes takes at least one byte of it.
 """
 
 from __future__ import annotations
@@ -16,57 +17,77 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 SHARED_FRAMES = 16
-"""Frames of stacks for each other value: PyTorch shares frames, and may share whole stacks, among entries."""
+"""Frames of stacks for each other value: PyTorch shares frames, and may share whole stacks,
+among entries."""
 
 
 class Budget:
     """Counts the values that are converted, as often as each is met."""
 
     def __init__(self, file_bytes: int) -> None:
-        """`file_bytes`: of the pickle, unpacked; 0: it is no file's, and nothing is refused."""
+        """Allow as many values as a pickle of this size can hold.
+
+        file_bytes: size of the pickle, unpacked; 0: it is not from a file, and nothing is
+        refused.
+        """
         self._file_bytes = file_bytes
-        self._left = LEAST_VALUES + file_bytes
+        self._remaining = LEAST_VALUES + file_bytes
 
     def spend(self, count: int, name: str) -> None:
-        """Count values of `name`. Raises FileError for more than a file of this size holds."""
-        self._left -= count
-        if self._file_bytes and self._left < 0:
-            raise FileError(
-                f"made to exhaust time or memory: the same values are named again and again in {name}, more than "
-                f"{LEAST_VALUES + self._file_bytes:,} in all; PyTorch writes none twice into a file of "
-                f"{self._file_bytes:,} bytes"
-            )
+        """Count values of `name`.
+
+        Raises:
+            FileError: they are more than a file of this size holds.
+        """
+        self._remaining -= count
+        if not self._file_bytes or self._remaining >= 0:
+            return
+        raise FileError(
+            "made to exhaust time or memory: the same values are named again and again in "
+            f"{name}, more than {LEAST_VALUES + self._file_bytes:,} in all; PyTorch writes "
+            f"none twice into a file of {self._file_bytes:,} bytes"
+        )
 
     def check(self, data: dict[str, Any]) -> None:
-        """Count all of a snapshot but the entries of its traces. Raises FileError as `spend` does."""
+        """Count all values of a snapshot but the entries of its traces.
+
+        Raises:
+            FileError: as `spend` does.
+        """
         self.spend(len(data), "the snapshot")
         for key in ("segments", "host_segments"):
-            for segment in _list(data.get(key)):
+            for segment in _sequence(data.get(key)):
                 self.spend(1 + _length(segment), key)
-                for block in _list(
-                    segment.get("blocks") if type(segment) is dict else None
-                ):
+                blocks = segment.get("blocks") if type(segment) is dict else None
+                for block in _sequence(blocks):
                     self.spend(1 + _length(block), f"blocks of {key}")
-        for annotation in _list(data.get("external_annotations")):
+        for annotation in _sequence(data.get("external_annotations")):
             self.spend(1 + _length(annotation), "external_annotations")
         for key in ("device_traces", "host_traces"):
-            for trace in _list(data.get(key)):
+            for trace in _sequence(data.get(key)):
                 self.spend(1 + _length(trace), key)
 
-    def check_entries(self, entries: list[Any], where: str) -> None:
-        """Count entries of a trace with what they hold. Raises FileError as `spend` does."""
+    def check_entries(self, entries: list[Any], trace_name: str) -> None:
+        """Count entries of a trace with the values that they hold.
+
+        Raises:
+            FileError: as `spend` does.
+        """
         mappings = [entry for entry in entries if type(entry) is dict]
         frame_count = sum(_length(entry.get("frames")) for entry in mappings)
-        self.spend(sum(map(len, mappings)) + frame_count // SHARED_FRAMES, where)
+        value_count = sum(map(len, mappings))
+        self.spend(value_count + frame_count // SHARED_FRAMES, trace_name)
 
 
 _SEQUENCES = (list, tuple, set, frozenset)
 """Types that are converted where a list is expected."""
 
 
-def _list(value: Any) -> Collection[Any]:
+def _sequence(value: Any) -> Collection[Any]:
+    """Return the value if it is a sequence, otherwise an empty one."""
     return value if type(value) in _SEQUENCES else ()
 
 
 def _length(value: Any) -> int:
+    """Return the length of a container; 0 for other values."""
     return len(value) if type(value) in (dict, *_SEQUENCES) else 0
