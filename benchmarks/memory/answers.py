@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from splatview_viewer.snapshot.analysis.flame import flame_graph
+from splatview_viewer.snapshot.analysis.leaks import find_leaks
 from splatview_viewer.snapshot.analysis.search import search
-from splatview_viewer.snapshot.analysis.tables import find_leaks, group_allocations
+from splatview_viewer.snapshot.analysis.tables import group_allocations
 from splatview_viewer.snapshot.loading import load_snapshot
 from splatview_viewer.snapshot.model import live_mask
 from splatview_viewer.snapshot.query import Database

@@ -10,14 +10,9 @@ import pytest
 from support.memory_data import HIGH, MB, Recorder, event, snapshot, training
 
 from splatview_viewer.kinds.snapshot.state import COLORS
-from splatview_viewer.snapshot.analysis.details import (
-    ACTIVE,
-    INACTIVE,
-    PENDING,
-    describe,
-    segments_at,
-    summary,
-)
+from splatview_viewer.snapshot.analysis.categories import categories
+from splatview_viewer.snapshot.analysis.colors import color_allocations
+from splatview_viewer.snapshot.analysis.details import describe, summary
 from splatview_viewer.snapshot.analysis.flame import FlameGraph, flame_graph
 from splatview_viewer.snapshot.analysis.frames import (
     BACKWARD,
@@ -26,17 +21,21 @@ from splatview_viewer.snapshot.analysis.frames import (
     NATIVE,
     TORCH,
     USER,
-    categories,
     kind_of,
 )
+from splatview_viewer.snapshot.analysis.leaks import find_leaks
+from splatview_viewer.snapshot.analysis.oom import explain_oom
 from splatview_viewer.snapshot.analysis.search import search
+from splatview_viewer.snapshot.analysis.segments import (
+    ACTIVE,
+    INACTIVE,
+    PENDING,
+    segments_at,
+)
 from splatview_viewer.snapshot.analysis.tables import (
     GROUPINGS,
     Grouping,
-    color_allocations,
     compare_moments,
-    explain_oom,
-    find_leaks,
     group_allocations,
 )
 from splatview_viewer.snapshot.loading import from_pickled

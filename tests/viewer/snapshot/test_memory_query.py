@@ -19,7 +19,8 @@ from support.wait import PATIENCE
 
 from splatview_viewer.snapshot import query_memory
 from splatview_viewer.snapshot.model import MemorySnapshot, live_bytes
-from splatview_viewer.snapshot.query import EXAMPLES, TABLES, Database, QueryError
+from splatview_viewer.snapshot.query import EXAMPLES, Database, QueryError
+from splatview_viewer.snapshot.query_tables import TABLES
 
 
 @pytest.fixture(scope="module")

@@ -22,12 +22,9 @@ from splatview_viewer.kinds.snapshot.state import TABS
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.snapshot.analysis.details import describe
 from splatview_viewer.snapshot.analysis.flame import flame_graph
-from splatview_viewer.snapshot.analysis.tables import (
-    compare_moments,
-    explain_oom,
-    find_leaks,
-    group_allocations,
-)
+from splatview_viewer.snapshot.analysis.leaks import find_leaks
+from splatview_viewer.snapshot.analysis.oom import explain_oom
+from splatview_viewer.snapshot.analysis.tables import compare_moments, group_allocations
 from splatview_viewer.snapshot.model import MemorySnapshot, live_bytes, live_mask
 
 pytestmark = pytest.mark.usefixtures("timeline_kernels")

@@ -31,7 +31,7 @@ from splatview_viewer.kinds.snapshot.state import TABS, SnapshotState
 from splatview_viewer.kinds.snapshot.view import SnapshotView
 from splatview_viewer.kinds.snapshot.world import lay_out
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.snapshot.analysis.details import annotated_ranges
+from splatview_viewer.snapshot.analysis.annotations import annotated_ranges
 from splatview_viewer.snapshot.analysis.search import search
 from splatview_viewer.snapshot.loading import from_pickled
 from splatview_viewer.snapshot.model import Annotation

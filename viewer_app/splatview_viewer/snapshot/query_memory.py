@@ -1,7 +1,8 @@
-"""The memory that a query over a snapshot may take.
+"""Limits the memory that a query over a snapshot may take.
 
-DuckDB counts its tables and sorts (`memory_limit`), not what one function of SQL makes: `range(400000000)` took 15 GB.
-The kernel's bound on the data of the process stops that: the largest request for memory fails, which is the query's.
+DuckDB counts its tables and sorts (`memory_limit`), not what one function of SQL makes:
+`range(400000000)` took 15 GB. The kernel's limit on the data of the process stops that: the
+largest request for memory fails, which is the query's.
 """
 
 from __future__ import annotations
@@ -20,44 +21,49 @@ if TYPE_CHECKING:
 
 RESULT_BYTES = 256 << 20
 """Bytes of the values of an answer that is kept."""
-_LEAST_BYTES = 256 << 20
+_MIN_BYTES = 256 << 20
 
 _lock = threading.Lock()
-_bounded: list[tuple[int, int]] = []
+_limits_before: list[tuple[int, int]] = []
 """The process's limits before the queries that run, once for each of them."""
 
 
 def memory_bound() -> int:
-    """Return the bytes that a query may take: a quarter of the machine's, and half of what is free."""
+    """Return the bytes for a query: a quarter of the machine's, and half of the free."""
     bound = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
     free = available_bytes()
     if free is not None:
         bound = min(bound, free // 2)
-    return max(bound, _LEAST_BYTES)
+    return max(bound, _MIN_BYTES)
 
 
 @contextmanager
 def bounded_memory() -> Iterator[None]:
-    """Let this process take no more memory meanwhile than a query may, half as much for others, and its answer."""
+    """Limit the memory of this process meanwhile.
+
+    It may take what a query may, half as much for others, and its answer.
+    """
     bound = memory_bound() * 3 // 2 + 2 * RESULT_BYTES
     with _lock:
-        soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        if not _bounded:
+        if _limits_before:
+            _limits_before.append(_limits_before[0])
+        else:
+            soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
             limits = [n for n in (soft, hard) if n != resource.RLIM_INFINITY]
             limit = min([_data_bytes() + bound, *limits])
             resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
-        _bounded.append(_bounded[0] if _bounded else (soft, hard))
+            _limits_before.append((soft, hard))
     try:
         yield
     finally:
         with _lock:
-            before = _bounded.pop()
-            if not _bounded:
-                resource.setrlimit(resource.RLIMIT_DATA, before)
+            limits_before = _limits_before.pop()
+            if not _limits_before:
+                resource.setrlimit(resource.RLIMIT_DATA, limits_before)
 
 
 def _data_bytes() -> int:
-    """Return what RLIMIT_DATA counts of this process."""
+    """Return the bytes of this process that RLIMIT_DATA counts."""
     with open("/proc/self/status", encoding="ascii", errors="replace") as status:
         data = re.search(r"^VmData:\s+(\d+) kB", status.read(), re.MULTILINE)
     return int(data[1]) << 10 if data else 0

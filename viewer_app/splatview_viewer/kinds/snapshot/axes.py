@@ -14,7 +14,8 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.snapshot.panes.table import chip
 from splatview_viewer.kinds.snapshot.state import PLOTS, TABS
 from splatview_viewer.kinds.snapshot.world import MIN_WINDOW, MIN_WINDOW_BYTES
-from splatview_viewer.snapshot.analysis.details import annotated_ranges, life, summary
+from splatview_viewer.snapshot.analysis.annotations import annotated_ranges
+from splatview_viewer.snapshot.analysis.details import life, summary
 from splatview_viewer.snapshot.analysis.search import SEARCH_HELP
 from splatview_viewer.snapshot.timeline.bands import BACKGROUND, peaks
 from splatview_viewer.ui import plots, theme

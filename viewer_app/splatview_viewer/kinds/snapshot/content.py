@@ -18,8 +18,8 @@ import numpy as np
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.jobs import Job, Jobs
+from splatview_viewer.snapshot.analysis.colors import color_allocations
 from splatview_viewer.snapshot.analysis.search import Hits, search
-from splatview_viewer.snapshot.analysis.tables import color_allocations
 from splatview_viewer.snapshot.model import ACTIONS
 from splatview_viewer.snapshot.query import Database
 from splatview_viewer.snapshot.timeline.bands import (
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from splatview_viewer.kinds.snapshot.state import ColorBy, Highlight
-    from splatview_viewer.snapshot.analysis.tables import Colors
+    from splatview_viewer.snapshot.analysis.colors import Colors
     from splatview_viewer.snapshot.model import MemorySnapshot
 
     Key = tuple[Hashable, ...]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from splatview_viewer.kinds.snapshot.world import PlotWorld
-    from splatview_viewer.snapshot.analysis.tables import Colors
+    from splatview_viewer.snapshot.analysis.colors import Colors
 
 _AT_ONCE_S = 0.02
 """Seconds for which a drawing waits for the picture that it shows: most are there by then. The one before is drawn in

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from splatview_viewer.snapshot.analysis.tables import ColorBy
+    from splatview_viewer.snapshot.analysis.colors import ColorBy
 
 Range = tuple[float, float]
 

@@ -1,4 +1,5 @@
-"""Answers about a snapshot: who holds the memory, what grew, what leaks, why it did not fit, what a stack means.
+"""Answers about a snapshot: holders of memory, growth, leaks, failed allocations, stacks.
 
-Nothing here draws. Ids are `int32`, masks `bool (A,)`; None stands for all allocations. Any thread may call.
+Nothing here draws, and any thread may call. Ids are `int32`, masks `bool (A,)`; a mask of
+None stands for all allocations.
 """

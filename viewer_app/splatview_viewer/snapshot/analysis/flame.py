@@ -1,9 +1,9 @@
-"""The flame graph: bytes by the calls that lead to them."""
+"""Computes flame graphs: bytes by the calls that lead to them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -13,47 +13,64 @@ from splatview_viewer.snapshot.model import cached
 if TYPE_CHECKING:
     from splatview_viewer.snapshot.model import MemorySnapshot, Trace
 
+ROOT_FRAME = -1
+"""The frame of node 0, which stands for all stacks."""
+NO_FRAME = -2
+"""The frame of what has no stack."""
+
+
+class _Paths(NamedTuple):
+    """The frames of all stacks, outermost first; the last stack is that of NO_STACK."""
+
+    frames: np.ndarray
+    """int32; a stack without frames has the frame NO_FRAME."""
+    start: np.ndarray
+    """The index in `frames` at which each stack begins, and the end, int64 (S + 2,)."""
+
 
 @cached
-def _paths(snapshot: MemorySnapshot) -> tuple[np.ndarray, np.ndarray]:
-    """The frames of all stacks, outermost first, the last those of NO_STACK: (frames int32, start int64 (S + 2,)).
+def _paths(snapshot: MemorySnapshot) -> _Paths:
+    """Return the frames of all stacks as the graph shows them.
 
-    Python's frames come before those of C++, which PyTorch mixes up; the frames that stand in every stack and tell
-    nothing are left out, but where nothing else is there they stay. A stack without frames has the frame -2.
+    Python's frames come before those of C++, which PyTorch mixes up. The frames that stand
+    in every stack and tell nothing are left out, unless a stack has no others.
     """
-    s = snapshot.stacks
-    stack = np.repeat(np.arange(len(s), dtype=np.int32), np.diff(s.start))[::-1]
-    frames = s.frames[::-1]  # stacks backwards, each of them outermost first
+    stacks = snapshot.stacks
+    stack_count = len(stacks)
+    stack = np.repeat(np.arange(stack_count, dtype=np.int32), np.diff(stacks.start))
+    # Backwards, so that each stack is outermost first.
+    stack = stack[::-1]
+    frames = stacks.frames[::-1]
     kind = _frames.frame_kinds(snapshot)[frames]
-    told = np.zeros(len(s), bool)
-    told[stack[kind != _frames.MACHINERY]] = True
-    keep = (kind != _frames.MACHINERY) | ~told[stack]
-    frames = frames[keep]
-    stack = stack[keep]
-    kind = kind[keep]
-    order = np.argsort(
-        stack.astype(np.int64) * 2 + (kind > _frames.TORCH), kind="stable"
-    )
-    depth = np.append(np.bincount(stack, minlength=len(s)), 0)
-    empty = depth == 0
-    frames = np.insert(frames[order], (np.cumsum(depth) - depth)[empty], -2)
-    return frames, np.append(0, np.cumsum(np.maximum(depth, 1)))
+    is_machinery = kind == _frames.MACHINERY
+    has_telling_frame = np.zeros(stack_count, bool)
+    has_telling_frame[stack[~is_machinery]] = True
+    is_shown = ~is_machinery | ~has_telling_frame[stack]
+    frames = frames[is_shown]
+    stack = stack[is_shown]
+    is_native = kind[is_shown] > _frames.TORCH
+    order = np.argsort(stack.astype(np.int64) * 2 + is_native, kind="stable")
+    depth = np.append(np.bincount(stack, minlength=stack_count), 0)
+    start = np.cumsum(depth) - depth
+    frames = np.insert(frames[order], start[depth == 0], NO_FRAME)
+    return _Paths(frames, np.append(0, np.cumsum(np.maximum(depth, 1))))
 
 
 @dataclass(frozen=True, eq=False)
 class FlameGraph:
-    """Nodes in the order of their depth, and at each depth from left to right. Node 0 is all of it."""
+    """Nodes by depth, and at each depth from left to right. Node 0 stands for all."""
 
     snapshot: MemorySnapshot
     trace: Trace
     parent: np.ndarray
     """int32 (N,); -1: none."""
     frame: np.ndarray
-    """int32 (N,): -1 for node 0; -2 for what has no stack."""
+    """int32 (N,): ROOT_FRAME for node 0; NO_FRAME for what has no stack."""
     depth: np.ndarray
     """int32 (N,)"""
     x: np.ndarray
-    """int64 (N,), bytes: where the node begins. Its children lie in it, the largest at the left."""
+    """int64 (N,), bytes: the left edge of the node. Its children lie in it, the largest at
+    the left."""
     width: np.ndarray
     """int64 (N,), bytes"""
     count: np.ndarray
@@ -61,98 +78,139 @@ class FlameGraph:
     level: np.ndarray
     """int64 (depth + 1,): the nodes of depth d are level[d] to level[d + 1]."""
     leaf: np.ndarray
-    """int32 (S + 1,): the node where each stack ends, the last for NO_STACK; -1: it is not in the graph."""
+    """int32 (S + 1,): the node at which each stack ends, the last for NO_STACK; -1: it is
+    not in the graph."""
     ids: np.ndarray
-    """The allocations that the graph is of."""
+    """The allocations of the graph."""
 
     def text(self, node: int) -> str:
         """Return the name of a node."""
         frame = int(self.frame[node])
-        return "all" if frame == -1 else _frames.frame_text(self.snapshot, frame)
+        if frame == ROOT_FRAME:
+            return "all"
+        return _frames.frame_text(self.snapshot, frame)
 
     def allocations(self, node: int) -> np.ndarray:
-        """int32: the ids of a node's allocations."""
-        under = self.leaf.copy()
+        """Return the ids of a node's allocations, int32."""
+        # The ancestor of each stack's node at the depth of this node.
+        ancestor = self.leaf.copy()
         depth = int(self.depth[node])
         for _ in range(len(self.level)):
-            deep = np.flatnonzero((under >= 0) & (self.depth[under] > depth))
-            if not len(deep):
+            is_deeper = (ancestor >= 0) & (self.depth[ancestor] > depth)
+            deeper = np.flatnonzero(is_deeper)
+            if not len(deeper):
                 break
-            under[deep] = self.parent[under[deep]]
-        return self.ids[(under == node)[self.trace.allocations.stack[self.ids]]].astype(
-            np.int32
-        )
+            ancestor[deeper] = self.parent[ancestor[deeper]]
+        stacks = self.trace.allocations.stack[self.ids]
+        return self.ids[(ancestor == node)[stacks]].astype(np.int32)
+
+
+class _Level(NamedTuple):
+    """The nodes of one depth; columns as in `FlameGraph`, int64."""
+
+    parent: np.ndarray
+    frame: np.ndarray
+    x: np.ndarray
+    width: np.ndarray
+    counts: np.ndarray
 
 
 def flame_graph(
     snapshot: MemorySnapshot, trace: Trace, mask: np.ndarray | None = None
 ) -> FlameGraph:
-    """The flame graph of the allocations of a mask, bool (A,), or of all. Python's frames come first, then those of C++
-    that tell something.
+    """Return the flame graph of the allocations of a mask, bool (A,), or of all.
+
+    Python's frames come first, then those of C++ that tell something.
     """
-    frames, start = _paths(snapshot)
-    depth = np.diff(start)
-    frame_base = np.int64(len(snapshot.stacks.file) + 2)
+    paths = _paths(snapshot)
+    stack_depth = np.diff(paths.start)
+    stack_count = len(stack_depth)
     if mask is not None:
-        which = np.flatnonzero(mask)
+        ids = np.flatnonzero(mask)
     else:
-        which = np.arange(len(trace.allocations))
-    slot = trace.allocations.stack[which] % len(depth)  # NO_STACK is the last
-    of_stack = np.zeros(len(depth), np.int64)
-    np.add.at(of_stack, slot, trace.allocations.size[which])
-    counts = np.bincount(slot, minlength=len(depth))
-    going = np.flatnonzero(counts)
-    leaf = np.full(len(depth), -1, np.int32)
-    node = np.zeros(len(going), np.int64)
-    # parent, frame, x, width and count of the nodes of each depth
-    rows = [
-        tuple(
-            np.array([n], np.int64) for n in (-1, -1, 0, of_stack.sum(), counts.sum())
+        ids = np.arange(len(trace.allocations))
+    # NO_STACK, which is -1, becomes the last.
+    stack = trace.allocations.stack[ids] % stack_count
+    stack_bytes = np.zeros(stack_count, np.int64)
+    np.add.at(stack_bytes, stack, trace.allocations.size[ids])
+    stack_counts = np.bincount(stack, minlength=stack_count)
+    leaf = np.full(stack_count, -1, np.int32)
+    root = (-1, ROOT_FRAME, 0, stack_bytes.sum(), stack_counts.sum())
+    levels = [_Level(*(np.array([value], np.int64) for value in root))]
+    level_starts = [0, 1]
+    # Stacks that go on at the next depth, and the nodes that they are at.
+    active = np.flatnonzero(stack_counts)
+    node = np.zeros(len(active), np.int64)
+    while len(active):
+        frames = paths.frames[paths.start[active] + len(levels) - 1]
+        level, node_of_stack = _next_level(
+            levels[-1],
+            level_starts[-2],
+            node,
+            frames,
+            stack_bytes[active],
+            stack_counts[active],
         )
-    ]
-    level = [0, 1]
-    while len(going):
-        key, of = np.unique(
-            node * frame_base + frames[start[going] + len(rows) - 1] + 2,
-            return_inverse=True,
-        )
-        width = np.zeros(len(key), np.int64)
-        count = np.zeros(len(key), np.int64)
-        np.add.at(width, of, of_stack[going])
-        np.add.at(count, of, counts[going])
-        order = np.lexsort(
-            (-width, key // frame_base)
-        )  # brothers are side by side, the largest first
-        parent = (key // frame_base)[order]
-        width = width[order]
-        before = np.cumsum(width) - width
-        x = (
-            rows[-1][2][parent - level[-2]]
-            + before
-            - before[np.searchsorted(parent, parent)]
-        )
-        rows.append((parent, key[order] % frame_base - 2, x, width, count[order]))
-        place = np.empty(len(key), np.int64)
-        place[order] = np.arange(level[-1], level[-1] + len(key))
-        level.append(level[-1] + len(key))
-        node = place[of]
-        leaf[going] = node
-        deeper = depth[going] >= len(rows)
-        going = going[deeper]
-        node = node[deeper]
-    parent, frame, x, width, count = (
-        np.concatenate(column) for column in zip(*rows, strict=True)
-    )
+        node = level_starts[-1] + node_of_stack
+        leaf[active] = node
+        levels.append(level)
+        level_starts.append(level_starts[-1] + len(level.parent))
+        goes_on = stack_depth[active] >= len(levels)
+        active = active[goes_on]
+        node = node[goes_on]
+    parent, frame, x, width, count = map(np.concatenate, zip(*levels, strict=True))
+    depths = np.arange(len(levels), dtype=np.int32)
     return FlameGraph(
-        snapshot,
-        trace,
-        parent.astype(np.int32),
-        frame.astype(np.int32),
-        np.repeat(np.arange(len(rows), dtype=np.int32), np.diff(level)),
-        x,
-        width,
-        count,
-        np.array(level, np.int64),
-        leaf,
-        which,
+        snapshot=snapshot,
+        trace=trace,
+        parent=parent.astype(np.int32),
+        frame=frame.astype(np.int32),
+        depth=np.repeat(depths, np.diff(level_starts)),
+        x=x,
+        width=width,
+        count=count,
+        level=np.array(level_starts, np.int64),
+        leaf=leaf,
+        ids=ids,
     )
+
+
+def _next_level(
+    above: _Level,
+    above_start: int,
+    parent_of_stack: np.ndarray,
+    frames: np.ndarray,
+    stack_bytes: np.ndarray,
+    stack_counts: np.ndarray,
+) -> tuple[_Level, np.ndarray]:
+    """Return the nodes of the next depth, and which of them each stack is at.
+
+    Args:
+        above: the nodes of the depth before.
+        above_start: the index of the first of them.
+        parent_of_stack: the node that each stack is at, at the depth before.
+        frames: the frame of each stack at this depth.
+        stack_bytes: bytes of the allocations of each stack.
+        stack_counts: number of the allocations of each stack.
+    """
+    # Stacks of the same parent and frame are one node.
+    frame_base = np.int64(max(int(frames.max()), 0) - NO_FRAME + 1)
+    keys, key_of_stack = np.unique(
+        parent_of_stack * frame_base + (frames - NO_FRAME), return_inverse=True
+    )
+    width = np.zeros(len(keys), np.int64)
+    count = np.zeros(len(keys), np.int64)
+    np.add.at(width, key_of_stack, stack_bytes)
+    np.add.at(count, key_of_stack, stack_counts)
+    # Children of one parent are side by side, the largest first.
+    order = np.lexsort((-width, keys // frame_base))
+    parent = (keys // frame_base)[order]
+    width = width[order]
+    left = np.cumsum(width) - width
+    first_sibling = np.searchsorted(parent, parent)
+    x = above.x[parent - above_start] + left - left[first_sibling]
+    frame = keys[order] % frame_base + NO_FRAME
+    position = np.empty(len(keys), np.int64)
+    position[order] = np.arange(len(keys))
+    level = _Level(parent, frame, x, width, count[order])
+    return level, position[key_of_stack]

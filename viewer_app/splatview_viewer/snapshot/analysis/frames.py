@@ -1,4 +1,4 @@
-"""Kinds of frames, the frame of a stack that a person wants to read, and the purpose of an allocation."""
+"""Classifies frames and stacks: kinds, the most telling frame, and its text."""
 
 from __future__ import annotations
 
@@ -13,14 +13,24 @@ from splatview_viewer.snapshot.model import cached
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_viewer.snapshot.model import MemorySnapshot, Trace
+    from splatview_viewer.snapshot.model import MemorySnapshot
 
-USER, LIBRARY, TORCH, BACKWARD, NATIVE, MACHINERY = range(6)
-"""What a frame can be, the most telling first: the user's Python, other people's, PyTorch's, the step of a backward
-pass, C++, and what stands in every stack and tells nothing (the interpreter, the dispatcher, the allocator)."""
+USER = 0
+"""The user's Python."""
+LIBRARY = 1
+"""Python of other libraries."""
+TORCH = 2
+"""PyTorch's Python."""
+BACKWARD = 3
+"""The step of a backward pass."""
+NATIVE = 4
+"""C++."""
+MACHINERY = 5
+"""Frames that stand in every stack and tell nothing: the interpreter, the dispatcher, the
+allocator."""
 
 MAX_NAME_LETTERS = 2000
-"""Letters of a name that are looked at: a file from outside may have any, and patterns take their time."""
+"""Letters of a name that are matched: untrusted files may have names of any length."""
 _PYTHON = re.compile(r"\.pyw?$|\.ipynb$|^<")
 _PACKAGES = re.compile(
     r"(^|/)(site-packages|dist-packages)/|(^|/)lib/python\d|\.zip/|^<(?!ipython|stdin|string)"
@@ -50,7 +60,7 @@ _ALLOCATING = re.compile(
 
 
 def kind_of(file: str, name: str) -> int:
-    """USER, LIBRARY, TORCH, BACKWARD, NATIVE or MACHINERY."""
+    """Return the kind of a frame: USER, LIBRARY, TORCH, BACKWARD, NATIVE or MACHINERY."""
     file = file[-MAX_NAME_LETTERS:].replace("\\", "/")
     name = name[:MAX_NAME_LETTERS]
     if _PYTHON.search(file):
@@ -64,93 +74,114 @@ def kind_of(file: str, name: str) -> int:
 
 @cached
 def frame_kinds(snapshot: MemorySnapshot) -> np.ndarray:
-    """uint8 (F,): USER, LIBRARY, TORCH, BACKWARD, NATIVE or MACHINERY."""
+    """Return the kind of each frame, uint8 (F,)."""
     return classify_frames(snapshot, kind_of)
 
 
 def classify_frames(
-    snapshot: MemorySnapshot, tell: Callable[[str, str], int]
+    snapshot: MemorySnapshot, class_of: Callable[[str, str], int]
 ) -> np.ndarray:
-    """uint8 (F,): what `tell(file, name)`, asked once for each pair, says of every frame."""
-    s = snapshot.stacks
-    pairs = s.file.astype(np.int64) * (len(snapshot.texts) + 1) + s.name
-    _, first, which = np.unique(pairs, return_index=True, return_inverse=True)
-    told = [
-        tell(snapshot.texts[int(s.file[i])], snapshot.texts[int(s.name[i])])
-        for i in first
+    """Return `class_of(file, name)` of every frame, uint8 (F,).
+
+    It is called once for each pair of a file and a name.
+    """
+    stacks = snapshot.stacks
+    texts = snapshot.texts
+    pairs = stacks.file.astype(np.int64) * (len(texts) + 1) + stacks.name
+    _, first, pair_of_frame = np.unique(pairs, return_index=True, return_inverse=True)
+    classes = [
+        class_of(texts[int(stacks.file[frame])], texts[int(stacks.name[frame])])
+        for frame in first
     ]
-    return np.array(told, np.uint8)[which]
+    return np.array(classes, np.uint8)[pair_of_frame]
 
 
 @cached
 def sites(snapshot: MemorySnapshot) -> np.ndarray:
-    """int32 (S,): the frame that tells most about a stack: the innermost one of the user's code; where there is none,
-    of other Python code, then of C++. -1 for a stack without frames.
+    """Return the frame that tells most about each stack, int32 (S,).
+
+    It is the innermost one of the user's code; where there is none, of other Python code,
+    then of C++. -1 for a stack without frames.
     """
-    return _first(snapshot, frame_kinds(snapshot)[snapshot.stacks.frames])
+    return _best_frames(snapshot, frame_kinds(snapshot)[snapshot.stacks.frames])
 
 
-def _first(snapshot: MemorySnapshot, rank: np.ndarray) -> np.ndarray:
-    """int32 (S,): the frame of the least rank in each stack, the innermost of equals; -1: none. rank: of all entries of
-    stacks; 255 is none.
+_NO_RANK = 255
+
+
+def _best_frames(snapshot: MemorySnapshot, rank: np.ndarray) -> np.ndarray:
+    """Return the frame of the lowest rank in each stack, int32 (S,); -1: none.
+
+    Of equals it is the innermost.
+
+    Args:
+        rank: rank of each entry of `Stacks.frames`, uint8; 255: the entry does not count.
     """
-    s = snapshot.stacks
-    best = _reduce(
-        np.minimum,
-        rank.astype(np.int64) << 48 | np.arange(len(rank)),
-        s.start,
-        255 << 48,
-    )
-    return np.where(
-        best < 255 << 48, np.append(s.frames, 0)[best & ((1 << 48) - 1)], -1
-    ).astype(np.int32)
+    stacks = snapshot.stacks
+    # The rank in the high bits and the index of the entry in the low ones.
+    index_bits = 48
+    keys = rank.astype(np.int64) << index_bits | np.arange(len(rank))
+    nothing = _NO_RANK << index_bits
+    best = _reduce(np.minimum, keys, stacks.start, nothing)
+    entries = best & ((1 << index_bits) - 1)
+    frames = np.append(stacks.frames, 0)[entries]
+    return np.where(best < nothing, frames, -1).astype(np.int32)
 
 
 def _reduce(
     ufunc: np.ufunc, values: np.ndarray, start: np.ndarray, empty: int
 ) -> np.ndarray:
-    """One value for each stack: the ufunc over its part of `values`; `empty` where it has none."""
-    out = np.full(len(start) - 1, empty, values.dtype)
-    some = np.flatnonzero(np.diff(start) > 0)
-    if len(some):
-        out[some] = ufunc.reduceat(
-            values, start[some]
-        )  # empty stacks lie between no two others' entries
-    return out
+    """Return one value for each stack: the ufunc over the stack's slice of `values`.
+
+    `empty` for stacks without values.
+    """
+    reduced = np.full(len(start) - 1, empty, values.dtype)
+    filled = np.flatnonzero(np.diff(start) > 0)
+    if len(filled):
+        # Between the slices of two filled stacks lie no other values.
+        reduced[filled] = ufunc.reduceat(values, start[filled])
+    return reduced
 
 
 def stacks_with(snapshot: MemorySnapshot, frames: np.ndarray) -> np.ndarray:
-    """bool (S,): the stacks that have any of the frames. frames: bool (F,)."""
-    s = snapshot.stacks
-    return _reduce(np.logical_or, frames[s.frames], s.start, 0)
+    """Return which stacks have any of the frames, bool (S,). frames: bool (F,)."""
+    stacks = snapshot.stacks
+    return _reduce(np.logical_or, frames[stacks.frames], stacks.start, 0)
 
 
 @cached
 def stack_keys(snapshot: MemorySnapshot) -> np.ndarray:
-    """uint64 (S,): a number for what a stack says, the same in every snapshot that has a stack of the same frames."""
-    s = snapshot.stacks
-    frames = map(snapshot.frame, range(len(s.file)))
-    texts = (f"{f.file}\0{f.line}\0{f.name}".encode("utf-8", "replace") for f in frames)
-    of_frame = np.array(
-        [
-            int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
-            for text in texts
-        ],
-        np.uint64,
+    """Return a key of each stack's content, uint64 (S,).
+
+    Stacks of the same frames have the same key in every snapshot.
+    """
+    stacks = snapshot.stacks
+    frame_hashes = np.array(
+        [_frame_hash(snapshot, frame) for frame in range(len(stacks.file))], np.uint64
     )
-    depth = (
-        np.arange(len(s.frames)) - np.repeat(s.start[:-1], np.diff(s.start))
-    ).astype(np.uint64)
+    stack_start = np.repeat(stacks.start[:-1], np.diff(stacks.start))
+    depth = (np.arange(len(stacks.frames)) - stack_start).astype(np.uint64)
     with np.errstate(over="ignore"):
-        mixed = of_frame[s.frames] * (
-            depth * np.uint64(2) + np.uint64(0x9E3779B97F4A7C15)
-        )
+        weight = depth * np.uint64(2) + np.uint64(0x9E3779B97F4A7C15)
+        mixed = frame_hashes[stacks.frames] * weight
         mixed ^= mixed >> np.uint64(29)
-        return _reduce(np.add, mixed * np.uint64(0xBF58476D1CE4E5B9), s.start, 0)
+        mixed *= np.uint64(0xBF58476D1CE4E5B9)
+        return _reduce(np.add, mixed, stacks.start, 0)
+
+
+def _frame_hash(snapshot: MemorySnapshot, frame_id: int) -> int:
+    """Return a hash of 64 bits of a frame's texts and line."""
+    frame = snapshot.frame(frame_id)
+    text = f"{frame.file}\0{frame.line}\0{frame.name}".encode("utf-8", "replace")
+    digest = hashlib.blake2b(text, digest_size=8).digest()
+    return int.from_bytes(digest, "little")
 
 
 def short_file(file: str) -> str:
-    """Return the short name of a file: its last part, and the folder's name where that alone says little."""
+    """Return the name of a file without its folders.
+
+    With the last folder where the name alone says little.
+    """
     parts = file[-MAX_NAME_LETTERS:].replace("\\", "/").rstrip("/").split("/")
     if parts[-1] in ("__init__.py", "__main__.py"):
         return "/".join(parts[-2:])
@@ -158,39 +189,48 @@ def short_file(file: str) -> str:
 
 
 def path_text(file: str) -> str:
-    """A file and the two folders that it is in: "src/models/unet.py"."""
+    """Return a file and the two folders that it is in: "src/models/unet.py"."""
     if file in ("", "??"):
         return "C++ without a file"
     return "/".join(file[-MAX_NAME_LETTERS:].replace("\\", "/").split("/")[-3:])
 
 
 def short_name(name: str) -> str:
-    """A function's name without the types of C++: "aten::mul_Tensor", "MulBackward0", "forward"."""
+    """Return a function's name without C++ types.
+
+    For example "aten::mul_Tensor", "MulBackward0", "forward".
+    """
     name = name[:MAX_NAME_LETTERS]
     if "::" not in name and "(" not in name:
         return name
-    out: list[str] = []
-    depth = 0
-    for c in (
-        re.sub(r" ?\[clone [^]]*\]", "", name)
-        .replace("(anonymous namespace)", "\1")
-        .replace("operator()", "\2")
-    ):
-        if c in "<(":
-            depth += 1
-        elif c in ">)":
-            depth = max(0, depth - 1)
-        elif depth == 0:
-            out.append(c)
-    words = [word for word in "".join(out).split() if word != "const"]
+    words = [word for word in _without_brackets(name).split() if word != "const"]
     if not words:
         return name
     short = words[-1].replace("\1", "(anonymous)").replace("\2", "operator()")
     for pattern, plain in _PLAIN:
-        found = pattern.fullmatch(short)
-        if found:
-            return found.expand(plain)
+        match = pattern.fullmatch(short)
+        if match:
+            return match.expand(plain)
     return short
+
+
+def _without_brackets(name: str) -> str:
+    """Return a name of C++ without arguments and template parameters.
+
+    "(anonymous namespace)" becomes chr(1), and "operator()" chr(2).
+    """
+    name = re.sub(r" ?\[clone [^]]*\]", "", name)
+    name = name.replace("(anonymous namespace)", "\1").replace("operator()", "\2")
+    letters: list[str] = []
+    depth = 0
+    for letter in name:
+        if letter in "<(":
+            depth += 1
+        elif letter in ">)":
+            depth = max(0, depth - 1)
+        elif depth == 0:
+            letters.append(letter)
+    return "".join(letters)
 
 
 _PLAIN = (
@@ -202,36 +242,46 @@ _PLAIN = (
 
 @cached
 def _operations(snapshot: MemorySnapshot) -> tuple[np.ndarray, list[str]]:
-    """int32 (S,), names: the operation of PyTorch's that each stack is of; -1 where it does not say."""
-    s = snapshot.stacks
-    numbers, which = np.unique(s.name, return_inverse=True)
-    names = [""] * len(numbers)
-    rank = np.full(
-        len(numbers), 255, np.uint8
-    )  # of the operations, the innermost that does more than allocate
-    for i, number in enumerate(numbers.tolist()):
-        found = _OPERATION.match(snapshot.texts[number][:MAX_NAME_LETTERS])
-        if found:
-            names[i] = found.group(1)
+    """Return PyTorch's operation of each stack, and the names of operations.
+
+    Returns:
+        Indices of names, int32 (S,), -1 where a stack has none; and the names.
+    """
+    stacks = snapshot.stacks
+    name_ids, name_of_frame = np.unique(stacks.name, return_inverse=True)
+    names = [""] * len(name_ids)
+    # An operation that does more than allocate ranks before the others.
+    rank = np.full(len(name_ids), _NO_RANK, np.uint8)
+    for i, name_id in enumerate(name_ids.tolist()):
+        match = _OPERATION.match(snapshot.texts[name_id][:MAX_NAME_LETTERS])
+        if match:
+            names[i] = match.group(1)
             rank[i] = bool(_ALLOCATING.search(names[i]))
-    return np.append(which, -1)[_first(snapshot, rank[which[s.frames]])], names
+    best = _best_frames(snapshot, rank[name_of_frame[stacks.frames]])
+    return np.append(name_of_frame, -1)[best], names
 
 
 def frame_text(snapshot: MemorySnapshot, frame: int) -> str:
-    """ "forward  model.py:54"; for C++ the function alone; "no stack" for -1."""
+    """Return a frame on one line: "forward  model.py:54".
+
+    For C++ the function alone; "no stack" for -1.
+    """
     if frame < 0:
         return "no stack"
-    f = snapshot.frame(frame)
-    if f.file in ("", "??"):
-        return short_name(f.name) or "??"
-    place = f"{short_file(f.file)}:{f.line}" if f.line > 0 else short_file(f.file)
-    return f"{short_name(f.name)}  {place}"
+    entry = snapshot.frame(frame)
+    if entry.file in ("", "??"):
+        return short_name(entry.name) or "??"
+    location = short_file(entry.file)
+    if entry.line > 0:
+        location = f"{location}:{entry.line}"
+    return f"{short_name(entry.name)}  {location}"
 
 
 def stack_text(snapshot: MemorySnapshot, stack: int, *, caller: bool = True) -> str:
-    """One line for a stack: "silu  model.py:532  aten::mul_Tensor  from forward model.py:399".
+    """Return a stack on one line.
 
-    The frame that tells most, PyTorch's operation, and the user's code that called it.
+    For example "silu  model.py:532  aten::mul_Tensor  from forward model.py:399": the frame
+    that tells most, PyTorch's operation, and (with `caller`) the user's code that called it.
     """
     if stack < 0:
         return "no stack"
@@ -242,202 +292,9 @@ def stack_text(snapshot: MemorySnapshot, stack: int, *, caller: bool = True) -> 
         text += f"  aten::{names[operation[stack]]}"
     if caller and site >= 0 and frame_kinds(snapshot)[site] == USER:
         frames = snapshot.stacks.frames_of(stack)
-        users = frames[frame_kinds(snapshot)[frames] == USER]
-        above = users[users != site]
-        if len(above):
-            text += f"  from {frame_text(snapshot, int(above[0])).replace('  ', ' ')}"
+        user_frames = frames[frame_kinds(snapshot)[frames] == USER]
+        callers = user_frames[user_frames != site]
+        if len(callers):
+            caller_text = frame_text(snapshot, int(callers[0])).replace("  ", " ")
+            text += f"  from {caller_text}"
     return text
-
-
-CATEGORIES = (
-    "parameters",
-    "gradients",
-    "optimizer state",
-    "activations",
-    "backward temporaries",
-    "other temporaries",
-    "inputs",
-    "library workspaces",
-    "communication",
-    "before the trace",
-    "other",
-)
-"""Names by number. "before the trace": made before it, and the snapshot does not say where. "other": not told by its
-stack. "other temporaries": made and given back within a forward pass or an optimizer's step."""
-(
-    _PARAMETERS,
-    _GRADIENTS,
-    _OPTIMIZER,
-    _ACTIVATIONS,
-    _SCRATCH,
-    _TEMPORARIES,
-    _INPUTS,
-    _WORKSPACES,
-    _COMMUNICATION,
-    _BEFORE,
-    _OTHER,
-) = range(len(CATEGORIES))
-
-# What a frame says; the innermost frame that says something decides for its stack.
-(
-    _SAYS_COMM,
-    _SAYS_WORKSPACE,
-    _SAYS_OPTIM,
-    _SAYS_ZERO,
-    _SAYS_ACC,
-    _SAYS_BACK,
-    _SAYS_INIT,
-    _SAYS_DATA,
-    _SAYS_FORWARD,
-) = range(1, 10)
-_SAYS_RECOMPUTE = 10
-"""A forward pass within a backward pass: activations that were not kept."""
-_SAYS_NOTHING = 0
-_NO_STACK = 11
-_NOT_FREED, _FREED_SOMEWHERE, _FREED_BACK, _FREED_OPTIM, _FREED_ZERO, _FREED_FORWARD = (
-    range(6)
-)
-
-_BY_NAME = (
-    (
-        _SAYS_COMM,
-        re.compile(r"ncclComm|ProcessGroup|c10d::|Reducer::|NCCLComm|symmetric_memory"),
-    ),
-    (
-        _SAYS_WORKSPACE,
-        re.compile(
-            r"[cC]ublas|CUDABlas|cuBLAS|getCUDABlas|[cC]udnn|cuDNN|[wW]orkspace|cufft|cusolver|"
-            r"cusparse|MIOpen|miopen"
-        ),
-    ),
-    (_SAYS_ACC, re.compile(r"AccumulateGrad")),
-    (
-        _SAYS_BACK,
-        re.compile(
-            r"torch::autograd::Engine::|^backward$|_engine_run_backward|Backward\w*(<.*>)?::apply|"
-            r"release_variables|SavedVariable::reset_data|CppNode<|PyNode::apply|_backward_impl"
-        ),
-    ),
-)
-_OPTIMIZING = re.compile(
-    r"^(step|_init_group|_init_state|_multi_tensor_\w+|_single_tensor_\w+|_fused_\w+|"
-    r"_foreach_\w+|adamw?|sgd|_update\w*|update|wrapper|_use_grad|profile_hook_step)$"
-)
-_LOADING = re.compile(
-    r"^(_apply|load_state_dict|_load_from_state_dict|reset_parameters|register_buffer|"
-    r"from_pretrained|init_weights|_init_weights|materialize\w*|to_empty)$"
-)
-
-
-def _says(file: str, name: str) -> int:
-    """Return the hint of a frame about the stacks that it is in."""
-    file = file[-MAX_NAME_LETTERS:]
-    name = name[:MAX_NAME_LETTERS]
-    for says, pattern in _BY_NAME:
-        if pattern.search(name):
-            return says
-    file = file.replace("\\", "/")
-    if not file.endswith(".py"):
-        return _SAYS_NOTHING
-    if "zero_grad" in name:
-        return _SAYS_ZERO
-    if "optim" in file and _OPTIMIZING.match(name):
-        return _SAYS_OPTIM
-    if "torch/utils/data/" in file or "collate" in name or "dataloader" in file.lower():
-        return _SAYS_DATA
-    if _LOADING.match(name) or (name == "__init__" and "/nn/" in file):
-        return _SAYS_INIT
-    if name == "forward" or name == "_call_impl":
-        return _SAYS_FORWARD
-    return _SAYS_COMM if "torch/distributed/" in file else _SAYS_NOTHING
-
-
-@cached
-def _stack_says(snapshot: MemorySnapshot) -> np.ndarray:
-    """uint8 (S + 1,): what each stack says; the last is for NO_STACK."""
-    s = snapshot.stacks
-    says = classify_frames(snapshot, _says)
-    of_entry = says[s.frames]
-    telling = np.flatnonzero(of_entry)
-    out = np.zeros(len(s) + 1, np.uint8)
-    out[-1] = _NO_STACK
-    stack = np.searchsorted(s.start, telling, "right") - 1
-    out[stack[::-1]] = of_entry[telling[::-1]]  # the innermost is written last
-    backward = stacks_with(snapshot, (says == _SAYS_BACK) | (says == _SAYS_ACC))
-    out[:-1][backward & (out[:-1] == _SAYS_FORWARD)] = _SAYS_RECOMPUTE
-    out[:-1][(np.diff(s.start) == 0)] = _NO_STACK
-    return out
-
-
-def _category(says: int, freed: int, long: bool, before: bool) -> int:
-    """Return the category of an allocation: by where it was made and given back, and whether it stayed long."""
-    fixed = {
-        _SAYS_COMM: _COMMUNICATION,
-        _SAYS_WORKSPACE: _WORKSPACES,
-        _SAYS_DATA: _INPUTS,
-        _SAYS_ACC: _GRADIENTS,
-        _SAYS_RECOMPUTE: _ACTIVATIONS,
-    }
-    if says in fixed:
-        return fixed[says]
-    if says in (_SAYS_OPTIM, _SAYS_ZERO):
-        return _OPTIMIZER if long or freed == _NOT_FREED else _TEMPORARIES
-    if says == _SAYS_BACK:
-        if freed == _FREED_BACK or (freed == _FREED_SOMEWHERE and not long):
-            return _SCRATCH
-        return _GRADIENTS
-    if says == _SAYS_INIT:
-        return _PARAMETERS if long or freed == _NOT_FREED else _OTHER
-    if freed == _FREED_BACK:
-        return _ACTIVATIONS  # made outside the backward pass and kept for it
-    if says == _SAYS_FORWARD:
-        return _ACTIVATIONS if long or freed == _NOT_FREED else _TEMPORARIES
-    if freed == _FREED_ZERO:
-        return _GRADIENTS
-    return _BEFORE if before and says == _NO_STACK else _OTHER
-
-
-_TABLE = np.array(
-    [
-        _category(says, freed, bool(long), bool(before))
-        for says, freed, long, before in np.ndindex(12, 6, 2, 2)
-    ],
-    np.uint8,
-)
-
-
-@cached
-def categories(
-    snapshot: MemorySnapshot, trace: Trace
-) -> tuple[np.ndarray, tuple[str, ...]]:
-    """(uint8 (A,), names): what each allocation is for; the numbers are places in the names (CATEGORIES).
-
-    A guess from the functions in the stacks of its alloc and its free, and how long it lived; "other" where they do
-    not tell.
-    """
-    a = trace.allocations
-    events = trace.events
-    m = len(events)
-    says = _stack_says(snapshot)
-    recorded = 4 * int(np.count_nonzero(events.stack >= 0)) > m
-    if recorded and bool((frame_kinds(snapshot) <= TORCH).all()):  # stacks without C++
-        says = says.copy()
-        says[-1] = _SAYS_BACK  # the threads of a backward pass have no Python
-    freeing = np.full(13, _FREED_SOMEWHERE, np.uint8)
-    freeing[[_SAYS_ACC, _SAYS_BACK, _SAYS_RECOMPUTE]] = _FREED_BACK
-    freeing[_SAYS_OPTIM] = _FREED_OPTIM
-    freeing[_SAYS_ZERO] = _FREED_ZERO
-    freeing[_SAYS_FORWARD] = _FREED_FORWARD
-    at_event = np.append(
-        freeing[says][events.stack] if m else np.zeros(0, np.uint8),
-        np.uint8(_NOT_FREED),
-    )
-    made = says[a.stack]
-    made[(a.stack < 0) & (a.start < 0)] = _NO_STACK
-    code = made * np.uint8(6)
-    code += at_event[np.minimum(a.end, m)]
-    code = code * np.uint8(2)
-    code += (a.end - a.start > max(m // 20, 1)).view(np.uint8)
-    code = code.astype(np.uint16) * np.uint16(2)
-    code += a.start < 0
-    return _TABLE[code], CATEGORIES

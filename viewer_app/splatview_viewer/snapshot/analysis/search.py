@@ -1,4 +1,4 @@
-"""Search: which allocations have to do with what somebody typed."""
+"""Searches allocations by function, file, address and size."""
 
 from __future__ import annotations
 
@@ -15,8 +15,17 @@ from splatview_viewer.snapshot.model import address_text, cached
 if TYPE_CHECKING:
     from splatview_viewer.snapshot.model import MemorySnapshot, Trace
 
-SEARCH_HELP = "function, file or file:line; 0x7f00 an address; 512MB, >1GiB, =4096 sizes; a minus before a word leaves out"
-_PLACE = re.compile(r"(.*[^:\d]):(\d+)$")
+SEARCH_HELP = (
+    "function, file or file:line; 0x7f00 an address; 512MB, >1GiB, =4096 sizes; "
+    "a minus before a word leaves out"
+)
+_FILE_AND_LINE = re.compile(r"(.*[^:\d]):(\d+)$")
+_ADDRESS = re.compile(r"0x[0-9a-f]{1,16}")
+_SIZE = re.compile(
+    r"([<>]=?|=|)(\d{1,18}(?:\.\d{0,9})?|\.\d{1,9})([kmgtp]?)(?:i?b|bytes?)?"
+)
+"""A size in small letters. K, KB and KiB are 1024 bytes, as in PyTorch's messages; "512MB" is
+512 MiB give or take half a MiB, "1.5GiB" give or take 0.05 GiB."""
 
 
 @dataclass(frozen=True)
@@ -26,101 +35,119 @@ class Hits:
     mask: np.ndarray
     """bool (A,)"""
     meanings: tuple[str, ...]
-    """The reading of each word."""
+    """The meaning of each word."""
     count: int
     bytes: int
     """The sum of the sizes of all hits, live at one time or not."""
 
 
 def search(snapshot: MemorySnapshot, trace: Trace, text: str) -> Hits:
-    """Find allocations. Several words are all needed; HELP says what a word can be.
+    """Find allocations that fit all words of a text. SEARCH_HELP says what a word can be.
 
-    Anything can be typed: what is no size, address or such is looked for in functions and files (and compile contexts
-    and metadata), and a word that finds nothing finds nothing. An empty text finds all.
+    Any text is legal: a word that is no size and no address is looked for in functions,
+    files, compile contexts and metadata, and a word that finds nothing finds nothing. An
+    empty text finds all.
     """
     mask = np.ones(len(trace.allocations), bool)
-    said = []
+    meanings = []
     for word in text.split():
-        negative = len(word) > 1 and word[0] == "-"
-        found, meaning = _find(snapshot, trace, word[1:] if negative else word)
-        said.append(f"not {meaning}" if negative else meaning)
-        mask &= ~found if negative else found
+        is_negative = len(word) > 1 and word[0] == "-"
+        word_mask, meaning = _find(snapshot, trace, word[1:] if is_negative else word)
+        if is_negative:
+            word_mask = ~word_mask
+            meaning = f"not {meaning}"
+        mask &= word_mask
+        meanings.append(meaning)
     return Hits(
-        mask,
-        tuple(said),
-        int(np.count_nonzero(mask)),
-        int(trace.allocations.size.sum(where=mask)),
+        mask=mask,
+        meanings=tuple(meanings),
+        count=int(np.count_nonzero(mask)),
+        bytes=int(trace.allocations.size.sum(where=mask)),
     )
 
 
 def _find(snapshot: MemorySnapshot, trace: Trace, word: str) -> tuple[np.ndarray, str]:
-    """bool (A,), and what the word means."""
-    lower = word.lower()
-    if re.fullmatch(r"0x[0-9a-f]{1,16}", lower):
-        a = trace.allocations
-        address = int(lower, 16)
-        size = np.maximum(np.maximum(a.size, a.rounded), 1).view(np.uint64)
-        # The difference to a higher address is a huge number.
-        return np.uint64(
-            address
-        ) - a.addr < size, f"over the address {address_text(address)}"
-    found = _SIZE.fullmatch(lower)
-    if found:
-        sign, digits, prefix = found.groups()
-        size = trace.allocations.size
-        unit = 1024.0 ** " kmgtp".index(prefix or " ")
-        value = round(float(digits) * unit)
-        half = 0.5 * 10.0 ** -len(digits.partition(".")[2]) * unit
-        if not sign and prefix:
-            return (size >= value - half) & (
-                size < value + half
-            ), f"size about {size_text(value)}"
-        masks = {
-            "<": size.__lt__,
-            ">": size.__gt__,
-            "<=": size.__le__,
-            ">=": size.__ge__,
-        }
-        return masks.get(sign, size.__eq__)(
-            value
-        ), f"size {sign or '='} {exact_size_text(value)}"
-    a = trace.allocations
+    """Return the allocations that fit a word, bool (A,), and its meaning."""
+    lowered = word.lower()
+    if _ADDRESS.fullmatch(lowered):
+        return _find_address(trace, int(lowered, 16))
+    match = _SIZE.fullmatch(lowered)
+    if match:
+        return _find_size(trace, *match.groups())
+    return _find_text(snapshot, trace, word)
+
+
+def _find_address(trace: Trace, address: int) -> tuple[np.ndarray, str]:
+    """Return the allocations whose memory has an address."""
+    allocations = trace.allocations
+    size = np.maximum(np.maximum(allocations.size, allocations.rounded), 1)
+    # Unsigned: the distance to a higher address becomes a huge number.
+    offset = np.uint64(address) - allocations.addr
+    return offset < size.view(np.uint64), f"over the address {address_text(address)}"
+
+
+def _find_size(
+    trace: Trace, comparison: str, digits: str, prefix: str
+) -> tuple[np.ndarray, str]:
+    """Return the allocations of a size; the arguments are the groups of _SIZE."""
+    size = trace.allocations.size
+    unit = 1024.0 ** " kmgtp".index(prefix or " ")
+    value = round(float(digits) * unit)
+    if not comparison and prefix:
+        decimals = len(digits.partition(".")[2])
+        half = 0.5 * 10.0**-decimals * unit
+        is_about = (size >= value - half) & (size < value + half)
+        return is_about, f"size about {size_text(value)}"
+    compare = {
+        "<": size.__lt__,
+        ">": size.__gt__,
+        "<=": size.__le__,
+        ">=": size.__ge__,
+    }.get(comparison, size.__eq__)
+    return compare(value), f"size {comparison or '='} {exact_size_text(value)}"
+
+
+def _find_text(
+    snapshot: MemorySnapshot, trace: Trace, word: str
+) -> tuple[np.ndarray, str]:
+    """Return the allocations with a text in their stack, compile context or metadata."""
+    allocations = trace.allocations
     events = trace.events
-    mask = np.append(_frames.stacks_with(snapshot, frames_with(snapshot, word)), False)[
-        a.stack
-    ]  # NO_STACK is the last
+    stacks = _frames.stacks_with(snapshot, frames_with(snapshot, word))
+    # NO_STACK, which is -1, takes the last value.
+    mask = np.append(stacks, False)[allocations.stack]
     if (events.context >= 0).any() or (events.metadata >= 0).any():
-        has = np.append(texts_with(snapshot, word), False)
-        mask |= (has[events.context] | has[events.metadata])[np.maximum(a.start, 0)] & (
-            a.start >= 0
-        )
+        has_text = np.append(texts_with(snapshot, word), False)
+        fits = has_text[events.context] | has_text[events.metadata]
+        is_in_trace = allocations.start >= 0
+        mask |= fits[np.maximum(allocations.start, 0)] & is_in_trace
     return mask, f'function or file has "{word}"'
 
 
-_SIZE = re.compile(
-    r"([<>]=?|=|)(\d{1,18}(?:\.\d{0,9})?|\.\d{1,9})([kmgtp]?)(?:i?b|bytes?)?"
-)
-"""A size in small letters. K, KB and KiB are 1024 bytes, as in PyTorch's messages; "512MB" is 512 MiB give or take half
-a MiB, "1.5GiB" give or take 0.05 GiB."""
-
-
 @cached
-def _lowered(snapshot: MemorySnapshot) -> list[str]:
+def _lowered_texts(snapshot: MemorySnapshot) -> list[str]:
+    """Return all texts of a snapshot in small letters."""
     return [text.lower() for text in snapshot.texts]
 
 
-def texts_with(snapshot: MemorySnapshot, part: str) -> np.ndarray:
-    """bool (T,): the texts that have this part, in whatever case."""
-    part = part.lower()
-    return np.array([part in text for text in _lowered(snapshot)], bool)
+def texts_with(snapshot: MemorySnapshot, fragment: str) -> np.ndarray:
+    """Return which texts have this fragment, in any case of letters, bool (T,)."""
+    fragment = fragment.lower()
+    return np.array([fragment in text for text in _lowered_texts(snapshot)], bool)
 
 
-def frames_with(snapshot: MemorySnapshot, part: str) -> np.ndarray:
-    """bool (F,): the frames whose function or file has this part; for "file:line" those of that line."""
-    s = snapshot.stacks
-    has = texts_with(snapshot, part)
-    frames = has[s.file] | has[s.name]
-    place = _PLACE.fullmatch(part)
-    if place and (number := int(place.group(2))) < 1 << 31:
-        frames |= texts_with(snapshot, place.group(1))[s.file] & (s.line == number)
+def frames_with(snapshot: MemorySnapshot, fragment: str) -> np.ndarray:
+    """Return the frames whose function or file has this fragment, bool (F,).
+
+    For "file:line" also those of that line.
+    """
+    stacks = snapshot.stacks
+    has_fragment = texts_with(snapshot, fragment)
+    frames = has_fragment[stacks.file] | has_fragment[stacks.name]
+    match = _FILE_AND_LINE.fullmatch(fragment)
+    if not match:
+        return frames
+    file, line = match.groups()
+    if int(line) < 1 << 31:
+        frames |= texts_with(snapshot, file)[stacks.file] & (stacks.line == int(line))
     return frames

@@ -1,1 +1,1 @@
-"""Layout of the pictures of a trace, and the painting of their columns of pixels; only `compiled` imports numba."""
+"""Lays out the pictures of a trace, and paints them. Only `kernels` imports numba."""

@@ -1,4 +1,4 @@
-"""Layout of the picture of a trace: its axis, what is live at each moment, stacked bands, the address space."""
+"""Lays out the pictures of a trace: axis, stacked bands, address space."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 def frozen(values: Any, dtype: Any) -> np.ndarray:
-    """The same numbers as a plain array that kernels may read: contiguous, not writable, copied only if it must be."""
+    """Return values as an array that kernels may read.
+
+    It is a plain array, contiguous and not writable; copied only if it must be.
+    """
     array = np.ascontiguousarray(values, dtype).view(np.ndarray).view()
     array.flags.writeable = False
     return array
@@ -31,58 +34,78 @@ MIN_CHECKPOINT_GAP = 2048
 
 
 def live_index(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, ...]:
-    """An index of what is live when, for the kernel. Number i is live at the moments start[i] < k <= end[i].
+    """Return an index of what is live when, for the kernel (`kernels.INDEX`).
 
-    It has checkpoints, lists of what is live then: each after at least as many numbers as the list before is long, so
-    that all of them together are at most twice as long as there are numbers.
+    Row i is live at the moments start[i] < k <= end[i]. The index has checkpoints, lists
+    of the rows that are live then: each after at least as many rows as the list before is
+    long, so that all of them together are at most twice as long as there are rows.
 
     Args:
-        start, end: events, int32 (A,), start ascending from -1 on.
+        start: events, int32 (A,), ascending from -1 on.
+        end: events, int32 (A,).
     """
-    moment = [0]
-    first = [int(np.searchsorted(start, 0))]
-    lists = [np.arange(first[0])]
-    while (at := first[-1] + max(len(lists[-1]), MIN_CHECKPOINT_GAP)) < len(start):
-        moment.append(int(start[at]) + 1)
-        first.append(int(np.searchsorted(start, moment[-1])))
-        there = np.append(lists[-1], np.arange(*first[-2:]))
-        lists.append(there[end[there] >= moment[-1]])
-    begin = np.cumsum([0, *map(len, lists)])
-    columns = start, end, moment, first, begin, np.concatenate(lists)
-    return tuple(frozen(c, np.int64 if c is begin else np.int32) for c in columns)
+    checkpoint_moments = [0]
+    checkpoint_firsts = [int(np.searchsorted(start, 0))]
+    lists = [np.arange(checkpoint_firsts[0])]
+    while True:
+        next_row = checkpoint_firsts[-1] + max(len(lists[-1]), MIN_CHECKPOINT_GAP)
+        if next_row >= len(start):
+            break
+        moment = int(start[next_row]) + 1
+        first = int(np.searchsorted(start, moment))
+        candidates = np.append(lists[-1], np.arange(checkpoint_firsts[-1], first))
+        checkpoint_moments.append(moment)
+        checkpoint_firsts.append(first)
+        lists.append(candidates[end[candidates] >= moment])
+    list_starts = np.cumsum([0, *map(len, lists)])
+    return (
+        frozen(start, np.int32),
+        frozen(end, np.int32),
+        frozen(checkpoint_moments, np.int32),
+        frozen(checkpoint_firsts, np.int32),
+        frozen(list_starts, np.int64),
+        frozen(np.concatenate(lists), np.int32),
+    )
 
 
 class TimelineAxis:
-    """x in moments ("events": moment k is at k <= x < k + 1) or in microseconds since the first event ("time")."""
+    """The axis x of a timeline, in one of two units.
+
+    "events": moment k is at k <= x < k + 1. "time": microseconds since the first event.
+    """
 
     def __init__(self, trace: Trace, unit: Literal["events", "time"]) -> None:
-        """A trace without times is at 0 from the first to the last event."""
+        """Lay out the axis; a trace without times lasts 0 microseconds."""
         self.unit = unit
         self.last_moment = len(trace.events)
         """M, the last moment."""
-        told = trace.events.time_us
-        self.has_times = bool(self.last_moment) and int(told.max()) > 0
-        """Whether the trace says when things happened."""
-        first = int(told[np.argmax(told > 0)]) if self.has_times else 0
-        self.origin_us = first
+        event_times = trace.events.time_us
+        self.has_times = bool(self.last_moment) and int(event_times.max()) > 0
+        """The trace says when things happened."""
+        self.origin_us = 0
         """Microseconds since the epoch of x = 0 of the axis of time."""
-        begins = np.empty(self.last_moment + 1, np.int64)  # when each moment begins
-        np.maximum.accumulate(told, out=begins[1:])
-        begins[1:] -= first
+        if self.has_times:
+            self.origin_us = int(event_times[np.argmax(event_times > 0)])
+        # The beginning of each moment, in microseconds since the first event.
+        begins = np.empty(self.last_moment + 1, np.int64)
+        np.maximum.accumulate(event_times, out=begins[1:])
+        begins[1:] -= self.origin_us
         np.maximum(begins[1:], 0, out=begins[1:])
         length = int(begins[-1]) if self.last_moment else 0
         pad = max(length // 100, 1)
         begins[0] = -pad
         self._begins = begins
-        self.extent: tuple[float, float] = (
-            (-pad, length + pad) if unit == "time" else (0.0, self.last_moment + 1.0)
-        )
-        """From where to where there is something to show."""
+        self.extent: tuple[float, float] = (0.0, self.last_moment + 1.0)
+        """The lowest and the highest x at which there is something to show."""
+        if unit == "time":
+            self.extent = (-pad, length + pad)
 
     def edges(self, x0: float, x1: float, width: int) -> np.ndarray:
-        """int64 (width + 1,): column i has the moments edges[i] <= k < edges[i + 1], those that begin in it.
+        """Return the moments at which columns of pixels begin, int64 (width + 1,).
 
-        From before the axis they are 0, from after it M + 2, so that `peaks` knows what lies outside.
+        Column i has the moments edges[i] <= k < edges[i + 1], those that begin in it.
+        Edges before the axis are 0, those after it M + 2, so that `peaks` knows what lies
+        outside.
         """
         x = np.ceil(np.linspace(x0, x1, width + 1).clip(-(2.0**62), 2.0**62))
         if self.unit == "events":
@@ -94,13 +117,13 @@ class TimelineAxis:
     def moment(self, x: float) -> int:
         """Return the moment at x; the first or the last moment outside of the axis."""
         if self.unit == "events":
-            return int(min(max(np.floor(x), 0), self.last_moment))
-        return int(
-            min(max(np.searchsorted(self._begins, x, "right") - 1, 0), self.last_moment)
-        )
+            moment = np.floor(x)
+        else:
+            moment = np.searchsorted(self._begins, x, "right") - 1
+        return int(min(max(moment, 0), self.last_moment))
 
     def x_of(self, moment: int) -> float:
-        """Return the x at which a moment begins; M + 1 and more: the end of the axis."""
+        """Return the x at which a moment begins; from M + 1 on the end of the axis."""
         if moment > self.last_moment:
             return float(self.extent[1])
         if self.unit == "events":
@@ -108,82 +131,95 @@ class TimelineAxis:
         return float(self._begins[max(moment, 0)])
 
     def time_us(self, moment: int) -> int:
-        """Microseconds since the epoch at which a moment began (moment 0: when the trace began); 0: not known."""
+        """Return the beginning of a moment in microseconds since the epoch.
+
+        Moment 0 begins with the trace. 0: the time is not known.
+        """
         if not self.has_times:
             return 0
-        return self.origin_us + max(
-            int(self._begins[min(max(moment, 0), self.last_moment)]), 0
-        )
+        moment = min(max(moment, 0), self.last_moment)
+        return self.origin_us + max(int(self._begins[moment]), 0)
 
 
 def peaks(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """int32 (W,): for column x the place of the greatest of edges[x] <= k < edges[x + 1], the first of equals.
+    """Return the index of the greatest value in each column of pixels, int32 (W,).
 
-    A column without a place of its own: edges[x] - 1, whose value holds there; -1 beyond the values. edges: int64
-    (W + 1,), ascending.
+    Column x has the values of edges[x] <= k < edges[x + 1]; of equals the first counts. A
+    column without values of its own gets edges[x] - 1, whose value holds there; -1 beyond
+    the values.
+
+    Args:
+        edges: int64 (W + 1,), ascending.
     """
-    n = len(values)
+    count = len(values)
     first = np.maximum(edges[:-1], 0)
-    last = np.minimum(edges[1:], len(values))
-    out = np.where((edges[:-1] >= 1) & (edges[:-1] <= n), edges[:-1] - 1, -1).astype(
-        np.int32
-    )
-    for x in np.flatnonzero(first < last).tolist():
-        out[x] = first[x] + values[first[x] : last[x]].argmax()
-    return out
+    end = np.minimum(edges[1:], count)
+    has_previous = (edges[:-1] >= 1) & (edges[:-1] <= count)
+    indices = np.where(has_previous, edges[:-1] - 1, -1).astype(np.int32)
+    for x in np.flatnonzero(first < end).tolist():
+        indices[x] = first[x] + values[first[x] : end[x]].argmax()
+    return indices
 
 
 Color = tuple[int, int, int]
 """Red, green, blue, 0 to 255."""
 BACKGROUND: Color = (16, 17, 20)
-"""Where nothing is."""
+"""The ground where there is no memory."""
 RESERVED: Color = (25, 28, 32)
+"""Bytes that are reserved and not live."""
 EDGE: Color = (76, 85, 102)
-"""Bytes that are reserved and not live, and the line where they end."""
+"""The line where reserved bytes end."""
 RESERVED_FREE: Color = (32, 35, 41)
-"""In the address space: memory that is reserved and holds nothing."""
+"""In the address space: reserved memory that holds nothing."""
 _DIM: Color = (40, 42, 48)
+"""The colour towards which those of dimmed allocations are mixed."""
 _DIMMING = 0.8
-"""What the colours of those that are not lit are drawn to, and how far: 0 not at all, 1 wholly."""
+"""Share of _DIM in dimmed colours."""
 
 
 Inks = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Colours of allocations, for the kernel: classes uint16 (A,); uint8 (A,), which are not
+dimmed, or empty, if all are not; float64 (2 K, 3) colours, the dimmed ones last."""
 
 
 def inks_of(
     classes: np.ndarray, palette: np.ndarray, lit: np.ndarray | None = None
 ) -> Inks:
-    """The colour of each allocation, for the kernel: classes, lit (uint8; none: all are), float64 (2 K, 3) colours, the
-    dimmed ones last.
+    """Return the colours of allocations, for the kernel.
 
     Args:
-        classes: uint16 (A,), rows of the palette, uint8 (K, 3).
-        lit: bool (A,): those that keep their colour while the others are dimmed; None: all do.
+        classes: uint16 (A,), rows of the palette.
+        palette: uint8 (K, 3).
+        lit: allocations that are not dimmed, bool (A,); None: all.
     """
     bright = palette.astype(np.float64)
     dimmed = bright + (np.array(_DIM) - bright) * _DIMMING
+    shades = np.concatenate([bright, dimmed]).round().clip(0, 255)
     return (
         frozen(classes, np.uint16),
         frozen([] if lit is None else lit, np.uint8),
-        frozen(np.concatenate([bright, dimmed]).round().clip(0, 255), np.float64),
+        frozen(shades, np.float64),
     )
 
 
 Layer = tuple[tuple[np.ndarray, ...], np.ndarray, np.ndarray]
-_NONE = np.empty(0, np.int64)
+"""An index of what is live (`live_index`), the byte at which each rectangle begins (empty:
+they are stacked), and sizes."""
+_EMPTY = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class TimelineLayers:
-    """What a picture is painted of: rectangles of allocations over what is reserved. Any thread may paint."""
+    """Rectangles of allocations and of reserved memory. Any thread may paint them."""
 
     blocks: Layer
-    """An index of what is live, the byte at which each begins (empty: one on the other), and sizes."""
+    """Allocations."""
     spans: Layer
-    """The same of what is reserved."""
+    """Reserved memory."""
     reserved: np.ndarray
-    """int64 (M + 1,): reserved bytes at each moment, instead of `spans`."""
+    """Reserved bytes at each moment, int64 (M + 1,), instead of `spans`; or empty."""
     grounds: tuple[Color, ...]
+    """Colours of the background, of reserved memory, and of the line where it ends."""
 
     def paint(
         self,
@@ -194,14 +230,20 @@ class TimelineLayers:
         per_pixel: float,
         inks: Inks,
     ) -> None:
-        """Paint columns of a picture; without the GIL, so that threads can paint different columns at once.
+        """Paint columns of a picture.
 
-        canvas: pixels uint32 (H, W), red, green, blue and alpha, and ids int32 (H, W), the allocation under the centre
-        of each pixel, -1: none; row y shows the bytes from low + y * per_pixel on. columns: the first, and the one
-        after the last. moments: int32 (W,), of each column; -1: nothing but background.
+        Releases the GIL, so that threads can paint different columns at once. A pixel
+        shows the mean of the colours of all that lies in it, by their bytes. What is 3
+        pixels high and more has a darker line at its lower edge.
 
-        A pixel shows the mean of the colours of all that lies in it, by their bytes. What is 3 pixels high and more
-        has a darker line at its lower edge.
+        Args:
+            canvas: pixels uint32 (H, W), red, green, blue and alpha, and ids int32
+                (H, W), the allocation under the centre of each pixel, -1: none.
+            columns: the first column, and the one after the last.
+            moments: the moment of each column, int32 (W,); -1: nothing but background.
+            low: the lowest byte; row y shows the bytes from low + y * per_pixel on.
+            per_pixel: bytes of a row.
+            inks: colours of the allocations.
         """
         kernels().paint(
             self.blocks,
@@ -215,97 +257,115 @@ class TimelineLayers:
 
 
 class Bands:
-    """The bands of a trace: allocations one on the other."""
+    """The bands of a trace: allocations stacked on each other."""
 
     def __init__(self, trace: Trace) -> None:
-        a = trace.allocations
-        s = trace.spans
-        self.live = frozen(live_bytes(trace), np.int64)
-        """int64 (M + 1,): bytes at each moment."""
-        self.reserved = frozen(
-            bytes_at_moments(trace.moment_count, s.start, s.end, s.size), np.int64
+        allocations = trace.allocations
+        spans = trace.spans
+        reserved = bytes_at_moments(
+            trace.moment_count, spans.start, spans.end, spans.size
         )
-        """int64 (M + 1,): bytes that the allocator had from the driver at each moment."""
+        self.live = frozen(live_bytes(trace), np.int64)
+        """Live bytes at each moment, int64 (M + 1,)."""
+        self.reserved = frozen(reserved, np.int64)
+        """Bytes that the allocator had from the driver at each moment, int64 (M + 1,)."""
         self.height = int(max(self.live.max(), self.reserved.max()))
         """Bytes from the bottom to the top."""
-        none = live_index(np.empty(0, np.int32), np.empty(0, np.int32)), _NONE, _NONE
+        no_events = np.empty(0, np.int32)
         self.layers = TimelineLayers(
-            (live_index(a.start, a.end), _NONE, frozen(a.size, np.int64)),
-            none,
-            self.reserved,
-            (BACKGROUND, RESERVED, EDGE),
+            blocks=(
+                live_index(allocations.start, allocations.end),
+                _EMPTY,
+                frozen(allocations.size, np.int64),
+            ),
+            spans=(live_index(no_events, no_events), _EMPTY, _EMPTY),
+            reserved=self.reserved,
+            grounds=(BACKGROUND, RESERVED, EDGE),
         )
 
 
 MAX_GAPS_SHARE = 0.15
-"""How much of the height gaps may take in all, beside what they part."""
+"""Height of all gaps together, at most, as a share of the ranges between them."""
 GAP_SHARE = 1 / 250
-"""The height of one gap, as a part of what they part, where there are few."""
+"""Height of one gap, where there are few, as a share of all ranges."""
 
 
 class Addresses:
-    """The addresses that were reserved at any time, one range above the other, with a small gap where there is one.
+    """The addresses that were reserved at any time, one range above the other.
 
-    y is a place in them: bytes from the lowest address, without what lies in the gaps.
+    Between two ranges is a small gap. y is bytes from the lowest address, without the
+    addresses that no range has, but with the gaps.
     """
 
     def __init__(self, trace: Trace) -> None:
-        a = trace.allocations
-        s = trace.spans
-        addr = signed(a.addr)
-        size = frozen(a.size, np.int64)
-        self._ranges(signed(s.addr), signed(s.addr) + s.size)
-        lost = (
-            self._places_of(addr, size) < 0
-        )  # in no range that was reserved: the trace does not say all
-        if lost.any():
-            self._ranges(
-                np.concatenate([self._first, addr[lost]]),
-                np.concatenate([self._last, addr[lost] + np.maximum(size[lost], 1)]),
+        allocations = trace.allocations
+        spans = trace.spans
+        addr = signed(allocations.addr)
+        size = frozen(allocations.size, np.int64)
+        span_addr = signed(spans.addr)
+        self._stack_ranges(span_addr, span_addr + spans.size)
+        # Allocations in no reserved range: the trace does not say all.
+        is_outside = self._y_of(addr, size) < 0
+        if is_outside.any():
+            outside = addr[is_outside]
+            outside_end = outside + np.maximum(size[is_outside], 1)
+            self._stack_ranges(
+                np.concatenate([self._first, outside]),
+                np.concatenate([self._end, outside_end]),
             )
-        places = self._places_of(addr, size)
-        spans = self._places_of(signed(s.addr), s.size)
         self.layers = TimelineLayers(
-            (live_index(a.start, a.end), places, size),
-            (live_index(s.start, s.end), spans, frozen(s.size, np.int64)),
-            _NONE,
-            (BACKGROUND, RESERVED_FREE, EDGE),
+            blocks=(
+                live_index(allocations.start, allocations.end),
+                self._y_of(addr, size),
+                size,
+            ),
+            spans=(
+                live_index(spans.start, spans.end),
+                self._y_of(span_addr, spans.size),
+                frozen(spans.size, np.int64),
+            ),
+            reserved=_EMPTY,
+            grounds=(BACKGROUND, RESERVED_FREE, EDGE),
         )
 
-    def _ranges(self, first: np.ndarray, last: np.ndarray) -> None:
+    def _stack_ranges(self, first: np.ndarray, end: np.ndarray) -> None:
         """Put ranges, which may overlap or touch, one above the other."""
         if len(first):
             order = np.argsort(first, kind="stable")
             first = first[order]
-            last = np.maximum.accumulate(last[order])
-            opens = np.append(True, first[1:] > last[:-1])
-            first = first[opens]
-            last = last[np.append(opens[1:], True)]
-        total = int((last - first).sum())
+            end = np.maximum.accumulate(end[order])
+            is_new = np.append(True, first[1:] > end[:-1])
+            is_last = np.append(is_new[1:], True)
+            first = first[is_new]
+            end = end[is_last]
+        length = end - first
+        total = int(length.sum())
         gap = int(total * min(GAP_SHARE, MAX_GAPS_SHARE / max(len(first) - 1, 1)))
-        if len(first):
-            bottom = np.concatenate([[0], np.cumsum(last - first + gap)[:-1]])
-        else:
-            bottom = first
+        bottom = np.cumsum(length + gap) - (length + gap)
         self._first = first
-        self._last = last
+        self._end = end
         self._bottom = bottom
-        self.height = int(bottom[-1] + last[-1] - first[-1]) if len(first) else 0
+        self.height = 0
         """Bytes from the bottom to the top."""
+        if len(first):
+            self.height = int(bottom[-1] + length[-1])
 
-    def _places_of(self, addr: np.ndarray, size: np.ndarray) -> np.ndarray:
-        """int64: y of each (signed) address; -1 for memory that does not lie in one range."""
+    def _y_of(self, addr: np.ndarray, size: np.ndarray) -> np.ndarray:
+        """Return y of each (signed) address, int64; -1 for memory in no single range."""
         if not len(self._first):
             return frozen(np.full(len(addr), -1), np.int64)
-        r = np.maximum(np.searchsorted(self._first, addr, "right") - 1, 0)
-        inside = (self._first[r] <= addr) & (addr + size <= self._last[r])
-        return frozen(
-            np.where(inside, addr - self._first[r] + self._bottom[r], -1), np.int64
-        )
+        rows = np.maximum(np.searchsorted(self._first, addr, "right") - 1, 0)
+        is_inside = (self._first[rows] <= addr) & (addr + size <= self._end[rows])
+        y = addr - self._first[rows] + self._bottom[rows]
+        return frozen(np.where(is_inside, y, -1), np.int64)
 
     def address(self, y: float) -> int | None:
-        """The address at y; None in a gap, below and above."""
-        y = int(np.floor(y))
-        r = int(np.searchsorted(self._bottom, y, "right")) - 1
-        addr = y + int(self._first[r]) - int(self._bottom[r])
-        return MIDDLE_ADDRESS + addr if r >= 0 and addr < self._last[r] else None
+        """Return the address at y; None in a gap, below and above."""
+        byte = int(np.floor(y))
+        row = int(np.searchsorted(self._bottom, byte, "right")) - 1
+        if row < 0:
+            return None
+        addr = byte + int(self._first[row]) - int(self._bottom[row])
+        if addr >= self._end[row]:
+            return None
+        return MIDDLE_ADDRESS + addr

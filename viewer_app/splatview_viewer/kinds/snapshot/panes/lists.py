@@ -40,20 +40,17 @@ from splatview_viewer.kinds.snapshot.panes.table import (
     right_aligned_texts,
     stack_tip,
 )
-from splatview_viewer.snapshot.analysis.details import (
+from splatview_viewer.snapshot.analysis.details import summary
+from splatview_viewer.snapshot.analysis.frames import stack_text
+from splatview_viewer.snapshot.analysis.leaks import find_leaks
+from splatview_viewer.snapshot.analysis.oom import explain_oom
+from splatview_viewer.snapshot.analysis.segments import (
     ACTIVE,
     INACTIVE,
     PENDING,
     segments_at,
-    summary,
 )
-from splatview_viewer.snapshot.analysis.frames import stack_text
-from splatview_viewer.snapshot.analysis.tables import (
-    GROUPINGS,
-    compare_moments,
-    explain_oom,
-    find_leaks,
-)
+from splatview_viewer.snapshot.analysis.tables import GROUPINGS, compare_moments
 from splatview_viewer.snapshot.model import (
     ACTIONS,
     address_text,
@@ -69,7 +66,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.kinds.snapshot.view import SnapshotView
-    from splatview_viewer.snapshot.analysis.details import SegmentsAt
+    from splatview_viewer.snapshot.analysis.segments import SegmentsAt
 
 _MOST = 100_000
 """Rows that imgui scrolls over: of more it loses count."""

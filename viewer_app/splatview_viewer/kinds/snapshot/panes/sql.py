@@ -21,7 +21,8 @@ from splatview_viewer.kinds.snapshot.panes.table import (
     latest_answer,
 )
 from splatview_viewer.snapshot.model import address_text
-from splatview_viewer.snapshot.query import EXAMPLES, NUMERIC_TYPES, TABLES
+from splatview_viewer.snapshot.query import EXAMPLES, NUMERIC_TYPES
+from splatview_viewer.snapshot.query_tables import TABLES
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import colored, fitted
 
