@@ -78,7 +78,7 @@ def true_picture(
     other = view.beside()
     other.view.change(background=background)
     screen.resize(W, H)
-    other.view.rig.look_with(short_film().path.at(i / 10, W, H))
+    other.view.rig.reset_to(short_film().path.at(i / 10, W, H))
     other.draw(screen.framebuffer, Rect(0, 0, W, H))
     other.close()
     return screen.pixels()[..., :3]

@@ -357,7 +357,7 @@ def test_scenes_are_right_and_follow_densifications(
     trainer.next()
     wait_for_scene(viewer, after)
     if renderer == "gsplat":  # where the Gaussians are is looked at anew on demand
-        sight = view.content.look()
+        sight = view.content.current_sample()
         assert sight is not None
         sample = np.sort(sight.means[:, 0])
         assert np.allclose(

@@ -19,7 +19,7 @@ from splatview_viewer.gpu.work import GpuWork
 from splatview_viewer.scene_view.camera_rig import CameraRig
 from splatview_viewer.scene_view.navigate import Navigate
 from splatview_viewer.scene_view.path import PathTool
-from splatview_viewer.scene_view.sight import Sight
+from splatview_viewer.scene_view.sample import SceneSample
 from splatview_viewer.scene_view.state import CameraPlace
 from splatview_viewer.scene_view.tool import ToolSet
 
@@ -28,7 +28,7 @@ _DOT = 3
 
 
 @dataclass(frozen=True)
-class PointsFacts:
+class PointsSummary:
     count: int
     up: tuple[float, float, float] | None = None
 
@@ -40,18 +40,18 @@ class PointsData:
     ctx: moderngl.Context
     work: GpuWork
     points: np.ndarray = field(default_factory=lambda: np.zeros((0, 3)))
-    facts: PointsFacts | None = None
+    summary: PointsSummary | None = None
     loads: int = 0
     stale: bool = False
 
     @property
-    def sight(self) -> Sight | None:
-        if self.facts is None:
+    def sample(self) -> SceneSample | None:
+        if self.summary is None:
             return None
-        return Sight(self.points, np.ones(len(self.points), np.float32))
+        return SceneSample(self.points, np.ones(len(self.points), np.float32))
 
-    def look(self) -> Sight | None:
-        return self.sight
+    def current_sample(self) -> SceneSample | None:
+        return self.sample
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class PointsView(View[PointsData, PointsState]):
 
     def take(self, link: str, value: Value) -> bool:
         self.data.points = np.asarray(value, np.float64)
-        self.data.facts = PointsFacts(len(self.data.points))
+        self.data.summary = PointsSummary(len(self.data.points))
         self.data.loads += 1
         return True
 

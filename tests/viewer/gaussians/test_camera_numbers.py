@@ -42,11 +42,11 @@ def enter(viewer: Viewer, field: str, number: str) -> None:
 
 def test_typed_numbers_put_the_camera(showing: Viewer) -> None:
     view: Any = showing.user.view
-    before = view.view.rig.camera()
+    start = view.view.rig.camera()
     target = view.view.rig.orbit.target.copy()
     enter(showing, "Position 0", "7.5")
     enter(showing, "Looks at 1", "-1.25")
-    position = np.array([7.5, *before.position[1:]])
+    position = np.array([7.5, *start.position[1:]])
     target[1] = -1.25
     camera = view.view.rig.camera()
     np.testing.assert_allclose(camera.position, position, atol=1e-9)
@@ -66,7 +66,7 @@ def test_position_that_is_the_target_is_not_taken(showing: Viewer) -> None:
 
 def test_roll_turns_the_picture_around_its_middle(showing: Viewer) -> None:
     view: Any = showing.user.view
-    before = view.view.rig.camera()
+    start = view.view.rig.camera()
     x, y = showing.find("Roll")
     # The slider goes from -180 to 180 degrees; a press at three quarters is 90.
     quarter = widgets.drawn["Roll"].width // 4
@@ -76,7 +76,7 @@ def test_roll_turns_the_picture_around_its_middle(showing: Viewer) -> None:
         PointerRelease(x + quarter, y),
     ):
         showing.do(event)
-    after = view.view.rig.camera()
-    np.testing.assert_allclose(after.position, before.position, atol=1e-9)
+    end = view.view.rig.camera()
+    np.testing.assert_allclose(end.position, start.position, atol=1e-9)
     assert np.degrees(view.view.rig.orbit.tilt) == pytest.approx(90, abs=10)
-    assert abs(after.viewmat[2, :3] @ before.viewmat[2, :3]) == pytest.approx(1)
+    assert abs(end.viewmat[2, :3] @ start.viewmat[2, :3]) == pytest.approx(1)

@@ -64,11 +64,11 @@ def test_fitted_shows_all_that_was_seen(model, size):
     K = np.array([[50.0, 0, 30], [0, 45, 20], [0, 0, 1]])
     camera = Camera(np.eye(4), K, 64, 48, model)
     points = np.random.default_rng(0).normal((0, 0, 5), size=(20, 3))
-    before = project(camera, points)[0]
-    after = project(camera.fitted(*size), points)[0]
+    first_pixels = project(camera, points)[0]
+    last_pixels = project(camera.fitted(*size), points)[0]
     s = min(size[0] / 64, size[1] / 48)
     np.testing.assert_allclose(
-        after - np.array(size) / 2, (before - (32, 24)) * s
+        last_pixels - np.array(size) / 2, (first_pixels - (32, 24)) * s
     )  # measured from the middle
     assert np.array_equal(camera.K, K), "the original stays as it was"
 
@@ -254,9 +254,9 @@ def test_frame_of_a_transforms_json_is_a_camera(
     shared: dict[str, Any], K: Any, tmp_path: Any
 ) -> None:
     """By itself, or the first of a file with what all frames share beside them."""
-    other = FRAME | {"transform_matrix": EYE}
+    expected = FRAME | {"transform_matrix": EYE}
     (tmp_path / "transforms.json").write_text(
-        "\ufeff" + json.dumps(shared | {"frames": [FRAME, other]})
+        "\ufeff" + json.dumps(shared | {"frames": [FRAME, expected]})
     )
     for camera in (
         camera_from_json(json.dumps(FRAME | shared), 320, 240),

@@ -55,10 +55,10 @@ def test_what_is_under_the_pointer_or_between_two_fingers_stays_there(
         (Pinch(230, 170, 1.0, -5, 4), 1.0),
     ):
         dx, dy = (event.dx, event.dy) if isinstance(event, Pinch) else (0, 0)
-        held = p.to_picture(event.x - dx, event.y - dy, RECT)
+        key_held = p.to_picture(event.x - dx, event.y - dy, RECT)
         zoom = p.placed(RECT)[2]
         assert p.handle(event, RECT)
-        assert p.to_picture(event.x, event.y, RECT) == pytest.approx(held)
+        assert p.to_picture(event.x, event.y, RECT) == pytest.approx(key_held)
         assert p.placed(RECT)[2] == pytest.approx(zoom * factor)
     assert p.place != FITTED
     grabbed = p.to_picture(200, 100, RECT)
@@ -103,16 +103,16 @@ def test_the_picture_cannot_be_lost_and_is_fitted_again() -> None:
 def path(rate: float, events: list[tuple[float, Key]], end: float = 2.0) -> np.ndarray:
     """(5,) how far the camera has come after `end` seconds, asked `rate` times a second."""
     flying = Flying()
-    came = np.zeros(5)
+    distance = np.zeros(5)
     events = sorted(events, key=lambda e: e[0])
     for i in range(round(end * rate) + 1):
         now = 100.0 + i / rate
         step = flying.step(now)
-        came += 0 if step is None else step
+        distance += 0 if step is None else step
         while events and events[0][0] <= i / rate + 1e-9:
             assert flying.key(events.pop(0)[1])
             flying.step(now)
-    return came
+    return distance
 
 
 def test_the_path_does_not_depend_on_the_rate_of_pictures() -> None:
@@ -147,20 +147,22 @@ def test_each_key_has_its_way() -> None:
         ("z", 4, -1),
         ("c", 4, 1),
     ):
-        came = path(60, [(0.0, Key(name)), (1.0, Key(name, False))])
-        assert came[axis] * sign > 0.5, name
-        assert not np.delete(came, axis).any(), name
+        distance = path(60, [(0.0, Key(name)), (1.0, Key(name, False))])
+        assert distance[axis] * sign > 0.5, name
+        assert not np.delete(distance, axis).any(), name
 
 
 def test_shift_is_fast_and_alt_slow() -> None:
-    plain = path(60, [(0.0, Key("w")), (1.0, Key("w", False))])[2]
+    upright = path(60, [(0.0, Key("w")), (1.0, Key("w", False))])[2]
     cases: list[tuple[float, Mods]] = [
         (FAST, frozenset({"shift"})),
         (SLOW, frozenset({"alt"})),
     ]
     for factor, mods in cases:
-        held = path(60, [(0.0, Key("w", mods=mods)), (1.0, Key("w", False, mods))])[2]
-        assert held / plain == pytest.approx(factor, rel=0.1)
+        key_held = path(60, [(0.0, Key("w", mods=mods)), (1.0, Key("w", False, mods))])[
+            2
+        ]
+        assert key_held / upright == pytest.approx(factor, rel=0.1)
 
 
 def test_a_key_whose_end_was_lost_does_not_fly_for_ever() -> None:

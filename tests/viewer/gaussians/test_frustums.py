@@ -34,7 +34,7 @@ from splatview_viewer.shell.panel import Panel
 
 COUNT = 8
 PHOTOS = photographs(COUNT)
-LOOK = FrustumStyle(0.6, width=1.0, pictures=False)
+STYLE = FrustumStyle(0.6, width=1.0, pictures=False)
 
 
 def answer(content: CamerasContent, now: float = 0.0) -> None:
@@ -104,8 +104,8 @@ def test_lines_lie_where_the_cameras_are(
     cameras = content.cameras
     assert cameras is not None
     screen.framebuffer.clear(0.0, 0.0, 0.0, 1.0)
-    content.drawing.draw(screen.framebuffer, RECT, camera, LOOK)
-    lit = screen.pixels()[..., 0] > 18
+    content.drawing.draw(screen.framebuffer, RECT, camera, STYLE)
+    is_lit = screen.pixels()[..., 0] > 18
     outlines = [cameras.outline(number, 0.6) for number in range(COUNT)]
     marks = np.concatenate(
         [
@@ -121,12 +121,12 @@ def test_lines_lie_where_the_cameras_are(
     inside = np.floor(
         marks[(marks > 1).all(1) & (marks < (W - 1, H - 1)).all(1)]
     ).astype(int)
-    near = np.stack([lit[y - 1 : y + 2, x - 1 : x + 2].any() for x, y in inside])
+    near = np.stack([is_lit[y - 1 : y + 2, x - 1 : x + 2].any() for x, y in inside])
     assert (
         near.mean() > share
     )  # straight lines stand for curved ones in a fisheye's picture
     # And there are none elsewhere, but for the marks above the pictures.
-    y, x = np.nonzero(lit)
+    y, x = np.nonzero(is_lit)
     away = np.abs(np.stack([x + 0.5, y + 0.5], 1)[:, None] - marks[None]).max(2).min(1)
     assert (away < 5).all()
 
@@ -172,8 +172,8 @@ def test_each_way_to_compare(
     inside = slice(place.y, place.y + 320), slice(0, 480)
     photo = pictures["photo"][inside]
     rendered = pictures["render"][inside]
-    wanted = np.kron(PHOTOS[1].numpy(), np.ones((10, 10, 1)))
-    assert np.abs(photo - wanted).max() <= 2
+    expected = np.kron(PHOTOS[1].numpy(), np.ones((10, 10, 1)))
+    assert np.abs(photo - expected).max() <= 2
     np.testing.assert_array_equal(pictures["wipe"][inside][:, :239], rendered[:, :239])
     np.testing.assert_array_equal(pictures["wipe"][inside][:, 241:], photo[:, 241:])
     sides = tool.photo_rect(rect, 2)
@@ -187,9 +187,9 @@ def test_each_way_to_compare(
         ).max()
         <= 6
     )
-    apart = np.abs(photo - rendered).mean(2)
+    difference = np.abs(photo - rendered).mean(2)
     bright = pictures["error"][inside].sum(2)
-    assert bright[apart > 60].mean() > bright[apart <= 60].mean() + 50
+    assert bright[difference > 60].mean() > bright[difference <= 60].mean() + 50
     frustums(view).change(how="photo", opacity=0.5)
     half = shown(view, screen, rect)[inside]
     assert np.abs(half - (photo + rendered) / 2).max() <= 1.5
@@ -227,12 +227,14 @@ def test_panel_has_the_comparison_with_the_photograph(
     try:
         assert "Compare" not in see()
         through(view, 1, screen, content)
-        for how, beside in (("photo", "Opacity"), ("error", "Amplify")):
+        for how, neighbour in (("photo", "Opacity"), ("error", "Amplify")):
             frustums(view).change(how=how)
-            assert {"Compare", beside} <= see().keys()
+            assert {"Compare", neighbour} <= see().keys()
             assert view.view.state.training.how == how
         wait_until(
-            lambda: (view.tick(clock()), frustums(view).through.psnr is not None)[1]
+            lambda: (view.tick(clock()), frustums(view).through.meter.psnr is not None)[
+                1
+            ]
         )
         drawn = see()
         compare = drawn["Compare"]
@@ -247,19 +249,19 @@ def test_a_follower_sees_the_photograph_and_leaves_with_its_leader(
 ) -> None:
     through(view, 1, screen, content)
     frustums(view).change(how="photo", opacity=0.7)
-    other = view.beside()
+    follower = view.beside()
     try:
-        frustums(other).use(content)
-        other.follow(view, alike=True)
-        other.tick(5.0)
-        assert frustums(other).through.is_there
-        np.testing.assert_array_equal(shown(other, screen), shown(view, screen))
+        frustums(follower).use(content)
+        follower.follow(view, alike=True)
+        follower.tick(5.0)
+        assert frustums(follower).through.is_there
+        np.testing.assert_array_equal(shown(follower, screen), shown(view, screen))
         frustums(view).leave()
-        other.follow(view, alike=True)
-        other.tick(6.0)
-        assert frustums(other).through.index is None
+        follower.follow(view, alike=True)
+        follower.tick(6.0)
+        assert frustums(follower).through.index is None
     finally:
-        other.close()
+        follower.close()
 
 
 def test_the_psnr_is_that_of_the_same_pixels(
@@ -270,7 +272,7 @@ def test_the_psnr_is_that_of_the_same_pixels(
 
     def measured() -> bool:
         view.tick(clock())
-        return tool.psnr is not None
+        return tool.meter.psnr is not None
 
     wait_until(measured)
     assert content.cameras is not None
@@ -285,12 +287,12 @@ def test_the_psnr_is_that_of_the_same_pixels(
         alone.close()
     rendered = torch.from_numpy(pixels).double() / 255
     error = torch.mean((rendered - PHOTOS[2].double() / 255) ** 2)
-    first = tool.psnr
+    first = tool.meter.psnr
     assert first is not None
     assert abs(float(-10 * torch.log10(error)) - first) < 0.01
     view.update(gaussian_frame(cloud(50, seed=9)))
     shown(view, screen)
-    wait_until(lambda: measured() and tool.psnr != first)
+    wait_until(lambda: measured() and tool.meter.psnr != first)
 
 
 @pytest.mark.parametrize(
@@ -308,7 +310,7 @@ def test_transparent_photographs_lie_over_the_scenes_background(
     alpha[:, 8:16] = 100
     clear = torch.cat([PHOTOS, alpha], 3)
     share = alpha.double() / 255
-    wanted = PHOTOS * share + 255 * torch.tensor(background) * (1 - share)
+    expected = PHOTOS * share + 255 * torch.tensor(background) * (1 - share)
     view.view.change(background=background)
     frustums(view).enter(1, 0.0)
     frustums(view).change(how="photo")
@@ -326,14 +328,14 @@ def test_transparent_photographs_lie_over_the_scenes_background(
     pixels = shown(view, screen, rect)
     place = frustums(view).through.photo_rect(rect)
     got = pixels[place.y : place.y + place.height, place.x : place.x + place.width]
-    inner = np.kron(wanted[1].numpy(), np.ones((10, 10, 1)))
+    inner = np.kron(expected[1].numpy(), np.ones((10, 10, 1)))
     # But for where neighbours are mixed.
     assert np.percentile(np.abs(got - inner), 85) <= 2
     assert np.abs(got - inner)[:, 120:360].mean() < 2
 
     def measured() -> bool:
         view.tick(clock())
-        return frustums(view).through.psnr is not None
+        return frustums(view).through.meter.psnr is not None
 
     wait_until(measured)
     alone = view.beside()
@@ -344,8 +346,8 @@ def test_transparent_photographs_lie_over_the_scenes_background(
         rendered = shown(alone, screen, Rect(0, 0, *SIZE))
     finally:
         alone.close()
-    error = np.mean(((rendered - wanted[1].numpy().round()) / 255) ** 2)
-    psnr = frustums(view).through.psnr
+    error = np.mean(((rendered - expected[1].numpy().round()) / 255) ** 2)
+    psnr = frustums(view).through.meter.psnr
     assert psnr is not None
     assert abs(-10 * np.log10(error) - psnr) < 0.05
 
@@ -367,11 +369,11 @@ def test_transparent_photographs_in_frustums_show_the_background(
     first = cameras.camera(0)
     assert first is not None
     # Straight behind camera 0, whose picture is in the middle.
-    behind = Camera(first.viewmat.copy(), first.K, W, H)
-    behind.viewmat[2, 3] += 0.95
-    look = FrustumStyle(0.6, width=0.5, opacity=1.0, background=background)
+    is_behind = Camera(first.viewmat.copy(), first.K, W, H)
+    is_behind.viewmat[2, 3] += 0.95
+    style = FrustumStyle(0.6, width=0.5, opacity=1.0, background=background)
     screen.framebuffer.clear(0.0, 1.0, 0.0, 1.0)
-    content.drawing.draw(screen.framebuffer, RECT, behind, look)
+    content.drawing.draw(screen.framebuffer, RECT, is_behind, style)
     middle = screen.pixels()[18, 24, :3].astype(int)
-    wanted = 0.2 * 255 + 0.8 * 255 * np.array(background)
-    assert np.abs(middle - wanted).max() <= 2
+    expected = 0.2 * 255 + 0.8 * 255 * np.array(background)
+    assert np.abs(middle - expected).max() <= 2

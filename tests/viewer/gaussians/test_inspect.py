@@ -98,7 +98,7 @@ def see(view: Any, panel: Panel, screen: OffscreenScreen, *titles: str) -> None:
     panel.draw_over(screen.framebuffer, over, 1.0)
 
 
-def until(view: Any, condition: Callable[[], object]) -> None:
+def turn_until(view: Any, condition: Callable[[], object]) -> None:
     """Take turns of the loop until it holds."""
     wait_until(lambda: (view.tick(clock()), condition())[1])
 
@@ -114,9 +114,9 @@ def test_keys_of_tools_are_listed_where_the_scene_has_something_for_them(
         for tool in view.view.tools.values()
         for line in tool.keys
     )
-    told = {line.group for line in view.view.keys}
-    assert "Camera" in told
-    assert not told & {
+    groups = {line.group for line in view.view.keys}
+    assert "Camera" in groups
+    assert not groups & {
         "Training cameras",
         "History",
     }
@@ -129,10 +129,10 @@ def test_tools_take_every_event_and_draw_in_every_place(
     view = scene_view(screen)
     if loaded:
         assert view.update(gaussian_frame())
-        before = shown(view, screen)
+        unfiltered = shown(view, screen)
         for tool in view.view.tools.values():
             tool.draw(screen.framebuffer, RECT)
-            np.testing.assert_array_equal(screen.pixels()[..., :3], before)
+            np.testing.assert_array_equal(screen.pixels()[..., :3], unfiltered)
     for tool in view.view.tools.values():
         for event in EVENTS:
             assert tool.handle(event, RECT) in (None, True, False)
@@ -142,7 +142,7 @@ def test_tools_take_every_event_and_draw_in_every_place(
 
             def over(_: Rect, s: float, rect: Rect = rect, tool: Tool = tool) -> bool:
                 changed = [
-                    tool.over(rect, s),
+                    tool.draw_over(rect, s),
                     tool.bar(rect, s),
                     *(part.draw() for part in tool.sections()),
                 ]
@@ -163,46 +163,46 @@ def test_tools_take_every_event_and_draw_in_every_place(
 
 def test_alt_and_a_click_choose_what_is_seen(view: Any) -> None:
     tool = view.view.tools["inspect"]
-    wanted = pick(
+    expected = pick(
         view.content.renderer.scene(),
         view.view.rig.camera(RECT),
         *MIDDLE,
         view.view.options,
     )
-    assert wanted is not None
+    assert expected is not None
     for event in (
         PointerMove(*MIDDLE, ALT),
         PointerPress(*MIDDLE, mods=ALT),
         PointerRelease(*MIDDLE, mods=ALT),
     ):
         view.handle(event, RECT)
-    until(view, lambda: tool.values)
-    assert tool.index == wanted.index
-    assert tool.hit.weight == pytest.approx(wanted.weight)
-    assert view.view.state.selection.marked == (wanted.index,)
+    turn_until(view, lambda: tool.values)
+    assert tool.index == expected.index
+    assert tool.hit.weight == pytest.approx(expected.weight)
+    assert view.view.state.selection.marked == (expected.index,)
     np.testing.assert_allclose(
-        tool.values.mean, cloud()["means"][wanted.index].numpy(), rtol=1e-6
+        tool.values.mean, cloud()["means"][expected.index].numpy(), rtol=1e-6
     )
 
 
 def test_a_choice_survives_versions_until_their_number_changes(view: Any) -> None:
     tool = view.view.tools["inspect"]
-    said = []
-    view.view.host = replace(view.view.host, say=said.append)
+    messages = []
+    view.view.host = replace(view.view.host, say=messages.append)
     tool.choose(7)
-    until(view, lambda: len(tool.history) == 1)
-    more = cloud()
-    more["opacities"] = more["opacities"] + 1
-    assert view.update(gaussian_frame(more, version=2))
-    until(view, lambda: len(tool.history) == 2)
+    turn_until(view, lambda: len(tool.history) == 1)
+    brighter = cloud()
+    brighter["opacities"] = brighter["opacities"] + 1
+    assert view.update(gaussian_frame(brighter, version=2))
+    turn_until(view, lambda: len(tool.history) == 2)
     assert tool.index == 7
     assert tool.history[1].opacity > tool.history[0].opacity
-    assert not said
+    assert not messages
     assert view.update(gaussian_frame(cloud(300), version=3))
     view.tick(clock())
     assert tool.index is None
     assert view.view.state.selection.marked == ()
-    assert len(said) == 1
+    assert len(messages) == 1
 
 
 # -- histograms --------------------------------------------------------------------------------------------------------
@@ -212,28 +212,28 @@ def test_what_is_filtered_is_counted_and_not_drawn(
     view: Any, panel: Panel, screen: OffscreenScreen
 ) -> None:
     tool = view.view.tools["filter"]
-    before = shown(view, screen)
+    unfiltered = shown(view, screen)
     assert not tool.details()
 
     def counted() -> bool:
         see(view, panel, screen, "Filter")
-        return tool.chosen_by == replace(view.view.state.selection, marked=())
+        return tool.counted_selection == replace(view.view.state.selection, marked=())
 
     wait_until(counted)
     assert (tool.statistics.total, tool.statistics.chosen) == (400, 400)
     opacity = QUANTITIES[0]
     tool.limit(opacity, 0.8, 0.85)
     wait_until(counted)
-    wanted = int(
+    expected = int(
         ((o := 1 / (1 + np.exp(-cloud()["opacities"].numpy()))) >= 0.8).sum()
         - (o > 0.85).sum()
     )
-    assert 0 < wanted < 400
-    assert tool.statistics.chosen == wanted
-    assert tool.details() == [f"{wanted:,} of them shown"]
-    assert (shown(view, screen) != before).any()
+    assert 0 < expected < 400
+    assert tool.statistics.chosen == expected
+    assert tool.details() == [f"{expected:,} of them shown"]
+    assert (shown(view, screen) != unfiltered).any()
     tool.reset(opacity)
-    np.testing.assert_array_equal(shown(view, screen), before)
+    np.testing.assert_array_equal(shown(view, screen), unfiltered)
     assert not tool.is_active
 
 
@@ -246,21 +246,21 @@ def test_coefficients_of_a_gaussian_are_a_table_that_can_be_folded(
     screen.resize(440, 1200)  # high enough for the part of the panel
     tool = view.view.tools["inspect"]
     tool.choose(3)
-    until(view, lambda: tool.values is not None)
+    turn_until(view, lambda: tool.values is not None)
 
-    def below() -> int:
+    def fold_height() -> int:
         """The height of the fold and what it holds."""
         widgets.drawn.clear()
         see(view, panel, screen, "Inspect")
         return widgets.drawn["Look at it"].y - widgets.drawn["Coefficients"].y
 
-    folded = below()
+    folded = fold_height()
     for event in (PointerMove, PointerPress, PointerRelease):
         at = widgets.middle("Coefficients")
         panel.handle(event(*at), RECT, covered=[Rect(0, 0, 4000, 4000)])
         see(view, panel, screen, "Inspect")
     lines = 1 + 1 + len(tool.values.shN)  # names, degree 0, and the higher ones
-    assert below() - folded > 12 * lines
+    assert fold_height() - folded > 12 * lines
 
 
 def test_handles_are_dragged_only_while_the_part_is_open(
@@ -280,9 +280,9 @@ def test_handles_are_dragged_only_while_the_part_is_open(
     assert tool.hovered == (0, 1)
     orbit = view.view.rig.orbit.rotation.copy()
     view.handle(PointerPress(*at), RECT)
-    wanted = project(camera, np.array([0.9, 0.0, 0.0]))
-    view.handle(PointerMove(*wanted), RECT)
-    view.handle(PointerRelease(*wanted), RECT)
+    expected = project(camera, np.array([0.9, 0.0, 0.0]))
+    view.handle(PointerMove(*expected), RECT)
+    view.handle(PointerRelease(*expected), RECT)
     box = tool.shape
     assert isinstance(box, Box)
     assert box.center[0] + box.half[0] == pytest.approx(0.9, abs=1e-5)
@@ -301,16 +301,16 @@ def test_it_is_saved_where_it_is_said(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     tool = view.view.tools["filter"]
-    said = []
+    messages = []
     view.view.host = replace(
-        view.view.host, say=said.append, name="../my run: splats.ply"
+        view.view.host, say=messages.append, name="../my run: splats.ply"
     )
     assert view.update(gaussian_frame(step=1500, version=2))
     tool.limit(QUANTITIES[0], 0.8, 1.0)
-    tool.save(chosen=True)
-    until(view, lambda: said)
+    tool.save(only_shown=True)
+    turn_until(view, lambda: messages)
     (path,) = tmp_path.iterdir()
-    assert str(path) in said[0]
+    assert str(path) in messages[0]
     assert path.name.endswith("-step1500.ply")
     back = open_file(path)
     opacities = 1 / (1 + np.exp(-cloud()["opacities"].numpy()))
@@ -319,4 +319,4 @@ def test_it_is_saved_where_it_is_said(
     np.testing.assert_allclose(
         back.means, cloud()["means"].numpy()[keep], rtol=1e-6, atol=1e-7
     )
-    assert f"{keep.sum():,} Gaussians" in said[0]
+    assert f"{keep.sum():,} Gaussians" in messages[0]

@@ -92,9 +92,9 @@ def test_a_flight_ends_in_exactly_the_camera_that_was_given(view: Any) -> None:
     np.testing.assert_allclose(viewmat(view), before, atol=1e-9)
     assert view.tick(10.0)
     assert view.tick(10.2)
-    between = viewmat(view)
-    assert np.abs(between - before).max() > 0.1
-    assert np.abs(between - off_center.viewmat).max() > 0.1
+    midway = viewmat(view)
+    assert np.abs(midway - before).max() > 0.1
+    assert np.abs(midway - off_center.viewmat).max() > 0.1
     arrive(view, 10.25)
     camera = view.view.rig.camera(RECT)
     assert camera is not None
@@ -190,17 +190,17 @@ def test_up_is_found_in_the_ground_unless_the_user_says_it(
     shown(fresh, screen, RECT)
     np.testing.assert_array_equal(fresh.view.rig.orbit.up, (1, 0, 0))
     assert viewmat(fresh)[1, 0] < 0  # x is up in the picture
-    fresh.view.rig.look_with(None)  # as `grab` does for each picture
+    fresh.view.rig.reset_to(None)  # as `grab` does for each picture
     shown(fresh, screen, RECT)
     np.testing.assert_array_equal(fresh.view.rig.orbit.up, (1, 0, 0))
     fresh.view.rig.up_axis.set_by_user(np.array([0.0, 0.0, 1.0]))
     fresh.view.rig.frame_scene()
     shown(fresh, screen, RECT)
-    beside = fresh.beside()
-    beside.follow(fresh, alike=True)
-    for one in (fresh, beside):
-        np.testing.assert_array_equal(one.view.rig.orbit.up, (0, 0, 1))
-    beside.close()
+    follower = fresh.beside()
+    follower.follow(fresh, alike=True)
+    for shown_view in (fresh, follower):
+        np.testing.assert_array_equal(shown_view.view.rig.orbit.up, (0, 0, 1))
+    follower.close()
     np.testing.assert_array_equal(
         view.view.rig.orbit.up, (0, -1, 0)
     )  # two balls stand on nothing

@@ -149,8 +149,8 @@ def test_ctrl_drag_rolls_so_that_the_scene_follows_the_pointer() -> None:
     )  # to the right of the middle
     x, y = seen(o, point) + CORNER
     middle = np.array([RECT.x + 200, RECT.y + 150])
-    reach = np.linalg.norm((x, y) - middle)
-    to = middle + reach * np.array([math.cos(0.8), math.sin(0.8)])
+    extent = np.linalg.norm((x, y) - middle)
+    to = middle + extent * np.array([math.cos(0.8), math.sin(0.8)])
     drag(o, "left", [(x, y), tuple(to)], CTRL)
     np.testing.assert_allclose(seen(o, point) + CORNER, to, atol=1e-9)
 
@@ -173,8 +173,8 @@ def test_a_flight_begins_and_ends_where_it_should_and_is_smooth() -> None:
         atol=1e-12,
     )
     assert flight.at(10.0) is not None
-    places = np.array([flight.between(i / 100).position for i in range(101)])
-    steps = np.linalg.norm(np.diff(places, axis=0), axis=1)
+    positions = np.array([flight.between(i / 100).position for i in range(101)])
+    steps = np.linalg.norm(np.diff(positions, axis=0), axis=1)
     assert steps.max() < 0.05 * steps.sum()
     assert steps[0] < steps.max() / 5
     assert steps[-1] < steps.max() / 5

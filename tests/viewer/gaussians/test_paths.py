@@ -37,48 +37,50 @@ from splatview_viewer.shell.panel import Panel
 W = 640
 H = 400
 RECT = Rect(0, 0, W, H)
-PLACES = [(0, -1, -4), (3, -1, -3), (4, -2, 1), (0, -1, 4)]
+POSITIONS = [(0, -1, -4), (3, -1, -3), (4, -2, 1), (0, -1, 4)]
 
 
 def camera(position: Any, target: Any = (0, 0, 0), fov: float = 50.0) -> Camera:
     return Camera(look_at(position, target), intrinsics(fov, 640, 480), 640, 480)
 
 
-def path(**more: Any) -> CameraPath:
+def path(**options: Any) -> CameraPath:
     keys = [
         Keyframe.of(camera(p, fov=40 + 10 * i), seconds=1 + 0.5 * i)
-        for i, p in enumerate(PLACES)
+        for i, p in enumerate(POSITIONS)
     ]
-    return CameraPath(keys, **more)
+    return CameraPath(keys, **options)
 
 
 @pytest.mark.parametrize(
     ("loop", "smooth"), [(False, True), (True, True), (False, False)]
 )
 def test_it_leads_through_every_key(loop: bool, smooth: bool) -> None:
-    way = path(loop=loop, smooth=smooth)
-    assert len(way.times) == len(PLACES) + loop
-    assert way.duration == pytest.approx(1 + 1.5 + 2 + (2.5 if loop else 0))
-    for i, time in enumerate(way.times):
-        wanted = camera(PLACES[i % len(PLACES)], fov=40 + 10 * (i % len(PLACES)))
-        got = way.at(time, 640, 480)
-        np.testing.assert_allclose(got.viewmat, wanted.viewmat, atol=1e-9)
-        np.testing.assert_allclose(got.K, wanted.K, rtol=1e-9)
+    curve = path(loop=loop, smooth=smooth)
+    assert len(curve.times) == len(POSITIONS) + loop
+    assert curve.duration == pytest.approx(1 + 1.5 + 2 + (2.5 if loop else 0))
+    for i, time in enumerate(curve.times):
+        expected = camera(
+            POSITIONS[i % len(POSITIONS)], fov=40 + 10 * (i % len(POSITIONS))
+        )
+        got = curve.at(time, 640, 480)
+        np.testing.assert_allclose(got.viewmat, expected.viewmat, atol=1e-9)
+        np.testing.assert_allclose(got.K, expected.K, rtol=1e-9)
 
 
 @pytest.mark.parametrize("loop", [False, True])
 def test_it_is_smooth_at_the_keys(loop: bool) -> None:
     """Position and direction have the same velocity on both sides of a key; straight ways have not."""
 
-    def jolts(way: CameraPath) -> float:
+    def jolts(curve: CameraPath) -> float:
         worst = 0.0
         h = 1e-5
-        for time in way.times[1:-1]:
-            before, here, after = (
-                way.at(time + d, 640, 480).viewmat[:3] for d in (-h, 0, h)
+        for time in curve.times[1:-1]:
+            before, middle, after = (
+                curve.at(time + d, 640, 480).viewmat[:3] for d in (-h, 0, h)
             )
             worst = max(
-                worst, float(np.abs((after - here) - (here - before)).max()) / h
+                worst, float(np.abs((after - middle) - (middle - before)).max()) / h
             )
         return worst
 
@@ -119,14 +121,14 @@ def test_frames_are_as_ns_render_reads_them() -> None:
         == round(film.path.duration * 10)
     )
     for i, frame in enumerate(d["camera_path"]):
-        wanted = film.path.at(i / 10, 640, 480)
+        expected = film.path.at(i / 10, 640, 480)
         pose = np.array(frame["camera_to_world"]).reshape(4, 4)
-        np.testing.assert_allclose(pose[:3, 3], wanted.position, atol=1e-9)
-        right, down, forward = wanted.viewmat[:3, :3]
+        np.testing.assert_allclose(pose[:3, 3], expected.position, atol=1e-9)
+        right, down, forward = expected.viewmat[:3, :3]
         np.testing.assert_allclose(
             pose[:3, :3], np.stack([right, -down, -forward], 1), atol=1e-9
         )
-        assert frame["fov"] == pytest.approx(field_of_view(wanted.K[1, 1], 480))
+        assert frame["fov"] == pytest.approx(field_of_view(expected.K[1, 1], 480))
     assert (d["render_width"], d["render_height"], d["fps"], d["camera_type"]) == (
         640,
         480,
@@ -134,16 +136,16 @@ def test_frames_are_as_ns_render_reads_them() -> None:
         "perspective",
     )
     alone = parse_path(json.dumps({"camera_path": d["camera_path"], "fps": 24}))
-    for same in (
+    for is_same in (
         alone,
         parse_path(write_path(alone)),
     ):  # each is a picture, also of frames that are made keyframes
-        again = json.loads(write_path(same))["camera_path"]
-        poses, wanted = (
+        reread = json.loads(write_path(is_same))["camera_path"]
+        poses, expected = (
             [f["camera_to_world"] for f in frames]
-            for frames in (again, d["camera_path"])
+            for frames in (reread, d["camera_path"])
         )
-        np.testing.assert_allclose(poses, wanted, atol=1e-9)
+        np.testing.assert_allclose(poses, expected, atol=1e-9)
 
 
 def test_fisheye_path_has_the_focal_lengths_that_nerfstudio_makes() -> None:
@@ -209,14 +211,14 @@ def test_path_of_older_viewers_is_the_same_path(written: Any) -> None:
     back = parse_path(json.dumps(old)).path
     assert back.duration == pytest.approx(6)
     assert back.times == pytest.approx([0, 2, 4, 6])
-    for key, wanted in zip(back.keys, film.path.keys, strict=True):
-        np.testing.assert_allclose(key.position, wanted.position, atol=1e-9)
-        assert abs(key.rotation @ wanted.rotation) == pytest.approx(1)
-        assert key.fov == pytest.approx(wanted.fov)
+    for key, expected in zip(back.keys, film.path.keys, strict=True):
+        np.testing.assert_allclose(key.position, expected.position, atol=1e-9)
+        assert abs(key.rotation @ expected.rotation) == pytest.approx(1)
+        assert key.fov == pytest.approx(expected.fov)
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         ({"keyframes": 7, "camera_path": None}, "neither"),
         ({"keyframes": [7]}, "no keyframe"),
@@ -231,14 +233,14 @@ def test_path_of_older_viewers_is_the_same_path(written: Any) -> None:
         ({"camera_type": "equirectangular"}, "perspective, fisheye"),
     ],
 )
-def test_what_is_no_path_is_told(change: dict[str, Any], words: str) -> None:
+def test_what_is_no_path_is_told(change: dict[str, Any], message: str) -> None:
     d = json.loads(write_path(Film(path()))) | change
-    with pytest.raises(CameraError, match=words):
+    with pytest.raises(CameraError, match=message):
         parse_path(json.dumps(d))
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         (b"[" * 100_000, "no JSON"),
         (b"{}", "neither"),
@@ -247,18 +249,18 @@ def test_what_is_no_path_is_told(change: dict[str, Any], words: str) -> None:
     ],
 )
 def test_a_file_that_cannot_be_read_is_told_by_its_name(
-    tmp_path: Path, text: bytes | None, words: str
+    tmp_path: Path, text: bytes | None, message: str
 ) -> None:
     if text is not None:
         (tmp_path / "path.json").write_bytes(text)
-    with pytest.raises(CameraError, match=rf"path\.json.*{words}"):
+    with pytest.raises(CameraError, match=rf"path\.json.*{message}"):
         read_path(tmp_path / "path.json")
 
 
-def many_frames(count: int, *, wrong: dict[int, Any] | None = None) -> str:
+def many_frames(count: int, *, values: dict[int, Any] | None = None) -> str:
     """A path that was written as pictures alone, each a little to the right of the one before."""
     frames = [
-        (wrong or {}).get(
+        (values or {}).get(
             i, {"camera_to_world": [1, 0, 0, i, 0, 0, -1, 0, 0, 1, 0, 0, 0, 0, 0, 1]}
         )
         for i in range(count)
@@ -275,7 +277,7 @@ def test_path_of_more_pictures_than_an_hour_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("frame", "words"),
+    ("frame", "message"),
     [
         ({"camera_to_world": [1, 2]}, "16 numbers"),
         ({"camera_to_world": [2.0] * 16}, "no rotation"),
@@ -285,9 +287,9 @@ def test_path_of_more_pictures_than_an_hour_is_refused() -> None:
         ({"camera_to_world": np.eye(4).ravel().tolist(), "fov": -1}, '"fov" is -1'),
     ],
 )
-def test_wrong_picture_among_many_is_told(frame: Any, words: str) -> None:
-    with pytest.raises(CameraError, match=words):
-        parse_path(many_frames(500, wrong={321: frame}))
+def test_wrong_picture_among_many_is_told(frame: Any, message: str) -> None:
+    with pytest.raises(CameraError, match=message):
+        parse_path(many_frames(500, values={321: frame}))
 
 
 def test_many_rotations_are_those_of_each() -> None:
@@ -339,11 +341,11 @@ class Rig:
     def point(self, kind: type, *times: float) -> None:
         """Events at these times of the timeline: it lies between its buttons and the right edge."""
         board = self.view.covered(RECT)[-1]
-        begin = 146.0
+        left = 146.0
         end = 616.0
         for seconds in times:
             event = kind(
-                begin + (end - begin) * seconds / self.tool.path.duration,
+                left + (end - left) * seconds / self.tool.path.duration,
                 board.y + 16.0,
             )
             self.panel.handle(event, RECT, covered=self.view.covered(RECT))
@@ -405,12 +407,12 @@ def test_a_path_is_remembered_by_the_name_of_its_scene(rig: Rig) -> None:
 
 def test_the_timeline_is_edited_with_the_pointer(rig: Rig) -> None:
     rig.key(-1.0, 0.0, 1.0)
-    rig.tool.chosen = None
+    rig.tool.chosen_key = None
     rig.draw()
     rig.draw()
     rig.point(PointerMove, 2.0)
     rig.point(PointerPress, 2.0)
-    assert rig.tool.chosen == 1
+    assert rig.tool.chosen_key == 1
     rig.point(PointerMove, 2.5, 3.0)
     rig.point(PointerRelease, 3.0)
     assert rig.tool.path.times == pytest.approx([0.0, 3.0, 4.0], abs=0.05)
@@ -471,7 +473,7 @@ def test_path_of_very_many_pictures_is_drawn_played_and_not_remembered(
     (tmp_path / "path.json").write_text(many_frames(20_000))
     assert rig.view.view.dropped(tmp_path / "path.json")
     assert rig.tool.is_open
-    rig.tool.chosen = 5
+    rig.tool.chosen_key = 5
     rig.draw()
     rig.tool.tick(1.0)
     assert rig.view.view.host.memo.get("path/scene.ply") is None
@@ -480,9 +482,9 @@ def test_path_of_very_many_pictures_is_drawn_played_and_not_remembered(
     del rig.tool.path.keys[MOST_KEYS:]
     rig.draw()
     rig.tool.tick(2.0)
-    kept = rig.view.view.host.memo.get("path/scene.ply")
-    assert kept is not None
-    assert len(kept["keyframes"]) == MOST_KEYS + 1
+    saved = rig.view.view.host.memo.get("path/scene.ply")
+    assert saved is not None
+    assert len(saved["keyframes"]) == MOST_KEYS + 1
 
 
 @pytest.mark.parametrize("act", ["save", "start_film"])

@@ -21,8 +21,8 @@ FILTERED = SCALES.hypot(SIZES[:, None])
 
 
 def picture(viewer: Viewer, name: str, value: Any, device: str, **options: Any) -> Any:
-    there = {k: t.to(device) for k, t in value.items()}
-    splatview.publish(there, name, **options)
+    visible = {k: t.to(device) for k, t in value.items()}
+    splatview.publish(visible, name, **options)
     viewer.until(lambda: any(e.name == name for e in viewer.state.entries))
     viewer.user.select(next(e.key for e in viewer.state.entries if e.name == name))
     viewer.until(viewer.loaded)
@@ -52,9 +52,9 @@ FORMS: dict[str, tuple[dict[str, torch.Tensor], Any, torch.Tensor, torch.Tensor]
     "device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 )
 def test_a_form_is_drawn_as_what_it_stands_for(viewer: Viewer, device: str) -> None:
-    for form, (given, activated, scales, opacities) in FORMS.items():
+    for form, (published, activated, scales, opacities) in FORMS.items():
         options = {} if activated is None else {"activated": activated}
-        shown = picture(viewer, form, {**RAW, **given}, device, **options)
+        shown = picture(viewer, form, {**RAW, **published}, device, **options)
         right = {**RAW, "scales": scales, "opacities": opacities}
         expected = picture(viewer, f"right {form}", right, device, activated=True)
         assert expected.max() > 50

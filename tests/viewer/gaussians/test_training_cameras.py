@@ -43,21 +43,23 @@ def cameras(
 
 
 def test_what_a_frame_says_is_read() -> None:
-    found = cameras(8, 3, ["", "/a/b.png", *[""] * 6])
+    camera_set = cameras(8, 3, ["", "/a/b.png", *[""] * 6])
     views, Ks = ring(8)
-    np.testing.assert_array_equal(found.viewmats, views.numpy())
-    assert found.photos == 3
-    assert found.fine.all()
-    np.testing.assert_allclose(np.linalg.norm(found.positions, axis=1), np.hypot(4, 1))
-    assert (found.called(0), found.called(1)) == ("Camera 0", "1  b.png")
-    camera = found.camera(2)
+    np.testing.assert_array_equal(camera_set.viewmats, views.numpy())
+    assert camera_set.photos == 3
+    assert camera_set.fine.all()
+    np.testing.assert_allclose(
+        np.linalg.norm(camera_set.positions, axis=1), np.hypot(4, 1)
+    )
+    assert (camera_set.called(0), camera_set.called(1)) == ("Camera 0", "1  b.png")
+    camera = camera_set.camera(2)
     assert camera is not None
     np.testing.assert_array_equal(camera.K, Ks[2].numpy())
     assert (camera.width, camera.height) == SIZE
-    assert found.camera(8) is found.camera(-1) is None
-    np.testing.assert_allclose(found.extents[0], [-0.6, -0.4, 0.6, 0.4])
+    assert camera_set.camera(8) is camera_set.camera(-1) is None
+    np.testing.assert_allclose(camera_set.extents[0], [-0.6, -0.4, 0.6, 0.4])
     np.testing.assert_allclose(
-        project(camera, found.outline(2, 2.0)[1]), [0, 0], atol=1e-9
+        project(camera, camera_set.outline(2, 2.0)[1]), [0, 0], atol=1e-9
     )
 
 
@@ -75,14 +77,18 @@ def test_what_is_no_camera_is_told_apart() -> None:
             "sizes": torch.tensor([SIZE] * 6, dtype=torch.int32),
         },
     )
-    found = cameras_of(frame)
-    assert found.fine.tolist() == [True, False, False, False, False, True]
+    camera_set = cameras_of(frame)
+    assert camera_set.fine.tolist() == [True, False, False, False, False, True]
     assert all(
         np.isfinite(part).all()
-        for part in (found.positions, found.extents, found.outline(1, 1.0))
+        for part in (
+            camera_set.positions,
+            camera_set.extents,
+            camera_set.outline(1, 1.0),
+        )
     )
-    assert found.camera(1) is None
-    assert found.spacing > 0
+    assert camera_set.camera(1) is None
+    assert camera_set.spacing > 0
 
 
 def test_frames_that_say_something_else_are_refused() -> None:
@@ -173,9 +179,9 @@ def photo_of(path: Path, size: tuple[int, int] = SIZE, side: int = 0) -> np.ndar
         return bool(arrived) or bool(store.trouble(0))
 
     wait_until(settled)
-    trouble = store.trouble(0)
+    message = store.trouble(0)
     store.close()
-    assert not trouble, trouble
+    assert not message, message
     return arrived[0]
 
 
@@ -243,12 +249,12 @@ def test_poses_are_compared_anew_when_they_or_the_scene_are_others() -> None:
     points = cloud()["means"].numpy()
     hints = CameraHints()
     right = cameras(8)
-    wrong = replace(right, viewmats=np.linalg.inv(right.viewmats))
+    invalid = replace(right, viewmats=np.linalg.inv(right.viewmats))
     assert not hints.compare(points, 1, 0.0)  # there are no cameras
     hints.take(right)
     assert not hints.compare(points, 1, 1.0)
     assert not hints.texts
-    hints.take(wrong)
+    hints.take(invalid)
     assert not hints.compare(points, 1, 2.0)  # too soon
     assert hints.compare(points, 1, 20.0)
     assert "camera to world" in hints.texts[0]
@@ -304,11 +310,11 @@ def test_cameras_come_over_the_scene_and_one_looks_through_them(viewer: Viewer) 
     view: Any = viewer.user.view
     frustums = view.view.tools["frustums"]
     viewer.do()
-    before = view.view.rig.camera()
+    start = view.view.rig.camera()
     rect = view.rect
     cameras = frustums.cameras
     middles = project(
-        before,
+        start,
         np.stack(
             [cameras.outline(i, frustums.depth)[1:].mean(0) for i in range(COUNT)]
         ),
@@ -331,7 +337,7 @@ def test_cameras_come_over_the_scene_and_one_looks_through_them(viewer: Viewer) 
     spot = frustums.through.photo_rect(view.rect)
     middle = viewer.pixels()[spot.y + spot.height // 2, spot.x + spot.width // 2]
     assert np.abs(middle - COLORS[number]).max() <= 1
-    viewer.until(lambda: frustums.through.psnr is not None)
+    viewer.until(lambda: frustums.through.meter.psnr is not None)
     viewer.do(Key("page_down"))
     viewer.until(lambda: frustums.through.is_there)
     assert frustums.through.index == (number + 1) % COUNT
@@ -340,7 +346,7 @@ def test_cameras_come_over_the_scene_and_one_looks_through_them(viewer: Viewer) 
     viewer.until(
         lambda: (
             (now := view.view.rig.camera()) is not None
-            and np.allclose(now.viewmat, before.viewmat)
+            and np.allclose(now.viewmat, start.viewmat)
         )
     )
 
@@ -349,8 +355,8 @@ def test_doubts_about_cameras_are_in_the_panel_and_once_in_the_log(
     viewer: Viewer, caplog: pytest.LogCaptureFixture
 ) -> None:
     views, Ks = ring(COUNT)
-    wrong = torch.linalg.inv(views)
-    splatview.publish_cameras(wrong, Ks, *SIZE)
+    invalid = torch.linalg.inv(views)
+    splatview.publish_cameras(invalid, Ks, *SIZE)
     splatview.publish(cloud(), "splats")
 
     def content() -> Any:
@@ -360,7 +366,7 @@ def test_doubts_about_cameras_are_in_the_panel_and_once_in_the_log(
     viewer.until(lambda: content() is not None and content().hints.texts)
     assert "camera to world" in content().hints.texts[0]
     for step in range(3):
-        splatview.publish_cameras(wrong, Ks, *SIZE)
+        splatview.publish_cameras(invalid, Ks, *SIZE)
         splatview.publish(cloud(seed=step), "splats")
         viewer.do()
     told = [r.getMessage() for r in caplog.records]

@@ -162,7 +162,7 @@ def no_cuda(monkeypatch: pytest.MonkeyPatch, sharp: None) -> None:
     stream = SimpleNamespace(cuda_stream=0, synchronize=lambda: None)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: stream)
     # However slow the machine is, a trainer lives.
-    for name in ("_REPLACED", "_PATIENCE"):
+    for name in ("_MAX_REPLACEMENT_S", "_MAX_ARRIVAL_S"):
         monkeypatch.setattr(f"splatview_viewer.kinds.gaussians.cache.{name}", 1e6)
 
 

@@ -84,7 +84,7 @@ def view(viewer: Viewer) -> Any:
 
 def seen(viewer: Viewer) -> int:
     """Gaussians of the scene that is shown."""
-    facts = view(viewer).content.facts if viewer.user.view is not None else None
+    facts = view(viewer).content.summary if viewer.user.view is not None else None
     return -1 if facts is None else facts.count
 
 

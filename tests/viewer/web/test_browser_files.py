@@ -165,7 +165,7 @@ def test_what_is_written_is_downloaded_by_the_page_that_asked(
     assert len(camera_paths.read_path(pages.fetch(page, here)).path.keys) == len(
         tool.path.keys
     )
-    view.view.tools["filter"].save(chosen=False)
+    view.view.tools["filter"].save(only_shown=False)
     back = open_file(pages.fetch(page, here))
     np.testing.assert_allclose(
         np.sort(back.means[:, 0]), np.sort(open_file(scene).means[:, 0]), rtol=1e-6

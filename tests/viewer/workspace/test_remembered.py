@@ -33,7 +33,7 @@ def test_bookmarks_belong_to_a_file_and_not_to_its_name(
         return view.view.tools["navigate"].bookmarks
 
     bookmarks(files[0]).add(3)
-    assert list(bookmarks(files[1]).by_number) == []
-    assert list(bookmarks(files[0]).by_number) == [3]
+    assert list(bookmarks(files[1]).by_digit) == []
+    assert list(bookmarks(files[0]).by_digit) == [3]
     # The same file under another path is the same file.
-    assert list(bookmarks(link / "point_cloud.splat").by_number) == [3]
+    assert list(bookmarks(link / "point_cloud.splat").by_digit) == [3]

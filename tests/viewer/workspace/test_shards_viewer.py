@@ -79,8 +79,8 @@ def count(viewer: Viewer) -> int:
     """Gaussians in what is shown."""
     step(viewer)
     view: Any = viewer.user.view
-    if view is not None and view.content.facts is not None:
-        return view.content.facts.count
+    if view is not None and view.content.summary is not None:
+        return view.content.summary.count
     return -1
 
 

@@ -459,7 +459,7 @@ class Still:
         if self.scene is not None:
             self.scene.host = Host(exact="scene")
             self.scene.change(background=look.background)
-            self.scene.rig.look_with(camera)
+            self.scene.rig.reset_to(camera)
 
         def taken() -> bool | None:
             view.tick(time.monotonic())
@@ -564,12 +564,12 @@ class Still:
     def lacks(self) -> str:
         """The Gaussians that are not in the picture, and why, in words; "" where all are."""
         view = self.scene
-        if view is None or view.data.facts is None:
+        if view is None or view.data.summary is None:
             return ""
         renderer = view.data.renderer
         camera = view.rig.camera()
-        sight = view.data.sight
-        words = [renderer.left_out.words(view.data.facts.count), renderer.thinned]
+        sight = view.data.sample
+        words = [renderer.left_out.words(view.data.summary.count), renderer.thinned]
         if camera is not None and sight is not None and len(sight.means):
             farthest = (
                 np.nanmax(sight.means @ camera.viewmat[2, :3], initial=-np.inf)
@@ -642,7 +642,7 @@ def _film(
     assert view is not None
     if path is None:
         camera = view.rig.camera(Rect(0, 0, *size))
-        sight = view.data.sight
+        sight = view.data.sample
         if camera is None or sight is None:
             raise ViewerError("video: there are no Gaussians to film")
         path = Film(turntable(camera, sight.middle, view.rig.orbit.up))

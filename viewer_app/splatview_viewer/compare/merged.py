@@ -218,7 +218,7 @@ class _Merge:
         ]
         self._placements = [scene.part.placement for scene in loaded]
         self._pivots = [scene.part.pivot for scene in loaded]
-        self._antialiased = [scene.content.facts.antialiased for scene in loaded]
+        self._antialiased = [scene.content.summary.antialiased for scene in loaded]
         self.gpu = next((scene.gpu for scene in self._scenes if scene.on_gpu), None)
         """The first GPU that holds one of the scenes; None: all are on the host."""
 
@@ -239,7 +239,7 @@ class _Merge:
 
 def _note_bounds(loaded: _LoadedScene) -> None:
     """Set the pivot and radius of a scene from the first version that is merged."""
-    sight = loaded.content.sight
+    sight = loaded.content.sample
     if loaded.part.pivot is None and sight is not None:
         loaded.part.pivot, loaded.part.radius = bounds(sight.means, sight.weights)
 

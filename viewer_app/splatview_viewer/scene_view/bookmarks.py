@@ -13,7 +13,7 @@ from splatview_viewer.geometry.cameras import camera_from_text
 if TYPE_CHECKING:
     from splatview_viewer.scene_view.protocol import SceneView
 
-_NUMBERS = range(1, 10)
+_DIGITS = range(1, 10)
 
 
 class Bookmarks:
@@ -26,26 +26,26 @@ class Bookmarks:
         self._view = view
 
     @property
-    def by_number(self) -> dict[int, dict[str, Any]]:
+    def by_digit(self) -> dict[int, dict[str, Any]]:
         """The bookmarks by ascending numbers."""
         saved = self._view.host.recall("bookmarks")
         if not isinstance(saved, dict):
             return {}
-        return {n: saved[str(n)] for n in _NUMBERS if str(n) in saved}
+        return {n: saved[str(n)] for n in _DIGITS if str(n) in saved}
 
     def _remember(self, bookmarks: dict[int, dict[str, Any]]) -> None:
-        values = {str(number): value for number, value in bookmarks.items()}
+        values = {str(digit): value for digit, value in bookmarks.items()}
         self._view.host.remember("bookmarks", values or None)
 
-    def add(self, number: int | None = None) -> None:
+    def add(self, digit: int | None = None) -> None:
         """Save the camera as a bookmark.
 
-        number: of the bookmark, which may replace one; None: the first that is free.
+        digit: of the bookmark, which may replace one; None: the first that is free.
         """
-        bookmarks = self.by_number
-        if number is None:
-            number = next((n for n in _NUMBERS if n not in bookmarks), None)
-        if number is None:
+        bookmarks = self.by_digit
+        if digit is None:
+            digit = next((n for n in _DIGITS if n not in bookmarks), None)
+        if digit is None:
             self._view.host.say("There are nine bookmarks: delete one first")
             return
         camera = self._view.rig.camera()
@@ -55,14 +55,14 @@ class Bookmarks:
             "camera": json.loads(camera.to_json()),
             "pivot": self._view.rig.orbit.target.tolist(),
         }
-        self._remember({**bookmarks, number: bookmark})
-        self._view.host.say(f"Kept as bookmark {number}")
+        self._remember({**bookmarks, digit: bookmark})
+        self._view.host.say(f"Kept as bookmark {digit}")
 
-    def visit(self, number: int) -> bool:
+    def visit(self, digit: int) -> bool:
         """Fly to a bookmark. Returns False if there is none that can be read."""
         rig = self._view.rig
         try:
-            bookmark = self.by_number[number]
+            bookmark = self.by_digit[digit]
             text = json.dumps(bookmark["camera"])
             camera = camera_from_text(text, rig.rect.width, rig.rect.height)
             pivot = np.array(bookmark["pivot"], np.float64).reshape(3)
@@ -71,6 +71,6 @@ class Bookmarks:
             return False
         return True
 
-    def delete(self, number: int) -> None:
+    def delete(self, digit: int) -> None:
         """Delete a bookmark."""
-        self._remember({n: b for n, b in self.by_number.items() if n != number})
+        self._remember({n: b for n, b in self.by_digit.items() if n != digit})

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.controls import Orbit
     from splatview_viewer.scene_view.protocol import SceneView
 
+_LEVEL_ROLL = 1e-3
+"""Radians of roll that cannot be seen."""
+_MAX_FRAMING_FOV = 150.0
+"""Degrees."""
+
 
 @dataclass(slots=True)
 class _CameraFlight:
@@ -58,6 +63,40 @@ class CameraMotion:
         self._flight = _CameraFlight(flight, camera, rig.orbit.rotation)
         rig.apply_orbit()
 
+    def fly_to_whole_scene(self, *, upright: bool = False) -> None:
+        """Fly to where the whole scene is seen in the present direction.
+
+        Args:
+            upright: take a roll out instead; without a roll, look as at first sight.
+        """
+        rig = self._view.rig
+        sample = self._view.data.current_sample()
+        if not rig.is_framed or sample is None or not len(sample.means):
+            rig.frame_scene()
+            return
+        end = rig.copy_orbit()
+        if upright and abs(end.tilt) > _LEVEL_ROLL:
+            end.level()
+            self.fly(end)
+            return
+        model = end.model
+        width = rig.rect.width
+        height = rig.rect.height
+        if upright:
+            camera = sample.camera(width, height, end.up)
+        else:
+            fov = min(end.fov, _MAX_FRAMING_FOV)
+            camera = sample.camera_along(end.rotation, fov, width, height)
+        end.take(camera, sample.middle)
+        end.model = model
+        self.fly(end)
+
+    def fly_along(self, forward: np.ndarray) -> None:
+        """Fly to where the pivot is seen in this direction (3,)."""
+        end = self._view.rig.copy_orbit()
+        end.look_along(forward)
+        self.fly(end)
+
     def stop(self) -> None:
         """Stay here, whatever was under way: the user takes the camera."""
         self._view.rig.put_place(by_hand=True)
@@ -84,7 +123,7 @@ class CameraMotion:
 
     def orbit_around(self, x: float, y: float, rect: Rect) -> None:
         """Search what lies under a pixel of the screen, and orbit around it then."""
-        self._picker.ask(x, y, rect)
+        self._picker.search(x, y, rect)
 
     def tick(self, now: float) -> bool:
         """Advance to `now`. Returns True when the picture has to be drawn again."""
@@ -133,7 +172,7 @@ class CameraMotion:
         if step is None:
             return False
         rig = self._view.rig
-        if self._view.data.facts is None or not rig.is_framed or not step.any():
+        if self._view.data.summary is None or not rig.is_framed or not step.any():
             return True
         rig.continue_from_here()
         orbit = rig.orbit

@@ -1,4 +1,4 @@
-"""The numbers of a scene's camera, to be read and typed: a fold of the part "Camera"."""
+"""The numbers of a scene's camera: a fold of the panel's part "Camera"."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def _draw_position(rig: CameraRig) -> None:
     vectors: list[np.ndarray] = []
     for label, (value, digits) in rows.items():
         ui.row(label)
-        is_changed, numbers = ui.vector(label, value.tolist(), f"%.{digits}f")
+        is_changed, components = ui.vector(label, value.tolist(), f"%.{digits}f")
         is_edited |= is_changed
-        vectors.append(np.array(numbers, np.float64))
+        vectors.append(np.array(components, np.float64))
     if not is_edited:
         return
     try:

@@ -57,7 +57,7 @@ def _draw_buttons(navigate: Navigate) -> None:
         ],
     )
     if pressed == 0:
-        navigate.view.rig.fly_to_whole_scene()
+        navigate.view.rig.motion.fly_to_whole_scene()
     elif pressed == 1:
         navigate.copy_camera()
     elif pressed == 2:
@@ -98,13 +98,13 @@ def _draw_up(view: SceneView) -> None:
     options = {"own": "As detected"} if current == "own" else {}
     options |= {name: name for name in UPS}
     options["detect"] = "Detect"
-    chosen = ui.choice("Up", "The world's axis that points upwards", current, options)
-    if chosen == current:
+    choice = ui.choice("Up", "The world's axis that points upwards", current, options)
+    if choice == current:
         return
-    if chosen == "detect":
+    if choice == "detect":
         up = view.rig.up_axis.detect()
     else:
-        up = np.array(UPS[chosen], np.float64)
+        up = np.array(UPS[choice], np.float64)
     if up is None:
         view.host.say("Neither cameras nor a ground say what is up")
     else:
@@ -124,18 +124,17 @@ def _draw_bookmarks(bookmarks: Bookmarks) -> None:
     ui.row("Bookmarks")
     left = imgui.get_cursor_pos_x()
     side = imgui.get_frame_height()
-    for i, number in enumerate(bookmarks.by_number):
+    for i, digit in enumerate(bookmarks.by_digit):
         if i and i % _BOOKMARKS_A_ROW == 0:
             imgui.new_line()
             imgui.set_cursor_pos_x(left)
-        if imgui.button(f"{number}##bookmark", ImVec2(side, 0)):
-            bookmarks.visit(number)
+        if imgui.button(f"{digit}##bookmark", ImVec2(side, 0)):
+            bookmarks.visit(digit)
         imgui.set_item_tooltip(
-            f"Click: go there ({number}). Right click: delete. "
-            f"Shift + {number}: replace."
+            f"Click: go there ({digit}). Right click: delete. Shift + {digit}: replace."
         )
         if imgui.is_item_clicked(imgui.MouseButton_.right):
-            bookmarks.delete(number)
+            bookmarks.delete(digit)
         imgui.same_line(0, imgui.get_style().item_inner_spacing.x)
     if imgui.button("+##keep", ImVec2(side, 0)):
         bookmarks.add()

@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.scene_view.protocol import SceneView
 
-_LEVEL_ROLL = 1e-3
-"""Radians of roll that cannot be seen."""
-_MAX_FRAMING_FOV = 150.0
-
 
 class CameraRig:
     """Moves the camera that is in the view's state (`CameraPlace`)."""
@@ -50,7 +46,7 @@ class CameraRig:
 
     def apply_orbit(self, **fields: Any) -> None:
         """Look from where `orbit` is now, and change other fields of the place."""
-        is_framed = self._view.data.facts is not None
+        is_framed = self._view.data.summary is not None
         self.put_place(given=None, seen_in=None, framed=is_framed, **fields)
         self._view.mark_moving()
 
@@ -80,11 +76,11 @@ class CameraRig:
             pivot: (3,) what to orbit around afterwards, as far as it lies on the line
                 of sight; None: the middle of the scene.
         """
-        sight = self._view.data.sight
+        sample = self._view.data.sample
         if pivot is None:
-            pivot = sight.center if sight is not None else np.zeros(3)
-        if sight is not None:
-            camera = sight.near_of(camera)
+            pivot = sample.center if sample is not None else np.zeros(3)
+        if sample is not None:
+            camera = sample.near_of(camera)
         self.orbit.take(camera, pivot)
         self.put_place(given=camera, seen_in=None, framed=True)
 
@@ -102,7 +98,7 @@ class CameraRig:
         """
         if pivot is None:
             pivot = self.orbit.target
-        if seconds <= 0 or not self.is_framed or self._view.data.facts is None:
+        if seconds <= 0 or not self.is_framed or self._view.data.summary is None:
             self.motion.stop()
             self.use_camera(camera, pivot)
             return
@@ -110,7 +106,7 @@ class CameraRig:
         end.take(camera, pivot)
         self.motion.fly(end, seconds, camera)
 
-    def look_with(self, camera: Camera | None) -> None:
+    def reset_to(self, camera: Camera | None) -> None:
         """Draw with exactly this camera; None: see the whole scene, as at first."""
         # The direction upward is searched at first sight alone, and stays.
         self.orbit.place = Orbit(up=self.orbit.up).place
@@ -119,39 +115,6 @@ class CameraRig:
     def frame_scene(self) -> None:
         """See the whole scene in the next picture, as at first."""
         self.put_place(framed=False, given=None, seen_in=None)
-
-    def fly_to_whole_scene(self, *, upright: bool = False) -> None:
-        """Fly to where the whole scene is seen in the present direction.
-
-        Args:
-            upright: take a roll out instead; without a roll, look as at first sight.
-        """
-        sight = self._view.data.look()
-        if not self.is_framed or sight is None or not len(sight.means):
-            self.frame_scene()
-            return
-        end = self.copy_orbit()
-        if upright and abs(end.tilt) > _LEVEL_ROLL:
-            end.level()
-            self.motion.fly(end)
-            return
-        model = end.model
-        width = self.rect.width
-        height = self.rect.height
-        if upright:
-            camera = sight.camera(width, height, end.up)
-        else:
-            fov = min(end.fov, _MAX_FRAMING_FOV)
-            camera = sight.seen_along(end.rotation, fov, width, height)
-        end.take(camera, sight.middle)
-        end.model = model
-        self.motion.fly(end)
-
-    def look_along(self, forward: np.ndarray) -> None:
-        """Fly to where the pivot is seen in this direction (3,)."""
-        end = self.copy_orbit()
-        end.look_along(forward)
-        self.motion.fly(end)
 
     def copy_orbit(self) -> Orbit:
         """Return a copy of the camera's orbit, to be changed."""
@@ -162,7 +125,7 @@ class CameraRig:
         """Prepare to move the camera of a view that was followed until now."""
         if self._view.state.place.seen_in is None:
             return
-        if self._view.data.facts is not None:
+        if self._view.data.summary is not None:
             self.orbit.take(self.camera_of_scene(self.rect), self.orbit.target)
         self.put_place(given=None, seen_in=None)
 
@@ -173,12 +136,12 @@ class CameraRig:
 
         rect: the rectangle to draw into; None: the one that was drawn into last.
         """
-        if self._view.data.facts is None:
+        if self._view.data.summary is None:
             return None
         return self.camera_of_scene(rect or self.rect)
 
     def camera_of_scene(self, rect: Rect) -> Camera:
-        """Return the camera with which a scene, which there is, is drawn into `rect`."""
+        """Return the camera that draws into `rect`; there is a scene."""
         size = (rect.width, rect.height)
         if not self.is_framed:
             self._choose_first_camera(size)
@@ -189,19 +152,19 @@ class CameraRig:
         else:
             camera = self.orbit.camera(*seen_in)
         camera = camera.fitted(*size)
-        sight = self._view.data.sight
-        return camera if sight is None else sight.near_of(camera)
+        sample = self._view.data.sample
+        return camera if sample is None else sample.near_of(camera)
 
     def _choose_first_camera(self, size: tuple[int, int]) -> None:
         """Have the orbit see the whole scene, in a picture of this size."""
-        facts = self._view.data.facts
-        if facts is None or not facts.count:
+        summary = self._view.data.summary
+        if summary is None or not summary.count:
             return
-        sight = self._view.data.look()
-        if sight is None:
+        sample = self._view.data.current_sample()
+        if sample is None:
             return
-        camera = sight.camera(*size, self.up_axis.choose_first())
+        camera = sample.camera(*size, self.up_axis.choose_first())
         model = self.orbit.model
-        self.orbit.take(camera, sight.middle)
+        self.orbit.take(camera, sample.middle)
         self.orbit.model = model
         self.put_place(framed=True)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.geometry.cameras import Camera
 
-_REACH = 9.0
+_HANDLE_REACH = 9.0
 """Points from a handle within which the pointer has it."""
 _MIN_RADIUS = 1e-6
 
@@ -91,21 +91,21 @@ class Crop(Tool[SelectableView]):
 
     def set_shape(self, shape: Box | Sphere | None) -> None:
         """Crop by this shape; None: by none."""
-        selection = replace(
-            self.view.state.selection,
-            box=shape if isinstance(shape, Box) else None,
-            sphere=shape if isinstance(shape, Sphere) else None,
-        )
+        selection = replace(self.view.state.selection, box=None, sphere=None)
+        if isinstance(shape, Box):
+            selection = replace(selection, box=shape)
+        elif isinstance(shape, Sphere):
+            selection = replace(selection, sphere=shape)
         self.view.change(selection=selection)
         # A shape is dragged as a rule.
         self.view.mark_moving()
 
     def fit(self) -> tuple[Box, Sphere]:
         """Return a box and a sphere around what can be seen of the scene."""
-        sight = self.view.data.look()
-        if sight is None:
+        sample = self.view.data.current_sample()
+        if sample is None:
             return (Box(), Sphere())
-        return shapes.fitted(sight.means, sight.weights)
+        return shapes.fitted(sample.means, sample.weights)
 
     # -- handles -------------------------------------------------------------------
 
@@ -145,8 +145,9 @@ class Crop(Tool[SelectableView]):
             if distance < nearest_distance:
                 nearest = handle.name
                 nearest_distance = distance
-        is_near = nearest_distance <= _REACH * self.view.host.scale
-        return nearest if is_near else None
+        if nearest_distance > _HANDLE_REACH * self.view.host.scale:
+            return None
+        return nearest
 
     def handle(self, event: Event, rect: Rect) -> bool | None:
         shape = self.shape
@@ -220,7 +221,7 @@ class Crop(Tool[SelectableView]):
 
     # -- drawing -------------------------------------------------------------------
 
-    def over(self, rect: Rect, scale: float) -> bool:
+    def draw_over(self, rect: Rect, scale: float) -> bool:
         # The panel's part, which is drawn later, sets this again.
         is_open = self.is_open
         self.is_open = False

@@ -49,16 +49,16 @@ def _draw_kind(tool: Crop) -> Box | Sphere | None:
         kind = "box"
     elif isinstance(shape, Sphere):
         kind = "sphere"
-    chosen = ui.choice(
+    choice = ui.choice(
         "Shape",
         "The region that the scene is cut to",
         kind,
         {"": "None", "box": "Box", "sphere": "Sphere"},
     )
-    if chosen == kind:
+    if choice == kind:
         return shape
     box, sphere = tool.fit()
-    shape = {"": None, "box": box, "sphere": sphere}[chosen]
+    shape = {"": None, "box": box, "sphere": sphere}[choice]
     tool.set_shape(shape)
     return shape
 
@@ -74,7 +74,7 @@ def _number_format(size: float) -> str:
 
 
 def _draw_place(shape: Box | Sphere) -> Box | Sphere:
-    """Draw the side that stays and the centre; return the shape as the user edited it."""
+    """Draw the side that stays and the centre; return the edited shape."""
     outside = ui.choice(
         "Keep",
         "The side of the region whose Gaussians stay",
@@ -93,7 +93,7 @@ def _draw_place(shape: Box | Sphere) -> Box | Sphere:
 
 
 def _draw_box(box: Box) -> Box:
-    """Draw the size and the rotation; return the box as the user edited it."""
+    """Draw the size and the rotation; return the edited box."""
     size = _size(box)
     a, b, c = box.half
     lengths = (2 * a, 2 * b, 2 * c)
@@ -122,7 +122,7 @@ def _draw_box(box: Box) -> Box:
 
 
 def _draw_radius(sphere: Sphere) -> Sphere:
-    """Draw the radius; return the sphere as the user edited it."""
+    """Draw the radius; return the edited sphere."""
     ui.row("Radius")
     is_edited, radius = imgui.drag_float(
         "##radius",
@@ -150,9 +150,9 @@ def _draw_vector(
     ui.row(label)
     # Dragging goes through float32, where such a step would be lost.
     if max(map(abs, values)) > _MAX_DRAG_STEPS * step:
-        is_edited, numbers = ui.vector(label, values, number_format)
+        is_edited, components = ui.vector(label, values, number_format)
     else:
-        is_edited, numbers = imgui.drag_float3(
+        is_edited, components = imgui.drag_float3(
             f"##{label}", list(values), step, 0.0, 0.0, number_format
         )
     imgui.set_item_tooltip(tip)
@@ -160,7 +160,7 @@ def _draw_vector(
         # What came back was rounded to 32 bits.
         return values
     x, y, z = (
-        max(number, minimum) if math.isfinite(number) else value
-        for number, value in zip(list(numbers)[:3], values, strict=True)
+        max(component, minimum) if math.isfinite(component) else value
+        for component, value in zip(list(components)[:3], values, strict=True)
     )
     return x, y, z

@@ -63,7 +63,7 @@ class Camerawork:
         Returns:
             (H, W, 3) uint8; transparent: (H, W, 4), colours not multiplied by alpha.
         """
-        self._view.rig.look_with(film.path.at(seconds, *self.size))
+        self._view.rig.reset_to(film.path.at(seconds, *self.size))
         if transparent:
             return see_through(self._ctx, self.size, self._draw)
         (picture,) = _draw_over(self._ctx, self.size, self._draw, self._background)

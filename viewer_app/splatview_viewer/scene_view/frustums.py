@@ -1,4 +1,4 @@
-"""The cameras that a scene is trained with: their positions, and what each of them saw."""
+"""The cameras that a scene is trained with, and their photographs."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class Frustums(Tool[TrainedView]):
         seconds: duration of the flight to it.
         """
         cameras = self.cameras
-        if cameras is not None and self.view.data.facts is not None:
+        if cameras is not None and self.view.data.summary is not None:
             if self.through.enter(cameras, index, seconds):
                 self.last_index = index
             else:
@@ -153,8 +153,8 @@ class Frustums(Tool[TrainedView]):
             return
         self.is_following = False
         count = len(cameras)
-        others = [(index + step * i) % count for i in range(1, count + 1)]
-        self.enter(next((i for i in others if cameras.fine[i]), index))
+        candidates = [(index + step * i) % count for i in range(1, count + 1)]
+        self.enter(next((i for i in candidates if cameras.fine[i]), index))
 
     def leave(self) -> None:
         """Look from where the view looked before."""
@@ -258,8 +258,10 @@ class Frustums(Tool[TrainedView]):
         camera = self.view.rig.camera(rect)
         if camera is None:
             return None
-        reach = _HOVER_REACH * self.view.host.scale
-        return camera_at(cameras, camera, self.depth, x - rect.x, y - rect.y, reach)
+        max_distance = _HOVER_REACH * self.view.host.scale
+        return camera_at(
+            cameras, camera, self.depth, x - rect.x, y - rect.y, max_distance
+        )
 
     # -- time ----------------------------------------------------------------------
 
@@ -282,8 +284,8 @@ class Frustums(Tool[TrainedView]):
             self._drawn_at = now
             needs_redraw |= self.state.shown or self.through.index is not None
         data = self.view.data
-        if data.sight is not None:
-            needs_redraw |= content.hints.compare(data.sight.means, data.loads, now)
+        if data.sample is not None:
+            needs_redraw |= content.hints.compare(data.sample.means, data.loads, now)
         needs_redraw |= self.through.tick(content, cameras, now)
         needs_redraw |= self._follow_training(content, now)
         return needs_redraw
@@ -293,7 +295,7 @@ class Frustums(Tool[TrainedView]):
         is_due = now - self._followed_at >= _FOLLOW_PERIOD
         if not self.is_following or not is_due:
             return False
-        if content.current is None or self.view.data.facts is None:
+        if content.current is None or self.view.data.summary is None:
             return False
         if self.through.index is None and self._followed_at > -math.inf:
             # The user has gone elsewhere.
@@ -326,14 +328,14 @@ class Frustums(Tool[TrainedView]):
             )
             content.drawing.draw(framebuffer, rect, camera, style)
 
-    def over(self, rect: Rect, scale: float) -> bool:
+    def draw_over(self, rect: Rect, scale: float) -> bool:
         content = self.content
         cameras = self.cameras
         camera = self.view.rig.camera(rect)
         if content is None or cameras is None or camera is None:
             return False
         if self.through.is_there:
-            self.through.over(rect, scale, content)
+            self.through.draw_over(rect, scale, content)
             return False
         hovered = self.hovered
         if hovered is None or self.through.index is not None:

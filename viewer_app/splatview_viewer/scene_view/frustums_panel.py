@@ -62,7 +62,7 @@ def draw_bar(
         button_width = imgui.calc_text_size("Leave").x
         button_width += 2 * imgui.get_style().frame_padding.x
         right = rect.width - padding - button_width
-        psnr = tool.through.psnr_text
+        psnr = tool.through.meter.text
         if has_names and psnr:
             imgui.same_line(right - imgui.calc_text_size(psnr).x - 3 * gap)
             imgui.align_text_to_frame_padding()
@@ -87,9 +87,9 @@ def _draw_comparison(tool: Frustums, scale: float) -> None:
     imgui.set_next_item_width(112 * scale)
     keys = list(COMPARISONS)
     labels = list(COMPARISONS.values())
-    _, chosen = imgui.combo("##how", keys.index(tool.state.how), labels)
-    tool.change(how=keys[chosen])
-    imgui.set_item_tooltip(_TIPS[keys[chosen]])
+    _, choice = imgui.combo("##how", keys.index(tool.state.how), labels)
+    tool.change(how=keys[choice])
+    imgui.set_item_tooltip(_TIPS[keys[choice]])
 
 
 def draw_hints(content: CamerasContent) -> None:
@@ -104,7 +104,7 @@ def draw_panel(tool: Frustums, content: CamerasContent) -> None:
     assert cameras is not None
     state = _draw_display(tool.state, cameras)
     if tool.through.index is not None:
-        state = _draw_photo_controls(state, tool.through.psnr_text)
+        state = _draw_photo_controls(state, tool.through.meter.text)
     tool.view.change(training=state)
     if content.current is not None:
         tip = f"Look through the camera that is trained with, now {content.current}"
@@ -115,10 +115,10 @@ def draw_panel(tool: Frustums, content: CamerasContent) -> None:
 
 
 def _draw_display(state: TrainingDisplay, cameras: CameraSet) -> TrainingDisplay:
-    """Draw how the frustums are shown; return the state as the user edited it."""
-    shown = ui.check("Show", "The training's cameras in the scene", state.shown)
-    state = replace(state, shown=shown)
-    if not shown:
+    """Draw how the frustums are shown; return the edited state."""
+    is_shown = ui.check("Show", "The training's cameras in the scene", state.shown)
+    state = replace(state, shown=is_shown)
+    if not is_shown:
         return state
     if cameras.photos or any(cameras.paths):
         tip = "The cameras' photographs in their frustums"
@@ -130,7 +130,7 @@ def _draw_display(state: TrainingDisplay, cameras: CameraSet) -> TrainingDisplay
 
 
 def _draw_photo_controls(state: TrainingDisplay, psnr: str) -> TrainingDisplay:
-    """Draw the comparison with the photograph; return the state as the user edited it."""
+    """Draw the comparison with the photograph; return the edited state."""
     how = ui.choice(
         "Compare",
         "The scene with the photograph of the camera that is looked through",

@@ -68,17 +68,17 @@ class Gizmo:
         """The index in `_HALF_AXES` of the dot under the pointer."""
         self._is_pressed = False
 
-    def _place(self, rect: Rect) -> _GizmoPlace | None:
+    def _find_place(self, rect: Rect) -> _GizmoPlace | None:
         """Return the middle; None where there is no room, or nothing to be seen."""
         scale = self._view.host.scale
         if any(tool.hides_axes for tool in self._view.tools.values()):
             return None
         is_small = min(rect.width, rect.height) < _MIN_SIDE * scale
-        if is_small or self._view.data.facts is None:
+        if is_small or self._view.data.summary is None:
             return None
-        reach = (_RADIUS + _DOT + _MARGIN) * scale
+        extent = (_RADIUS + _DOT + _MARGIN) * scale
         bottom = rect.y + rect.height - self._view.tools.bars_height
-        return _GizmoPlace(rect.x + reach, bottom - reach, scale)
+        return _GizmoPlace(rect.x + extent, bottom - extent, scale)
 
     def _dots(self, place: _GizmoPlace) -> np.ndarray:
         """Return x and y in pixels and depth (6, 3) of the dots of `_HALF_AXES`."""
@@ -88,11 +88,11 @@ class Gizmo:
 
     def _dot_at(self, x: float, y: float, rect: Rect) -> int | None:
         """Return the index of the nearest dot under a pixel; None where none is."""
-        place = self._place(rect)
+        place = self._find_place(rect)
         if place is None:
             return None
-        reach = (_RADIUS + _DOT) * place.scale
-        if max(abs(x - place.x), abs(y - place.y)) > reach:
+        extent = (_RADIUS + _DOT) * place.scale
+        if max(abs(x - place.x), abs(y - place.y)) > extent:
             return None
         dots = self._dots(place)
         for index in np.argsort(dots[:, 2]):
@@ -113,7 +113,7 @@ class Gizmo:
             if index is not None:
                 self._is_pressed = True
                 # From the dot's side, towards the middle.
-                self._view.rig.look_along(-_HALF_AXES[index].direction)
+                self._view.rig.motion.fly_along(-_HALF_AXES[index].direction)
                 return True
         if isinstance(event, PointerRelease) and self._is_pressed:
             self._is_pressed = False
@@ -122,14 +122,14 @@ class Gizmo:
 
     def draw(self, rect: Rect, scale: float) -> None:
         """Draw the axes with imgui; pictures to keep are of the scene alone."""
-        place = self._place(rect)
+        place = self._find_place(rect)
         if place is None or self._view.host.exact:
             return
         draw = imgui.get_background_draw_list()
         middle = ImVec2(place.x, place.y)
         if self._hovered is not None:
-            reach = (_RADIUS + _DOT + 4) * scale
-            draw.add_circle_filled(middle, reach, theme.u32(theme.BAR, 0.5), 48)
+            extent = (_RADIUS + _DOT + 4) * scale
+            draw.add_circle_filled(middle, extent, theme.u32(theme.BAR, 0.5), 48)
         dots = self._dots(place)
         with theme.font_size(11.0):
             # Far dots come first, so that near ones lie over them.

@@ -1,16 +1,15 @@
-"""Looking through a training camera: its photograph over what is rendered, the PSNR."""
+"""Looking through a training camera, with its photograph over what is rendered."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.controls import SECONDS
-from splatview_viewer.geometry.training_cameras import at_size
 from splatview_viewer.render.cameras.content import PhotoTexture
 from splatview_viewer.render.pair_compositor import PairCompositor
+from splatview_viewer.scene_view.psnr_meter import PsnrMeter
 from splatview_viewer.ui.divider import Divider
 from splatview_viewer.ui.widgets import tag
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     import moderngl
     import numpy as np
 
-    from splatview_viewer.core.settings import Color
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.geometry.controls import Orbit
     from splatview_viewer.geometry.training_cameras import CameraSet
@@ -26,10 +24,6 @@ if TYPE_CHECKING:
     from splatview_viewer.render.pair_compositor import How
     from splatview_viewer.scene_view.protocol import TrainedView
 
-_READ_DELAY = 0.05
-"""Seconds until the GPU is asked what the PSNR came to."""
-_MEASURE_PERIOD = 0.5
-"""Seconds between two measurements of a scene that changes."""
 _SAME_POSE = 1e-6
 """Relative difference of two view matrices that counts as none."""
 
@@ -50,15 +44,6 @@ class _ViewBefore(NamedTuple):
     orbit: Orbit
 
 
-class _PsnrKey(NamedTuple):
-    """The inputs of a measurement: others make another PSNR."""
-
-    camera_index: int | None
-    photo_id: int
-    scene_version: int
-    background: Color
-
-
 class LookingThrough:
     """The camera that a view looks through, and the comparison with its photograph."""
 
@@ -67,30 +52,15 @@ class LookingThrough:
         self.index: int | None = None
         """The camera; None: the view looks from elsewhere."""
         self.divider = Divider()
-        self.psnr: float | None = None
-        """In dB, of the whole photograph and what is rendered at its size; None while
-        it is not known."""
         self._camera: Camera | None = None
         self._size = _FreeSize(0, 0, 0)
         """The sizes when the view went to the camera."""
         self._has_arrived = False
-        self._before: _ViewBefore | None = None
+        self._origin: _ViewBefore | None = None
         ctx = view.data.ctx
         self._pair = PairCompositor(ctx, view.data.work)
-        self._meter = PairCompositor(ctx, view.data.work)
         self._photo = PhotoTexture(ctx)
-        self._measured: _PsnrKey | None = None
-        self._pending: _PsnrKey | None = None
-        """The measurement that the GPU makes now."""
-        self._next_at = 0.0
-        """Time of the next step of a measurement."""
-
-    @property
-    def psnr_text(self) -> str:
-        """The PSNR for users; "" while it is not known."""
-        if self.psnr is None:
-            return ""
-        return "Equal" if math.isinf(self.psnr) else f"PSNR {self.psnr:.2f} dB"
+        self.meter = PsnrMeter(view, self._photo)
 
     # -- going there and back ------------------------------------------------------
 
@@ -105,13 +75,13 @@ class LookingThrough:
         if camera is None or current is None:
             return False
         if self.index is None:
-            self._before = _ViewBefore(current, rig.orbit.copy())
+            self._origin = _ViewBefore(current, rig.orbit.copy())
         if index != self.index:
-            self._forget_psnr()
+            self.meter.forget()
         self._set_arrived(False)
         self.index = index
         self._camera = camera
-        self._go(seconds)
+        self._fly_to_target(seconds)
         return True
 
     def leave(self, back: bool = False) -> None:
@@ -119,29 +89,24 @@ class LookingThrough:
 
         back: fly to where the view looked before.
         """
-        before = self._before
-        self._before = None
+        origin = self._origin
+        self._origin = None
         self.index = None
         self._camera = None
         self._set_arrived(False)
-        self._forget_psnr()
+        self.meter.forget()
         self._pair.drop()
-        self._meter.drop()
-        if back and before is not None:
-            self.view.rig.fly_to(before.camera, pivot=before.orbit.target)
-
-    def _forget_psnr(self) -> None:
-        self.psnr = None
-        self._measured = None
-        self._pending = None
+        self.meter.drop()
+        if back and origin is not None:
+            self.view.rig.fly_to(origin.camera, pivot=origin.orbit.target)
 
     def _set_arrived(self, has_arrived: bool) -> None:
-        """Have the state say that the view looks through the camera, or through none."""
+        """Say in the state whether the view looks through the camera."""
         self._has_arrived = has_arrived
         through = self.index if has_arrived else None
         self.view.change(training=replace(self.view.state.training, through=through))
 
-    def _go(self, seconds: float) -> None:
+    def _fly_to_target(self, seconds: float) -> None:
         self._size = self._free_size(self.view.rig.rect)
         self.view.rig.fly_to(self._target(), seconds)
 
@@ -151,7 +116,7 @@ class LookingThrough:
         return _FreeSize(rect.width, rect.height, above_bars)
 
     def _target(self) -> Camera:
-        """Return the camera for the whole picture: the photograph lies above the bars."""
+        """Return the camera of the picture; the photograph lies above the bars."""
         assert self._camera is not None
         size = self._size
         return replace(
@@ -178,12 +143,12 @@ class LookingThrough:
             # The camera's pose is being optimised.
             self._camera = camera
             if self._has_arrived:
-                self._go(0.0)
+                self._fly_to_target(0.0)
             return True
         if rig.motion.is_under_way and not self._has_arrived:
             return False
         if rig.is_fixed and self._free_size(rig.rect) != self._size:
-            self._go(0.0)
+            self._fly_to_target(0.0)
             return True
         if not rig.is_fixed or not _is_same_pose(current, self._target()):
             # The user has gone elsewhere.
@@ -192,14 +157,18 @@ class LookingThrough:
         if not self._has_arrived:
             self._set_arrived(True)
             return True
-        return self._measure(content, now)
+        photo = self.photo(content)
+        if photo is None:
+            return False
+        return self.meter.tick(now, self.index, self._camera, photo)
 
     def _follow_state(self, cameras: CameraSet) -> None:
         """Take the camera from the state, if that came from a view that is followed."""
         through = self.view.state.training.through
-        if through == (self.index if self._has_arrived else None):
+        known = self.index if self._has_arrived else None
+        if through == known:
             return
-        self._before = None
+        self._origin = None
         self.index = through
         self._has_arrived = through is not None
         self._camera = None if through is None else cameras.camera(through)
@@ -269,11 +238,11 @@ class LookingThrough:
         y = rect.y - photo_rect.y
         self.view.lay_picture(rendered, Rect(x, y, rect.width, rect.height))
         photographed = self._pair.target(1, width, height, "f1")
-        whole = Rect(0, 0, width, height)
+        full_rect = Rect(0, 0, width, height)
         self._photo.take(photo)
-        self._photo.draw(photographed, whole, background=self.view.background)
+        self._photo.draw(photographed, full_rect, background=self.view.background)
 
-    def over(self, rect: Rect, scale: float, content: CamerasContent) -> None:
+    def draw_over(self, rect: Rect, scale: float, content: CamerasContent) -> None:
         """Write over the picture which part shows what."""
         how = self.view.state.training.how
         inset = 12 * scale
@@ -292,62 +261,14 @@ class LookingThrough:
             tag("Render", both.x + inset, both.y + inset, rect)
             tag("Photo", middle + inset, both.y + inset, rect)
 
-    # -- the PSNR ------------------------------------------------------------------
-
-    def _measure(self, content: CamerasContent, now: float) -> bool:
-        """Compare with the scene as it was trained, at the photograph's own size.
-
-        Returns True when the PSNR is another one.
-        """
-        view = self.view
-        photo = self.photo(content)
-        if photo is None or now < self._next_at:
-            return False
-        if view.data.facts is None or view.data.stale:
-            return False
-        if self._pending is not None:
-            previous = self.psnr
-            self.psnr = self._meter.psnr()
-            self._measured = self._pending
-            self._pending = None
-            self._next_at = now + _MEASURE_PERIOD
-            return previous != self.psnr
-        key = _PsnrKey(self.index, id(photo), view.data.loads, view.background)
-        if key == self._measured or view.is_moving:
-            return False
-        self._start_measurement(photo)
-        self._pending = key
-        self._next_at = now + _READ_DELAY
-        return False
-
-    def _start_measurement(self, photo: np.ndarray) -> None:
-        """Have the GPU compare the photograph with the scene."""
-        assert self._camera is not None
-        height, width = photo.shape[:2]
-        rect = Rect(0, 0, width, height)
-        # The bound framebuffer must not stay ours: it may be given back before
-        # anything else is drawn.
-        bound = self.view.data.ctx.fbo
-        copy = self.view.trained_copy()
-        try:
-            copy.rig.use_camera(at_size(self._camera, width, height))
-            copy.draw(self._meter.target(0, width, height, "f1"), rect)
-        finally:
-            copy.release("closed")
-        self._photo.take(photo)
-        photographed = self._meter.target(1, width, height, "f1")
-        self._photo.draw(photographed, rect, background=self.view.background)
-        self._meter.measure()
-        bound.use()
-
     def close(self) -> None:
         """Give back everything. Idempotent."""
         self._pair.close()
-        self._meter.close()
+        self.meter.close()
         self._photo.close()
 
 
-def _is_same_pose(camera: Camera, other: Camera) -> bool:
+def _is_same_pose(camera: Camera, target: Camera) -> bool:
     """Return whether two cameras stand and look alike."""
-    difference = abs(camera.viewmat - other.viewmat).max()
-    return difference <= _SAME_POSE * max(1.0, abs(other.viewmat).max())
+    difference = abs(camera.viewmat - target.viewmat).max()
+    return difference <= _SAME_POSE * max(1.0, abs(target.viewmat).max())

@@ -148,7 +148,7 @@ class Navigate(Tool[SceneView]):
             # The picture follows when `tick` moves the camera.
             return False
         is_press = event.pressed and not event.repeat
-        if not is_press or self.view.data.facts is None:
+        if not is_press or self.view.data.summary is None:
             return None
         if event.mods == {"ctrl"} and event.name in ("c", "v"):
             if event.name == "c":
@@ -162,9 +162,9 @@ class Navigate(Tool[SceneView]):
             return None
         match event.name:
             case "f":
-                self.view.rig.fly_to_whole_scene()
+                self.view.rig.motion.fly_to_whole_scene()
             case "r":
-                self.view.rig.fly_to_whole_scene(upright=True)
+                self.view.rig.motion.fly_to_whole_scene(upright=True)
             case "o":
                 self._switch_drag()
             case _:
@@ -172,11 +172,11 @@ class Navigate(Tool[SceneView]):
         return True
 
     def _handle_digit(self, event: Key) -> bool | None:
-        number = int(event.name)
+        digit = int(event.name)
         if event.mods in ({"shift"}, {"ctrl"}):
-            self.bookmarks.add(number)
+            self.bookmarks.add(digit)
             return True
-        if not event.mods and self.bookmarks.visit(number):
+        if not event.mods and self.bookmarks.visit(digit):
             return True
         return None
 
@@ -205,7 +205,7 @@ class Navigate(Tool[SceneView]):
             # The next turn comes when the next picture is due.
             self.view.host.wake()
 
-    def over(self, rect: Rect, scale: float) -> bool:
+    def draw_over(self, rect: Rect, scale: float) -> bool:
         flying = self.view.rig.motion.flying
         # Keys are for the text now, also those that go up.
         if flying.moving and imgui.get_io().want_text_input:

@@ -1,4 +1,4 @@
-"""Camera paths: keyframes set where the camera is, edited on a timeline, played, filmed."""
+"""Camera paths: keyframes that are set, edited on a timeline, played and filmed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class PathTool(Tool[SceneView]):
         self.film = Film(CameraPath())
         self.time = 0.0
         """Position of the playhead, seconds."""
-        self.chosen: int | None = None
+        self.chosen_key: int | None = None
         """The keyframe that is edited."""
         self.is_open = False
         """The timeline is seen."""
@@ -95,14 +95,20 @@ class PathTool(Tool[SceneView]):
     @property
     def displayed_state(self) -> tuple[object, ...]:
         """All that the lines over the picture and the timeline show."""
-        return (*self._edited, self.time, self.chosen, self.is_open, self.is_playing)
+        return (
+            *self._edited,
+            self.time,
+            self.chosen_key,
+            self.is_open,
+            self.is_playing,
+        )
 
     # -- editing -------------------------------------------------------------------
 
     def add_key(self) -> None:
         """Set a keyframe where the camera is.
 
-        It comes behind the one that is chosen, or at the end.
+        It comes behind the chosen one, or at the end.
         """
         camera = self.view.rig.camera()
         if camera is None:
@@ -111,7 +117,7 @@ class PathTool(Tool[SceneView]):
         if len(keys) >= MOST_KEYS:
             self.view.host.say(f"{MOST_KEYS} keyframes are the most")
             return
-        index = len(keys) if self.chosen is None else self.chosen + 1
+        index = len(keys) if self.chosen_key is None else self.chosen_key + 1
         keys.insert(index, Keyframe.of(camera, self.view.rig.orbit.distance))
         self.path.held = False
         if len(keys) == 1:
@@ -122,31 +128,33 @@ class PathTool(Tool[SceneView]):
     def replace_key(self) -> None:
         """Move the chosen keyframe to where the camera is."""
         camera = self.view.rig.camera()
-        if camera is None or self.chosen is None:
+        if camera is None or self.chosen_key is None:
             return
         keys = self.path.keys
         distance = self.view.rig.orbit.distance
-        keys[self.chosen] = Keyframe.of(camera, distance, keys[self.chosen].seconds)
-        self._choose(self.chosen)
+        keys[self.chosen_key] = Keyframe.of(
+            camera, distance, keys[self.chosen_key].seconds
+        )
+        self._choose(self.chosen_key)
 
     def remove_key(self) -> None:
         """Take the chosen keyframe out; its time goes to the one before."""
-        if self.chosen is None:
+        if self.chosen_key is None:
             return
         keys = self.path.keys
-        removed = keys.pop(self.chosen)
-        if 0 < self.chosen < len(keys):
-            previous = keys[self.chosen - 1]
+        removed = keys.pop(self.chosen_key)
+        if 0 < self.chosen_key < len(keys):
+            previous = keys[self.chosen_key - 1]
             seconds = previous.seconds + removed.seconds
-            keys[self.chosen - 1] = replace(previous, seconds=seconds)
-        self._choose(min(self.chosen, len(keys) - 1) if keys else None)
+            keys[self.chosen_key - 1] = replace(previous, seconds=seconds)
+        self._choose(min(self.chosen_key, len(keys) - 1) if keys else None)
 
     def circle_scene(self) -> None:
         """Take a path once around the middle of the scene, from where the camera is."""
         camera = self.view.rig.camera()
-        sight = self.view.data.look()
-        if camera is not None and sight is not None:
-            path = turntable(camera, sight.middle, self.view.rig.orbit.up)
+        sample = self.view.data.current_sample()
+        if camera is not None and sample is not None:
+            path = turntable(camera, sample.middle, self.view.rig.orbit.up)
             self._use(replace(self.film, path=path))
 
     def move_key(self, index: int, seconds: float) -> None:
@@ -173,7 +181,7 @@ class PathTool(Tool[SceneView]):
 
     def _choose(self, index: int | None) -> None:
         """Edit this keyframe from now on, with the playhead there."""
-        self.chosen = index
+        self.chosen_key = index
         times = self.path.times
         self.time = times[min(index or 0, len(times) - 1)]
 
@@ -181,7 +189,7 @@ class PathTool(Tool[SceneView]):
         """Edit another path."""
         self.film = film
         self.time = 0.0
-        self.chosen = None
+        self.chosen_key = None
         self.is_open = True
 
     # -- playing -------------------------------------------------------------------
@@ -235,7 +243,7 @@ class PathTool(Tool[SceneView]):
     # -- files ---------------------------------------------------------------------
 
     def save(self) -> None:
-        """Save the path into the current folder, as nerfstudio's viewer writes paths."""
+        """Save the path in the current folder, as nerfstudio's viewer writes paths."""
         host = self.view.host
         path = output_path(f"{_stem(host.name)}-path", ".json")
         try:
@@ -340,7 +348,7 @@ class PathTool(Tool[SceneView]):
                 self.add_key()
             case "p":
                 self.toggle_playing()
-            case "delete" if self.chosen is not None and self.is_open:
+            case "delete" if self.chosen_key is not None and self.is_open:
                 self.remove_key()
             case _:
                 return None
@@ -353,11 +361,11 @@ class PathTool(Tool[SceneView]):
         self._play_on(now)
         return True
 
-    def over(self, rect: Rect, scale: float) -> bool:
+    def draw_over(self, rect: Rect, scale: float) -> bool:
         camera = self.view.rig.camera(rect)
         is_drawn = self.is_open and not self.is_playing and self.path.keys
         if is_drawn and camera is not None:
-            draw_path(self.path, camera, rect, scale, self.chosen, self.time)
+            draw_path(self.path, camera, rect, scale, self.chosen_key, self.time)
         return False
 
     def bar_height(self) -> float:

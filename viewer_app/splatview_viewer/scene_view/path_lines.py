@@ -41,7 +41,7 @@ def draw_path(
     camera: Camera,
     rect: Rect,
     scale: float,
-    chosen: int | None,
+    chosen_key: int | None,
     time: float,
 ) -> None:
     """Draw a path over the picture that `camera` shows in `rect`.
@@ -51,7 +51,7 @@ def draw_path(
         camera: of the picture.
         rect: the picture's rectangle on the screen.
         scale: pixels per point.
-        chosen: the keyframe that is edited, which stands out.
+        chosen_key: the keyframe that is edited, which stands out.
         time: of the playhead, in seconds.
     """
     # Of more keyframes there are several in each pixel.
@@ -64,7 +64,7 @@ def draw_path(
     if are_keys_drawn:
         size = _pyramid_size(line, len(path.keys))
         for index, key in enumerate(path.keys):
-            _draw_key(key, size, camera, rect, scale, is_chosen=index == chosen)
+            _draw_key(key, size, camera, rect, scale, is_chosen=index == chosen_key)
     _draw_playhead(path, time, camera, rect, scale)
 
 
@@ -81,7 +81,7 @@ def _curve(keys: tuple[Keyframe, ...], loop: bool, smooth: bool) -> np.ndarray:
 
 
 def _thinned_line(keys: Sequence[Keyframe]) -> np.ndarray:
-    """Return points (N, 3) of a path of very many keyframes, which lie close together."""
+    """Return points (N, 3) of a path of very many keyframes."""
     step = -(-len(keys) // _MAX_POINTS)
     return np.stack([key.position for key in keys[::step]])
 

@@ -57,8 +57,8 @@ def _draw_keyframes(tool: PathTool) -> None:
         tool.add_key()
     elif pressed == 1:
         tool.circle_scene()
-    elif tool.chosen is not None:
-        _draw_chosen_key(tool, tool.chosen)
+    elif tool.chosen_key is not None:
+        _draw_chosen_key(tool, tool.chosen_key)
 
 
 def _draw_chosen_key(tool: PathTool, index: int) -> None:

@@ -1,4 +1,4 @@
-"""What the parts of this room ask of a view of a scene, whatever its kind."""
+"""The protocols that a view of a scene fulfils for the parts of this room."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.scene_view.camera_rig import CameraRig
-    from splatview_viewer.scene_view.sight import Sight
+    from splatview_viewer.scene_view.sample import SceneSample
     from splatview_viewer.scene_view.state import CameraPlace, TrainingDisplay
     from splatview_viewer.scene_view.tool import ToolSet
 
@@ -46,16 +46,16 @@ class SceneData(Protocol):
     def work(self) -> GpuWork: ...
 
     @property
-    def facts(self) -> SceneSummary | None:
+    def summary(self) -> SceneSummary | None:
         """Facts about the loaded scene; None while there is none."""
         ...
 
     @property
-    def sight(self) -> Sight | None:
+    def sample(self) -> SceneSample | None:
         """A sample of the scene, perhaps of an earlier version."""
         ...
 
-    def look(self) -> Sight | None:
+    def current_sample(self) -> SceneSample | None:
         """Return a sample of the loaded version; may wait for the GPU."""
         ...
 

@@ -47,7 +47,7 @@ class Question:
 class PointPicker(Question):
     """Finds what lies under a pixel. Answers are lists of one hit, or of none."""
 
-    def ask(self, x: float, y: float, rect: Rect) -> None:
+    def search(self, x: float, y: float, rect: Rect) -> None:
         """Search under a pixel of the framebuffer, where the picture fills `rect`."""
         self.forget()
         camera = self._view.rig.camera(rect)

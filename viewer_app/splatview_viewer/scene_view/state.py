@@ -1,4 +1,4 @@
-"""Parts of the states of views of scenes: the place of the camera, the training's cameras."""
+"""The states of the camera and of the training's cameras, parts of a view's state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class CameraPlace:
     """The camera of a view."""
 
     framed: bool = False
-    """False: the next picture chooses the camera, from which the whole scene is seen."""
+    """False: the next picture chooses the camera, so that the whole scene is seen."""
     orbit: OrbitPlace = Orbit().place
     given: Camera | None = None
     """Exactly this one is used until the user moves it; None: that of `orbit`."""
@@ -30,7 +30,7 @@ class CameraPlace:
     """The user has moved the camera."""
 
     def seen_from(self, rect: Rect) -> CameraPlace:
-        """Return the place of which other rectangles show all that is seen in `rect`."""
+        """Return a place with which other rectangles show all that `rect` shows."""
         return replace(self, seen_in=self.seen_in or (rect.width, rect.height))
 
 

@@ -91,7 +91,9 @@ class Timeline:
         _draw_ticks(draw, axis)
         self._draw_keys(draw, axis)
         x = axis.to_x(min(self._tool.time, duration))
-        _draw_upright(draw, x, axis.top, axis.bottom, theme.u32(theme.TEXT), 1.5, scale)
+        top = ImVec2(x, axis.top)
+        bottom = ImVec2(x, axis.bottom)
+        draw.add_line(top, bottom, theme.u32(theme.TEXT), 1.5 * scale)
 
     def _handle_pointer(self, axis: _TimeAxis) -> None:
         """Choose and move keyframes, or the playhead, with the pointer."""
@@ -127,10 +129,10 @@ class Timeline:
             return
         middle = axis.top + axis.height * 0.36
         half = _KEY_HALF * axis.scale
-        chosen = self._tool.chosen
+        chosen_key = self._tool.chosen_key
         for index, time in enumerate(path.times):
             x = axis.to_x(time)
-            is_chosen = chosen is not None and index % len(path.keys) == chosen
+            is_chosen = chosen_key is not None and index % len(path.keys) == chosen_key
             color = theme.u32(theme.TEXT if is_chosen else theme.ACCENT)
             draw.add_quad_filled(
                 ImVec2(x, middle - half),
@@ -159,22 +161,10 @@ def _draw_ticks(draw: imgui.ImDrawList, axis: _TimeAxis) -> None:
     for index in range(count):
         x = axis.to_x(index * step)
         text = f"{index * step:g} s"
-        top = axis.top + axis.height * 0.7
-        _draw_upright(draw, x, top, axis.bottom, color, 1.0, scale)
+        top = ImVec2(x, axis.top + axis.height * 0.7)
+        draw.add_line(top, ImVec2(x, axis.bottom), color, scale)
         text_x = x + 3 * scale
         text_width = imgui.calc_text_size(text).x
         if text_x + text_width > right:
             text_x = x - 3 * scale - text_width
         draw.add_text(ImVec2(round(text_x), text_y), color, text)
-
-
-def _draw_upright(
-    draw: imgui.ImDrawList,
-    x: float,
-    top: float,
-    bottom: float,
-    color: int,
-    width: float,
-    scale: float,
-) -> None:
-    draw.add_line(ImVec2(x, top), ImVec2(x, bottom), color, width * scale)

@@ -78,7 +78,7 @@ class Tool(Generic[V]):
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         """Draw with OpenGL over the picture in `rect`, for screenshots as well."""
 
-    def over(self, rect: Rect, scale: float) -> bool:
+    def draw_over(self, rect: Rect, scale: float) -> bool:
         """Draw lines, words and windows over the picture with imgui.
 
         Returns True when a picture has to follow.
@@ -152,7 +152,7 @@ class ToolSet(dict[str, Tool]):
         for bar in self.bars(rect, scale):
             needs_redraw |= bar.tool.bar(bar.rect, scale)
         for tool in self.values():
-            needs_redraw |= tool.over(rect, scale)
+            needs_redraw |= tool.draw_over(rect, scale)
         return needs_redraw
 
     def bars(self, rect: Rect, scale: float) -> list[ToolBar]:

@@ -1,4 +1,4 @@
-"""The direction upward of a scene: of its file, its cameras, its ground, or the user."""
+"""The direction upward of a scene: by its file, cameras or ground, or the user."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class UpAxis:
 
     @property
     def _of_file(self) -> tuple[float, float, float] | None:
-        facts = self._view.data.facts
-        return None if facts is None else facts.up
+        summary = self._view.data.summary
+        return None if summary is None else summary.up
 
     def use_cameras(self, viewmats: np.ndarray) -> None:
         """Take the published cameras of the scene, (N, 4, 4) world to camera.
@@ -68,16 +68,16 @@ class UpAxis:
         return rig.orbit.up
 
     def detect(self) -> np.ndarray | None:
-        """Return what is up (3,) by the scene's file, else its cameras, else its ground.
+        """Return what is up (3,) by the scene's file, else its cameras or its ground.
 
         Returns None where none of them says it.
         """
         if self._of_file is not None:
             return np.array(self._of_file, np.float64)
         up = None if self._viewmats is None else up_of_cameras(self._viewmats)
-        sight = self._view.data.look()
-        if up is None and sight is not None:
-            up = up_of_scene(sight.means, sight.weights)
+        sample = self._view.data.current_sample()
+        if up is None and sample is not None:
+            up = up_of_scene(sample.means, sample.weights)
         return None if up is None else snapped(up)
 
     def set_by_user(self, up: np.ndarray) -> None:

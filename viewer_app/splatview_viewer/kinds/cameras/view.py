@@ -62,7 +62,7 @@ class CamerasPlace:
     in it. None: `orbit` is for any rectangle."""
 
     def seen_from(self, rect: Rect) -> CamerasPlace:
-        """Return the place of which other rectangles show all that is seen in `rect`."""
+        """Return a place with which other rectangles show all that `rect` shows."""
         return replace(
             self,
             seen_in=self.seen_in or (rect.width, rect.height),
@@ -97,7 +97,7 @@ class CamerasView(View[CamerasContent, CamerasState]):
         super().__init__(data, state)
         data.join(self)
         self._drawn_changes = data.changes
-        """The version of the data that was drawn last, or for which drawing was asked."""
+        """The version of the data that was drawn last, or is about to be drawn."""
         self._orbit = Orbit()
         self._pan_zoom = PanZoom()
         self._photo = PhotoTexture(data.ctx)

@@ -1,4 +1,4 @@
-"""The view of Gaussians: what it shares (`content`), its picture, and its tools, one file each."""
+"""The kind of Gaussians: its view, the cache of a scene, and a file for each tool."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _holds(value: Any) -> bool:
 
 
 class CamerasLink(Link):
-    """The cameras that a scene is trained with."""
+    """Gives views of a scene the cameras that it is trained with."""
 
     def use(self, view: Any, content: Any) -> None:
         view.tools["frustums"].use(content)

@@ -15,13 +15,13 @@ from splatview_ipc.control.frame import StreamFrame
 from splatview_viewer.core.errors import RendererError, ViewerError
 from splatview_viewer.core.view import Stopwatch
 from splatview_viewer.gpu.governor import BROUGHT, scaled
-from splatview_viewer.kinds.gaussians.facts import GaussianFacts, sample_scene
 from splatview_viewer.kinds.gaussians.form_hints import detect_form
 from splatview_viewer.kinds.gaussians.picture import (
     Composer,
     PictureKey,
     ViewportPicture,
 )
+from splatview_viewer.kinds.gaussians.summary import GaussianSummary, sample_scene
 from splatview_viewer.render.base import PAINTS
 from splatview_viewer.render.choose import better, choose, instead
 from splatview_viewer.scene.frames import background_of, scene_of
@@ -41,25 +41,25 @@ if TYPE_CHECKING:
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.recording.recording import Player
     from splatview_viewer.render.base import RenderedPicture, Renderer, RenderOptions
-    from splatview_viewer.scene_view.sight import Sight
+    from splatview_viewer.scene_view.sample import SceneSample
 
 log = logging.getLogger("splatview")
 
-_REPLACED = 1.0
+_MAX_REPLACEMENT_S = 1.0
 """Seconds within which a scene that was overwritten while it was read is replaced, if
 its trainer lives."""
-_PATIENCE = 0.5
+_MAX_ARRIVAL_S = 0.5
 """Seconds for which a frame that is read in place must have arrived; then it is waited
 for."""
 _BACKGROUND_PERIOD = 1.0
-"""Seconds between looks at a background colour that lies on a GPU, which wait for it."""
+"""Seconds between looks at a background colour on a GPU, which wait for it."""
 _FLUENT_MS = 10.0
 """Milliseconds up to which a scene is drawn for each picture where no other process
 needs the GPU."""
 _MIN_TURN_COSINE = 0.7
 """Cosine of the turn from which on a picture shows too little of what is seen now."""
 
-Work = tuple[object, ...]
+GpuTask = tuple[object, ...]
 """A piece of the GPU's work, as the governor knows it."""
 
 
@@ -73,11 +73,11 @@ class _NewScene(NamedTuple):
     background: Color | None
 
 
-class _Awaited(NamedTuple):
+class _LateFrame(NamedTuple):
     """The first frame that had not arrived when it came."""
 
     frame: StreamFrame
-    since: float
+    first_seen_at: float
     """Time of the loop, seconds."""
 
 
@@ -103,7 +103,7 @@ class SceneCache:
     picture that shows them first: such a frame is held until that picture is done. If
     it was overwritten meanwhile, the picture is never shown.
 
-    The renderer's picture is lent to the viewport that it was rendered for. Before the
+    A viewport borrows the picture that the renderer made for it. Before the
     renderer draws another one, the pictures that are still shown are copied.
     """
 
@@ -113,11 +113,11 @@ class SceneCache:
         self.ctx = ctx
         self.work = work
         self.renderer = renderer or choose(ctx)
-        self.facts: GaussianFacts | None = None
+        self.summary: GaussianSummary | None = None
         """Facts about the scene; None while there is none."""
-        self.sight: Sight | None = None
-        """A sample of the first version, or of the one at the last `look`, of a scene
-        on a GPU; otherwise of the newest."""
+        self.sample: SceneSample | None = None
+        """A sample of the newest version. Of a scene on a GPU: of the first version, or
+        of the one at the last `current_sample`."""
         self.now = 0.0
         """Time of the last turn of the loop."""
         self.hints = Hints()
@@ -144,13 +144,13 @@ class SceneCache:
         self._background_at = -math.inf
         self._frame: StreamFrame | None = None
         """Held: the renderer reads it when it draws next, or is reading it."""
-        self._awaited: _Awaited | None = None
-        self._sight_loads = 0
-        """The scene (`loads`) of `sight`."""
+        self._late_frame: _LateFrame | None = None
+        self._sample_loads = 0
+        """The scene (`loads`) of `sample`."""
         self._was_torn = False
         """The last scene turned out to be overwritten."""
-        self._last_work: Work = ()
-        self._work_before: Work = ()
+        self._last_task: GpuTask = ()
+        self._previous_task: GpuTask = ()
 
     # -- scenes --------------------------------------------------------------------
 
@@ -170,10 +170,10 @@ class SceneCache:
             new = self._read_frame(value)
             if not value.intact():
                 return False
-        sight = self.sight
-        if sight is None or not new.scene.on_gpu:
-            sight = sample_scene(new.scene, new.ready)
-            self._sight_loads = self.loads + 1
+        sample = self.sample
+        if sample is None or not new.scene.on_gpu:
+            sample = sample_scene(new.scene, new.ready)
+            self._sample_loads = self.loads + 1
             self.hints.hint = None
             if new.frame is not None:
                 self.hints.hint = detect_form(new.scene, new.ready)
@@ -184,8 +184,8 @@ class SceneCache:
                 self._draw_with(instead(self.renderer, self.ctx, error))
                 self.renderer.load(new.scene, new.ready)
         self._hold(new.frame)
-        self.facts = GaussianFacts.of(new.scene)
-        self.sight = sight
+        self.summary = GaussianSummary.of(new.scene)
+        self.sample = sample
         self.background = new.background
         self.stale = False
         self.loads += 1
@@ -199,14 +199,14 @@ class SceneCache:
         first one that was refused decides then.
         """
         if not frame.on_gpu or frame.complete:
-            self._awaited = None
+            self._late_frame = None
             return True
-        if self._awaited is None:
-            self._awaited = _Awaited(frame, self.now)
-        waited = self.now - self._awaited.since
-        if not self._awaited.frame.complete and waited < _PATIENCE:
+        if self._late_frame is None:
+            self._late_frame = _LateFrame(frame, self.now)
+        waited = self.now - self._late_frame.first_seen_at
+        if not self._late_frame.frame.complete and waited < _MAX_ARRIVAL_S:
             return False
-        self._awaited = None
+        self._late_frame = None
         return True
 
     def _read_frame(self, frame: StreamFrame) -> _NewScene:
@@ -237,17 +237,17 @@ class SceneCache:
         """As `Wants.busy`."""
         return self._frame is not None and not self.renderer.pending
 
-    def look(self) -> Sight | None:
+    def current_sample(self) -> SceneSample | None:
         """Return a sample of the loaded version.
 
         Waits for the GPU if the version was not read yet.
         """
-        if self._sight_loads != self.loads and self.renderer.wants_gpu:
+        if self._sample_loads != self.loads and self.renderer.wants_gpu:
             # The picture shows what is wrong with the renderer.
             with suppress(RendererError):
-                self.sight = sample_scene(self.renderer.scene())
-                self._sight_loads = self.loads
-        return self.sight
+                self.sample = sample_scene(self.renderer.scene())
+                self._sample_loads = self.loads
+        return self.sample
 
     def _finish_reading(self) -> bool:
         """Release the frame that was read with a picture, once that is done.
@@ -272,7 +272,7 @@ class SceneCache:
 
         After that the present one has to do: its trainer has died.
         """
-        return self.stale and self.now - self._stale_at <= _REPLACED
+        return self.stale and self.now - self._stale_at <= _MAX_REPLACEMENT_S
 
     # -- pictures ------------------------------------------------------------------
 
@@ -321,11 +321,13 @@ class SceneCache:
 
         It stays as it is if the scene was overwritten.
         """
-        has_others = len(self.pictures) > 1
-        if has_others:
+        has_other_pictures = len(self.pictures) > 1
+        if has_other_pictures:
             twin = self._find_twin(key)
             if twin is not None:
-                picture.become(twin.source, camera, key, lent=True, kept=twin.kept)
+                picture.become(
+                    twin.source, camera, key, is_borrowed=True, movable=twin.movable
+                )
                 return
         options = key.options
         with self.stopwatch("render"):
@@ -343,14 +345,16 @@ class SceneCache:
                 if is_mapped:
                     picture.depth.undo()
                 return
-        kept = None if is_mapped else rendered.kept
-        picture.become(source, camera, key, lent=not is_mapped, kept=kept)
-        if not has_others:
+        if is_mapped:
+            picture.become(source, camera, key)
+        else:
+            picture.become(source, camera, key, is_borrowed=True, movable=rendered.kept)
+        if not has_other_pictures:
             picture.drop_copy()
 
     def _find_twin(self, key: PictureKey) -> ViewportPicture | None:
         """Return another viewport's picture that shows the same, where it was drawn."""
-        twins = (p for p in self.pictures if p.lent and p.key == key)
+        twins = (p for p in self.pictures if p.is_borrowed and p.key == key)
         return next(twins, None)
 
     def _render(
@@ -369,29 +373,29 @@ class SceneCache:
         """
         self.land(wait=True)
         renderer = self.renderer
-        work: Work = ("scene", camera.width, camera.height, *extra_words)
+        task: GpuTask = ("scene", camera.width, camera.height, *extra_words)
         if len(self.pictures) > 1 or self._was_torn:
-            self._copy_lent_pictures(picture)
+            self._copy_borrowed_pictures(picture)
         if renderer.wants_gpu:
             # It works with CUDA, which OpenGL's clock does not see.
             if self._frame is not None:
                 self.work.governor.gives(("load",), "cuda")
-            self.work.governor.gives(work, "cuda")
+            self.work.governor.gives(task, "cuda")
             try:
                 rendered = renderer.render(camera, options)
             except RendererError as error:
                 self._draw_with(instead(renderer, self.ctx, error))
                 rendered = self.renderer.render(camera, options)
         else:
-            with self.work(*work):
+            with self.work(*task):
                 rendered = renderer.render(camera, options)
-        self._work_before = self._last_work
-        self._last_work = work
+        self._previous_task = self._last_task
+        self._last_task = task
         return rendered
 
-    def _copy_lent_pictures(self, drawn: ViewportPicture) -> None:
+    def _copy_borrowed_pictures(self, drawn: ViewportPicture) -> None:
         """Copy the pictures that lie where `drawn` is about to be drawn."""
-        for picture in [picture for picture in self.pictures if picture.lent]:
+        for picture in [picture for picture in self.pictures if picture.is_borrowed]:
             # A picture of an earlier scene is about to be drawn anew itself, unless
             # what is read now is overwritten.
             is_current = picture.key is not None and picture.key.loads == self.loads
@@ -401,15 +405,15 @@ class SceneCache:
     def _report_gpu_times(self) -> None:
         """Tell the governor what CUDA took for what it did last.
 
-        Reading the times takes a while, so this is called when the GPU is at work again.
+        Reading the times takes a while: call this when the GPU is at work again.
         """
         load_ms = self.renderer.load_gpu_ms
         if load_ms is not None:
             self.work.took(("load",), load_ms)
         picture_ms = self.renderer.gpu_ms
         # The time is of one of the last two works, so it counts only if they are alike.
-        if picture_ms is not None and self._last_work == self._work_before:
-            self.work.took(self._last_work, picture_ms)
+        if picture_ms is not None and self._last_task == self._previous_task:
+            self.work.took(self._last_task, picture_ms)
 
     def tensor(
         self,
@@ -436,7 +440,7 @@ class SceneCache:
     ) -> bool:
         """Return True if the picture, moved to `camera`, may stand in for a new one."""
         rendered_with = picture.camera
-        if picture.kept is None or rendered_with is None or picture.key is None:
+        if picture.movable is None or rendered_with is None or picture.key is None:
             return False
         drawn = picture.key.options
         # It shows another sort of thing.
@@ -444,12 +448,12 @@ class SceneCache:
             return False
         if rendered_with.model != camera.model:
             return False
-        turn = rendered_with.viewmat[:3, :3].T @ camera.viewmat[:3, :3]
-        if float(np.trace(turn)) < 1 + 2 * _MIN_TURN_COSINE:
+        rotation = rendered_with.viewmat[:3, :3].T @ camera.viewmat[:3, :3]
+        if float(np.trace(rotation)) < 1 + 2 * _MIN_TURN_COSINE:
             return False
         size = (camera.width, camera.height)
         governor = self.work.governor
-        warp = self._warp_work(picture, size)
+        warp = self._warp_task(picture, size)
         if governor.limited:
             return governor.moves_along("scene", size, warp)
         scene_ms = governor.cost(("scene", *size)) or 0.0
@@ -464,21 +468,30 @@ class SceneCache:
         The new one is queued, if that may be, without waiting for it.
         """
         self.land()
-        size = (camera.width, camera.height)
         key = PictureKey(camera.key, options, self.loads)
         if picture.key == key:
             picture.scale = 1.0
             return
-        scale = None if self._is_being_replaced else self._next_scale(size)
-        if scale is not None:
-            picture.scale = scale
-            drawn = camera if scale == 1.0 else camera.resized(*scaled(size, scale))
-            self._queue(picture, drawn, key._replace(camera_key=drawn.key))
+        if not self._is_being_replaced:
+            self._queue_next(picture, camera, key)
         # Where it could not be queued, it has been drawn at once.
         if picture.key != key:
             picture.motion.towards = camera
         else:
             picture.scale = 1.0
+
+    def _queue_next(
+        self, picture: ViewportPicture, camera: Camera, key: PictureKey
+    ) -> None:
+        """Queue the picture that `key` says, if that may be, in lower resolution."""
+        size = (camera.width, camera.height)
+        scale = self._next_scale(size)
+        if scale is None:
+            return
+        picture.scale = scale
+        if scale < 1.0:
+            camera = camera.resized(*scaled(size, scale))
+        self._queue(picture, camera, key._replace(camera_key=camera.key))
 
     def _next_scale(self, size: tuple[int, int]) -> float | None:
         """Return the resolution of the next picture of the scene, shown at this size.
@@ -491,8 +504,9 @@ class SceneCache:
         # The scene is read in one go with the picture.
         if self.renderer.pending:
             ms += governor.cost(("load",)) or 0.0
-        can_start = governor.has_saved(ms) and self.queued is None
-        return scale if can_start else None
+        if not governor.has_saved(ms) or self.queued is not None:
+            return None
+        return scale
 
     def _queue(self, picture: ViewportPicture, camera: Camera, key: PictureKey) -> None:
         """Render, with depth, what `picture` becomes when that is done (`land`).
@@ -510,7 +524,7 @@ class SceneCache:
                 self._report_gpu_times()
                 return
         if self._finish_reading():
-            picture.become(rendered.source(), camera, key, lent=True)
+            picture.become(rendered.source(), camera, key, is_borrowed=True)
 
     def land(self, *, wait: bool = False) -> None:
         """Have the queued picture take its place, if it is done.
@@ -521,12 +535,15 @@ class SceneCache:
         if queued is None or not (wait or queued.rendered.done):
             return
         self.queued = None
-        is_whole = not queued.reads_scene or self._finish_reading()
-        source = queued.rendered.queued_source() if is_whole else None
+        if queued.reads_scene and not self._finish_reading():
+            return
+        source = queued.rendered.queued_source()
         if source is None:
             return
-        kept = queued.rendered.kept
-        queued.picture.become(source, queued.camera, queued.key, lent=True, kept=kept)
+        movable = queued.rendered.kept
+        queued.picture.become(
+            source, queued.camera, queued.key, is_borrowed=True, movable=movable
+        )
         queued.picture.motion.has_landed = True
 
     def moves_on(self, picture: ViewportPicture, moving: bool) -> bool:
@@ -551,29 +568,29 @@ class SceneCache:
 
         pivot_distance: from the camera to what is orbited around.
         """
-        kept = picture.kept
+        movable = picture.movable
         rendered_with = picture.camera
         towards = picture.motion.towards
-        if towards is None or rendered_with is None or kept is None:
+        if towards is None or rendered_with is None or movable is None:
             return picture.source
         size = (towards.width, towards.height)
-        self.work.governor.gives(self._warp_work(picture, size), "cuda")
+        self.work.governor.gives(self._warp_task(picture, size), "cuda")
         try:
-            return kept.mover.take(kept, rendered_with, towards, pivot_distance)
+            return movable.mover.take(movable, rendered_with, towards, pivot_distance)
         except (RendererError, SharingError, RuntimeError) as error:
             log.warning("pictures are moved along no more: %s", error)
-            kept.mover.failure = str(error) or type(error).__name__
-            picture.kept = None
+            movable.mover.failure = str(error) or type(error).__name__
+            picture.movable = None
             return picture.source
 
-    def _warp_work(self, picture: ViewportPicture, size: tuple[int, int]) -> Work:
+    def _warp_task(self, picture: ViewportPicture, size: tuple[int, int]) -> GpuTask:
         """Return the governor's work of moving a picture, to be shown at this size."""
-        work = ("warp", *size)
-        if picture.kept is not None:
-            ms = picture.kept.mover.clock.news
+        task = ("warp", *size)
+        if picture.movable is not None:
+            ms = picture.movable.mover.clock.news
             if ms is not None:
-                self.work.took(work, ms)
-        return work
+                self.work.took(task, ms)
+        return task
 
     # -- the loop ------------------------------------------------------------------
 
@@ -647,5 +664,5 @@ class SceneCache:
         self.renderer.close()
         if frame is not None:
             frame.close()
-        self.facts = None
+        self.summary = None
         self.composer.close()

@@ -40,7 +40,7 @@ class Filter(Tool["GaussianView"]):
 
         self.statistics: Statistics | None = None
         """The newest that are known."""
-        self.chosen_by: Selection | None = None
+        self.counted_selection: Selection | None = None
         """The selection by which they were counted."""
         self.brush = RangeBrush(self)
         self._jobs = Jobs("export", wake)
@@ -96,9 +96,9 @@ class Filter(Tool["GaussianView"]):
         self._finish_saving()
         answer = self._reader.take()
         if answer is not None:
-            self.chosen_by, self.statistics = answer
+            self.counted_selection, self.statistics = answer
             needs_redraw |= self.is_open
-        if self.is_open and self.view.data.facts is not None:
+        if self.is_open and self.view.data.summary is not None:
             selection = self._unmarked
             self._reader.read(
                 now, selection, lambda scene: count_later(scene, selection)
@@ -112,19 +112,19 @@ class Filter(Tool["GaussianView"]):
         """Progress from 0 to 1 while a file is written."""
         return None if self._job is None else self._job.progress
 
-    def save(self, *, chosen: bool) -> None:
+    def save(self, *, only_shown: bool) -> None:
         """Save Gaussians as a .ply in the folder where the viewer runs.
 
         A scene on a GPU is copied to the host at once, which takes a tenth of a second
         per million.
 
-        chosen: save what the selection does not hide, instead of all that can be drawn.
+        only_shown: leave out what the selection hides.
         """
         view = self.view
-        facts = view.data.facts
-        if facts is None or self._job is not None:
+        summary = view.data.summary
+        if summary is None or self._job is not None:
             return
-        stem = _file_stem(view.host.name) + _step_suffix(facts.notes)
+        stem = _file_stem(view.host.name) + _step_suffix(summary.notes)
         try:
             scene = view.data.renderer.scene()
             path = output_path(stem, ".ply")
@@ -132,13 +132,13 @@ class Filter(Tool["GaussianView"]):
             view.host.say(str(error))
             return
         selection = view.state.selection
-        antialiased = facts.antialiased
+        antialiased = summary.antialiased
         scene = scene.to_host()
 
         def write(job: Job[tuple[Path, int]]) -> tuple[Path, int]:
             from splatview_viewer.formats.ply import write_ply
 
-            keep = (flags(scene, selection) & HIDDEN) == 0 if chosen else None
+            keep = (flags(scene, selection) & HIDDEN) == 0 if only_shown else None
             return write_ply(
                 scene, path, antialiased=antialiased, keep=keep, progress=job.report
             )
@@ -162,7 +162,7 @@ class Filter(Tool["GaussianView"]):
 
     # -- drawing -------------------------------------------------------------------
 
-    def over(self, rect: Rect, scale: float) -> bool:
+    def draw_over(self, rect: Rect, scale: float) -> bool:
         # The panel's part, which is drawn later, sets this again.
         self.is_open = False
         return False
@@ -175,7 +175,7 @@ class Filter(Tool["GaussianView"]):
         if not self.is_active:
             return []
         selection = self._unmarked
-        if self.statistics is not None and self.chosen_by == selection:
+        if self.statistics is not None and self.counted_selection == selection:
             return [f"{self.statistics.chosen:,} of them shown"]
         if replace(selection, box=None, sphere=None) != EVERYTHING:
             return ["filtered"]

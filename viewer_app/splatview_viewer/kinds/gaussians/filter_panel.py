@@ -114,20 +114,23 @@ class RangeBrush:
             return
         low = min(position, start)
         high = max(position, start)
-        limits = (
-            0.0 if low <= axis.first else quantity.edge(low),
-            _no_limit(quantity) if high >= axis.last else quantity.edge(high),
-        )
-        if limits != tool.limits(quantity):
-            tool.limit(quantity, *limits)
+        # The ends of the histogram stand for no limit.
+        low_limit = 0.0
+        high_limit = _no_limit(quantity)
+        if low > axis.first:
+            low_limit = quantity.edge(low)
+        if high < axis.last:
+            high_limit = quantity.edge(high)
+        if (low_limit, high_limit) != tool.limits(quantity):
+            tool.limit(quantity, low_limit, high_limit)
 
     def _fixed_end(self, quantity: Quantity, axis: _BinAxis, position: float) -> float:
-        """Return the end that stays after a press: opposite the end that was pressed."""
+        """Return the end that stays after a press: the opposite of the pressed one."""
         low, high = (quantity.position(v) for v in self._tool.limits(quantity))
-        reach = _GRAB * axis.scale * axis.bins_per_pixel
-        if abs(position - low) < reach:
+        max_distance = _GRAB * axis.scale * axis.bins_per_pixel
+        if abs(position - low) < max_distance:
             return high
-        if abs(position - high) < reach:
+        if abs(position - high) < max_distance:
             return low
         return position
 
@@ -135,9 +138,9 @@ class RangeBrush:
 def draw_panel(tool: Filter) -> None:
     """Draw the panel's part."""
     tool.is_open = True
-    facts = tool.view.data.facts
+    summary = tool.view.data.summary
     statistics = tool.statistics
-    has_harmonics = facts is not None and facts.drawn_sh_degree > 0
+    has_harmonics = summary is not None and summary.drawn_sh_degree > 0
     for quantity in QUANTITIES:
         if quantity.name != "sh_energy" or has_harmonics:
             _draw_quantity(tool, quantity, statistics)
@@ -163,7 +166,7 @@ def draw_panel(tool: Filter) -> None:
         ],
     )
     if pressed is not None:
-        tool.save(chosen=pressed == 0)
+        tool.save(only_shown=pressed == 0)
 
 
 def _draw_quantity(
@@ -225,13 +228,13 @@ def _draw_bars(
     count = min(_MAX_BARS, axis.last - axis.first)
     edges = np.linspace(axis.first, axis.last, count + 1).round().astype(int)
     # Square roots let few be seen beside many.
-    every, chosen = (
+    all_heights, shown_heights = (
         np.sqrt(np.add.reduceat(counts[: axis.last], edges[:-1]))
         for counts in statistics.counts[quantity.name]
     )
-    top = 1.08 * (float(every.max(initial=0.0)) or 1.0)
-    plot.bars("##all", edges, every / top, theme.GONE)
-    plot.bars("##chosen", edges, chosen / top, theme.ACCENT)
+    top = 1.08 * (float(all_heights.max(initial=0.0)) or 1.0)
+    plot.bars("##all", edges, all_heights / top, theme.GONE)
+    plot.bars("##chosen", edges, shown_heights / top, theme.ACCENT)
 
 
 def _draw_tooltip(quantity: Quantity, statistics: Statistics, axis: _BinAxis) -> None:
@@ -275,10 +278,13 @@ def _draw_limits(
     imgui.set_item_tooltip(
         "The least and the most that is shown. Drag, or Ctrl + click to type"
     )
-    if is_edited:
-        low = 0.0 if new_low <= first else new_low
-        high = _no_limit(quantity) if new_high >= last else new_high
-        tool.limit(quantity, low, high)
+    if not is_edited:
+        return
+    if new_low <= first:
+        new_low = 0.0
+    if new_high >= last:
+        new_high = _no_limit(quantity)
+    tool.limit(quantity, new_low, new_high)
 
 
 def _no_limit(quantity: Quantity) -> float:

@@ -1,4 +1,4 @@
-"""Going back through what was recorded of a scene: the bar at the picture's lower edge."""
+"""The recorded versions of a scene: the bar at the picture's lower edge."""
 
 from __future__ import annotations
 
@@ -137,10 +137,10 @@ class HistoryTool(Tool["GaussianView"]):
         caption_width = max(_CAPTION_WIDTH * scale, imgui.calc_text_size(caption).x)
         _draw_play_button(player, button_width)
         imgui.same_line()
-        taken = caption_width + gap
+        used_width = caption_width + gap
         if player.has_live:
-            taken += button_width + gap
-        width = max(imgui.get_content_region_avail().x - taken, 1.0)
+            used_width += button_width + gap
+        width = max(imgui.get_content_region_avail().x - used_width, 1.0)
         self.track = _draw_track(player, width)
         imgui.same_line()
         imgui.align_text_to_frame_padding()
@@ -167,21 +167,27 @@ def _draw_caption(player: Player, caption: str) -> None:
 
 
 def _draw_play_button(player: Player, width: float) -> None:
-    label = "Stop" if player.playing else "Play"
-    tip = "Stop" if player.playing else "Play what was recorded"
+    label = "Stop"
+    tip = "Stop"
+    if not player.playing:
+        label = "Play"
+        tip = "Play what was recorded"
     if imgui.button(label, ImVec2(width, 0)):
         player.play(not player.playing)
     imgui.set_item_tooltip(tip)
 
 
 def _draw_live_button(player: Player, width: float) -> None:
-    is_live = player.at is None
-    color = theme.ALIVE if is_live else theme.DIM
+    color = theme.DIM
+    tip = "Back to what comes"
+    if player.at is None:
+        color = theme.ALIVE
+        tip = "Shows what comes"
     imgui.push_style_color(imgui.Col_.text, color)
     if imgui.button("Live", ImVec2(width, 0)):
         player.live()
     imgui.pop_style_color()
-    imgui.set_item_tooltip("Shows what comes" if is_live else "Back to what comes")
+    imgui.set_item_tooltip(tip)
 
 
 def _draw_track(player: Player, width: float) -> Rect:

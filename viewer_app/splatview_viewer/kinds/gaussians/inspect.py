@@ -30,11 +30,13 @@ from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from splatview_viewer.core.events import Event
+    from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.kinds.gaussians.view import GaussianView
     from splatview_viewer.render.picking import Hit, Values
+    from splatview_viewer.scene.scene import GaussianScene
 
 _MAX_VERSIONS = 240
 """Versions of which the values are remembered."""
@@ -95,8 +97,8 @@ class Inspect(Tool["GaussianView"]):
 
         An index that the scene does not have changes nothing.
         """
-        facts = self.view.data.facts
-        if index is not None and (facts is None or not 0 <= index < facts.count):
+        summary = self.view.data.summary
+        if index is not None and (summary is None or not 0 <= index < summary.count):
             return
         marked = () if index is None else (index,)
         self.view.change(selection=replace(self.view.state.selection, marked=marked))
@@ -129,7 +131,7 @@ class Inspect(Tool["GaussianView"]):
         if not rect.contains(event.x, event.y):
             return
         try:
-            self._picker.ask(event.x, event.y, rect)
+            self._picker.search(event.x, event.y, rect)
         except RendererError as error:
             self.view.host.say(str(error))
 
@@ -138,8 +140,8 @@ class Inspect(Tool["GaussianView"]):
     def tick(self, now: float) -> bool:
         needs_redraw = self._take_hit()
         index = self.index
-        facts = self.view.data.facts
-        count = 0 if facts is None else facts.count
+        summary = self.view.data.summary
+        count = 0 if summary is None else summary.count
         if index != self._history_index:
             self._history_index = index
             self._count_at_choice = count
@@ -160,20 +162,22 @@ class Inspect(Tool["GaussianView"]):
         hits = self._picker.take()
         if hits is None:
             return False
-        hit = hits[0] if hits else None
-        self.choose(None if hit is None else hit.index, hit)
+        if hits:
+            self.choose(hits[0].index, hits[0])
+        else:
+            self.choose(None)
         return True
 
     def _read_values(self, now: float, index: int) -> bool:
         """Have each version's values read. Returns True when some have come."""
         loads = self.view.data.loads
-        self._reader.read(
-            now,
-            index,
-            lambda scene: (
-                values_later(scene, index, loads) if index < len(scene) else None
-            ),
-        )
+
+        def start(scene: GaussianScene) -> Callable[[], Values] | None:
+            if index >= len(scene):
+                return None
+            return values_later(scene, index, loads)
+
+        self._reader.read(now, index, start)
         answer = self._reader.take()
         if answer is None:
             return False
@@ -185,24 +189,19 @@ class Inspect(Tool["GaussianView"]):
 
     # -- drawing -------------------------------------------------------------------
 
-    def over(self, rect: Rect, scale: float) -> bool:
+    def draw_over(self, rect: Rect, scale: float) -> bool:
         self._has_card = not self.is_open and self.index is not None
         # The panel's part, which is drawn later, sets this again.
         self.is_open = False
         if self.index is None:
             return False
-        self._draw_outline(rect, scale)
+        camera = self.view.rig.camera(rect)
+        if camera is not None and self.values is not None:
+            size = self.view.state.scale
+            _draw_outline(self.values, camera, size, rect, scale)
         for card in self.covered(rect):
             self._draw_card(card, self.index, scale)
         return False
-
-    def _draw_outline(self, rect: Rect, scale: float) -> None:
-        camera = self.view.rig.camera(rect)
-        if camera is None or self.values is None:
-            return
-        corners = self.values.outline(camera, self.view.state.scale)
-        if corners is not None and np.abs(corners).max() <= _MAX_OUTLINE:
-            draw_line(corners, rect, scale, theme.INK, 0.95, closed=True)
 
     def _draw_card(self, card: Rect, index: int, scale: float) -> None:
         """Draw the numbers over the picture, with a button that closes them."""
@@ -252,3 +251,12 @@ class Inspect(Tool["GaussianView"]):
     def close(self) -> None:
         self._picker.forget()
         self._reader.forget()
+
+
+def _draw_outline(
+    values: Values, camera: Camera, size: float, rect: Rect, scale: float
+) -> None:
+    """Draw the ellipse around a Gaussian, which is drawn `size` times as large."""
+    corners = values.outline(camera, size)
+    if corners is not None and np.abs(corners).max() <= _MAX_OUTLINE:
+        draw_line(corners, rect, scale, theme.INK, 0.95, closed=True)

@@ -72,7 +72,7 @@ def draw_panel(tool: Inspect) -> None:
         ui.wrapped("Reading", theme.DIM)
         return
     draw_numbers(tool, values)
-    quat = "  ".join(f"{number:.3f}" for number in values.quat)
+    quat = "  ".join(f"{component:.3f}" for component in values.quat)
     _draw_text("Rotation", quat, "Quaternion w, x, y, z")
     if values.energies:
         _draw_text(
@@ -114,11 +114,11 @@ def _choose_typed(tool: Inspect, text: str) -> None:
     if not text:
         tool.choose(None)
         return
-    facts = tool.view.data.facts
+    summary = tool.view.data.summary
     index = int(text) if text.isdecimal() else -1
-    if facts is not None and not 0 <= index < facts.count:
+    if summary is not None and not 0 <= index < summary.count:
         tool.view.host.say(
-            f"{text[:20]} is no index: this scene's go from 0 to {facts.count - 1:,}"
+            f"{text[:20]} is no index: this scene's go from 0 to {summary.count - 1:,}"
         )
         return
     tool.choose(index)
@@ -131,7 +131,7 @@ def draw_numbers(
 
     label_width: in font sizes; None: that of the panel.
     """
-    position = "  ".join(_position_text(number) for number in values.mean)
+    position = "  ".join(_position_text(component) for component in values.mean)
     _draw_text("Position", position, "World units", label_width)
     _draw_text(
         "Size",
@@ -152,8 +152,8 @@ def draw_numbers(
         )
 
 
-def _position_text(number: float) -> str:
-    return f"{number:.4g}" if abs(number) < 1e4 else f"{number:.2f}"
+def _position_text(component: float) -> str:
+    return f"{component:.4g}" if abs(component) < 1e4 else f"{component:.2f}"
 
 
 def _draw_color(values: Values, label_width: float | None) -> None:

@@ -44,11 +44,11 @@ class LookTool(Tool["GaussianView"]):
             return [f"depth {low:.3g} to {high:.3g}"]
         return []
 
-    def over(self, rect: Rect, scale: float) -> bool:
+    def draw_over(self, rect: Rect, scale: float) -> bool:
         view = self.view
-        facts = SHOWS[view.state.show]
-        has_room = rect.width >= _MIN_LEGEND_WIDTH * scale
-        if not facts.is_mapped or view.picture.source is None or not has_room:
+        show_facts = SHOWS[view.state.show]
+        fits = rect.width >= _MIN_LEGEND_WIDTH * scale
+        if not show_facts.is_mapped or view.picture.source is None or not fits:
             return False
         low, high = view.depth_range
         if high <= low:
@@ -61,7 +61,7 @@ class LookTool(Tool["GaussianView"]):
         else:
             labels = [f"{value:g}" for value in values]
         above_bars = view.tools.above_bars(rect)
-        draw_legend(facts.legend, view.state.color_map, labels, above_bars, scale)
+        draw_legend(show_facts.legend, view.state.color_map, labels, above_bars, scale)
         return False
 
     # -- controls ------------------------------------------------------------------
@@ -88,7 +88,7 @@ class LookTool(Tool["GaussianView"]):
 
     def _draw_show(self, state: GaussianState) -> GaussianState:
         """Draw what is shown, and how numbers become colours."""
-        titles: dict[Show, str] = {key: facts.title for key, facts in SHOWS.items()}
+        titles: dict[Show, str] = {key: show.title for key, show in SHOWS.items()}
         show: Show = ui.choice("Show", SHOWS[state.show].tip, state.show, titles)
         state = replace(state, show=show)
         if SHOWS[show].is_mapped:
@@ -138,8 +138,8 @@ class LookTool(Tool["GaussianView"]):
         return replace(state, mode=ui.choice("Rasterize", tip, state.mode, modes))
 
     def _draw_sh_degree(self, state: GaussianState) -> GaussianState:
-        facts = self.view.data.facts
-        stored = 0 if facts is None else facts.stored_sh_degree
+        summary = self.view.data.summary
+        stored = 0 if summary is None else summary.stored_sh_degree
         if not stored or not SHOWS[state.show].has_own_colors:
             return state
         degrees: dict[int | None, str] = {None: "As trained"}

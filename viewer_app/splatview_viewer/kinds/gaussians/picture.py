@@ -59,7 +59,7 @@ class Motion:
     """The movement of a viewport's camera, and of its picture along with it."""
 
     moved_at: float | None = -math.inf
-    """Time of the turn in which the camera was last moved; None: since the last turn."""
+    """Time of the turn in which the camera was moved; None: since the last turn."""
     towards: Camera | None = None
     """The camera to which the picture is moved, as it was rendered for another one;
     None: the picture is shown as it is."""
@@ -77,8 +77,8 @@ class _PictureCopy(NamedTuple):
 class ViewportPicture:
     """The picture of one viewport. `SceneCache.picture` fills it.
 
-    It is valid until the renderer draws again (`lent`); a copy takes its place before
-    that if it is still shown.
+    It is valid until the renderer draws again (`is_borrowed`); a copy takes its place
+    before that if it is still shown.
     """
 
     def __init__(self, ctx: moderngl.Context) -> None:
@@ -88,9 +88,9 @@ class ViewportPicture:
         """What it shows."""
         self.camera: Camera | None = None
         """The camera that it was rendered with."""
-        self.lent = False
+        self.is_borrowed = False
         """It lies where the renderer draws next."""
-        self.kept: Kept | None = None
+        self.movable: Kept | None = None
         """The picture as CUDA can move it to another camera; None where it cannot be
         moved."""
         self.scale = 1.0
@@ -107,7 +107,7 @@ class ViewportPicture:
 
         The picture is moved by depth then, as a plane otherwise.
         """
-        return self.kept is not None and self.kept.grid is not None
+        return self.movable is not None and self.movable.grid is not None
 
     def become(
         self,
@@ -115,26 +115,26 @@ class ViewportPicture:
         camera: Camera | None = None,
         key: PictureKey | None = None,
         *,
-        lent: bool = False,
-        kept: Kept | None = None,
+        is_borrowed: bool = False,
+        movable: Kept | None = None,
     ) -> None:
         """Replace the picture before; without arguments, show none."""
         self.source = source
         self.camera = camera
         self.key = key
-        self.lent = lent
-        self.kept = kept
+        self.is_borrowed = is_borrowed
+        self.movable = movable
 
     def keep(self, composer: Composer) -> None:
-        """Replace what was lent by a copy, which the renderer's next picture leaves."""
+        """Replace a borrowed picture by a copy, before the renderer draws again."""
         assert self.source is not None
         copy = self._copy_like(self.source)
         composer.copy(self.source, copy.framebuffer)
         self.source = copy.source
-        self.lent = False
+        self.is_borrowed = False
         # What is moved as a plane lies where the renderer draws next.
         if not self.has_depth:
-            self.kept = None
+            self.movable = None
 
     def _copy_like(self, source: PixelSource) -> _PictureCopy:
         """Return a texture for a copy of a picture, the one before if it fits."""
@@ -162,15 +162,15 @@ class ViewportPicture:
             self._copy = None
 
     def lose(self) -> None:
-        """Forget what was lent: the renderer is gone."""
-        self.kept = None
-        if self.lent:
+        """Forget what was borrowed: the renderer is gone."""
+        self.movable = None
+        if self.is_borrowed:
             self.become()
 
     def drop(self) -> None:
         """Show none until it is rendered again."""
-        if self.kept is not None:
-            self.kept.mover.drop()
+        if self.movable is not None:
+            self.movable.mover.drop()
         self.become()
         self.drop_copy()
 
@@ -269,7 +269,7 @@ class Composer:
 
 
 class DepthPicture:
-    """Makes a picture of numbers: expected depth, or the number of Gaussians, and alpha.
+    """Makes a picture of numbers: expected depth or counts of Gaussians, and alpha.
 
     A picture that lies on a GPU (it has `gpu_tensors`, as gsplat's) stays there.
     """
@@ -317,11 +317,11 @@ class DepthPicture:
             from splatview_ipc.gl.probe import make_canvas
 
             self._canvas = make_canvas(self._ctx, gpu_uuid(alpha.device.index))
-        numbers = self._numbers(rgba[..., 0], depth, alpha, now)
+        values = self._pixel_values(rgba[..., 0], depth, alpha, now)
         self._last_target = self._canvas
         height, width = alpha.shape
         target = self._canvas.begin(height, width, 4, "float32")
-        target[..., 0].copy_(numbers)
+        target[..., 0].copy_(values)
         target[..., 1:3] = 0
         target[..., 3].copy_(alpha)
         return self._canvas.show()
@@ -337,7 +337,7 @@ class DepthPicture:
         alpha = torch.from_numpy(pixels.alpha)
         depth = None if pixels.depth is None else torch.from_numpy(pixels.depth)
         channels = np.zeros((*alpha.shape, 4), np.float32)
-        channels[..., 0] = self._numbers(color[..., 0], depth, alpha, now)
+        channels[..., 0] = self._pixel_values(color[..., 0], depth, alpha, now)
         channels[..., 3] = alpha
         self._last_target = self._bridge
         return self._bridge.put(channels, "HWC")
@@ -347,7 +347,7 @@ class DepthPicture:
         self.range = self._range_before
         self._last_target.undo()
 
-    def _numbers(
+    def _pixel_values(
         self,
         color: torch.Tensor,
         depth: torch.Tensor | None,
@@ -358,18 +358,18 @@ class DepthPicture:
         import torch
 
         if self._counts:
-            numbers = color
+            values = color
         else:
             assert depth is not None, "drawn without depth"
             mean_depth = depth / alpha.clamp(min=_MIN_DEPTH_ALPHA)
-            numbers = torch.where(alpha > _MIN_DEPTH_ALPHA, mean_depth, 0.0)
+            values = torch.where(alpha > _MIN_DEPTH_ALPHA, mean_depth, 0.0)
         if now - self._ranged_at >= _RANGE_PERIOD:
             self._ranged_at = now
-            self.range = self._find_range(numbers, alpha)
-        return numbers
+            self.range = self._find_range(values, alpha)
+        return values
 
     def _find_range(
-        self, numbers: torch.Tensor, alpha: torch.Tensor
+        self, values: torch.Tensor, alpha: torch.Tensor
     ) -> tuple[float, float]:
         """Return the range of the numbers (H, W) of what is seen; waits for a GPU."""
         import torch
@@ -377,7 +377,7 @@ class DepthPicture:
         # An odd step does not keep to some columns.
         step = max(alpha.numel() // _RANGE_SAMPLE, 1) | 1
         is_seen = alpha.reshape(-1)[::step] > _MIN_RANGE_ALPHA
-        sample = numbers.reshape(-1)[::step][is_seen]
+        sample = values.reshape(-1)[::step][is_seen]
         if not len(sample):
             return (0.0, 0.0)
         shares = sample.new_tensor([0.01, 0.99])

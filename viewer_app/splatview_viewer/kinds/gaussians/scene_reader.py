@@ -27,7 +27,7 @@ _MAX_SHARE = 0.05
 
 
 class SceneReader(Question):
-    """Computes something of a scene once for each version, in little of the loop's time.
+    """Computes something of each version of a scene, in little of the loop's time.
 
     Answers are pairs of the key and the result.
     """

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.settings import Color
     from splatview_viewer.core.view import KeyHelp, Value
     from splatview_viewer.geometry.cameras import Camera
-    from splatview_viewer.kinds.gaussians.facts import GaussianFacts
+    from splatview_viewer.kinds.gaussians.summary import GaussianSummary
     from splatview_viewer.render.picking import Hit
 
 TOOLS: tuple[type[Tool[Any]], ...] = (
@@ -117,10 +117,10 @@ class GaussianView(View[SceneCache, GaussianState]):
     def options(self) -> RenderOptions:
         """The renderer's options for the present state."""
         state = self.state
-        facts = self.data.facts
+        summary = self.data.summary
         mode = state.mode
         if mode == "scene":
-            is_antialiased = facts is not None and facts.antialiased
+            is_antialiased = summary is not None and summary.antialiased
             mode = "antialiased" if is_antialiased else "classic"
         selection = state.selection
         if self.host.exact:
@@ -142,8 +142,9 @@ class GaussianView(View[SceneCache, GaussianState]):
     @property
     def depth_range(self) -> tuple[float, float]:
         """The numbers at both ends of the colour map."""
-        chosen = self.state.depth_range if self.state.show == "depth" else None
-        return chosen or self.picture.depth.range
+        if self.state.show == "depth" and self.state.depth_range is not None:
+            return self.state.depth_range
+        return self.picture.depth.range
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         data = self.data
@@ -151,7 +152,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         self.rig.rect = rect
         # The orbit takes the place of a view that is followed, before anything else.
         orbit = self.rig.orbit
-        if data.facts is not None:
+        if data.summary is not None:
             can_move = self.state.smooth and SHOWS[self.state.show].is_solid
             data.picture(
                 self.picture,
@@ -192,7 +193,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         picture then.
         """
         data = self.data
-        if data.facts is None or not data.renderer.wants_gpu:
+        if data.summary is None or not data.renderer.wants_gpu:
             return None
         camera = self.rig.camera_of_scene(Rect(0, 0, width, height))
         return data.tensor(self.picture, camera, self.options, self.background)
@@ -207,7 +208,7 @@ class GaussianView(View[SceneCache, GaussianState]):
     # -- the loop ------------------------------------------------------------------
 
     def tick(self, now: float) -> bool:
-        """Advance to `now`; draw in full what was drawn coarsely, once the user rests."""
+        """Advance to `now`; a coarse picture is drawn in full once the user rests."""
         data = self.data
         data.tick(now)
         needs_redraw = self._drawn_loads != data.loads
@@ -256,7 +257,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         self.data.choices.add(hints.hint.choice)
         # Hint and sample are of the scene as it was.
         hints.hint = None
-        self.data.sight = None
+        self.data.sample = None
         self.host.again()
 
     def panel(self) -> Sequence[Section]:
@@ -284,9 +285,9 @@ class GaussianView(View[SceneCache, GaussianState]):
 
     def info(self) -> Info:
         data = self.data
-        facts = data.facts
+        summary = data.summary
         renderer = data.renderer
-        if facts is None:
+        if summary is None:
             return Info()
         timings = dict(data.stopwatch.ms)
         if renderer.gpu_ms is not None:
@@ -301,24 +302,24 @@ class GaussianView(View[SceneCache, GaussianState]):
         ]
         note = renderer_note(renderer)
         return Info(
-            details=self._details(facts),
+            details=self._details(summary),
             extras=[note] if note else [],
             path=[phrase for phrase in path if phrase],
             timings=timings,
         )
 
-    def _details(self, facts: GaussianFacts) -> list[str]:
+    def _details(self, summary: GaussianSummary) -> list[str]:
         """Return short phrases about the scene and its picture."""
         renderer = self.data.renderer
         scale = self.picture.scale
-        plural = "" if facts.count == 1 else "s"
+        plural = "" if summary.count == 1 else "s"
         phrases = [
-            f"{facts.count:,} Gaussian{plural}",
-            renderer.left_out.words(facts.count),
+            f"{summary.count:,} Gaussian{plural}",
+            renderer.left_out.words(summary.count),
             renderer.thinned,
-            *facts.phrases,
+            *summary.phrases,
             *self.tools.details(),
             f"at {scale:.0%} for now" if scale < 1.0 else "",
-            *facts.notes,
+            *summary.notes,
         ]
         return [phrase for phrase in phrases if phrase]

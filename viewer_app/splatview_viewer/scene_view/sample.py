@@ -22,7 +22,7 @@ _FILLED_SHARE = 0.84
 
 
 @dataclass(frozen=True)
-class Sight:
+class SceneSample:
     """A sample of a scene's points, evenly spread over its arrays."""
 
     means: np.ndarray
@@ -32,7 +32,7 @@ class Sight:
 
     @property
     def weights(self) -> np.ndarray | None:
-        """Opacities (M,), 0 for what can hardly be seen; None when nothing can be seen."""
+        """Opacities (M,), 0 for what can hardly be seen; None when nothing can."""
         # A NaN compares as False, and counts as invisible.
         is_visible = self.opacities > _VISIBLE_OPACITY
         weights = np.where(is_visible, self.opacities, 0.0)
@@ -79,7 +79,7 @@ class Sight:
         start = frame_points(self.means, width, height, weights=self.weights, up=up)
         return self._fill_picture(start)
 
-    def seen_along(
+    def camera_along(
         self, rotation: np.ndarray, fov: float, width: int, height: int
     ) -> Camera:
         """Return the camera that sees the whole scene in a given direction.
@@ -94,7 +94,7 @@ class Sight:
         return self._fill_picture(start)
 
     def _fill_picture(self, camera: Camera) -> Camera:
-        """Return a pinhole camera moved to where the visible points fill its picture."""
+        """Move a pinhole camera to where the visible points fill its picture."""
         points = self._framed_points()
         focal = camera.K[0, 0]
         extent = np.array([camera.width, camera.height]) / focal * _FILLED_SHARE

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from splatview_viewer.scene.scene import HostCopy
-from splatview_viewer.scene_view.sight import Sight
+from splatview_viewer.scene_view.sample import SceneSample
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ _SAMPLE_SIZE = 200_000
 
 
 @dataclass(frozen=True)
-class GaussianFacts:
+class GaussianSummary:
     """Facts about the scene that is shown; its arrays may be gone by now."""
 
     count: int
@@ -32,7 +32,7 @@ class GaussianFacts:
     """Direction upward by the scene's file."""
 
     @classmethod
-    def of(cls, scene: GaussianScene) -> GaussianFacts:
+    def of(cls, scene: GaussianScene) -> GaussianSummary:
         """Return the facts about a scene."""
         return cls(
             count=len(scene),
@@ -61,7 +61,7 @@ class GaussianFacts:
 
 def sample_scene(
     scene: GaussianScene, ready: Callable[[int], None] | None = None
-) -> Sight:
+) -> SceneSample:
     """Return some of a scene's Gaussians; waits for the GPU where they lie on one.
 
     ready: as for `GaussianScene.to_host`.
@@ -69,4 +69,4 @@ def sample_scene(
     scene.wait(ready)
     arrays = HostCopy(scene, lambda: scene.sample(_SAMPLE_SIZE)).arrays()
     means, opacities = map(np.copy, arrays)
-    return Sight(means, opacities)
+    return SceneSample(means, opacities)
