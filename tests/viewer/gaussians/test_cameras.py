@@ -1,4 +1,4 @@
-"""Cameras: poses, their JSON forms and nerfstudio's, other sizes, and the camera that frames a scene."""
+"""Cameras: poses, JSON forms, other sizes, and the camera that frames a scene."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_forms_of_other_programs_say_what_is_wrong(document: Any, message: str) 
         camera_from_json(json.dumps(document), 64, 48)
 
 
-# -- forms that are pasted ---------------------------------------------------------------------------------------------
+# -- forms that are pasted -----------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_fisheye_frame_of_a_transforms_json_is_equidistant() -> None:
 
 
 def test_camera_of_a_cameras_json_is_a_camera(tmp_path: Any) -> None:
-    """As inria's trainer writes it: camera to world in OpenCV's axes, focal lengths of the picture's size."""
+    """Check a camera of inria's trainer: camera to world in OpenCV's axes."""
     camera = {
         "id": 0,
         "img_name": "0001",
@@ -306,7 +306,7 @@ def test_what_is_no_camera_is_said(text: str, said: str) -> None:
     assert len(str(caught.value)) < 400
 
 
-# -- the camera that frames a scene ------------------------------------------------------------------------------------
+# -- the camera that frames a scene --------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(3))

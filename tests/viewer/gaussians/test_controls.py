@@ -1,4 +1,4 @@
-"""The pointer, fingers and keys over pictures and scenes: panning, zooming and keys that are held; the maths alone."""
+"""Panning, zooming and held keys over pictures and scenes; the maths alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from splatview_viewer.geometry.controls import FAST, FITTED, SLOW, Flying, PanZo
 RECT = Rect(100, 20, 400, 300)
 
 
-# -- pictures ----------------------------------------------------------------------------------------------------------
+# -- pictures ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -97,11 +97,11 @@ def test_the_picture_cannot_be_lost_and_is_fitted_again() -> None:
         assert p.placed(RECT) == PanZoom((640, 480)).placed(RECT)
 
 
-# -- keys that are held ------------------------------------------------------------------------------------------------
+# -- keys that are held --------------------------------------------------------
 
 
 def path(rate: float, events: list[tuple[float, Key]], end: float = 2.0) -> np.ndarray:
-    """(5,) how far the camera has come after `end` seconds, asked `rate` times a second."""
+    """Return the way (5,) after `end` seconds, with `rate` steps a second."""
     flying = Flying()
     distance = np.zeros(5)
     events = sorted(events, key=lambda e: e[0])

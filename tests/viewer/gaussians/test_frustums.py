@@ -1,4 +1,4 @@
-"""Cameras drawn over a scene, and looking through them: pixels compared, on a real OpenGL context."""
+"""Cameras drawn over a scene, and looking through them, with OpenGL."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_lines_lie_where_the_cameras_are(
     assert (away < 5).all()
 
 
-# -- through a camera --------------------------------------------------------------------------------------------------
+# -- through a camera ----------------------------------------------------------
 
 
 def through(

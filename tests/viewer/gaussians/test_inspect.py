@@ -1,4 +1,4 @@
-"""Tools of a view of Gaussians: one conformance suite over all, and choosing, filtering, cropping and saving."""
+"""Tools of Gaussians: a conformance suite over all; choosing, filtering, cropping."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def panel(screen: OffscreenScreen) -> Iterator[Panel]:
 
 
 def see(view: Any, panel: Panel, screen: OffscreenScreen, *titles: str) -> None:
-    """A turn of the loop while these parts of the panel are open, in a window of their own."""
+    """Take a turn of the loop while these parts of the panel are open."""
 
     def over(_: Rect, scale: float) -> bool:
         view.over(RECT, scale)
@@ -103,7 +103,7 @@ def turn_until(view: Any, condition: Callable[[], object]) -> None:
     wait_until(lambda: (view.tick(clock()), condition())[1])
 
 
-# -- all tools ---------------------------------------------------------------------------------------------------------
+# -- all tools -----------------------------------------------------------------
 
 
 def test_keys_of_tools_are_listed_where_the_scene_has_something_for_them(
@@ -158,7 +158,7 @@ def test_tools_take_every_event_and_draw_in_every_place(
     view.close()
 
 
-# -- a click -----------------------------------------------------------------------------------------------------------
+# -- a click -------------------------------------------------------------------
 
 
 def test_alt_and_a_click_choose_what_is_seen(view: Any) -> None:
@@ -205,7 +205,7 @@ def test_a_choice_survives_versions_until_their_number_changes(view: Any) -> Non
     assert len(messages) == 1
 
 
-# -- histograms --------------------------------------------------------------------------------------------------------
+# -- histograms ----------------------------------------------------------------
 
 
 def test_what_is_filtered_is_counted_and_not_drawn(
@@ -237,7 +237,7 @@ def test_what_is_filtered_is_counted_and_not_drawn(
     assert not tool.is_active
 
 
-# -- boxes and spheres -------------------------------------------------------------------------------------------------
+# -- boxes and spheres ---------------------------------------------------------
 
 
 def test_coefficients_of_a_gaussian_are_a_table_that_can_be_folded(
@@ -293,7 +293,7 @@ def test_handles_are_dragged_only_while_the_part_is_open(
     assert tool.grabbed is None
 
 
-# -- saving ------------------------------------------------------------------------------------------------------------
+# -- saving --------------------------------------------------------------------
 
 
 def test_it_is_saved_where_it_is_said(

@@ -1,4 +1,4 @@
-"""The tool that moves a scene's camera: flights, held keys, the pivot, what is up, bookmarks, the axes, the panel."""
+"""The tool that moves a scene's camera, with flights, bookmarks and axes."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def said(view: Any) -> str:
     return " | ".join(view.said)  # type: ignore[attr-defined]
 
 
-# -- flights -----------------------------------------------------------------------------------------------------------
+# -- flights -------------------------------------------------------------------
 
 
 def test_a_flight_ends_in_exactly_the_camera_that_was_given(view: Any) -> None:
@@ -115,7 +115,7 @@ def test_the_user_interrupts_a_flight(view: Any, event: Any) -> None:
     assert np.abs(viewmat(view) - SIDE.viewmat).max() > 0.1
 
 
-# -- keys that are held ------------------------------------------------------------------------------------------------
+# -- keys that are held --------------------------------------------------------
 
 
 def test_flying_looks_around_and_the_wheel_sets_the_speed(view: Any) -> None:
@@ -142,7 +142,7 @@ def test_flying_looks_around_and_the_wheel_sets_the_speed(view: Any) -> None:
     assert np.abs(viewmat(view) - before).max() > 0.1
 
 
-# -- the pivot ---------------------------------------------------------------------------------------------------------
+# -- the pivot -----------------------------------------------------------------
 
 
 def test_a_double_click_orbits_around_what_is_there(view: Any) -> None:
@@ -161,7 +161,7 @@ def test_a_double_click_orbits_around_what_is_there(view: Any) -> None:
     assert view.view.rig.orbit.distance == pytest.approx(p[2], abs=0.1)
 
 
-# -- up ----------------------------------------------------------------------------------------------------------------
+# -- up ------------------------------------------------------------------------
 
 
 def ground() -> dict[str, torch.Tensor]:
@@ -230,7 +230,7 @@ def test_up_of_the_file_goes_before_the_ground_and_cameras(
     np.testing.assert_array_equal(fresh.view.rig.orbit.up, (0, 0, -1))
 
 
-# -- bookmarks and the clipboard ---------------------------------------------------------------------------------------
+# -- bookmarks and the clipboard -----------------------------------------------
 
 
 def test_bookmarks_by_keys(view: Any) -> None:
@@ -263,7 +263,7 @@ def test_the_camera_goes_to_the_clipboard_and_back(
         np.testing.assert_array_equal(viewmat(view), FRONT.viewmat)
 
 
-# -- the axes in the corner --------------------------------------------------------------------------------------------
+# -- the axes in the corner ----------------------------------------------------
 
 
 @pytest.mark.parametrize("axis", [0, 3, 5])

@@ -1,4 +1,4 @@
-"""The camera of a scene: orbiting, rolling, looking around, flights, and what is up; the maths alone."""
+"""The camera of a scene: orbiting, rolling, flights, up; the maths alone."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_wheel_and_two_fingers_keep_the_point_under_them(model: CameraModel) -> 
     assert o.distance == pytest.approx(distance * 0.88**2 / 1.25)
 
 
-# -- rolling, looking around, moving along -----------------------------------------------------------------------------
+# -- rolling, looking around, moving along -------------------------------------
 
 
 @pytest.mark.parametrize("angle", [0.4, 3.0])
@@ -155,7 +155,7 @@ def test_ctrl_drag_rolls_so_that_the_scene_follows_the_pointer() -> None:
     np.testing.assert_allclose(seen(o, point) + CORNER, to, atol=1e-9)
 
 
-# -- flights -----------------------------------------------------------------------------------------------------------
+# -- flights -------------------------------------------------------------------
 
 
 def test_a_flight_begins_and_ends_where_it_should_and_is_smooth() -> None:
@@ -185,7 +185,7 @@ def test_a_flight_begins_and_ends_where_it_should_and_is_smooth() -> None:
     assert flight.at(10.51) is None
 
 
-# -- up ----------------------------------------------------------------------------------------------------------------
+# -- up ------------------------------------------------------------------------
 
 
 UP = np.array([0.48, -0.6, 0.64])
@@ -193,7 +193,10 @@ UP /= np.linalg.norm(UP)
 
 
 def ring(count: int, height: float, roll: float) -> np.ndarray:
-    """(N, 4, 4) cameras on a circle around the origin, `height` above it, that look at it; rolled at random."""
+    """Return cameras (N, 4, 4) on a circle that look at the origin, rolled at random.
+
+    height: of the circle, above the origin.
+    """
     random = np.random.default_rng(0)
     side = np.cross(UP, [1.0, 0, 0])
     side /= np.linalg.norm(side)

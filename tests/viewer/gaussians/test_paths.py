@@ -1,4 +1,4 @@
-"""Camera paths: through every key without a jolt, in nerfstudio's format and back, and the tool of a view for them."""
+"""Camera paths: their curves, nerfstudio's format, and the tool of a view."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_it_leads_through_every_key(loop: bool, smooth: bool) -> None:
 
 @pytest.mark.parametrize("loop", [False, True])
 def test_it_is_smooth_at_the_keys(loop: bool) -> None:
-    """Position and direction have the same velocity on both sides of a key; straight ways have not."""
+    """Compare the velocities on both sides of a key, which straight ways change."""
 
     def jolts(curve: CameraPath) -> float:
         worst = 0.0
@@ -88,7 +88,7 @@ def test_it_is_smooth_at_the_keys(loop: bool) -> None:
     assert jolts(path(loop=loop, smooth=False)) > 0.1
 
 
-# -- nerfstudio's format -----------------------------------------------------------------------------------------------
+# -- nerfstudio's format -------------------------------------------------------
 
 
 @pytest.mark.parametrize(("loop", "model"), [(False, "pinhole"), (True, "fisheye")])
@@ -112,7 +112,7 @@ def test_there_and_back(tmp_path: Path, loop: bool, model: Any) -> None:
 
 
 def test_frames_are_as_ns_render_reads_them() -> None:
-    """camera_to_world in OpenGL's axes, vertical fields of view in degrees, one for each picture."""
+    """Check pictures: poses in OpenGL's axes, vertical fields of view in degrees."""
     film = Film(path(), 640, 480, 10.0)
     d = json.loads(write_path(film))
     assert (
@@ -149,7 +149,7 @@ def test_frames_are_as_ns_render_reads_them() -> None:
 
 
 def test_fisheye_path_has_the_focal_lengths_that_nerfstudio_makes() -> None:
-    """Half the height by the tangent of half the field of view, which is equidistant then; keyframes and frames."""
+    """Compare fields of view of an equidistant camera, in keyframes and pictures."""
     d = json.loads(write_path(Film(path(), 640, 480, 10.0))) | {
         "camera_type": "fisheye"
     }
@@ -193,7 +193,7 @@ def _text_by_rows(matrix: np.ndarray) -> Any:
     ],
 )
 def test_path_of_older_viewers_is_the_same_path(written: Any) -> None:
-    """Matrices of keyframes as text, column by column; how long the whole takes stands beside them alone."""
+    """Read matrices of keyframes as text, column by column, with one duration."""
     film = Film(path(), 640, 480, 10.0)
     d = json.loads(write_path(film))
     poses = [np.reshape(k["matrix"], (4, 4)) for k in d["keyframes"]]
@@ -258,7 +258,7 @@ def test_a_file_that_cannot_be_read_is_told_by_its_name(
 
 
 def many_frames(count: int, *, values: dict[int, Any] | None = None) -> str:
-    """A path that was written as pictures alone, each a little to the right of the one before."""
+    """Return a path of pictures alone, each a little to the right of the last."""
     frames = [
         (values or {}).get(
             i, {"camera_to_world": [1, 0, 0, i, 0, 0, -1, 0, 0, 1, 0, 0, 0, 0, 0, 1]}
@@ -309,7 +309,7 @@ def test_many_rotations_are_those_of_each() -> None:
     assert np.flatnonzero(~valid).tolist() == [1, 3, 5]
 
 
-# -- the tool of a view ------------------------------------------------------------------------------------------------
+# -- the tool of a view --------------------------------------------------------
 
 
 class Rig:
@@ -339,7 +339,7 @@ class Rig:
         self.panel.draw_over(self.screen.framebuffer, self.view.over, 1.0)
 
     def point(self, kind: type, *times: float) -> None:
-        """Events at these times of the timeline: it lies between its buttons and the right edge."""
+        """Send events at these times of the timeline, right of its buttons."""
         board = self.view.covered(RECT)[-1]
         left = 146.0
         end = 616.0

@@ -1,4 +1,4 @@
-"""Forms of published Gaussians that the viewer converts, from the CPU and in place from a GPU, through the whole way."""
+"""Forms of published Gaussians, which the viewer converts, from publish to view."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ FORMS: dict[str, tuple[dict[str, torch.Tensor], Any, torch.Tensor, torch.Tensor]
         OPACITIES * (SCALES / FILTERED).prod(1),
     ),
 }
-"""What is published, with which `activated`, and the scales and opacities that it stands for."""
+"""Published values, their `activated`, and the scales and opacities meant."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Cameras of a training and their photographs: checked, kept within bounds, found under a pixel, seen by the viewer."""
+"""Cameras of a training and their photographs, from their checks to the viewer."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_frames_that_say_something_else_are_refused() -> None:
         cameras_of(cameras_frame(3, 0, ["/a", "/b"]))
 
 
-# -- photographs -------------------------------------------------------------------------------------------------------
+# -- photographs ---------------------------------------------------------------
 
 
 def test_one_that_is_looked_at_is_asked_for_and_kept_within_bounds(
@@ -269,7 +269,7 @@ def test_poses_are_compared_anew_when_they_or_the_scene_are_others() -> None:
     assert not hints.texts
 
 
-# -- in the viewer -----------------------------------------------------------------------------------------------------
+# -- in the viewer -------------------------------------------------------------
 
 
 COUNT = 6
