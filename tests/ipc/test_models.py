@@ -426,7 +426,7 @@ class InPlaceReader(zero_copy_reader.ZeroCopyReader):
         self._closed = False
         self._generations: Any = [
             SimpleNamespace(
-                number=number,
+                serial=number,
                 specs={"image": ("uint8", (1, CELLS))},
                 tensors={},
                 frames=0,
@@ -447,7 +447,7 @@ def explore_in_place(generation: int, weak: bool) -> int:
         memory.begin()
         publish(memory, writer, 4, first)
         publish(memory, writer, 5, second)
-        numbers[:] = [generation.number for generation in writer._generations]
+        numbers[:] = [generation.serial for generation in writer._generations]
         for seconds in (1.0, 3.0):
             writer.turn(seconds)
         publish(memory, writer, 6, second)

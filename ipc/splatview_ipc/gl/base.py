@@ -144,7 +144,8 @@ class PixelSource:
             f"CHANNELS {form.channels}",
             *defines,
         )
-        """Defines to compile the shader with. Sources with equal ones share a program."""
+        """Defines to compile the shader with; sources with equal ones share a program.
+        """
 
     def bind(self, program: moderngl.Program, unit: int = 0) -> None:
         """Bind the textures and set the uniforms.
@@ -164,9 +165,9 @@ class Bridge(Protocol):
     def put(self, tensor: Pixels, layout: str) -> PixelSource:
         """Make a picture readable.
 
-        A CUDA tensor is read in the order of the current CUDA stream. `direct` reads its
-        memory whenever something is drawn; the others are done with it on return, or on
-        that stream.
+        A CUDA tensor is read in the order of the current CUDA stream. `direct` reads
+        its memory whenever something is drawn; the others are done with it on return,
+        or on that stream.
 
         Args:
             tensor: (H, W), (H, W, C) or (C, H, W), C from 1 to 4, a dtype of DTYPES.
@@ -200,14 +201,14 @@ class Canvas(Bridge, Protocol):
     ) -> torch.Tensor:
         """Return the next picture, to be written on torch's current stream.
 
-        It is a tensor (height, width, channels) with any content; its pixels may be more
-        than `channels` values apart. Waits until OpenGL no longer draws from the memory
-        behind it. Raises SharingError when there is none for it.
+        It is a tensor (height, width, channels) with any content; its pixels may be
+        more than `channels` values apart. Waits until OpenGL no longer draws from the
+        memory behind it. Raises SharingError when there is none for it.
         """
         ...
 
     def show(self, *, finished: bool = False) -> PixelSource:
-        """Return the picture of `begin` as a source, valid until the next `show` but one.
+        """Return the picture of `begin`, valid until the next `show` but one.
 
         Args:
             finished: True if the kernels that write it have ended. Otherwise it is read

@@ -1,7 +1,7 @@
 """GPU memory as OpenGL buffers, and a picture in it read through buffer textures.
 
-`plan_access` chooses the fewest fetches per pixel: on a data-centre GPU three take three
-times as long as one.
+`plan_access` chooses the fewest fetches per pixel: on a data-centre GPU three take
+three times as long as one.
 """
 
 from __future__ import annotations
@@ -105,7 +105,11 @@ class _Window(NamedTuple):
 
 
 def plan_access(
-    form: Form, strides: tuple[int, ...], offset: int, sizes: Sequence[int], most: int
+    form: Form,
+    strides: tuple[int, ...],
+    offset: int,
+    sizes: Sequence[int],
+    max_texels: int,
 ) -> Access:
     """Return the way to read a picture with the fewest fetches per pixel.
 
@@ -114,7 +118,7 @@ def plan_access(
         strides: in elements, one for each dimension of its layout.
         offset: bytes from the start of the memory.
         sizes: bytes of the memory's pieces.
-        most: number of texels that a buffer texture can have.
+        max_texels: number of texels that a buffer texture can have.
 
     Raises:
         SharingError: the picture is not within the memory, or OpenGL cannot address it.
@@ -146,7 +150,7 @@ def plan_access(
     for pixel_values in (*_pixel_texels(form, steps.plane), 0):
         texel_values = pixel_values or 1
         texel = texel_values * item
-        window = _window(offset, end, piece_sizes, texel, most)
+        window = _window(offset, end, piece_sizes, texel, max_texels)
         if window is None or steps.row * item % texel or steps.column * item % texel:
             continue
         return Access(
@@ -163,7 +167,7 @@ def plan_access(
         )
     raise SharingError(
         f"the picture spans {end - offset} bytes; this OpenGL's buffer textures have "
-        f"{most} texels"
+        f"{max_texels} texels"
     )
 
 
@@ -184,7 +188,7 @@ def _pixel_texels(form: Form, plane: int) -> list[int]:
 
 
 def _window(
-    offset: int, end: int, sizes: Sequence[int], texel: int, most: int
+    offset: int, end: int, sizes: Sequence[int], texel: int, max_texels: int
 ) -> _Window | None:
     """Return the part of the first piece that a texture covers; None where none can.
 
@@ -196,10 +200,10 @@ def _window(
         end: bytes to behind the picture.
         sizes: bytes of the pieces.
         texel: bytes of a texel.
-        most: number of texels that a texture can have.
+        max_texels: number of texels that a texture can have.
     """
     if len(sizes) > 1:
-        fits = all(size // texel <= most for size in sizes)
+        fits = all(size // texel <= max_texels for size in sizes)
         is_aligned = offset % texel == 0 and all(s % texel == 0 for s in sizes[:-1])
         return _Window(0, sizes[0]) if fits and is_aligned else None
     start = offset
@@ -210,7 +214,7 @@ def _window(
         return None
     texels = -(-(end - start) // texel)
     covered = texels * texel
-    if start + covered > sizes[0] or texels > most:
+    if start + covered > sizes[0] or texels > max_texels:
         return None
     return _Window(start, covered)
 

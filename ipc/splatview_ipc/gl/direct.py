@@ -1,8 +1,8 @@
-"""The bridge that copies nothing: the shader reads another process's GPU memory in place.
+"""The bridge that copies nothing: the shader reads another process's GPU memory.
 
 No CUDA call is made in this process, so that a viewer of images needs no CUDA context
-(hundreds of MB). Reading is not ordered with the writer's GPU work: the caller knows that
-the data is there, and keeps the frame while it is drawn.
+(hundreds of MB). Reading is not ordered with the writer's GPU work: the caller knows
+that the data is there, and keeps the frame while it is drawn.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class DirectBridge:
         return gl_memory
 
     def _release_unused(self) -> None:
-        """Release memory that is closed and not drawn from, so that its maker has it."""
+        """Release memory that is closed and not drawn from, so that it is freed."""
         for imported in self._imported[:]:
             is_drawn = any(s.memory is imported.memory for s in self._sources)
             if imported.owner() is None and not is_drawn:

@@ -1,4 +1,4 @@
-"""The OpenGL functions that moderngl does not wrap: `GL.current().glGenBuffers(1, ...)`.
+"""OpenGL functions that moderngl does not wrap: `GL.current().glGenBuffers(1, ...)`.
 
 Every call needs a current context on the calling thread.
 """

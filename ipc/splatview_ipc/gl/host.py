@@ -84,7 +84,7 @@ class HostBridge:
         return upload.source
 
     def _take_back(self, key: _TextureKey) -> _Upload:
-        """Return a texture for the next picture: that of the one before last if it fits."""
+        """Return a texture for the next picture: the back one if it fits."""
         back = self._back
         if back is not None and back.key == key:
             return back
@@ -109,7 +109,7 @@ class HostBridge:
     def begin(
         self, height: int, width: int, channels: int = 4, dtype: str = "float16"
     ) -> torch.Tensor:
-        """Return the next picture, to be written by CUDA kernels; see `Canvas.begin`."""
+        """Return the next picture, for CUDA kernels to write; see `Canvas.begin`."""
         import torch
 
         from splatview_ipc.cuda import driver
@@ -148,7 +148,10 @@ class HostBridge:
 
 
 def _to_host(tensor: Pixels) -> tuple[np.ndarray, str]:
-    """Return a picture in host memory, and its dtype. NumPy holds bfloat16 as integers."""
+    """Return a picture in host memory, and its dtype.
+
+    NumPy holds bfloat16 as integers.
+    """
     if isinstance(tensor, np.ndarray):
         return tensor, tensor.dtype.name
     if isinstance(tensor, RemoteTensor):

@@ -1,8 +1,8 @@
 """The bridge over memory of this process that CUDA writes and OpenGL reads.
 
-The memory is imported once: nothing is ever mapped. CUDA's work is awaited on this thread
-just before something is drawn from it (an event), and a slot is written again only when
-OpenGL has finished with it (a fence); with three slots neither takes long.
+The memory is imported once: nothing is ever mapped. CUDA's work is awaited on this
+thread just before something is drawn from it (an event), and a slot is written again
+only when OpenGL has finished with it (a fence); with three slots neither takes long.
 """
 
 from __future__ import annotations
@@ -162,8 +162,8 @@ class ImportBridge:
             gpu_uuid: the GPU on which CUDA will draw; by default OpenGL's.
 
         Raises:
-            SharingError: OpenGL does not draw there, or cannot import this process's GPU
-                memory.
+            SharingError: OpenGL does not draw there, or cannot import this process's
+                GPU memory.
         """
         uuid = require_import(ctx)
         if gpu_uuid not in (None, uuid):
@@ -204,7 +204,7 @@ class ImportBridge:
     def begin(
         self, height: int, width: int, channels: int = 4, dtype: str = "float16"
     ) -> torch.Tensor:
-        """Return the next picture, to be written by CUDA kernels; see `Canvas.begin`."""
+        """Return the next picture, for CUDA kernels to write; see `Canvas.begin`."""
         form = Form.of((height, width, channels), dtype, "HWC")
         # A shader reads pixels of four values with one fetch.
         pixel_values = 4 if channels == 3 and dtype != "float32" else channels

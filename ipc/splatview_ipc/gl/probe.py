@@ -1,4 +1,4 @@
-"""The bridges that work here, the reasons why others do not, and the choice among them."""
+"""The bridges that work here, why others do not, and the choice among them."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def forced_bridge() -> str | None:
     name = os.environ.get("SPLATVIEW_INTEROP") or None
     if name is not None and name not in BRIDGES:
         raise SharingError(
-            f"SPLATVIEW_INTEROP={name!r}: legal are {', '.join(BRIDGES)}; unset it for the "
-            "best that works"
+            f"SPLATVIEW_INTEROP={name!r}: legal are {', '.join(BRIDGES)}; unset it for "
+            "the best that works"
         )
     return name
 
@@ -51,8 +51,8 @@ def probe(ctx: moderngl.Context, name: str) -> str:
     """Return why a bridge does not work with this context; "" where it does.
 
     For `import` pictures go to OpenGL and back, once for each context. `direct` needs
-    another process's memory: here only its requirements are checked, and its first `put`
-    decides.
+    another process's memory: here only its requirements are checked, and its first
+    `put` decides.
     """
     reasons = _reasons.setdefault(ctx, {})
     if name not in reasons:
@@ -153,7 +153,7 @@ class AutoBridge:
         self._last_names: list[str] = []
         """The bridges of the last two pictures."""
         self._tensor_kind: object = None
-        """Type and suitable bridges of the last tensor; None: of none that was taken."""
+        """Type and suitable bridges of the last tensor; None: none was taken."""
         self.reasons: dict[str, str] = {}
         """Why better bridges than the one in use were not taken, by name."""
 
@@ -174,7 +174,8 @@ class AutoBridge:
             self.reasons = {}
         if self._forced not in (None, *candidates):
             raise SharingError(
-                f"{self._forced}: cannot take such a tensor; {', '.join(candidates)} can"
+                f"{self._forced}: cannot take such a tensor; {', '.join(candidates)} "
+                "can"
             )
         for name in candidates:
             if name in self.reasons or self._forced not in (None, name):
@@ -191,7 +192,7 @@ class AutoBridge:
         raise SharingError("; ".join(reasons))
 
     def _put_by(self, name: str, tensor: Pixels, layout: str) -> PixelSource:
-        """Make a picture readable by one bridge, and close those not in use any more."""
+        """Make a picture readable by one bridge, and close those not in use."""
         if name not in self._bridges:
             self._bridges[name] = BRIDGES[name](self._ctx)
         source = self._bridges[name].put(tensor, layout)

@@ -1,9 +1,9 @@
 """A texture that CUDA copies to and from at its own speed.
 
 It is one image in memory that OpenGL and CUDA both know. The image and two semaphores
-come from Vulkan (`vulkan`) and are imported on both sides. Nothing is mapped, unmapped or
-copied by OpenGL, and only the GPU waits: it runs compute or graphics, and takes a third
-of a millisecond to change over and back.
+come from Vulkan (`vulkan`) and are imported on both sides. Nothing is mapped, unmapped
+or copied by OpenGL, and only the GPU waits: it runs compute or graphics, and takes a
+third of a millisecond to change over and back.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class SharedTexture(AbstractContextManager["SharedTexture"]):
         return self._pixels
 
     def _copy(self, copy: Any) -> None:
-        """Copy on torch's current stream, behind all that was done with the image before.
+        """Copy on torch's current stream, behind all earlier work on the image.
 
         Raises SharingError.
         """
@@ -202,8 +202,8 @@ class SharedTexture(AbstractContextManager["SharedTexture"]):
             raise SharingError("the texture is closed")
         if self.explicit and self._with_gl:
             raise SharingError(
-                "OpenGL has the texture: write and read outside the `with texture.gl()` "
-                "block, or after release()"
+                "OpenGL has the texture: write and read outside the "
+                "`with texture.gl()` block, or after release()"
             )
         if not self.explicit:
             self._take_from_gl(image)
@@ -222,7 +222,7 @@ class SharedTexture(AbstractContextManager["SharedTexture"]):
                 self.acquire()
 
     def _order(self, image: _SharedImage, stream: int) -> None:
-        """Have a CUDA stream wait for the last use of the image, by OpenGL or a stream."""
+        """Have a CUDA stream wait for the last use of the image."""
         last_stream = self._stream
         if last_stream is None and self._signalled:
             self._signalled = False
@@ -243,7 +243,7 @@ class SharedTexture(AbstractContextManager["SharedTexture"]):
         self._with_gl = False
 
     def acquire(self) -> moderngl.Texture:
-        """Give an explicit texture to OpenGL, behind all that CUDA was told to do with it.
+        """Give an explicit texture to OpenGL, behind all that CUDA was told to do.
 
         No effect if OpenGL has it.
         """
@@ -269,7 +269,7 @@ class SharedTexture(AbstractContextManager["SharedTexture"]):
 
     @contextmanager
     def gl(self) -> Iterator[moderngl.Texture]:
-        """Call `acquire` and `release` around a block in which OpenGL uses the texture."""
+        """Give the texture to OpenGL for a block: `acquire`, then `release`."""
         texture = self.acquire()
         try:
             yield texture

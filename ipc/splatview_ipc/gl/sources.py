@@ -1,4 +1,4 @@
-"""Pixel sources in textures, uniforms common to all sources, and reading a source back."""
+"""Pixel sources in textures, uniforms of all sources, and reading a source back."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def set_units(program: moderngl.Program, count: int, first: int) -> None:
     By hand: moderngl passes over the values of samplers of buffer textures.
     """
     gl = GL.current()
-    # The program before is not put back: if it was released meanwhile, it cannot be used
-    # again.
+    # The program before is not put back: if it was released meanwhile, it cannot be
+    # used again.
     gl.glUseProgram(program.glo)
     for k in range(count):
         member = program.get(f"u_source_{k}", None)
@@ -47,7 +47,7 @@ def set_units(program: moderngl.Program, count: int, first: int) -> None:
 
 
 class TextureSource(PixelSource):
-    """A 2-D texture whose row 0 is the picture's top row. It does not own the texture."""
+    """A 2-D texture of another owner, whose row 0 is the picture's top row."""
 
     def __init__(
         self,

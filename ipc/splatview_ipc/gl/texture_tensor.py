@@ -63,10 +63,10 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
             # frame.tensor, (H, W, C) on the GPU, gets what was drawn.
             frame.update()
 
-    Row 0 of a tensor is OpenGL's row 0, the bottom one of what was drawn the usual way up:
-    `tensor.flip(0)` turns it over. Every call needs the OpenGL context to be current on
-    its thread. CUDA copies from and to the texture (way "register", a third of a
-    millisecond); without a GPU, and for textures that CUDA does not take (three
+    Row 0 of a tensor is OpenGL's row 0, the bottom one of what was drawn the usual way
+    up: `tensor.flip(0)` turns it over. Every call needs the OpenGL context to be
+    current on its thread. CUDA copies from and to the texture (way "register", a third
+    of a millisecond); without a GPU, and for textures that CUDA does not take (three
     components, depth), pixels go through host memory (way "host").
     """
 
@@ -76,7 +76,8 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
         """Make a tensor for a texture.
 
         Args:
-            texture: 1 to 4 components of dtype f1, f2 or f4, or depth; not multisampled.
+            texture: 1 to 4 components of dtype f1, f2 or f4, or depth; not
+                multisampled.
             way: "register" or "host"; by default register if it works, unless
                 SPLATVIEW_INTEROP=host.
 
@@ -156,8 +157,8 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
     def update(self) -> torch.Tensor:
         """Bring the texture's present content into `tensor`, and return that.
 
-        It is there for what the current CUDA stream does next: after what was drawn, and
-        after what that stream still does with the tensor.
+        It is there for what the current CUDA stream does next: after what was drawn,
+        and after what that stream still does with the tensor.
 
         Raises:
             RuntimeError: the texture's OpenGL context is not current on this thread.
@@ -220,14 +221,14 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
         """Raise an error where a method cannot be called."""
         if GL.current().context() != self._context:
             raise RuntimeError(
-                f"TextureTensor.{method}: the texture's OpenGL context is not current on "
-                f"this thread; call {method} where you draw"
+                f"TextureTensor.{method}: the texture's OpenGL context is not current "
+                f"on this thread; call {method} where you draw"
             )
         if self._resource is None and self._host_pixels is None:
             raise SharingError("the TextureTensor is closed")
 
     def _copy(self, tensor: torch.Tensor, *, to_texture: bool) -> None:
-        """Copy between a contiguous CUDA tensor and the texture, on the current stream."""
+        """Copy between a contiguous CUDA tensor and the texture, in stream order."""
         queue = driver.stream_object(driver.current_stream(self._device))
         with driver.context(self._device):
             driver.call("cuGraphicsMapResources", 1, self._resource, queue)

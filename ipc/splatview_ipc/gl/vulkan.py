@@ -53,7 +53,7 @@ _ERRORS = {
 
 
 def _structure(name: str, /, **fields: Any) -> type[Structure]:
-    """Make a Vulkan structure, which begins with its type and a pointer to the next one."""
+    """Make a Vulkan structure: its type, a pointer to the next one, and the fields."""
     all_fields = [("sType", c_uint32), ("pNext", c_void_p), *fields.items()]
     return type(name, (Structure,), {"_fields_": all_fields})
 

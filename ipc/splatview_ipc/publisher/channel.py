@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     """
 
 PERIOD_S = {"ring": 1 / 240, "device-ring": 1 / 240, "host": 1 / 240}
-"""Shortest mean time between two frames, by transport. The last version is always sent."""
+"""Shortest mean time between two frames, by transport.
+
+The last version is always sent.
+"""
 DEFAULT_PERIOD_S = 1 / 60
 
 
@@ -73,9 +76,9 @@ class Channel:
     ) -> dict[str, torch.Tensor]:
         """Return the tensors of a frame by name, to be shared where they are stored.
 
-        They are the last ones as long as the same tensors are at the same addresses. This
-        saves a dozen calls of torch, which are most of the time of a publish. The tensors
-        are referenced here, so that no other tensor can get their addresses.
+        They are the last ones as long as the same tensors are at the same addresses.
+        This saves a dozen calls of torch, which are most of the time of a publish. The
+        tensors are referenced here, so that no other tensor can get their addresses.
         """
         addresses = [tensor.data_ptr() for tensor in tensors]
         shared = self._shared
@@ -108,7 +111,7 @@ class Channel:
 
 @dataclass(slots=True)
 class LateCopy:
-    """A copy that was not made by `publish`, and may have caught tensors amid a write."""
+    """A copy not made by `publish`, which may have caught tensors amid a write."""
 
     value: Value
     inplace_counts: list[int]

@@ -1,7 +1,8 @@
 """The helper of a run: it answers viewers, and gives streams their turns.
 
 `run`, the thread, is the only place that sleeps and reads the clock. It wakes for a
-message or the death of a viewer, for `wake`, and when a stream is due; never for a frame.
+message or the death of a viewer, for `wake`, and when a stream is due; never for a
+frame.
 """
 
 from __future__ import annotations

@@ -95,8 +95,8 @@ class Publisher:
                 return self._add_stream(name, kind)
             if stream.kind != kind:
                 raise ValueError(
-                    f"stream {name!r} shows {stream.kind} since it was first published, "
-                    f"not {kind}; use another name"
+                    f"stream {name!r} shows {stream.kind} since it was first "
+                    f"published, not {kind}; use another name"
                 )
             return stream
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 CPU_TRANSPORTS = ("ring",)
 _MAX_MOVES = 3
-"""Publishes in a row with new addresses, after which Gaussians are copied, not shared."""
+"""Publishes in a row with new addresses after which Gaussians are copied."""
 
 
 class Options(NamedTuple):
@@ -66,7 +66,7 @@ class TransportChoice:
         self.gpu: TrainerGpu | None = None
         """The device of the newest value; None for the CPU."""
         self.failures: dict[str, str] = {}
-        """Transports that do not work here, or whose memory is short, with the reason."""
+        """The reason, by transport that does not work or whose memory is short."""
         self._kind = kind
         self._gpus: dict[str, TrainerGpu] = {}
         """By device: values of an earlier device may still be written."""
@@ -126,7 +126,8 @@ class TransportChoice:
     def offered(self) -> tuple[str, ...]:
         """Return the transports that viewers may choose from, the best first.
 
-        Those that failed are not among them, unless all did: then it is the last resort.
+        Those that failed are not among them, unless all did: then it is the last
+        resort.
         """
         suitable = self.suitable()
         working = tuple(name for name in suitable if name not in self.failures)

@@ -88,7 +88,7 @@ class Viewers:
         self._peers: dict[Connection, ViewerPeer] = {}
         self._announced_at = -math.inf
         self.must_announce = False
-        """True if manifests may have changed, or a full queue did not take something."""
+        """True if manifests may have changed, or a full queue refused something."""
 
     def pidfds(self) -> list[int]:
         """Return the descriptors that become readable when a viewer dies."""
@@ -111,7 +111,10 @@ class Viewers:
         return False
 
     def _serve(self, peer: ViewerPeer, message: messages.ToTrainer) -> bool:
-        """Serve a viewer's request. Returns False if it is invalid. Raises EndedError."""
+        """Serve a viewer's request; return False if it is invalid.
+
+        Raises EndedError.
+        """
         match message:
             case messages.Fetch():
                 descriptors.send(peer.connection, message.token)
@@ -178,8 +181,8 @@ class Viewers:
         reason = ""
         push: mail.Push | None = None
         if hello.protocol != limits.PROTOCOL or not hello.inbox:
-            own = limits.VERSION, limits.PROTOCOL
-            reason = messages.mismatch((hello.version, hello.protocol), own)
+            own_version = limits.VERSION, limits.PROTOCOL
+            reason = messages.mismatch((hello.version, hello.protocol), own_version)
         elif len(self._peers) >= limits.MAX_VIEWERS:
             reason = (
                 f"{limits.MAX_VIEWERS} viewers are attached to this run already: close "
@@ -297,5 +300,5 @@ def _packets(manifest: messages.Manifest) -> list[bytes]:
         return [packet]
     middle = len(streams) // 2
     first = messages.Manifest(streams[:middle], manifest.viewers, continued=True)
-    rest = messages.Manifest(streams[middle:], manifest.viewers, manifest.continued)
-    return [*_packets(first), *_packets(rest)]
+    second = messages.Manifest(streams[middle:], manifest.viewers, manifest.continued)
+    return [*_packets(first), *_packets(second)]

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 class SlotReader(SlotPlaces):
     """Base of the transports' readers. A transport fills in `_tensor`, the place of a tensor."""
 
-    known: frozenset[str] = frozenset()
-    """As `Reader.known`."""
+    known_tokens: frozenset[str] = frozenset()
+    """As `Reader.known_tokens`."""
 
     def __init__(self, ref: SegmentRef, fds: Mapping[str, Sequence[int]]):
         """`fds`: the descriptors of each token in what was announced; they stay the caller's.

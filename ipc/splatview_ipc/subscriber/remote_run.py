@@ -52,7 +52,7 @@ class _Awaited:
     message: messages.Welcome | messages.Offer
     needed: dict[str, int]
     """Tokens, and the number of descriptors behind each."""
-    ask_at: float = 0.0
+    request_at: float = 0.0
     """Clock time of the next request; 0: none was made."""
     failed: bool = False
     """True if some of them cannot be had."""
@@ -68,7 +68,7 @@ class _Awaited:
 
     def is_waiting_for(self, token: str) -> bool:
         """Return whether descriptors of a token were requested and are missing."""
-        if token not in self.needed or not self.ask_at:
+        if token not in self.needed or not self.request_at:
             return False
         return not self.is_complete(token)
 
@@ -102,7 +102,8 @@ class RemoteRun:
         Args:
             folder: the run's folder.
             client: the name of this process, for users.
-            can_take: returns whether this process can read a transport's frames on a GPU.
+            can_take: returns whether this process can read a transport's frames on a
+                GPU.
             endpoint: returns the ZeroMQ address of a socket in a run's folder.
         """
         self.folder = folder
@@ -170,7 +171,7 @@ class RemoteRun:
         return self.control.waits if self.control is not None else 0
 
     def set_paused(self, paused: bool) -> None:
-        """Press or release the pause button; releasing it releases it for all viewers."""
+        """Press the pause button, or release it for all viewers."""
         self.send(messages.Pause(paused))
 
     def step(self) -> None:
@@ -242,13 +243,13 @@ class RemoteRun:
     def share(self, stream: RemoteStream) -> None:
         """Have the trainer share a stream as it is wanted now."""
         index = stream.info.index
-        wanted = stream.wanted_transport
-        if not self._is_attached or wanted == self._requested.get(index, ""):
+        transport = stream.wanted_transport
+        if not self._is_attached or transport == self._requested.get(index, ""):
             return
         self._drop_awaited(index)
-        self._requested[index] = wanted
-        if wanted:
-            self.send(messages.Open(index, wanted))  # type: ignore[arg-type]
+        self._requested[index] = transport
+        if transport:
+            self.send(messages.Open(index, transport))  # type: ignore[arg-type]
         else:
             self.send(messages.Release(index))
 
@@ -278,7 +279,7 @@ class RemoteRun:
         return has_changed
 
     def _take(self, data: bytes, fds: list[int]) -> bool:
-        """Take a message of the trainer; return whether something changed that is shown."""
+        """Take a message; return whether something changed that is shown."""
         try:
             message = messages.decode_to_viewer(data)
         except messages.DecodeError:
@@ -322,9 +323,9 @@ class RemoteRun:
 
     def _wait_for_offer(self, offer: messages.Offer) -> None:
         """Have an offer's descriptors fetched, but for those that the reader has."""
-        known = self.streams[offer.index].known
+        known_tokens = self.streams[offer.index].known_tokens
         counts = messages.tokens(offer.ref)
-        needed = {token: n for token, n in counts.items() if token not in known}
+        needed = {token: n for token, n in counts.items() if token not in known_tokens}
         self._wait_for(offer.index, offer, needed)
 
     def _wait_for(
@@ -358,7 +359,7 @@ class RemoteRun:
                 self._complete(key, awaited)
                 awaited.close()
                 has_changed = True
-            elif self._now >= awaited.ask_at:
+            elif self._now >= awaited.request_at:
                 self._request_descriptors(key, awaited)
         return has_changed
 
@@ -382,12 +383,12 @@ class RemoteRun:
 
     def _request_descriptors(self, key: int, awaited: _Awaited) -> None:
         """Request the descriptors of a message, again if the trainer was silent."""
-        if awaited.ask_at and isinstance(awaited.message, messages.Offer):
+        if awaited.request_at and isinstance(awaited.message, messages.Offer):
             self.streams[
                 key
             ].fault = f"no memory within {_SILENCE_S:.0f} s: is the trainer stopped?"
         awaited.close()
-        awaited.ask_at = self._now + _SILENCE_S
+        awaited.request_at = self._now + _SILENCE_S
         for token in awaited.needed:
             self.send(messages.Fetch(token))
 
@@ -397,10 +398,13 @@ class RemoteRun:
             awaited.close()
 
     def _disconnect(self, refused: str = "") -> None:
-        """Forget the connection and the requests made over it. Idempotent.
+        """Forget the connection and the requests made over it.
+
+        Idempotent.
 
         Args:
-            refused: the reason why the run cannot be attached to for a while; "": it can.
+            refused: the reason why the run cannot be attached to for a while; "": it
+                can.
         """
         if refused:
             self.refused = refused

@@ -34,7 +34,7 @@ class RemoteStream:
         And the note of the one in use.
         """
         self.order: Callable[[StreamInfo], tuple[str, ...]] | None = None
-        """Returns the transports that may be taken, the best first. Set it before `open`.
+        """Returns the transports that may be taken, the best first; set before `open`.
 
         None: as they are offered.
         """
@@ -153,7 +153,7 @@ class RemoteStream:
         self._request(messages.Snapshot(self.info.index))
 
     def request_photos(self, camera: int, side: int = 0) -> None:
-        """Have the trainer show photographs in the frames to come; see `messages.Photos`.
+        """Have the trainer show photographs in the frames to come (`messages.Photos`).
 
         For opened streams of kind cameras that are a part of another. A request without
         an effect may be repeated.
@@ -173,9 +173,9 @@ class RemoteStream:
     # For RemoteRun.
 
     @property
-    def known(self) -> frozenset[str]:
+    def known_tokens(self) -> frozenset[str]:
         """Tokens whose descriptors need not be fetched again."""
-        return self._reader.known if self._reader is not None else frozenset()
+        return self._reader.known_tokens if self._reader is not None else frozenset()
 
     def info_changed(self, info: StreamInfo) -> None:
         """Take in the run's new description of the stream."""
@@ -228,32 +228,32 @@ class RemoteStream:
         return self._last_version != last_version
 
     def _choose(self) -> None:
-        """Settle on the best transport that the run offers and this process can take."""
+        """Choose the best transport that the run offers and this process can take."""
         if not self._is_open or not self.run.alive:
             return
         info = self.info
         names = info.transports if self.order is None else self.order(info)
-        chosen = ""
+        transport = ""
         fallback = [info.reasons]
         for name in names:
             problem = self._failures.get(name) or self.run.unfit(name, info.gpu)
             if not problem:
-                chosen = name
+                transport = name
                 break
             fallback.append(f"{name}: {problem}")
-        if chosen != self.wanted_transport:
-            self.wanted_transport = chosen
+        if transport != self.wanted_transport:
+            self.wanted_transport = transport
             self._note = ""
         if self._note:
-            fallback.append(f"{chosen}: {self._note}")
+            fallback.append(f"{transport}: {self._note}")
         self.fallback = "; ".join(filter(None, fallback))
-        if not chosen:
+        if not transport:
             self.fault = self.fallback or None
             return
         # The run still offers a transport whose memory is short: nothing comes until
         # there is some.
-        reason = dict(info.why).get(chosen)  # type: ignore[call-overload]
-        self.fault = None if reason is None else f"{chosen}: {reason}"
+        reason = dict(info.why).get(transport)  # type: ignore[call-overload]
+        self.fault = None if reason is None else f"{transport}: {reason}"
 
     def _drop_reader(self) -> None:
         if self._reader is not None:

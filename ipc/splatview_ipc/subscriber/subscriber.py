@@ -1,4 +1,4 @@
-"""The viewer's side: follows every run of this user, or one, and waits for none of them."""
+"""The viewer's side: follows every run of this user, or one, and never waits."""
 
 from __future__ import annotations
 
@@ -90,7 +90,11 @@ class Subscriber:
         return has_changed
 
     def wait_for_runs(self, timeout: float) -> None:
-        """Poll until the streams of every live run are known, at most `timeout` seconds."""
+        """Poll until the streams of every live run are known, or the time is over.
+
+        Args:
+            timeout: seconds.
+        """
         deadline = time.monotonic() + timeout
         while True:
             self.poll()
@@ -114,7 +118,7 @@ class Subscriber:
         self.close()
 
     def _scan(self) -> bool:
-        """Look for runs that are new and that have ended; return whether there are any."""
+        """Look for runs that are new or have ended; return whether there are any."""
         try:
             root = runtime_folder()
         except RuntimeFolderError as error:
@@ -132,15 +136,15 @@ class Subscriber:
                 folders[run_id], self._client, self._can_take, self._endpoint
             )
         live = [run for run in self.runs if run.alive]
-        gone = [r for r in live if r.id not in folders and not r.watch.alive()]
-        for run in gone:
+        dead = [r for r in live if r.id not in folders and not r.watch.alive()]
+        for run in dead:
             run.end()
         remove_stale(root)
         self._forget_ended()
-        return bool(new_ids or gone)
+        return bool(new_ids or dead)
 
     def _is_followed(self, folder: RunFolder) -> bool:
-        """Return whether a run is one to follow. A hidden one is only by its whole id."""
+        """Return whether to follow a run; a hidden one only by its whole id."""
         description = folder.description
         if description.hidden:
             return description.id == self._run_name

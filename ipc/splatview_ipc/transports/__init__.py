@@ -5,10 +5,10 @@ Each has a writer in the trainer and a reader in the viewer.
 | transport | for | how |
 |---|---|---|
 | ring | CPU tensors | copied into a ring of slots in shared memory |
-| device-ring | CUDA tensors, new at every call | copied on the GPU into a ring of slots there |
-| in-place | CUDA tensors whose storage stays | shared; a version is a header and a word of the GPU |
-| torch-ipc | the same, if the driver does not report their memory | by the handles of torch |
-| host | CUDA tensors that a viewer cannot open | copied by the GPU into pinned shared memory |
+| device-ring | CUDA tensors, new at every call | copied into a ring in GPU memory |
+| in-place | CUDA tensors whose storage stays | shared; a version is a header and a word |
+| torch-ipc | the same, of memory that the driver does not report | by handles of torch |
+| host | CUDA tensors that a viewer cannot open | copied into pinned shared memory |
 
 tests/ipc/test_transports.py runs one conformance suite over all of them.
 """
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 class Writer(Protocol):
     """The trainer's side of one stream.
 
-    Calls do not overlap; none of them waits for a reader. Writers for CUDA tensors queue
-    their work on torch's current stream of the tensors' device.
+    Calls do not overlap; none of them waits for a reader. Writers for CUDA tensors
+    queue their work on torch's current stream of the tensors' device.
     """
 
     note: str
-    """The reason why this transport is worse here than usual, for users; "" if it is not.
+    """The reason why this transport is worse here than usual, for users; "": it is not.
 
     It is sent along with `ref`.
     """
@@ -112,8 +112,8 @@ class Reader(Protocol):
     """Number of frames discarded because the writer overwrote them."""
     alive: Callable[[], bool]
     """Returns whether the writer's process still runs; set by the stream."""
-    known: frozenset[str]
-    """Tokens of memory that is open here: their descriptors need not be fetched again."""
+    known_tokens: frozenset[str]
+    """Tokens of memory that is open here, whose descriptors are not fetched again."""
 
     def follow(self, ref: Ref, fds: Descriptors) -> bool:
         """Take in a newer `Writer.ref`; return False if it needs another reader.
@@ -144,12 +144,12 @@ class Transport:
     Called on the helper thread, since memory is allocated. Raises SharingError.
     """
     reader: Callable[[Ref, Descriptors], Reader]
-    """Makes a reader from what the trainer announced, and the descriptors of its tokens.
+    """Makes a reader from an announcement of the trainer and its descriptors.
 
-    The descriptors stay the caller's. Raises SharingError when what was announced cannot
-    be trusted or opened.
+    The descriptors stay the caller's. Raises SharingError when what was announced
+    cannot be trusted or opened.
     """
-    words: str
+    label: str
     """Description for users."""
 
 
@@ -170,27 +170,27 @@ TRANSPORTS: dict[str, Transport] = {
     "ring": Transport(
         writer=_Late("cpu_ring", "CpuRingWriter.make"),
         reader=_ring_reader,
-        words="shared-memory ring",
+        label="shared-memory ring",
     ),
     "device-ring": Transport(
         writer=_Late("device_ring", "DeviceRingWriter.make"),
         reader=_Late("device_ring", "DeviceRingReader"),
-        words="ring in GPU memory",
+        label="ring in GPU memory",
     ),
     "in-place": Transport(
         writer=_Late("zero_copy_writer", "ZeroCopyWriter.make"),
         reader=_Late("zero_copy_reader", "ZeroCopyReader"),
-        words="in place (zero-copy)",
+        label="in place (zero-copy)",
     ),
     "torch-ipc": Transport(
         writer=_Late("torch_ipc", "TorchIpcWriter.make"),
         reader=_Late("torch_ipc", "TorchIpcReader"),
-        words="torch.multiprocessing (zero-copy)",
+        label="torch.multiprocessing (zero-copy)",
     ),
     "host": Transport(
         writer=_Late("pinned_host", "PinnedHostWriter.make"),
         reader=_ring_reader,
-        words="GPU to pinned host memory",
+        label="GPU to pinned host memory",
     ),
 }
 ZERO_COPY = "in-place", "torch-ipc"

@@ -5,8 +5,8 @@ slot's number into its `done` word there (zero-copy: behind each version, into
 `arrived`). Nothing waits, and no reader needs CUDA to know that a frame is complete.
 
 Invariants, beside those of `splatview_ipc.shm.slot_writer`
-1. `done` is written by the GPU: the processor stores to it only where nothing was queued
-   that will (a failed copy).
+1. `done` is written by the GPU: the processor stores to it only where nothing was
+   queued that will (a failed copy).
 2. The slot's odd number is seen before its copy is queued, and no copy is queued into a
    slot before the last one into it has ended: two copies never meet there, whatever
    their streams.
@@ -109,12 +109,12 @@ class GpuSlotWriter(SlotWriter):
         self._mark(slot, whole)
 
     def _mark(self, slot: int, sequence: int) -> None:
-        """Have the GPU write a slot's number behind the work of torch's current stream."""
+        """Have the GPU write a slot's number behind torch's current stream."""
         stream = driver.current_stream(self.index)
         driver.write_value(self.index, stream, self._marks[slot], sequence)
 
     def _idle(self) -> bool:
-        """Return whether no queued GPU work uses the slots or the control page any more."""
+        """Return whether no queued GPU work uses the slots or the control page."""
         words = self._words
         is_idle = all(
             words[base + self.marked] == words[base + SEQ] for base in self.bases

@@ -33,7 +33,7 @@ class MemoryTransport:
 
     note = ""
     torn = 0
-    known: frozenset[str] = frozenset()
+    known_tokens: frozenset[str] = frozenset()
     alive = staticmethod(lambda: True)
     ref: Any = None
 

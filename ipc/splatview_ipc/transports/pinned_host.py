@@ -1,9 +1,10 @@
 """Transport for CUDA tensors that a viewer cannot open: a ring in pinned shared memory.
 
-Viewers read it like the ring of a CPU tensor. Copies are queued on the trainer's current
-stream and end there later; one is under way at a time, and versions are skipped so that
-copies take at most a tenth of the GPU's time. Where memory cannot be pinned, the copies
-are plain ones that wait for the GPU, spaced in the same way; `note` then says so.
+Viewers read it like the ring of a CPU tensor. Copies are queued on the trainer's
+current stream and end there later; one is under way at a time, and versions are skipped
+so that copies take at most a tenth of the GPU's time. Where memory cannot be pinned,
+the copies are plain ones that wait for the GPU, spaced in the same way; `note` then
+says so.
 """
 
 from __future__ import annotations

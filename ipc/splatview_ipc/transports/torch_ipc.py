@@ -1,8 +1,8 @@
-"""Transport for CUDA tensors whose storage stays, by the handles of torch.multiprocessing.
+"""Transport for CUDA tensors whose storage stays, by the handles of torch.
 
 Tensors are shared without a copy, as `zero_copy_writer` describes; only the memory is
-found and opened by torch. It is used where the driver does not report the memory behind a
-tensor, and by SPLATVIEW_SHARE=torch.
+found and opened by torch. It is used where the driver does not report the memory behind
+a tensor, and by SPLATVIEW_SHARE=torch.
 
 What torch.multiprocessing would pickle for one reader, an *export*, is a typed, bounded
 struct in a file, made anew each time that a viewer fetches its descriptor.
@@ -12,12 +12,12 @@ Invariants
    export, and keeps a storage whose count is above 0 for ever. A viewer returns its
    reference when it closes the memory.
 2. A reference is returned once: below 0 torch takes its count for in use, and keeps the
-   storage for ever. When a generation is given back, its viewers have RETURN_S to return
-   theirs; those of viewers that died or never opened theirs, which torch still counts
-   then, are returned by the trainer.
-3. No event of torch is passed on: a GPU that waits for the event of a killed process waits
-   for ever. Readers see by the word `arrived` that the data are there, as for all versions
-   without a copy.
+   storage for ever. When a generation is given back, its viewers have RETURN_S to
+   return theirs; those of viewers that died or never opened theirs, which torch still
+   counts then, are returned by the trainer.
+3. No event of torch is passed on: a GPU that waits for the event of a killed process
+   waits for ever. Readers see by the word `arrived` that the data are there, as for all
+   versions without a copy.
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ class TorchIpcWriter(ZeroCopyWriter):
         backend = torch.cuda.get_allocator_backend()
         if backend != "native":
             raise SharingError(
-                f"torch's allocator {backend} cannot share memory: publish with copy=True"
+                f"torch's allocator {backend} cannot share memory: publish with "
+                "copy=True"
             )
         storages: dict[int, torch.UntypedStorage] = {}
         """By address."""
@@ -283,7 +284,8 @@ class _OpenedTorch(Opened):
             first_line = str(error).splitlines()[0]
             raise SharingError(
                 f"torch cannot open memory ({first_line}): install the same torch on "
-                "both sides, allow reading the trainer's descriptors (ptrace) or copy=True"
+                "both sides, allow reading the trainer's descriptors (ptrace) or "
+                "copy=True"
             ) from None
         # Clearing the list has torch return the reference.
         references = [storage]

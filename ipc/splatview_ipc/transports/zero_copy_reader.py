@@ -1,8 +1,8 @@
 """Transport for CUDA tensors whose storage stays, in the viewer.
 
 The trainer's own memory is opened and read live; `zero_copy_writer` says how it works.
-Memories are opened once, whatever generations use them, and closed when the last frame in
-them is closed.
+Memories are opened once, whatever generations use them, and closed when the last frame
+in them is closed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from splatview_ipc.transports import Descriptors
 
 _WAIT_S = 5.0
-"""Seconds for which the data of a version are waited for; then they are read as they are.
+"""Seconds to wait for the data of a version; then they are read as they are.
 
 Only a GPU that takes as long for what was published before them, or that has failed,
 needs them.
@@ -66,7 +66,7 @@ class _ReaderGeneration:
             opened: its memories.
             wait: as `StreamFrame.wait`.
         """
-        self.number = ref.generation
+        self.serial = ref.generation
         self.specs = {t.name: (t.dtype, t.shape) for t in ref.tensors}
         self.memories = frozenset(ref.memories)
         self.frames = 0
@@ -115,8 +115,8 @@ class ZeroCopyReader(SlotReader):
             raise
 
     @property
-    def known(self) -> frozenset[str]:  # type: ignore[override]
-        """Tokens of memory that is open here; see `Reader.known`."""
+    def known_tokens(self) -> frozenset[str]:  # type: ignore[override]
+        """Tokens of memory that is open here; see `Reader.known_tokens`."""
         tokens = {m.token for m in self._opened if not isinstance(m, IpcMemory)}
         return frozenset({self._control_ref.token, *tokens})
 
@@ -126,7 +126,7 @@ class ZeroCopyReader(SlotReader):
             return False
         if ref.control != self._control_ref or ref.gpu != self._gpu:
             return False
-        if not self._generations or ref.generation > self._generations[-1].number:
+        if not self._generations or ref.generation > self._generations[-1].serial:
             check_tensors(ref)
             self._open_generation(ref, fds)
         return True
@@ -183,8 +183,8 @@ class ZeroCopyReader(SlotReader):
         if not self._generations:
             return None
         generation = self._generations[-1]
-        is_offered = header.generation == generation.number
-        if not is_offered or self._words[OLDEST_KEPT] > generation.number:
+        is_offered = header.generation == generation.serial
+        if not is_offered or self._words[OLDEST_KEPT] > generation.serial:
             return None  # its tensors have not been offered yet, or are gone already
         kinds.check_frame(header.kind, generation.specs, header.meta)
         arrival = _Arrival(self.bases[slot] + ARRIVED, seq)
@@ -217,7 +217,7 @@ class ZeroCopyReader(SlotReader):
         """Return whether the trainer has kept a generation's memory until now."""
         full_fence()
         try:
-            return self._words[OLDEST_KEPT] <= generation.number
+            return self._words[OLDEST_KEPT] <= generation.serial
         except ValueError:  # this reader was closed: it is not known
             return False
 
@@ -230,8 +230,8 @@ class ZeroCopyReader(SlotReader):
     def wait(self, stream: int) -> None:
         """Wait for the newest version read; see `StreamFrame.wait`.
 
-        Waits on the host, whatever the stream, at most _WAIT_S: work of a trainer that is
-        gone ended with it, unfinished.
+        Waits on the host, whatever the stream, at most _WAIT_S: work of a trainer that
+        is gone ended with it, unfinished.
         """
         arrival = self._newest
         deadline = time.perf_counter() + _WAIT_S

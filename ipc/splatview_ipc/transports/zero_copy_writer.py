@@ -1,25 +1,25 @@
 """Transport for CUDA tensors whose storage stays, in the trainer: nothing is copied.
 
-The trainer describes its tensors once; this is a *generation*, offered to each viewer. A
-version is then a header with time and metadata in one of a few slots, and a word there
-that the GPU writes behind the trainer's work. When the tensors move (a densification), a
-new generation begins.
+The trainer describes its tensors once; this is a *generation*, offered to each viewer.
+A version is then a header with time and metadata in one of a few slots, and a word
+there that the GPU writes behind the trainer's work. When the tensors move (a
+densification), a new generation begins.
 
 Invariants (tests/ipc/test_models.py explores 1 to 4)
 1. The tensors of a header are those of the generation that it names: no reader can mix
    generations. A reader that has not opened it yet shows nothing new.
 2. A slot's number is odd while the writer is in it. A reader takes the number, then
-   version, time and header, then the number again, with the loads in this order: what it
-   made a frame of was whole then, and is a copy of its own.
+   version, time and header, then the number again, with the loads in this order: what
+   it made a frame of was whole then, and is a copy of its own.
 3. The trainer keeps the tensors of a replaced generation for KEEP_S seconds, and never
    more than two; the word `oldest kept` moves on before their memory is given back, and
    never goes back: only one thread at a time moves it.
 4. A reader reads the tensors, and then (fence) the word: if it is not beyond the
    generation, they were kept meanwhile.
-5. The GPU writes into the slot that the data have arrived, behind all that the trainer's
-   stream was given before the version. Readers look at that word, and never give a GPU
-   something to wait for: work of a process that is killed never ends, and a stream that
-   waited for it would wait for ever.
+5. The GPU writes into the slot that the data have arrived, behind all that the
+   trainer's stream was given before the version. Readers look at that word, and never
+   give a GPU something to wait for: work of a process that is killed never ends, and a
+   stream that waited for it would wait for ever.
 6. Versions are marked, and generations given back, under the stream's lock.
 """
 
@@ -49,8 +49,8 @@ _MAX_REPLACED = 2
 _ALL_RELEASED = 2**63 - 1
 """The word `oldest kept` when no generation is kept any more."""
 _SLOTS = 4
-_generation_numbers = itertools.count(1)
-"""Numbers of all generations of this process: one writer's are never another's."""
+_serials = itertools.count(1)
+"""Serial numbers of all generations of this process: no two writers share any."""
 
 
 class _WriterGeneration:
@@ -58,17 +58,17 @@ class _WriterGeneration:
 
     def __init__(
         self,
-        number: int,
+        serial: int,
         tensors: tuple[torch.Tensor, ...],
         undo: list[Callable[[], object]],
     ) -> None:
-        self.number = number
+        self.serial = serial
         self.tensors = tensors
         """Referenced here, so that their memory stays."""
         self.undo = undo
         """Called when the generation is given back."""
         self.release_at = 0.0
-        """When to give it back (clock seconds); 0: `turn` did not see it replaced yet."""
+        """When to give it back (clock seconds); 0: `turn` did not see it replaced."""
 
     def release(self) -> None:
         """Share its memory no more."""
@@ -127,8 +127,8 @@ class ZeroCopyWriter(GpuSlotWriter):
     ) -> bool:
         """Mark all that torch's current stream was given so far as this version.
 
-        Costs microseconds. Starts a generation when the tensors are stored elsewhere than
-        the last ones.
+        Costs microseconds. Starts a generation when the tensors are stored elsewhere
+        than the last ones.
         """
         # The same dictionary holds the same tensors.
         if tensors is not self._last_tensors:
@@ -137,8 +137,8 @@ class ZeroCopyWriter(GpuSlotWriter):
                     return False
                 self._start_generation(tensors)
             self._last_tensors = tensors
-        number = self._generations[-1].number
-        header = encoded(VersionHeader(kind, number, meta))  # type: ignore[arg-type]
+        serial = self._generations[-1].serial
+        header = encoded(VersionHeader(kind, serial, meta))  # type: ignore[arg-type]
         slot = (self._last + 1) % self.slots
         sequence = self.begin(slot)
         self.set_done(slot, sequence)
@@ -148,17 +148,15 @@ class ZeroCopyWriter(GpuSlotWriter):
 
     def _start_generation(self, tensors: dict[str, torch.Tensor]) -> None:
         """Share these tensors, and offer them instead of the last ones."""
-        # Tensors over the same memory: the storages stay, whatever the caller assigns to
-        # `.data` of its own.
+        # Tensors over the same memory: the storages stay, whatever the caller assigns
+        # to `.data` of its own.
         detached = {name: tensor.detach() for name, tensor in tensors.items()}
         memories, refs, undo = self._describe(detached)
-        generation = _WriterGeneration(
-            next(_generation_numbers), tuple(detached.values()), undo
-        )
+        generation = _WriterGeneration(next(_serials), tuple(detached.values()), undo)
         self._generations.append(generation)
         self._last_key = _storage_key(tensors)
         self._ref = InPlaceRef(
-            self.segment.ref, self._gpu, generation.number, memories, refs
+            self.segment.ref, self._gpu, generation.serial, memories, refs
         )
         while len(self._generations) > 1 + _MAX_REPLACED:
             self._release_oldest()
@@ -170,7 +168,7 @@ class ZeroCopyWriter(GpuSlotWriter):
     def _release_oldest(self) -> None:
         """Give the oldest generation back."""
         oldest = self._generations[0]
-        self._words[OLDEST_KEPT] = oldest.number + 1
+        self._words[OLDEST_KEPT] = oldest.serial + 1
         full_fence()
         self._generations.popleft()
         oldest.release()

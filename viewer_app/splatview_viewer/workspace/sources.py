@@ -265,7 +265,7 @@ class StreamSource(ValueSource):
     @property
     def path(self) -> str:  # type: ignore[override]
         transport = TRANSPORTS.get(self.stream.sharing)
-        return transport.words if transport is not None else self.stream.sharing
+        return transport.label if transport is not None else self.stream.sharing
 
     @property
     def notes(self) -> list[str]:  # type: ignore[override]
