@@ -1,4 +1,7 @@
-"""The conformance suite of the bridges from tensors to OpenGL: every pixel of every sort of picture."""
+"""The conformance suite of the bridges from tensors to OpenGL.
+
+Every pixel of every sort of picture is compared.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from support.frames import remote
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import DeviceTensor, Piece
 from splatview_ipc.cuda.memory import Allocation
-from splatview_ipc.gl.base import Bridge, Form
+from splatview_ipc.gl.base import Bridge, Form, PixelSource
 from splatview_ipc.gl.buffers import BufferSource, GlMemory
 from splatview_ipc.gl.probe import BRIDGES, AutoBridge, make_canvas, probe
 from splatview_ipc.gl.sources import read_source
@@ -35,6 +38,12 @@ FORMS = [
     ("CHW", 4),
 ]
 STRIDES = ("contiguous", "cropped", "planar", "transposed", "spread", "offset")
+MEMORY_BYTES = 8 << 20
+PAGE = 4096
+BRIDGE_PARAMS = [
+    name if name == "host" else pytest.param(name, marks=pytest.mark.cuda)
+    for name in BRIDGES
+]
 
 
 @dataclass(frozen=True)
@@ -49,38 +58,45 @@ class Case:
     height: int = 7
 
     def tensor(self, seed: int = 0, device: str = "cpu") -> torch.Tensor:
-        """Its storage is filled with random bits: every number, infinities and NaNs are among the floats."""
+        """Make the picture of random bits.
+
+        Every number, infinities and NaNs are among the floats.
+        """
+        dtype: torch.dtype = getattr(torch, self.dtype)
+        lengths = {"H": self.height, "W": self.width, "C": self.channels}
+        axes = self._storage_axes()
+        storage_lengths = dict(lengths)
+        if self.strides == "cropped":
+            storage_lengths["W"] += 3
+            storage_lengths["C"] += 1
+        column_step = 2 if self.strides == "spread" else 1
+        storage_lengths["W"] *= column_step
+        skipped = 3 if self.strides == "offset" else 0
+        storage_shape = [storage_lengths[axis] for axis in axes]
+        count = int(np.prod(storage_shape)) + skipped
         generator = torch.Generator().manual_seed(seed)
-        sizes = {"H": self.height, "W": self.width, "C": self.channels}
-        order = {
-            "planar": "CHW" if self.layout == "HWC" else "HWC",
-            "transposed": "WHC",
-        }.get(self.strides, self.layout)
-        order = [axis for axis in order if axis in self.layout]
-        padding = {
-            "W": 3 if self.strides == "cropped" else 0,
-            "C": 1 if self.strides == "cropped" else 0,
-            "H": 0,
-        }
-        step = 2 if self.strides == "spread" else 1  # every second column
-        skipped = 3 if self.strides == "offset" else 0  # elements before the first
-        room = [
-            (sizes[axis] + padding[axis]) * (step if axis == "W" else 1)
-            for axis in order
-        ]
-        item = getattr(torch, self.dtype).itemsize
-        count = int(np.prod(room)) + skipped
         bits = torch.randint(
-            0, 256, (count * item,), generator=generator, dtype=torch.uint8
+            0, 256, (count * dtype.itemsize,), generator=generator, dtype=torch.uint8
         )
-        values = bits.to(device).view(getattr(torch, self.dtype))[skipped:].view(room)
-        for k, axis in enumerate(order):
-            values = values.narrow(k, 0, sizes[axis] * (step if axis == "W" else 1))
-        if step > 1:
-            values = values[
-                tuple(slice(None, None, step if axis == "W" else 1) for axis in order)
-            ]
-        return values.permute([order.index(axis) for axis in self.layout])
+        values = bits.to(device).view(dtype)[skipped:].view(storage_shape)
+        for k, axis in enumerate(axes):
+            if axis == "W":
+                values = values.narrow(k, 0, lengths[axis] * column_step)
+            else:
+                values = values.narrow(k, 0, lengths[axis])
+        if column_step > 1:
+            steps = {"W": column_step}
+            values = values[tuple(slice(None, None, steps.get(a, 1)) for a in axes)]
+        return values.permute([axes.index(axis) for axis in self.layout])
+
+    def _storage_axes(self) -> list[str]:
+        """Return the axes in the order of the storage, the longest step first."""
+        order = self.layout
+        if self.strides == "planar":
+            order = "CHW" if self.layout == "HWC" else "HWC"
+        elif self.strides == "transposed":
+            order = "WHC"
+        return [axis for axis in order if axis in self.layout]
 
 
 CASES = [
@@ -89,31 +105,45 @@ CASES = [
 ]
 
 
-def expected(tensor: torch.Tensor, layout: str) -> np.ndarray:
-    """(H, W, 4) float32: what `stored` gives."""
+def expected_pixels(tensor: torch.Tensor, layout: str) -> np.ndarray:
+    """Return what `stored` gives: (H, W, 4) float32."""
     values = tensor.detach().cpu().to(torch.float32).numpy()
     if layout == "HW":
         values = values[..., None]
     elif layout == "CHW":
         values = np.moveaxis(values, 0, -1)
-    out = np.zeros((*values.shape[:2], 4), np.float32)
-    out[..., : values.shape[2]] = (
-        values / 255 if tensor.dtype == torch.uint8 else values
-    )
-    return out
+    if tensor.dtype == torch.uint8:
+        values = values / 255
+    pixels = np.zeros((*values.shape[:2], 4), np.float32)
+    pixels[..., : values.shape[2]] = values
+    return pixels
 
 
-def same(got: np.ndarray, wanted: np.ndarray, dtype: str) -> bool:
-    """Integers to the last value, floats to the last bit; a NaN is a NaN."""
+def is_same(pixels: np.ndarray, expected: np.ndarray, dtype: str) -> bool:
+    """Compare integers to the last value, floats to the last bit; a NaN is a NaN."""
     if dtype == "uint8":
-        return (
-            np.array_equal(np.rint(got * 255), np.rint(wanted * 255))
-            and float(abs(got - wanted).max()) < 1e-6
-        )
-    nan = np.isnan(wanted)
-    return bool(np.isnan(got[nan]).all()) and np.array_equal(
-        got[~nan].view(np.uint32), wanted[~nan].view(np.uint32)
-    )
+        has_same_values = np.array_equal(np.rint(pixels * 255), np.rint(expected * 255))
+        return has_same_values and float(abs(pixels - expected).max()) < 1e-6
+    is_nan = np.isnan(expected)
+    bits = pixels[~is_nan].view(np.uint32)
+    expected_bits = expected[~is_nan].view(np.uint32)
+    has_same_nans = bool(np.isnan(pixels[is_nan]).all())
+    return has_same_nans and np.array_equal(bits, expected_bits)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A picture, and the source that a bridge made of it."""
+
+    source: PixelSource
+    tensor: torch.Tensor
+    layout: str = "HWC"
+
+    def is_exact(self, ctx: moderngl.Context) -> bool:
+        """Return whether a shader sees the picture as it is."""
+        pixels = read_source(ctx, self.source)
+        expected = expected_pixels(self.tensor, self.layout)
+        return is_same(pixels, expected, self.source.dtype)
 
 
 class OwnMemory:
@@ -142,7 +172,7 @@ class OwnMemory:
         self.allocation.close()
 
     def device_tensor(self, tensor: torch.Tensor, offset: int = 0) -> DeviceTensor:
-        """A copy of a tensor in this memory, with the same strides. `offset` in bytes."""
+        """Copy a tensor to a byte offset of this memory, with the same strides."""
         dtype = str(tensor.dtype).removeprefix("torch.")
         shape = tuple(tensor.shape)
         strides = tuple(tensor.stride())
@@ -151,11 +181,10 @@ class OwnMemory:
         return DeviceTensor(dtype, shape, strides, self, offset)
 
 
-EVERY = [
-    name if name == "host" else pytest.param(name, marks=pytest.mark.cuda)
-    for name in BRIDGES
-]
-MEMORY = 8 << 20
+def span_of(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """Return the elements from the first one of a tensor to behind its last one."""
+    lengths = zip(shape, strides, strict=True)
+    return sum((length - 1) * stride for length, stride in lengths) + 1
 
 
 class Giver:
@@ -163,28 +192,27 @@ class Giver:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.place = 0
-        self.memory = OwnMemory(MEMORY) if name == "direct" else None
+        self.memory = OwnMemory(MEMORY_BYTES) if name == "direct" else None
+        self._next_offset = 0
 
     def __call__(self, tensor: torch.Tensor) -> Any:
         if self.name == "host":
             return remote(tensor)
         shape = tensor.shape
         strides = tensor.stride()
-        span = sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + 1
+        span = span_of(shape, strides)
         if self.memory is None:
-            return (
-                torch.empty(span, dtype=tensor.dtype, device="cuda")
-                .as_strided(shape, strides)
-                .copy_(tensor)
-            )
-        size = -(-span * tensor.element_size() // 4096) * 4096
-        at = self.place if self.place + size <= MEMORY else 0
-        self.place = at + size
-        return self.memory.device_tensor(tensor, at)
+            storage = torch.empty(span, dtype=tensor.dtype, device="cuda")
+            return storage.as_strided(shape, strides).copy_(tensor)
+        size = -(-span * tensor.element_size() // PAGE) * PAGE
+        offset = self._next_offset
+        if offset + size > MEMORY_BYTES:
+            offset = 0
+        self._next_offset = offset + size
+        return self.memory.device_tensor(tensor, offset)
 
 
-@pytest.fixture(params=EVERY)
+@pytest.fixture(params=BRIDGE_PARAMS)
 def name(request: pytest.FixtureRequest) -> str:
     return request.param
 
@@ -192,10 +220,10 @@ def name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def bridge(name: str, ctx: moderngl.Context) -> Iterator[Bridge]:
     assert probe(ctx, name) == ""
-    made = BRIDGES[name](ctx)
-    yield made
-    made.close()
-    made.close()
+    new_bridge = BRIDGES[name](ctx)
+    yield new_bridge
+    new_bridge.close()
+    new_bridge.close()
     assert ctx.error == "GL_NO_ERROR"
 
 
@@ -207,66 +235,56 @@ def give(name: str) -> Iterator[Giver]:
         giver.memory.close()
 
 
+def cases_of_other_sizes() -> list[Case]:
+    forms = [("HWC", 3, "uint8"), ("CHW", 3, "float32"), ("HW", 1, "bfloat16")]
+    sizes = [(1, 1), (1, 5), (7, 1), (257, 3), (640, 129)]
+    return [
+        Case(dtype, layout, channels, "contiguous", *size)
+        for (layout, channels, dtype), size in itertools.product(forms, sizes)
+    ]
+
+
 def test_every_picture_exactly(
     bridge: Bridge, give: Giver, ctx: moderngl.Context
 ) -> None:
-    sizes = [
-        Case(dtype, layout, channels, "contiguous", *size)
-        for layout, channels, dtype in (
-            ("HWC", 3, "uint8"),
-            ("CHW", 3, "float32"),
-            ("HW", 1, "bfloat16"),
-        )
-        for size in ((1, 1), (1, 5), (7, 1), (257, 3), (640, 129))
-    ]
-    for k, case in enumerate([*CASES, *sizes]):
+    for k, case in enumerate([*CASES, *cases_of_other_sizes()]):
         tensor = case.tensor(k)
         source = bridge.put(give(tensor), case.layout)
-        assert (source.size, source.channels, source.dtype, source.stride) == (
-            (case.width, case.height),
-            case.channels,
-            case.dtype,
-            1,
-        )
-        assert same(
-            read_source(ctx, source), expected(tensor, case.layout), case.dtype
-        ), case
+        assert source.size == (case.width, case.height)
+        assert source.channels == case.channels
+        assert source.dtype == case.dtype
+        assert source.stride == 1
+        assert Shown(source, tensor, case.layout).is_exact(ctx), case
 
 
 def test_many_updates_and_the_picture_before(
     bridge: Bridge, give: Giver, ctx: moderngl.Context
 ) -> None:
     case = Case("uint8", "HWC", 4, "contiguous", 61, 33)
-    before = None
+    last: Shown | None = None
     for k in range(20):
         tensor = case.tensor(k)
-        source = bridge.put(give(tensor), "HWC")
-        assert same(read_source(ctx, source), expected(tensor, "HWC"), "uint8"), k
-        if before is not None:
-            assert same(
-                read_source(ctx, before[0]), expected(before[1], "HWC"), "uint8"
-            ), f"the one before {k}"
-        before = source, tensor
-    assert before is not None
-    assert same(
-        read_source(ctx, before[0], (5, 7, 3, 2)),
-        expected(before[1], "HWC")[7:9, 5:8],
-        "uint8",
-    ), "a part"
+        shown = Shown(bridge.put(give(tensor), "HWC"), tensor)
+        assert shown.is_exact(ctx), k
+        if last is not None:
+            assert last.is_exact(ctx), f"the one before {k}"
+        last = shown
+    assert last is not None
+    pixels = read_source(ctx, last.source, (5, 7, 3, 2))
+    expected = expected_pixels(last.tensor, "HWC")[7:9, 5:8]
+    assert is_same(pixels, expected, "uint8"), "a part"
 
 
 def test_a_torn_picture_is_undone(
     bridge: Bridge, give: Giver, ctx: moderngl.Context
 ) -> None:
-    case = Case("float32", "HWC", 3, "contiguous", 61, 33)
-    kept = bridge.put(give(case.tensor(1)), "HWC")
+    tensor = Case("float32", "HWC", 3, "contiguous", 61, 33).tensor(1)
+    last = Shown(bridge.put(give(tensor), "HWC"), tensor)
     for k, width in enumerate((61, 61, 30, 61, 61)):
         torn = Case("float32", "HWC", 3, "contiguous", width, 33)
         read_source(ctx, bridge.put(give(torn.tensor(2 + k)), "HWC"))
         bridge.undo()
-        assert same(
-            read_source(ctx, kept), expected(case.tensor(1), "HWC"), "float32"
-        ), k
+        assert last.is_exact(ctx), k
 
 
 def test_no_picture_is_refused(bridge: Bridge, give: Giver) -> None:
@@ -283,12 +301,12 @@ def test_no_picture_is_refused(bridge: Bridge, give: Giver) -> None:
 def test_a_way_that_cannot_be_forced_is_refused(
     ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for way, words in (
+    for forced, message in (
         ("gpu", "legal are direct, import, host"),
         ("import", "cannot take such a tensor; host can"),
     ):
-        monkeypatch.setenv("SPLATVIEW_INTEROP", way)
-        with pytest.raises(SharingError, match=words):
+        monkeypatch.setenv("SPLATVIEW_INTEROP", forced)
+        with pytest.raises(SharingError, match=message):
             AutoBridge(ctx).put(np.zeros((4, 4, 3), np.uint8), "HWC")
     reasons = {name: probe(ctx, name) for name in BRIDGES}
     assert reasons.pop("host") == ""
@@ -306,20 +324,15 @@ def test_pictures_larger_than_a_texture(ctx: moderngl.Context) -> None:
         ("CHW", (3, 30, 20), 1),
         ("CHW", (3, 33, 20), 2),
     ):
-        picture = (
-            np.arange(np.prod(shape), dtype=np.uint32).astype(np.uint8).reshape(shape)
-        )
+        numbers = np.arange(np.prod(shape), dtype=np.uint32)
+        picture = numbers.astype(np.uint8).reshape(shape)
         source = bridge.put(picture, layout)
         if layout == "CHW":
-            kept = picture[:, ::stride, ::stride]
+            smaller = picture[:, ::stride, ::stride]
         else:
-            kept = picture[::stride, ::stride]
+            smaller = picture[::stride, ::stride]
         assert source.stride == stride
-        assert same(
-            read_source(ctx, source),
-            expected(torch.from_numpy(kept.copy()), layout),
-            "uint8",
-        )
+        assert Shown(source, torch.from_numpy(smaller.copy()), layout).is_exact(ctx)
     bridge.close()
 
 
@@ -328,11 +341,14 @@ def test_pictures_larger_than_a_texture(ctx: moderngl.Context) -> None:
 def test_canvases(
     name: str, ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What CUDA draws is what a shader sees, several pictures in flight, sizes changing; the one before stays."""
+    """A shader sees what CUDA draws.
+
+    Several pictures are in flight, sizes change, and the picture before stays.
+    """
     monkeypatch.setenv("SPLATVIEW_INTEROP", name)
     canvas = make_canvas(ctx)
     assert canvas.name == name
-    before = None
+    last: Shown | None = None
     sizes = [(61, 33)] * 8 + [(30, 20)] * 3 + [(61, 33)] * 4
     for dtype, channels in (
         ("float16", 4),
@@ -341,31 +357,22 @@ def test_canvases(
         ("float32", 3),
         ("float32", 1),
     ):
-        for k, (w, h) in enumerate(sizes):
-            drawn = Case(dtype, "HWC", channels, "contiguous", w, h).tensor(k)
-            canvas.begin(h, w, channels, dtype).copy_(drawn.cuda())
-            source = canvas.show()
-            assert source.size == (w, h)
-            assert same(read_source(ctx, source), expected(drawn, "HWC"), dtype), (
-                k,
-                dtype,
-            )
-            if before is not None:
-                assert same(
-                    read_source(ctx, before[0]),
-                    expected(before[1], "HWC"),
-                    before[0].dtype,
-                ), (k, dtype)
-            before = source, drawn
+        for k, (width, height) in enumerate(sizes):
+            tensor = Case(dtype, "HWC", channels, "contiguous", width, height).tensor(k)
+            canvas.begin(height, width, channels, dtype).copy_(tensor.cuda())
+            shown = Shown(canvas.show(), tensor)
+            assert shown.source.size == (width, height)
+            assert shown.is_exact(ctx), (k, dtype)
+            if last is not None:
+                assert last.is_exact(ctx), (k, dtype)
+            last = shown
     with pytest.raises(SharingError, match=r"show\(\) without begin\(\)"):
         canvas.show()
     canvas.begin(33, 61, 1, "float32").fill_(7)
     canvas.show()
     canvas.undo()
-    assert before is not None
-    assert same(
-        read_source(ctx, before[0]), expected(before[1], "HWC"), before[0].dtype
-    )
+    assert last is not None
+    assert last.is_exact(ctx)
     canvas.close()
     canvas.close()
     assert ctx.error == "GL_NO_ERROR"
@@ -379,38 +386,39 @@ def test_the_best_canvas_and_bridge_on_a_gpu(ctx: moderngl.Context) -> None:
     assert canvas.name == "import"
     canvas.close()
     auto = AutoBridge(ctx)
-    auto.put(torch.zeros(4, 4, 3, device="cuda"), "HWC")
-    assert (auto.name, auto.reasons) == ("import", {})
     memory = OwnMemory(1 << 20)
-    auto.put(memory.device_tensor(torch.zeros(4, 4, 3)), "HWC")
-    assert (auto.name, auto.reasons) == ("direct", {})
-    auto.put(np.zeros((4, 4), np.uint8), "HW")
-    assert (auto.name, auto.reasons) == ("host", {})
+    for tensor, layout, name in (
+        (torch.zeros(4, 4, 3, device="cuda"), "HWC", "import"),
+        (memory.device_tensor(torch.zeros(4, 4, 3)), "HWC", "direct"),
+        (np.zeros((4, 4), np.uint8), "HW", "host"),
+    ):
+        auto.put(tensor, layout)
+        assert auto.name == name
+        assert auto.reasons == {}
     auto.close()
     memory.close()
 
 
-class Plain(GlMemory):
+class PlainMemory(GlMemory):
     """Ordinary OpenGL buffers in place of imported ones."""
 
     def __init__(
         self, ctx: moderngl.Context, data: np.ndarray, sizes: Sequence[int]
     ) -> None:
         super().__init__([(-1, size) for size in sizes])
-        self.made = [
-            ctx.buffer(part.tobytes()) for part in np.split(data, np.cumsum(sizes)[:-1])
-        ]
+        chunks = np.split(data, np.cumsum(sizes)[:-1])
+        self._plain_buffers = [ctx.buffer(chunk.tobytes()) for chunk in chunks]
 
     def buffer(self, piece: int) -> int:
-        return self.made[piece].glo
+        return self._plain_buffers[piece].glo
 
 
 @pytest.mark.parametrize("pieces", [1, 3])
 def test_any_memory_exactly(ctx: moderngl.Context, pieces: int) -> None:
-    """By every way to fetch, in one piece of memory and across the borders of several."""
+    """By every way to fetch, within one piece of memory and across several."""
     data = np.random.default_rng(4).integers(0, 256, 3 * 512, np.uint8)
-    met = set()
-    for shape, dtype, layout, strides, offset in (
+    fetches = set()
+    for shape, dtype_name, layout, strides, offset in (
         ((9, 7, 4), "uint8", "HWC", (28, 4, 1), 64),
         ((9, 7, 3), "uint8", "HWC", (22, 3, 1), 3),
         ((9, 7, 3), "float16", "HWC", (23, 3, 1), 12),
@@ -418,23 +426,15 @@ def test_any_memory_exactly(ctx: moderngl.Context, pieces: int) -> None:
         ((9, 7, 2), "bfloat16", "HWC", (2, 20, 1), 4),
         ((9, 7), "bfloat16", "HW", (1, 12), 100),
     ):
-        item = getattr(torch, dtype).itemsize
-        memory = Plain(ctx, data, [len(data) // pieces] * pieces)
-        source = BufferSource(memory, Form.of(shape, dtype, layout), strides, offset)
-        met.add(source.access.fetch)
-        end = offset + item * (
-            1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
-        )
-        picture = (
-            torch.from_numpy(data[offset:end].copy())
-            .view(getattr(torch, dtype))
-            .as_strided(shape, strides)
-        )
-        assert same(read_source(ctx, source), expected(picture, layout), dtype), (
-            shape,
-            dtype,
-            layout,
-        )
+        dtype: torch.dtype = getattr(torch, dtype_name)
+        memory = PlainMemory(ctx, data, [len(data) // pieces] * pieces)
+        form = Form.of(shape, dtype_name, layout)
+        source = BufferSource(memory, form, strides, offset)
+        fetches.add(source.access.fetch)
+        end = offset + dtype.itemsize * span_of(shape, strides)
+        storage = torch.from_numpy(data[offset:end].copy()).view(dtype)
+        shown = Shown(source, storage.as_strided(shape, strides), layout)
+        assert shown.is_exact(ctx), (shape, dtype_name, layout)
         source.release()
-    assert met == {"FETCH_TEXEL", "FETCH_ELEMENT"}
+    assert fetches == {"FETCH_TEXEL", "FETCH_ELEMENT"}
     assert ctx.error == "GL_NO_ERROR"

@@ -1,4 +1,7 @@
-"""splatview.gl: tensors over textures, textures over tensors and what both share, every pixel, in any program."""
+"""splatview.gl: tensors over textures, textures over tensors, and textures of both.
+
+Every pixel is compared, in a program with an OpenGL state of its own.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from splatview_ipc.gl.sources import VERTEX, TextureSource, read_source
 WAYS = ["host", pytest.param("register", marks=pytest.mark.cuda)]
 NUMPY = {"f1": np.uint8, "f2": np.float16, "f4": np.float32}
 COLOURS = [(components, dtype) for components in (1, 2, 3, 4) for dtype in NUMPY]
-STORE = {
+PIXEL_STORE = {
     0x0D02: 100,
     0x0D03: 1,
     0x0D04: 2,
@@ -34,14 +37,37 @@ STORE = {
     0x0CF4: 1,
     0x0CF5: 2,
 }
-"""How a program may have pixels stored: row length, skipped rows, skipped pixels, alignment, packed and unpacked."""
+"""A program's own state of pixel transfers.
+
+Row length, skipped rows, skipped pixels and alignment, packed and unpacked.
+"""
+ALIGNMENTS = (0x0D05, 0x0CF5)
+STATE = [
+    *PIXEL_STORE,
+    glapi.ACTIVE_TEXTURE,
+    glapi.TEXTURE_BINDING_2D,
+    glapi.TEXTURE_BINDING_BUFFER,
+    glapi.TEXTURE_BUFFER_BINDING,
+    glapi.PIXEL_PACK_BUFFER_BINDING,
+    glapi.PIXEL_UNPACK_BUFFER_BINDING,
+    glapi.READ_FRAMEBUFFER_BINDING,
+    glapi.DRAW_FRAMEBUFFER_BINDING,
+]
+"""OpenGL's state that a transfer may touch."""
 
 
 def values(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
-    bits = np.random.default_rng(seed)
+    """Return random pixels of one of moderngl's dtypes."""
+    generator = np.random.default_rng(seed)
     if dtype == "f1":
-        return bits.integers(0, 256, shape, np.uint8)
-    return bits.normal(size=shape).astype(NUMPY[dtype])
+        return generator.integers(0, 256, shape, np.uint8)
+    return generator.normal(size=shape).astype(NUMPY[dtype])
+
+
+def content_of(texture: moderngl.Texture, dtype: str) -> np.ndarray:
+    """Return a texture's pixels, (H, W, C)."""
+    pixels = np.frombuffer(texture.read(alignment=1), NUMPY[dtype])
+    return pixels.reshape(texture.height, texture.width, texture.components)
 
 
 @pytest.fixture(params=WAYS)
@@ -61,42 +87,37 @@ def test_textures_both_ways(ctx: moderngl.Context, way: str) -> None:
         if components == 3 and way != "host":
             continue
         shape = size[1], size[0], components
-        texture = ctx.texture(
-            size,
-            components,
-            values(shape, dtype, 0).tobytes(),
-            alignment=1,
-            dtype=dtype,
-        )
+        content = values(shape, dtype, 0).tobytes()
+        texture = ctx.texture(size, components, content, alignment=1, dtype=dtype)
         with TextureTensor(texture, way) as follower:
             assert follower.way == way
             assert tuple(follower.tensor.shape) == shape
-            device = follower.tensor.device
-            assert device.type == (
-                "cuda" if way != "host" or torch.cuda.is_available() else "cpu"
-            )
-            for seed in range(1, 4):
-                texture.write(values(shape, dtype, seed), alignment=1)
-                got = follower.update()
-                assert np.array_equal(got.cpu().numpy(), values(shape, dtype, seed)), (
-                    components,
-                    dtype,
-                    seed,
-                )
-            for seed in range(4, 9):  # more than the slots behind it
-                follower.write(torch.from_numpy(values(shape, dtype, seed)).to(device))
-                back = np.frombuffer(texture.read(alignment=1), NUMPY[dtype]).reshape(
-                    shape
-                )
-                assert np.array_equal(back, values(shape, dtype, seed)), (
-                    components,
-                    dtype,
-                    seed,
-                )
-            turned = torch.from_numpy(values(shape, dtype, 9)).to(device).flip(0, 1)
-            follower.write(turned)
-            assert torch.equal(follower.update(), turned)
+            uses_gpu = way != "host" or torch.cuda.is_available()
+            assert follower.tensor.is_cuda == uses_gpu
+            check_both_ways(texture, follower, shape, dtype)
         texture.release()
+
+
+def check_both_ways(
+    texture: moderngl.Texture,
+    follower: TextureTensor,
+    shape: tuple[int, int, int],
+    dtype: str,
+) -> None:
+    """Write to a texture and to the tensor that follows it."""
+    case = (shape, dtype)
+    device = follower.tensor.device
+    for seed in range(1, 4):
+        expected = values(shape, dtype, seed)
+        texture.write(expected, alignment=1)
+        assert np.array_equal(follower.update().cpu().numpy(), expected), (case, seed)
+    for seed in range(4, 9):  # more than the slots behind it
+        expected = values(shape, dtype, seed)
+        follower.write(torch.from_numpy(expected).to(device))
+        assert np.array_equal(content_of(texture, dtype), expected), (case, seed)
+    flipped = torch.from_numpy(values(shape, dtype, 9)).to(device).flip(0, 1)
+    follower.write(flipped)
+    assert torch.equal(follower.update(), flipped)
 
 
 def test_renderbuffers(ctx: moderngl.Context, way: str) -> None:
@@ -106,27 +127,25 @@ def test_renderbuffers(ctx: moderngl.Context, way: str) -> None:
         with TextureTensor(buffer, way) as follower:
             for red in (0.25, 0.75):
                 framebuffer.clear(red, 0.5, 0.0, 1.0)
-                framebuffer.clear(
-                    1.0, 1.0, 1.0, 1.0, viewport=(0, 0, 5, 2)
-                )  # OpenGL's row 0 is at the bottom
-                wanted = np.frombuffer(
-                    framebuffer.read(components=components, dtype=dtype, alignment=1),
-                    NUMPY[dtype],
+                # OpenGL's row 0 is at the bottom.
+                framebuffer.clear(1.0, 1.0, 1.0, 1.0, viewport=(0, 0, 5, 2))
+                content = framebuffer.read(
+                    components=components, dtype=dtype, alignment=1
                 )
-                got = follower.update().cpu().numpy()
-                assert np.array_equal(got, wanted.reshape(33, 61, components)), (
-                    components,
-                    dtype,
-                )
-                assert got[1, 4, 0] == got[0, 0, 0] != got[2, 4, 0]
+                expected = np.frombuffer(content, NUMPY[dtype])
+                expected = expected.reshape(33, 61, components)
+                pixels = follower.update().cpu().numpy()
+                assert np.array_equal(pixels, expected), (components, dtype)
+                assert pixels[1, 4, 0] == pixels[0, 0, 0]
+                assert pixels[1, 4, 0] != pixels[2, 4, 0]
+            ones = torch.ones_like(follower.tensor)
             if way == "register":
-                follower.write(torch.ones_like(follower.tensor))
+                follower.write(ones)
                 assert (follower.update() == 1).all()
             else:
-                with pytest.raises(
-                    SharingError, match="a renderbuffer cannot be written"
-                ):
-                    follower.write(torch.ones_like(follower.tensor))
+                message = "a renderbuffer cannot be written"
+                with pytest.raises(SharingError, match=message):
+                    follower.write(ones)
         framebuffer.release()
         buffer.release()
 
@@ -137,10 +156,10 @@ def test_depth(ctx: moderngl.Context) -> None:
         with TextureTensor(depth) as follower:
             framebuffer.clear(depth=0.25)
             framebuffer.clear(depth=1.0, viewport=(0, 0, 5, 2))
-            wanted = torch.full((33, 61, 1), 0.25)
-            wanted[:2, :5] = 1
+            expected = torch.full((33, 61, 1), 0.25)
+            expected[:2, :5] = 1
             assert follower.way == "host"
-            assert abs(follower.update().cpu() - wanted).max() < 1e-6
+            assert abs(follower.update().cpu() - expected).max() < 1e-6
             if isinstance(depth, moderngl.Texture):
                 follower.write(torch.full((33, 61, 1), 0.5))
                 assert abs(follower.update().cpu() - 0.5).max() < 1e-6
@@ -164,18 +183,16 @@ def test_a_texture_over_a_tensor(
                 tensor.copy_(torch.from_numpy(values(shape, dtype, seed)))
                 shown.update()
                 with shown.gl() as texture:
-                    back = np.frombuffer(
-                        texture.read(alignment=1), NUMPY[dtype]
-                    ).reshape(shape)
-                assert np.array_equal(back, values(shape, dtype, seed))
+                    content = content_of(texture, dtype).reshape(shape)
+                assert np.array_equal(content, values(shape, dtype, seed))
 
 
 def test_the_programs_own_state_stays(ctx: moderngl.Context, way: str) -> None:
-    """Bindings and pixel-store settings that a transfer touches are put back, and do not disturb it."""
+    """A transfer restores what it binds, and a program's state does not harm it."""
     gl = GL.current()
-    texture = ctx.texture(
-        (61, 33), 4, values((33, 61, 4), "f1", 1).tobytes(), alignment=1
-    )
+    shape = (33, 61, 4)
+    content = values(shape, "f1", 1)
+    texture = ctx.texture((61, 33), 4, content.tobytes(), alignment=1)
     own_framebuffer = ctx.simple_framebuffer((8, 8))
     own_texture = ctx.texture((8, 8), 4)
     own_buffer = ctx.buffer(b"12345678")
@@ -186,80 +203,54 @@ def test_the_programs_own_state_stays(ctx: moderngl.Context, way: str) -> None:
     gl.glBindTexture(glapi.TEXTURE_2D, own_texture.glo)
     for target in (glapi.PIXEL_PACK_BUFFER, glapi.PIXEL_UNPACK_BUFFER):
         gl.glBindBuffer(target, own_buffer.glo)
-    for name, value in STORE.items():
+    for name, value in PIXEL_STORE.items():
         gl.glPixelStorei(name, value)
-    looked_at = [
-        *STORE,
-        glapi.ACTIVE_TEXTURE,
-        glapi.TEXTURE_BINDING_2D,
-        glapi.TEXTURE_BINDING_BUFFER,
-        glapi.TEXTURE_BUFFER_BINDING,
-        glapi.PIXEL_PACK_BUFFER_BINDING,
-        glapi.PIXEL_UNPACK_BUFFER_BINDING,
-        glapi.READ_FRAMEBUFFER_BINDING,
-        glapi.DRAW_FRAMEBUFFER_BINDING,
-    ]
-    before = {name: gl.integer(name) for name in looked_at}
+    state_before = {hex(name): gl.integer(name) for name in STATE}
+    new_content = values(shape, "f1", 2)
     try:
-        got = follower.update().cpu().numpy()
-        follower.write(
-            torch.from_numpy(values((33, 61, 4), "f1", 2)).to(follower.tensor.device)
-        )
-        after = {name: gl.integer(name) for name in looked_at}
+        pixels = follower.update().cpu().numpy()
+        follower.write(torch.from_numpy(new_content).to(follower.tensor.device))
+        state_after = {hex(name): gl.integer(name) for name in STATE}
     finally:
-        for name in STORE:
-            gl.glPixelStorei(name, 4 if name in (0x0D05, 0x0CF5) else 0)
+        for name in PIXEL_STORE:
+            gl.glPixelStorei(name, 4 if name in ALIGNMENTS else 0)
         for target in (glapi.PIXEL_PACK_BUFFER, glapi.PIXEL_UNPACK_BUFFER):
             gl.glBindBuffer(target, 0)
-    assert {hex(k): v for k, v in after.items()} == {
-        hex(k): v for k, v in before.items()
-    }
-    assert np.array_equal(got, values((33, 61, 4), "f1", 1))
-    assert np.array_equal(
-        np.frombuffer(texture.read(alignment=1), np.uint8).reshape(33, 61, 4),
-        values((33, 61, 4), "f1", 2),
-    )
+    assert state_after == state_before
+    assert np.array_equal(pixels, content)
+    assert np.array_equal(content_of(texture, "f1"), new_content)
     assert own_buffer.read() == b"12345678"
     follower.close()
     follower.close()
 
 
 def test_what_cannot_be_followed(ctx: moderngl.Context) -> None:
-    for make, words in (
-        (lambda: TextureTensor(5), r"legal are a moderngl\.Texture and a"),  # type: ignore[arg-type]
+    texture = ctx.texture((4, 4), 4)
+    errors = (TypeError, ValueError, SharingError)
+    for followed, way, message in (
+        (5, None, r"legal are a moderngl\.Texture and a"),
+        (ctx.texture((4, 4), 1, dtype="u4"), None, "legal are f1, f2, f4 and depth"),
         (
-            lambda: TextureTensor(ctx.texture((4, 4), 1, dtype="u4")),
-            "legal are f1, f2, f4 and depth",
-        ),
-        (
-            lambda: TextureTensor(ctx.renderbuffer((4, 4), samples=4)),
+            ctx.renderbuffer((4, 4), samples=4),
+            None,
             "4 samples per pixel: resolve it first",
         ),
-        (
-            lambda: TextureTensor(ctx.texture((4, 4), 4), "import"),
-            "legal are register, host",
-        ),
-        (
-            lambda: TextureTensor(ctx.texture((4, 4), 3), "register"),
-            "textures of 1, 2 and 4 components",
-        ),
-        (
-            lambda: splatview.gl.texture(torch.zeros(4, 4, dtype=torch.int32), ctx),
-            "int32 tensor",
-        ),
-        (
-            lambda: splatview.gl.texture(torch.zeros(4, 4, 5), ctx),
-            r"\(4, 4, 5\); legal are",
-        ),
+        (texture, "import", "legal are register, host"),
+        (ctx.texture((4, 4), 3), "register", "textures of 1, 2 and 4 components"),
     ):
-        with pytest.raises((TypeError, ValueError, SharingError), match=words):
-            make()
-    with TextureTensor(ctx.texture((4, 4), 4), "host") as follower:
-        for wrong in (torch.zeros(4, 4, 4), torch.zeros(4, 4, 3, dtype=torch.uint8)):
-            with pytest.raises(
-                ValueError, match=r"the texture takes uint8 \(4, 4, 4\)"
-            ):
-                follower.write(wrong)
+        with pytest.raises(errors, match=message):
+            TextureTensor(followed, way)  # type: ignore[arg-type]
+    for tensor, message in (
+        (torch.zeros(4, 4, dtype=torch.int32), "int32 tensor"),
+        (torch.zeros(4, 4, 5), r"\(4, 4, 5\); legal are"),
+    ):
+        with pytest.raises(errors, match=message):
+            splatview.gl.texture(tensor, ctx)
+    message = r"the texture takes uint8 \(4, 4, 4\)"
+    with TextureTensor(texture, "host") as follower:
+        for tensor in (torch.zeros(4, 4, 4), torch.zeros(4, 4, 3, dtype=torch.uint8)):
+            with pytest.raises(ValueError, match=message):
+                follower.write(tensor)
     with pytest.raises(SharingError, match="the TextureTensor is closed"):
         follower.update()
 
@@ -271,12 +262,13 @@ def test_a_thread_without_the_context_is_refused(
         TextureTensor(ctx.texture((4, 4), 4), way) as follower,
         ThreadPoolExecutor(1) as pool,
     ):
-        for call in (follower.update, lambda: follower.write(follower.tensor)):
-            with pytest.raises(
-                RuntimeError,
-                match="the texture's OpenGL context is not current on this thread",
-            ):
-                pool.submit(call).result()
+        message = "the texture's OpenGL context is not current on this thread"
+        for call in (
+            pool.submit(follower.update),
+            pool.submit(follower.write, follower.tensor),
+        ):
+            with pytest.raises(RuntimeError, match=message):
+                call.result()
         follower.update()
 
 
@@ -284,23 +276,28 @@ def test_the_choice_and_its_reasons(
     ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SPLATVIEW_INTEROP", raising=False)
-    nvidia = "NVIDIA" in ctx.info["GL_VENDOR"]
+    is_nvidia = "NVIDIA" in ctx.info["GL_VENDOR"]
     texture = ctx.texture((4, 4), 4)
     with TextureTensor(texture) as follower:
-        assert follower.way == ("register" if nvidia else "host")
-        assert set(follower.reasons) == (set() if nvidia else {"register"})
+        if is_nvidia:
+            assert follower.way == "register"
+            assert follower.reasons == {}
+        else:
+            assert follower.way == "host"
+            assert set(follower.reasons) == {"register"}
     with TextureTensor(ctx.texture((4, 4), 3)) as follower:
-        assert (follower.way, set(follower.reasons)) == ("host", {"register"})
+        assert follower.way == "host"
+        assert set(follower.reasons) == {"register"}
     monkeypatch.setenv("SPLATVIEW_INTEROP", "host")
     with TextureTensor(texture) as follower:
-        assert (follower.way, follower.reasons) == ("host", {})
+        assert follower.way == "host"
+        assert follower.reasons == {}
 
 
 def test_importing_it_loads_no_torch(programs: Programs) -> None:
-    done = programs.python(
-        "-c", "import sys, splatview.gl; print('torch' in sys.modules)"
-    )
-    assert done.communicate(timeout=PATIENCE)[0].strip() == "False"
+    code = "import sys, splatview.gl; print('torch' in sys.modules)"
+    output, _ = programs.python("-c", code).communicate(timeout=PATIENCE)
+    assert output.strip() == "False"
 
 
 def on_gpu(shape: tuple[int, ...], dtype: str, seed: int) -> torch.Tensor:
@@ -312,25 +309,23 @@ def test_where_it_cannot_work_one_error_names_another_way(
 ) -> None:
     if torch.cuda.is_available():
         pytest.skip("needs an OpenGL that is not on an NVIDIA GPU")
-    with pytest.raises(
-        SharingError,
-        match=r"SharedTexture cannot work here, a TextureTensor .* can: OpenGL ",
-    ):
+    message = r"SharedTexture cannot work here, a TextureTensor .* can: OpenGL "
+    with pytest.raises(SharingError, match=message):
         SharedTexture(ctx, (64, 48))
 
 
-def drawn(ctx: moderngl.Context, shared: SharedTexture) -> torch.Tensor:
-    """What a shader sees of it, bit for bit: (H, W, C) float32, uint8 as v / 255."""
-    form = Form(*shared.size, shared.shape[2], shared.dtype, "HWC")
-    return torch.from_numpy(
-        read_source(ctx, TextureSource(shared.texture, form)).copy()
-    )[..., : shared.shape[2]]
-
-
-def as_drawn(values: torch.Tensor) -> torch.Tensor:
-    if values.dtype == torch.uint8:
-        return values.cpu().float() / 255
-    return values.cpu().float()
+def is_drawn(
+    ctx: moderngl.Context, shared: SharedTexture, expected: torch.Tensor
+) -> bool:
+    """Return whether a shader sees these values, uint8 as v / 255."""
+    components = shared.shape[2]
+    form = Form(*shared.size, components, shared.dtype, "HWC")
+    pixels = read_source(ctx, TextureSource(shared.texture, form)).copy()
+    seen_values = torch.from_numpy(pixels)[..., :components]
+    expected_values = expected.cpu().float()
+    if expected.dtype == torch.uint8:
+        expected_values = expected_values / 255
+    return torch.allclose(seen_values, expected_values, rtol=0, atol=1e-7)
 
 
 @pytest.mark.cuda
@@ -342,36 +337,26 @@ def test_every_format_exactly(ctx: moderngl.Context, explicit: bool) -> None:
         shape = size[1], size[0], components
         with SharedTexture(ctx, size, components, dtype, explicit=explicit) as shared:
             for seed in range(2):
-                sent = on_gpu(shape, dtype, seed)
-                shared.write(sent)
+                case = (components, dtype, seed)
+                by_cuda = on_gpu(shape, dtype, seed)
+                shared.write(by_cuda)
                 with shared.gl():
-                    assert torch.allclose(
-                        drawn(ctx, shared), as_drawn(sent), rtol=0, atol=1e-7
-                    ), ("drawn", components, dtype, seed)
-                assert torch.equal(shared.read(), sent), (
-                    "from CUDA's copy",
-                    components,
-                    dtype,
-                    seed,
-                )
-                back = on_gpu(shape, dtype, seed + 10)
+                    assert is_drawn(ctx, shared, by_cuda), ("drawn", case)
+                assert torch.equal(shared.read(), by_cuda), ("CUDA's copy", case)
+                by_gl = on_gpu(shape, dtype, seed + 10)
                 with shared.gl() as texture:
-                    texture.write(back.cpu().numpy().tobytes(), alignment=1)
-                assert torch.equal(shared.read(), back), (
-                    "from OpenGL",
-                    components,
-                    dtype,
-                    seed,
-                )
-            turned = on_gpu(shape, dtype, 5).flip(0, 1)
-            shared.write(turned)
-            assert torch.equal(shared.read(), turned)
+                    texture.write(by_gl.cpu().numpy().tobytes(), alignment=1)
+                assert torch.equal(shared.read(), by_gl), ("from OpenGL", case)
+            flipped = on_gpu(shape, dtype, 5).flip(0, 1)
+            shared.write(flipped)
+            assert torch.equal(shared.read(), flipped)
 
 
 @pytest.mark.cuda
 def test_the_order_of_work_is_kept(ctx: moderngl.Context) -> None:
-    """Tensor to texture, drawn by a shader into another one, to a tensor again: many times without a wait of ours, each
-    time another picture.
+    """A tensor goes to a texture, by a shader into another one, and to a tensor again.
+
+    Many times without a wait of ours, each time another picture.
     """
     size = (512, 256)
     shape = (256, 512, 4)
@@ -390,7 +375,7 @@ def test_the_order_of_work_is_kept(ctx: moderngl.Context) -> None:
         ):
             framebuffer = ctx.framebuffer([second.texture])
             pictures = [on_gpu(shape, "f1", seed) for seed in range(8)]
-            wrong = torch.zeros((), dtype=torch.int64, device=pictures[0].device)
+            mismatches = torch.zeros((), dtype=torch.int64, device=pictures[0].device)
             for k in range(200):
                 first.write(pictures[k % 8])
                 with (
@@ -400,34 +385,32 @@ def test_the_order_of_work_is_kept(ctx: moderngl.Context) -> None:
                 ):
                     texture.use(0)
                     array.render(moderngl.TRIANGLES, vertices=3)
-                wrong += (second.read() != 255 - pictures[k % 8]).sum()
-            assert int(wrong) == 0
+                mismatches += (second.read() != 255 - pictures[k % 8]).sum()
+            assert int(mismatches) == 0
             framebuffer.release()
 
 
 @pytest.mark.cuda
 def test_an_explicit_texture_is_one_sides_at_a_time(ctx: moderngl.Context) -> None:
-    """Many writes before OpenGL looks, turns in which CUDA does nothing, and what is refused."""
+    """Many writes before OpenGL looks, times without work of CUDA, and refusals."""
     shape = 33, 61, 4
     with SharedTexture(ctx, (61, 33), explicit=True) as shared:
-        sent = [on_gpu(shape, "f1", seed) for seed in range(8)]
+        pictures = [on_gpu(shape, "f1", seed) for seed in range(8)]
         for _ in range(3):
-            for picture in sent:
+            for picture in pictures:
                 shared.write(picture)
-            assert torch.equal(shared.read(), sent[-1])
+            assert torch.equal(shared.read(), pictures[-1])
             for _ in range(3):  # OpenGL gives it back and takes it again
                 with shared.gl():
-                    assert torch.allclose(
-                        drawn(ctx, shared), as_drawn(sent[-1]), rtol=0, atol=1e-7
-                    )
+                    assert is_drawn(ctx, shared, pictures[-1])
                     with pytest.raises(SharingError, match="OpenGL has the texture"):
-                        shared.write(sent[0])
+                        shared.write(pictures[0])
                     with pytest.raises(SharingError, match="OpenGL has the texture"):
                         shared.read()
         assert shared.acquire() is shared.acquire() is shared.texture
         shared.release()
         shared.release()
-        shared.write(sent[3])
-        assert torch.equal(shared.read(), sent[3])
+        shared.write(pictures[3])
+        assert torch.equal(shared.read(), pictures[3])
     with pytest.raises(SharingError, match="the texture is closed"):
         shared.read()
