@@ -1,4 +1,4 @@
-"""Fixtures of the GPU tests: programs with two allocators, viewers that follow them, pages without a browser."""
+"""Fixtures of the GPU tests: viewers, allocators, and pages without a browser."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from splatview_ipc.subscriber.subscriber import Subscriber
 @pytest.fixture
 def rig() -> Iterator[Rig]:
     """Browser screens over a real server."""
-    with Rig() as made:
-        yield made
+    with Rig() as new_rig:
+        yield new_rig
 
 
 @pytest.fixture(scope="module", params=ALLOCATORS)
@@ -27,7 +27,10 @@ def allocator(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def subscriber(runtime_dir: Path) -> Iterator[Subscriber]:
-    """A viewer of all runs, polled by the test; as one that draws with CUDA it has a context of its own."""
+    """Return a viewer of all runs, polled by the test.
+
+    As one that draws with CUDA it has a context of its own.
+    """
     torch.zeros(1, device="cuda")
-    with Subscriber() as made:
-        yield made
+    with Subscriber() as new_subscriber:
+        yield new_subscriber

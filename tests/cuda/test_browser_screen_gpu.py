@@ -1,4 +1,7 @@
-"""The browser screen on a GPU: through nvJPEG without leaving it, through a pixel buffer without; and nvJPEG itself."""
+"""The browser screen on a GPU, and nvJPEG itself.
+
+Pictures go through nvJPEG without leaving the GPU, without it through a pixel buffer.
+"""
 
 from __future__ import annotations
 
@@ -56,11 +59,10 @@ def test_the_page_sees_what_was_drawn(rig: Rig, encoder: str) -> None:
         poll(screen, lambda: not page._pictures.empty())
         picture = page.picture()
         assert (picture.format, picture.size) == ("jpeg", (640, 360))
-        got = decoded(picture)
-        assert np.abs(got.astype(int) - drawn).mean() < 3
-        assert (
-            np.abs(got[:80, :200].astype(int) - 255).max() < 40
-        )  # the white corner is at the top left
+        pixels = decoded(picture).astype(int)
+        assert np.abs(pixels - drawn).mean() < 3
+        # The white corner is at the top left.
+        assert np.abs(pixels[:80, :200] - 255).max() < 40
         np.testing.assert_array_equal(decoded(restful(screen, page)), drawn)
 
 
@@ -72,22 +74,20 @@ def test_nobody_waits_for_a_gpu_that_is_behind(rig: Rig) -> None:
     screen.framebuffer.clear(*RED, 1.0)
     torch.cuda._sleep(2_000_000_000)  # about a second
     screen.present(CAPTION)
-    mark = torch.cuda.Event()
-    mark.record()
-    assert not mark.query()  # `present` came back while the GPU is still at it
-    if screen.state.ready:  # one may be drawn while another is being encoded, no more
+    gpu_finished = torch.cuda.Event()
+    gpu_finished.record()
+    # `present` came back while the GPU is still at it.
+    assert not gpu_finished.query()
+    # One may be drawn while another is being encoded, no more.
+    if screen.state.ready:
         screen.framebuffer.clear(*RED, 1.0)
         screen.present(CAPTION)
     assert not screen.state.ready
     spend(screen, 0.05)
     poll(screen, lambda: not page._pictures.empty())
-    assert mark.query()
-    assert (
-        np.abs(
-            decoded(page.picture()).astype(int) - np.rint(np.array(RED) * 255)
-        ).mean()
-        < 4
-    )
+    assert gpu_finished.query()
+    pixels = decoded(page.picture()).astype(int)
+    assert np.abs(pixels - np.rint(np.array(RED) * 255)).mean() < 4
 
 
 def test_a_registered_texture_is_read_where_none_can_be_shared(
@@ -102,28 +102,31 @@ def test_a_registered_texture_is_read_where_none_can_be_shared(
     target = targets.DrawTarget(rig.ctx, (61, 33), shared=True)
     for level in range(0, 256, 15):
         target.framebuffer.clear(level / 255, 1.0, 0.0, 1.0)
-        wanted = torch.tensor([level, 255, 0, 255], dtype=torch.uint8, device="cuda")
-        assert (target.tensor() == wanted).all(), level
+        color = torch.tensor([level, 255, 0, 255], dtype=torch.uint8, device="cuda")
+        assert (target.tensor() == color).all(), level
     target.release()
     assert rig.ctx.error == "GL_NO_ERROR"
 
 
 @pytest.fixture
 def nvjpeg() -> Iterator[NvJpegEncoder]:
-    made = NvJpegEncoder(0)
-    yield made
-    made.close()
+    encoder = NvJpegEncoder(0)
+    yield encoder
+    encoder.close()
 
 
 def test_it_is_chosen_where_opengl_and_cuda_share_a_gpu(ctx: moderngl.Context) -> None:
     with ctx:  # makes it current
-        chosen = encoders.choose(ctx)
-    assert isinstance(chosen, NvJpegEncoder), chosen.reason
-    chosen.close()
+        encoder = encoders.choose(ctx)
+    assert isinstance(encoder, NvJpegEncoder), encoder.reason
+    encoder.close()
 
 
 def test_it_reads_what_the_stream_wrote_before(nvjpeg: NvJpegEncoder) -> None:
-    """On the caller's stream, however late that is done, and it may be written again at once."""
+    """On the caller's stream, however late that is done.
+
+    The pixels may be written again at once.
+    """
     pixels = torch.zeros((256, 256, 4), dtype=torch.uint8, device="cuda")
     stream = torch.cuda.Stream()
     for shade in (200, 30, 120):
@@ -132,9 +135,5 @@ def test_it_reads_what_the_stream_wrote_before(nvjpeg: NvJpegEncoder) -> None:
             pixels.fill_(shade)
             data = nvjpeg.encode(pixels, 90)
             pixels.fill_(255)
-        assert (
-            np.abs(
-                np.asarray(PIL.Image.open(io.BytesIO(data))).astype(int) - shade
-            ).max()
-            <= 2
-        )
+        encoded = np.asarray(PIL.Image.open(io.BytesIO(data))).astype(int)
+        assert np.abs(encoded - shade).max() <= 2

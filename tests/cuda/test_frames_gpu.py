@@ -1,4 +1,7 @@
-"""`splatview.frames` of CUDA tensors that another process publishes: copies on the GPU, none of them torn."""
+"""`splatview.frames` of CUDA tensors that another process publishes.
+
+They are copies on the GPU, none of them torn.
+"""
 
 from __future__ import annotations
 
@@ -30,42 +33,47 @@ while True:
         print("ready", flush=True)
     time.sleep(pause)
 """
-"""Arguments: "new" pictures at each step, or one that is "shared" for good; seconds between two. Each holds its number
-modulo 251."""
+"""Arguments: "new" pictures at each step, or one that is "shared" for good; seconds.
+
+Each picture holds its number modulo 251; the seconds are those between two.
+"""
 
 
-def started(programs: Programs, sort: str, pause: float = 0.005) -> None:
+def start_publisher(programs: Programs, sort: str, pause: float = 0.005) -> None:
     program = programs.code(PUBLISHER, sort, pause)
     assert program.line() == "ready", program.end()[1]
 
 
-def of(name: str = "it", **more: Any) -> Frames:
+def frames_of(name: str = "it", **more: Any) -> Frames:
     return splatview.frames(name, timeout=PATIENCE, **more)
 
 
-def filled(frame: Frame) -> int:
+def fill_value(frame: Frame) -> int:
     return frame.meta["number"] % 251
 
 
 def test_new_pictures_come_by_the_ring_and_stay_on_the_gpu(programs: Programs) -> None:
-    """Each is whole, and the caller's own: to be kept, and written on, while others come."""
-    started(programs, "new", 0.0005)
-    with of() as frames, of() as other:
-        kept = []
+    """Each is whole, and the caller's own.
+
+    It may be kept, and written on, while others come.
+    """
+    start_publisher(programs, "new", 0.0005)
+    with frames_of() as frames, frames_of() as other:
+        own_frames = []
         for _ in range(60):
             frame = next(frames)
             assert frame.tensor.is_cuda
             assert frame.tensor.shape == (270, 480, 4)
-            kept.append(frame)
+            own_frames.append(frame)
         assert frames.path == "device-ring"
-        kept[-1].tensor.zero_()
-        for frame in kept[:-1]:
-            assert bool((frame.tensor == filled(frame)).all())
-        assert np.array_equal(
-            kept[0].numpy(), np.full((270, 480, 4), filled(kept[0]), np.uint8)
-        )
+        own_frames[-1].tensor.zero_()
+        for frame in own_frames[:-1]:
+            assert bool((frame.tensor == fill_value(frame)).all())
+        first = own_frames[0]
+        expected = np.full((270, 480, 4), fill_value(first), np.uint8)
+        assert np.array_equal(first.numpy(), expected)
         frame = next(other)
-        assert bool((frame.tensor == filled(frame)).all())
+        assert bool((frame.tensor == fill_value(frame)).all())
         assert frame.__dlpack_device__() == (2, frame.tensor.device.index)
         assert torch.from_dlpack(frame).data_ptr() == frame.tensor.data_ptr()
         torch.cuda.synchronize()
@@ -74,20 +82,27 @@ def test_new_pictures_come_by_the_ring_and_stay_on_the_gpu(programs: Programs) -
 def test_what_is_shared_for_good_is_read_in_place_or_through_the_host(
     programs: Programs,
 ) -> None:
-    started(programs, "shared")
-    with of(in_place=True) as live, of() as copies, of(in_place=False) as host:
-        seen = next(live).tensor
-        kept = next(copies)
-        value = int(kept.tensor.max())
-        assert seen.is_cuda
-        assert kept.tensor.is_cuda
-        assert live.path == copies.path == "in-place"
-        wait_until(
-            lambda: int(seen.max()) not in (value, 0), "it changes under the reader"
-        )
-        assert int(kept.tensor.max()) == value
+    start_publisher(programs, "shared")
+    with (
+        frames_of(in_place=True) as live,
+        frames_of() as copies,
+        frames_of(in_place=False) as host,
+    ):
+        shared = next(live).tensor
+        copy = next(copies)
+        value = int(copy.tensor.max())
+        assert shared.is_cuda
+        assert copy.tensor.is_cuda
+        assert live.path == "in-place"
+        assert copies.path == "in-place"
+
+        def has_changed() -> bool:
+            return int(shared.max()) not in (value, 0)
+
+        wait_until(has_changed, "it changes under the reader")
+        assert int(copy.tensor.max()) == value
         for _ in range(5):
             frame = next(host)
             assert not frame.tensor.is_cuda
-            assert bool((frame.tensor == filled(frame)).all())
+            assert bool((frame.tensor == fill_value(frame)).all())
         assert host.path == "host"

@@ -1,4 +1,7 @@
-"""`splatview.grab` on a GPU: pictures come back as CUDA tensors, in the order of the caller's work, and right."""
+"""`splatview.grab` on a GPU: pictures come back as CUDA tensors.
+
+They are in the order of the caller's work, and right.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +29,10 @@ def ended() -> Iterator[None]:
 
 
 def scene(count: int = 2000, seed: int = 0) -> dict[str, torch.Tensor]:
-    g = torch.Generator("cuda").manual_seed(seed)
+    generator = torch.Generator("cuda").manual_seed(seed)
 
     def noise(*shape: int) -> torch.Tensor:
-        return torch.randn(count, *shape, device="cuda", generator=g)
+        return torch.randn(count, *shape, device="cuda", generator=generator)
 
     return {
         "means": 0.8 * noise(3),
@@ -106,5 +109,5 @@ def test_another_process_with_and_without_cuda(programs: Programs) -> None:
         },
         "splats",
     )
-    out, err = programs.code(_ASKING).communicate(timeout=2 * PATIENCE)
-    assert out == "right\n", err
+    output, errors = programs.code(_ASKING).communicate(timeout=2 * PATIENCE)
+    assert output == "right\n", errors

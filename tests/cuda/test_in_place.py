@@ -1,10 +1,14 @@
-"""Tensors shared where they lie, between two programs: live, never of two generations, given back."""
+"""Tensors shared where they lie, between two programs.
+
+They are live, never of two generations, and given back.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +18,7 @@ from support.reading import next_frame, stream_of, values
 from support.trainers import ALLOCATORS, Trainer
 from support.wait import PATIENCE, turns, wait_until
 
-from splatview_ipc.control.frame import DeviceTensor
+from splatview_ipc.control.frame import DeviceTensor, StreamFrame
 from splatview_ipc.subscriber.subscriber import Subscriber
 
 pytestmark = pytest.mark.cuda
@@ -24,16 +28,16 @@ pytestmark = pytest.mark.cuda
 def trainers(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Callable[[str], Trainer]]:
-    """One for each allocator: it takes seconds until one is there."""
+    """Start one for each allocator: it takes seconds until one is there."""
     with Programs(tmp_path_factory.mktemp("trainers")) as programs:
-        made = {
+        running = {
             allocator: Trainer(programs, conf) for allocator, conf in ALLOCATORS.items()
         }
 
         def get(allocator: str) -> Trainer:
-            if not made[allocator].begin_anew():
-                made[allocator] = Trainer(programs, ALLOCATORS[allocator])
-            return made[allocator]
+            if not running[allocator].begin_anew():
+                running[allocator] = Trainer(programs, ALLOCATORS[allocator])
+            return running[allocator]
 
         yield get
 
@@ -50,6 +54,20 @@ def one_trainer(trainers: Callable[[str], Trainer], runtime_dir: Path) -> Traine
     return trainers("cudaMalloc")
 
 
+def cuda_tensors(frame: StreamFrame) -> dict[str, torch.Tensor]:
+    """Return the tensors of a frame that are on a GPU, over the trainer's memory."""
+    return {
+        name: tensor.torch()
+        for name, tensor in frame.tensors.items()
+        if isinstance(tensor, DeviceTensor)
+    }
+
+
+def are_all(arrays: Iterable[Any], value: float) -> bool:
+    """Return whether all elements of all arrays have a value."""
+    return all(bool((array == value).all()) for array in arrays)
+
+
 def test_contents_change_under_the_viewer(
     trainer: Trainer, subscriber: Subscriber
 ) -> None:
@@ -63,12 +81,8 @@ def test_contents_change_under_the_viewer(
     assert frame.on_gpu
     assert frame.meta["step"] == 1
     assert stream.gpu == next(iter(frame.tensors.values())).memory.gpu  # type: ignore[union-attr]
-    seen = {
-        name: t.torch()
-        for name, t in frame.tensors.items()
-        if isinstance(t, DeviceTensor)
-    }
-    assert {name: tuple(t.shape) for name, t in seen.items()} == {
+    tensors = cuda_tensors(frame)
+    assert {name: tuple(t.shape) for name, t in tensors.items()} == {
         "means": (1000, 3),
         "quats": (1000, 4),
         "scales": (1000, 3),
@@ -79,21 +93,15 @@ def test_contents_change_under_the_viewer(
     copies = stream.run.counters["copies"]
     for value in (1, 2, 3):
         trainer.do(f"fill(scene, {value}); torch.cuda.synchronize()")
-        assert all(bool((t == value).all()) for t in seen.values())
+        assert are_all(tensors.values(), value)
     assert stream.version == 1
     assert stream.run.counters["copies"] == copies, "nothing was published"
     assert frame.intact()
     trainer.do("splatview.publish(scene, meta={'step': 2})")
     with next_frame(subscriber, stream, frame.version) as newer:
         assert newer.meta["step"] == 2
-        again = {
-            name: t.torch()
-            for name, t in newer.tensors.items()
-            if isinstance(t, DeviceTensor)
-        }
-        assert [t.data_ptr() for t in again.values()] == [
-            t.data_ptr() for t in seen.values()
-        ]
+        addresses = [t.data_ptr() for t in cuda_tensors(newer).values()]
+        assert addresses == [t.data_ptr() for t in tensors.values()]
     frame.close()
 
 
@@ -117,14 +125,10 @@ with torch.cuda.stream(side if {value} % 2 else torch.cuda.default_stream()):
         with next_frame(subscriber, stream, version) as frame:
             version = frame.version
             frame.wait(torch.cuda.current_stream().cuda_stream)
-            copies = [
-                t.torch().clone()
-                for t in frame.tensors.values()
-                if isinstance(t, DeviceTensor)
-            ]
+            copies = [tensor.clone() for tensor in cuda_tensors(frame).values()]
             torch.cuda.synchronize()
             assert frame.intact()
-            assert all(bool((c == value).all()) for c in copies)
+            assert are_all(copies, value)
 
 
 DENSIFY = """
@@ -146,44 +150,45 @@ def run(steps, every):
 def test_no_two_generations_are_ever_mixed(
     trainer: Trainer, subscriber: Subscriber
 ) -> None:
-    """A hundred densifications, N changing: each frame is of one of them, and no memory is left over."""
+    """Densify a hundred times with another N: each frame is of one of them.
+
+    No memory is left over.
+    """
     trainer.do(DENSIFY + "scene = make(1000, 1); alone = memory(); scene = run(1, 1)")
     stream = stream_of(subscriber)
     next_frame(subscriber, stream).close()
     trainer.do("scene = run(60, 6); splatview.publish(scene)")
-    last = next_frame(subscriber, stream, stream.version - 1).version
+    last_version = next_frame(subscriber, stream, stream.version - 1).version
     files = trainer.do("answer = open_files()")
     trainer.start("scene = run(1400, 14)")
-    seen: dict[int, int] = {}
+    versions_by_size: dict[int, int] = {}
     for _ in turns("30 versions of 4 sizes", rest=False):
         if trainer.finished():
             trainer.finish()
-            if sum(seen.values()) >= 30 and len(seen) >= 4:
+            version_count = sum(versions_by_size.values())
+            if version_count >= 30 and len(versions_by_size) >= 4:
                 break
-            trainer.start(
-                "scene = run(1400, 14)"
-            )  # a reader on a busy machine sees few versions of so many
+            # A reader on a busy machine sees few versions of so many.
+            trainer.start("scene = run(1400, 14)")
         subscriber.poll()
-        frame = stream.read(last)
+        frame = stream.read(last_version)
         if frame is None:
             continue
         with frame:
-            got = values(frame)
+            arrays = values(frame)
             if not frame.intact() or "n" not in frame.meta:
                 continue
             n = frame.meta["n"]
-            last = frame.version
-            seen[n] = seen.get(n, 0) + 1
-            assert all(len(v) == n and (v == n).all() for v in got.values()), (
-                f"not all of version {last} is {n}"
-            )
+            last_version = frame.version
+            versions_by_size[n] = versions_by_size.get(n, 0) + 1
+            message = f"not all of version {last_version} is {n}"
+            assert all(len(array) == n for array in arrays.values()), message
+            assert are_all(arrays.values(), n), message
     assert stream.sharing == "in-place", (stream.sharing, stream.fallback)
     trainer.do("scene = make(1000, 1); splatview.publish(scene)")
-    next_frame(subscriber, stream, last).close()
-    assert (
-        trainer.do("until(lambda: memory() == alone); answer = open_files()")
-        <= files + 4
-    )
+    next_frame(subscriber, stream, last_version).close()
+    files_after = trainer.do("until(lambda: memory() == alone); answer = open_files()")
+    assert files_after <= files + 4
 
 
 def test_a_killed_trainer_leaves_its_last_scene(
@@ -195,21 +200,25 @@ def test_a_killed_trainer_leaves_its_last_scene(
     )
     stream = stream_of(subscriber)
     frame = next_frame(subscriber, stream)
-    views = [t.torch() for t in frame.tensors.values() if isinstance(t, DeviceTensor)]
+    views = list(cuda_tensors(frame).values())
     assert len(views) == 6
     trainer.process.kill()
     trainer.process.wait(PATIENCE)
-    wait_until(lambda: (subscriber.poll(), not stream.run.alive)[-1])
-    ballast = torch.full(
-        (1 << 28,), 9.0, device="cuda"
-    )  # a gigabyte that must not land there
+
+    def has_ended() -> bool:
+        subscriber.poll()
+        return not stream.run.alive
+
+    wait_until(has_ended)
+    # A gigabyte that must not land there.
+    ballast = torch.full((1 << 28,), 9.0, device="cuda")
     torch.cuda.synchronize()
-    assert all(bool((v == 7).all()) for v in views)
+    assert are_all(views, 7)
     assert frame.intact()
-    again = stream.read()
-    assert again is not None, "the last scene of a dead run can still be read"
-    assert all((v == 7).all() for v in values(again).values())
-    again.close()
+    last_frame = stream.read()
+    assert last_frame is not None, "the last scene of a dead run can still be read"
+    assert are_all(values(last_frame).values(), 7)
+    last_frame.close()
     frame.close()
     del views, ballast
     stream.release()
@@ -232,7 +241,7 @@ def test_memory_that_cannot_be_shared_is_copied_and_the_reason_named(
         trainer.do(f"fill(scene, {value}); splatview.publish(scene{options})")
         with next_frame(subscriber, stream, version) as frame:
             version = frame.version
-            assert all((v == value).all() for v in values(frame).values())
+            assert are_all(values(frame).values(), value)
 
 
 def test_a_graph_that_is_captured_is_left_alone(
@@ -255,18 +264,18 @@ splatview.publish(scene)
 torch.cuda.synchronize()
 answer = [publishing.begun().control.counters()["skipped"], stream().version]
 """)
-    assert (skipped, version) == (1, 2)
+    assert skipped == 1
+    assert version == 2
     with next_frame(subscriber, stream, 1) as frame:
-        assert all((v == 6).all() for v in values(frame).values())
-    assert (
-        one_trainer.do("answer = publishing.begun().control.counters()['faults']") == 0
-    )
+        assert are_all(values(frame).values(), 6)
+    faults = one_trainer.do("answer = publishing.begun().control.counters()['faults']")
+    assert faults == 0
 
 
 def test_a_training_is_followed_by_torchs_handles(
     programs: Programs, subscriber: Subscriber
 ) -> None:
-    """From `publish` to a viewer, through a densification, where SPLATVIEW_SHARE=torch."""
+    """Follow a densification from `publish` to a viewer, with SPLATVIEW_SHARE=torch."""
     trainer = Trainer(programs, SPLATVIEW_SHARE="torch")
     trainer.do("scene = make(1000, 1); splatview.publish(scene)")
     stream = stream_of(subscriber)
@@ -280,11 +289,11 @@ def test_a_training_is_followed_by_torchs_handles(
             trainer.do(f"{code}; splatview.publish(scene)")
         with next_frame(subscriber, stream, version) as frame:
             version = frame.version
-            got = values(frame)
+            arrays = values(frame)
             assert frame.intact()
         assert stream.sharing == "torch-ipc", stream.fallback
-        assert got["means"].shape == (count, 3)
-        assert all((t == value).all() for t in got.values())
+        assert arrays["means"].shape == (count, 3)
+        assert are_all(arrays.values(), value)
 
 
 ON_THE_SECOND = """
@@ -307,14 +316,13 @@ answer = str(torch.cuda.get_device_properties(0).uuid).replace("-", "")
 def test_frames_of_the_second_gpu_arrive_right_in_every_way(
     programs: Programs, allocator: str
 ) -> None:
-    """Also where trainer and viewer number the GPUs differently: the UUID says which is meant."""
-    here = os.environ.get("CUDA_VISIBLE_DEVICES") or "0,1"
+    """Also where trainer and viewer number the GPUs differently: the UUID decides."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES") or "0,1"
     trainer = Trainer(
-        programs, ALLOCATORS[allocator], CUDA_VISIBLE_DEVICES=here.split(",")[1]
+        programs, ALLOCATORS[allocator], CUDA_VISIBLE_DEVICES=visible.split(",")[1]
     )
     uuid = trainer.do(ON_THE_SECOND)
     step = 0
-    picture = (np.arange(270 * 481 * 4) % 240).reshape(270, 481, 4)
     for way in ("device-ring", "in-place", "host"):
         with Subscriber(transports=(way,)) as subscriber:
             streams = [stream_of(subscriber, name) for name in ("image", "gaussians")]
@@ -324,18 +332,25 @@ def test_frames_of_the_second_gpu_arrive_right_in_every_way(
                 step += 1
                 trainer.do(f"publish({step})")
                 for stream in streams:
-                    with next_frame(
+                    frame = next_frame(
                         subscriber,
                         stream,
                         fits=lambda f, now=step: f.meta["step"] == now,
-                    ) as frame:
-                        assert (stream.gpu, stream.sharing) == (uuid, way)
-                        for name, got in values(frame).items():
-                            assert np.all(
-                                got == (picture + step if name == "image" else step)
-                            ), (way, name)
-                        for t in frame.tensors.values():
-                            assert isinstance(t, DeviceTensor) == (way != "host")
-                            if isinstance(t, DeviceTensor):
-                                assert t.torch().device == torch.device("cuda", 1)
-                        assert frame.intact()
+                    )
+                    with frame:
+                        assert stream.gpu == uuid
+                        assert stream.sharing == way
+                        check_on_the_second(frame, step, way)
+
+
+def check_on_the_second(frame: StreamFrame, step: int, way: str) -> None:
+    """Check a frame that `ON_THE_SECOND` has published."""
+    picture = (np.arange(270 * 481 * 4) % 240).reshape(270, 481, 4)
+    for name, array in values(frame).items():
+        expected = picture + step if name == "image" else step
+        assert np.all(array == expected), (way, name)
+    for tensor in frame.tensors.values():
+        assert isinstance(tensor, DeviceTensor) == (way != "host")
+        if isinstance(tensor, DeviceTensor):
+            assert tensor.torch().device == torch.device("cuda", 1)
+    assert frame.intact()

@@ -26,11 +26,11 @@ def trainer(programs: Programs) -> Trainer:
 
 
 def newest(subscriber: Subscriber, name: str, version: int = 0) -> np.ndarray:
-    """The image of a version newer than this, as a viewer sees it."""
+    """Return the image of a version newer than this, as a viewer sees it."""
     with next_frame(subscriber, stream_of(subscriber, name), version) as frame:
-        found = values(frame)["image"]
+        image = values(frame)["image"]
         assert frame.intact()
-        return found
+        return image
 
 
 def needs(library: str) -> pytest.MarkDecorator:

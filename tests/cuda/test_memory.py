@@ -21,7 +21,10 @@ pytestmark = pytest.mark.cuda
 
 
 def test_forged_memory_is_refused_and_cuda_goes_on(programs: Programs) -> None:
-    """Handles of nothing, descriptors of something else, other sizes than the memory's, a GPU that is not here."""
+    """Refuse handles of nothing, descriptors of something else, and other sizes.
+
+    And memory of a GPU that is not here.
+    """
     torch.zeros(1, device="cuda")
     trainer = Trainer(programs)
     handle, size = trainer.do("""
@@ -32,52 +35,45 @@ answer = [ref.handle.hex(), ref.size]
 """)
     gpu = driver.gpu_uuid(0)
     unknown = "f" * 32
-    luck = random.Random(0)
+    generator = random.Random(0)
     own = memory.Allocation(2 * MB, 0)
     ends = socket.socketpair()
     pipe = os.pipe()
-    before = torch.cuda.mem_get_info()[0]
+    free_before, _ = torch.cuda.mem_get_info()
     files = open_files()
+    handles = [bytes(64), b"\xff" * 64]
+    handles += [generator.randbytes(64) for _ in range(20)]
+    other_fds = [
+        os.open("/dev/null", os.O_RDWR),
+        os.dup(pipe[0]),
+        os.memfd_create("splatview-x"),
+        os.dup(ends[0].fileno()),
+    ]
     forged: list[tuple[FdMemory | IpcMemory, list[int]]] = [
         (IpcMemory(bytes.fromhex(handle), 2 * size, gpu), [])
     ]
-    forged += [
-        (IpcMemory(nothing, 4096, gpu), [])
-        for nothing in (
-            bytes(64),
-            b"\xff" * 64,
-            *(luck.randbytes(64) for _ in range(20)),
-        )
-    ]
-    forged += [
-        (FdMemory("t-1", (2 * MB,), gpu), [fd])
-        for fd in (
-            os.open("/dev/null", os.O_RDWR),
-            os.dup(pipe[0]),
-            os.memfd_create("splatview-x"),
-            os.dup(ends[0].fileno()),
-        )
-    ]
+    forged += [(IpcMemory(wrong, 4096, gpu), []) for wrong in handles]
+    forged += [(FdMemory("t-1", (2 * MB,), gpu), [fd]) for fd in other_fds]
     for pieces in ((4 * MB,), (2 * MB, 2 * MB), (1,), (limits.MAX_SEGMENT,), (3 * MB,)):
-        more = [os.open("/dev/null", os.O_RDWR) for _ in pieces[1:]]
-        forged.append((FdMemory("t-1", pieces, gpu), [own.fd(), *more]))
+        further_fds = [os.open("/dev/null", os.O_RDWR) for _ in pieces[1:]]
+        forged.append((FdMemory("t-1", pieces, gpu), [own.fd(), *further_fds]))
     forged += [
         (FdMemory("t-1", (2 * MB,), unknown), [own.fd()]),
         (IpcMemory(bytes(64), 4096, unknown), []),
     ]
     for ref, fds in forged:
         opened = memory.open_memory(ref, fds)
-        with pytest.raises(
-            SharingError, match="not visible" if ref.gpu == unknown else "."
-        ):
+        message = "not visible" if ref.gpu == unknown else "."
+        with pytest.raises(SharingError, match=message):
             opened.pointer()
         opened.close()
         torch.cuda.synchronize()
         assert int(torch.ones(5, device="cuda").sum()) == 5, ref
     assert open_files() <= files
-    assert torch.cuda.mem_get_info()[0] >= before - 32 * MB
+    free_after, _ = torch.cuda.mem_get_info()
+    assert free_after >= free_before - 32 * MB
     own.close()
-    for one in ends:
-        one.close()
-    for end in pipe:
-        os.close(end)
+    for end in ends:
+        end.close()
+    for fd in pipe:
+        os.close(fd)

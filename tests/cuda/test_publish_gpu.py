@@ -1,4 +1,7 @@
-"""CUDA tensors that are published arrive whole and exact, however frames travel, and no call waits for the GPU."""
+"""CUDA tensors that are published arrive whole and exact, however frames travel.
+
+No call waits for the GPU.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +34,13 @@ COPYING = ["device-ring", "host"]
 @pytest.fixture(params=COPYING)
 def subscriber(request: pytest.FixtureRequest) -> Iterator[Subscriber]:
     torch.zeros(1, device="cuda")
-    with Subscriber(transports=(request.param,)) as s:
-        yield s
+    with Subscriber(transports=(request.param,)) as new_subscriber:
+        yield new_subscriber
 
 
 def test_a_cuda_image(subscriber: Subscriber) -> None:
-    image = (
-        (torch.rand(3, 37, 53, device="cuda") * 200).to(torch.bfloat16).permute(1, 2, 0)
-    )
+    planes = (torch.rand(3, 37, 53, device="cuda") * 200).to(torch.bfloat16)
+    image = planes.permute(1, 2, 0)
     splatview.publish(image, "image")
     stream = stream_of(subscriber, "image")
     with next_frame(subscriber, stream) as frame:
@@ -48,11 +50,10 @@ def test_a_cuda_image(subscriber: Subscriber) -> None:
     assert stream.device == "cuda:0"
     assert stream.sharing in COPYING
     assert len(stream.gpu) == 32
-    splatview.publish(image.flip(0), "image")
+    flipped = image.flip(0)
+    splatview.publish(flipped, "image")
     with next_frame(subscriber, stream, 1) as frame:
-        assert np.array_equal(
-            values(frame)["image"], image.flip(0).float().cpu().numpy()
-        )
+        assert np.array_equal(values(frame)["image"], flipped.float().cpu().numpy())
         assert frame.intact()
 
 
@@ -71,21 +72,24 @@ def test_a_stream_moves_between_a_gpu_and_the_cpu() -> None:
 
 
 def test_gpu_memory_goes_back_when_the_run_is_closed() -> None:
-    """Also what the last copy still uses, which nobody waits for."""
+    """Also memory that the last copy still uses, for which nothing waits."""
     image = torch.zeros(4000, 4000, 4, dtype=torch.uint8, device="cuda")
     torch.cuda.synchronize()
-    free = torch.cuda.mem_get_info()[0]
+    free_before, _ = torch.cuda.mem_get_info()
     with Subscriber(transports=("device-ring",)) as viewer:
         splatview.publish(image, "image")
         next_frame(viewer, stream_of(viewer, "image")).close()
-        assert torch.cuda.mem_get_info()[0] < free - 2 * image.nbytes
+        free_now, _ = torch.cuda.mem_get_info()
+        assert free_now < free_before - 2 * image.nbytes
         torch.cuda._sleep(LONG)
         splatview.publish(image, "image")
         splatview.close()
-    wait_until(
-        lambda: torch.cuda.mem_get_info()[0] > free - image.nbytes,
-        "the ring is given back",
-    )
+
+    def is_given_back() -> bool:
+        free_now, _ = torch.cuda.mem_get_info()
+        return free_now > free_before - image.nbytes
+
+    wait_until(is_given_back, "the ring is given back")
 
 
 def test_live_images_follow_changes_made_in_place(subscriber: Subscriber) -> None:
@@ -96,35 +100,35 @@ def test_live_images_follow_changes_made_in_place(subscriber: Subscriber) -> Non
     assert stream.live
     image.fill_(0.5)
 
-    def seen() -> bool:
+    def has_changed() -> bool:
         nonlocal version
         with next_frame(subscriber, stream, version) as frame:
             version = frame.version
             return bool((values(frame)["image"] == 0.5).all())
 
-    wait_until(seen)
+    wait_until(has_changed)
 
 
 def detections(n: int, seed: int = 0) -> dict[str, Any]:
-    """What torchvision's models give, on the GPU."""
-    g = torch.Generator().manual_seed(seed)
-    corners = torch.rand(n, 4, generator=g) * 100
+    """Return detections as torchvision's models give them, on the GPU."""
+    generator = torch.Generator().manual_seed(seed)
+    corners = torch.rand(n, 4, generator=generator) * 100
     return {
         "boxes": corners.cuda(),
-        "labels": torch.randint(0, 90, (n,), generator=g).cuda(),
-        "scores": torch.rand(n, generator=g).cuda(),
-        "masks": torch.rand(n, 1, 20, 30, generator=g).cuda(),
+        "labels": torch.randint(0, 90, (n,), generator=generator).cuda(),
+        "scores": torch.rand(n, generator=generator).cuda(),
+        "masks": torch.rand(n, 1, 20, 30, generator=generator).cuda(),
     }
 
 
 def test_what_a_network_gives_arrives(subscriber: Subscriber) -> None:
     version = 0
     for n in (3, 0, 40, 1):
-        found = detections(n, seed=n)
+        detected = detections(n, seed=n)
         points = torch.rand(n, 17, 3, device="cuda")
         splatview.annotate(
             "camera",
-            **found,
+            **detected,
             points=points,
             skeleton="coco",
             names=["person", "bicycle"],
@@ -135,26 +139,27 @@ def test_what_a_network_gives_arrives(subscriber: Subscriber) -> None:
         stream = stream_of(subscriber, "camera overlay")
         with next_frame(subscriber, stream, version) as frame:
             version = frame.version
-            got = values(frame)
+            arrays = values(frame)
             assert frame.intact()
             assert frame.meta["version"] == n
             assert frame.meta["by"] == "a test"
-        assert np.array_equal(got["boxes"], found["boxes"].cpu().numpy().reshape(n, 4))
-        assert np.array_equal(got["classes"], found["labels"].cpu().numpy())
-        assert np.array_equal(got["scores"], found["scores"].cpu().numpy())
-        assert np.array_equal(got["points"], points.cpu().numpy())
-        assert texts(torch.from_numpy(got["names"]).byte()) == ["person", "bicycle"]
-        assert texts(torch.from_numpy(got["notes"]).byte()) == ["a note"]
+        expected = {name: tensor.cpu().numpy() for name, tensor in detected.items()}
+        assert np.array_equal(arrays["boxes"], expected["boxes"].reshape(n, 4))
+        assert np.array_equal(arrays["classes"], expected["labels"])
+        assert np.array_equal(arrays["scores"], expected["scores"])
+        assert np.array_equal(arrays["points"], points.cpu().numpy())
+        names = texts(torch.from_numpy(arrays["names"]).byte())
+        assert names == ["person", "bicycle"]
+        assert texts(torch.from_numpy(arrays["notes"]).byte()) == ["a note"]
         if n:
-            assert np.array_equal(
-                got["masks"] != 0, found["masks"][:, 0].cpu().numpy() > 0.5
-            )
-            assert len(got["skeleton"]) == 19
+            masks = expected["masks"][:, 0] > 0.5
+            assert np.array_equal(arrays["masks"] != 0, masks)
+            assert len(arrays["skeleton"]) == 19
     assert stream.device == "cuda:0"
 
 
 def turned_result() -> SimpleNamespace:
-    """An Ultralytics result with turned boxes, on the GPU."""
+    """Return an Ultralytics result with turned boxes, on the GPU."""
     corners = torch.tensor([[[30.0, 20.0], [34.0, 24.0], [24.0, 34.0], [20.0, 30.0]]])
     obb = SimpleNamespace(
         xyxyxyxy=corners.cuda(),
@@ -176,18 +181,18 @@ def test_a_whole_result_stays_on_the_gpu(subscriber: Subscriber) -> None:
     splatview.annotate("camera", boxes=turned_result())
     stream = stream_of(subscriber, "camera overlay")
     with next_frame(subscriber, stream) as frame:
-        got = values(frame)
+        arrays = values(frame)
         assert frame.intact()
         assert frame.meta["width"] == 64
     assert stream.device == "cuda:0"
-    assert got["boxes"].tolist() == [[20, 20, 34, 34]]
-    assert got["corners"][0].tolist() == [[30, 20], [34, 24], [24, 34], [20, 30]]
-    assert got["classes"].tolist() == [7]
-    assert got["masks"].shape == (1, 48, 64)
-    names = texts(torch.from_numpy(got["names"]).byte())
+    assert arrays["boxes"].tolist() == [[20, 20, 34, 34]]
+    assert arrays["corners"][0].tolist() == [[30, 20], [34, 24], [24, 34], [20, 30]]
+    assert arrays["classes"].tolist() == [7]
+    assert arrays["masks"].shape == (1, 48, 64)
+    names = texts(torch.from_numpy(arrays["names"]).byte())
     assert names[7] == "ship"
     assert len(names) == 8
-    assert (got["points"] == 1).all()
+    assert (arrays["points"] == 1).all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
@@ -204,7 +209,7 @@ def test_each_number_is_plotted_as_it_was(dtype: torch.dtype) -> None:
 
 def test_no_call_waits_for_the_gpu(subscriber: Subscriber) -> None:
     """Once kernels are loaded and memory is pinned, at the first calls."""
-    found = detections(5, 1)
+    detected = detections(5, 1)
     points = torch.rand(5, 17, 2, device="cuda")
     image = torch.zeros(64, 64, 3, device="cuda")
     loss = torch.ones((), device="cuda")
@@ -216,7 +221,7 @@ def test_no_call_waits_for_the_gpu(subscriber: Subscriber) -> None:
         splatview.publish(image, "image")
         splatview.annotate(
             "camera",
-            **found,
+            **detected,
             points=points,
             skeleton="coco",
             point_classes=[1] * 5,
@@ -234,13 +239,17 @@ def test_no_call_waits_for_the_gpu(subscriber: Subscriber) -> None:
         next_frame(subscriber, stream_of(subscriber, name)).close()
     call(1)
 
-    def returned_first() -> bool:  # unless this process was stopped meanwhile
+    def returned_first() -> bool:
+        """Return whether a call came back before the GPU had finished.
+
+        It does, unless this process was stopped meanwhile.
+        """
         torch.cuda.synchronize()
         torch.cuda._sleep(LONG)
-        mark = torch.cuda.Event()
-        mark.record()
+        gpu_finished = torch.cuda.Event()
+        gpu_finished.record()
         call(2)
-        return not mark.query()
+        return not gpu_finished.query()
 
     wait_until(returned_first)
 
@@ -254,17 +263,18 @@ def test_while_a_graph_is_captured_nothing_is_queued() -> None:
     publisher = publishing.begun()
     assert publisher is not None
     graph = torch.cuda.CUDAGraph()
-    before = publisher.streams["camera overlay"].version
+    overlay = publisher.streams["camera overlay"]
+    version = overlay.version
     with torch.cuda.graph(graph):
         x += 1
         splatview.log(1, it=x)
         splatview.annotate("camera", boxes=boxes, labels="x", colors={0: "#ffffff"})
     for _ in range(3):
         graph.replay()
-    assert publisher.streams["camera overlay"].version == before
+    assert overlay.version == version
     splatview.log(2, it=x)
     splatview.annotate("camera", boxes=boxes)
-    assert publisher.streams["camera overlay"].version == before + 1
+    assert overlay.version == version + 1
     with Subscriber() as viewer:
         rows = logged_rows(viewer, "it", 2)["it"]
     assert rows[:, 0].tolist() == [0, 2]
@@ -272,22 +282,19 @@ def test_while_a_graph_is_captured_nothing_is_queued() -> None:
 
 
 def test_cameras_and_photographs_on_a_gpu_are_brought() -> None:
-    (views, Ks), whole = (
-        poses(3),
-        torch.randint(0, 256, (3, 30, 40, 3), dtype=torch.uint8),
-    )
+    views, Ks = poses(3)
+    photos = torch.randint(0, 256, (3, 30, 40, 3), dtype=torch.uint8)
     with Subscriber() as subscriber:
-        splatview.publish_cameras(views.cuda(), Ks.cuda(), 40, 30, whole.cuda())
+        splatview.publish_cameras(views.cuda(), Ks.cuda(), 40, 30, photos.cuda())
         with next_frame(subscriber, stream_of(subscriber, "cameras")) as frame:
-            got = values(frame)
-        assert np.array_equal(got["viewmats"], views.numpy())
-        assert np.array_equal(got["Ks"], Ks.numpy())
+            arrays = values(frame)
+        assert np.array_equal(arrays["viewmats"], views.numpy())
+        assert np.array_equal(arrays["Ks"], Ks.numpy())
         stream = stream_of(subscriber, "cameras photos")
         stream.request_photos(1)
         with next_frame(subscriber, stream) as frame:
-            assert np.array_equal(
-                host_array(frame.tensors["photos"])[0], whole[1].numpy()
-            )
+            photo = host_array(frame.tensors["photos"])[0]
+            assert np.array_equal(photo, photos[1].numpy())
         stream.request_photos(0, 8)
         with next_frame(
             subscriber, stream, fits=lambda f: f.meta["side"] == 8
@@ -307,9 +314,9 @@ def test_photographs_on_a_gpu_with_alpha_blue_first_and_from_0_to_255(
             views[:, :3].cuda(), larger.cuda(), 40, 30, photos.cuda(), layout="BGR"
         )
         with next_frame(subscriber, stream_of(subscriber, "cameras")) as frame:
-            got = values(frame)
-        np.testing.assert_array_equal(got["viewmats"], views.numpy())
-        np.testing.assert_array_equal(got["Ks"], Ks.numpy())
+            arrays = values(frame)
+        np.testing.assert_array_equal(arrays["viewmats"], views.numpy())
+        np.testing.assert_array_equal(arrays["Ks"], Ks.numpy())
         stream = stream_of(subscriber, "cameras photos")
         stream.request_photos(1)
         with next_frame(subscriber, stream) as frame:
@@ -337,5 +344,7 @@ for _ in range(50):
     torch.mm(a, a)
 splatview.publish(image, "image", copy=True)
 """)
-    out, err = trainer.process.end()
-    assert (trainer.process.returncode, out, err) == (0, "", "")
+    output, errors = trainer.process.end()
+    assert trainer.process.returncode == 0
+    assert output == ""
+    assert errors == ""

@@ -1,4 +1,4 @@
-"""publish_memory beside PyTorch's real allocator: its numbers, what a look costs, snapshots, memory that runs out."""
+"""publish_memory beside PyTorch's real allocator: its numbers, and its snapshots."""
 
 from __future__ import annotations
 
@@ -43,22 +43,21 @@ def test_the_numbers_are_the_allocators(reader: Reader) -> None:
     splatview.publish_memory(hz=100)
     kept = torch.empty(64 * MIB, dtype=torch.uint8, device="cuda")
     wait_until(lambda: newest("allocated") == torch.cuda.memory_allocated())
-    before = torch.cuda.max_memory_allocated()
-    spike = torch.empty(
-        before + 300 * MIB, dtype=torch.uint8, device="cuda"
-    )  # sooner gone than anybody looks
-    highest = torch.cuda.memory_allocated()
+    last_peak = torch.cuda.max_memory_allocated()
+    # Freed sooner than the allocator's numbers are read.
+    spike = torch.empty(last_peak + 300 * MIB, dtype=torch.uint8, device="cuda")
+    peak = torch.cuda.memory_allocated()
     del spike
-    wait_until(lambda: rows()[:, PLACE["peak"]].max() == highest)
-    wait_until(
-        lambda: newest("peak") == newest("allocated") == torch.cuda.memory_allocated()
-    )
+    wait_until(lambda: rows()[:, PLACE["peak"]].max() == peak)
+
+    def is_over() -> bool:
+        allocated = torch.cuda.memory_allocated()
+        return newest("peak") == allocated and newest("allocated") == allocated
+
+    wait_until(is_over)
     assert newest("reserved") == torch.cuda.memory_reserved()
-    wait_until(
-        lambda: (
-            reader.look().meta.get("device") == f"cuda:{torch.cuda.current_device()}"
-        )
-    )
+    device = f"cuda:{torch.cuda.current_device()}"
+    wait_until(lambda: reader.look().meta.get("device") == device)
     assert reader.meta["gpu"] == torch.cuda.get_device_name()
     assert reader.meta["total"] == torch.cuda.get_device_properties(0).total_memory
     assert reader.meta["trouble"] == ""
@@ -88,13 +87,12 @@ else:
 """
 
 
-def started(programs: Programs, what: str, reader: Reader) -> Program:
-    """The program, when its GPU is seen."""
-    trainer = programs.code(PROGRAM, what)
+def start_program(programs: Programs, mode: str, reader: Reader) -> Program:
+    """Start the program, and wait until its GPU is shown."""
+    trainer = programs.code(PROGRAM, mode)
     assert trainer.line() == "allocated", trainer.end()[1]
-    wait_until(
-        lambda: reader.look().meta.get("device") == "cuda:0"
-    )  # though no call came since CUDA is in use
+    # Though no call came since CUDA is in use.
+    wait_until(lambda: reader.look().meta.get("device") == "cuda:0")
     wait_until(lambda: reader.look().samples[-1, PLACE["allocated"]] >= 5_000_000)
     trainer.say()
     return trainer
@@ -108,24 +106,22 @@ def snapshot_of(reader: Reader) -> tuple[Path, Any]:
 
 
 def test_a_snapshot_that_a_viewer_asks_for(programs: Programs, reader: Reader) -> None:
-    started(programs, "go on", reader)
+    start_program(programs, "go on", reader)
     wait_until(lambda: reader.look().samples[-1, PLACE["step"]] >= 5)
     reader.stream.request_snapshot()
     _, snapshot = snapshot_of(reader)
     assert {"step 3", "step 4"} <= {a.name for a in snapshot.annotations}
     trace = snapshot.traces[0]
-    number = int(np.flatnonzero(trace.allocations.size == 5_000_000)[0])
-    assert (
-        trace.allocations.start[number] >= 0
-    )  # it was recorded, though publish_memory came before CUDA
-    assert trace.allocations.end[number] == len(trace.events)
-    assert "my_own_function" in [
-        frame.name for frame in snapshot.stack(int(trace.allocations.stack[number]))
-    ]
+    index = int(np.flatnonzero(trace.allocations.size == 5_000_000)[0])
+    # It was recorded, though publish_memory came before CUDA.
+    assert trace.allocations.start[index] >= 0
+    assert trace.allocations.end[index] == len(trace.events)
+    stack = snapshot.stack(int(trace.allocations.stack[index]))
+    assert "my_own_function" in [frame.name for frame in stack]
 
 
 def test_memory_that_runs_out(programs: Programs, reader: Reader) -> None:
-    trainer = started(programs, "fail", reader)
+    trainer = start_program(programs, "fail", reader)
     assert trainer.line() == "caught"  # the exception is the trainer's as ever
     path, snapshot = snapshot_of(reader)
     assert reader.samples[-1, PLACE["ooms"]] >= 1
@@ -133,6 +129,6 @@ def test_memory_that_runs_out(programs: Programs, reader: Reader) -> None:
     events = snapshot.traces[0].events
     assert events.size[events.action == ACTIONS.index("oom")].tolist() == [1 << 44]
     trainer.say()
-    _, err = trainer.end()
-    assert f"splatview memory {path}" in err
-    assert trainer.returncode == 0, err
+    _, errors = trainer.end()
+    assert f"splatview memory {path}" in errors
+    assert trainer.returncode == 0, errors
