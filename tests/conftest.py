@@ -73,7 +73,7 @@ def runtime_dir(nothing_left: None, monkeypatch: pytest.MonkeyPatch) -> Iterator
         api.session().close()
     reading = sys.modules.get("splatview.api.frames")
     if reading is not None:
-        reading.seen.clear()  # the next test annotates its own frames
+        reading.last_frames.clear()  # the next test annotates its own frames
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -1,13 +1,12 @@
-"""`annotate`: boxes, labels, points, lines, masks and texts over the picture of a stream."""
+"""`annotate`: boxes, labels, points, lines, masks and texts over a stream's picture."""
 
 from __future__ import annotations
 
 import difflib
-import itertools
 import logging
 import re
 import sys
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from splatview.adapters import NamedTensors, checks
 from splatview.api.session import begun, capturing, disabled, public, session
@@ -23,8 +22,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger("splatview")
 _MAX_HINTED = 256
 _hinted: set[str] = set()
-"""Streams of which the log has that their boxes look like fractions."""
+"""Streams of which it was logged that their boxes seem to be fractions."""
 _PARAMETERS = "boxes", "labels", "scores", "points", "masks", "version"
+_RUN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class More(TypedDict, total=False):
@@ -49,6 +49,16 @@ class More(TypedDict, total=False):
     trouble: str | None
 
 
+class AnnotatedVersion(NamedTuple):
+    """The version of a picture that an overlay was computed on; 0 where not known."""
+
+    version: int = 0
+    time_ns: int = 0
+    """When it was published, in ns since the epoch."""
+    run: str = ""
+    """The run that publishes it; "" for this process's own, or any."""
+
+
 @public()
 def annotate(
     name: str,
@@ -61,76 +71,87 @@ def annotate(
     version: Any = None,
     **more: Unpack[More],
 ) -> None:
-    """Draw boxes, labels, points, lines, masks and texts over the picture of a stream, and go on at once.
+    """Draw boxes, labels, points, lines, masks and texts over the picture of a stream.
 
-    The stream may be this process's own or another's. What is drawn stays until the next call with this name;
-    `annotate(name)` takes it away. Coordinates are pixels of the picture: (0, 0) is its upper left corner, x goes
-    right, y down, the middle of the first pixel is (0.5, 0.5). Numbers come as tensors on the CPU or a GPU, arrays of
-    any library, or lists.
+    The stream may be this process's own or another's. What is drawn stays until the next
+    call with this name; `annotate(name)` takes it away. Coordinates are pixels of the
+    picture: (0, 0) is its upper left corner, x goes right, y down, the middle of the
+    first pixel is (0.5, 0.5). Numbers come as tensors on the CPU or a GPU, arrays of any
+    library, or lists.
 
-    name: the stream's, as `publish` was given it ("image" by default there).
-    boxes: (N, 4), N at most 10,000, as `format` says: "xyxy" (x0, y0, x1, y1, the default), "xywh" (upper left corner,
-        width, height, as COCO writes them), "cxcywh" (middle, width, height, as YOLO does). What is not finite is not
-        drawn. Turned boxes are (N, 4, 2), their corners in order (as "xyxyxyxy" also (N, 8)), or "xywhr", (N, 5): middle,
-        width, height, and an angle in radians, from x to y. Or a whole result of Ultralytics (`model(picture)[0]`) or
-        of supervision (`sv.Detections`, `sv.KeyPoints`): its boxes, scores, classes, names, masks, points.
-    order: what a detector returns can be given whole as `boxes`, with the names of its parts in their order:
-        `annotate("camera", boxes=detect(picture), order="boxes,scores,classes")`.
-    labels: of each box, a text of at most 1024 characters, or an integer, its class; one text for all.
-    scores: (N,), shown behind the labels; NaN: none.
-    classes: (N,) integers, which decide the colours; -1: none. Without them boxes with the same label have the same.
-    names: what classes are called, a list or a mapping from numbers. Without them their numbers are shown.
-    colors: one for all boxes, (N, 3|4), or a mapping from classes or labels; integers from 0 to 255, floating point
-        from 0 to 1, or "#rrggbb".
-    points: (K, 2|3) or (M, K, 2|3), M groups of K: x, y, and a confidence or visibility, over 0: seen. In all at most
-        100,000. `skeleton`: which are joined, pairs of numbers from 0 to K-1, or "coco" for its 17 points of a person.
-        `point_classes`: (M,), as classes; those of the boxes if there are as many.
-    lines: polylines, a list of (V, 2), or one (V, 2) or (L, V, 2). `line_classes`: (L,), as classes.
-    masks: of each box, (N, h, w), over the whole picture: bool, uint8 (not 0: inside) or floating point (over 0.5:
-        inside); or COCO's run lengths, a list of {"size": [h, w], "counts": list, bytes or str}; or lists of runs,
-        outside and inside by turns, column by column, with `size`. Without boxes the masks' own are drawn.
-    notes: a text for the upper left corner, or a list of (x, y, text).
-    size: (width, height) of the picture that all this was computed on, if that is not the size of the stream's. With
-        (1, 1) coordinates go from 0 to 1.
-    version: the version of the stream that this was computed on: a number, or a frame of `splatview.frames`. By
-        default the newest that this process published, or else the newest that it was handed.
-    run: the id of the run that publishes the stream, where several have one of this name.
-    by, rate_hz, work_ms, skipped: who found this, how often a second it does, how long it took in milliseconds, how
-        many frames it passed over; shown beside the picture. trouble: what went wrong, for people.
+    The call never waits for a viewer, nor for a GPU (but for the classes of a whole
+    picture in a result there, which are texts): tensors there stay there, and their
+    values are not read. They and masks are kept, not copied, until the next call: do not
+    write into them before. A handful of boxes costs some tens of microseconds, whether
+    or not a viewer looks. SPLATVIEW_DISABLE=1 makes the call do nothing.
 
-    The call never waits for a viewer, nor for a GPU (but for the classes of a whole picture in a result there, which
-    are texts): tensors there stay there, and their values are not looked at. They
-    and masks are kept, not copied, until the next call: do not write into them before. A handful of boxes costs some
-    tens of microseconds, whether or not a viewer looks. Raises TypeError or ValueError for what cannot be drawn.
-    Faults of the surroundings never reach the caller, unless SPLATVIEW_STRICT=1. SPLATVIEW_DISABLE=1 makes the call do
-    nothing.
+    Args:
+        name: the stream's, as `publish` was given it ("image" by default there).
+        boxes: (N, 4), N at most 10,000, as `format` says: "xyxy" (x0, y0, x1, y1, the
+            default), "xywh" (upper left corner, width, height, as COCO writes them),
+            "cxcywh" (middle, width, height, as YOLO does). Numbers that are not finite
+            are not drawn. Turned boxes are (N, 4, 2), their corners in order (as
+            "xyxyxyxy" also (N, 8)), or "xywhr", (N, 5): middle, width, height, and an
+            angle in radians, from x to y. Or a whole result of Ultralytics
+            (`model(picture)[0]`) or of supervision (`sv.Detections`, `sv.KeyPoints`):
+            its boxes, scores, classes, names, masks, points.
+        labels: of each box, a text of at most 1024 characters, or an integer, its class;
+            one text for all.
+        scores: (N,), shown behind the labels; NaN: none.
+        points: (K, 2|3) or (M, K, 2|3), M groups of K: x, y, and a confidence or
+            visibility, over 0: seen. In all at most 100,000.
+        masks: of each box, (N, h, w), over the whole picture: bool, uint8 (not 0:
+            inside) or floating point (over 0.5: inside); or COCO's run lengths, a list
+            of {"size": [h, w], "counts": list, bytes or str}; or lists of runs, outside
+            and inside by turns, column by column, with `size`. Without boxes the masks'
+            own are drawn.
+        version: the version of the stream that this was computed on: a number, or a
+            frame of `splatview.frames`. By default the newest that this process
+            published, or else the newest that it was handed.
+        classes: (N,) integers, which decide the colours; -1: none. Without them boxes
+            with the same label have the same.
+        names: of classes, a list or a mapping from numbers. Without them their numbers
+            are shown.
+        colors: one for all boxes, (N, 3|4), or a mapping from classes or labels;
+            integers from 0 to 255, floating point from 0 to 1, or "#rrggbb".
+        skeleton: the points that are joined, pairs of numbers from 0 to K-1, or "coco"
+            for its 17 points of a person.
+        point_classes: (M,), as classes; those of the boxes if there are as many.
+        lines: polylines, a list of (V, 2), or one (V, 2) or (L, V, 2).
+        line_classes: (L,), as classes.
+        notes: a text for the upper left corner, or a list of (x, y, text).
+        size: (width, height) of the picture that all this was computed on, if that is
+            not the size of the stream's. With (1, 1) coordinates go from 0 to 1.
+        format: of boxes, see there.
+        order: a detector's result can be given whole as `boxes`, with the names of its
+            parts in their order:
+            `annotate("camera", boxes=detect(picture), order="boxes,scores,classes")`.
+        run: the id of the run that publishes the stream, where several have one of this
+            name.
+        by: the program that found this, shown beside the picture.
+        rate_hz: how often a second it does.
+        work_ms: how long it took in milliseconds.
+        skipped: how many frames it passed over.
+        trouble: an error, for people.
+
+    Raises:
+        TypeError: an argument is of another type, or not one of these.
+        ValueError: what cannot be drawn.
+
+    Faults of the surroundings never reach the caller, unless SPLATVIEW_STRICT=1.
     """
     checks.stream_name(name)
     if disabled():
         return
-    from splatview.adapters.overlay import are_fractions, on_one_device, overlay_tensors
+    from splatview.adapters.overlay import are_fractions, overlay_tensors
     from splatview_ipc.kinds import check_frame
     from splatview_ipc.shm.slot_layout import dtype_name
 
     if capturing():
         return
-    unknown = [key for key in more if key not in More.__annotations__]
-    if unknown:
-        options = [*_PARAMETERS, *More.__annotations__]
-        meant = difflib.get_close_matches(unknown[0], options, n=1)
-        question = f" (did you mean {meant[0]!r}?)" if meant else ""
-        raise TypeError(
-            f"annotate has no {', '.join(map(repr, unknown))}{question}; it has {', '.join(options)}"
-        )
-    run = more.get("run")
-    if run is not None and not (
-        isinstance(run, str) and re.fullmatch(r"[A-Za-z0-9._-]{1,64}", run)
-    ):
-        raise ValueError(
-            f"run is {str(run)[:70]!r}, not a run's id: up to 64 letters, digits and '._-'; "
-            "`splatview status` lists them"
-        )
-    given = {
+    _check_keywords(more)
+    run = _checked_run(more.get("run"))
+    arguments = {
         "boxes": boxes,
         "labels": labels,
         "scores": scores,
@@ -138,45 +159,68 @@ def annotate(
         "masks": masks,
         **more,
     }
-    tensors, meta = overlay_tensors(given)
+    tensors, meta = overlay_tensors(arguments)
     if name not in _hinted and are_fractions(tensors, meta):
         _hint_fractions(name)
-    drawn = version is not None or any(
-        value is not None for key, value in given.items() if key != "run"
-    )
-    meta["version"], meta["time_ns"], over_run = (
-        _computed_on(name, version, run) if drawn else (0, 0, "")
-    )
-    check_frame(
-        "overlay",
-        {k: (dtype_name(t), tuple(t.shape)) for k, t in tensors.items()},
-        meta,
-    )
+    given = [key for key, value in arguments.items() if value is not None]
+    is_drawn = version is not None or any(key != "run" for key in given)
+    annotated = AnnotatedVersion()
+    if is_drawn:
+        annotated = _annotated_version(name, version, run)
+    meta["version"] = annotated.version
+    meta["time_ns"] = annotated.time_ns
+    shapes = {key: (dtype_name(t), tuple(t.shape)) for key, t in tensors.items()}
+    check_frame("overlay", shapes, meta)
     current = session()
     # Results may come from several threads, and one may close the run.
     with current.lock:
-        publisher = current.run() if drawn else begun()
+        publisher = current.run() if is_drawn else begun()
         if publisher is None:
             return
-        if drawn:
-            overlays = [_overlay(publisher, name, over_run)]
-        else:  # take away what is drawn
-            overlays = [
-                s
-                for s in publisher.streams.values()
-                if s.kind == "overlay"
-                and s.over[0] == name
-                and run in (None, s.over[1] or publisher.run_id)
-            ]
+        if is_drawn:
+            overlays = [_overlay(publisher, name, annotated.run)]
+        else:
+            overlays = _present_overlays(publisher, name, run)
         for stream in overlays:
-            # A GPU that viewers have opened stays: to change it for one result would cost them.
-            placed, device = on_one_device(
-                tensors, stream.info.device if stream.info is not None else "cpu"
-            )
-            stream.describe(
-                NamedTensors("overlay", tuple(placed), device=device), copy=True
-            )
-            stream.publish((tuple(placed.values()), meta))
+            _publish_overlay(stream, tensors, meta)
+
+
+def _publish_overlay(stream: Stream, tensors: dict[str, Any], meta: Any) -> None:
+    """Make these tensors the newest version of an overlay."""
+    from splatview.adapters.overlay import on_one_device
+
+    # The GPU that viewers have opened stays: changing it for one result would cost them.
+    previous_device = "cpu" if stream.info is None else stream.info.device
+    placed, device = on_one_device(tensors, previous_device)
+    layout = NamedTensors("overlay", tuple(placed), device=device)
+    stream.describe(layout, copy=True)
+    stream.publish((tuple(placed.values()), meta))
+
+
+def _check_keywords(more: Mapping[str, Any]) -> None:
+    """Raise TypeError for keywords that `annotate` does not have."""
+    unknown = [key for key in more if key not in More.__annotations__]
+    if not unknown:
+        return
+    options = [*_PARAMETERS, *More.__annotations__]
+    similar = difflib.get_close_matches(unknown[0], options, n=1)
+    question = f" (did you mean {similar[0]!r}?)" if similar else ""
+    raise TypeError(
+        f"annotate has no {', '.join(map(repr, unknown))}{question}; it has "
+        f"{', '.join(options)}"
+    )
+
+
+def _checked_run(run: Any) -> str | None:
+    """Return the id of a run. Raises ValueError."""
+    if run is None:
+        return None
+    if not isinstance(run, str) or not _RUN_ID.fullmatch(run):
+        raise ValueError(
+            f"run is {str(run)[:70]!r}, not a run's id: up to 64 letters, digits and "
+            "'._-'; `splatview status` lists them"
+        )
+    return run
 
 
 def _hint_fractions(name: str) -> None:
@@ -185,71 +229,111 @@ def _hint_fractions(name: str) -> None:
         return
     _hinted.add(name)
     _log.warning(
-        "splatview: annotate(%r): all boxes lie within 0 to 1, which is one pixel; if they are "
-        "fractions of the picture, give size=(1, 1)",
+        "splatview: annotate(%r): all boxes lie within 0 to 1, which is one pixel; if "
+        "they are fractions of the picture, give size=(1, 1)",
         name,
     )
 
 
-def _computed_on(name: str, version: Any, run: str | None) -> tuple[int, int, str]:
-    """Return the version, its time in ns (each 0: not known), and the run, "" for this process's own, or any."""
+def _annotated_version(name: str, version: Any, run: str | None) -> AnnotatedVersion:
+    """Return the version of the picture that the arguments of `annotate` mean."""
     publisher = begun()
-    own = publisher.streams.get(name) if publisher is not None else None
-    own_run = publisher.run_id if publisher is not None and own is not None else ""
-    reading = sys.modules.get("splatview.api.frames")
-    seen = reading.seen.get(name, (0, 0, "")) if reading is not None else (0, 0, "")
+    own_stream = None
+    own_run = ""
+    if publisher is not None:
+        own_stream = publisher.streams.get(name)
+        own_run = publisher.run_id if own_stream is not None else ""
+    last_version, last_time_ns, last_run = _last_frame(name)
     number = version
     time_ns = 0
-    if hasattr(version, "version") and hasattr(version, "time_ns"):  # a frame
+    is_frame = hasattr(version, "version") and hasattr(version, "time_ns")
+    if is_frame:
         number = version.version
         time_ns = int(version.time_ns)
-        run = (
-            run
-            or getattr(version, "run", None)
-            or (seen[2] if seen[:2] == (number, time_ns) else None)
-        )
-    over_run = str(run or own_run or seen[2])
-    if own is not None and over_run == own_run:
-        if own.kind != "image":
+        run = run or getattr(version, "run", None)
+        if not run and (last_version, last_time_ns) == (number, time_ns):
+            run = last_run
+    over_run = str(run or own_run or last_run)
+    if own_stream is not None and over_run == own_run:
+        if own_stream.kind != "image":
             raise ValueError(
-                f"{name!r} shows {own.kind}; only over pictures (streams of kind image) can be drawn"
+                f"{name!r} shows {own_stream.kind}; only over pictures (streams of kind "
+                "image) can be drawn"
             )
         over_run = ""
-        number = own.version if version is None else number
+        if version is None:
+            number = own_stream.version
     elif version is None:
-        number, time_ns = seen[:2] if seen[2] == over_run else (0, 0)
+        number = 0
+        if last_run == over_run:
+            number = last_version
+            time_ns = last_time_ns
     if not hasattr(number, "__index__"):
         raise TypeError(
-            f"version is a {type(version).__name__}, not a number or a frame of splatview.frames"
+            f"version is a {type(version).__name__}, not a number or a frame of "
+            "splatview.frames"
         )
-    return checks.integer("version", number, 0, 2**63 - 1), time_ns, over_run
+    return AnnotatedVersion(
+        checks.integer("version", number, 0, 2**63 - 1), time_ns, over_run
+    )
+
+
+def _last_frame(name: str) -> tuple[int, int, str]:
+    """Return version, time and run of the frame that this process was handed last."""
+    # A process that reads no frames need not load what reads them.
+    reading = sys.modules.get("splatview.api.frames")
+    if reading is None:
+        return 0, 0, ""
+    return reading.last_frames.get(name, (0, 0, ""))
+
+
+def _present_overlays(publisher: Publisher, name: str, run: str | None) -> list[Stream]:
+    """Return the overlays over the streams of a name; of one run if it is given."""
+    return [
+        stream
+        for stream in _overlays_over(publisher, name)
+        if run in (None, stream.over[1] or publisher.run_id)
+    ]
+
+
+def _overlays_over(publisher: Publisher, name: str) -> list[Stream]:
+    """Return the overlays over the streams of a name, of any run."""
+    streams = publisher.streams.values()
+    return [s for s in streams if s.kind == "overlay" and s.over[0] == name]
 
 
 def _overlay(publisher: Publisher, name: str, run: str) -> Stream:
-    """Return the overlay of a run's stream, a new one if there is none; one whose run has ended serves the next."""
-    from splatview_ipc.control.limits import MAX_NAME
+    """Return the overlay of a run's stream, a new one if there is none.
+
+    One whose run has ended serves the next run.
+    """
     from splatview_ipc.control.run_folder import list_runs, runtime_folder
 
-    overlays = [
-        s
-        for s in publisher.streams.values()
-        if s.kind == "overlay" and s.over[0] == name
-    ]
-    stream = next((s for s in overlays if s.over[1] == run), None)
-    if stream is not None:
-        return stream
+    overlays = _overlays_over(publisher, name)
+    for stream in overlays:
+        if stream.over[1] == run:
+            return stream
     alive = {folder.description.id for folder in list_runs(runtime_folder())}
-    alive |= {""} if name in publisher.streams else set()
+    if name in publisher.streams:
+        alive.add("")
     stream = next((s for s in overlays if s.over[1] not in alive), None)
     if stream is None:
-        ends = itertools.chain(
-            [" overlay"], (f" overlay {number}" for number in itertools.count(2))
-        )
-        names = (name[: MAX_NAME - len(end)] + end for end in ends)
-        stream = publisher.stream(
-            next(n for n in names if n not in publisher.streams), "overlay"
-        )
+        stream = publisher.stream(_overlay_name(publisher, name), "overlay")
     stream.over = name, run
     if stream.info is not None:
         publisher.wake()
     return stream
+
+
+def _overlay_name(publisher: Publisher, name: str) -> str:
+    """Return a name for another overlay of a stream that no stream has."""
+    from splatview_ipc.control.limits import MAX_NAME
+
+    suffix = " overlay"
+    overlay_name = name[: MAX_NAME - len(suffix)] + suffix
+    number = 1
+    while overlay_name in publisher.streams:
+        number += 1
+        suffix = f" overlay {number}"
+        overlay_name = name[: MAX_NAME - len(suffix)] + suffix
+    return overlay_name

@@ -7,43 +7,67 @@ import sys
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from splatview.adapters import checks
 from splatview.api.session import public, session
 
 if TYPE_CHECKING:
+    from splatview.adapters.series import Later
     from splatview_ipc.publisher.publisher import Publisher
 
 STREAM = "scalars"
 _PERIOD_S = 0.1
-"""Time between two looks at what was logged."""
+"""Time between two takings of logged numbers into the table."""
 _MAX_WAITING = 1 << 16
 """Calls that wait for the worker thread."""
 _MAX_NAME = 100
-_LAST_S = 1.0
-_LOOK_S = 0.01
-"""Longest wait for the GPU at the end of a run; time between two looks."""
+_END_TIMEOUT_S = 1.0
+"""Longest wait for the GPU at the end of a run."""
+_END_POLL_PERIOD_S = 0.01
+
+
+class LoggedCall(NamedTuple):
+    """One call of `log` that waits for the worker thread."""
+
+    step: float
+    time: float
+    scalars: dict[str, float | Later]
+
+    @property
+    def has_arrived(self) -> bool:
+        """True once the GPU has brought all numbers of the call."""
+        return all(
+            type(value) is float or value.arrived  # type: ignore[union-attr]
+            for value in self.scalars.values()
+        )
 
 
 @public()
 def log(step: float | None = None, /, **scalars: Any) -> None:
-    """Plot numbers in every viewer that looks at this process, over the steps of a training, and go on at once.
+    """Plot numbers in every viewer that shows this process, over the training's steps.
 
-    step: of what the numbers are, as the first argument or `step=`; any number up to 2**53. It may begin anew, as it
-        does after a restart. Without it the call is the step after that of the last call, the first one step 0.
-    scalars: by name, in one call or in several, not all at every step: numbers, NaN and infinity included; tensors and
-        arrays of one element. Names with a "/" share a plot with those that begin alike: `log(i, **{"loss/l1": a,
-        "loss/ssim": b})`. At most 64 names of up to 100 printable characters.
+    A call costs some microseconds. Nothing waits for a viewer, nor for the GPU: of a CUDA
+    tensor a copy is queued on torch's current stream (about ten microseconds more), and
+    what it held at this point is plotted once the GPU has come there. While a CUDA graph
+    is captured, CUDA tensors are passed over. Arrays of other libraries are read at once.
+    Of what lies long ago several samples become one, with their mean, highest and lowest;
+    viewers that come late see all of it. SPLATVIEW_DISABLE=1 makes the call do nothing.
 
-    A call costs some microseconds. Nothing waits for a viewer, nor for the GPU: of a CUDA tensor a copy is queued on
-    torch's current stream (about ten microseconds more), and what it held at this point is plotted once the GPU has
-    come there. While a CUDA graph is captured, CUDA tensors are passed over. Arrays of other libraries are read at
-    once. Of what lies long ago several samples become one, with their mean, highest and lowest; viewers that come late
-    see all of it.
+    Args:
+        step: the step of these numbers, as the first argument or `step=`; any number up
+            to 2**53. It may begin anew, as it does after a restart. Without it the call
+            is the step after that of the last call, the first one step 0.
+        scalars: by name, in one call or in several, not all at every step: numbers, NaN
+            and infinity included; tensors and arrays of one element. Names with a "/"
+            share a plot with those that begin alike: `log(i, **{"loss/l1": a,
+            "loss/ssim": b})`. At most 64 names of up to 100 printable characters.
 
-    Raises TypeError or ValueError for what is no number, for a wrong name and for one too many. Faults of the
-    surroundings never reach the caller, unless SPLATVIEW_STRICT=1. SPLATVIEW_DISABLE=1 makes the call do nothing.
+    Raises:
+        TypeError: a value is no number, or nothing is given.
+        ValueError: a name is wrong, or is one too many.
+
+    Faults of the surroundings never reach the caller, unless SPLATVIEW_STRICT=1.
     """
     logger: Logger | None = session().feature("log", Logger)
     if logger is None:
@@ -56,7 +80,7 @@ def log(step: float | None = None, /, **scalars: Any) -> None:
     step = checks.step(step)
     if not scalars:
         raise TypeError("log: no scalars were named; splatview.log(step, loss=loss)")
-    later = False
+    has_gpu_values = False
     for name, value in scalars.items():
         if name not in logger.known:
             if counts_itself:
@@ -65,31 +89,36 @@ def log(step: float | None = None, /, **scalars: Any) -> None:
         if type(value) is not float:
             value = _converted(name, value)
             scalars[name] = value
-            later |= type(value) is not float
-    logger.append(step, logger.queued(scalars) if later else scalars)
+            has_gpu_values |= type(value) is not float
+    if has_gpu_values:
+        scalars = logger.queue_copies(scalars)
+    logger.append(step, scalars)
 
 
 class Logger:
-    """A run's logged values: calls that wait for the worker thread, and the table that they become."""
+    """A run's logged values: calls that wait for the worker thread, and their table."""
 
     def __init__(self, publisher: Publisher) -> None:
         from splatview.adapters.series import SCALARS, SeriesTable
 
         self.known: set[str] = set()
+        """Names that were checked."""
         self.step: float = -1
         """Step of the last call."""
-        self._waiting: deque[tuple[float, float, dict[str, Any]]] = deque()
-        """Step, time, values: floats, and `Later` for what is on its way from a GPU."""
-        self._stream, self._table = publisher.stream(STREAM, "scalars"), SeriesTable()
+        self._waiting: deque[LoggedCall] = deque()
+        self._stream = publisher.stream(STREAM, "scalars")
+        self._table = SeriesTable()
         self._stream.describe(SCALARS)
         self._slots: Any = None
         """A deque of free pinned memory for CUDA tensors; None before the first one."""
         self._lost = 0
-        self._pending = False
-        """True if a call came since the worker's last look."""
-        self._rest_until = 0.0
+        """Values of which no copy could be queued or kept."""
+        self._is_pending = False
+        """True if a call came since the worker thread took numbers last."""
+        self._next_at = 0.0
+        """Time from which on the worker thread may take numbers again."""
         self._lock = threading.RLock()
-        """A signal's handler may log, or close the run, amid a call."""
+        """Reentrant: a signal's handler may log, or close the run, amid a call."""
 
     def introduce(self, name: str, value: Any) -> None:
         """Check a name that comes for the first time. Raises TypeError, ValueError."""
@@ -97,79 +126,94 @@ class Logger:
 
         if not 1 <= len(name) <= _MAX_NAME or not name.isprintable():
             raise ValueError(
-                f"log: a scalar is called {name[:40]!r}; legal are 1 to {_MAX_NAME} printable characters"
+                f"log: a scalar is called {name[:40]!r}; legal are 1 to {_MAX_NAME} "
+                "printable characters"
             )
         _converted(name, value)
         with self._lock:
             if len(self.known) >= SCALAR_SERIES:
                 raise ValueError(
-                    f"log: {name!r} is one scalar too many; a run has at most {SCALAR_SERIES}: log under "
-                    "names that were used before"
+                    f"log: {name!r} is one scalar too many; a run has at most "
+                    f"{SCALAR_SERIES}: log under names that were used before"
                 )
             self.known.add(name)
 
-    def queued(self, scalars: dict[str, Any]) -> dict[str, Any]:
-        """Queue a copy of each CUDA tensor; those of which none can be queued are lost."""
+    def queue_copies(self, scalars: dict[str, Any]) -> dict[str, Any]:
+        """Queue a copy of each CUDA tensor; values without a free slot are lost."""
         from splatview.adapters.series import pinned_slots, queued
 
         if self._slots is None:
             self._slots = pinned_slots()
-        found = queued(scalars, self._slots)
-        self._lost += len(scalars) - len(found)
-        return found
+        copies = queued(scalars, self._slots)
+        self._lost += len(scalars) - len(copies)
+        return copies
 
     def append(self, step: float, scalars: dict[str, Any]) -> None:
+        """Leave the numbers of a call to the worker thread."""
         if len(self._waiting) >= _MAX_WAITING:
-            self._take_in()  # the worker thread gets no time
+            # The worker thread gets no time.
+            self._take_waiting()
             if len(self._waiting) >= _MAX_WAITING:
                 self._lost += len(scalars)
                 return
         self.step = step
-        self._waiting.append((step, time.time(), scalars))
-        if not self._pending:
-            self._pending = True
+        self._waiting.append(LoggedCall(step, time.time(), scalars))
+        if not self._is_pending:
+            self._is_pending = True
             session().wake()
 
-    # The worker thread.
+    # On the worker thread.
 
     def tick(self, now: float) -> float:
-        if self._pending and now >= self._rest_until:
-            self._pending = False
-            self._rest_until = now + _PERIOD_S
-            if self._take_in():
-                self._show()
-            self._pending = self._pending or bool(self._waiting)  # for a GPU
-        return self._rest_until if self._pending else math.inf
+        """Take in what was logged and publish it; return when to be called again."""
+        if self._is_pending and now >= self._next_at:
+            self._is_pending = False
+            self._next_at = now + _PERIOD_S
+            if self._take_waiting():
+                self._publish()
+            if self._waiting:
+                # These wait for a GPU.
+                self._is_pending = True
+        return self._next_at if self._is_pending else math.inf
 
     def close(self) -> None:
-        nothing = threading.Event()
-        for _ in range(round(_LAST_S / _LOOK_S)):
-            self._take_in()
-            if not self._waiting or nothing.wait(_LOOK_S):
+        """Publish the last numbers; wait a little for those on a GPU."""
+        timer = threading.Event()
+        for _ in range(round(_END_TIMEOUT_S / _END_POLL_PERIOD_S)):
+            self._take_waiting()
+            if not self._waiting or timer.wait(_END_POLL_PERIOD_S):
                 break
         if self._table:
-            self._show()
+            self._publish()
 
-    def _take_in(self) -> bool:
-        """Move calls into the table, up to the first whose numbers a GPU has not brought; True if there were any."""
+    def _take_waiting(self) -> bool:
+        """Move calls into the table; return whether there were any.
+
+        Stops at the first call whose numbers a GPU has not brought yet.
+        """
         with self._lock:
-            found: dict[str, list[tuple[float, float, float]]] = {}
+            samples: dict[str, list[tuple[float, float, float]]] = {}
             step: float = 0
-            while self._waiting and all(
-                type(v) is float or v.arrived for v in self._waiting[0][2].values()
-            ):
-                step, when, scalars = self._waiting.popleft()
-                for name, value in scalars.items():
-                    if type(value) is not float:
-                        slot = value.host
-                        value = value.host.item()
-                        self._slots.append(slot)
-                    found.setdefault(name, []).append((step, when, value))
-            if found:
-                self._table.add(found, float(step))
-            return bool(found)
+            while self._waiting and self._waiting[0].has_arrived:
+                call = self._waiting.popleft()
+                step = call.step
+                for name, value in call.scalars.items():
+                    number = self._number_of(value)
+                    samples.setdefault(name, []).append((step, call.time, number))
+            if samples:
+                self._table.add(samples, float(step))
+            return bool(samples)
 
-    def _show(self) -> None:
+    def _number_of(self, value: float | Later) -> float:
+        """Return a number, and free the memory in which a GPU has brought it."""
+        if isinstance(value, (int, float)):
+            return value
+        number = value.host.item()
+        self._slots.append(value.host)
+        return number
+
+    def _publish(self) -> None:
+        """Publish the table as the stream's next version."""
         meta: dict[str, Any] = {"step": self._table.step}
         if self._lost:
             meta["trouble"] = (
@@ -179,11 +223,11 @@ class Logger:
 
 
 def _check_not_step(name: str) -> None:
-    """Raise TypeError for a misspelt `step`. Steps, such as those of an episode, are counted."""
+    """Raise TypeError for a misspelt `step`. `steps`, as of an episode, is a number."""
     if name != "steps" and checks.near_miss(name, ("step",)) is not None:
         raise TypeError(
-            f"log has no option {name!r}: did you mean step? A scalar of this name needs a step beside it: "
-            f"splatview.log(step, {name}=...)"
+            f"log has no option {name!r}: did you mean step? A scalar of this name needs "
+            f"a step beside it: splatview.log(step, {name}=...)"
         )
 
 
@@ -194,8 +238,8 @@ def _converted(name: str, value: Any) -> Any:
         checks.check_tensor(value, f"log: {name}")
         if value.numel() != 1 or value.is_complex():
             raise TypeError(
-                f"log: {name} is a tensor of shape {tuple(value.shape)}, {value.dtype}; legal are real "
-                "ones of one element"
+                f"log: {name} is a tensor of shape {tuple(value.shape)}, {value.dtype}; "
+                "legal are real ones of one element"
             )
         return value if value.is_cuda else float(value.detach().item())
     if isinstance(value, (str, bytes, complex)) or not hasattr(value, "__float__"):

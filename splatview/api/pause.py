@@ -1,18 +1,25 @@
-"""`paused` and `wait_while_paused`: where a script minds the pause button of the viewers."""
+"""`paused` and `wait_while_paused`: a script's side of the viewers' pause button."""
 
 from __future__ import annotations
 
 import logging
 import math
 import time
+from typing import TYPE_CHECKING
 
 from splatview.adapters import checks
 from splatview.api.session import begun, public
 from splatview_ipc.system.terminal import printable
 
+if TYPE_CHECKING:
+    from splatview_ipc.shm.control_block import ControlBlock
+
 _log = logging.getLogger("splatview")
 
-_LOOK_S = 0.01
+_POLL_PERIOD_S = 0.01
+_WAITS = 2
+_WAITED = 1
+"""Values of `ControlBlock.waits`: the script waits now, or has called before."""
 
 
 @public(answers=True)
@@ -24,15 +31,25 @@ def paused() -> bool:
 
 @public(answers=True)
 def wait_while_paused(timeout: float | None = None) -> bool:
-    """Wait here while a viewer pauses the run, at most `timeout` seconds (None: as long as it takes).
+    """Wait here while a viewer pauses the run.
 
-    Call it once in each step of the training: while the run is paused, a viewer's "Step" lets one call return. True
-    when the script may go on; False when the time is over and it should still wait. Costs nothing while no viewer
-    pauses.
+    Call it once in each step of the training: while the run is paused, a viewer's "Step"
+    lets one call return. Costs nothing while no viewer pauses.
 
-    The first wait of a pause is noted in the log ("splatview", as a warning), with who paused it and how to go on, and
-    its end as well. Any viewer may resume, and a viewer that dies takes its pause with it. Raises TypeError, ValueError
-    for a timeout that is none.
+    The first wait of a pause is noted in the log ("splatview", as a warning), with who
+    paused it and how to go on, and its end as well. Any viewer may resume, and a viewer
+    that dies takes its pause with it.
+
+    Args:
+        timeout: seconds to wait at most; None: as long as the pause takes.
+
+    Returns:
+        True when the script may go on; False when the time is over and it should still
+        wait.
+
+    Raises:
+        TypeError: the timeout is no number.
+        ValueError: the timeout is NaN.
     """
     if timeout is not None:
         checks.real("timeout", timeout, -math.inf, math.inf)
@@ -41,31 +58,47 @@ def wait_while_paused(timeout: float | None = None) -> bool:
         return True
     control = publisher.control
     if control.paused:
-        begin = time.monotonic()
-        if control.noted is None:
-            control.noted = begin
-            _log.warning(
-                "splatview: the run is paused by %s; to go on, press Resume in a viewer, or close that "
-                "one",
-                printable(control.paused_by or "a viewer"),
-            )
-        control.waits = 2
+        _log_pause(control)
+        control.waits = _WAITS
         try:
-            while control.paused:
-                if control.passed < control.granted:
-                    control.passed += 1
-                    return True
-                if timeout is not None and time.monotonic() - begin >= timeout:
-                    return False
-                time.sleep(_LOOK_S)
+            may_go_on = _wait(control, timeout)
         finally:
-            control.waits = 1
+            control.waits = _WAITED
+        if control.paused or not may_go_on:
+            return may_go_on
     if not control.waits:
-        control.waits = 1
+        control.waits = _WAITED
     noted_at = control.noted
     if noted_at is not None:
-        _log.warning(
-            "splatview: the run goes on after %.1f s", time.monotonic() - noted_at
-        )
+        seconds = time.monotonic() - noted_at
+        _log.warning("splatview: the run goes on after %.1f s", seconds)
         control.noted = None
+    return True
+
+
+def _log_pause(control: ControlBlock) -> None:
+    """Log that the run is paused, once for each pause."""
+    if control.noted is not None:
+        return
+    control.noted = time.monotonic()
+    _log.warning(
+        "splatview: the run is paused by %s; to go on, press Resume in a viewer, or close "
+        "that one",
+        printable(control.paused_by or "a viewer"),
+    )
+
+
+def _wait(control: ControlBlock, timeout: float | None) -> bool:
+    """Wait for the end of the pause or for a step that a viewer grants.
+
+    Returns False when the time is over.
+    """
+    started_at = time.monotonic()
+    while control.paused:
+        if control.passed < control.granted:
+            control.passed += 1
+            return True
+        if timeout is not None and time.monotonic() - started_at >= timeout:
+            return False
+        time.sleep(_POLL_PERIOD_S)
     return True

@@ -1,4 +1,4 @@
-"""The one `Session` of a process: its run, its worker thread, and the policy of faults of all public functions."""
+"""The one `Session` of a process: its run, its worker thread, its handling of faults."""
 
 from __future__ import annotations
 
@@ -25,8 +25,11 @@ if TYPE_CHECKING:
     from splatview_ipc.publisher.publisher import Publisher
     from splatview_ipc.system.child_program import ChildProgram
 
-    Turn = Callable[[float], float]
-    """Does what is due at a time (time.monotonic); returns when it is due again, math.inf: after the next wake."""
+    Tick = Callable[[float], float]
+    """Does what is due at a time (time.monotonic).
+
+    Returns when it is due again; math.inf: after the next wake.
+    """
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,16 +37,25 @@ R = TypeVar("R")
 _log = logging.getLogger("splatview")
 
 RETRY_S = 10.0
-"""Time until a run is begun again after the surroundings allowed none. An attempt takes less than a millisecond."""
-_FAULT_REST_S = 1.0
-"""Time until a feature's next turn after one that failed."""
+"""Time until a run is begun again after the surroundings allowed none.
+
+An attempt takes less than a millisecond.
+"""
+_FAULT_PAUSE_S = 1.0
+"""Time until a feature's next tick after one that failed."""
 _END_TIMEOUT_S = 20.0
-"""Longest wait for the worker's end: a memory snapshot of many gigabytes may be being written."""
+"""Longest wait for the worker's end.
+
+A memory snapshot of many gigabytes may be being written.
+"""
 _MAX_LOGGED = 100
 
 
 class Session:
-    """Everything that splatview keeps in this process. A forked child has a new one, and leaves the parent's alone."""
+    """Everything that splatview keeps in this process.
+
+    A forked child has a new one, and leaves the parent's alone.
+    """
 
     def __init__(self) -> None:
         self.publisher: Publisher | None = None
@@ -62,87 +74,102 @@ class Session:
         self._retry_at = -math.inf
         self._wake = threading.Event()
         self._worker: threading.Thread | None = None
-        self._turns: dict[str, Turn] = {}
+        self._ticks: dict[str, Tick] = {}
+        """The `tick` of each feature that has one."""
         self._is_beginning = False
-        """True while a run is begun, under the lock: who has the lock too is a signal's handler in that thread."""
+        """True while a run is begun, under the lock.
+
+        Only a signal's handler in the same thread can have the lock too.
+        """
 
     @property
     def idle(self) -> bool:
-        """True if nothing can be published now: SPLATVIEW_DISABLE, the end of the process, or no run a moment ago."""
-        return self.publisher is None and (
-            disabled() or self.exiting or time.monotonic() < self._retry_at
-        )
+        """True if nothing can be published now.
+
+        SPLATVIEW_DISABLE is set, the process ends, or there was no run a moment ago.
+        """
+        if self.publisher is not None:
+            return False
+        return disabled() or self.exiting or time.monotonic() < self._retry_at
 
     def run(self) -> Publisher | None:
-        """Return this process's run, which the first call begins; None while `idle`. Raises IpcError, OSError.
+        """Return this process's run, which the first call begins; None while `idle`.
 
-        None too in a signal's handler that interrupts that first call: there is one run at a time.
+        None too in a signal's handler that interrupts that first call: there is one run
+        at a time. Raises IpcError, OSError.
         """
-        if self.publisher is None and not self.idle:
-            with self.lock:
-                if self._is_beginning:
-                    return self.publisher
-                # Before the look: a handler may come between the two.
-                self._is_beginning = True
-                try:
-                    if self.publisher is None:
-                        from splatview_ipc.publisher.publisher import Publisher
-
-                        self.publisher = Publisher(
-                            os.environ.get("SPLATVIEW_NAME"), on_fault=fault
-                        )
-                        # Behind those of the modules that it uses, to come before them.
-                        _exit_call.register()
-                except (IpcError, OSError):
-                    self._retry_at = time.monotonic() + RETRY_S
-                    raise
-                finally:
-                    self._is_beginning = False
+        if self.publisher is not None or self.idle:
+            return self.publisher
+        with self.lock:
+            if self._is_beginning:
+                return self.publisher
+            # Set before the publisher is read: a handler may come between the two.
+            self._is_beginning = True
+            try:
+                if self.publisher is None:
+                    self._begin_run()
+            except (IpcError, OSError):
+                self._retry_at = time.monotonic() + RETRY_S
+                raise
+            finally:
+                self._is_beginning = False
         return self.publisher
 
+    def _begin_run(self) -> None:
+        from splatview_ipc.publisher.publisher import Publisher
+
+        self.publisher = Publisher(os.environ.get("SPLATVIEW_NAME"), on_fault=fault)
+        # Registered behind the exit calls of the modules that it uses, to come before.
+        _exit_call.register()
+
     def feature(self, name: str, make: Callable[[Publisher], Any]) -> Any:
-        """Return a feature of the run, which is made when it is first asked for; None without a run."""
+        """Return a feature of the run, made at the first call; None without a run."""
         if name not in self.features:
             with self.lock:
                 publisher = self.run()
                 if publisher is not None and name not in self.features:
-                    made = make(publisher)
-                    # A signal's handler may have ended the run, or made the feature, meanwhile.
+                    feature = make(publisher)
+                    # A signal's handler may have ended the run, or made the feature,
+                    # meanwhile.
                     if self.publisher is publisher and name not in self.features:
-                        self.add(name, made)
+                        self.add(name, feature)
         return self.features.get(name)
 
     def add(self, name: str, feature: Any) -> None:
-        """Take over a feature. If it has a `tick`, the worker thread calls it; the first such feature starts it."""
-        turn: Turn | None = getattr(feature, "tick", None)
+        """Take over a feature, and call its `tick`, if any, on the worker thread."""
+        tick: Tick | None = getattr(feature, "tick", None)
         with self.lock:
-            if turn is not None and self._worker is None:
-                worker = threading.Thread(
-                    target=self._work, name="splatview worker", daemon=True
-                )
-                # Known before it is started: it ends when it is not this one any more.
-                self._worker = worker
-                try:
-                    worker.start()
-                except RuntimeError:
-                    self._worker = None
-                    raise
+            if tick is not None and self._worker is None:
+                self._start_worker()
             self.features = {**self.features, name: feature}
-            if turn is not None:
-                self._turns = {**self._turns, name: turn}
+            if tick is not None:
+                self._ticks = {**self._ticks, name: tick}
         self.wake()
+
+    def _start_worker(self) -> None:
+        worker = threading.Thread(
+            target=self._work, name="splatview worker", daemon=True
+        )
+        # Stored before it is started: it ends when it is not this one any more.
+        self._worker = worker
+        try:
+            worker.start()
+        except RuntimeError:
+            self._worker = None
+            raise
 
     @contextlib.contextmanager
     def starting(self) -> Iterator[None]:
-        """Hold other threads up while a child program is started that calls share. Taken before `lock`.
+        """Hold other threads up while a child program is started that calls share.
 
-        Raises RuntimeError in a signal's handler that interrupts it: it would wait for itself.
+        Taken before `lock`. Raises RuntimeError in a signal's handler that interrupts it:
+        it would wait for itself.
         """
         thread = threading.get_ident()
         if self._starting_thread == thread:
             raise RuntimeError(
-                "a signal's handler has interrupted the start of the program that it needs; note the signal, and call "
-                "this after the handler"
+                "a signal's handler has interrupted the start of the program that it "
+                "needs; note the signal, and call this after the handler"
             )
         with self._starting:
             self._starting_thread = thread
@@ -152,11 +179,14 @@ class Session:
                 self._starting_thread = 0
 
     def wake(self) -> None:
-        """Have every feature take its turn soon. Any thread may call it."""
+        """Have the worker thread call every feature soon. On any thread."""
         self._wake.set()
 
     def forget(self, name: str) -> None:
-        """Release what a stream shows; the stream stays for its viewers. Not while another thread publishes it."""
+        """Release what a stream shows; the stream stays for its viewers.
+
+        Not while another thread publishes it.
+        """
         self.published.pop(name, None)
         publisher = self.publisher
         stream = publisher.streams.get(name) if publisher is not None else None
@@ -164,10 +194,13 @@ class Session:
             stream.clear()
 
     def close(self, exiting: bool = False) -> None:
-        """End the run and all features. Idempotent. `exiting`: the process ends; viewers keep what they have mapped."""
+        """End the run and all features. Idempotent.
+
+        exiting: the process ends; viewers keep what they have mapped.
+        """
         with self.lock:
-            # which ends it
             worker = self._worker
+            # The worker thread ends when it finds that it is not the present one.
             self._worker = None
             self.exiting = self.exiting or exiting
         self.wake()
@@ -178,12 +211,13 @@ class Session:
                 with contextlib.suppress(Exception):
                     feature.close()
             self.features = {}
-            self._turns = {}
+            self._ticks = {}
             publisher = self.publisher
             try:
                 if publisher is not None:
                     publisher.close(exiting)
-            except BaseException:  # Ctrl-C: what is left is done now, without a pause
+            except BaseException:
+                # After Ctrl-C the rest is done now, without a pause.
                 if publisher is not None:
                     publisher.close(exiting)
                 raise
@@ -193,56 +227,60 @@ class Session:
                 self._retry_at = -math.inf
 
     def _work(self) -> None:
+        """Call the features when they are due, until another worker takes over."""
         worker = threading.current_thread()
-        due: dict[str, float] = {}
+        due_times: dict[str, float] = {}
         while self._worker is worker:
-            wait = (
-                min((due.get(name, 0.0) for name in self._turns), default=math.inf)
-                - time.monotonic()
+            next_due = min(
+                (due_times.get(name, 0.0) for name in self._ticks), default=math.inf
             )
-            woken = wait > 0 and self._wake.wait(min(wait, threading.TIMEOUT_MAX))
-            if woken:
+            wait = next_due - time.monotonic()
+            is_woken = False
+            if wait > 0:
+                is_woken = self._wake.wait(min(wait, threading.TIMEOUT_MAX))
+            if is_woken:
                 self._wake.clear()
-            for name, turn in self._turns.items():
+            for name, tick in self._ticks.items():
                 now = time.monotonic()
-                if self._worker is not worker or not (
-                    woken or due.get(name, 0.0) <= now
-                ):
+                is_due = is_woken or due_times.get(name, 0.0) <= now
+                if self._worker is not worker or not is_due:
                     continue
                 try:
-                    due[name] = turn(now)
-                except Exception as e:
-                    due[name] = now + _FAULT_REST_S
-                    with contextlib.suppress(
-                        Exception
-                    ):  # SPLATVIEW_STRICT raises in the trainer's own threads alone
-                        fault(e)
+                    due_times[name] = tick(now)
+                except Exception as error:
+                    due_times[name] = now + _FAULT_PAUSE_S
+                    # SPLATVIEW_STRICT raises in the trainer's own threads alone.
+                    with contextlib.suppress(Exception):
+                        fault(error)
 
 
 _session = Session()
 _inherited: list[Session] = []
 """Sessions of the parents of a forked child, kept from being torn down there."""
-_logged: set[str] = set()
-"""Kinds of faults: their texts with # for each number."""
+_logged_faults: set[str] = set()
+"""Texts of faults with # for each number."""
 
 
 def session() -> Session:
-    """The session of this process."""
+    """Return the session of this process."""
     return _session
 
 
 def begun() -> Publisher | None:
-    """This process's run; None before there is one."""
+    """Return this process's run; None before there is one."""
     return _session.publisher
 
 
 def disabled() -> bool:
-    """True if SPLATVIEW_DISABLE is set."""
+    """Return True if SPLATVIEW_DISABLE is set."""
     return os.environ.get("SPLATVIEW_DISABLE", "") not in ("", "0")
 
 
 def capturing() -> bool:
-    """True, and counted, while a CUDA graph is captured on torch's current stream: queued work would run at replays."""
+    """Return True, and count it, while a CUDA graph is captured on the current stream.
+
+    Work that is queued then would run at the graph's replays.
+    """
     from splatview_ipc.cuda.driver import torch_with_cuda
 
     torch = torch_with_cuda()
@@ -256,13 +294,14 @@ def capturing() -> bool:
     return True
 
 
-# ---- the policy of faults
+# ---- torch.compile
 
 
 class _Untraced:
-    """The mark of a function at which dynamo breaks the graph, as `torch.compiler.disable` does with an import of it.
+    """The mark of a function at which dynamo breaks the graph.
 
-    Dynamo evaluates the mark when it meets the function; from then on it leaves alone what the function calls.
+    `torch.compiler.disable` does the same with an import of dynamo. Dynamo evaluates the
+    mark when it meets the function; from then on it leaves alone what the function calls.
     """
 
     def __init__(self, code: CodeType) -> None:
@@ -271,38 +310,46 @@ class _Untraced:
             bool(self)
 
     def __bool__(self) -> bool:
-        with contextlib.suppress(ImportError, AttributeError):  # PyTorch before 2.7
+        # PyTorch before 2.7 has none of these names.
+        with contextlib.suppress(ImportError, AttributeError):
             from torch._C._dynamo.eval_frame import (
                 _FrameAction,
                 _FrameExecStrategy,
                 set_code_exec_strategy,
             )
 
-            set_code_exec_strategy(
-                self._code, _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP)
-            )
+            skip = _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP)
+            set_code_exec_strategy(self._code, skip)
         return True
 
 
 def untraced(*classes: type) -> None:
     """Keep torch.compile from tracing the methods and properties of classes."""
-    for member in (m for each in classes for m in vars(each).values()):
-        function = getattr(member, "fget", member)
-        if isinstance(function, FunctionType):
-            code = getattr(
-                function, "__wrapped__", function
-            ).__code__  # not the one that all context managers share
-            function._torchdynamo_disable = _Untraced(code)  # type: ignore[attr-defined]
+    for each in classes:
+        for member in vars(each).values():
+            function = getattr(member, "fget", member)
+            if isinstance(function, FunctionType):
+                # Of a context manager not the code that all of them share.
+                code = getattr(function, "__wrapped__", function).__code__
+                function._torchdynamo_disable = _Untraced(code)  # type: ignore[attr-defined]
+
+
+# ---- faults
 
 
 def public(
     answers: bool = False, fallback: Callable[..., R] | None = None
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate a public function: torch.compile does not trace it, and faults of the surroundings do not leave it.
+    """Decorate a public function: faults of the surroundings do not leave it.
 
-    TypeError and ValueError, mistakes of the caller, are raised; everything else is a `fault`, and the call returns
-    what `fallback` makes of its arguments, by default None. `answers`: the caller waits for a result, so that faults
-    are raised as well.
+    TypeError and ValueError, mistakes of the caller, are raised, as are warnings that the
+    caller has made errors; everything else is a `fault`. torch.compile does not trace the
+    function.
+
+    Args:
+        answers: the caller waits for a result, so that faults are raised as well.
+        fallback: called with the arguments for the result after a fault; by default the
+            result is None.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -312,12 +359,12 @@ def public(
                 return function(*args, **kwargs)
             except (TypeError, ValueError, DeprecationWarning):
                 raise
-            except Exception as e:
+            except Exception as error:
                 if answers or strict():
                     raise
                 publisher = _session.publisher
                 report = fault if publisher is None else publisher.fault
-                report(e)
+                report(error)
                 if fallback is not None:
                     return fallback(*args, **kwargs)
                 return None  # type: ignore[return-value]
@@ -329,35 +376,42 @@ def public(
 
 
 def strict() -> bool:
-    """True if SPLATVIEW_STRICT is set."""
+    """Return True if SPLATVIEW_STRICT is set."""
     return os.environ.get("SPLATVIEW_STRICT", "") not in ("", "0")
 
 
 def fault(error: BaseException) -> None:
-    """Log a fault of the surroundings once, at the caller's line; raise it if SPLATVIEW_STRICT is set."""
+    """Log a fault of the surroundings once, at the caller's line.
+
+    Raised instead if SPLATVIEW_STRICT is set.
+    """
     if strict():
         raise error
     text = printable_lines(f"{type(error).__name__}: {error}")
     # A fault that comes back with another size or number is the same fault.
-    kind = re.sub(r"\d+", "#", text)
-    if kind in _logged or len(_logged) >= _MAX_LOGGED:
+    pattern = re.sub(r"\d+", "#", text)
+    if pattern in _logged_faults or len(_logged_faults) >= _MAX_LOGGED:
         return
-    _logged.add(kind)
-    frame = sys._getframe()
-    level = 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(
-        "."
-    )[0].startswith("splatview"):
-        frame = frame.f_back
-        level = level + 1
+    _logged_faults.add(pattern)
     _log.warning(
-        "splatview met a fault, training goes on: %s",
-        text,
-        stacklevel=max(1, level - 1),
+        "splatview met a fault, training goes on: %s", text, stacklevel=_callers_level()
     )
 
 
-# ---- the end
+def _callers_level() -> int:
+    """Return the level of the caller's line for a warning that `fault` logs."""
+    frame = sys._getframe(1)
+    level = 1
+    while frame.f_back is not None:
+        module = frame.f_globals.get("__name__", "")
+        if not module.partition(".")[0].startswith("splatview"):
+            break
+        frame = frame.f_back
+        level += 1
+    return max(1, level - 1)
+
+
+# ---- the end of the process, and forks
 
 
 def _at_exit() -> None:
@@ -375,7 +429,8 @@ def _after_fork_in_child() -> None:
     _session = Session()
 
 
-# No fork comes while a run begins or ends: its child would hold the run's lock without knowing.
+# No fork comes while a run begins or ends: its child would hold the run's lock without
+# knowing.
 os.register_at_fork(
     before=lambda: _session.lock.acquire(),
     after_in_parent=lambda: _session.lock.release(),

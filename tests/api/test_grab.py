@@ -235,6 +235,6 @@ def test_the_program_that_draws_is_replaced_and_ended(
         monkeypatch.context() as patch,
         pytest.raises(TimeoutError, match="did not answer"),
     ):
-        patch.setattr("splatview.api.grab.LATE_S", 0.0)
+        patch.setattr("splatview.api.grab_client.LATE_S", 0.0)
         splatview.grab("render", timeout=0.1)
     assert not drawing()

@@ -18,7 +18,7 @@ from support.wait import PATIENCE, wait_until
 
 import splatview
 from splatview.adapters.series import Samples
-from splatview.api import memory
+from splatview.api import memory_recording
 from splatview_ipc.control import memory_snapshots
 from splatview_ipc.kinds.memory import MEMORY_COLUMNS, MEMORY_ROWS
 from splatview_ipc.subscriber.subscriber import Subscriber
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("cache")
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A cache folder for each test; the folder of the snapshots in it."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    memory.observe.cache_clear()
+    memory_recording.observe.cache_clear()
     yield tmp_path / "cache" / "splatview" / "snapshots" / "taken"
     splatview.close()
 
@@ -143,7 +143,7 @@ def test_memory_that_runs_out_is_written_down_at_once(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(memory, "OOM_REST_S", PATIENCE)
+    monkeypatch.setattr(memory_recording, "OOM_PERIOD_S", PATIENCE)
     splatview.publish_memory(hz=1)
     wait_until(lambda: len(reader.look().samples))
     allocator.fail()

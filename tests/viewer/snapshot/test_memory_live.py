@@ -16,7 +16,7 @@ from support.viewer import Viewer
 from support.wait import PATIENCE
 
 import splatview
-from splatview.api import memory
+from splatview.api import memory_recording
 from splatview_ipc.control import memory_snapshots
 from splatview_ipc.kinds.memory import MEMORY_COLUMNS
 from splatview_viewer.app.loop import AppOptions
@@ -113,7 +113,7 @@ allocator.allocate(GIB)
 @pytest.fixture
 def train(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """A step of a trainer in this process."""
-    memory.observe.cache_clear()
+    memory_recording.observe.cache_clear()
     allocator = Allocator().install(
         lambda *given: monkeypatch.setattr(*given, raising=False)
     )

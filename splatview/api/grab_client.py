@@ -1,0 +1,233 @@
+"""The program that draws for `grab`, from the caller's side."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from splatview_ipc.control import render_requests
+from splatview_ipc.control.render_requests import RenderError, RenderResult
+from splatview_ipc.subscriber.subscriber import Subscriber
+from splatview_ipc.system.child_program import ChildProgram
+
+if TYPE_CHECKING:
+    import torch
+
+    from splatview_ipc.control.frame import StreamFrame
+    from splatview_ipc.control.render_requests import Answer, RenderRequest
+
+_START_TIMEOUT_S = 60.0
+"""The program loads torch."""
+_POLL_PERIOD_S = 2e-4
+LATE_S = 5.0
+"""Time beyond a request's own timeout until the program counts as hanging."""
+_LARGE_BYTES = 1 << 26
+"""Pictures of more bytes: the memory in which they came is released at once."""
+_END_TIMEOUT_S = 3.0
+_ERRORS = {
+    "value": ValueError,
+    "lookup": LookupError,
+    "timeout": TimeoutError,
+    "fault": RuntimeError,
+}
+"""The class of the error that an answer of the program stands for."""
+
+
+class GrabClient:
+    """The program that draws. `lock` is to be held around `draw`."""
+
+    def __init__(self, gpu_uuid: str, timeout: float) -> None:
+        """Start the program and wait until it can draw.
+
+        Args:
+            gpu_uuid: the GPU to draw on, "" for any.
+            timeout: seconds for the start, 60 at least.
+
+        Raises:
+            RuntimeError: it does not start; with the last lines that it wrote.
+            TimeoutError: it did not start in time.
+        """
+        self.lock = threading.RLock()
+        self.is_drawing = False
+        """True amid `draw`, under the lock."""
+        arguments = [gpu_uuid] if gpu_uuid else []
+        self._program = ChildProgram("splatview_viewer", "grab", *arguments, pipes=True)
+        self._subscriber: Subscriber | None = None
+        self._timeout = 0.0
+        self._deadline = 0.0
+        ready = self._ask(b"", max(timeout, _START_TIMEOUT_S))
+        if not isinstance(ready, render_requests.Ready):
+            self.close()
+            reason = getattr(ready, "reason", ready)
+            raise RuntimeError(f"grab: nothing can be drawn here: {reason}")
+        self._run = ready.run
+
+    @property
+    def alive(self) -> bool:
+        """True while the program runs."""
+        return self._program.running()
+
+    def draw(self, request: RenderRequest, gpu: int) -> torch.Tensor:
+        """Return the picture for a request: (H, W, 3) uint8, the caller's own.
+
+        gpu: the ordinal of the GPU on which to return a picture that comes in GPU memory.
+        Raises what the answer says: ValueError, LookupError, TimeoutError, RuntimeError.
+        """
+        self.is_drawing = True
+        try:
+            return self._request_picture(request, gpu)
+        finally:
+            self.is_drawing = False
+
+    def _request_picture(self, request: RenderRequest, gpu: int) -> torch.Tensor:
+        """Send a request, and wait for the picture."""
+        line = render_requests.encode(request) + b"\n"
+        answer = self._ask(line, request.timeout + LATE_S)
+        if isinstance(answer, RenderError):
+            raise _ERRORS[answer.kind](answer.reason)
+        assert isinstance(answer, RenderResult)
+        if self._subscriber is None:
+            self._subscriber = Subscriber(self._run, client="grab")
+        while True:
+            picture = self._read_picture(self._subscriber, answer, gpu)
+            if picture is not None:
+                return picture
+            if not self._program.running():
+                raise self.ended()
+            if time.monotonic() > self._deadline:
+                raise self._timed_out()
+            time.sleep(_POLL_PERIOD_S)
+            self._subscriber.poll()
+
+    def _read_picture(
+        self, subscriber: Subscriber, answer: RenderResult, gpu: int
+    ) -> torch.Tensor | None:
+        """Return a copy of the picture that an answer names; None: not there yet."""
+        streams = (s for s in subscriber.streams if s.name == answer.stream)
+        stream = next(streams, None)
+        if stream is None:
+            return None
+        stream.open()
+        frame = stream.read(after=answer.version - 1)
+        picture = None if frame is None else _copied(frame, answer.flipped, gpu)
+        if picture is None:
+            if stream.fault:
+                raise RuntimeError(f"grab: the picture cannot be read: {stream.fault}")
+        elif picture.numel() > _LARGE_BYTES:
+            stream.release()
+        return picture
+
+    def _ask(self, line: bytes, timeout: float) -> Answer:
+        """Send a request, and return the answer.
+
+        timeout: seconds that the program may take until the picture can be read.
+        """
+        self._timeout = timeout
+        self._deadline = time.monotonic() + timeout
+        assert self._program.stdin is not None
+        if self._program.stdin.closed:
+            raise self.ended()
+        try:
+            self._send(line)
+            return render_requests.decode_answer(self._receive())
+        except BrokenPipeError:
+            raise self.ended() from None
+        except (*render_requests.DecodeError, ValueError) as error:
+            self.close()
+            raise RuntimeError(
+                f"grab: the program that draws sent what makes no sense: {error}"
+            ) from None
+        except BaseException:
+            # After Ctrl-C the answer to come would be taken for the next one.
+            self.close()
+            raise
+
+    def _send(self, line: bytes) -> None:
+        """Write a request to the program."""
+        assert self._program.stdin is not None
+        requests = self._program.stdin.fileno()
+        # A stopped program does not read, and a camera may be longer than a pipe.
+        os.set_blocking(requests, False)
+        while line:
+            self._wait_for(requests, select.POLLOUT)
+            line = line[os.write(requests, line) :]
+
+    def _receive(self) -> bytes:
+        """Read the program's answer, one line."""
+        assert self._program.stdout is not None
+        answers = self._program.stdout.fileno()
+        received = b""
+        while not received.endswith(b"\n"):
+            self._wait_for(answers, select.POLLIN)
+            chunk = os.read(answers, 1 << 16)
+            if not chunk or len(received) > render_requests.MAX_LINE:
+                raise BrokenPipeError
+            received += chunk
+        return received
+
+    def _wait_for(self, descriptor: int, event: int) -> None:
+        """Wait until a pipe is ready, at most until the deadline."""
+        poller = select.poll()
+        poller.register(descriptor, event)
+        seconds_left = max(0.0, self._deadline - time.monotonic())
+        if not poller.poll(seconds_left * 1000):
+            raise self._timed_out()
+
+    def _timed_out(self) -> TimeoutError:
+        """Return the error of a program that does not answer."""
+        self.close()
+        return TimeoutError(
+            f"grab: the program that draws did not answer within {self._timeout:g} s: "
+            f"{self._program.last_words()}"
+        )
+
+    def ended(self) -> RuntimeError:
+        """Return the error of a program that has ended."""
+        self.close()
+        return RuntimeError(
+            f"grab: the program that draws ended with code {self._program.exit_code}: "
+            f"{self._program.last_words()}"
+        )
+
+    def close(self) -> None:
+        """End the program, also while another thread waits for it. Idempotent."""
+        if not self.lock.acquire(blocking=False):
+            self._program.send_signal(signal.SIGTERM)
+            if not self.lock.acquire(timeout=_END_TIMEOUT_S):
+                self._program.send_signal(signal.SIGKILL)
+                self.lock.acquire()
+        try:
+            if self._subscriber is not None:
+                self._subscriber.close()
+            self._program.end(_END_TIMEOUT_S)
+        finally:
+            self.lock.release()
+
+
+def _copied(frame: StreamFrame, flipped: bool, gpu: int) -> torch.Tensor | None:
+    """Return a copy of a picture; None if it was overwritten meanwhile."""
+    import torch
+
+    tensor = frame.tensors["image"]
+    with frame:
+        if not frame.on_gpu:
+            array = tensor.array  # type: ignore[union-attr]
+            rows = array[::-1] if flipped else array
+            picture = torch.from_numpy(rows[..., :3].copy())
+            return picture if frame.intact() else None
+        source = tensor.torch()  # type: ignore[union-attr]
+        with torch.no_grad(), torch.cuda.device(source.device):
+            colors = source[..., :3]
+            stream = torch.cuda.current_stream()
+            frame.wait(stream.cuda_stream)
+            if flipped:
+                picture = colors.flip(0)
+            else:
+                picture = colors.clone(memory_format=torch.contiguous_format)
+            # The frame is released at the end of the block.
+            stream.synchronize()
+        return picture.to(torch.device("cuda", gpu))
