@@ -3,13 +3,14 @@
     import splatview
     splatview.publish(tensor)          # an image, or a Gaussian Splatting scene
 
-and, in another terminal, `splatview serve`, or in a notebook `splatview.show()`. Importing this module loads nothing
-heavy; what publishing needs is loaded at the first call.
+and, in another terminal, `splatview serve`, or in a notebook `splatview.show()`. Importing
+this module loads nothing heavy; what publishing needs is loaded at the first call.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # type checkers take it for True; importing typing would cost half of this module's time
+# Type checkers take it for True. Importing typing would cost half of this module's time.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
-_HOME = {
+_MODULE_OF_NAME = {
     "Window": "api.window",
     "annotate": "api.annotate",
     "close": "api.publish",
@@ -43,7 +44,7 @@ _HOME = {
     "show": "api.notebook",
     "wait_while_paused": "api.pause",
 }
-"""The module of each name; "" for what is a module itself."""
+"""The module that holds each name; "" for a name that is a module itself."""
 
 __all__ = [
     "Window",
@@ -65,18 +66,22 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    """Load a public name at its first use."""
     if name == "__version__":
         from splatview_ipc.control.limits import VERSION
 
         return VERSION
-    if name not in _HOME:
+    if name not in _MODULE_OF_NAME:
         raise AttributeError(
-            f"module 'splatview' has no attribute {name!r}; it has {', '.join(_HOME)}"
+            f"module 'splatview' has no attribute {name!r}; it has "
+            f"{', '.join(_MODULE_OF_NAME)}"
         )
     from importlib import import_module
 
-    home = import_module(f"splatview.{_HOME[name] or name}")
-    value = getattr(home, name) if _HOME[name] else home
+    module_name = _MODULE_OF_NAME[name]
+    value: Any = import_module(f"splatview.{module_name or name}")
+    if module_name:
+        value = getattr(value, name)
     globals()[name] = value
     return value
 

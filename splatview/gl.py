@@ -1,14 +1,17 @@
 """CUDA tensors over OpenGL textures and the reverse, for any OpenGL program.
 
-    frame = splatview.gl.TextureTensor(texture)     # a moderngl texture or renderbuffer
-    frame.update()                                  # frame.tensor has what was drawn
-    shown = splatview.gl.texture(tensor, ctx)       # shown.texture; shown.update() after the tensor changed
+    frame = splatview.gl.TextureTensor(texture)   # a moderngl texture or renderbuffer
+    frame.update()                                # frame.tensor has what was drawn
+    shown = splatview.gl.texture(tensor, ctx)     # shown.texture
+    shown.update()                                # after the tensor changed
 
-    canvas = splatview.gl.SharedTexture(ctx, size)  # a texture of ours: canvas.texture to draw from or into,
-    canvas.write(tensor); canvas.read()             # and the fastest way for tensors into it and out of it
+    canvas = splatview.gl.SharedTexture(ctx, size)   # a texture of ours
+    canvas.write(tensor)                             # the fastest way for tensors into it
+    canvas.read()                                    # and out of it
 
-`SharedTexture` needs an NVIDIA GPU and Vulkan; the others work everywhere. Row 0 of a tensor is OpenGL's row 0. Loading
-this module loads moderngl; torch is loaded when it is needed.
+`SharedTexture` needs an NVIDIA GPU and Vulkan; the others work everywhere. Row 0 of a
+tensor is OpenGL's row 0. Loading this module loads moderngl; torch is loaded when it is
+needed.
 """
 
 from __future__ import annotations
@@ -29,12 +32,17 @@ if TYPE_CHECKING:
 
 __all__ = ["SharedTexture", "TensorTexture", "TextureTensor", "texture"]
 
+_MODERNGL_DTYPES = {name: code for code, name in DTYPES.items()}
+
 
 @public(answers=True)
 def texture(
     tensor: torch.Tensor, ctx: moderngl.Context, *, explicit: bool = False
 ) -> TensorTexture:
-    """A moderngl texture (`.texture`) with a tensor's content, which `.update()` brings up to date."""
+    """Return a moderngl texture (`.texture`) with a tensor's content.
+
+    `.update()` brings it up to date.
+    """
     return TensorTexture(tensor, ctx, explicit=explicit)
 
 
@@ -49,47 +57,60 @@ class TensorTexture(AbstractContextManager["TensorTexture"]):
         *,
         explicit: bool = False,
     ) -> None:
-        """`tensor`: (H, W) or (H, W, C), C from 1 to 4, uint8, float16 or float32, on any GPU or the CPU.
+        """Make a texture that holds the tensor's content.
 
-        A `SharedTexture`, `explicit` as there, where that works and no `way` of `TextureTensor` is named; else a
-        `TextureTensor`. Raises ValueError for another tensor.
+        It is a `SharedTexture` where that works and no `way` is named; else a
+        `TextureTensor`.
+
+        Args:
+            tensor: (H, W) or (H, W, C), C from 1 to 4, uint8, float16 or float32, on any
+                GPU or the CPU.
+            ctx: the OpenGL context.
+            way: of `TextureTensor`.
+            explicit: of `SharedTexture`.
+
+        Raises:
+            ValueError: the tensor has another shape or dtype.
         """
         shape = tuple(tensor.shape)
-        codes = {name: code for code, name in DTYPES.items()}
-        if (
-            len(shape) not in (2, 3)
-            or 0 in shape
-            or shape[2:] > (4,)
-            or dtype_name(tensor) not in codes
-        ):
+        name = dtype_name(tensor)
+        channels = shape[2] if len(shape) == 3 else 1
+        is_picture = len(shape) in (2, 3) and 0 not in shape and channels <= 4
+        if not is_picture or name not in _MODERNGL_DTYPES:
             raise ValueError(
-                f"a {dtype_name(tensor)} tensor {shape}; legal are (H, W) and (H, W, C), C from 1 to 4, "
-                f"of {', '.join(codes)}"
+                f"a {name} tensor {shape}; legal are (H, W) and (H, W, C), C from 1 to 4, "
+                f"of {', '.join(_MODERNGL_DTYPES)}"
             )
         self.tensor = tensor
         size = (shape[1], shape[0])
-        components = (*shape, 1)[2]
-        dtype = codes[dtype_name(tensor)]
+        dtype = _MODERNGL_DTYPES[name]
         link: SharedTexture | TextureTensor | None = None
-        if way is None and forced_bridge() != "host" and components != 3:
+        may_share = way is None and forced_bridge() != "host" and channels != 3
+        if may_share:
             with suppress(SharingError):
-                link = SharedTexture(ctx, size, components, dtype, explicit=explicit)
-        self._link = link or TextureTensor(
-            ctx.texture(size, components, alignment=1, dtype=dtype), way
-        )
-        self.way = self._link.way
+                link = SharedTexture(ctx, size, channels, dtype, explicit=explicit)
+        if link is None:
+            plain = ctx.texture(size, channels, alignment=1, dtype=dtype)
+            link = TextureTensor(plain, way)
+        self._link = link
+        self.way = link.way
         """vulkan, register or host."""
-        self.texture: moderngl.Texture = self._link.texture  # type: ignore[assignment]
+        self.texture: moderngl.Texture = link.texture  # type: ignore[assignment]
         self.update()
 
     def update(self) -> None:
-        """Bring the tensor's present content into the texture, in the order of the current CUDA stream."""
-        self._link.write(
-            self.tensor if self.tensor.ndim == 3 else self.tensor.unsqueeze(-1)
-        )
+        """Bring the tensor's present content into the texture.
+
+        It is queued in the order of the current CUDA stream.
+        """
+        tensor = self.tensor
+        self._link.write(tensor if tensor.ndim == 3 else tensor.unsqueeze(-1))
 
     def gl(self) -> AbstractContextManager[moderngl.Texture]:
-        """A block in which OpenGL uses the texture, if it is explicit; see `SharedTexture`."""
+        """Return a block in which OpenGL uses the texture, if it is explicit.
+
+        See `SharedTexture`.
+        """
         if isinstance(self._link, SharedTexture):
             return self._link.gl()
         return nullcontext(self.texture)

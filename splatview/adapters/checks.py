@@ -11,7 +11,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from splatview_ipc.control.limits import MAX_META_BYTES, MAX_META_TEXT, MAX_NAME
-from splatview_ipc.kinds.gaussians import SH_DEGREE, activated_of
+from splatview_ipc.kinds.gaussians import SH_DEGREE, SH_REST, activated_of
 from splatview_ipc.kinds.rules import check_meta
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ _SIMILAR_SWAPPED = 0.75
 
 Examples: cop, copyy; antialiasing; cpoy.
 """
+_MAX_SH_DEGREE = len(SH_REST) - 1
 _LONG_OPTION = 10
 """Letters of a long option."""
 _MAX_ENTRIES = 24
@@ -135,20 +136,35 @@ def activation(value: Any) -> bool | tuple[bool, bool]:
     return scales if isinstance(value, bool) else (scales, opacities)
 
 
-def drawing_options(sh_degree: Any, antialiased: Any) -> dict[str, Any]:
-    """Return the options of Gaussians that may change from one call to the next."""
-    options: dict[str, Any] = {}
+def with_drawing_options(
+    meta: dict[str, Any], sh_degree: Any, antialiased: Any
+) -> dict[str, Any]:
+    """Return metadata with the options of Gaussians that may change at each call."""
+    meta = meta.copy()
     if sh_degree is not None:
-        options["sh_degree"] = _plain_value("sh_degree", sh_degree)
-        check_meta(options, SH_DEGREE)
+        if type(sh_degree) is not int or not 0 <= sh_degree <= _MAX_SH_DEGREE:
+            sh_degree = _checked_degree(sh_degree)
+        meta["sh_degree"] = sh_degree
     if antialiased is not None:
-        is_antialiased = _plain_value("antialiased", antialiased)
-        if is_antialiased not in (False, True):
-            raise TypeError(
-                f"antialiased is {short_repr(antialiased)}, not True or False"
-            )
-        options["antialiased"] = bool(is_antialiased)
-    return options
+        if type(antialiased) is not bool:
+            antialiased = _checked_bool("antialiased", antialiased)
+        meta["antialiased"] = antialiased
+    return meta
+
+
+def _checked_degree(sh_degree: Any) -> int:
+    """Return an SH degree, which NumPy's numbers and tensors of one element are too."""
+    degree = _plain_value("sh_degree", sh_degree)
+    check_meta({"sh_degree": degree}, SH_DEGREE)
+    return degree
+
+
+def _checked_bool(name: str, value: Any) -> bool:
+    """Return a bool, which NumPy's bools, 0 and 1 are too."""
+    plain = _plain_value(name, value)
+    if plain not in (False, True):
+        raise TypeError(f"{name} is {short_repr(value)}, not True or False")
+    return bool(plain)
 
 
 def loose_keywords(keywords: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Results of detection libraries as arguments of `annotate`, recognised by their attributes.
 
-Neither library is imported. Ultralytics: `Results`, its `Boxes`, `OBB`, and YOLOv5's `Detections`.
-supervision: `Detections`, `KeyPoints`.
+Neither library is imported. Ultralytics: `Results`, its `Boxes`, `OBB`, and YOLOv5's
+`Detections`. supervision: `Detections`, `KeyPoints`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from splatview.adapters.checks import short_repr
 from splatview.adapters.tensors import is_array
-from splatview.adapters.values import floats, number_tensor, short_repr
+from splatview.adapters.values import floats, number_tensor
 
 if TYPE_CHECKING:
     Arguments = dict[str, Any]
@@ -37,9 +38,10 @@ def is_result(value: Any) -> bool:
 
 
 def with_result(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the arguments of `annotate` with a result given as `boxes` replaced by its parts.
+    """Return the arguments of `annotate` with a result given as `boxes` taken apart.
 
-    What the caller gives beside it goes before the result's own. Raises TypeError, ValueError.
+    Arguments that the caller gives beside it go before the result's own. Raises
+    TypeError, ValueError.
     """
     value = arguments.get("boxes")
     if isinstance(value, Mapping) and "boxes" in value:
@@ -61,23 +63,17 @@ def with_result(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     parts = reader(value)
     if arguments.get("labels") is not None:
         parts.pop("labels", None)
-    given = {key: a for key, a in arguments.items() if a is not None and key != "boxes"}
-    return {**parts, **given}
+    for key, argument in arguments.items():
+        if argument is not None and key != "boxes":
+            parts[key] = argument
+    return parts
 
 
 def _reader_of(value: Any) -> Any:
     """Return the function that reads a result of this form; None for another value."""
-    has = lambda *names: all(hasattr(value, name) for name in names)  # noqa: E731
-    if has("orig_shape", "names", "boxes"):
-        return _ultralytics
-    if has("orig_shape", "xyxy", "conf", "cls"):
-        return _ultralytics_boxes
-    if has("xyxy", "class_id", "confidence"):
-        return _supervision
-    if has("xy", "class_id", "data"):
-        return _supervision_points
-    if has("xyxy", "names", "pred"):
-        return _yolov5
+    for reader, attributes in _ATTRIBUTES.items():
+        if all(hasattr(value, name) for name in attributes):
+            return reader
     return None
 
 
@@ -88,44 +84,47 @@ def _ultralytics(result: Any) -> Arguments:
     """Return the parts of Ultralytics' `Results` of one picture."""
     height, width = (int(side) for side in result.orig_shape[:2])
     names = _names(result.names)
-    parts: Arguments = {"size": (width, height)}
+    arguments: Arguments = {"size": (width, height)}
     boxes = result.boxes
     if boxes is None:
         boxes = getattr(result, "obb", None)
     if boxes is not None:
-        parts |= _ultralytics_boxes(boxes, names)
+        arguments |= _ultralytics_boxes(boxes, names)
     masks = getattr(result, "masks", None)
     if masks is not None:
-        parts["masks"] = _without_border(masks.data, width, height)
+        arguments["masks"] = _without_border(masks.data, width, height)
     keypoints = getattr(result, "keypoints", None)
     if keypoints is not None:
-        parts |= _seen_points(keypoints.data, _MIN_CONFIDENCE)
+        arguments |= _visible_points(keypoints.data, _MIN_CONFIDENCE)
     probabilities = getattr(result, "probs", None)
     if probabilities is not None:
-        parts["notes"] = _best_classes(probabilities, names)
-    if len(parts) == 1:
+        arguments["notes"] = _best_classes(probabilities, names)
+    if len(arguments) == 1:
         _refuse_dense(result)
-    return parts
+    return arguments
 
 
 def _ultralytics_boxes(boxes: Any, names: Mapping[int, str] | None = None) -> Arguments:
-    """Return the parts of Ultralytics' `Boxes`, or of its `OBB`, whose boxes are turned."""
+    """Return the parts of Ultralytics' `Boxes`, or of its turned boxes, `OBB`."""
     corners = getattr(boxes, "xyxyxyxy", None)
-    parts: Arguments = {
+    arguments: Arguments = {
         "boxes": boxes.xyxy if corners is None else corners,
         "scores": boxes.conf,
         "classes": class_numbers(boxes.cls),
     }
     if names:
-        parts["names"] = names
+        arguments["names"] = names
     tracks = getattr(boxes, "id", None)
     if tracks is not None:
-        parts |= _tracked(tracks, parts["classes"], names or {})
-    return parts
+        arguments |= _track_labels(tracks, arguments["classes"], names or {})
+    return arguments
 
 
 def _yolov5(result: Any) -> Arguments:
-    """Return the parts of YOLOv5's `Detections` of one picture, (N, 6) x0 y0 x1 y1, score, class."""
+    """Return the parts of YOLOv5's `Detections` of one picture.
+
+    They are one table (N, 6): x0 y0 x1 y1, score, class.
+    """
     tables = result.xyxy
     if len(tables) != 1:
         raise ValueError(
@@ -142,13 +141,14 @@ def _yolov5(result: Any) -> Arguments:
 
 
 def _without_border(masks: Any, width: int, height: int) -> Any:
-    """Return masks (N, h, w) of a network's whole input without the border around the picture."""
-    down, across = masks.shape[1:]
-    gain = min(down / height, across / width)
-    free_y = (down - height * gain) / 2
-    free_x = (across - width * gain) / 2
-    rows = slice(round(free_y - 0.1), down - round(free_y + 0.1))
-    columns = slice(round(free_x - 0.1), across - round(free_x + 0.1))
+    """Return masks (N, h, w) of a network's input without the picture's border."""
+    row_count, column_count = masks.shape[1:]
+    scale = min(row_count / height, column_count / width)
+    margin_y = (row_count - height * scale) / 2
+    margin_x = (column_count - width * scale) / 2
+    # Rounded as Ultralytics does it.
+    rows = slice(round(margin_y - 0.1), row_count - round(margin_y + 0.1))
+    columns = slice(round(margin_x - 0.1), column_count - round(margin_x + 0.1))
     return masks[:, rows, columns]
 
 
@@ -178,26 +178,27 @@ def _supervision(detections: Any) -> Arguments:
     """Return the parts of supervision's `Detections`."""
     data = getattr(detections, "data", None) or {}
     corners = data.get("xyxyxyxy")
-    parts: Arguments = {
+    arguments: Arguments = {
         "boxes": detections.xyxy if corners is None else corners,
         "scores": detections.confidence,
         "classes": class_numbers(detections.class_id),
     }
     masks = getattr(detections, "mask", None)
     if masks is not None:
-        parts["masks"] = masks.to_dense() if hasattr(masks, "to_dense") else masks
+        has_dense_form = hasattr(masks, "to_dense")
+        arguments["masks"] = masks.to_dense() if has_dense_form else masks
     labels = None
     class_names = data.get("class_name")
     if class_names is not None and len(class_names) == len(detections.xyxy):
         labels = ["" if name is None else str(name) for name in class_names]
+        arguments["labels"] = labels
     tracks = getattr(detections, "tracker_id", None)
-    if labels is not None:
-        parts["labels"] = labels
-    if tracks is not None:
-        known = dict(enumerate(labels)) if labels is not None else {}
-        numbers = parts["classes"] if labels is None else np.arange(len(tracks))
-        parts |= _tracked(tracks, numbers, known)
-    return parts
+    if tracks is not None and labels is not None:
+        indices = np.arange(len(tracks))
+        arguments |= _track_labels(tracks, indices, dict(enumerate(labels)))
+    elif tracks is not None:
+        arguments |= _track_labels(tracks, arguments["classes"], {})
+    return arguments
 
 
 def _supervision_points(keypoints: Any) -> Arguments:
@@ -213,9 +214,9 @@ def _supervision_points(keypoints: Any) -> Arguments:
     if confidence is not None and points.ndim == 3:
         scores = torch.as_tensor(np.asarray(confidence, np.float32))
         points = torch.cat((points, scores.reshape(*points.shape[:2], 1)), 2)
-    parts = _seen_points(points, 0.0)
-    parts["point_classes"] = class_numbers(keypoints.class_id)
-    return parts
+    arguments = _visible_points(points, 0.0)
+    arguments["point_classes"] = class_numbers(keypoints.class_id)
+    return arguments
 
 
 # ---- parts of both
@@ -227,8 +228,8 @@ def class_numbers(value: Any) -> Any:
         return None
     tensor = number_tensor(value, "classes")
     if tensor.is_floating_point():
-        sound = tensor.float().nan_to_num(-1, -1, -1)
-        tensor = sound.clamp(-1, _MAX_CLASS).to(torch.int32)
+        finite = tensor.float().nan_to_num(-1, -1, -1)
+        tensor = finite.clamp(-1, _MAX_CLASS).to(torch.int32)
     return tensor
 
 
@@ -236,41 +237,59 @@ def _names(value: Any) -> dict[int, str]:
     """Return the names of classes, from a list or a mapping from numbers."""
     pairs = value.items() if isinstance(value, Mapping) else enumerate(value or ())
     names = {}
-    for class_id, name in pairs:
-        number = int(class_id)
-        if 0 <= number < _MAX_NAMES and name is not None:
-            names[number] = str(name)
+    for key, name in pairs:
+        class_id = int(key)
+        if 0 <= class_id < _MAX_NAMES and name is not None:
+            names[class_id] = str(name)
     return names
 
 
-def _tracked(tracks: Any, numbers: Any, names: Mapping[int, str]) -> Arguments:
-    """Return labels with the ids of tracked things; none on a GPU, whose values are not looked at.
+def _track_labels(tracks: Any, keys: Any, names: Mapping[int, str]) -> Arguments:
+    """Return labels with the ids of tracked objects; none on a GPU, which is not read.
 
-    numbers: of each thing, its key in `names`; None for no more than the id.
+    keys: of each object, its key in `names`; None for no more than the id.
     """
     ids = number_tensor(tracks, "id")
     if ids.device.type != "cpu":
         return {}
-    keys = [] if numbers is None else number_tensor(numbers, "classes").tolist()
-    labels = []
-    for n, track in enumerate(ids.reshape(-1).tolist()):
-        name = names.get(keys[n], str(keys[n])) if keys else ""
-        labels.append(f"id:{int(track)} {name}".rstrip())
+    track_ids = ids.reshape(-1).tolist()
+    texts = [""] * len(track_ids)
+    if keys is not None:
+        key_list = number_tensor(keys, "classes").tolist()
+        texts = [names.get(key, str(key)) for key in key_list] or texts
+    labels: list[str] = []
+    for track, text in zip(track_ids, texts, strict=False):
+        labels.append(f"id:{int(track)} {text}".rstrip())
     return {"labels": labels}
 
 
-def _seen_points(value: Any, least: float) -> Arguments:
-    """Return keypoints (M, K, 2|3) as arguments; one at (0, 0), or below this confidence, was not seen."""
+def _visible_points(value: Any, min_confidence: float) -> Arguments:
+    """Return keypoints (M, K, 2|3) as arguments.
+
+    A keypoint at (0, 0), or below the confidence, was not seen.
+    """
     points = floats(value, "keypoints", empty=(0, 0, 3))
     if points.ndim != 3 or points.shape[2] not in (2, 3):
         raise ValueError(
             f"keypoints have shape {short_repr(tuple(points.shape))}; legal is (M, K, 2|3)"
         )
-    is_seen = (points[..., :2] != 0).any(-1)
+    positions = points[..., :2]
+    is_visible = (positions != 0).any(-1)
     if points.shape[2] == 3:
-        is_seen = is_seen & (points[..., 2] > 0) & (points[..., 2] >= least)
-    points = torch.cat((points[..., :2], is_seen[..., None].to(points.dtype)), 2)
-    parts: Arguments = {"points": points}
+        confidence = points[..., 2]
+        is_visible &= (confidence > 0) & (confidence >= min_confidence)
+    visibility = is_visible[..., None].to(points.dtype)
+    arguments: Arguments = {"points": torch.cat((positions, visibility), 2)}
     if points.shape[1] == _PERSON_POINTS:
-        parts["skeleton"] = "coco"
-    return parts
+        arguments["skeleton"] = "coco"
+    return arguments
+
+
+_ATTRIBUTES = {
+    _ultralytics: ("orig_shape", "names", "boxes"),
+    _ultralytics_boxes: ("orig_shape", "xyxy", "conf", "cls"),
+    _supervision: ("xyxy", "class_id", "confidence"),
+    _supervision_points: ("xy", "class_id", "data"),
+    _yolov5: ("xyxy", "names", "pred"),
+}
+"""Readers of results, the most specific first, and the attributes that results have."""

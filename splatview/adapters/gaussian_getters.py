@@ -1,10 +1,12 @@
 """Getters and activations of models that differ from the usual ones.
 
-A `GaussianModel` says what is drawn by its getters: `get_scaling` is usually exp of `_scaling`, and then the viewer's
-work on the raw tensors. Some models have another activation (Taming 3DGS: abs for opacities), also from the middle of a
-training on, or move their Gaussians with a mesh (GaussianAvatars). Each getter is tried on a few numbers on the CPU, in
-place of the model's tensors, so that nothing waits for a GPU. One that gives what the raw numbers stand for is not called
-again until something that it read has changed. Any other one is called at each publish.
+A `GaussianModel` says what is drawn by its getters: `get_scaling` is usually exp of
+`_scaling`, and then the viewer works on the raw tensors. Some models have another
+activation (Taming 3DGS: abs for opacities), also from the middle of a training on, or
+move their Gaussians with a mesh (GaussianAvatars). Each getter is tried on a few numbers
+on the CPU, in place of the model's tensors, so that nothing waits for a GPU. One that
+gives what the raw numbers stand for is not called again until something that it read has
+changed. Any other one is called at each publish.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ GETTERS = {
     "opacities": ("get_opacity", "get_opacities", "get_density"),
     "color": ("get_features", "get_shs"),
 }
-"""Properties or methods by which models give each part as it is drawn."""
+"""Names of properties or methods by which models give each part as it is drawn."""
 ACTIVATIONS = {
     "quats": ("rotation_activation",),
     "scales": ("scaling_activation", "scale_activation"),
@@ -56,32 +58,35 @@ _FUNCTIONS = (
     torch.jit.ScriptFunction,
     functools.partial,
 )
-_MOST_WRAPPED = 4
-"""Functions within each other that are looked into."""
+_MAX_DEPTH = 4
+"""Functions within each other that are inspected."""
 _MISSING = object()
 
 
 @dataclass(frozen=True)
 class _OfType:
-    """Watched in the place of a value that may change in itself: its type."""
+    """The type of a value, watched in its place where it may change in itself."""
 
     type: type
 
 
 class _OpaqueError(Exception):
-    """A getter uses what a trial cannot stand for."""
+    """A getter uses something that samples cannot stand for."""
 
 
 @dataclass
 class Getters:
-    """The parts of a model that are read by its own getters, and the attributes on which that depends."""
+    """The getters by which parts of a model are read, and the attributes they depend on."""
 
     parts: Mapping[str, Callable[[Any], torch.Tensor]]
-    """From the model to a part as it is drawn, by field: for parts that are not what the raw tensors stand for."""
+    """Functions from the model to a part as it is drawn, by field.
+
+    There is one for each part that is not what the raw tensor stands for.
+    """
     watched: tuple[tuple[str, Any], ...] = ()
     """Attributes that the getters read, and their values."""
     usual: frozenset[str] = frozenset()
-    """Fields whose getters give what raw tensors stand for."""
+    """Fields whose getters give what the raw tensors stand for."""
     postponed: bool = False
     """True if they could not be called now and are tried anew at the next publish."""
     filters: bool = False
@@ -91,7 +96,7 @@ class Getters:
         names = [name for name, _ in self.watched]
         values = [value for _, value in self.watched]
         self._values = (*values, *values[:1])
-        # With two names at least an attrgetter gives a tuple.
+        # An attrgetter of at least two names returns a tuple.
         self._read_watched: Any = attrgetter(*names, *names[:1]) if names else None
 
     def changed(self, model: Any) -> bool:
@@ -124,11 +129,16 @@ class Getters:
             return {field: read(model) for field, read in self.parts.items()}
 
     def settled(self, model: Any) -> Getters:
-        """Return them without the attributes that reading them has changed, such as what a getter counts or keeps."""
-        same = [pair for pair in self.watched if not self._has_changed(model, *pair)]
-        if len(same) == len(self.watched):
+        """Return the getters without the attributes that reading a part has changed.
+
+        A getter may count its calls, or keep what it computed.
+        """
+        unchanged = [
+            pair for pair in self.watched if not self._has_changed(model, *pair)
+        ]
+        if len(unchanged) == len(self.watched):
             return self
-        return replace(self, watched=tuple(same))
+        return replace(self, watched=tuple(unchanged))
 
     def only(self, fields: Iterable[str]) -> Getters:
         """Return the getters of these parts alone."""
@@ -141,7 +151,7 @@ NONE = Getters({})
 def getters_of(
     model: Any, keys: Mapping[str, str], container: str | None, skipped: set[str]
 ) -> Getters:
-    """Try a model's getters; return those that give something else than the raw tensors stand for.
+    """Try a model's getters; return those that differ from what raw tensors stand for.
 
     Args:
         model: the object.
@@ -153,25 +163,25 @@ def getters_of(
     usual: list[str] = []
     watched: dict[str, Any] = {}
     filters = False
-    tried = [field for field in keys if field in (*GETTERS, "color_rest")]
-    samples = {field: _sample(field, keys) for field in tried}
-    named = {keys[field]: sample for field, sample in samples.items()}
+    sampled_fields = [field for field in keys if field in (*GETTERS, "color_rest")]
+    samples = {field: _sample(field, keys) for field in sampled_fields}
+    sample_of_key = {keys[field]: sample for field, sample in samples.items()}
     for field in GETTERS.keys() & keys.keys() - skipped:
         read = _reader(model, field, keys, container)
         if read is None:
             continue
         if not _is_own(model, field):
-            # Of another object, to which this one hands on what it is asked for: nothing of it can be tried here.
+            # Another object has it, which cannot be replaced by samples here.
             parts[field] = read
             continue
-        probe = _Probe(model, named, container)
+        probe = _Probe(model, sample_of_key, container)
         if _is_usual(read, probe, field, samples):
             usual.append(field)
         else:
             parts[field] = read
         for name, value in probe.splatview_reads.items():
-            is_kept = isinstance(value, (*_CONSTANTS, *_FUNCTIONS))
-            watched[name] = value if is_kept else _OfType(type(value))
+            is_constant = isinstance(value, (*_CONSTANTS, *_FUNCTIONS))
+            watched[name] = value if is_constant else _OfType(type(value))
         names = probe.splatview_reads.keys() | probe.splatview_others
         has_filter = not names.isdisjoint(FILTER_NAMES)
         filters = filters or (has_filter and field in ("scales", "opacities"))
@@ -182,32 +192,36 @@ def _is_simple(value: Any, depth: int = 0) -> bool:
     """Return whether a value stays what it is as long as it is the same object."""
     if isinstance(value, (*_CONSTANTS, type, torch.jit.ScriptFunction)):
         return True
-    if not isinstance(value, _FUNCTIONS) or depth > _MOST_WRAPPED:
+    if not isinstance(value, _FUNCTIONS) or depth > _MAX_DEPTH:
         return False
-    # What a function holds besides its arguments may change in itself: a dict of settings, the object of a method.
-    held: list[Any] = []
+    # The values bound to a function may change in themselves: a dict of settings, the
+    # object of a method.
+    bound_values: list[Any] = []
     if isinstance(value, types.MethodType):
-        held = [value.__self__, value.__func__]
+        bound_values = [value.__self__, value.__func__]
     elif isinstance(value, functools.partial):
-        held = [value.func, *value.args, *value.keywords.values()]
+        bound_values = [value.func, *value.args, *value.keywords.values()]
     elif isinstance(value, types.FunctionType):
         cells = value.__closure__ or ()
         try:
-            held = [cell.cell_contents for cell in cells]
+            bound_values = [cell.cell_contents for cell in cells]
         except ValueError:
             return False
-    return all(_is_simple(each, depth + 1) for each in held)
+    return all(_is_simple(bound, depth + 1) for bound in bound_values)
 
 
 def _reader(
     model: Any, field: str, keys: Mapping[str, str], container: str | None
 ) -> Callable[[Any], torch.Tensor] | None:
-    """Return what gives a part of the model as it is drawn; None where the model does not say."""
+    """Return a function from the model to a part as it is drawn.
+
+    None where the model has none for this part.
+    """
     for name in GETTERS[field]:
         if inspect.getattr_static(model, name, None) is not None:
             return functools.partial(_call_getter, name)
     for name in GETTERS[field]:
-        value = _handed_on(model, name)
+        value = _forwarded(model, name)
         if callable(value) or is_array(value):
             return functools.partial(_call_getter, name)
     for name in ACTIVATIONS.get(field, ()):
@@ -217,36 +231,45 @@ def _reader(
 
 
 def _is_own(model: Any, field: str) -> bool:
-    """Return whether what gives a part of a model is an attribute that it has, or its class."""
+    """Return whether a part's getter is an attribute of the model itself, or its class."""
     names = (*GETTERS[field], *ACTIVATIONS.get(field, ()))
     if any(inspect.getattr_static(model, name, None) is not None for name in names):
         return True
-    return all(_handed_on(model, name) is None for name in GETTERS[field])
+    return all(_forwarded(model, name) is None for name in GETTERS[field])
 
 
-def _handed_on(model: Any, name: str) -> Any:
-    """Return an attribute for which an object asks another one, by a `__getattr__` of its own."""
-    asks = getattr(type(model), "__getattr__", None)
-    asks_own = asks is None or asks is torch.nn.Module.__getattr__
-    # weakref's proxies, and others that are written in C.
-    if asks_own and type(model).__getattribute__ is object.__getattribute__:
+def _forwarded(model: Any, name: str) -> Any:
+    """Return an attribute that an object forwards from another one.
+
+    Such an object has a `__getattr__` of its own, or is a proxy written in C, as weakref's
+    are. None for others.
+    """
+    fallback = getattr(type(model), "__getattr__", None)
+    is_usual = fallback is None or fallback is torch.nn.Module.__getattr__
+    if is_usual and type(model).__getattribute__ is object.__getattribute__:
         return None
     return attribute(model, name)
 
 
 def _call_getter(name: str, model: Any) -> torch.Tensor:
+    """Return the part that a property or a method gives."""
     value = getattr(model, name)
     if isinstance(value, torch.Tensor):
         return value
-    # Arrays of other libraries are not called, as methods are.
-    return as_tensor(value if is_array(value) else value(), name)
+    if not is_array(value):
+        # A method, in contrast to a property that is an array of another library.
+        value = value()
+    return as_tensor(value, name)
 
 
 def _activate(name: str, container: str | None, key: str, model: Any) -> torch.Tensor:
+    """Return the part that an activation function makes of the raw one."""
     activation = getattr(model, name)
-    holder = model if container is None else getattr(model, container)
-    value = getattr(holder, key) if container is None else holder[key]
-    return as_tensor(activation(value), name)
+    if container is None:
+        raw = getattr(model, key)
+    else:
+        raw = getattr(model, container)[key]
+    return as_tensor(activation(raw), name)
 
 
 def _sample(field: str, keys: Mapping[str, str]) -> torch.Tensor:
@@ -260,10 +283,11 @@ def _sample(field: str, keys: Mapping[str, str]) -> torch.Tensor:
         "color_rest": (3, 3),
     }
     shape = (_ROWS, *shapes.get(field, (1,)))
-    most = _RANGES.get(field, 1.0)
+    limit = _RANGES.get(field, 1.0)
     count = int(torch.Size(shape).numel())
-    numbers = torch.linspace(-most, most, count, device="cpu", dtype=torch.float32)
-    # In an order that no sum or sorting leaves as it is, and without a draw from the trainer's generator.
+    numbers = torch.linspace(-limit, limit, count, device="cpu", dtype=torch.float32)
+    # In an order that no sum or sorting leaves as it is, and without a draw from the
+    # trainer's generator.
     order = torch.arange(count, device="cpu") * 7919 % count
     return numbers[order].reshape(shape)
 
@@ -278,10 +302,11 @@ def _is_usual(
     raw = samples[field]
     try:
         with torch.no_grad():
-            value = read(probe).squeeze(-1) if field == "opacities" else read(probe)
+            value = read(probe)
             if field == "scales":
                 expected = raw.exp()
             elif field == "opacities":
+                value = value.squeeze(-1)
                 expected = raw.sigmoid().squeeze(-1)
             elif field == "quats":
                 expected = torch.nn.functional.normalize(raw)
@@ -290,15 +315,16 @@ def _is_usual(
                 expected = torch.cat((raw, samples["color_rest"]), 1)
             else:
                 expected = raw
-            has_shape = value.shape == expected.shape
-            return has_shape and torch.allclose(value, expected, rtol=1e-4, atol=1e-6)
+            if value.shape != expected.shape:
+                return False
+            return torch.allclose(value, expected, rtol=1e-4, atol=1e-6)
     except Exception:
-        # The model's own code may raise anything for a model that is none.
+        # The model's own code may raise anything for samples in place of its tensors.
         return False
 
 
 class _Samples(dict[str, torch.Tensor]):
-    """Samples in the place of a model's mapping; notes the keys that are asked for and have none."""
+    """Samples in the place of a model's mapping; notes the keys that have none."""
 
     def __init__(self, samples: Mapping[str, torch.Tensor], others: set[str]) -> None:
         super().__init__(samples)
@@ -310,21 +336,23 @@ class _Samples(dict[str, torch.Tensor]):
 
 
 class _Probe:
-    """Stands in for a model while one of its getters is tried: has samples in the place of its tensors."""
+    """A stand-in for a model while a getter is tried, with samples for its tensors."""
 
     splatview_model: Any
     splatview_stored: Mapping[str, Any]
     splatview_reads: dict[str, Any]
     """Attributes of the model that were read, and their values."""
     splatview_others: set[str]
-    """Keys of its mapping that were asked for and are no part."""
+    """Keys of its mapping that were read and are no part."""
 
     def __init__(
-        self, model: Any, named: Mapping[str, torch.Tensor], container: str | None
+        self, model: Any, samples: Mapping[str, torch.Tensor], container: str | None
     ) -> None:
         reads: dict[str, Any] = {}
         others: set[str] = set()
-        stored = named if container is None else {container: _Samples(named, others)}
+        stored: Mapping[str, Any] = samples
+        if container is not None:
+            stored = {container: _Samples(samples, others)}
         set_own = functools.partial(object.__setattr__, self)
         set_own("splatview_model", model)
         set_own("splatview_stored", stored)
@@ -345,7 +373,8 @@ class _Probe:
         if isinstance(static, (classmethod, staticmethod)):
             return value
         if isinstance(value, types.MethodType) and value.__self__ is model:
-            # An activation that is a method of the model itself: what it reads counts as well.
+            # An activation that is a method of the model itself: the attributes that it
+            # reads count as well.
             self.splatview_reads[name] = value
             return types.MethodType(value.__func__, self)
         self.splatview_reads[name] = value

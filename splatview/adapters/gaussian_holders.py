@@ -1,8 +1,10 @@
-"""The Gaussians within a value of a trainer: the mapping, tuple or object that holds the tensors, and their names.
+"""The Gaussians within a value of a trainer: their holder and their names.
 
-Searched are the value itself, what wraps it (`module` of DDP and DataParallel, `model` of pipelines), the mappings that
-models keep (nerfstudio's `gauss_params`, the `gaussians` of gaussian-splatting-lightning, gsplat's `splats`), and the
-common prefixes of names in state dicts (`module.splats.`).
+A holder is the mapping, tuple or object that holds the tensors. It is the value itself, or
+is within what wraps it (`module` of DDP and DataParallel, `model` of pipelines), in the
+mappings that models keep (nerfstudio's `gauss_params`, the `gaussians` of
+gaussian-splatting-lightning, gsplat's `splats`), or under a common prefix of the names in
+a state dict (`module.splats.`).
 """
 
 from __future__ import annotations
@@ -23,14 +25,16 @@ CONTAINERS = ("gauss_params", "gaussians", "splats")
 WRAPPERS = ("module", "model", "_model", "gaussian_model", "gaussians")
 """Attributes by which one object keeps the model."""
 _FORWARDERS = ("_orig_mod", "_original_module", "_fsdp_wrapped_module", "__wrapped__")
-"""Attributes by which torch.compile, Lightning's Fabric, FSDP and proxies keep the model to which they hand on everything
-that they are asked for."""
-_DEPTH = 3
-"""Wrappers around each other that are looked through, at most."""
+"""Attributes by which wrappers keep the model to which they forward everything.
+
+Such wrappers are those of torch.compile, Lightning's Fabric and FSDP, and proxies.
+"""
+_MAX_DEPTH = 3
+"""Wrappers around each other that are searched."""
 
 
 class Color(NamedTuple):
-    """Names of one way to hold colours, and what follows for the other parts."""
+    """Names of one way to hold colours, and their meaning for the other parts."""
 
     first: str
     rest: str | None
@@ -41,20 +45,34 @@ class Color(NamedTuple):
 COLORS = (
     *(Color(first, rest, "sh", False) for first, rest in COLOR_NAMES),
     Color("shs", None, "sh", True),
-    # Beside "features" they are logits.
+    # Beside "features" these colours are logits.
     Color("colors", None, "rgb", True),
     Color("rgb", None, "rgb", True),
     Color("colors_precomp", None, "rgb", True),
     Color("rgb_colors", None, "rgb", False),
 )
-_KNOWN = {
-    *(name for names in NAMES.values() for name in names),
-    *(name for color in COLORS for name in color[:2] if name is not None),
+
+
+def _all_names() -> frozenset[str]:
+    """Return all names that a part of a scene may have."""
+    names = {*FILTER_NAMES, "background", "features"}
+    for aliases in NAMES.values():
+        names.update(aliases)
+    for color in COLORS:
+        names.add(color.first)
+        if color.rest is not None:
+            names.add(color.rest)
+    return frozenset(names)
+
+
+_ALL_NAMES = _all_names()
+_PUBLIC_NAMES = [name for name in _ALL_NAMES if not name.startswith("_")]
+_INRIA_NAMES = [
+    *(name for name in _ALL_NAMES if name.startswith("_")),
     *FILTER_NAMES,
     "background",
-    "features",
-}
-"""All names that mean anything."""
+]
+"""Attributes of inria's models."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +80,19 @@ class HolderPlace:
     """The place of the Gaussians within a value."""
 
     holder: Callable[[Any], Any]
-    """From the value to what holds the parts: a mapping, a tuple or an object."""
+    """Function from the value to the holder of the parts: mapping, tuple or object."""
     names: dict[str, str]
-    """The key or attribute there by the name of a part without its prefix."""
+    """Keys or attributes of the holder by the name of a part without its prefix."""
     owner: Callable[[Any], Any] | None = None
-    """From the value to the model, which may have getters and a degree in use; None: there is none."""
+    """Function from the value to the model, which may have getters and a degree in use.
+
+    None: there is no model.
+    """
     container: str | None = None
-    """The owner's attribute that holds the mapping; None where the owner's own attributes are the parts."""
+    """The owner's attribute that is the holder.
+
+    None where the owner's own attributes are the parts.
+    """
 
     @property
     def complete(self) -> bool:
@@ -84,7 +108,10 @@ def is_complete(names: Iterable[str]) -> bool:
 
 
 def find(value: Any) -> HolderPlace:
-    """Return where the Gaussians of a value are; the names may be incomplete. Raises TypeError for what holds none."""
+    """Return the place of the Gaussians of a value; its names may be incomplete.
+
+    Raises TypeError for a value that holds none.
+    """
     if isinstance(value, (tuple, list)):
         names = getattr(value, "_fields", ())
         if is_complete(names):
@@ -115,6 +142,7 @@ def find(value: Any) -> HolderPlace:
 
 
 def itself(value: Any) -> Any:
+    """Return the value: the holder where the value itself holds the parts."""
     return value
 
 
@@ -142,7 +170,7 @@ def _of_mapping(mapping: Any) -> HolderPlace:
                 place = _of_mapping(inner)
                 if place.complete:
                     return _within(key, place)
-        names = max(groups, key=lambda names: len(_KNOWN.intersection(names)))
+        names = max(groups, key=lambda names: len(_ALL_NAMES.intersection(names)))
     if _is_plain_parameter_dict(mapping):
         return HolderPlace(attrgetter("_parameters"), names)
     return HolderPlace(itself, names)
@@ -176,30 +204,27 @@ def _groups(keys: Iterable[str]) -> list[dict[str, str]]:
 def _models(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield the value and the models that it wraps, each with its path of attributes."""
     level: list[tuple[str, Any]] = [("", value)]
-    for _ in range(_DEPTH + 1):
+    for _ in range(_MAX_DEPTH + 1):
         level = [_unwrapped(path, model) for path, model in level]
         yield from level
-        wrapped = [
-            (f"{path}.{name}".lstrip("."), attribute(model, name))
-            for path, model in level
-            for name in WRAPPERS
-        ]
-        level = [
-            (path, model)
-            for path, model in wrapped
-            if model is not None and not _is_mapping(model)
-        ]
+        next_level: list[tuple[str, Any]] = []
+        for path, model in level:
+            for name in WRAPPERS:
+                inner = attribute(model, name)
+                if inner is not None and not _is_mapping(inner):
+                    next_level.append((f"{path}.{name}".lstrip("."), inner))
+        level = next_level
 
 
 def _unwrapped(path: str, model: Any) -> tuple[str, Any]:
-    """Return the model behind what only hands on what it is asked for: its getters are those that count."""
-    for _ in range(_DEPTH):
+    """Return the model behind objects that only forward to it, whose getters count."""
+    for _ in range(_MAX_DEPTH):
         inner = {name: attribute(model, name) for name in _FORWARDERS}
-        name = next((n for n, held in inner.items() if held is not None), None)
-        if name is None or callable(inner[name]) != callable(model):
+        names = [name for name in _FORWARDERS if inner[name] is not None]
+        if not names or callable(inner[names[0]]) != callable(model):
             break
-        path = f"{path}.{name}".lstrip(".")
-        model = inner[name]
+        path = f"{path}.{names[0]}".lstrip(".")
+        model = inner[names[0]]
     return path, model
 
 
@@ -211,32 +236,32 @@ def _of_model(path: str, model: Any) -> Iterator[HolderPlace]:
         if not _is_mapping(mapping):
             continue
         place = _of_mapping(mapping)
-        full = f"{path}.{name}".lstrip(".")
+        mapping_path = f"{path}.{name}".lstrip(".")
         if place.holder is itself:
-            yield HolderPlace(attrgetter(full), place.names, owner, name)
+            yield HolderPlace(attrgetter(mapping_path), place.names, owner, name)
         elif _is_plain_parameter_dict(mapping):
-            full = f"{full}._parameters"
-            yield HolderPlace(attrgetter(full), place.names, owner, name)
+            holder = attrgetter(f"{mapping_path}._parameters")
+            yield HolderPlace(holder, place.names, owner, name)
     if attribute(model, "_xyz") is not None:
-        names = [
-            name
-            for name in _KNOWN
-            if name.startswith("_") or name in (*FILTER_NAMES, "background")
-        ]
-        yield HolderPlace(owner, _tensor_attributes(model, names), owner)
-    names = _tensor_attributes(model, (name for name in _KNOWN if name[0] != "_"))
+        names = _tensor_attributes(model, _INRIA_NAMES)
+        yield HolderPlace(owner, names, owner)
+    names = _tensor_attributes(model, _PUBLIC_NAMES)
     if is_complete(names):
         yield HolderPlace(owner, names, owner)
 
 
 def _tensor_attributes(model: Any, names: Iterable[str]) -> dict[str, str]:
-    """Return which of these attributes an object has as arrays, sorted so that equal objects give equal places."""
-    return {
-        name: name
-        for name in sorted(names)
-        if hasattr(attribute(model, name), "shape") or name.startswith("_")
-        if attribute(model, name) is not None
-    }
+    """Return those of some attributes that an object has as arrays.
+
+    They are sorted, so that equal objects give equal places.
+    """
+    present: dict[str, str] = {}
+    for name in sorted(names):
+        value = attribute(model, name)
+        is_array = hasattr(value, "shape") or name.startswith("_")
+        if value is not None and is_array:
+            present[name] = name
+    return present
 
 
 def _of_submodules(path: str, model: Any) -> Iterator[HolderPlace]:

@@ -203,14 +203,15 @@ class GaussianLayout:
         except (LookupError, AttributeError, TypeError, ValueError):
             return None
         degree = meta.get("sh_degree", degree)
-        if degree is None:
-            degree = self._max_degree
+        used_degree = self._max_degree
+        if degree is not None:
+            used_degree = min(int(degree), used_degree)
         return self._last, {
             "antialiased": is_antialiased,
             **meta,
             "color": self._color,
             "activated": self._activated,
-            "sh_degree": min(int(degree), self._max_degree),
+            "sh_degree": used_degree,
         }
 
     def _is_outdated(self, model: Any, raw: torch.Tensor) -> bool:

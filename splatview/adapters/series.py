@@ -1,4 +1,7 @@
-"""Numbers over time: the scalars of `splatview.log` and the samples of `splatview.publish_memory` as frames."""
+"""Numbers over time as frames.
+
+They are the scalars of `splatview.log` and the samples of `splatview.publish_memory`.
+"""
 
 from __future__ import annotations
 
@@ -27,20 +30,23 @@ SCALARS = NamedTensors(
 MEMORY = NamedTensors(
     "memory", ("samples",), shape=(MEMORY_ROWS, len(MEMORY_COLUMNS)), dtype="float64"
 )
-_FEW = 4
+_FULL_LENGTH_SERIES = 4
 """So many series have as many rows each as one alone would."""
-_LATEST = [
-    MEMORY_COLUMNS.index(name)
-    for name in ("time", "step", "allocated", "allocations", "retries", "ooms")
-]
+_LAST_VALUE_NAMES = ("time", "step", "allocated", "allocations", "retries", "ooms")
+_LAST_VALUE_COLUMNS = [MEMORY_COLUMNS.index(name) for name in _LAST_VALUE_NAMES]
+"""Columns of which a merged row holds the last value; of the others the highest."""
 _LOW = MEMORY_COLUMNS.index("low")
 _COUNT = len(MEMORY_COLUMNS)
-_SLOTS = 1024
-"""Numbers that may be on their way."""
+"""The column behind them: the number of samples in a row."""
+_SLOT_COUNT = 1024
+"""Numbers that may be on their way from a GPU."""
 
 
 class SeriesTable:
-    """The series of one run, by name, in the order in which they were first logged. Any thread."""
+    """The series of one run by name, in the order in which they were first logged.
+
+    For any thread.
+    """
 
     def __init__(self) -> None:
         self.step: float = 0.0
@@ -55,18 +61,28 @@ class SeriesTable:
     def add(
         self, samples: Mapping[str, list[tuple[float, float, float]]], step: float
     ) -> None:
-        """Add samples (step, time, value), the oldest first, at most SCALAR_SERIES names in all; `step`: the newest."""
+        """Add samples to series, at most SCALAR_SERIES of them in all.
+
+        Args:
+            samples: (step, time, value) by name, the oldest first.
+            step: the newest.
+        """
         with self._lock:
-            new = [name for name in samples if name not in self._series]
-            if new:
-                count = len(self._series) + len(new)
-                most = SCALAR_ROWS // max(_FEW, 1 << (count - 1).bit_length())
-                for series in self._series.values():
-                    series.limit(most)
-                self._series |= {name: scalar_series(most) for name in new}
+            new_names = [name for name in samples if name not in self._series]
+            if new_names:
+                self._add_series(new_names)
             for name, rows in samples.items():
                 self._series[name].extend(scalar_rows(np.array(rows, np.float64)))
             self.step = step
+
+    def _add_series(self, names: list[str]) -> None:
+        """Add empty series; all of them share the rows of a frame."""
+        count = len(self._series) + len(names)
+        next_power_of_two = 1 << (count - 1).bit_length()
+        max_rows = SCALAR_ROWS // max(_FULL_LENGTH_SERIES, next_power_of_two)
+        for series in self._series.values():
+            series.limit(max_rows)
+        self._series |= {name: scalar_series(max_rows) for name in names}
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
         """Return rows, ends and names of a frame. Copies, which never change."""
@@ -81,12 +97,16 @@ class SeriesTable:
 
 
 class Samples(Series):
-    """Samples of memory, the oldest first: MEMORY_COLUMNS, and of how many samples a row is."""
+    """Samples of memory, the oldest first.
+
+    Their columns are MEMORY_COLUMNS, and the number of samples that a row stands for.
+    """
 
     def __init__(self) -> None:
         super().__init__(MEMORY_ROWS, _COUNT + 1, _COUNT, _merge)
 
     def add(self, row: list[float]) -> None:
+        """Add a sample, MEMORY_COLUMNS."""
         self.extend(np.array([[*row, 1]], np.float64))
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
@@ -95,11 +115,16 @@ class Samples(Series):
 
 
 def _merge(rows: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    out = np.maximum.reduceat(rows, starts, axis=0)
-    out[:, _LATEST] = rows[np.append(starts[1:], len(rows)) - 1][:, _LATEST]
-    out[:, _LOW] = np.minimum.reduceat(rows[:, _LOW], starts)
-    out[:, _COUNT] = np.add.reduceat(rows[:, _COUNT], starts)
-    return out
+    """Return one row of memory for each group of rows.
+
+    starts: the index of each group's first row.
+    """
+    merged = np.maximum.reduceat(rows, starts, axis=0)
+    ends = np.append(starts[1:], len(rows))
+    merged[:, _LAST_VALUE_COLUMNS] = rows[ends - 1][:, _LAST_VALUE_COLUMNS]
+    merged[:, _LOW] = np.minimum.reduceat(rows[:, _LOW], starts)
+    merged[:, _COUNT] = np.add.reduceat(rows[:, _COUNT], starts)
+    return merged
 
 
 # ---- scalars in GPU memory, brought to the host without waiting for the GPU
@@ -113,34 +138,40 @@ class Later(NamedTuple):
 
     @property
     def arrived(self) -> bool:
+        """True once `host` holds the number."""
         return self.event.query()
 
 
 def pinned_slots() -> deque[torch.Tensor]:
-    """Return memory for numbers on their way. To be allocated once: the allocation may wait for a GPU."""
-    return deque(torch.empty(_SLOTS, dtype=torch.float64, pin_memory=True).unbind(0))
+    """Return memory for numbers on their way.
+
+    To be allocated once: the allocation may wait for a GPU.
+    """
+    slots = torch.empty(_SLOT_COUNT, dtype=torch.float64, pin_memory=True)
+    return deque(slots.unbind(0))
 
 
 def queued(
-    scalars: Mapping[str, Any], free: deque[torch.Tensor]
+    scalars: Mapping[str, Any], free_slots: deque[torch.Tensor]
 ) -> dict[str, float | Later]:
-    """Queue a copy of each CUDA tensor of one element on torch's current stream into a `free` slot; floats stay.
+    """Queue a copy of each CUDA tensor of one element on torch's current stream.
 
-    Left out are those for which a CUDA graph is being captured, in whose replays the copy would run again, or all slots
-    are in use.
+    Floats stay as they are. Values are left out for which a CUDA graph is being captured,
+    in whose replays the copy would run again, and for which there is no free slot.
     """
-    found: dict[str, float | Later] = {}
+    numbers: dict[str, float | Later] = {}
     events: dict[torch.device, torch.cuda.Event] = {}
     for name, value in scalars.items():
         if type(value) is float:
-            found[name] = value
+            numbers[name] = value
             continue
         with torch.cuda.device(value.device):
-            if torch.cuda.is_current_stream_capturing() or not free:
+            if torch.cuda.is_current_stream_capturing() or not free_slots:
                 continue
-            host = free.popleft()
+            host = free_slots.popleft()
             host.copy_(value.detach().reshape(()), non_blocking=True)
-        found[name] = Later(host, events.setdefault(value.device, torch.cuda.Event()))
+        event = events.setdefault(value.device, torch.cuda.Event())
+        numbers[name] = Later(host, event)
     for device, event in events.items():
         event.record(torch.cuda.current_stream(device))
-    return found
+    return numbers

@@ -1,9 +1,11 @@
 """Arrays of any library as torch tensors over the same memory, which is only read.
 
-torch tensors are taken as they are; NumPy arrays and PIL images by NumPy; what has `__dlpack__` (JAX, CuPy) by
-`torch.from_dlpack`, which orders torch's current stream behind the library's; Numba by `__cuda_array_interface__`.
-The copy that a viewer needs is queued on torch's current stream: a program that overwrites such an array on a stream of
-its own at once synchronizes first, and one that donates a JAX array to its next step publishes a copy of it.
+torch tensors are taken as they are; NumPy arrays and PIL images by NumPy; arrays with
+`__dlpack__` (JAX, CuPy) by `torch.from_dlpack`, which orders torch's current stream behind
+the library's; Numba's by `__cuda_array_interface__`. The copy that a viewer needs is
+queued on torch's current stream: a program that overwrites such an array on a stream of
+its own at once synchronizes first, and one that donates a JAX array to its next step
+publishes a copy of it.
 """
 
 from __future__ import annotations
@@ -19,33 +21,30 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 DEVICES = ("cpu", "cuda")
 _PIL_MODES = ("L", "RGB", "RGBA", "F")
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
-_transform = torch._C._functorch.peek_interpreter_stack  # type: ignore[attr-defined]
+_PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
+_ARRAY_INTERFACES = ("__dlpack__", "__cuda_array_interface__", "__array_interface__")
+_current_transform = torch._C._functorch.peek_interpreter_stack  # type: ignore[attr-defined]
+"""Return the transform of torch.func that is under way; None if there is none."""
 
 
 def is_array(value: Any) -> bool:
     """Return True if a value is one array, of whatever library."""
-    return isinstance(value, (torch.Tensor, np.ndarray)) or (
-        not isinstance(value, (dict, list, tuple))
-        and (
-            _is_pil(value)  # which makes a copy when it is asked for its interface
-            or any(
-                hasattr(value, a)
-                for a in (
-                    "__dlpack__",
-                    "__cuda_array_interface__",
-                    "__array_interface__",
-                )
-            )
-        )
-    )
+    if isinstance(value, (torch.Tensor, np.ndarray)):
+        return True
+    if isinstance(value, (dict, list, tuple)):
+        return False
+    # A PIL image makes a copy when it is asked for its interface.
+    return _is_pil(value) or any(hasattr(value, name) for name in _ARRAY_INTERFACES)
 
 
 def holds_values(tensor: torch.Tensor) -> bool:
-    """Return True if a tensor has values here that can be copied, as all have but those that `check_values` refuses."""
-    if _transform() is not None or tensor.is_nested:
+    """Return True if a tensor has values here that can be copied.
+
+    All tensors have but those that `check_values` refuses.
+    """
+    if _current_transform() is not None or tensor.is_nested:
         return False
-    return type(tensor) in _PLAIN or not _stands_for_others(tensor)
+    return type(tensor) in _PLAIN_TYPES or not _stands_for_others(tensor)
 
 
 def _stands_for_others(tensor: torch.Tensor) -> bool:
@@ -62,93 +61,124 @@ def _is_masked(tensor: torch.Tensor) -> bool:
     return type(tensor).__module__.startswith("torch.masked")
 
 
-def check_values(value: Any, what: str) -> None:
-    """Raise TypeError, with what to give instead, for a tensor that stands for others or for none."""
+def check_values(value: Any, name: str) -> None:
+    """Raise TypeError for a tensor that stands for others or for none.
+
+    The message says what to give instead. name: of the value, for errors.
+    """
     if not isinstance(value, torch.Tensor) or holds_values(value):
         return
-    kind = type(value).__name__
-    if value.is_nested:
-        kind = "nested tensor"
-        why = "made of tensors of several shapes: give one of .unbind(), or .to_padded_tensor(0)"
-    elif isinstance(value, FakeTensor):
-        why = "without values: call this where nothing is traced"
-    elif is_lazy(value):
-        why = "without values: call this once the module has seen its first input"
-    elif _is_masked(value):
-        why = "values and a mask: give .to_tensor(0), or the values"
-    elif hasattr(value, "full_tensor"):
-        why = "over many ranks: give .full_tensor(), or this rank's .to_local()"
-    elif is_traceable_wrapper_subclass(value):
-        why = "made of other tensors: give those"
-    else:
-        why = "within torch.vmap or a transform of torch.func: call this outside, with what comes of it"
-    raise TypeError(f"{what} is a {kind}, {why}")
+    kind = "nested tensor" if value.is_nested else type(value).__name__
+    raise TypeError(f"{name} is a {kind}, {_reason_without_values(value)}")
 
 
-def as_tensor(value: Any, what: str) -> torch.Tensor:
-    """Return a tensor over the memory of an array; a copy only where torch cannot hold its strides.
+def _reason_without_values(tensor: torch.Tensor) -> str:
+    """Return why a tensor has no values, and what to give instead."""
+    if tensor.is_nested:
+        return (
+            "made of tensors of several shapes: give one of .unbind(), or "
+            ".to_padded_tensor(0)"
+        )
+    if isinstance(tensor, FakeTensor):
+        return "without values: call this where nothing is traced"
+    if is_lazy(tensor):
+        return "without values: call this once the module has seen its first input"
+    if _is_masked(tensor):
+        return "values and a mask: give .to_tensor(0), or the values"
+    if hasattr(tensor, "full_tensor"):
+        return "over many ranks: give .full_tensor(), or this rank's .to_local()"
+    if is_traceable_wrapper_subclass(tensor):
+        return "made of other tensors: give those"
+    return (
+        "within torch.vmap or a transform of torch.func: call this outside, with what "
+        "comes of it"
+    )
 
-    `what` names the value in errors. Raises TypeError for what is no array or has no values, ValueError for devices
-    other than cpu and cuda and for sparse and quantised tensors.
+
+def as_tensor(value: Any, name: str) -> torch.Tensor:
+    """Return a tensor over the memory of an array.
+
+    It is a copy only where torch cannot hold the array's strides.
+
+    Args:
+        value: an array of any library.
+        name: of the value, for errors.
+
+    Raises:
+        TypeError: the value is no array, or has no values.
+        ValueError: the device is neither cpu nor cuda, or the tensor is sparse or
+            quantised.
     """
     if isinstance(value, torch.Tensor):
-        check_values(value, what)
+        check_values(value, name)
         tensor = value
     elif is_array(value):
         try:
             tensor = _converted(value)
-        except Exception as e:  # of whatever kind the library raises
+        except Exception as error:
+            # The library may raise errors of any kind.
             raise TypeError(
-                f"{what}: this {type(value).__name__} cannot be read as a torch tensor: {e}"
+                f"{name}: this {type(value).__name__} cannot be read as a torch tensor: "
+                f"{error}"
             ) from None
     else:
         raise TypeError(
-            f"{what} is a {type(value).__name__}, not a tensor or an array (torch, NumPy, DLPack, "
-            "__cuda_array_interface__)"
+            f"{name} is a {type(value).__name__}, not a tensor or an array (torch, NumPy, "
+            "DLPack, __cuda_array_interface__)"
         )
     if tensor.device.type not in DEVICES:
         raise ValueError(
-            f"{what} is on device {str(tensor.device)!r}; legal are {', '.join(DEVICES)}: move it "
-            "with .cpu() or .cuda()"
+            f"{name} is on device {str(tensor.device)!r}; legal are {', '.join(DEVICES)}: "
+            "move it with .cpu() or .cuda()"
         )
     if tensor.is_quantized:
-        raise ValueError(f"{what} is quantised; give a dense tensor: .dequantize()")
+        raise ValueError(f"{name} is quantised; give a dense tensor: .dequantize()")
     if tensor.layout is not torch.strided:
-        raise ValueError(f"{what} is {tensor.layout}; give a dense tensor: .to_dense()")
+        raise ValueError(f"{name} is {tensor.layout}; give a dense tensor: .to_dense()")
     return tensor.resolve_conj().resolve_neg()
 
 
 def _converted(value: Any) -> torch.Tensor:
-    if isinstance(value, np.ndarray) or not (
-        hasattr(value, "__dlpack__") or hasattr(value, "__cuda_array_interface__")
-    ):
-        if _is_pil(value) and (mode := getattr(value, "mode", None)) not in _PIL_MODES:
-            raise TypeError(
-                f'its mode is {mode!r}; legal are {", ".join(_PIL_MODES)}: use .convert("RGB")'
-            )
-        array = np.asarray(value)
-        if not array.flags.writeable:  # torch warns about those, since it might write
-            interface = {
-                **array.__array_interface__,
-                "data": (array.__array_interface__["data"][0], False),
-            }
-            array = np.asarray(
-                SimpleNamespace(__array_interface__=interface, keep=array)
-            )
-        try:
-            return torch.from_numpy(array)
-        except (TypeError, ValueError):  # negative or odd strides, another byte order
-            return torch.from_numpy(
-                np.array(array, array.dtype.newbyteorder("="), copy=True, order="C")
-            )
+    """Return a tensor over the memory of another library's array."""
+    has_dlpack = hasattr(value, "__dlpack__")
+    has_interface = has_dlpack or hasattr(value, "__cuda_array_interface__")
+    if isinstance(value, np.ndarray) or not has_interface:
+        return _from_numpy(value)
     strides = getattr(value, "strides", None)
-    if (
-        isinstance(strides, tuple) and min(strides, default=0) < 0
-    ):  # over which torch ends the process
+    if isinstance(strides, tuple) and min(strides, default=0) < 0:
+        # torch would end the process.
         raise ValueError("its strides are negative; publish a contiguous copy")
-    if hasattr(value, "__dlpack__"):
-        return torch.from_dlpack(value)
-    return torch.as_tensor(value)
+    return torch.from_dlpack(value) if has_dlpack else torch.as_tensor(value)
+
+
+def _from_numpy(value: Any) -> torch.Tensor:
+    """Return a tensor over the memory of a NumPy array, or of what NumPy can read."""
+    mode = getattr(value, "mode", None)
+    if _is_pil(value) and mode not in _PIL_MODES:
+        raise TypeError(
+            f"its mode is {mode!r}; legal are {', '.join(_PIL_MODES)}: use "
+            '.convert("RGB")'
+        )
+    array = np.asarray(value)
+    if not array.flags.writeable:
+        array = _as_writeable(array)
+    try:
+        return torch.from_numpy(array)
+    except (TypeError, ValueError):
+        # Its strides are negative or odd, or it is in another byte order.
+        dtype = array.dtype.newbyteorder("=")
+        return torch.from_numpy(np.array(array, dtype, copy=True, order="C"))
+
+
+def _as_writeable(array: np.ndarray) -> np.ndarray:
+    """Return an array over the same memory that torch does not warn about.
+
+    torch warns because it might write; nothing here does.
+    """
+    interface = dict(array.__array_interface__)
+    address, _ = interface["data"]
+    interface["data"] = (address, False)
+    return np.asarray(SimpleNamespace(__array_interface__=interface, keep=array))
 
 
 def _is_pil(value: Any) -> bool:

@@ -112,7 +112,7 @@ def publish(
         meta = _with_loose_meta(meta, loose_meta)
     frame_meta = checks.metadata(meta) if meta else _NO_META
     if sh_degree is not None or antialiased is not None:
-        frame_meta = frame_meta | checks.drawing_options(sh_degree, antialiased)
+        frame_meta = checks.with_drawing_options(frame_meta, sh_degree, antialiased)
     if activated is not None:
         activated = checks.activation(activated)
     options = kind, copy, live, shard, layout, activated
