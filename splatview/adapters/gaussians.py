@@ -77,7 +77,7 @@ _logged_failures: set[tuple[type, str]] = set()
 
 
 class TensorForm(NamedTuple):
-    """What a part must look like to be published without being recognised anew."""
+    """The form of a part: one of another form makes a scene be recognised anew."""
 
     shape: torch.Size
     dtype: torch.dtype

@@ -117,7 +117,7 @@ def _turned_corners(boxes: torch.Tensor) -> torch.Tensor:
 
 @dataclass(slots=True)
 class BoxLabels:
-    """What the caller says of each box: texts, classes, or both."""
+    """The caller's labels and classes of boxes; `labels` may be either."""
 
     labels: Sequence[Any] | None
     classes: Any

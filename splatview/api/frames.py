@@ -388,12 +388,12 @@ class Frames:
         """Take in the runs' messages; change over to the newest run with the stream."""
         self._subscriber.poll()
         self._polled_at = now
-        newest = self._newest_stream()
+        newest = _newest_stream(self._subscriber, self.name)
         previous = self._stream
         if newest is None or newest is previous:
             return
         if previous is not None:
-            if self._has_unread_end(previous):
+            if _has_unread_end(previous, self._last_version):
                 return
             previous.release()
         self._stream = newest
@@ -412,27 +412,13 @@ class Frames:
         newest.open()
         self._subscriber.poll()
 
-    def _newest_stream(self) -> RemoteStream | None:
-        """Return the stream of this name of the run that started last and is alive."""
-        streams: list[RemoteStream] = []
-        for run in self._subscriber.runs:
-            if run.alive:
-                streams += [s for s in run.streams.values() if s.name == self.name]
-        return max(streams, key=_start_of_run, default=None)
-
-    def _has_unread_end(self, stream: RemoteStream) -> bool:
-        """Return whether a run has ended whose last version was not read yet."""
-        if stream.run.alive or stream.version <= self._last_version:
-            return False
-        return stream.read(self._last_version) is not None
-
     def _explain(self, waited: float) -> str:
         """Return why no frame comes, as far as it is known, as a text for users."""
         start = f"no new frame of {self.name!r} within {waited:.1f} s: "
         if self._subscriber.fault is not None:
             return start + self._subscriber.fault
         if self._stream is not None:
-            return start + self._explain_stream(self._stream)
+            return start + _explain_stream(self._stream, self._last_version)
         alive = [run for run in self._subscriber.runs if run.alive]
         named = f" that {self._run!r} names" if self._run is not None else ""
         if not alive:
@@ -455,16 +441,33 @@ class Frames:
         refusals = [f"run {run.id}: {run.refused}" for run in alive if run.refused]
         return start + "; ".join([f"no such stream; {existing}", *refusals])
 
-    def _explain_stream(self, stream: RemoteStream) -> str:
-        """Return why no frame comes of a stream that there is."""
-        run = f"run {stream.run.id}"
-        if not stream.run.alive:
-            return f"{run} has ended, and no other publishes it"
-        if stream.fault:
-            return f"{run} has it, but it cannot be read: {stream.fault}"
-        if self._last_version == 0:
-            return f"{run} has it, but no frame has come yet that can be read"
-        return f"{run} has published nothing since version {stream.version}"
+
+def _explain_stream(stream: RemoteStream, last_version: int) -> str:
+    """Return why no frame comes of a stream that there is."""
+    run = f"run {stream.run.id}"
+    if not stream.run.alive:
+        return f"{run} has ended, and no other publishes it"
+    if stream.fault:
+        return f"{run} has it, but it cannot be read: {stream.fault}"
+    if last_version == 0:
+        return f"{run} has it, but no frame has come yet that can be read"
+    return f"{run} has published nothing since version {stream.version}"
+
+
+def _newest_stream(subscriber: Subscriber, name: str) -> RemoteStream | None:
+    """Return the stream of a name of the run that started last and is alive."""
+    streams: list[RemoteStream] = []
+    for run in subscriber.runs:
+        if run.alive:
+            streams += [s for s in run.streams.values() if s.name == name]
+    return max(streams, key=_start_of_run, default=None)
+
+
+def _has_unread_end(stream: RemoteStream, last_version: int) -> bool:
+    """Return whether a run has ended whose last version was not read yet."""
+    if stream.run.alive or stream.version <= last_version:
+        return False
+    return stream.read(last_version) is not None
 
 
 def _pause_after(waited: float) -> float:

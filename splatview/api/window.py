@@ -49,7 +49,7 @@ class StreamNames(NamedTuple):
 
 
 class ImageAddress(NamedTuple):
-    """Where an image in GPU memory is."""
+    """The address and form of an image in GPU memory."""
 
     pointer: int
     shape: Any
