@@ -1,6 +1,9 @@
-"""What splatview claims to be fast at, measured as ratios in one run, correctness checked in the same run.
+"""Measure what splatview claims to be fast at, as ratios in one run.
 
-`python -m benchmarks` runs all of them and prints tables; `python -m benchmarks publish --save` runs one and appends
-it to RESULTS.md. Each module has `run() -> list[dict[str, str]]`: one dictionary per line of its table. Those named
-gpu_... need an NVIDIA GPU and a minute each.
+Correctness is checked in the same run.
+
+`python -m benchmarks` runs all of them and prints tables; `python -m benchmarks publish
+--save` runs one and appends it to RESULTS.md. Each module has `run() -> list[dict[str,
+str]]`: one dictionary per line of its table. Those named gpu_... need an NVIDIA GPU and
+a minute each.
 """

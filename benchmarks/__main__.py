@@ -1,6 +1,7 @@
 """Run benchmarks and print their tables: `python -m benchmarks [NAME ...] [--save]`.
 
-`python -m benchmarks memory-trace OUT --events N` writes a memory snapshot to try things with.
+`python -m benchmarks memory-trace OUT --events N` writes a memory snapshot to try
+things with.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ NAMES = (
     "memory",
     "memory_sample",
 )
-"""Those that need a GPU or a display say so where there is none, and are passed over."""
+"""Those that need a GPU or a display say so where there is none, and are passed
+over."""
 
 
 def main() -> int:
@@ -63,7 +65,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="sv-bench-") as folder:
         os.environ["SPLATVIEW_RUNTIME_DIR"] = folder  # not among the user's own runs
         for name in options.names or NAMES:
-            begin = time.monotonic()
+            started_at = time.monotonic()
             print(f"\n{name} ...", file=sys.stderr, flush=True)
             module = importlib.import_module(f"benchmarks.{name}")
             try:
@@ -71,11 +73,11 @@ def main() -> int:
             except Skipped as e:
                 print(f"{name}: {e}", flush=True)
                 continue
-            print(f"{table(rows)}\n({time.monotonic() - begin:.0f} s)", flush=True)
-            whole = [row for row in rows if "failed" not in row]
-            failed |= len(whole) < len(rows)
-            if options.save and whole:
-                save(name, module.__doc__ or "", table(whole))
+            print(f"{table(rows)}\n({time.monotonic() - started_at:.0f} s)", flush=True)
+            complete = [row for row in rows if "failed" not in row]
+            failed |= len(complete) < len(rows)
+            if options.save and complete:
+                save(name, module.__doc__ or "", table(complete))
     return int(failed)
 
 

@@ -1,11 +1,16 @@
-"""A camera at 30 pictures/s and a detector that takes its time: `splatview camera`, and async-tensorrt's design.
+"""Compare `splatview camera` with async-tensorrt's design, at 30 pictures/s.
 
-Ours is `splatview camera test` with its capturing and its inference process, and the viewer of `splatview serve`, which
-draws offscreen. The other is one process: the main thread captures and draws, a thread takes every third picture from
-an unbounded queue. The detectors find the test picture's square; their networks sleep as long as a GPU would work,
-"+ 20 ms Python" takes processor time behind that. Pictures are counted by the number that each bears, read from what
-was drawn; a result's age is that of the picture it was found in, at the moment when it is drawn first. Results are
-checked in the same run: label and box, the box in the drawn pixels, must be those of the picture that the result names.
+A detector takes its time.
+
+Ours is `splatview camera test` with its capturing and its inference process, and the
+viewer of `splatview serve`, which draws offscreen. The other is one process: the main
+thread captures and draws, a thread takes every third picture from an unbounded queue.
+The detectors find the test picture's square; their networks sleep as long as a GPU
+would work, "+ 20 ms Python" takes processor time behind that. Pictures are counted by
+the number that each bears, read from what was drawn; a result's age is that of the
+picture it was found in, at the moment when it is drawn first. Results are checked in
+the same run: label and box, the box in the drawn pixels, must be those of the picture
+that the result names.
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.cameras import detectors
 from benchmarks.gpu.viewer import Viewer
-from benchmarks.harness import ROOT, percentile, tried, until
+from benchmarks.harness import ROOT, percentile, tried, wait_until
 from splatview.camera.pattern import square
 
 if TYPE_CHECKING:
@@ -43,12 +48,12 @@ DETECTORS = {
 
 def run() -> list[dict[str, str]]:
     rows: list[dict[str, str]] = []
-    for name, words in DETECTORS.items():
+    for name, delay in DETECTORS.items():
         seconds = getattr(detectors, name).seconds
         goal = f">= 29.5/s, age < {seconds * 1e3 + 2e3 / HZ:.0f} ms"
         for title, measure, target in (
-            (f"ours, {words}", _ours, goal),
-            (f"one process, {words}", _other, ""),
+            (f"ours, {delay}", _measure_ours, goal),
+            (f"one process, {delay}", _measure_other, ""),
         ):
 
             def measured(
@@ -63,7 +68,7 @@ def run() -> list[dict[str, str]]:
     return rows
 
 
-def _ours(name: str) -> dict[str, Any]:
+def _measure_ours(name: str) -> dict[str, Any]:
     with (
         _camera(name),
         Viewer(
@@ -75,16 +80,16 @@ def _ours(name: str) -> dict[str, Any]:
 
 def _watched(viewer: Viewer) -> dict[str, Any]:
     viewer.ready()
-    until("a first result", lambda: viewer.ask("result")["result"], 240)
+    wait_until("a first result", lambda: viewer.request("result")["result"], 240)
     time.sleep(WARM)
-    viewer.ask("look")
+    viewer.request("look")
     time.sleep(SECONDS)
-    return viewer.ask("seen")
+    return viewer.request("seen")
 
 
 @contextlib.contextmanager
 def _camera(name: str) -> Iterator[None]:
-    """`splatview camera test` with a detector, without a viewer."""
+    """Run `splatview camera test` with a detector, without a viewer."""
     process = subprocess.Popen(
         [
             sys.executable,
@@ -112,7 +117,7 @@ def _camera(name: str) -> Iterator[None]:
             process.wait()
 
 
-def _other(name: str) -> dict[str, Any]:
+def _measure_other(name: str) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.cameras.one_process", name, f"{SECONDS}"],
         cwd=ROOT,
@@ -125,15 +130,15 @@ def _other(name: str) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def _row(title: str, seen: dict[str, Any], target: str) -> dict[str, str]:
-    pictures = seen["pictures"]
-    results = seen["results"]
+def _row(title: str, report: dict[str, Any], target: str) -> dict[str, str]:
+    pictures = report["pictures"]
+    results = report["results"]
     if len(pictures) < 2 or not results:
         raise RuntimeError(
             f"{len(pictures)} pictures and {len(results)} results were drawn"
         )
     gaps = [(b[0] - a[0]) / 1e6 for a, b in itertools.pairwise(pictures)]
-    ages = [(drawn - taken) / 1e6 for drawn, _, taken, *_ in results]
+    ages = [(drawn - captured_ns) / 1e6 for drawn, _, captured_ns, *_ in results]
     seconds = (pictures[-1][0] - pictures[0][0]) / 1e9
     return {
         "design, detector": title,
@@ -143,36 +148,43 @@ def _row(title: str, seen: dict[str, Any], target: str) -> dict[str, str]:
         "results/s": f"{len(results) / SECONDS:.1f}",
         "age p50, ms": f"{statistics.median(ages):.0f}",
         "age max": f"{max(ages):.0f}",
-        "queue in the end": str(seen.get("queue", "none")),
-        "checked": _check(seen),
+        "queue in the end": str(report.get("queue", "none")),
+        "checked": _check(report),
         "target": target,
     }
 
 
-def _check(seen: dict[str, Any]) -> str:
-    """How many results were compared, and how many boxes in the drawn pixels. Raises RuntimeError for a wrong one."""
-    numbers = dict(map(tuple, seen["versions"]))
-    tied = 0
-    placed = 0
-    for _, version, _, number, x in seen["results"]:
-        if version in numbers:
-            if numbers[version] != number:
+def _check(report: dict[str, Any]) -> str:
+    """Return the number of results and of drawn boxes that were compared.
+
+    Raises RuntimeError for a wrong one.
+    """
+    index_of = dict(map(tuple, report["versions"]))
+    version_count = 0
+    box_count = 0
+    for _, version, _, index, x in report["results"]:
+        if version in index_of:
+            if index_of[version] != index:
                 raise RuntimeError(
-                    f"the result of version {version}, which shows picture {numbers[version]}, is of "
-                    f"picture {number}"
+                    f"the result of version {version}, which shows picture {index_of[version]}, is of "
+                    f"picture {index}"
                 )
-            tied += 1
-        left = square(number, *SIZE)[0]
+            version_count += 1
+        left = square(index, *SIZE)[0]
         if x >= 0:
             if abs(x - left) > 3:
                 raise RuntimeError(
-                    f"a box was drawn at {x}, that of picture {number} is at {left}"
+                    f"a box was drawn at {x}, that of picture {index} is at {left}"
                 )
-            placed += 1
-    if placed < len(seen["results"]) // 2 or (
-        numbers and tied < len(seen["results"]) // 2
+            box_count += 1
+    if box_count < len(report["results"]) // 2 or (
+        index_of and version_count < len(report["results"]) // 2
     ):
         raise RuntimeError(
-            f"only {tied} versions and {placed} boxes of {len(seen['results'])} could be compared"
+            f"only {version_count} versions and {box_count} boxes of {len(report['results'])} could be compared"
         )
-    return f"{tied} versions, {placed} boxes" if numbers else f"{placed} boxes"
+    return (
+        f"{version_count} versions, {box_count} boxes"
+        if index_of
+        else f"{box_count} boxes"
+    )

@@ -1,7 +1,7 @@
-"""Viewers that come and go while something is measured: one process forks and kills them.
+"""Start and kill viewers while something is measured, in one process.
 
-The process that is measured only writes a line to it: whoever starts processes itself, or runs a thread that does,
-measures that.
+The process that is measured only writes a line to it: whoever starts processes itself,
+or runs a thread that does, measures that.
 """
 
 from __future__ import annotations
@@ -17,66 +17,78 @@ from typing import Any
 import torch
 
 import splatview_ipc.transports  # noqa: F401  (loaded before viewers are forked)
-from benchmarks.harness import Program, say
+from benchmarks.harness import Program, reply
 from splatview_ipc.control.frame import DeviceTensor, StreamFrame
 from splatview_ipc.subscriber.subscriber import Subscriber
 
 
 class Crowd(Program):
-    """Viewers of everything that is published, as a context manager: none outlives it. One of them stays."""
+    """Viewers of everything that is published, as a context manager.
+
+    None outlives it. One of them stays.
+    """
 
     def __init__(self) -> None:
         self.late: list[tuple[float, int]] = []
-        """What the viewer that stays told: milliseconds from publish to read, the middle of so many frames."""
+        """What the viewer that stays told: milliseconds from publish to read, the
+        middle of so many frames."""
         super().__init__("benchmarks.crowd")
         self.steady: int = self.answer()["pid"]
 
-    def take(self, message: dict[str, Any]) -> None:
+    def handle_message(self, message: dict[str, Any]) -> None:
         if "late" in message:
             self.late.append((message["late"], message["frames"]))
         else:
-            super().take(message)
+            super().handle_message(message)
 
     def churn(self, every: float) -> int:
-        """From now on start a viewer every so many seconds and kill it after 0.3 to 1.7 seconds; 0: kill those that
-        there are, and start none. How many have been killed until now.
+        """Start a viewer every so many seconds from now on, and kill it soon.
+
+        Each is killed after 0.3 to 1.7 seconds.
+
+        every: 0: kill those that there are, and start none.
+
+        Returns:
+            The number that have been killed until now.
         """
-        return self.ask("churn", every=every)["killed"]
+        return self.request("churn", every=every)["killed"]
 
 
-def _born(stays: bool = False) -> int:
-    """Fork a viewer; its process id."""
+def _fork_viewer(stays: bool = False) -> int:
+    """Fork a viewer; return its process id."""
     pid = os.fork()
     if pid == 0:
         try:
             os.close(0)
             torch.set_num_threads(1)
-            _look(stays)
+            _view_all(stays)
         finally:
             os._exit(1)
     return pid
 
 
-def _look(tells: bool) -> None:
-    seen: dict[str, int] = {}
-    late: list[float] = []
-    told = time.monotonic()
+def _view_all(reports: bool) -> None:
+    version_of: dict[str, int] = {}
+    delays_ms: list[float] = []
+    reported_at = time.monotonic()
     with Subscriber() as subscriber:
         while True:
             subscriber.poll()
             for stream in subscriber.streams:
                 stream.open()
-                frame = stream.read(seen.get(stream.name, 0))
+                frame = stream.read(version_of.get(stream.name, 0))
                 if frame is not None:
                     with frame:
                         _sum(frame)
                         if frame.intact():
-                            seen[stream.name] = frame.version
-                            late.append((time.time_ns() - frame.time_ns) / 1e6)
-            if tells and late and time.monotonic() > told + 0.2:
-                told = time.monotonic()
-                say(late=sorted(late)[len(late) // 2], frames=len(late))
-                late.clear()
+                            version_of[stream.name] = frame.version
+                            delays_ms.append((time.time_ns() - frame.time_ns) / 1e6)
+            if reports and delays_ms and time.monotonic() > reported_at + 0.2:
+                reported_at = time.monotonic()
+                reply(
+                    late=sorted(delays_ms)[len(delays_ms) // 2], frames=len(delays_ms)
+                )
+                delays_ms.clear()
             time.sleep(1 / 120)
 
 
@@ -92,35 +104,40 @@ def _sum(frame: StreamFrame) -> None:
 
 def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    every = 0.0
+    period_s = 0.0
     due = 0.0
     killed = 0
     ends: list[tuple[float, int]] = []
-    steady = _born(stays=True)
-    say(pid=steady)
+    steady = _fork_viewer(stays=True)
+    reply(pid=steady)
     while True:
         now = time.monotonic()
         while ends and ends[0][0] <= now:
             os.kill(ends.pop(0)[1], signal.SIGKILL)
             killed += 1
-        if every and now >= due:
-            due = now + every
-            ends = sorted([*ends, (now + random.uniform(0.3, 1.7), _born())])
-        wait = (
-            min(([due] if every else [now + 60.0]) + [end for end, _ in ends[:1]]) - now
-        )
-        if not select.select([0], [], [], max(0.0, wait))[0]:
+        if period_s and now >= due:
+            due = now + period_s
+            ends = sorted([*ends, (now + random.uniform(0.3, 1.7), _fork_viewer())])
+        wake_at = now + 60.0
+        if period_s:
+            wake_at = due
+        if ends:
+            wake_at = min(wake_at, ends[0][0])
+        if not select.select([0], [], [], max(0.0, wake_at - now))[0]:
             continue
-        line = os.read(0, 4096)  # one request: each waits for its answer
-        every = json.loads(line)["every"] if line else 0.0
-        if not every:
+        # One request: each waits for its answer.
+        line = os.read(0, 4096)
+        period_s = 0.0
+        if line:
+            period_s = json.loads(line)["every"]
+        if not period_s:
             for _, pid in ends:
                 os.kill(pid, signal.SIGKILL)
-            killed = killed + len(ends)
+            killed += len(ends)
             ends = []
         if not line:
             break
-        say(killed=killed)
+        reply(killed=killed)
     os.kill(steady, signal.SIGKILL)
 
 

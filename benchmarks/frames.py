@@ -1,6 +1,9 @@
-"""`splatview.frames`: from `publish` in one process to a tensor that another one can read, 1080p; against a bare copy.
+"""Measure `splatview.frames`: from `publish` to a tensor in another process.
 
-Every frame's pixels are compared with what was published. "idle" is what a reader takes of a processor for nothing.
+1080p; against a bare copy.
+
+Every frame's pixels are compared with what was published. "idle" is what a reader takes
+of a processor for nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ ROUNDS = 300
 WARM = 20
 """Frames at first that do not count: the reader learns the rate."""
 RATES = 60.0, 500.0
-"""Frames per second of CUDA frames: at the lower one processors and GPU have gone cold when the next frame comes."""
+"""Frames per second of CUDA frames: at the lower one processors and GPU have gone cold
+when the next frame comes."""
 IDLE = 5.0
 """Seconds for which a reader waits for nothing."""
 _PUBLISHER = """
@@ -51,8 +55,9 @@ while True:
     bare.append((time.perf_counter() - begin) * 1e6)
     time.sleep(max(0.0, due - time.perf_counter()))
 """
-"""Arguments: device, frames per second, "in-place" for a tensor that stays, and a file that both map, for what is not
-the stream's: of each version when it was published (ns), its number, and what a bare copy takes between two (ns)."""
+"""Arguments: device, frames per second, "in-place" for a tensor that stays, and a file
+that both map, for what is not the stream's: of each version when it was published (ns),
+its number, and what a bare copy takes between two (ns)."""
 
 
 def run() -> list[dict[str, str]]:
@@ -77,7 +82,7 @@ def _hand_over(device: str, sort: str, rate: float) -> dict[str, str]:
     bare = 0.0
     folder = tempfile.TemporaryDirectory()
     path = f"{folder.name}/said"
-    said = np.memmap(path, np.int64, "w+", shape=(4096, 3))
+    publish_times = np.memmap(path, np.int64, "w+", shape=(4096, 3))
     program = subprocess.Popen(
         [sys.executable, "-c", _PUBLISHER, device, str(rate), sort, path]
     )
@@ -89,13 +94,11 @@ def _hand_over(device: str, sort: str, rate: float) -> dict[str, str]:
                 tensor = frame.tensor
                 now = time.perf_counter_ns()
                 pixels = tensor[[0, -1], [0, -1]].cpu()
-                seen = time.perf_counter_ns()
-                at, number, bare = said[frame.version % 4096].tolist()
-                if number != frame.version:
-                    raise RuntimeError(
-                        f"version {frame.version} is said to be {number}"
-                    )
-                filled = number % 251
+                read_ns = time.perf_counter_ns()
+                published_ns, step, bare = publish_times[frame.version % 4096].tolist()
+                if step != frame.version:
+                    raise RuntimeError(f"version {frame.version} is said to be {step}")
+                filled = step % 251
                 if not bool((pixels == filled).all()) or not bool(
                     (tensor == filled).all()
                 ):
@@ -106,23 +109,23 @@ def _hand_over(device: str, sort: str, rate: float) -> dict[str, str]:
                     raise RuntimeError(
                         f"version {frame.version} was overwritten while it was held"
                     )
-                handed.append((now - at) / 1e3)
-                read.append((seen - at) / 1e3)
+                handed.append((now - published_ns) / 1e3)
+                read.append((read_ns - published_ns) / 1e3)
                 if len(handed) == ROUNDS + WARM:
                     break
-            way = frames.path
+            sharing_path = frames.path
             skipped = frames.skipped
     finally:
         program.kill()
         program.wait()
-        del said
+        del publish_times
         folder.cleanup()
     bare /= 1e3
     handed = sorted(handed[WARM:])
     read = sorted(read[WARM:])
     p50 = statistics.median(handed)
     return {
-        "what": f"a 1080p RGBA8 frame, {device}, {way}, {rate:.0f} Hz",
+        "what": f"a 1080p RGBA8 frame, {device}, {sharing_path}, {rate:.0f} Hz",
         "p50 us": f"{p50:.0f}",
         "p99 us": f"{handed[int(0.99 * ROUNDS)]:.0f}",
         "two pixels on the host, p50 us": f"{statistics.median(read):.0f}",
@@ -134,17 +137,17 @@ def _hand_over(device: str, sort: str, rate: float) -> dict[str, str]:
 
 
 def _idle() -> dict[str, str]:
-    """A reader of a stream that publishes nothing any more."""
+    """Measure a reader of a stream that publishes nothing any more."""
     splatview.publish(torch.zeros(64, 64, 3), "still")
     with splatview.frames("still") as frames:
         frames.latest()
     with splatview.frames("still", timeout=IDLE) as frames:
         next(frames)
-        begun = time.perf_counter()
+        started_at = time.perf_counter()
         used = time.process_time()
         with contextlib.suppress(TimeoutError):
             next(frames)
-        share = (time.process_time() - used) / (time.perf_counter() - begun)
+        share = (time.process_time() - used) / (time.perf_counter() - started_at)
     splatview.close()
     return {
         "what": f"a reader that waits {IDLE:.0f} s in vain",

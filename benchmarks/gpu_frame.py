@@ -1,8 +1,11 @@
-"""A frame of the viewer, 1920x1080, the camera moving, over `gsplat.rasterization` alone in the same process.
+"""Compare a frame of the viewer with `gsplat.rasterization` alone.
 
-The viewer's frame is everything that it does when the mouse moves a scene that lies on the GPU: the event, the camera,
-the renderer, the bridge to OpenGL, the drawing into the framebuffer. Alone is one call with activated tensors and the
-same camera. "finished" waits for the GPU after each frame, "in a row" after sixty. They take turns.
+1920x1080, the camera moving, in the same process.
+
+The viewer's frame is everything that it does when the mouse moves a scene that lies on
+the GPU: the event, the camera, the renderer, the bridge to OpenGL, the drawing into the
+framebuffer. Alone is one call with activated tensors and the same camera. "finished"
+waits for the GPU after each frame, "in a row" after sixty. They take turns.
 """
 
 from __future__ import annotations
@@ -72,23 +75,26 @@ class _Mouse:
         self._moved = moved
         self._rect = rect
         self._i = 0
-        moved.handle(PointerPress(*self._at()), rect)
+        moved.handle(PointerPress(*self._position()), rect)
 
-    def _at(self) -> tuple[float, float]:
+    def _position(self) -> tuple[float, float]:
         t = 4 * math.pi * self._i / CAMERAS
         return self._rect.width / 2 + 300 * math.sin(
             t
         ), self._rect.height / 2 + 40 * math.sin(1.5 * t)
 
     def move(self) -> int:
-        """How many moves there were before this one."""
+        """Move the mouse; return the number of moves before this one."""
         self._i += 1
-        self._moved.handle(PointerMove(*self._at()), self._rect)
+        self._moved.handle(PointerMove(*self._position()), self._rect)
         return self._i - 1
 
 
 def _cameras(orbit: Orbit, rect: Rect) -> list[torch.Tensor]:
-    """(1, 4, 4) world to camera on the GPU: where the mouse takes this orbit, one after the other."""
+    """Return where the mouse takes an orbit, one camera after the other.
+
+    (1, 4, 4) world to camera on the GPU.
+    """
     mouse = _Mouse(orbit, rect)
     views = []
     for _ in range(CAMERAS):
@@ -121,37 +127,37 @@ def _measure(screen: OffscreenScreen, n: int, target: float) -> dict[str, str]:
         Camera(viewmat(0.3, 0.25, ORBIT), intrinsics(*SIZE), *SIZE)
     )
     path = _cameras(view.view.rig.orbit.copy(), rect)
-    turn = itertools.count()
+    frame_indices = itertools.count()
     K = torch.tensor(intrinsics(*SIZE), dtype=torch.float32, device="cuda")[None]
     mouse = _Mouse(view, rect)
     arguments = activated(raw)
 
-    def ours() -> None:
+    def draw_ours() -> None:
         mouse.move()
         view.tick(time.monotonic())
         view.draw(screen.framebuffer, rect)
 
-    def alone() -> torch.Tensor:
-        return _alone(arguments, path[next(turn) % CAMERAS], K)
+    def draw_alone() -> torch.Tensor:
+        return _alone(arguments, path[next(frame_indices) % CAMERAS], K)
 
     def finish() -> None:
         torch.cuda.synchronize()
         screen.ctx.finish()
 
     try:
-        db = _check(screen, view, rect, lambda m: _alone(arguments, m, K), ours)
+        db = _check(screen, view, rect, lambda m: _alone(arguments, m, K), draw_ours)
         times: dict[str, list[float]] = {"ours": [], "alone": []}
         for i in range(-1, ROUNDS):
-            for name, draw in (("ours", ours), ("alone", alone)):
+            for name, draw in (("ours", draw_ours), ("alone", draw_alone)):
                 for _ in range(BLOCK):
-                    took = _timed(draw, finish, 1)
+                    elapsed_ms = _timed(draw, finish, 1)
                     if i >= 0:
-                        times[name].append(took)
+                        times[name].append(elapsed_ms)
         rows: dict[str, list[float]] = {"ours": [], "alone": []}
         for _ in range(5):
-            for name, draw in (("ours", ours), ("alone", alone)):
+            for name, draw in (("ours", draw_ours), ("alone", draw_alone)):
                 rows[name].append(_timed(draw, finish, ROW))
-        way = " > ".join(view.info.path)
+        path_text = " > ".join(view.info.path)
     finally:
         view.close()
     mid = {name: statistics.median(t) for name, t in times.items()}
@@ -166,23 +172,26 @@ def _measure(screen: OffscreenScreen, n: int, target: float) -> dict[str, str]:
         "ratio ": f"{row['ours'] / row['alone']:.3f}",
         "target": f"{target}",
         "dB against it": f"{db:.1f}",
-        "way": way,
+        "way": path_text,
     }
 
 
 def _timed(draw: Callable[[], object], finish: Callable[[], None], count: int) -> float:
     """Milliseconds per call."""
     finish()
-    begin = time.perf_counter()
+    started_at = time.perf_counter()
     for _ in range(count):
         draw()
     finish()
-    return (time.perf_counter() - begin) * 1e3 / count
+    return (time.perf_counter() - started_at) * 1e3 / count
 
 
 @torch.no_grad()
 def _alone(arguments: Activated, view: torch.Tensor, K: torch.Tensor) -> torch.Tensor:
-    """(1080, 1920, 3) float32, over black. `view`: (1, 4, 4), `K`: (1, 3, 3)."""
+    """Return gsplat's picture, (1080, 1920, 3) float32, over black.
+
+    `view`: (1, 4, 4), `K`: (1, 3, 3).
+    """
     from gsplat import rasterization
 
     return rasterization(*arguments, view, K, *SIZE, sh_degree=3, packed=False)[0][0]
@@ -192,19 +201,19 @@ def _check(
     screen: OffscreenScreen,
     view: Any,
     rect: Rect,
-    alone: Callable[[torch.Tensor], torch.Tensor],
-    ours: Callable[[], None],
+    draw_alone: Callable[[torch.Tensor], torch.Tensor],
+    draw_ours: Callable[[], None],
 ) -> float:
-    """Decibels between the viewer's framebuffer and gsplat's picture of the same camera."""
+    """Return the decibels between the viewer's pixels and gsplat's picture."""
     for _ in range(3):
-        ours()
+        draw_ours()
     view.draw(screen.framebuffer, rect)
-    shown = screen.pixels()[..., :3].astype(np.float32)
+    pixels = screen.pixels()[..., :3].astype(np.float32)
     camera = torch.tensor(
         view.view.rig.orbit.camera(*SIZE).viewmat, dtype=torch.float32, device="cuda"
     )[None]
-    expected = alone(camera).clamp(0, 1).cpu().numpy() * 255
-    psnr = float(20 * np.log10(255 / np.sqrt(np.mean((shown - expected) ** 2))))
+    expected = draw_alone(camera).clamp(0, 1).cpu().numpy() * 255
+    psnr = float(20 * np.log10(255 / np.sqrt(np.mean((pixels - expected) ** 2))))
     if psnr < GATE:
         raise RuntimeError(
             f"{psnr:.1f} dB between the viewer's picture and gsplat's, below {GATE}"

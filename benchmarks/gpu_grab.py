@@ -1,11 +1,15 @@
-"""`splatview.grab` at 1920x1080 over the renderer alone in the same process, the same pictures, on a GPU.
+"""Compare `splatview.grab` at 1920x1080 with the renderer alone, on a GPU.
 
-"grab": a training script asks for a view of its own parameters, from a new camera each time, until the tensor can be
-read. "renderer alone": `viewer_app`'s renderer draws the same parameters as a new version, that is with everything it
-makes of them, and "drawing alone" without that; both until the GPU has finished. They take turns, as a training step
-and a grab do: each finds the processor's caches and the GPU as the others left them; "in a row" each comes again and
-again without the others. "scene alone" is grab of a scene that another process publishes and does not change, so that
-only the camera is new.
+In the same process, the same pictures.
+
+"grab": a training script asks for a view of its own parameters, from a new camera each
+time, until the tensor can be read. "renderer alone": `viewer_app`'s renderer draws the
+same parameters as a new version, that is with everything it makes of them, and "drawing
+alone" without that; both until the GPU has finished. They take turns, as a training
+step and a grab do: each finds the processor's caches and the GPU as the others left
+them; "in a row" each comes again and again without the others. "scene alone" is grab of
+a scene that another process publishes and does not change, so that only the camera is
+new.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ if TYPE_CHECKING:
 
 COUNTS = (100_000, 1_000_000, 3_000_000)
 ROUNDS = 60
-REACH = 0.5
+ORBIT_ANGLE = 0.5
 """Milliseconds over the renderer alone."""
 GATE = 45.0
 """Decibels, at 8 bits, below which the two did not draw the same."""
@@ -71,18 +75,18 @@ def _scene(count: int) -> dict[str, str]:
                 raise RuntimeError(
                     f"{db:.1f} dB between grab's picture and the renderer's, below {GATE}"
                 )
-            turns = {
+            calls = {
                 "grab": lambda k: _grabbed(k),
-                "renderer": lambda k: alone.draw(k, anew=True),
-                "drawing": lambda k: alone.draw(k, anew=False),
+                "renderer": lambda k: alone.draw(k, converts=True),
+                "drawing": lambda k: alone.draw(k, converts=False),
             }
-            ms = _in_turns(turns)
+            ms = _in_turns(calls)
             row = {
-                name: _in_turns({name: turn})[name][0] for name, turn in turns.items()
+                name: _in_turns({name: call})[name][0] for name, call in calls.items()
             }
         finally:
             alone.close()
-        ms["other"] = _other(count)
+        ms["other"] = _measure_other(count)
     finally:
         splatview.close()
     return {
@@ -94,7 +98,7 @@ def _scene(count: int) -> dict[str, str]:
         "in a row": f"{row['grab']:.3f}",
         "renderer in a row": f"{row['renderer']:.3f}",
         "over it in a row": f"{row['grab'] - row['renderer']:+.3f}",
-        "target": f"+{REACH}",
+        "target": f"+{ORBIT_ANGLE}",
         "scene alone": f"{ms['other'][0]:.3f}",
         "drawing alone": f"{ms['drawing'][0]:.3f}",
         "over it": f"{ms['other'][0] - ms['drawing'][0]:+.3f}",
@@ -107,26 +111,26 @@ def _grabbed(k: int, name: str = "gaussians") -> torch.Tensor:
 
 
 def _in_turns(
-    turns: dict[str, Callable[[int], object]],
+    calls: dict[str, Callable[[int], object]],
 ) -> dict[str, tuple[float, float]]:
-    """Milliseconds, median and 95th percentile, until the GPU has finished."""
-    times: dict[str, list[float]] = {name: [] for name in turns}
+    """Return milliseconds, median and 95th percentile, until the GPU has finished."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
     for k in range(-5, ROUNDS):
-        for name, turn in turns.items():
+        for name, call in calls.items():
             torch.cuda.synchronize()
-            begin = time.perf_counter()
-            turn(k + 10)
+            started_at = time.perf_counter()
+            call(k + 10)
             torch.cuda.synchronize()
             if k >= 0:
-                times[name].append((time.perf_counter() - begin) * 1e3)
+                times[name].append((time.perf_counter() - started_at) * 1e3)
     return {
         name: (statistics.median(t), statistics.quantiles(t, n=20)[-1])
         for name, t in times.items()
     }
 
 
-def _other(count: int) -> tuple[float, float]:
-    """Of a scene of another process that does not change."""
+def _measure_other(count: int) -> tuple[float, float]:
+    """Measure a scene of another process that does not change."""
     process = subprocess.Popen(
         [sys.executable, "-c", _TRAINER, str(count)],
         stdin=subprocess.PIPE,
@@ -164,18 +168,18 @@ class _Alone:
         self._renderer = GsplatRenderer()
         self._renderer.load(self._scene)
 
-    def draw(self, k: int, anew: bool) -> Any:
+    def draw(self, k: int, converts: bool) -> Any:
         from splatview_viewer.geometry.cameras import camera_from_json
         from splatview_viewer.render.base import RenderOptions
 
-        if anew:
+        if converts:
             self._renderer.load(self._scene)
         return self._renderer.render(
             camera_from_json(json.dumps(_camera(k)), *SIZE), RenderOptions(depth=False)
         )
 
     def picture(self, k: int) -> torch.Tensor:
-        return self.draw(k, anew=True).over_background((0.0, 0.0, 0.0))
+        return self.draw(k, converts=True).over_background((0.0, 0.0, 0.0))
 
     def close(self) -> None:
         self._renderer.close()
@@ -192,15 +196,15 @@ def _image() -> dict[str, str]:
         0, 256, (4, SIZE[1], SIZE[0], 3), dtype=torch.uint8, device="cuda"
     )
 
-    def one(k: int) -> torch.Tensor:
+    def grab_one(k: int) -> torch.Tensor:
         splatview.publish(images[k % 4].clone(), "render")
         return splatview.grab("render", timeout=120)
 
     try:
         for k in range(4):
-            if not torch.equal(one(k), images[k]):
+            if not torch.equal(grab_one(k), images[k]):
                 raise RuntimeError("the image came back different")
-        p50, p95 = _in_turns({"grab": one})["grab"]
+        p50, p95 = _in_turns({"grab": grab_one})["grab"]
     finally:
         splatview.close()
     return {

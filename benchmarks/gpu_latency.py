@@ -1,13 +1,18 @@
-"""From the trainer's write to the pixel in the viewer's framebuffer, two processes, no vsync.
+"""Measure the time from the trainer's write to the pixel in the framebuffer.
 
-The trainer paints 1M Gaussians (or makes a new 1080p picture) and publishes; the viewer, `splatview serve --offscreen
---max-fps 1000 --gpu-budget 1`, reads the pixel in the middle after each of its pictures and says at what time it had
-changed. The clock (CLOCK_MONOTONIC) is the same in both. Each change waits for the one before to be seen, and for a
-random while.
+Two processes, no vsync.
 
-"of which" are the medians of the parts, in ms, each from the end of the one before: until the viewer has seen the
-version, until its view has taken it, until CUDA was given its work, until CUDA is done, until the pixel is read; and
-the same for the slowest changes. In the trainer Python collects no garbage meanwhile: that is not the viewer's time.
+The trainer paints 1M Gaussians (or makes a new 1080p picture) and publishes; the
+viewer, `splatview serve --offscreen --max-fps 1000 --gpu-budget 1`, reads the pixel in
+the middle after each of its pictures and says at what time it had changed. The clock
+(CLOCK_MONOTONIC) is the same in both. Each change waits for the one before to be seen,
+and for a random while.
+
+"of which" are the medians of the parts, in ms, each from the end of the one before:
+until the viewer has seen the version, until its view has taken it, until CUDA was given
+its work, until CUDA is done, until the pixel is read; and the same for the slowest
+changes. In the trainer Python collects no garbage meanwhile: that is not the viewer's
+time.
 """
 
 from __future__ import annotations
@@ -56,96 +61,96 @@ def run() -> list[dict[str, str]]:
         splatview.publish(blank + pictures[i % 2], "frame")
 
     rows = []
-    for what, change, target in (
+    for title, change, target in (
         ("scene of 1M Gaussians", scene_change, "p99 5 ms"),
         ("1080p RGBA8 picture", image_change, ""),
     ):
         try:
-            rows += tried(what, lambda a=(what, change, target): [_measure(*a)])
+            rows += tried(title, lambda a=(title, change, target): [_measure(*a)])
         finally:
             splatview.close()
     return rows
 
 
-def _measure(what: str, change: Callable[[int], None], target: str) -> dict[str, str]:
+def _measure(title: str, change: Callable[[int], None], target: str) -> dict[str, str]:
     change(0)
     rng = random.Random(0)
     delays = []
-    parts = []
+    durations = []
     with Viewer(*OPTIONS) as viewer:
         viewer.ready(lambda: (change(0), time.sleep(0.02)))
         time.sleep(0.5)
-        viewer.ask("watch", on=True)
-        viewer.ask("begin")
+        viewer.request("watch", on=True)
+        viewer.request("begin")
         gc.collect()
         gc.disable()
         try:
             for i in range(1, CHANGES + 11):
                 torch.cuda.synchronize()
-                begin = time.monotonic_ns()
+                started_ns = time.monotonic_ns()
                 change(i)
-                seen = _wait(viewer, i, begin)
+                change_report = _wait(viewer, i, started_ns)
                 if i > 10:
-                    delays.append(seen["ns"] - begin)
-                    parts.append(_parts(begin, seen))
+                    delays.append(change_report["ns"] - started_ns)
+                    durations.append(_durations(started_ns, change_report))
                 time.sleep(rng.uniform(0.01, 0.025))
         finally:
             gc.enable()
-        report = viewer.ask("report")
-        state = viewer.ask("state")
+        report = viewer.request("report")
+        state = viewer.request("state")
     median, p99 = mid_and_p99(delays, 1e6)
     sizes = ", ".join(size for size, _ in report["sizes"][:2])
     slowest = sorted(range(len(delays)), key=delays.__getitem__)[-SLOWEST:]
     return {
-        "what": what,
+        "what": title,
         "median ms": f"{median:.2f}",
         "p99 ms": f"{p99:.2f}",
         "worst ms": f"{max(delays) / 1e6:.2f}",
         "target": target,
-        "of which": _medians(parts),
-        f"of the slowest {SLOWEST}": _medians([parts[i] for i in slowest]),
+        "of which": _medians(durations),
+        f"of the slowest {SLOWEST}": _medians([durations[i] for i in slowest]),
         "changes": str(len(delays)),
         "drawn in": sizes or "1920x1080",
         "way": " > ".join(state["path"]),
     }
 
 
-def _parts(begin: int, seen: dict[str, Any]) -> dict[str, float]:
+def _durations(started_ns: int, report: dict[str, Any]) -> dict[str, float]:
     """Milliseconds of each part of a change that began then, in their order."""
-    moments = seen["moments"]
-    parts = {}
-    before = begin
-    for name, moment in (
+    step_times = report["moments"]
+    durations = {}
+    previous_ns = started_ns
+    for name, step in (
         ("seen", "seen"),
         ("taken", "taken"),
         ("launched", "launched"),
         ("CUDA", "cuda"),
     ):
-        if moment not in moments:  # an image is shown without
+        if step not in step_times:  # an image is shown without
             continue
-        at = max(moments[moment], before)
-        parts[name] = (at - before) / 1e6
-        before = at
-    return {**parts, "OpenGL + read": (seen["ns"] - before) / 1e6}
+        step_ns = max(step_times[step], previous_ns)
+        durations[name] = (step_ns - previous_ns) / 1e6
+        previous_ns = step_ns
+    return {**durations, "OpenGL + read": (report["ns"] - previous_ns) / 1e6}
 
 
-def _medians(parts: list[dict[str, float]]) -> str:
+def _medians(durations: list[dict[str, float]]) -> str:
     return ", ".join(
-        f"{name} {statistics.median(p[name] for p in parts if name in p):.2f}"
-        for name in dict.fromkeys(name for p in parts for name in p)
+        f"{name} {statistics.median(p[name] for p in durations if name in p):.2f}"
+        for name in dict.fromkeys(name for p in durations for name in p)
     )
 
 
-def _wait(viewer: Viewer, i: int, begin: int) -> dict[str, Any]:
-    """What the viewer said when the pixel had the colour of change `i`."""
+def _wait(viewer: Viewer, i: int, started_ns: int) -> dict[str, Any]:
+    """Return the viewer's report of the colour of change `i`."""
     end = time.monotonic() + 3
     while time.monotonic() < end:
         try:
-            message: dict[str, Any] = viewer.seen.get(timeout=0.5)
+            message: dict[str, Any] = viewer.changes.get(timeout=0.5)
         except queue.Empty:
             continue
         r, _, b = message["seen"]
-        if (r > b) == (i % 2 == 0) and message["ns"] > begin:
+        if (r > b) == (i % 2 == 0) and message["ns"] > started_ns:
             return message
     raise RuntimeError(
         f"change {i} was not seen within 3 s; the pixel is {viewer.pixel()}"

@@ -1,11 +1,15 @@
-"""What `publish` of CUDA tensors costs the trainer: its thread, its Python, its GPU memory; a real viewer attached.
+"""Measure what `publish` of CUDA tensors costs the trainer, with a viewer.
 
-The scene has six tensors. "limit alone" is what nothing could do without: a CUDA event record with a prepared stream
-object, the launch of the device copy. They take turns with `publish`, so that both meet the same machine. "In a
-training" the calls stand where a trainer has them: behind a step that launches its kernels and waits for the loss, the
-GPU kept busy until the next step is due, 100 times a second. A thread that sleeps instead finds all caches cold.
-Tensors in place are marked at most 60 times a second: "marked" are those calls, the other rows are all calls.
-The last pixel that the viewer shows must be of the colour that was published last.
+Its thread, its Python, its GPU memory.
+
+The scene has six tensors. "limit alone" is what nothing could do without: a CUDA event
+record with a prepared stream object, the launch of the device copy. They take turns
+with `publish`, so that both meet the same machine. "In a training" the calls stand
+where a trainer has them: behind a step that launches its kernels and waits for the
+loss, the GPU kept busy until the next step is due, 100 times a second. A thread that
+sleeps instead finds all caches cold. Tensors in place are marked at most 60 times a
+second: "marked" are those calls, the other rows are all calls. The last pixel that the
+viewer shows must be of the colour that was published last.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ import splatview
 from benchmarks.gpu.load import Training
 from benchmarks.gpu.scenes import ball, paint
 from benchmarks.gpu.viewer import Viewer
-from benchmarks.harness import mid_and_p99, require_gpu, tried, until
+from benchmarks.harness import mid_and_p99, require_gpu, tried, wait_until
 from splatview.api import session as publishing
 from splatview_ipc.shm.control_block import COPIES
 
@@ -47,13 +51,13 @@ Rgb = tuple[float, float, float]
 def run() -> list[dict[str, str]]:
     require_gpu()
     rows = []
-    for what, measure in {
+    for title, measure in {
         "publish of a scene": _scene,
         "publish of an image": _image,
         "memory": _memory,
     }.items():
         try:
-            rows += tried(what, measure)
+            rows += tried(title, measure)
         finally:
             splatview.close()
             gc.collect()
@@ -81,24 +85,30 @@ def _scene() -> list[dict[str, str]]:
     with Viewer() as viewer:
         path = " > ".join(viewer.ready(step)["path"])
         _go_on(step)
-        ours, bare, marked = _in_turns(change, publish, record)
+        publish_ns, record_ns, marked = _in_turns(change, publish, record)
         rows.append(
             _row(
                 f"6-tensor scene of {SCENE:,}, storages unchanged, back to back",
-                ours,
-                bare,
+                publish_ns,
+                record_ns,
                 "median 15 us",
                 path,
             )
         )
-        rows += _marked_rows(marked, bare, path)
-        ours, bare, marked = _in_turns(change, publish, record, 0.002, COLD_CALLS)
+        rows += _marked_rows(marked, record_ns, path)
+        publish_ns, record_ns, marked = _in_turns(
+            change, publish, record, 0.002, COLD_CALLS
+        )
         rows.append(
             _row(
-                "... the thread asleep for 2 ms before each call", ours, bare, "", path
+                "... the thread asleep for 2 ms before each call",
+                publish_ns,
+                record_ns,
+                "",
+                path,
             )
         )
-        rows += _marked_rows(marked, bare, path)
+        rows += _marked_rows(marked, record_ns, path)
         _shows(viewer, lambda rgb: (paint(scene, rgb), publish()), "the scene")
     splatview.close()
     return rows + _in_training(record)
@@ -107,17 +117,17 @@ def _scene() -> list[dict[str, str]]:
 def _image() -> list[dict[str, str]]:
     base = torch.zeros(1080, 1920, 4, dtype=torch.uint8, device="cuda")
     targets = [torch.empty_like(base) for _ in range(4)]
-    made: dict[str, Any] = {"i": 0, "image": base}
+    latest: dict[str, Any] = {"i": 0, "image": base}
 
     def change() -> None:  # a tensor that nobody published before
-        made["image"] = base + made["i"] % 251
-        made["i"] += 1
+        latest["image"] = base + latest["i"] % 251
+        latest["i"] += 1
 
     def publish() -> None:
-        splatview.publish(made["image"], "frame")
+        splatview.publish(latest["image"], "frame")
 
     def copy() -> None:
-        targets[made["i"] % 4].copy_(made["image"])
+        targets[latest["i"] % 4].copy_(latest["image"])
 
     def step() -> None:
         change()
@@ -126,7 +136,7 @@ def _image() -> list[dict[str, str]]:
 
     def show(rgb: Rgb) -> None:
         colour = [round(255 * v) for v in rgb]
-        made["image"] = (
+        latest["image"] = (
             torch.tensor([*colour, 255], dtype=torch.uint8, device="cuda")
             .expand(1080, 1920, 4)
             .clone()
@@ -137,16 +147,24 @@ def _image() -> list[dict[str, str]]:
     with Viewer() as viewer:
         path = " > ".join(viewer.ready(step)["path"])
         _go_on(step)
-        ours, bare, _ = _in_turns(change, publish, copy)
+        publish_ns, copy_ns, _ = _in_turns(change, publish, copy)
         rows.append(
             _row(
-                "new 1080p RGBA8 tensor, back to back", ours, bare, "median 12 us", path
+                "new 1080p RGBA8 tensor, back to back",
+                publish_ns,
+                copy_ns,
+                "median 12 us",
+                path,
             )
         )
-        ours, bare, _ = _in_turns(change, publish, copy, 0.002, COLD_CALLS)
+        publish_ns, copy_ns, _ = _in_turns(change, publish, copy, 0.002, COLD_CALLS)
         rows.append(
             _row(
-                "... the thread asleep for 2 ms before each call", ours, bare, "", path
+                "... the thread asleep for 2 ms before each call",
+                publish_ns,
+                copy_ns,
+                "",
+                path,
             )
         )
         _shows(viewer, show, "the image")
@@ -154,7 +172,11 @@ def _image() -> list[dict[str, str]]:
 
 
 def _go_on(step: Callable[[], object], seconds: float = 1.0) -> None:
-    """The first pictures of a viewer, and the first without its panel, are not like the others."""
+    """Publish until the viewer has settled.
+
+    The first pictures of a viewer, and the first without its panel, are not like the
+    others.
+    """
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         step()
@@ -180,37 +202,35 @@ def _event_record() -> Callable[[], Any]:
 
 def _in_turns(
     change: Callable[[], None],
-    ours: Callable[[], None],
-    bare: Callable[[], Any],
+    call_ours: Callable[[], None],
+    call_bare: Callable[[], Any],
     pause: float = 0.0,
     calls: int = CALLS,
 ) -> tuple[list[int], list[int], list[int]]:
-    """Nanoseconds of the calling thread for each call of both, after a change each, and `pause` seconds of sleep; and
-    for those calls of `ours` that marked a version.
-    """
+    """Return the nanoseconds of the calling thread for each call of both."""
     clock = time.perf_counter_ns
     times: tuple[list[int], list[int]] = ([], [])
     marked: list[int] = []
-    before = _shared()
+    shared_before = _shared()
     for i in range(calls + 50):
-        for call, spent in zip((ours, bare), times, strict=True):
+        for call, spent in zip((call_ours, call_bare), times, strict=True):
             change()
             if pause:
                 time.sleep(pause)
-            begin = clock()
+            started_ns = clock()
             call()
-            took = clock() - begin
-            after = _shared()
+            elapsed_ns = clock() - started_ns
+            shared_after = _shared()
             if i >= 50:
-                spent.append(took)
-                marked.extend([took] * (after > before))
-            before = after
+                spent.append(elapsed_ns)
+                marked.extend([elapsed_ns] * (shared_after > shared_before))
+            shared_before = shared_after
     torch.cuda.synchronize()
     return *times, marked
 
 
 def _shared() -> int:
-    """How many versions this process has marked or copied for its viewers."""
+    """Return how many versions this process has marked or copied for its viewers."""
     publisher = publishing.begun()
     return 0 if publisher is None else publisher.control.words[COPIES]
 
@@ -230,12 +250,12 @@ def _marked_rows(marked: list[int], bare: list[int], path: str) -> list[dict[str
 
 
 def _row(
-    what: str, ours: list[int], bare: list[int], target: str, path: str
+    title: str, ours_ns: list[int], bare_ns: list[int], target: str, path: str
 ) -> dict[str, str]:
-    median, p99 = mid_and_p99(ours)
-    bare_median, bare_p99 = mid_and_p99(bare)
+    median, p99 = mid_and_p99(ours_ns)
+    bare_median, bare_p99 = mid_and_p99(bare_ns)
     return {
-        "what": what,
+        "what": title,
         "median": f"{median:.1f} us",
         "p99": f"{p99:.1f} us",
         "limit alone, median / p99": f"{bare_median:.1f} / {bare_p99:.1f} us",
@@ -244,8 +264,8 @@ def _row(
     }
 
 
-def _shows(viewer: Viewer, show: Callable[[Rgb], Any], what: str) -> None:
-    """The viewer's picture must follow: red, then blue."""
+def _shows(viewer: Viewer, show: Callable[[Rgb], Any], title: str) -> None:
+    """Check that the viewer's picture follows: red, then blue."""
     for rgb in ((1.0, 0.0, 0.0), (0.0, 0.0, 1.0)):
         show(rgb)
 
@@ -253,16 +273,13 @@ def _shows(viewer: Viewer, show: Callable[[Rgb], Any], what: str) -> None:
             pixel = viewer.pixel()
             return all(abs(p - 255 * v) < 60 for p, v in zip(pixel, rgb, strict=True))
 
-        until(f"{what} in the colour {rgb}; it is {viewer.pixel()}", follows, 10)
+        wait_until(f"{title} in the colour {rgb}; it is {viewer.pixel()}", follows, 10)
 
 
 def _in_training(record: Callable[[], Any]) -> list[dict[str, str]]:
-    """Behind the steps of a training at 100 steps a second, for twelve seconds, what the calling thread spends: in turn
-    in `publish`, in a bare event record and in a call of nothing, with a `publish` after the latter two that is not
-    timed; and what the helper thread takes of a processor meanwhile.
-    """
+    """Measure the calling thread's time behind the steps of a training."""
     training = Training(TRAINED)
-    ours: list[int] = []
+    publish_ns: list[int] = []
     bare: list[int] = []
     empty: list[int] = []
     marked: list[int] = []
@@ -290,33 +307,35 @@ def _in_training(record: Callable[[], Any]) -> list[dict[str, str]]:
         for _ in range(50):
             step()
         cpu = _thread_cpu_ns(helpers)
-        begin = clock()
+        started_ns = clock()
         steps = 0
         late = 0
-        before = _shared()
-        while clock() - begin < 12e9:
+        shared_before = _shared()
+        while clock() - started_ns < 12e9:
             training.step()
-            call, spent = ((publish, ours), (record, bare), (nothing, empty))[steps % 3]
+            call, spent = ((publish, publish_ns), (record, bare), (nothing, empty))[
+                steps % 3
+            ]
             a = clock()
             call()
-            took = clock() - a
-            spent.append(took)
+            elapsed_ns = clock() - a
+            spent.append(elapsed_ns)
             if call is not publish:
                 publish()
-            elif _shared() > before:
-                marked.append(took)
-            before = _shared()
+            elif _shared() > shared_before:
+                marked.append(elapsed_ns)
+            shared_before = _shared()
             steps += 1
-            late += keep_busy(begin + int(steps * PACE * 1e9))
-        rate = steps / (clock() - begin) * 1e9
+            late += keep_busy(started_ns + int(steps * PACE * 1e9))
+        rate = steps / (clock() - started_ns) * 1e9
         helper = (_thread_cpu_ns(helpers) - cpu) / steps
     mean, bare_mean, no_time = (
-        sum(spent) / len(spent) for spent in (ours, bare, empty)
+        sum(spent) / len(spent) for spent in (publish_ns, bare, empty)
     )
     return [
         _row(
             f"6-tensor scene of {TRAINED:,} in a training of {rate:.0f} steps/s",
-            ours,
+            publish_ns,
             bare,
             "median 15 us",
             path,
@@ -333,7 +352,7 @@ def _in_training(record: Callable[[], Any]) -> list[dict[str, str]]:
 
 
 def _thread_cpu_ns(threads: list[threading.Thread]) -> int:
-    """Processor time of these threads so far, in ns."""
+    """Return the processor time of these threads so far, in ns."""
     total = 0
     for thread in threads:
         if thread.ident is not None and thread.is_alive():
@@ -342,14 +361,15 @@ def _thread_cpu_ns(threads: list[threading.Thread]) -> int:
 
 
 def _busy_until() -> Callable[[int], bool]:
-    """What keeps GPU and thread at a trainer's work up to a moment (of perf_counter_ns): evaluations, waited for one by
-    one. Returns whether the moment had passed already.
+    """Return a function that keeps GPU and thread at a trainer's work.
+
+    Returns whether the moment had passed already.
     """
     weights = torch.rand(1024, 1024, device="cuda")
 
-    def keep_busy(moment: int) -> bool:
-        late = time.perf_counter_ns() > moment
-        while time.perf_counter_ns() < moment:
+    def keep_busy(end_ns: int) -> bool:
+        late = time.perf_counter_ns() > end_ns
+        while time.perf_counter_ns() < end_ns:
             (weights @ weights).mean().item()
         return late
 
@@ -357,27 +377,30 @@ def _busy_until() -> Callable[[int], bool]:
 
 
 def _memory() -> list[dict[str, str]]:
-    """GPU memory of the trainer: as torch's allocator counts it, and as the driver does."""
+    """Measure the GPU memory of the trainer.
+
+    As torch's allocator counts it, and as the driver does.
+    """
     scene = ball(LARGE)
     torch.cuda.synchronize()
     splatview.publish(scene)
     _settle()
-    before = torch.cuda.memory_allocated()
+    torch_before = torch.cuda.memory_allocated()
     of_driver = _by_driver()
     rows = []
     with Viewer() as viewer:
         viewer.ready(lambda: (splatview.publish(scene), time.sleep(0.01)))
         _settle()
-        after = torch.cuda.memory_allocated()
-        then = _by_driver()
-        if of_driver and then:
-            said = f"{then - of_driver:+.0f} MiB by the driver"
+        torch_after = torch.cuda.memory_allocated()
+        driver_after = _by_driver()
+        if of_driver and driver_after:
+            driver_text = f"{driver_after - of_driver:+.0f} MiB by the driver"
         else:
-            said = "not told by the driver"
+            driver_text = "not told by the driver"
         rows.append(
             {
                 "what": f"GPU memory added by exporting a scene of {LARGE:,}",
-                "median": f"{(after - before) / MIB:+.1f} MiB in torch, {said}",
+                "median": f"{(torch_after - torch_before) / MIB:+.1f} MiB in torch, {driver_text}",
                 "target": "0",
             }
         )
@@ -386,20 +409,23 @@ def _memory() -> list[dict[str, str]]:
 
 
 def _growth(viewer: Viewer, large: dict[str, torch.Tensor]) -> dict[str, str]:
-    """10,000 publishes, a densification after every 100: storages and N change. The scene is 1M, as in a training."""
+    """Measure the growth over 10,000 publishes, a densification after every 100.
+
+    Storages and N change. The scene is 1M, as in a training.
+    """
     scene = {name: t[:SCENE].clone() for name, t in large.items()}
     large.clear()
     splatview.publish(scene)
-    until(
+    wait_until(
         "the small scene",
-        lambda: f"{SCENE:,} Gaussians" in viewer.ask("state")["details"],
+        lambda: f"{SCENE:,} Gaussians" in viewer.request("state")["details"],
         20,
         lambda: (splatview.publish(scene), time.sleep(0.01)),
     )
     _settle()
-    begin = torch.cuda.memory_allocated()
+    torch_start = torch.cuda.memory_allocated()
     driver_begin = _by_driver()
-    most = 0
+    peak = 0
     for i in range(PUBLISHES):
         if i % (PUBLISHES // DENSIFICATIONS) == 0:
             n = SCENE + (1000 if i // (PUBLISHES // DENSIFICATIONS) % 2 == 0 else 0)
@@ -411,37 +437,40 @@ def _growth(viewer: Viewer, large: dict[str, torch.Tensor]) -> dict[str, str]:
             del grown
         scene["means"].add_(0.0)
         splatview.publish(scene)
-        most = max(most, torch.cuda.memory_allocated())
+        peak = max(peak, torch.cuda.memory_allocated())
         time.sleep(0.0005)
     paint(scene, (0.0, 1.0, 0.0))
     splatview.publish(scene)
-    until(
+    wait_until(
         "the last scene, green",
         lambda: viewer.pixel()[1] > 180 > 2 * viewer.pixel()[0],
         10,
     )
-    until(
+    wait_until(
         "what was replaced to be let go",
-        lambda: torch.cuda.memory_allocated() - begin < MIB,
+        lambda: torch.cuda.memory_allocated() - torch_start < MIB,
         6,
     )
     _settle()
     end = torch.cuda.memory_allocated()
     driver_end = _by_driver()
     if driver_begin and driver_end:
-        said = f"{driver_end - driver_begin:+.0f} MiB by the driver (torch's cache included)"
+        driver_text = f"{driver_end - driver_begin:+.0f} MiB by the driver (torch's cache included)"
     else:
-        said = "not told by the driver"
+        driver_text = "not told by the driver"
     return {
         "what": f"... grown after {PUBLISHES:,} publishes and {DENSIFICATIONS} densifications of {SCENE:,}",
-        "median": f"{(end - begin) / MIB:+.1f} MiB in torch, {said}; most in between "
-        f"{(most - begin) / MIB:+.0f} MiB",
+        "median": f"{(end - torch_start) / MIB:+.1f} MiB in torch, {driver_text}; most in between "
+        f"{(peak - torch_start) / MIB:+.0f} MiB",
         "target": "constant",
     }
 
 
 def _by_driver() -> float | None:
-    """MiB of this process as nvidia-smi tells them; None where it does not (containers often hide processes)."""
+    """Return the MiB of this process as nvidia-smi tells them.
+
+    None where it does not (containers often hide processes).
+    """
     listed = subprocess.run(
         [
             "nvidia-smi",

@@ -1,10 +1,13 @@
-"""Tensors to OpenGL and back, 1024x1024 RGBA8, 360 frames each way and each bridge; every frame's pixels verified.
+"""Measure tensors to OpenGL and back, each way and each bridge.
 
-The frames are different from one to the next. The time is that of all of them until CUDA and OpenGL are both finished.
-gl_tensor prints 22,086 frames/s one way for the same size and count (on a GP100, without saying that it waits). Map
-and unmap is the bare driver API: a registered texture, mapped, copied and unmapped for each frame. What it costs is the
-GPU's change between compute and graphics: whatever makes both work for each frame takes as long, and only what leaves
-OpenGL out until it draws is faster.
+1024x1024 RGBA8, 360 frames; every frame's pixels verified.
+
+The frames are different from one to the next. The time is that of all of them until
+CUDA and OpenGL are both finished. gl_tensor prints 22,086 frames/s one way for the same
+size and count (on a GP100, without saying that it waits). Map and unmap is the bare
+driver API: a registered texture, mapped, copied and unmapped for each frame. What it
+costs is the GPU's change between compute and graphics: whatever makes both work for
+each frame takes as long, and only what leaves OpenGL out until it draws is faster.
 """
 
 from __future__ import annotations
@@ -60,10 +63,10 @@ def run() -> Rows:
             rows += tried(
                 f"bridge {name}", lambda name=name: _bridge(ctx, frames, name, floor)
             )
-    for way in WAYS:
+    for method in WAYS:
         rows += tried(
-            f"TextureTensor, {way}",
-            lambda way=way: _texture_tensor(ctx, frames, way, floor),
+            f"TextureTensor, {method}",
+            lambda way=method: _texture_tensor(ctx, frames, way, floor),
         )
     ctx.release()
     return rows
@@ -71,32 +74,33 @@ def run() -> Rows:
 
 def _rate(ctx: moderngl.Context, frame: Frame) -> float:
     """Frames per second, the better of two goes; finished on the GPU."""
-    best = 0.0
-    for go in range(3):
+    best_rate = 0.0
+    for attempt in range(3):
         torch.cuda.synchronize()
         ctx.finish()
-        begin = time.perf_counter()
-        for i in range(FRAMES if go else 24):
+        started_at = time.perf_counter()
+        for i in range(FRAMES if attempt else 24):
             frame(i)
         torch.cuda.synchronize()
         ctx.finish()
-        if go:
-            best = max(best, FRAMES / (time.perf_counter() - begin))
-    return best
+        if attempt:
+            best_rate = max(best_rate, FRAMES / (time.perf_counter() - started_at))
+    return best_rate
 
 
 def _row(
-    what: str,
-    way: str,
+    title: str,
+    method: str,
     rate: float,
     floor: dict[str, float],
     verified: str,
     target: bool = False,
 ) -> dict[str, str]:
-    mapped = floor.get("to" if what.startswith("tensor") else "from")
+    direction = "to" if title.startswith("tensor") else "from"
+    mapped = floor.get(direction)
     return {
-        "what": what,
-        "way": way,
+        "what": title,
+        "way": method,
         "frames/s": f"{rate:,.0f}",
         "us per frame": f"{1e6 / rate:.1f}",
         "over map/unmap": f"{rate / mapped:.1f}" if mapped else "",
@@ -105,17 +109,17 @@ def _row(
     }
 
 
-def _same(got: np.ndarray, frame: torch.Tensor) -> None:
-    wrong = float((got != frame.cpu().numpy()).mean())
-    if wrong:
-        raise RuntimeError(f"{wrong:.2%} of the bytes are not the frame's")
+def _check_same(got: np.ndarray, frame: torch.Tensor) -> None:
+    wrong_share = float((got != frame.cpu().numpy()).mean())
+    if wrong_share:
+        raise RuntimeError(f"{wrong_share:.2%} of the bytes are not the frame's")
 
 
 # -- tensor to OpenGL ----------------------------------------------------------------------------------------
 
 
 def _drawn(ctx: moderngl.Context, source: PixelSource) -> np.ndarray:
-    """What OpenGL draws of it, as bytes."""
+    """Return the bytes that OpenGL draws of a texture."""
     return np.rint(read_source(ctx, source) * 255).astype(np.uint8)
 
 
@@ -137,10 +141,10 @@ def _bridge(
     bridge = BRIDGES[name](ctx)
     try:
         for frame in frames:
-            _same(_drawn(ctx, bridge.put(frame, "HWC")), frame)
+            _check_same(_drawn(ctx, bridge.put(frame, "HWC")), frame)
         rate = _rate(ctx, lambda i: bridge.put(frames[i % DISTINCT], "HWC"))
         for frame in frames[:3]:
-            _same(_drawn(ctx, bridge.put(frame, "HWC")), frame)
+            _check_same(_drawn(ctx, bridge.put(frame, "HWC")), frame)
     finally:
         bridge.close()
     return [
@@ -159,22 +163,25 @@ def _bridge(
 
 
 def _texture_tensor(
-    ctx: moderngl.Context, frames: list[torch.Tensor], way: str, floor: dict[str, float]
+    ctx: moderngl.Context,
+    frames: list[torch.Tensor],
+    method: str,
+    floor: dict[str, float],
 ) -> Rows:
-    """`splatview.gl.TextureTensor`, over a texture of the program's own."""
-    label = f"TextureTensor, {way}"
+    """Measure `splatview.gl.TextureTensor` over a texture of the program's own."""
+    label = f"TextureTensor, {method}"
     texture = ctx.texture((SIZE, SIZE), 4)
     source = TextureSource(texture, FORM)
-    link = TextureTensor(texture, way)
+    link = TextureTensor(texture, method)
     try:
         for frame in frames:
             link.write(frame)
-            _same(_drawn(ctx, source), frame)
-            _same(link.update().cpu().numpy(), frame)
+            _check_same(_drawn(ctx, source), frame)
+            _check_same(link.update().cpu().numpy(), frame)
         writing = _rate(ctx, lambda i: link.write(frames[i % DISTINCT]))
-        _same(_drawn(ctx, source), frames[(FRAMES - 1) % DISTINCT])
+        _check_same(_drawn(ctx, source), frames[(FRAMES - 1) % DISTINCT])
         reading = _rate(ctx, lambda _: link.update())
-        _same(link.update().cpu().numpy(), frames[(FRAMES - 1) % DISTINCT])
+        _check_same(link.update().cpu().numpy(), frames[(FRAMES - 1) % DISTINCT])
     finally:
         link.close()
         texture.release()
@@ -192,13 +199,13 @@ def _shared_texture(
     explicit: bool,
     floor: dict[str, float],
 ) -> Rows:
-    """A texture of ours that both sides know; with `explicit` OpenGL has it only when it draws, else at any time."""
+    """Measure a texture of ours that both sides know.
+
+    With `explicit` OpenGL has it only when it draws, else at any time.
+    """
     with SharedTexture(ctx, (SIZE, SIZE), explicit=explicit) as link:
-        label = f"SharedTexture, {link.way}, " + (
-            "given to OpenGL when it draws"
-            if explicit
-            else "given to OpenGL after every copy"
-        )
+        moment = "when it draws" if explicit else "after every copy"
+        label = f"SharedTexture, {link.way}, given to OpenGL {moment}"
         source = TextureSource(link.texture, FORM)
         painted = ctx.framebuffer([link.texture])
         last = frames[(FRAMES - 1) % DISTINCT]
@@ -208,8 +215,8 @@ def _shared_texture(
             nonlocal looked
             looked += 1
             with link.gl():
-                _same(_drawn(ctx, source), frame)
-            _same(link.read().cpu().numpy(), frame)
+                _check_same(_drawn(ctx, source), frame)
+            _check_same(link.read().cpu().numpy(), frame)
 
         def both(i: int) -> None:
             link.write(frames[i % DISTINCT])
@@ -226,7 +233,7 @@ def _shared_texture(
         for level in (0, 51, 255):  # what OpenGL draws into it
             with link.gl():
                 painted.clear(level / 255, 1.0, 0.0, 1.0)
-            _same(
+            _check_same(
                 link.read().cpu().numpy(),
                 torch.tensor([level, 255, 0, 255])
                 .to(torch.uint8)
@@ -235,17 +242,23 @@ def _shared_texture(
         link.write(last)
         reading = _rate(ctx, lambda _: link.read())
         check(last)
-        turns = _rate(ctx, both)
+        alternating = _rate(ctx, both)
         check(last)
         painted.release()
     rows = [("tensor to texture", writing), ("texture to tensor", reading)]
     out = [
-        _row(what, label, rate, floor, f"{looked} frames drawn", explicit)
-        for what, rate in rows
+        _row(title, label, rate, floor, f"{looked} frames drawn", explicit)
+        for title, rate in rows
     ]
     return [
         *out,
-        _row("both, one after the other", label, turns, {}, f"{looked} frames drawn"),
+        _row(
+            "both, one after the other",
+            label,
+            alternating,
+            {},
+            f"{looked} frames drawn",
+        ),
     ]
 
 
@@ -297,9 +310,11 @@ def _mapped(
         for frame in frames:
             copy(frame, True)
             torch.cuda.synchronize()
-            _same(np.frombuffer(texture.read(), np.uint8).reshape(SIZE, SIZE, 4), frame)
+            _check_same(
+                np.frombuffer(texture.read(), np.uint8).reshape(SIZE, SIZE, 4), frame
+            )
             copy(back, False)
-            _same(back.cpu().numpy(), frame)
+            _check_same(back.cpu().numpy(), frame)
         floor["to"] = _rate(ctx, lambda i: copy(frames[i % DISTINCT], True))
         floor["from"] = _rate(ctx, lambda _: copy(back, False))
     finally:

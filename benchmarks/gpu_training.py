@@ -1,9 +1,12 @@
-"""What a viewer in its own process costs a training that runs flat out: 1M Gaussians, 1920x1080, against no viewer.
+"""Measure what a viewer in its own process costs a training at full speed.
 
-Every ratio is held against the same process training without a viewer just before and just after. The viewer is
-`splatview serve --offscreen` at 1920x1080, the panel hidden so that the picture fills it, as near to the scene as the
-training's cameras are; its mouse is dragged from outside. Below stand the lines of nerfview, the viewer of gsplat's own
-examples, under the same load on the same machine.
+1M Gaussians, 1920x1080, against no viewer.
+
+Every ratio is held against the same process training without a viewer just before and
+just after. The viewer is `splatview serve --offscreen` at 1920x1080, the panel hidden
+so that the picture fills it, as near to the scene as the training's cameras are; its
+mouse is dragged from outside. Below stand the lines of nerfview, the viewer of gsplat's
+own examples, under the same load on the same machine.
 """
 
 from __future__ import annotations
@@ -17,19 +20,19 @@ from benchmarks.gpu import peer
 from benchmarks.gpu.load import Pace, Training, train
 from benchmarks.gpu.scenes import ORBIT, paint
 from benchmarks.gpu.viewer import Viewer
-from benchmarks.harness import require_gpu, tried, until
+from benchmarks.harness import require_gpu, tried, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-WITH = 4.0
+MEASURED_S = 4.0
 WITHOUT = 2.0
 """Seconds that are measured with a viewer, and without one before and after."""
 
 
 @dataclass(frozen=True)
 class Mode:
-    what: str
+    title: str
     target: str
     options: tuple[str, ...] = ()
     hands: str = "rest"
@@ -67,7 +70,7 @@ def run() -> list[dict[str, str]]:
         splatview.publish(training.scene, meta={"step": training.steps})
         for mode in MODES:
             rows += tried(
-                mode.what, lambda mode=mode: [_in_turn(training, mode, without)]
+                mode.title, lambda mode=mode: [_in_turn(training, mode, without)]
             )
     finally:
         splatview.close()
@@ -77,17 +80,17 @@ def run() -> list[dict[str, str]]:
 
 
 def _in_turn(training: Training, mode: Mode, without: list[Pace]) -> dict[str, str]:
-    """Train with this viewer, then without one."""
+    """Train with this viewer, then without one; return the row."""
     try:
         if mode.viewer:
             pace, report, state = _with_viewer(training, mode)
         else:
-            pace = train(training, WITH, _publisher(training, mode.publish_hz))
+            pace = train(training, MEASURED_S, _publisher(training, mode.publish_hz))
             report = None
             state = None
     finally:
         without.append(train(training, WITHOUT))
-    return _row(mode.what, mode.target, _ratio(pace, without), pace, report, state)
+    return _row(mode.title, mode.target, _ratio(pace, without), pace, report, state)
 
 
 def _publisher(training: Training, hz: float) -> Callable[[int], None]:
@@ -115,26 +118,26 @@ def _with_viewer(
 
     with Viewer(*mode.options) as viewer:
         viewer.ready(step)
-        viewer.ask("closer", distance=ORBIT)
-        until(
+        viewer.request("closer", distance=ORBIT)
+        wait_until(
             "the viewer to come closer",
-            lambda: abs(viewer.ask("state")["distance"] - ORBIT) < 0.01,
+            lambda: abs(viewer.request("state")["distance"] - ORBIT) < 0.01,
             10,
             step,
         )
-        viewer.ask("hands", how=mode.hands)
+        viewer.request("hands", how=mode.hands)
         train(training, 1.2, publish)  # until speeds have settled
-        viewer.ask("begin")
-        pace = train(training, WITH, publish)
-        report = viewer.ask("report")
-        state = viewer.ask("state")
+        viewer.request("begin")
+        pace = train(training, MEASURED_S, publish)
+        report = viewer.request("report")
+        state = viewer.request("state")
         _check(training, viewer, step)
     return pace, report, state
 
 
 def _check(training: Training, viewer: Viewer, step: Callable[[], None]) -> None:
-    """What the trainer writes next must show, whatever the hand does meanwhile."""
-    before = training.scene["sh0"].detach().clone()
+    """Check that the viewer shows the trainer's next write, whatever the hand does."""
+    saved_colors = training.scene["sh0"].detach().clone()
     paint(training.scene, (0.0, 1.0, 0.0))
     splatview.publish(training.scene, meta={"step": training.steps})
 
@@ -142,17 +145,17 @@ def _check(training: Training, viewer: Viewer, step: Callable[[], None]) -> None
         r, g, b = viewer.pixel()
         return g > 2 * max(r, b) and g > 100
 
-    until("the scene painted green", is_green, 10, step)
-    training.scene["sh0"].data.copy_(before)
+    wait_until("the scene painted green", is_green, 10, step)
+    training.scene["sh0"].data.copy_(saved_colors)
 
 
 def _ratio(pace: Pace, without: list[Pace]) -> float:
-    """Over the whiles without a viewer before and after it."""
+    """Return the ratio to the trainings without a viewer before and after it."""
     return pace.rate / ((without[-2].rate + without[-1].rate) / 2)
 
 
 def _row(
-    what: str,
+    title: str,
     target: str,
     ratio: float,
     pace: Pace,
@@ -160,7 +163,7 @@ def _row(
     state: dict[str, Any] | None = None,
 ) -> dict[str, str]:
     row = {
-        "what": what,
+        "what": title,
         "training speed": f"{ratio:.3f} ({pace.rate:.1f} steps/s)",
         "target": target,
         "step p50 / worst ms": f"{pace.median_ms:.2f} / {pace.worst_ms:.2f}",
@@ -168,13 +171,14 @@ def _row(
     }
     if report is not None and state is not None:
         sizes = ", ".join(f"{size} ({count})" for size, count in report["sizes"])
+        gpu_share = "no limit"
+        if report["gpu_share"] is not None:
+            gpu_share = f"{report['gpu_share']:.0%}"
         row |= {
             "images/s": f"{report['renders_s']:.1f} ({report['moved_s']:.1f} from a new place)",
             "their size": sizes,
             "longest gap ms": f"{report['gap_ms']:.0f}",
-            "GPU share by itself": f"{report['gpu_share']:.0%}"
-            if report["gpu_share"] is not None
-            else "no limit",
+            "GPU share by itself": gpu_share,
             "way": " > ".join(state["path"]),
         }
     return row

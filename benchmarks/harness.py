@@ -1,4 +1,7 @@
-"""What all benchmarks share: attempts, waiting, percentiles, tables, and programs that are asked by lines of JSON."""
+"""The parts of all benchmarks: attempts, waiting, percentiles, tables, programs.
+
+Programs are asked by lines of JSON.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +39,13 @@ def require_gpu() -> None:
     torch.cuda.init()
 
 
-def tried(what: str, measure: Callable[[], Rows]) -> Rows:
-    """The lines that `measure` gives, shown on standard error as they come; when it fails, one line that says how.
+def tried(title: str, measure: Callable[[], Rows]) -> Rows:
+    """Return the rows of a measurement, and print them as they come.
 
-    What one measurement got wrong must not cost the others. A line with an entry "failed" makes `python -m benchmarks`
-    end with 1, and is not saved.
+    When it fails, one row says how.
+
+    What one measurement got wrong must not cost the others. A line with an entry
+    "failed" makes `python -m benchmarks` end with 1, and is not saved.
     """
     try:
         rows = measure()
@@ -50,7 +55,7 @@ def tried(what: str, measure: Callable[[], Rows]) -> Rows:
         traceback.print_exc()
         rows = [
             {
-                "what": what,
+                "what": title,
                 "failed": f"{type(e).__name__}: {e}"[:300]
                 .replace("\n", " ")
                 .replace("|", "/"),
@@ -65,17 +70,20 @@ def tried(what: str, measure: Callable[[], Rows]) -> Rows:
     return rows
 
 
-def until(
-    what: str,
+def wait_until(
+    awaited: str,
     condition: Callable[[], bool],
     timeout: float = 120.0,
     meanwhile: Callable[[], object] | None = None,
 ) -> None:
-    """Wait for something, doing `meanwhile` again and again. Raises RuntimeError that names it after `timeout` s."""
+    """Wait for something, doing `meanwhile` again and again.
+
+    Raises RuntimeError that names it after `timeout` s.
+    """
     end = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > end:
-            raise RuntimeError(f"waited {timeout:g} s in vain: {what}")
+            raise RuntimeError(f"waited {timeout:g} s in vain: {awaited}")
         if meanwhile is not None:
             meanwhile()
         else:
@@ -83,18 +91,21 @@ def until(
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value below which `share` (0 to 1) of the values lie."""
+    """Return the value below which `share` (0 to 1) of the values lie."""
     ordered = sorted(values)
     return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
 
 
 def mid_and_p99(ns: Sequence[int], unit: float = 1e3) -> tuple[float, float]:
-    """Median and 99th percentile of nanoseconds, in units of `unit` ns (default: microseconds)."""
+    """Return the median and 99th percentile of nanoseconds.
+
+    In units of `unit` ns (default: microseconds).
+    """
     return statistics.median(ns) / unit, percentile(ns, 0.99) / unit
 
 
 def table(rows: list[dict[str, str]]) -> str:
-    """Rows as a Markdown table."""
+    """Return rows as a Markdown table."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     lines += [
@@ -104,7 +115,7 @@ def table(rows: list[dict[str, str]]) -> str:
 
 
 def machine() -> str:
-    """Processor, cores, system and versions, on one line."""
+    """Return processor, cores, system and versions, on one line."""
     import torch
 
     model = next(
@@ -126,9 +137,12 @@ def machine() -> str:
 
 
 class Program:
-    """`python -m MODULE ARGUMENTS` in a process of its own, as a context manager: it is ended on the way out.
+    """`python -m MODULE ARGUMENTS` in a process of its own, as a context manager.
 
-    What it prints besides answers goes to standard error, and is kept in `said`.
+    It is ended on the way out.
+
+    What it prints besides answers goes to standard error, and is kept in
+    `output_lines`.
     """
 
     def __init__(
@@ -139,7 +153,7 @@ class Program:
         env: Mapping[str, str] | None = None,
     ) -> None:
         self.module = module
-        self.said: list[str] = []
+        self.output_lines: list[str] = []
         self._answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._process = subprocess.Popen(
             [python, "-m", module, *arguments],
@@ -163,9 +177,9 @@ class Program:
         with pipe as lines:
             for line in lines:
                 if pipe is self._process.stdout and line.startswith("{"):
-                    self.take(json.loads(line))
+                    self.handle_message(json.loads(line))
                 else:
-                    self.said.append(line.rstrip())
+                    self.output_lines.append(line.rstrip())
                     print(
                         f"  [{self.module.rpartition('.')[2]}] {line}",
                         end="",
@@ -175,12 +189,16 @@ class Program:
         if pipe is self._process.stdout:
             self._answers.put({"error": "the program ended"})
 
-    def take(self, message: dict[str, Any]) -> None:
-        """Handle a line of JSON that it said: an answer."""
+    def handle_message(self, message: dict[str, Any]) -> None:
+        """Handle a line of JSON from the program: an answer."""
         self._answers.put(message)
 
     def answer(self, timeout: float = 120.0) -> dict[str, Any]:
-        """What it says next. Raises RuntimeError when it says that something failed, or nothing in time."""
+        """Return the program's next answer.
+
+        Raises RuntimeError when it reports a failure, or nothing in time. Raises
+        RuntimeError when it says that something failed, or nothing in time.
+        """
         try:
             answer = self._answers.get(timeout=timeout)
         except queue.Empty:
@@ -189,11 +207,11 @@ class Program:
             ) from None
         if "error" in answer:
             raise RuntimeError(
-                f"{self.module}: {answer['error']}; {' / '.join(self.said[-3:])}"
+                f"{self.module}: {answer['error']}; {' / '.join(self.output_lines[-3:])}"
             )
         return answer
 
-    def ask(
+    def request(
         self, do: str, *, timeout: float = 120.0, **arguments: Any
     ) -> dict[str, Any]:
         """Have it do something and wait for its answer."""
@@ -228,22 +246,22 @@ _stdout = sys.stdout
 _line = threading.Lock()
 
 
-def say(**message: Any) -> None:
-    """Answer, in such a program."""
+def reply(**message: Any) -> None:
+    """Send an answer, in such a program."""
     with _line:
         print(json.dumps(message), file=_stdout, flush=True)
 
 
-def obey(what: object) -> None:
-    """Do what is asked with the methods `do_...` of an object until standard input ends."""
+def serve_requests(handler: object) -> None:
+    """Call the methods `do_...` of an object as requests ask, until stdin ends."""
     for line in sys.stdin:
         command = json.loads(line)
         try:
-            say(
+            reply(
                 **(
-                    getattr(what, "do_" + command.pop("do"))(**command)
+                    getattr(handler, "do_" + command.pop("do"))(**command)
                     or {"done": True}
                 )
             )
         except Exception as e:
-            say(error=f"{type(e).__name__}: {e}")
+            reply(error=f"{type(e).__name__}: {e}")

@@ -1,4 +1,4 @@
-"""What `import splatview` adds to a bare interpreter's start."""
+"""Measure what `import splatview` adds to a bare interpreter's start."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def run() -> list[dict[str, str]]:
         for name, program in programs.items():
             if name == "import torch" and i >= 3:
                 continue
-            begin = time.perf_counter()
+            started_at = time.perf_counter()
             subprocess.run([sys.executable, "-c", program], check=True)
-            times[name].append((time.perf_counter() - begin) * 1e3)
+            times[name].append((time.perf_counter() - started_at) * 1e3)
     median = {name: statistics.median(t) for name, t in times.items()}
     bare = median["bare interpreter"]
     return [

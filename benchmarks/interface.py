@@ -1,8 +1,11 @@
-"""What the viewer's interface costs a frame: panel, status line and what tools draw, over the same frame without it.
+"""Measure what the viewer's interface costs a frame.
 
-A file of 20,000 Gaussians at rest on a screen of 1280x720 that nobody sees: its picture is drawn once, so that a frame
-is laying it on the screen and drawing the interface. Every frame is waited for; frames with the interface and without
-it take turns. "as it opens" has those parts of the panel open that are open at first.
+Panel, status line and what tools draw, over the same frame without it.
+
+A file of 20,000 Gaussians at rest on a screen of 1280x720 that nobody sees: its picture
+is drawn once, so that a frame is laying it on the screen and drawing the interface.
+Every frame is waited for; frames with the interface and without it take turns. "as it
+opens" has those parts of the panel open that are open at first.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ GPU_MS = 1.5
 
 
 def scene_file(folder: Path, count: int, seed: int = 0) -> Path:
-    """A ball of so many Gaussians of SH degree 3, as a file."""
+    """Write a ball of so many Gaussians of SH degree 3 into a file."""
     rng = np.random.default_rng(seed)
     means = rng.normal(size=(count, 3)).astype(np.float32)
     size = 0.006 * (1e6 / count) ** (1 / 3)
@@ -83,7 +86,7 @@ def _measure(app: App) -> dict[str, str]:
     rect = user.layout.active.rect
     moves = 0
 
-    def whole() -> None:
+    def draw_all() -> None:
         nonlocal moves
         moves += 1
         user.take(
@@ -97,15 +100,15 @@ def _measure(app: App) -> dict[str, str]:
         ctx.finish()
 
     for _ in range(10):
-        whole()
+        draw_all()
     times: dict[str, list[float]] = {"with": [], "without": []}
     for _ in range(ROUNDS):
-        for name, draw in (("with", whole), ("without", bare)):
+        for name, draw in (("with", draw_all), ("without", bare)):
             for _ in range(BLOCK):
                 times[name].append(_timed(draw))
     both = {name: statistics.median(t) for name, t in times.items()}
     software = is_software(ctx)
-    whole()
+    draw_all()
     assert (
         read_pixels(app.screen.framebuffer)[:, : rect.x, :3].std(axis=(0, 1)) > 1
     ).all(), "no panel was drawn"
@@ -121,6 +124,6 @@ def _measure(app: App) -> dict[str, str]:
 
 
 def _timed(draw: Callable[[], None]) -> float:
-    begin = time.perf_counter()
+    started_at = time.perf_counter()
     draw()
-    return (time.perf_counter() - begin) * 1e3
+    return (time.perf_counter() - started_at) * 1e3

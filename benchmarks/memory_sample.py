@@ -1,4 +1,7 @@
-"""Processor time of one sample of `publish_memory`, without a reader and with one, and of the process's idle threads."""
+"""Measure the processor time of one sample of `publish_memory`.
+
+Without a reader and with one, and of the process's idle threads.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 import splatview
-from benchmarks.harness import tried, until
+from benchmarks.harness import tried, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +67,7 @@ def _reader() -> Iterator[None]:
     assert program.stdout is not None
     lines = program.stdout
     try:
-        until("the reader's first frame", lambda: bool(lines.readline()))
+        wait_until("the reader's first frame", lambda: bool(lines.readline()))
         yield
     finally:
         program.kill()
@@ -72,10 +75,10 @@ def _reader() -> Iterator[None]:
         lines.close()
 
 
-def _row(device: str, what: str, busy_s: float) -> dict[str, str]:
+def _row(device: str, title: str, busy_s: float) -> dict[str, str]:
     samples = RATE_HZ * MEASURED_S
     return {
         "device": device,
-        "what": what,
+        "what": title,
         "processor time of a sample": f"{1000 * busy_s / samples:.3f} ms",
     }

@@ -1,4 +1,7 @@
-"""From the command to the first picture of a PLY with 1.5 million Gaussians, the file in the page cache."""
+"""Measure the time from the command to the first picture of a PLY.
+
+1.5 million Gaussians, the file in the page cache.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ LIMIT_S = 3.0
 
 
 def _scene_file(folder: Path, n: int) -> Path:
-    """A PLY as trainers write it, SH degree 3: points on a bumpy sphere, small and opaque."""
+    """Write a PLY as trainers do, SH degree 3.
+
+    Points on a bumpy sphere, small and opaque.
+    """
     rng = np.random.default_rng(0)
     direction = rng.normal(size=(n, 3))
     direction /= np.linalg.norm(direction, axis=1, keepdims=True)
@@ -76,14 +82,14 @@ def _seconds(args: list[str], png: Path) -> float:
     """Until the picture of the scene is on disk; it must show something."""
     from PIL import Image
 
-    begin = time.perf_counter()
+    started_at = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, "-m", "splatview_viewer", *args], stdout=subprocess.DEVNULL
     )
     try:
-        while time.perf_counter() - begin < 60:
+        while time.perf_counter() - started_at < 60:
             if png.exists():
-                seconds = time.perf_counter() - begin
+                seconds = time.perf_counter() - started_at
                 picture = np.asarray(Image.open(png).convert("L"), np.float32)
                 height, width = picture.shape
                 middle = picture[

@@ -1,4 +1,7 @@
-"""What `publish` costs the trainer: no viewer, a viewer, a stopped one, one that attaches; against a bare copy."""
+"""Measure what `publish` costs the trainer, against a bare copy.
+
+Without a viewer, with one, with a stopped one, with one that attaches.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ ATTACHED = 0.1, 0.4, 0.6
 """GB of the frames beside which a viewer attaches."""
 ATTACHES = 4
 """Viewers that attach beside each size, one after the other."""
-AFTER = 1.0
+MEASURED_AFTER_S = 1.0
 """Seconds for which calls are still measured when the viewer has its first frame."""
 _VIEWER = """
 import sys, time, zlib
@@ -91,7 +94,7 @@ def _without_viewer() -> list[dict[str, str]]:
     )
     image = torch.zeros(FRAME, dtype=torch.uint8)
     rows = []
-    for what, limit, call in (
+    for value_name, limit, call in (
         ("an image", 5, lambda: splatview.publish(image, "frame")),
         (
             "a Gaussian scene, step=",
@@ -103,7 +106,7 @@ def _without_viewer() -> list[dict[str, str]]:
         us = _per_call(call)
         rows.append(
             {
-                "publish of": what,
+                "publish of": value_name,
                 "viewer": "none",
                 "median us": f"{us:.2f}",
                 "limit": f"{limit} us",
@@ -119,15 +122,18 @@ def _per_call(call: Callable[[], None], batch: int = 5000, batches: int = 41) ->
     """Median microseconds of one call, over batches."""
     times = []
     for _ in range(batches):
-        begin = time.perf_counter()
+        started_at = time.perf_counter()
         for _ in range(batch):
             call()
-        times.append((time.perf_counter() - begin) / batch * 1e6)
+        times.append((time.perf_counter() - started_at) / batch * 1e6)
     return statistics.median(times)
 
 
 def _against_copy(viewer: str, frame: torch.Tensor) -> dict[str, str]:
-    """Publishing and copying take turns, so that both meet the same machine. As many targets as the ring has."""
+    """Publish and copy in turn, so that both meet the same machine.
+
+    There are as many targets as the ring has slots. As many targets as the ring has.
+    """
     targets = [torch.zeros_like(frame) for _ in range(4)]
     publisher = publishing.begun()
     assert publisher is not None
@@ -136,36 +142,39 @@ def _against_copy(viewer: str, frame: torch.Tensor) -> dict[str, str]:
     copied = []
     for i in range(ROUNDS):
         frame.fill_(i % 256)
-        begin = time.perf_counter()
+        started_at = time.perf_counter()
         splatview.publish(frame, "frame")
-        published.append(time.perf_counter() - begin)
+        published.append(time.perf_counter() - started_at)
         frame.fill_((i + 1) % 256)
-        begin = time.perf_counter()
+        started_at = time.perf_counter()
         targets[i % 4].copy_(frame)
-        copied.append(time.perf_counter() - begin)
+        copied.append(time.perf_counter() - started_at)
         time.sleep(1 / 200)  # a ring takes at most 240 frames a second
     assert publisher.control.counters()["copies"] >= copies + 0.95 * ROUNDS, (
         "frames were not copied"
     )
-    ours = statistics.median(published) * 1e6
-    bare = statistics.median(copied) * 1e6
+    publish_us = statistics.median(published) * 1e6
+    copy_us = statistics.median(copied) * 1e6
     p99 = sorted(published)[int(ROUNDS * 0.99)] / sorted(copied)[int(ROUNDS * 0.99)]
     return {
         "publish of": "a 1080p RGBA8 frame",
         "viewer": viewer,
-        "median us": f"{ours:.0f}",
-        "bare copy, us": f"{bare:.0f}",
-        "ratio": f"{ours / bare:.2f}",
+        "median us": f"{publish_us:.0f}",
+        "bare copy, us": f"{copy_us:.0f}",
+        "ratio": f"{publish_us / copy_us:.2f}",
         "ratio of p99": f"{p99:.2f}",
         "limit": "ratio 1.3",
     }
 
 
 def _attached(gigabytes: float) -> dict[str, str]:
-    """One viewer after the other attaches beside frames of this size. Time in which the thread waits for a processor is
-    not counted, for calls and for bare copies (`_clock`); torch copies with one thread, since several wait for one
-    another. The ratio of each time is given, the least first: what is left of other programs only adds to it, and
-    memory that `publish` has to wait for costs it every time.
+    """Attach one viewer after the other beside frames of a size.
+
+    Time in which the thread waits for a processor is not counted, for calls and for
+    bare copies (`_clock`); torch copies with one thread, since several wait for one
+    another. The ratio of each time is given, the least first: what is left of other
+    programs only adds to it, and memory that `publish` has to wait for costs it every
+    time.
     """
     torch.set_num_threads(1)
     side = int((gigabytes * 1e9 / 4) ** 0.5)
@@ -173,19 +182,19 @@ def _attached(gigabytes: float) -> dict[str, str]:
     target = torch.zeros_like(frame)
     splatview.publish(frame, "frame", meta={"step": 0})
     try:
-        found = [_attach(frame, target) for _ in range(ATTACHES)]
+        attachments = [_attach(frame, target) for _ in range(ATTACHES)]
     finally:
         splatview.close()
     ratios = sorted(
-        max(calls) / statistics.median(copies) for calls, copies, _, _ in found
+        max(calls) / statistics.median(copies) for calls, copies, _, _ in attachments
     )
     calls, copies, _, _ = min(
-        found, key=lambda one: max(one[0]) / statistics.median(one[1])
+        attachments, key=lambda one: max(one[0]) / statistics.median(one[1])
     )
-    peak = max(peak for _, _, peak, _ in found)
+    peak = max(peak for _, _, peak, _ in attachments)
     return {
         "publish of": f"a {gigabytes} GB frame",
-        "viewer": f"{ATTACHES} attach, {sum(count for _, _, _, count in found)} frames are right",
+        "viewer": f"{ATTACHES} attach, {sum(count for _, _, _, count in attachments)} frames are right",
         "bare copy, us": f"{statistics.median(copies) * 1e6:.0f}",
         "worst call, us": f"{max(calls) * 1e6:.0f}",
         "worst copy, us": f"{max(copies) * 1e6:.0f}",
@@ -198,12 +207,13 @@ def _attached(gigabytes: float) -> dict[str, str]:
 def _attach(
     frame: torch.Tensor, target: torch.Tensor
 ) -> tuple[list[float], list[float], int, int]:
-    """Publish while a viewer attaches, until it has read frames for a while: seconds of each call and of each bare copy
-    since it opened the stream, the most shared memory, how many frames it read. Each is numbered in its first byte, and
-    the viewer reports a checksum of all its bytes.
+    """Publish while a viewer attaches, until it has read frames for a while.
+
+    Each is numbered in its first byte, and the viewer reports a checksum of all its
+    bytes.
     """
     first = frame.view(-1)[:1]
-    numbers = frame.view(-1).numpy()
+    bytes_of_frame = frame.view(-1).numpy()
     stream = publishing.session().published["frame"].stream
     viewer = subprocess.Popen([sys.executable, "-c", _VIEWER], stdout=subprocess.PIPE)
     calls = []
@@ -219,17 +229,17 @@ def _attach(
             opened = stream.readers
             step = stream.version + 1
             first.fill_(step % 256)
-            begin = _clock()
+            started_at = _clock()
             splatview.publish(frame, "frame", meta={"step": step})
-            between = _clock()
+            published_at = _clock()
             target.copy_(frame)
             if opened:
-                calls.append(between - begin)
-                copies.append(_clock() - between)
+                calls.append(published_at - started_at)
+                copies.append(_clock() - published_at)
             peak = max(peak, _shared())
             reports += viewer.stdout.read() or b""
             if reports and not end:
-                end = time.monotonic() + AFTER
+                end = time.monotonic() + MEASURED_AFTER_S
             time.sleep(0.005)
     finally:
         viewer.kill()
@@ -239,10 +249,10 @@ def _attach(
         for line in reports.splitlines(keepends=True)
         if line.endswith(b"\n")
     ]
-    for number, checksum in {read[0], read[-1]}:
-        first.fill_(number % 256)
-        assert zlib.crc32(numbers.data) == checksum, (
-            f"frame {number} did not arrive as it was published"
+    for step_read, checksum in {read[0], read[-1]}:
+        first.fill_(step_read % 256)
+        assert zlib.crc32(bytes_of_frame.data) == checksum, (
+            f"frame {step_read} did not arrive as it was published"
         )
     while stream.readers:
         time.sleep(0.01)
@@ -250,20 +260,20 @@ def _attach(
 
 
 def _clock() -> float:
-    """Seconds, without those in which this thread could run and no processor was free."""
+    """Return seconds, without those in which this thread waited for a processor."""
     with open("/proc/thread-self/schedstat") as f:
         return time.perf_counter() - int(f.read().split()[1]) / 1e9
 
 
 def _shared() -> int:
     """Bytes of shared memory that this process has allocated."""
-    found = {}
+    bytes_of = {}
     for name in os.listdir("/proc/self/fd"):
         path = f"/proc/self/fd/{name}"
         try:
             if os.readlink(path).startswith("/memfd:splatview-"):
                 info = os.stat(path)
-                found[info.st_ino] = info.st_blocks * 512
+                bytes_of[info.st_ino] = info.st_blocks * 512
         except OSError:  # the listing's own
             continue
-    return sum(found.values())
+    return sum(bytes_of.values())

@@ -1,6 +1,9 @@
-"""What the OpenGL renderer takes per frame while the camera moves, by either of its compositors.
+"""Measure the OpenGL renderer's frames while the camera moves.
 
-Before anything is timed the renderer must reproduce the picture that gsplat drew of the same view. The scenes lie in
+By either of its compositors.
+
+Before anything is timed the renderer must reproduce the picture that gsplat drew of the
+same view. The scenes lie in
 the folder that SPLATVIEW_TEST_DATA names. "frame" is waited for, "cpu" the processor time of a frame, over all threads:
 what a busy machine changes least.
 """
@@ -86,7 +89,10 @@ def run() -> list[dict[str, str]]:
 def check(
     renderer: GlRenderer, name: str, camera: Camera, options: RenderOptions
 ) -> float:
-    """Decibels against gsplat's picture; raises RuntimeError when it is another picture."""
+    """Return the decibels against gsplat's picture.
+
+    Raises RuntimeError when it is another picture.
+    """
     with np.load(DATA / "gsplat_reference" / "renders.npz") as renders:
         expected = renders[name][..., :3].astype(np.float64)
     psnr = -10 * np.log10(
@@ -102,32 +108,34 @@ def check(
 def measure(
     renderers: list[GlRenderer], camera: Camera, options: RenderOptions
 ) -> list[dict[str, float]]:
-    """For each renderer milliseconds per frame, and of processor time: medians over `FRAMES` views.
+    """Return the milliseconds a frame, and of processor time, for each renderer.
+
+    Medians over `FRAMES` views.
 
     They take turns, so that whatever else the machine does meets them alike.
     """
     spent: list[dict[str, list[float]]] = [{"frame": [], "cpu": []} for _ in renderers]
     for i in range(-1, FRAMES):
         for renderer, times in zip(renderers, spent, strict=True):
-            begin = time.perf_counter()
+            started_at = time.perf_counter()
             cpu = time.process_time()
             renderer.render(moved(camera, i), options)
             renderer.ctx.finish()
             if i < 0:  # shaders are compiled for the first one
                 continue
-            times["frame"].append((time.perf_counter() - begin) * 1e3)
+            times["frame"].append((time.perf_counter() - started_at) * 1e3)
             times["cpu"].append((time.process_time() - cpu) * 1e3)
     return [{name: float(np.median(t)) for name, t in times.items()} for times in spent]
 
 
 def moved(camera: Camera, frame: float) -> Camera:
-    """`camera` turned about its own vertical axis, a little more each frame."""
+    """Return `camera` turned about its own vertical axis, more at each frame."""
     angle = 2e-3 * frame
-    turn = np.eye(4)
-    turn[[0, 0, 2, 2], [0, 2, 0, 2]] = (
+    rotation = np.eye(4)
+    rotation[[0, 0, 2, 2], [0, 2, 0, 2]] = (
         np.cos(angle),
         np.sin(angle),
         -np.sin(angle),
         np.cos(angle),
     )
-    return replace(camera, viewmat=turn @ camera.viewmat)
+    return replace(camera, viewmat=rotation @ camera.viewmat)

@@ -1,11 +1,15 @@
-"""Publish for hours while viewers come and go, and say what grows: `python -m benchmarks.soak --seconds 7200`.
+"""Publish for hours while viewers come and go, and report what grows.
 
-A trainer publishes an image, a scene whose size changes, scalars and boxes, as fast as `--pace` says; one viewer looks
-all the time, and every `--churn` seconds another is started, to be killed at some moment of its life. Memory,
-descriptors and threads of the trainer and of the viewer, the time of a call and the time from a publish to its being
+`python -m benchmarks.soak --seconds 7200`
+
+A trainer publishes an image, a scene whose size changes, scalars and boxes, as fast as
+`--pace` says; one viewer looks all the time, and every `--churn` seconds another is
+started, to be killed at some moment of its life. Memory, descriptors and threads of the
+trainer and of the viewer, the time of a call and the time from a publish to its being
 read are noted once a second. The first fifth does not count. Through the rest goes a straight line (least squares):
-what rises by more than chance and by more than a little is called a leak, and the program ends with 1; what rises by
-more than chance, but by no more than a little, is said to be too short to tell.
+what rises by more than chance and by more than a little is called a leak, and the
+program ends with 1; what rises by more than chance, but by no more than a little, is
+said to be too short to tell.
 """
 
 from __future__ import annotations
@@ -37,8 +41,9 @@ LITTLE = {
     "call us": math.inf,
     "late ms": math.inf,
 }
-"""By how much each quantity may rise over the whole time without being called a leak: as many viewers as are alive just
-then have descriptors in the trainer. Times are only told."""
+"""By how much each quantity may rise over the whole time without being called a leak:
+as many viewers as are alive just then have descriptors in the trainer. Times are only
+told."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,10 @@ class Line:
 
     @classmethod
     def through(cls, times: list[float], values: list[float]) -> Line:
-        """Least squares. Raises ValueError for fewer than three points, or points of one time alone."""
+        """Return the line of least squares through points.
+
+        Raises ValueError for fewer than three points, or points of one time alone.
+        """
         n = len(times)
         if n < 3 or len(values) != n or max(times) <= min(times):
             raise ValueError(
@@ -74,17 +82,20 @@ class Line:
         )
 
     def leaks(self, little: float) -> bool:
-        """Whether it rises by more than chance and by more than `little` in all."""
+        """Return whether it rises by more than chance, and more than `little` in all."""
         return self.rise > little and self.surely_rises
 
     @property
     def surely_rises(self) -> bool:
-        """Whether it rises by more than chance, be it by ever so little."""
+        """Return whether it rises by more than chance, be it by ever so little."""
         return self.slope > SURE * self.error
 
     def verdict(self, little: float) -> str:
-        """In words. What surely rises, but by no more than `little` so far, may be a leak that a longer run would show,
-        or a start that takes its time: nothing can be said. Where any rise is little, none is asked about.
+        """Return the finding in words.
+
+        What surely rises, but by no more than `little` so far, may be a leak that a
+        longer run would show, or a start that takes its time: nothing can be said.
+        Where any rise is little, none is asked about.
         """
         if self.leaks(little):
             return "LEAK"
@@ -94,7 +105,10 @@ class Line:
 
 
 def taken_up(pid: int) -> dict[str, float]:
-    """What a process takes up now. Raises OSError when it is gone."""
+    """Return the resources of a process now. Raises OSError when it is gone.
+
+    Raises OSError when it is gone.
+    """
     root = Path(f"/proc/{pid}")
     status = dict(
         line.split(":", 1) for line in (root / "status").read_text().splitlines()
@@ -110,8 +124,8 @@ def taken_up(pid: int) -> dict[str, float]:
 def rows(
     series: dict[str, list[tuple[float, float]]],
 ) -> tuple[list[dict[str, str]], bool]:
-    """A line of the table for each quantity, "trainer: MB" for example, and whether one of them leaks."""
-    found = []
+    """Return a row for each quantity, such as "trainer: MB", and whether one leaks."""
+    findings = []
     leaking = False
     for name, points in series.items():
         points = points[len(points) // 5 :]
@@ -120,12 +134,12 @@ def rows(
         try:
             line = Line.through(times, values)
         except ValueError as e:
-            found.append({"what": name, "verdict": f"not measured: {e}"})
+            findings.append({"what": name, "verdict": f"not measured: {e}"})
             leaking = True
             continue
         little = LITTLE[name.partition(": ")[2]]
         leaking |= line.leaks(little)
-        found.append(
+        findings.append(
             {
                 "what": name,
                 "first": f"{values[0]:.2f}",
@@ -136,7 +150,7 @@ def rows(
                 "verdict": line.verdict(little),
             }
         )
-    return found, leaking
+    return findings, leaking
 
 
 class Trainer:
@@ -144,7 +158,7 @@ class Trainer:
 
     def __init__(self) -> None:
         g = torch.Generator().manual_seed(0)
-        self._whole = {
+        self._all_gaussians = {
             name: torch.randn(4000, *shape, generator=g)
             for name, shape in {
                 "means": (3,),
@@ -162,17 +176,18 @@ class Trainer:
         i = self.step + 1
         self.step = i
         image = torch.full((90, 160, 3), i % 251, dtype=torch.uint8)
-        n = 0 if i % 500 == 0 else 1000 + i * 37 % 3000
+        count = 1000 + i * 37 % 3000
+        if i % 500 == 0:
+            count = 0
+        scene = None
         if i % 10 == 0:
-            scene = {name: t[:n] for name, t in self._whole.items()}
-        else:
-            scene = None
-        begin = time.perf_counter()
+            scene = {name: t[:count] for name, t in self._all_gaussians.items()}
+        started_at = time.perf_counter()
         splatview.publish(image, "render", meta={"step": i})
-        self.times.append((time.perf_counter() - begin) * 1e6)
+        self.times.append((time.perf_counter() - started_at) * 1e6)
         if scene is not None:
             splatview.publish(scene, "scene", meta={"step": i})
-            splatview.log(i, loss=1.0 / i, count=n)
+            splatview.log(i, loss=1.0 / i, count=count)
             splatview.annotate(
                 "render",
                 boxes=torch.tensor([[1.0, 2.0, 30.0, 40.0]]),
@@ -183,39 +198,41 @@ class Trainer:
 def soak(
     seconds: float, churn: float, pace: float
 ) -> tuple[dict[str, list[tuple[float, float]]], str]:
-    """Measure: (seconds, value) by quantity, and how much there was of everything."""
+    """Measure: return (seconds, value) by quantity, and counts of everything."""
     series: dict[str, list[tuple[float, float]]] = {}
     trainer = Trainer()
-    begin = time.monotonic()
+    started_at = time.monotonic()
     trainer.publish()
     with Crowd() as crowd:
         try:
             crowd.churn(churn)
-            begin = time.monotonic()
-            look = begin
-            while (now := time.monotonic()) < begin + seconds:
+            started_at = time.monotonic()
+            next_look_at = started_at
+            while (now := time.monotonic()) < started_at + seconds:
                 trainer.publish()
-                if now >= look:
-                    look = now + min(1.0, seconds / 30)
+                if now >= next_look_at:
+                    next_look_at = now + min(1.0, seconds / 30)
                     killed = crowd.churn(
                         churn
                     )  # takes in how late the viewer is as well
-                    for who, process in (
+                    for process_name, process in (
                         ("trainer", os.getpid()),
                         ("viewer", crowd.steady),
                     ):
                         for name, value in taken_up(process).items():
-                            series.setdefault(f"{who}: {name}", []).append(
-                                (now - begin, value)
+                            series.setdefault(f"{process_name}: {name}", []).append(
+                                (now - started_at, value)
                             )
-                    told = {"call us": statistics.median(trainer.times)}
+                    figures = {"call us": statistics.median(trainer.times)}
                     trainer.times.clear()
                     if crowd.late:
-                        told["late ms"] = statistics.median(ms for ms, _ in crowd.late)
+                        figures["late ms"] = statistics.median(
+                            ms for ms, _ in crowd.late
+                        )
                         crowd.late.clear()
-                    for name, value in told.items():
+                    for name, value in figures.items():
                         series.setdefault(f"publish: {name}", []).append(
-                            (now - begin, value)
+                            (now - started_at, value)
                         )
                 time.sleep(pace)
             killed = crowd.churn(0.0)
@@ -259,17 +276,17 @@ def main(arguments: list[str] | None = None) -> int:
     if options.seconds < 5 or options.churn < 0 or options.pace < 0:
         parser.error("--seconds is at least 5, --churn and --pace are at least 0")
     with tempfile.TemporaryDirectory(prefix="sv-soak-") as folder:
-        before = os.environ.get("SPLATVIEW_RUNTIME_DIR")
+        saved = os.environ.get("SPLATVIEW_RUNTIME_DIR")
         os.environ["SPLATVIEW_RUNTIME_DIR"] = folder  # not among the user's own runs
         try:
             series, load = soak(options.seconds, options.churn, options.pace)
         finally:
-            if before is None:
+            if saved is None:
                 del os.environ["SPLATVIEW_RUNTIME_DIR"]
             else:
-                os.environ["SPLATVIEW_RUNTIME_DIR"] = before
-    found, leaking = rows(series)
-    print(f"{machine()}  \n{load}\n\n{table(found)}")
+                os.environ["SPLATVIEW_RUNTIME_DIR"] = saved
+    findings, leaking = rows(series)
+    print(f"{machine()}  \n{load}\n\n{table(findings)}")
     return int(leaking)
 
 

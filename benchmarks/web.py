@@ -1,10 +1,11 @@
-"""The browser screen's throughput: new 1080p pictures, published at full rate, to one local client.
+"""Measure the browser screen's throughput: 1080p pictures to one local client.
 
-The viewer is `splatview serve --web`, the client a process of its own that acknowledges every picture at once as the
-page does, the publisher a third one. "CPU" is processor time of the serving process per picture that the client got;
-"main + web" are the two threads that run the viewer's Python, OpenGL's driver included; the threads that encode are not
-in it. The pictures are checked in the same run: each carries its number, which must have been published by then, and
-looks like what was published.
+The viewer is `splatview serve --web`, the client a process of its own that acknowledges
+every picture at once as the page does, the publisher a third one. "CPU" is processor
+time of the serving process per picture that the client got; "main + web" are the two
+threads that run the viewer's Python, OpenGL's driver included; the threads that encode
+are not in it. The pictures are checked in the same run: each carries its number, which
+must have been published by then, and looks like what was published.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from benchmarks.harness import ROOT, Program, tried, until
+from benchmarks.harness import ROOT, Program, tried, wait_until
 
 SIZE = (1920, 1080)
 WARM = 1.0
@@ -30,7 +31,7 @@ SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Mode:
-    what: str
+    title: str
     hz: float
     """Pictures that are published a second."""
     options: tuple[str, ...] = ()
@@ -61,12 +62,15 @@ def run() -> list[dict[str, str]]:
         base = base_picture(Path(folder), SIZE)
         rows: list[dict[str, str]] = []
         for mode in ON_GPU if device == "cuda" else ON_CPU:
-            rows += tried(mode.what, lambda mode=mode: [_measure(device, base, mode)])
+            rows += tried(mode.title, lambda mode=mode: [_measure(device, base, mode)])
     return rows
 
 
 def base_picture(folder: Path, size: tuple[int, int]) -> str:
-    """Make a file of (H, W, 3) uint8: a photograph with a sensor's noise, a fifth larger than the pictures."""
+    """Make a file of (H, W, 3) uint8: a photograph with a sensor's noise.
+
+    It is a fifth larger than the pictures.
+    """
     with Image.open(ROOT / "splatview/demo/photos/00.webp") as photo:
         picture = np.asarray(
             photo.convert("RGB").resize((size[0] * 6 // 5, size[1] * 6 // 5)),
@@ -79,16 +83,20 @@ def base_picture(folder: Path, size: tuple[int, int]) -> str:
 
 
 def page_of(viewer: Program, size: tuple[int, int]) -> str:
-    """The argument of benchmarks.browser.page: the address that the viewer prints, and a size."""
+    """Return the argument of benchmarks.browser.page.
 
-    def found() -> re.Match[str] | None:
+    It holds the address that the viewer prints, and a size.
+    """
+
+    def find_address() -> re.Match[str] | None:
         printed = re.compile(r"http://127\.0\.0\.1:(\d+)/\?token=(\S+)")
         return next(
-            (m for line in list(viewer.said) if (m := printed.search(line))), None
+            (m for line in list(viewer.output_lines) if (m := printed.search(line))),
+            None,
         )
 
-    until("the viewer's address", lambda: found() is not None, 60)
-    match = found()
+    wait_until("the viewer's address", lambda: find_address() is not None, 60)
+    match = find_address()
     assert match is not None
     return json.dumps({"port": int(match[1]), "token": match[2], "size": size})
 
@@ -98,41 +106,45 @@ def _measure(device: str, base: str, mode: Mode) -> dict[str, str]:
         Program("benchmarks.browser.publisher", device) as publisher,
         Program("benchmarks.browser.serve", "--web", *mode.options) as viewer,
     ):
-        publisher.ask("pictures", base=base, size=SIZE, hz=mode.hz, timeout=60)
+        publisher.request("pictures", base=base, size=SIZE, hz=mode.hz, timeout=60)
         with Program("benchmarks.browser.page", page_of(viewer, SIZE)) as page:
-            until("a first picture", lambda: page.ask("state")["pictures"] > 0, 60)
-            page.ask("key", name="h")  # the panel away: the picture fills the page
-            until(
+            wait_until(
+                "a first picture", lambda: page.request("state")["pictures"] > 0, 60
+            )
+            page.request("key", name="h")  # the panel away: the picture fills the page
+            wait_until(
                 "a picture with its number",
-                lambda: page.ask("state")["number"] >= 0,
+                lambda: page.request("state")["number"] >= 0,
                 30,
             )
             time.sleep(WARM)
             with suppress(
                 RuntimeError
             ):  # it begins with small pictures; where they stay small the line says so
-                until(
-                    "pictures in full size", lambda: page.ask("whole")["whole"], SETTLE
+                wait_until(
+                    "pictures in full size",
+                    lambda: page.request("whole")["whole"],
+                    SETTLE,
                 )
-            threads = viewer.ask("threads")["threads"]
-            page.ask("begin")
-            before = _cpu(viewer.pid, threads)
+            threads = viewer.request("threads")["threads"]
+            page.request("begin")
+            cpu_before = _cpu(viewer.pid, threads)
             time.sleep(SECONDS)
-            after = _cpu(viewer.pid, threads)
-            report = page.ask("report")
-            told = publisher.ask("report")
-            check = page.ask(
+            cpu_after = _cpu(viewer.pid, threads)
+            report = page.request("report")
+            published = publisher.request("report")
+            check = page.request(
                 "check",
                 base=base,
-                times=told["times"],
-                until=told["times"][-1][1],
+                times=published["times"],
+                max_time=published["times"][-1][1],
                 timeout=60,
             )
-    cpu = {part: ms - before[part] for part, ms in after.items()}
+    cpu = {group: ms - cpu_before[group] for group, ms in cpu_after.items()}
     pictures = report["pictures"]
     python = (cpu["main"] + cpu["web"]) / report["seconds"] / 10
     return {
-        "what": f"1080p, {mode.what}",
+        "what": f"1080p, {mode.title}",
         "pictures/s": f"{report['per_s']:.1f}",
         "longest gap ms": f"{report['gap_ms']:.0f}",
         "KB": f"{report['bytes'] / 1e3:.0f}",
@@ -141,7 +153,7 @@ def _measure(device: str, base: str, mode: Mode) -> dict[str, str]:
         "published to received ms": f"{check['age_ms']:.1f}",
         "checked": f"{check['checked']}, {check['likeness']:.1f} dB",
         "target": mode.target,
-        "CPU ms per picture": f"{cpu['all'] / pictures:.2f} + {told['publish_ms']:.2f} to publish",
+        "CPU ms per picture": f"{cpu['all'] / pictures:.2f} + {published['publish_ms']:.2f} to publish",
         "of which": ", ".join(
             f"{part} {ms / pictures:.2f}" for part, ms in cpu.items() if part != "all"
         ),
@@ -150,11 +162,11 @@ def _measure(device: str, base: str, mode: Mode) -> dict[str, str]:
 
 
 def _cpu(pid: int, threads: dict[str, int]) -> dict[str, float]:
-    """Milliseconds of processor time that a process has taken so far, and its parts; `threads` are the ids of Python's
-    threads by name.
+    """Return the milliseconds of processor time of a process so far, by its parts.
 
-    "web" is the thread of that name, "encode" those whose names begin so, "other" all the rest: of Python's (helpers),
-    of the OpenGL driver (Mesa draws in threads of its own), of CUDA.
+    "web" is the thread of that name, "encode" those whose names begin so, "other" all
+    the rest: of Python's (helpers), of the OpenGL driver (Mesa draws in threads of its
+    own), of CUDA.
     """
     names = {tid: name for name, tid in threads.items()}
     spent = {
@@ -168,14 +180,17 @@ def _cpu(pid: int, threads: dict[str, int]) -> dict[str, float]:
         tid = int(task.name)
         name = names.get(int(task.name), "")
         with suppress(OSError):  # it has just ended
-            taken = int((task / "schedstat").read_text().split()[0]) * 1e-6
-            spent[
-                "main"
-                if tid == pid
-                else "web"
-                if name == "web"
-                else "encode"
-                if name.startswith("encode")
-                else "other"
-            ] += taken
+            cpu_ms = int((task / "schedstat").read_text().split()[0]) * 1e-6
+            spent[_thread_group(tid == pid, name)] += cpu_ms
     return spent
+
+
+def _thread_group(is_main: bool, name: str) -> str:
+    """Return the group of a thread by its name, as `_cpu` has them."""
+    if is_main:
+        return "main"
+    if name == "web":
+        return "web"
+    if name.startswith("encode"):
+        return "encode"
+    return "other"

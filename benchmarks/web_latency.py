@@ -1,7 +1,10 @@
-"""From an input on the page to the picture that shows it: p50 and p95 over the moves of a drag, 60 a second.
+"""Measure the time from an input on the page to the picture that shows it.
 
-A process of our own stands for the page: from sending the event to the picture received and decoded. The mark in the
-pictures (of a scene: that it looks otherwise) is held against the event that each tells of.
+p50 and p95 over the moves of a drag, 60 a second.
+
+A process of our own stands for the page: from sending the event to the picture received
+and decoded. The mark in the pictures (of a scene: that it looks otherwise) is held
+against the event that each tells of.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.harness import Program, percentile, tried, until
+from benchmarks.harness import Program, percentile, tried, wait_until
 from benchmarks.web import base_picture, page_of
 
 SECONDS = 5.0
@@ -21,7 +24,7 @@ HZ = 60.0
 
 @dataclass(frozen=True)
 class Case:
-    what: str
+    title: str
     size: tuple[int, int]
     gaussians: int = 0
     """0: an image."""
@@ -47,7 +50,7 @@ def run() -> list[dict[str, str]]:
     with tempfile.TemporaryDirectory() as folder:
         for case in ON_GPU if device == "cuda" else ON_CPU:
             rows += tried(
-                case.what, lambda case=case: [_measure(device, Path(folder), case)]
+                case.title, lambda case=case: [_measure(device, Path(folder), case)]
             )
     return rows
 
@@ -58,9 +61,9 @@ def _measure(device: str, folder: Path, case: Case) -> dict[str, str]:
         Program("benchmarks.browser.serve", "--web") as viewer,
     ):
         if case.gaussians:
-            publisher.ask("scene", gaussians=case.gaussians, timeout=60)
+            publisher.request("scene", gaussians=case.gaussians, timeout=60)
         else:
-            publisher.ask(
+            publisher.request(
                 "still",
                 base=base_picture(folder, case.size),
                 size=case.size,
@@ -71,28 +74,28 @@ def _measure(device: str, folder: Path, case: Case) -> dict[str, str]:
 
 
 def _dragged(page: Program, case: Case) -> dict[str, str]:
-    until("a first picture", lambda: page.ask("state")["pictures"] > 0, 60)
-    page.ask("key", name="h")  # the panel away: the picture fills the page
+    wait_until("a first picture", lambda: page.request("state")["pictures"] > 0, 60)
+    page.request("key", name="h")  # the panel away: the picture fills the page
     if case.gaussians:
         time.sleep(2)
     else:
-        until(
+        wait_until(
             "the mark in the middle",
-            lambda: _centred(page.ask("state")["mark"], case.size),
+            lambda: _centred(page.request("state")["mark"], case.size),
             30,
         )
-    page.ask("drag", seconds=SECONDS, hz=HZ, timeout=SECONDS + 20)
-    measured = page.ask("latency")
+    page.request("drag", seconds=SECONDS, hz=HZ, timeout=SECONDS + 20)
+    measured = page.request("latency")
     latencies = measured["latencies"]
     if case.gaussians:
-        changed = page.ask("changed", timeout=60)
+        changed = page.request("changed", timeout=60)
         if changed["changed"] < 0.9 * changed["pairs"] or changed["pairs"] < 3:
             raise RuntimeError(
                 f"of {changed['pairs']} pictures {changed['changed']} look otherwise"
             )
         checked = f"{changed['changed']} of {changed['pairs']} look otherwise than the one before"
     else:
-        moved = page.ask("moved", timeout=60)
+        moved = page.request("moved", timeout=60)
         if moved["off"] > 3:
             raise RuntimeError(
                 f"a picture's mark lies {moved['off']:.1f} px from where its event has put it"
@@ -101,7 +104,7 @@ def _dragged(page: Program, case: Case) -> dict[str, str]:
             f"mark at most {moved['off']:.1f} px off in {moved['checked']} pictures"
         )
     return {
-        "what": case.what,
+        "what": case.title,
         "size": f"{case.size[0]}x{case.size[1]}",
         "p50 ms": f"{percentile(latencies, 0.5):.1f}",
         "p95 ms": f"{percentile(latencies, 0.95):.1f}",

@@ -1,11 +1,12 @@
-"""A detector of torchvision for `splatview camera`: an SSD that knows COCO's 80 kinds of things.
+"""Detect COCO's 80 kinds of things in `splatview camera`: torchvision's SSD.
 
     pip install torchvision
     splatview camera 0 --detect examples.camera_detector:Detector      # in the folder above this one
 
-A detector is a function that takes a picture, (H, W, 3) RGB in uint8, and returns what `splatview.annotate` takes; or a
-class like this one, of which one object is made. A TensorRT engine, an older YOLO or a model behind a socket goes the
-same way. Run as a program, it looks at noise with random weights: nothing is downloaded.
+A detector is a function that takes a picture, (H, W, 3) RGB in uint8, and returns what
+`splatview.annotate` takes; or a class like this one, of which one object is made. A
+TensorRT engine, an older YOLO or a model behind a socket goes the same way. Run as a
+program, it looks at noise with random weights: nothing is downloaded.
 """
 
 import argparse
@@ -36,15 +37,15 @@ class Detector:
     @torch.inference_mode()
     def __call__(self, image):
         picture = torch.from_numpy(image).to(self.device).permute(2, 0, 1) / 255
-        found = self.model([picture])[
+        detections = self.model([picture])[
             0
         ]  # boxes in pixels of the picture, whatever its size
-        sure = found["scores"] >= self.threshold
+        sure = detections["scores"] >= self.threshold
         labels = [
-            TRAINED.meta["categories"][number]
-            for number in found["labels"][sure].tolist()
+            TRAINED.meta["categories"][class_id]
+            for class_id in detections["labels"][sure].tolist()
         ]
-        return found["boxes"][sure], labels, found["scores"][sure]
+        return detections["boxes"][sure], labels, detections["scores"][sure]
 
 
 if __name__ == "__main__":

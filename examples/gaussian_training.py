@@ -1,7 +1,8 @@
-"""The smallest Gaussian trainer that shows itself: Gaussians in space learn to look like one picture.
+"""Train Gaussians to look like one picture, and show them: the smallest trainer.
 
-Run `splatview serve` in another terminal, before or after this. On CUDA gsplat draws, on the CPU splatview's demo does.
-`splatview demo` is the same with many views, and with Gaussians that are added and removed.
+Run `splatview serve` in another terminal, before or after this. On CUDA gsplat draws,
+on the CPU splatview's demo does. `splatview demo` is the same with many views, and with
+Gaussians that are added and removed.
 """
 
 import argparse

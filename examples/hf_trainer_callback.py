@@ -1,6 +1,9 @@
-"""Hugging Face Trainer: what a model has learned (its method `look`), at every step; the viewer's pause button works.
+"""Show what a model of Hugging Face's Trainer has learned, at every step.
 
-Run `splatview serve` in another terminal, before or after this. Needs `pip install transformers accelerate`.
+Its method `look` returns it; the viewer's pause button works.
+
+Run `splatview serve` in another terminal, before or after this. Needs `pip install
+transformers accelerate`.
 """
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
@@ -16,7 +19,10 @@ from splatview.integrations.transformers import SplatviewCallback
 
 
 class Painter(nn.Module):
-    """A small network that learns a picture: from a place, (N, 2) in -1..1, its colour, (N, 3)."""
+    """A small network that learns a picture.
+
+    From a position, (N, 2) in -1..1, its colour, (N, 3).
+    """
 
     def __init__(self):
         super().__init__()
@@ -25,7 +31,7 @@ class Painter(nn.Module):
             nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 3), nn.Sigmoid()
         )
         side = torch.linspace(-1, 1, 128)
-        self.places = nn.Parameter(
+        self.positions = nn.Parameter(
             torch.cartesian_prod(side, side), requires_grad=False
         )
 
@@ -39,7 +45,7 @@ class Painter(nn.Module):
         }
 
     def look(self):
-        return {"learned": self(self.places)["colors"].reshape(128, 128, 3)}
+        return {"learned": self(self.positions)["colors"].reshape(128, 128, 3)}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""An image that changes: two substances that react and spread (Gray-Scott), shown while they are computed.
+"""Show an image that changes while it is computed.
+
+Two substances react and spread (Gray-Scott).
 
 Run `splatview serve` in another terminal, before or after this.
 """

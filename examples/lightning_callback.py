@@ -1,6 +1,9 @@
-"""PyTorch Lightning: what a module has learned (its method `look`), at every step; the viewer's pause button works.
+"""Show what a module of PyTorch Lightning has learned, at every step.
 
-Run `splatview serve` in another terminal, before or after this. Needs `pip install lightning`.
+Its method `look` returns it; the viewer's pause button works.
+
+Run `splatview serve` in another terminal, before or after this. Needs `pip install
+lightning`.
 """
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
@@ -16,7 +19,10 @@ from splatview.integrations.lightning import SplatviewCallback
 
 
 class Painter(lightning.LightningModule):
-    """A small network that learns a picture: from a place, (N, 2) in -1..1, its colour, (N, 3)."""
+    """A small network that learns a picture.
+
+    From a position, (N, 2) in -1..1, its colour, (N, 3).
+    """
 
     def __init__(self):
         super().__init__()
@@ -25,7 +31,7 @@ class Painter(lightning.LightningModule):
             nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 3), nn.Sigmoid()
         )
         side = torch.linspace(-1, 1, 128)
-        self.places = nn.Parameter(
+        self.positions = nn.Parameter(
             torch.cartesian_prod(side, side), requires_grad=False
         )
 
@@ -42,7 +48,7 @@ class Painter(lightning.LightningModule):
         return torch.optim.Adam(self.net.parameters(), 2e-3)
 
     def look(self):
-        return {"learned": self(self.places).reshape(128, 128, 3)}
+        return {"learned": self(self.positions).reshape(128, 128, 3)}
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
-"""The memory of a training, live: a small network learns a picture, and shows what it has learned now and then.
+"""Show the memory of a training, live.
 
-Run `splatview serve` in another terminal. Under the list its panel shows the memory that the training takes; a click on
-it shows more, and "Take a full snapshot" every allocation with its stack. Without a GPU it is the host's memory.
+A small network learns a picture, and shows what it has learned now and then.
+
+Run `splatview serve` in another terminal. Under the list its panel shows the memory
+that the training takes; a click on it shows more, and "Take a full snapshot" every
+allocation with its stack. Without a GPU it is the host's memory.
 """
 
 import argparse
@@ -23,10 +26,10 @@ y, x = torch.meshgrid(
 )
 r = (x * x + y * y).sqrt()
 a = torch.atan2(y, x)
-wanted = torch.stack(
+target = torch.stack(
     [0.5 + 0.5 * torch.cos(9 * r + 3 * a), 0.5 + 0.5 * torch.cos(5 * a), 1 - r / 2], -1
 ).to(device)
-places = torch.stack([x, y], -1).reshape(-1, 2).to(device)
+positions = torch.stack([x, y], -1).reshape(-1, 2).to(device)
 waves = 6 * torch.randn(2, 64, device=device)
 
 
@@ -43,14 +46,18 @@ for step in range(steps):
     splatview.publish_memory(
         step=step
     )  # the first call begins; every call marks a step
-    some = torch.randint(
-        len(places), (1000 if step % 20 < 10 else 8000,), device=device
+    sample = torch.randint(
+        len(positions), (1000 if step % 20 < 10 else 8000,), device=device
     )
-    loss = (net(features(places[some])) - wanted.reshape(-1, 3)[some]).square().mean()
+    loss = (
+        (net(features(positions[sample])) - target.reshape(-1, 3)[sample])
+        .square()
+        .mean()
+    )
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
     if step % 20 == 0:  # the whole picture at once: the peak
         with torch.no_grad():
-            learned = net(features(places)).reshape(side, side, 3).clamp(0, 1)
+            learned = net(features(positions)).reshape(side, side, 3).clamp(0, 1)
         splatview.publish(learned, "learned", meta={"step": step, "loss": loss})

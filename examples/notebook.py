@@ -1,6 +1,9 @@
-"""A notebook: every `# %%` begins a cell, in VS Code, with Jupytext or pasted. As a script it prints an address.
+"""Show tensors in a notebook: every `# %%` begins a cell.
 
-The viewer is a process of its own, so that it answers while a cell computes, and after that.
+In VS Code, with Jupytext or pasted. As a script it prints an address.
+
+The viewer is a process of its own, so that it answers while a cell computes, and after
+that.
 """
 
 # %% An image that is published at every step
@@ -20,7 +23,7 @@ y, x = torch.meshgrid(
 
 
 def waves(step: int) -> torch.Tensor:
-    """(256, 256, 3), float32 in [0, 1]: those of two sources."""
+    """Return the waves of two sources, (256, 256, 3), float32 in [0, 1]."""
     left, right = (
         torch.sin(8 * torch.hypot(x - side, y) - step / 5) for side in (-1, 1)
     )

@@ -1,7 +1,10 @@
-"""The course of a training as live plots, and a training that a viewer can pause: a small network learns a picture.
+"""Show the course of a training as live plots, with a pause button.
 
-Run `splatview serve` in another terminal. The panel shows the loss beside what is learned; a click on it shows all that
-is logged. "Pause the run" stops the loop in `wait_while_paused`, "Step" lets it take one step.
+A small network learns a picture.
+
+Run `splatview serve` in another terminal. The panel shows the loss beside what is
+learned; a click on it shows all that is logged. "Pause the run" stops the loop in
+`wait_while_paused`, "Step" lets it take one step.
 """
 
 import argparse
@@ -23,10 +26,10 @@ y, x = torch.meshgrid(
 )
 r = (x * x + y * y).sqrt()
 a = torch.atan2(y, x)
-wanted = torch.stack(
+target = torch.stack(
     [0.5 + 0.5 * torch.cos(9 * r + 3 * a), 0.5 + 0.5 * torch.cos(5 * a), 1 - r / 2], -1
 ).to(device)
-places = torch.stack([x, y], -1).reshape(-1, 2).to(device)
+positions = torch.stack([x, y], -1).reshape(-1, 2).to(device)
 waves = 6 * torch.randn(2, 64, device=device)
 
 
@@ -40,14 +43,15 @@ schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9995)
 
 for step in range(steps):
     splatview.wait_while_paused()
-    some = torch.randint(len(places), (2000,), device=device)
-    off = net(features(places[some])) - wanted.reshape(-1, 3)[some]
+    sample = torch.randint(len(positions), (2000,), device=device)
+    off = net(features(positions[sample])) - target.reshape(-1, 3)[sample]
     loss = off.square().mean()
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
     schedule.step()
-    # As they are: what lies on the GPU is copied when the GPU comes there, and nothing waits.
+    # As they are: what lies on the GPU is copied when the GPU comes there, and nothing
+    # waits.
     splatview.log(
         step,
         loss=loss,
@@ -59,6 +63,6 @@ for step in range(steps):
     )
     if step % 50 == 0:
         with torch.no_grad():
-            learned = net(features(places)).reshape(side, side, 3).clamp(0, 1)
-        splatview.log(step, psnr=-10 * (learned - wanted).square().mean().log10())
+            learned = net(features(positions)).reshape(side, side, 3).clamp(0, 1)
+        splatview.log(step, psnr=-10 * (learned - target).square().mean().log10())
         splatview.publish(learned, "learned", meta={"step": step})

@@ -1,7 +1,8 @@
-"""A second process that reads what another one publishes, and publishes the edges of each newest picture in turn.
+"""Read what another process publishes, and publish the edges of each picture.
 
-Run `splatview serve` in another terminal: it shows both. Neither process waits for the other; this one takes the newest
-picture whenever it is ready, and those that came in between are passed over.
+Run `splatview serve` in another terminal: it shows both. Neither process waits for the
+other; this one takes the newest picture whenever it is ready, and those that came in
+between are passed over.
 """
 
 import argparse
@@ -14,7 +15,10 @@ import splatview
 
 
 def first_process() -> None:
-    """Rings that run outwards, 60 times a second, as long as the process that started it lives."""
+    """Publish rings that run outwards, 60 times a second.
+
+    As long as the process that started it lives.
+    """
     y, x = torch.meshgrid(
         torch.linspace(-3, 3, 360), torch.linspace(-4, 4, 480), indexing="ij"
     )

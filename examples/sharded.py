@@ -1,7 +1,10 @@
-"""A scene whose Gaussians are spread over several processes, each of which trains and publishes its own part.
+"""Publish a scene whose Gaussians are spread over several processes.
 
-Run `splatview serve` in another terminal: it shows one scene. No rank sends its Gaussians to another, or waits for the
-viewer. Run this by itself, or with `torchrun --nproc-per-node 4 examples/sharded.py`.
+Each trains and publishes its own part.
+
+Run `splatview serve` in another terminal: it shows one scene. No rank sends its
+Gaussians to another, or waits for the viewer. Run this by itself, or with `torchrun
+--nproc-per-node 4 examples/sharded.py`.
 """
 
 import argparse
@@ -16,14 +19,14 @@ import splatview
 
 
 def train(rank: int, world: int, steps: int) -> None:
-    """Bring this rank's points onto a sphere, and paint them."""
+    """Move this rank's points onto a sphere, and paint them."""
     distributed.init_process_group("gloo", rank=rank, world_size=world)
     torch.manual_seed(rank)
     i = torch.arange(rank, 3000, world) + 0.5  # every so many of the points are ours
     z = 1 - i / 1500
-    around = math.pi * (1 + math.sqrt(5)) * i
+    azimuth = math.pi * (1 + math.sqrt(5)) * i
     radius = (1 - z * z).sqrt()
-    sphere = torch.stack([radius * around.cos(), z, radius * around.sin()], -1)
+    sphere = torch.stack([radius * azimuth.cos(), z, radius * azimuth.sin()], -1)
     splats = {
         "means": torch.randn(len(i), 3),
         "quats": torch.randn(len(i), 4),
@@ -69,14 +72,14 @@ if __name__ == "__main__":
                 "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": str(free.getsockname()[1]),
             }
-        others = [
+        children = [
             multiprocessing.get_context("spawn").Process(
                 target=train, args=(rank, options.ranks, options.steps), daemon=True
             )
             for rank in range(1, options.ranks)
         ]
-        for other in others:
-            other.start()
+        for child in children:
+            child.start()
         train(0, options.ranks, options.steps)
-        for other in others:
-            other.join()
+        for child in children:
+            child.join()

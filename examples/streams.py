@@ -1,6 +1,9 @@
-"""Several streams of one run: a scene of Gaussians that moves, and the picture and the depth that a camera sees of it.
+"""Publish several streams of one run.
 
-Run `splatview serve` in another terminal; its panel lists the streams. Metadata such as `step` is shown beside each.
+A scene of Gaussians that moves, and the picture and the depth that a camera sees of it.
+
+Run `splatview serve` in another terminal; its panel lists the streams. Metadata such as
+`step` is shown beside each.
 """
 
 import argparse
@@ -42,14 +45,14 @@ c = math.cos(tilt)
 s = math.sin(tilt)
 viewmat = torch.tensor([[1.0, 0, 0, 0], [0, c, -s, 0], [0, s, c, 4], [0, 0, 0, 1]])
 camera = DatasetView(viewmat, K, 320, 240).to(device)
-at_rest = gaussians["means"]
+rest_positions = gaussians["means"]
 
 for step in range(steps):
     angle = 0.02 * step
     c = math.cos(angle)
     s = math.sin(angle)
-    turn = torch.tensor([[c, 0, s], [0, 1, 0], [-s, 0, c]], device=device)
-    gaussians["means"] = at_rest @ turn.T
+    rotation = torch.tensor([[c, 0, s], [0, 1, 0], [-s, 0, c]], device=device)
+    gaussians["means"] = rest_positions @ rotation.T
     drawn = draw(gaussians, camera)
     depth = drawn.depth / drawn.alpha.clamp_min(1e-6)
     splatview.publish(gaussians, "gaussians", sh_degree=0, meta={"step": step})

@@ -1,9 +1,12 @@
-"""The cameras of a training over its scene: click one to look through it, at the photograph and what is rendered.
+"""Show the cameras of a training over its scene.
+
+Click one to look through it, at the photograph and what is rendered.
 
 Run `splatview serve` in another terminal, before or after this.
 
-A ball of Gaussians is fitted to photographs of a ball: their colours learn, so that the PSNR that the viewer shows of
-each photograph rises. The photographs are computed, ray by ray.
+A ball of Gaussians is fitted to photographs of a ball: their colours learn, so that the
+PSNR that the viewer shows of each photograph rises. The photographs are computed, ray
+by ray.
 """
 
 from __future__ import annotations
@@ -22,12 +25,17 @@ HEIGHT = 240
 
 
 def cameras() -> tuple[torch.Tensor, torch.Tensor]:
-    """(N, 4, 4) world to camera in OpenCV axes, in a ring around the ball, and (3, 3) intrinsics."""
+    """Return cameras in a ring around the ball.
+
+    (N, 4, 4) world to camera in OpenCV axes, and (3, 3) intrinsics.
+    """
     views = torch.eye(4).repeat(COUNT, 1, 1)
     for i in range(COUNT):
-        turn = 2 * math.pi * i / COUNT
+        azimuth = 2 * math.pi * i / COUNT
         height = 0.8 * math.sin(3 * 2 * math.pi * i / COUNT)
-        position = torch.tensor([3.5 * math.sin(turn), height, 3.5 * math.cos(turn)])
+        position = torch.tensor(
+            [3.5 * math.sin(azimuth), height, 3.5 * math.cos(azimuth)]
+        )
         forward = -position / position.norm()
         right = torch.linalg.cross(forward, torch.tensor([0.0, -1.0, 0.0]))
         right = right / right.norm()
@@ -39,13 +47,13 @@ def cameras() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def color_of(normals: torch.Tensor) -> torch.Tensor:
-    """RGB in [0, 1] of the ball's surface."""
+    """Return the RGB in [0, 1] of the ball's surface."""
     stripes = 0.5 + 0.5 * torch.sin(9 * normals[..., 1:2])
     return (0.5 + 0.45 * normals) * (0.55 + 0.45 * stripes)
 
 
 def photograph(view: torch.Tensor, K: torch.Tensor) -> torch.Tensor:
-    """(H, W, 3) what a camera sees of the ball, on black."""
+    """Return what a camera sees of the ball, on black, (H, W, 3)."""
     y, x = torch.meshgrid(
         torch.arange(HEIGHT) + 0.5, torch.arange(WIDTH) + 0.5, indexing="ij"
     )
@@ -76,17 +84,18 @@ def main(steps: int) -> None:
     views, K = cameras()
     photos = torch.stack([photograph(view, K) for view in views])
     splatview.publish_cameras(views, K, WIDTH, HEIGHT, photos)
-    wanted = (color_of(normals) - 0.5) / 0.28209479177387814
+    target_sh0 = (color_of(normals) - 0.5) / 0.28209479177387814
     for step in range(steps):
         camera = step // 20 % COUNT
         splatview.publish_cameras(current=camera)
         position = -views[camera, :3, :3].T @ views[camera, :3, 3]
-        seen = (normals @ position > 1)[
+        is_visible = (normals @ position > 1)[
             :, None
         ]  # what lies on this camera's side of the ball
         splats["sh0"] = (
             splats["sh0"]
-            + 0.02 * torch.where(seen, wanted - splats["sh0"][:, 0], 0.0)[:, None]
+            + 0.02
+            * torch.where(is_visible, target_sh0 - splats["sh0"][:, 0], 0.0)[:, None]
         )
         splatview.publish(splats, "ball", meta={"step": step})
         splatview.wait_while_paused()

@@ -1,5 +1,6 @@
-"""An image in a window of its own, which shows what becomes of it in place: the loop of async_torchwindow's README, on
-CUDA or the CPU. Nothing else has to be started.
+"""Show an image in a window of its own, which follows changes made in place.
+
+Nothing else has to be started.
 """
 
 import argparse

@@ -1,5 +1,6 @@
-"""A Gaussian scene in a window of its own, which shows what becomes of it in place: the loop of async_torchwindow's
-README, on CUDA or the CPU, with a knot of Gaussians instead of a file. Nothing else has to be started.
+"""Show a Gaussian scene in a window of its own, which follows changes in place.
+
+Nothing else has to be started.
 """
 
 import argparse

@@ -46,9 +46,9 @@ _CHECKED = 24
 
 
 @dataclass
-class Seen:
+class ReceivedPicture:
     time: float
-    at: float
+    caused_at: float
     size: tuple[int, int]
     bytes: int
     data: bytes = b""
@@ -60,17 +60,17 @@ class Page:
         self._decoding = False
         self._drawn: list[tuple[float, float, tuple[int, int], bytes]] = []
         self._moves: list[tuple[float, float, float]] = []
-        self._seen: list[Seen] = []
-        self._begin = time.monotonic()
+        self._received: list[ReceivedPicture] = []
+        self._counted_from = time.monotonic()
         self._why_closed = ""
         self._coming: tuple[messages.Picture, float]
         self._socket = WebSocket(options["port"], f"/ws?token={options['token']}")
-        self._say(
+        self._send(
             messages.Hello(id="benchmark", width=self._size[0], height=self._size[1])
         )
         threading.Thread(target=self._reading, daemon=True).start()
 
-    def _say(self, message: messages.ClientMessage) -> None:
+    def _send(self, message: messages.ClientMessage) -> None:
         self._socket.send(messages.encode(message).encode())
 
     # -- receiving ------------------------------------------------------------------------------------------
@@ -92,38 +92,40 @@ class Page:
                 )
             return
         now = time.monotonic()
-        picture, came = self._coming
+        picture, announced_at = self._coming
         if self._decoding:
             pictures.decode(raw)
             self._drawn.append(
                 (time.perf_counter() * 1e3, picture.at, picture.size, raw)
             )
         with Image.open(io.BytesIO(raw)) as image:
-            self._seen.append(Seen(now, picture.at, image.size, len(raw), raw))
-        took = (time.monotonic() - came) * 1e3
-        self._say(
-            messages.Ack(picture.number, took)
+            self._received.append(
+                ReceivedPicture(now, picture.at, image.size, len(raw), raw)
+            )
+        elapsed_ms = (time.monotonic() - announced_at) * 1e3
+        self._send(
+            messages.Ack(picture.number, elapsed_ms)
         )  # a picture that the server knows of is counted
 
-    def _counted(self) -> list[Seen]:
+    def _counted(self) -> list[ReceivedPicture]:
         if self._why_closed:
             raise RuntimeError(f"the connection is closed: {self._why_closed}")
-        return [s for s in self._seen if s.time >= self._begin]
+        return [s for s in self._received if s.time >= self._counted_from]
 
     # -- commands -------------------------------------------------------------------------------------------
 
     def do_key(self, name: str) -> None:
         for pressed in (True, False):
-            self._say(ev.Key(name, pressed, at=time.perf_counter() * 1e3))
+            self._send(ev.Key(name, pressed, at=time.perf_counter() * 1e3))
 
     def do_state(self) -> dict[str, Any]:
         state: dict[str, Any] = {
-            "pictures": len(self._seen),
+            "pictures": len(self._received),
             "number": -1,
             "mark": None,
         }
-        if self._seen:
-            picture = pictures.decode(self._seen[-1].data)
+        if self._received:
+            picture = pictures.decode(self._received[-1].data)
             with contextlib.suppress(ValueError):
                 state["number"] = pictures.read(picture)
             with contextlib.suppress(ValueError):
@@ -131,70 +133,76 @@ class Page:
         return state
 
     def do_whole(self) -> dict[str, Any]:
-        """Whether pictures have come in full size for a second."""
+        """Return whether pictures have come in full size for a second."""
         now = time.monotonic()
-        small = [s for s in self._seen if s.time > now - 1 and s.size != self._size]
+        small = [s for s in self._received if s.time > now - 1 and s.size != self._size]
         return {
-            "whole": bool(self._seen) and self._seen[-1].time > now - 1 and not small
+            "whole": bool(self._received)
+            and self._received[-1].time > now - 1
+            and not small
         }
 
     def do_begin(self) -> None:
-        self._seen = []
-        self._begin = time.monotonic()
+        self._received = []
+        self._counted_from = time.monotonic()
 
     def do_report(self) -> dict[str, Any]:
         now = time.monotonic()
-        seen = self._counted()
-        gaps = np.diff([self._begin, *(s.time for s in seen), now])
-        sizes = Counter("x".join(map(str, s.size)) for s in seen)
+        received = self._counted()
+        gaps = np.diff([self._counted_from, *(s.time for s in received), now])
+        sizes = Counter("x".join(map(str, s.size)) for s in received)
         return {
-            "pictures": len(seen),
-            "seconds": now - self._begin,
-            "per_s": len(seen) / (now - self._begin),
-            "bytes": statistics.mean(s.bytes for s in seen) if seen else 0,
+            "pictures": len(received),
+            "seconds": now - self._counted_from,
+            "per_s": len(received) / (now - self._counted_from),
+            "bytes": statistics.mean(s.bytes for s in received) if received else 0,
             "gap_ms": float(gaps.max()) * 1e3,
             "sizes": sizes.most_common(3),
         }
 
     def do_check(
-        self, base: str, times: list[tuple[int, float]], until: float
+        self, base: str, times: list[tuple[int, float]], max_time: float
     ) -> dict[str, Any]:
-        """`times`: when each number was handed over. Only pictures that came before the moment `until` count."""
-        seen = [s for s in self._counted() if s.time <= until]
-        if not seen:
+        """Compare pictures with those that were published, until `max_time`.
+
+        `times`: when each number was handed over. Only pictures that came before the
+        moment `max_time` count.
+        """
+        received = [s for s in self._counted() if s.time <= max_time]
+        if not received:
             raise RuntimeError("no picture came")
-        handed = {number: at for number, at in times}
+        published_at = dict(times)
         pool = pictures.moving(np.load(base), self._size, pictures.POOL)
         ages = []
         likeness = []
-        numbers = []
+        indices = []
         kinds = []
-        for s in seen[:: max(len(seen) // _CHECKED, 1)]:
+        for s in received[:: max(len(received) // _CHECKED, 1)]:
             picture = pictures.decode(s.data)
             number = pictures.read(picture)
-            if number not in handed or handed[number] > s.time:
+            if number not in published_at or published_at[number] > s.time:
                 raise RuntimeError(
                     f"a picture shows {number}, which was not published by then"
                 )
-            if numbers and number <= numbers[-1]:
-                raise RuntimeError(f"a picture shows {number} after {numbers[-1]}")
-            numbers.append(number)
-            meant = pool[number % len(pool)].copy()
-            pictures.write(meant, number)
-            alike, other = (
+            if indices and number <= indices[-1]:
+                raise RuntimeError(f"a picture shows {number} after {indices[-1]}")
+            indices.append(number)
+            expected = pool[number % len(pool)].copy()
+            pictures.write(expected, number)
+            own_likeness, next_likeness = (
                 pictures.likeness(picture, one)
-                for one in (meant, pool[(number + 1) % len(pool)])
+                for one in (expected, pool[(number + 1) % len(pool)])
             )
-            if alike < other + 3:
+            if own_likeness < next_likeness + 3:
                 raise RuntimeError(
-                    f"a picture is not the one that was published: {alike:.1f} dB, and {other:.1f} dB "
+                    f"a picture is not the one that was published: {own_likeness:.1f} dB, and {next_likeness:.1f} dB "
                     "like the next one"
                 )
-            likeness.append(alike)
-            ages.append((s.time - handed[number]) * 1e3)
+            likeness.append(own_likeness)
+            ages.append((s.time - published_at[number]) * 1e3)
             kinds.append(pictures.describe(s.data))
         return {
-            "checked": len(numbers),
+            "checked": len(indices),
             "likeness": statistics.median(likeness),
             "age_ms": statistics.median(ages),
             "quality": statistics.median_low([k["quality"] for k in kinds]),
@@ -205,23 +213,23 @@ class Page:
         """Back and forth around the middle; every move is told, and its place kept."""
         self._drawn = []
         self._moves = []
-        self._seen = []
+        self._received = []
         self._decoding = True
-        x0, y0 = pictures.way(0, self._size)
-        self._say(ev.PointerPress(x0, y0, at=time.perf_counter() * 1e3))
-        begin = time.monotonic()
-        due = begin
+        x0, y0 = pictures.hand_position(0, self._size)
+        self._send(ev.PointerPress(x0, y0, at=time.perf_counter() * 1e3))
+        started_at = time.monotonic()
+        due = started_at
         step = 0
-        while time.monotonic() < begin + seconds:
+        while time.monotonic() < started_at + seconds:
             step += 1
-            x, y = pictures.way(step, self._size)
-            at = time.perf_counter() * 1e3
-            self._say(ev.PointerMove(x, y, at=at))
-            self._moves.append((at, x - x0, y - y0))
+            x, y = pictures.hand_position(step, self._size)
+            moved_at = time.perf_counter() * 1e3
+            self._send(ev.PointerMove(x, y, at=moved_at))
+            self._moves.append((moved_at, x - x0, y - y0))
             due += 1 / hz
             time.sleep(max(due - time.monotonic(), 0))
         time.sleep(0.5)
-        self._say(
+        self._send(
             ev.PointerRelease(
                 *(x0 + self._moves[-1][1], y0 + self._moves[-1][2]),
                 at=time.perf_counter() * 1e3,
@@ -233,14 +241,14 @@ class Page:
         drawn = self._drawn
         latencies = []
         i = 0
-        for at, *_ in self._moves[10:]:  # the first moves find the viewer asleep
-            while i < len(drawn) and drawn[i][1] < at:
+        for moved_at, *_ in self._moves[10:]:  # the first moves find the viewer asleep
+            while i < len(drawn) and drawn[i][1] < moved_at:
                 i += 1
             if i == len(drawn):
                 raise RuntimeError(
-                    f"no picture tells of the move at {at:.1f} ms; the last one tells of {drawn[-1][1]}"
+                    f"no picture tells of the move at {moved_at:.1f} ms; the last one tells of {drawn[-1][1]}"
                 )
-            latencies.append(drawn[i][0] - at)
+            latencies.append(drawn[i][0] - moved_at)
         if len(drawn) < 3:
             raise RuntimeError(f"only {len(drawn)} pictures came while it was dragged")
         span = (drawn[-1][0] - drawn[0][0]) / 1e3
@@ -249,20 +257,23 @@ class Page:
             "pictures": len(drawn),
             "per_s": (len(drawn) - 1) / span,
             "sizes": Counter(
-                "x".join(map(str, s.size)) for s in self._seen
+                "x".join(map(str, s.size)) for s in self._received
             ).most_common(2),
         }
 
     def do_moved(self) -> dict[str, Any]:
-        """The mark began in the middle of the picture, and the picture follows the pointer."""
+        """Return how far the mark lies from where the moves put it.
+
+        It began in the middle of the picture, and the picture follows the pointer.
+        """
         moves = {at: (dx, dy) for at, dx, dy in self._moves}
-        told = [d for d in self._drawn if d[1] in moves]
-        if len(told) < 3:
+        answers = [d for d in self._drawn if d[1] in moves]
+        if len(answers) < 3:
             raise RuntimeError(
-                f"only {len(told)} pictures tell of a move, of {len(self._drawn)}"
+                f"only {len(answers)} pictures tell of a move, of {len(self._drawn)}"
             )
         off = []
-        for _, at, full, data in told[:: max(len(told) // _CHECKED, 1)]:
+        for _, at, full, data in answers[:: max(len(answers) // _CHECKED, 1)]:
             pixels = pictures.decode(data)
             scale = full[0] / pixels.shape[1]
             x, y = (n * scale for n in pictures.find_mark(pixels, 1 / scale))
@@ -271,11 +282,11 @@ class Page:
         return {"off": max(off), "checked": len(off)}
 
     def do_changed(self) -> dict[str, Any]:
-        """For a scene: how many pictures that tell of other moves look otherwise, of how many."""
-        told = [
+        """Return how many pictures that tell of other moves look otherwise."""
+        answers = [
             (at, pictures.decode(data)) for _, at, _, data in self._drawn if at > 0
         ][:60]
-        pairs = [(a, b) for (at, a), (bt, b) in itertools.pairwise(told) if at != bt]
+        pairs = [(a, b) for (at, a), (bt, b) in itertools.pairwise(answers) if at != bt]
         changed = sum(
             a.shape != b.shape
             or float(np.abs(a[::4, ::4].astype(int) - b[::4, ::4]).mean()) > 0.2
@@ -285,4 +296,4 @@ class Page:
 
 
 if __name__ == "__main__":
-    harness.obey(Page(json.loads(sys.argv[1])))
+    harness.serve_requests(Page(json.loads(sys.argv[1])))

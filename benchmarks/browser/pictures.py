@@ -1,6 +1,4 @@
-"""Pictures that say of themselves what they are: of a scene that moves, each with its number in it as black and white
-blocks, or one with a mark in it, which shows how far it was moved; and the way of the hand that moves it.
-"""
+"""Make pictures that bear their number, or a mark, and read them again."""
 
 from __future__ import annotations
 
@@ -22,7 +20,10 @@ POOL = 12
 
 
 def moving(base: np.ndarray, size: tuple[int, int], count: int) -> list[np.ndarray]:
-    """`count` pictures (height, width, 3) uint8 of a window that circles over `base`; each differs from the next."""
+    """Return pictures of a window that circles over a larger picture.
+
+    `count` of (height, width, 3) uint8; each differs from the next.
+    """
     width, height = size
     room_y = base.shape[0] - height
     room_x = base.shape[1] - width
@@ -35,11 +36,11 @@ def moving(base: np.ndarray, size: tuple[int, int], count: int) -> list[np.ndarr
     return pictures
 
 
-def write(picture: np.ndarray, number: int) -> None:
-    """Draw the number into (H, W, C) uint8: its bits in a row, and below them their opposites."""
+def write(picture: np.ndarray, index: int) -> None:
+    """Draw a number into (H, W, C) uint8: bits in a row, their opposites below."""
     side = max(BLOCK * picture.shape[1] // 1920, 4)
     margin = max(_MARGIN * picture.shape[1] // 1920, 2)
-    bits = np.array([number >> k & 1 for k in range(BITS)], np.uint8) * 255
+    bits = np.array([index >> k & 1 for k in range(BITS)], np.uint8) * 255
     row = np.repeat(bits, side)[None, :, None]
     picture[margin : margin + side, margin : margin + BITS * side, :3] = row
     picture[margin + side : margin + 2 * side, margin : margin + BITS * side, :3] = (
@@ -48,9 +49,12 @@ def write(picture: np.ndarray, number: int) -> None:
 
 
 def read(picture: np.ndarray) -> int:
-    """The number that a picture shows, whatever its size. Raises ValueError when it shows none."""
+    """Return the number that a picture shows, of any size.
+
+    Raises ValueError when it shows none.
+    """
     scale = picture.shape[1] / 1920
-    number = 0
+    index = 0
     for k in range(BITS):
         x = round((_MARGIN + (k + 0.5) * BLOCK) * scale)
         above, below = (
@@ -61,19 +65,22 @@ def read(picture: np.ndarray) -> int:
             raise ValueError(
                 f"no number in the picture: block {k} has {above:.0f} and {below:.0f}"
             )
-        number |= int(above > below) << k
-    return number
+        index |= int(above > below) << k
+    return index
 
 
-def likeness(seen: np.ndarray, meant: np.ndarray) -> float:
-    """PSNR in dB of two (H, W, 3) uint8 pictures; the meant one is reduced when the seen one is smaller."""
-    if seen.shape != meant.shape:
+def likeness(picture: np.ndarray, expected: np.ndarray) -> float:
+    """Return the PSNR in dB of two (H, W, 3) uint8 pictures.
+
+    The expected one is reduced when the other is smaller.
+    """
+    if picture.shape != expected.shape:
         from PIL import Image
 
-        meant = np.asarray(
-            Image.fromarray(meant).resize(seen.shape[1::-1], Image.Resampling.BOX)
+        expected = np.asarray(
+            Image.fromarray(expected).resize(picture.shape[1::-1], Image.Resampling.BOX)
         )
-    error = float(np.square(seen.astype(np.float32) - meant).mean())
+    error = float(np.square(picture.astype(np.float32) - expected).mean())
     return 99.0 if error == 0 else 10 * np.log10(255.0**2 / error)
 
 
@@ -84,8 +91,9 @@ def mark(picture: np.ndarray) -> None:
 
 
 def find_mark(picture: np.ndarray, scale: float = 1.0) -> tuple[float, float]:
-    """(x, y) of the mark's centre in pixels of a picture that was reduced to `scale`. Raises ValueError where there is
-    none, or half of one.
+    """Return x, y of the mark's centre in pixels of a picture.
+
+    Raises ValueError where there is none, or half of one.
     """
     p = picture[..., :3].astype(np.int16)
     ys, xs = np.nonzero((p[..., 0] > 190) & (p[..., 2] > 190) & (p[..., 1] < 90))
@@ -101,9 +109,10 @@ def find_mark(picture: np.ndarray, scale: float = 1.0) -> tuple[float, float]:
     ) / 2
 
 
-def way(step: int, size: tuple[int, int]) -> tuple[int, int]:
-    """Where the hand is at a step, in pixels of a picture of this size: to and fro below the middle, where it begins
-    at step 0. It lies elsewhere at every step.
+def hand_position(step: int, size: tuple[int, int]) -> tuple[int, int]:
+    """Return x, y of the hand at a step, in pixels of a picture of a size.
+
+    It lies elsewhere at every step.
     """
     width, height = size
     x = width // 2 + round(height / 5 * math.sin(step / 12))
@@ -111,7 +120,7 @@ def way(step: int, size: tuple[int, int]) -> tuple[int, int]:
 
 
 def decode(data: bytes) -> np.ndarray:
-    """(H, W, 3) uint8 from JPEG or PNG."""
+    """Decode JPEG or PNG to (H, W, 3) uint8."""
     if data[:2] == b"\xff\xd8":
         import simplejpeg
 
@@ -124,17 +133,15 @@ def decode(data: bytes) -> np.ndarray:
 
 
 def describe(data: bytes) -> dict[str, Any]:
-    """{"quality", "colour"}: the quality as libjpeg counts it, read off the tables, and how colour is kept ("4:2:0"),
-    which matters as much.
-    """
+    """Return the "quality" and "colour" of a JPEG."""
     if data[:2] != b"\xff\xd8":
         return {"quality": 100, "colour": "all"}
     import simplejpeg
 
-    at = 2
-    while data[at + 1] != 0xDB:
-        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
-    scale = sum(data[at + 5 : at + 69]) * 100 / _STANDARD_SUM
+    offset = 2
+    while data[offset + 1] != 0xDB:
+        offset += 2 + int.from_bytes(data[offset + 2 : offset + 4], "big")
+    scale = sum(data[offset + 5 : offset + 69]) * 100 / _STANDARD_SUM
     return {
         "quality": round(5000 / scale) if scale > 100 else round((200 - scale) / 2),
         "colour": ":".join(simplejpeg.decode_jpeg_header(data)[3]),

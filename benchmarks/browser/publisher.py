@@ -1,8 +1,10 @@
-"""A training run's part: `python -m benchmarks.browser.publisher DEVICE`. Publishes, a new tensor each time.
+"""Publish as a training run does, a new tensor each time.
 
-Commands: pictures, base=, size=, hz=: numbered pictures from now on, on stream "picture"; still, base=, size=: one
-picture with a mark in it; scene, gaussians=: a ball of Gaussians, ten times a second; report: what was
-published since the last report.
+`python -m benchmarks.browser.publisher DEVICE`
+
+Commands: pictures, base=, size=, hz=: numbered pictures from now on, on stream
+"picture"; still, base=, size=: one picture with a mark in it; scene, gaussians=: a ball
+of Gaussians, ten times a second; report: what was published since the last report.
 """
 
 from __future__ import annotations
@@ -29,17 +31,17 @@ class Publisher:
         self._device = device
         self._publish: Callable[[int], object] | None = None
         self._hz = 0.0
-        self._number = 0
+        self._index = 0
         self._times: list[tuple[int, float]] = []
         self._spent = 0.0
-        self._news = threading.Event()
+        self._has_work = threading.Event()
         self._ended = False
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def close(self) -> None:
         self._ended = True
-        self._news.set()
+        self._has_work.set()
         self._thread.join()
         splatview.close()
 
@@ -47,27 +49,27 @@ class Publisher:
         due = 0.0
         while not self._ended:
             if not self._hz:
-                self._news.wait()
-                self._news.clear()
+                self._has_work.wait()
+                self._has_work.clear()
                 continue
             assert self._publish is not None
-            self._number += 1
-            self._publish(self._number)
+            self._index += 1
+            self._publish(self._index)
             due = max(due + 1 / self._hz, time.monotonic() - 0.05)
             time.sleep(max(due - time.monotonic(), 0))
 
     def _timed(self, value: Any, name: str) -> None:
-        begin = time.thread_time()
+        started_at = time.thread_time()
         splatview.publish(value, name)
-        self._spent += time.thread_time() - begin
+        self._spent += time.thread_time() - started_at
 
-    def _go(self, publish: Callable[[int], object], hz: float) -> None:
+    def _start(self, publish: Callable[[int], object], hz: float) -> None:
         self._hz = 0.0
         time.sleep(0.1)
         self._publish = publish
         if hz:
             self._hz = hz
-            self._news.set()
+            self._has_work.set()
         else:
             publish(0)
 
@@ -79,22 +81,22 @@ class Publisher:
         ]
         top = torch.empty(pool[0].shape, dtype=torch.uint8)
 
-        def publish(number: int) -> None:
+        def publish(index: int) -> None:
             height = 3 * pictures.BLOCK * size[0] // 1920
             strip = top[:height]
-            picture = pool[number % pictures.POOL].clone()
+            picture = pool[index % pictures.POOL].clone()
             strip.copy_(picture[:height])
-            pictures.write(strip.numpy(), number)
+            pictures.write(strip.numpy(), index)
             picture[:height] = strip.to(self._device)
-            self._times.append((number, time.monotonic()))
+            self._times.append((index, time.monotonic()))
             self._timed(picture, "picture")
 
-        self._go(publish, hz)
+        self._start(publish, hz)
 
     def do_still(self, base: str, size: list[int]) -> None:
         picture = pictures.moving(np.load(base), (size[0], size[1]), 1)[0]
         pictures.mark(picture)
-        self._go(
+        self._start(
             lambda _: self._timed(
                 torch.from_numpy(picture).to(self._device), "picture"
             ),
@@ -103,7 +105,7 @@ class Publisher:
 
     def do_scene(self, gaussians: int) -> None:
         scene = ball(gaussians, self._device)
-        self._go(
+        self._start(
             lambda _: self._timed(scene, "scene"), 10.0 if self._device == "cuda" else 0
         )
 
@@ -117,5 +119,5 @@ class Publisher:
 
 if __name__ == "__main__":
     publisher = Publisher(sys.argv[1])
-    harness.obey(publisher)
+    harness.serve_requests(publisher)
     publisher.close()

@@ -1,6 +1,9 @@
-"""The command `serve` itself: `python -m benchmarks.browser.serve OPTION ...`; only that it tells its threads' ids.
+"""Run the command `serve` itself, and report its threads' ids.
 
-Commands: threads: {NAME: ID} of Python's threads, and the URL once it listens is in what the command prints.
+`python -m benchmarks.browser.serve OPTION ...`
+
+Commands: threads: {NAME: ID} of Python's threads, and the URL once it listens is in
+what the command prints.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ class Threads:
 
 
 def _obey() -> None:
-    harness.obey(Threads())
+    harness.serve_requests(Threads())
     os.kill(
         os.getpid(), signal.SIGTERM
     )  # standard input ended: end as a user would end it

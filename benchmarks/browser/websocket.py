@@ -1,4 +1,7 @@
-"""A WebSocket as a client has it, with nothing between it and the socket. Standard library alone."""
+"""A WebSocket as a client has it, by the standard library alone.
+
+Nothing lies between it and the socket.
+"""
 
 from __future__ import annotations
 
@@ -43,18 +46,18 @@ class WebSocket:
         self._socket.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
         self._buffer = bytearray()
         while b"\r\n\r\n" not in self._buffer:
-            part = self._socket.recv(4096)
-            if not part:
+            chunk = self._socket.recv(4096)
+            if not chunk:
                 self._socket.close()
                 raise ConnectionError(f"no WebSocket: {bytes(self._buffer[:200])!r}")
-            self._buffer += part
-        head, _, rest = bytes(self._buffer).partition(b"\r\n\r\n")
+            self._buffer += chunk
+        head, _, body = bytes(self._buffer).partition(b"\r\n\r\n")
         if b" 101 " not in head.split(b"\r\n")[0]:
             self._socket.close()
             raise ConnectionError(
-                f"no WebSocket: {head.splitlines()[0].decode()} {rest[:200]!r}"
+                f"no WebSocket: {head.splitlines()[0].decode()} {body[:200]!r}"
             )
-        self._buffer = bytearray(rest)
+        self._buffer = bytearray(body)
 
     def send(self, payload: bytes, *, binary: bool = False) -> None:
         mask = os.urandom(4)
@@ -68,7 +71,10 @@ class WebSocket:
             self._socket.sendall(bytes(head) + mask + masked)
 
     def receive(self) -> tuple[bool, bytes]:
-        """(whether it is binary, the message), parts put together. Raises Closed, TimeoutError after 30 s."""
+        """Return whether the next message is binary, and the message.
+
+        Its parts are put together. Raises Closed, TimeoutError after 30 s.
+        """
         message = b""
         kind = 0
         while True:
@@ -104,23 +110,26 @@ class WebSocket:
 
     def _exactly(self, size: int) -> bytearray | memoryview:
         if len(self._buffer) >= size:
-            part = self._buffer[:size]
+            chunk = self._buffer[:size]
             self._buffer = self._buffer[size:]
-            return part
-        whole = bytearray(size)
-        have = len(self._buffer)
-        whole[:have] = self._buffer
+            return chunk
+        message = bytearray(size)
+        received = len(self._buffer)
+        message[:received] = self._buffer
         self._buffer.clear()
-        view = memoryview(whole)
-        while have < size:
-            got = self._socket.recv_into(view[have:])
+        view = memoryview(message)
+        while received < size:
+            got = self._socket.recv_into(view[received:])
             if not got:
                 raise Closed("the connection was cut")
-            have += got
+            received += got
         return view
 
     def close(self) -> None:
-        """Without a word. Ends a `receive` in another thread. Idempotent."""
+        """Close the socket without a message.
+
+        Ends a `receive` in another thread. Idempotent.
+        """
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()

@@ -1,1 +1,1 @@
-"""What `benchmarks.camera` is made of: detectors, and the viewer with a user who looks at it."""
+"""The parts of `benchmarks.camera`: detectors, and a viewer with its user."""

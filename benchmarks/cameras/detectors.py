@@ -1,7 +1,9 @@
-"""Detectors of the test picture's square that take as long as they are told, as `splatview camera --detect` has them.
+"""Detect the test picture's square, taking as long as a network would.
 
-A network's time on a GPU is slept through: it takes no processor, and no interpreter. What comes after it in Python
-takes processor time, and the interpreter.
+As `splatview camera --detect` has detectors.
+
+A network's time on a GPU is slept through: it takes no processor, and no interpreter.
+What comes after it in Python takes processor time, and the interpreter.
 """
 
 from __future__ import annotations
@@ -33,7 +35,10 @@ class Detector:
         return self.network + self.python
 
     def __call__(self, image: np.ndarray) -> dict[str, Any]:
-        """Where the square is in an (H, W, 3) test picture, and the number that the picture bears, as the label."""
+        """Return the square's box in a test picture (H, W, 3).
+
+        Its label is the index that the picture bears.
+        """
         time.sleep(self.network)
         end = time.thread_time() + self.python
         while (
@@ -41,14 +46,14 @@ class Detector:
         ):  # in Python, as lists are sorted and dictionaries filled
             sum(i * i for i in range(200))
         return {
-            "boxes": [place(image)],
+            "boxes": [find_square(image)],
             "labels": [str(read_index(image))],
             "colors": [MAGENTA],
         }
 
 
-def place(image: np.ndarray) -> tuple[int, int, int, int]:
-    """x0, y0, x1, y1 of the white square in an (H, W, 3) test picture."""
+def find_square(image: np.ndarray) -> tuple[int, int, int, int]:
+    """Return x0, y0, x1, y1 of the white square in a test picture (H, W, 3)."""
     height = image.shape[0]
     row = (image[height // 2] == 255).all(1).nonzero()[0]
     x0 = int(row[0])

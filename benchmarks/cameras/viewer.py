@@ -1,11 +1,15 @@
-"""The viewer and a user who looks at a test picture in it: `python -m benchmarks.cameras.viewer serve [OPTION ...]`.
+"""Run the viewer with a user who looks at a test picture in it.
 
-As `benchmarks.gpu.driver`, and: `result` tells whether there is any yet, `look` begins to look at every picture before
-it is shown, `seen` tells what was seen:
+`python -m benchmarks.cameras.viewer serve [OPTION ...]`
 
-    pictures: [[ns, number], ...]   when a picture with another number than the last was shown
-    results:  [[ns, version, ns of that picture's publishing, number in the label, x of the box in the pixels]]
-              when another result than the last was shown, the last being -1 while the square hides an edge of the box
+As `benchmarks.gpu.driver`, and: `result` tells whether there is any yet, `look` begins
+to look at every picture before it is shown, `seen` tells what was seen:
+
+    pictures: [[ns, number], ...]   when a picture with another number than the last was
+        shown
+    results:  [[ns, version, ns of that picture's publishing, number in the label, x of
+              the box in the pixels]] when another result than the last was shown, the
+              last being -1 while the square hides an edge of the box
     versions: [[version, number]]   of the pictures
 """
 
@@ -35,25 +39,25 @@ class LookingScreen(driver.CountingScreen):
 
     def __init__(self, screen: Any) -> None:
         super().__init__(screen)
-        self._looks = False
+        self._is_reading = False
         self._pictures: list[tuple[int, int]] = []
         self._results: list[tuple[int, int, int, int, int]] = []
-        self._numbers: dict[int, int] = {}
+        self._index_of: dict[int, int] = {}
 
     def present(self, caption: Caption) -> None:
-        if self._looks:
-            self._look()
+        if self._is_reading:
+            self._read_picture()
         super().present(caption)
 
-    def _look(self) -> None:
+    def _read_picture(self) -> None:
         view: Any = self._view()
         layers = view.content.layers
-        number = read_index(_rows(self._screen.framebuffer))
+        index = read_index(_rows(self._screen.framebuffer))
         if layers.version:
-            self._numbers[layers.version] = number
+            self._index_of[layers.version] = index
         now = time.time_ns()
-        if not self._pictures or self._pictures[-1][1] != number:
-            self._pictures.append((now, number))
+        if not self._pictures or self._pictures[-1][1] != index:
+            self._pictures.append((now, index))
         layer: Layer | None = next(iter(layers.all), None)
         if layer is None or layer.result is None or not layer.result.texts:
             return
@@ -78,27 +82,30 @@ class LookingScreen(driver.CountingScreen):
     def _do_look(self) -> None:
         self._pictures.clear()
         self._results.clear()
-        self._numbers.clear()
-        self._looks = True
+        self._index_of.clear()
+        self._is_reading = True
 
     def _do_seen(self) -> dict[str, Any]:
-        self._looks = False
+        self._is_reading = False
         return {
             "pictures": self._pictures,
             "results": self._results,
-            "versions": list(self._numbers.items()),
+            "versions": list(self._index_of.items()),
         }
 
 
 def _rows(framebuffer: moderngl.Framebuffer) -> np.ndarray:
-    """The rows in which the picture's number stands."""
+    """Read the rows in which the picture's index stands."""
     return _read(framebuffer, framebuffer.height - 24, 24)[::-1]
 
 
 def _edge(framebuffer: moderngl.Framebuffer) -> int:
-    """Return the x of the box's left edge in the middle row, in pixels, or -1 unless both edges are visible.
+    """Return the x of the box's left edge in the middle row, in pixels.
 
-    Of one edge alone, beside a white square that hides the other, it is unknown which it is.
+    -1 unless both edges are visible.
+
+    Of one edge alone, beside a white square that hides the other, it is unknown which
+    it is.
     """
     row = _read(framebuffer, framebuffer.height // 2, 1)[0].astype(int)
     edges = ((row[:, 0] > 190) & (row[:, 1] < 90) & (row[:, 2] > 190)).nonzero()[0]

@@ -1,5 +1,6 @@
-"""What the benchmarks on a GPU share: the load, the scenes, the viewer with a user at it, clocks.
+"""The parts of the GPU's benchmarks: load, scenes, viewer with a user, clocks.
 
-The viewer is always the program that a user starts (`splatview serve`), in a process of its own, with its own defaults
-unless a line of a table says otherwise. `driver` only counts at its screen and lays a hand on the mouse.
+The viewer is always the program that a user starts (`splatview serve`), in a process of
+its own, with its own defaults unless a line of a table says otherwise. `driver` only
+counts at its screen and lays a hand on the mouse.
 """

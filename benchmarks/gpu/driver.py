@@ -1,4 +1,6 @@
-"""The viewer as a user starts it, and the user: `python -m benchmarks.gpu.driver serve [OPTION ...]`.
+"""Run the viewer as a user starts it, and the user.
+
+`python -m benchmarks.gpu.driver serve [OPTION ...]`
 
 Runs the command `serve` itself, without a window; only that pictures are counted, and a
 hand drags the mouse on request. Commands come as lines of JSON, {"do": NAME, ...}, and each is answered by one line:
@@ -26,7 +28,7 @@ import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import splatview_viewer.app.loop
-from benchmarks.harness import say
+from benchmarks.harness import reply
 from splatview_viewer.app import commands
 from splatview_viewer.core.events import (
     Close,
@@ -59,26 +61,29 @@ class CountingScreen:
         self._pushed: collections.deque[Event] = collections.deque()
         self._commands: collections.deque[dict[str, Any]] = collections.deque()
         self._ended = False
-        self._how = "rest"
+        self._hand_mode = "rest"
         self._watched: tuple[int, ...] | None = None
         self._renderers: set[int] = set()
         self._moved_to: bytes = b""
         self._renders: list[tuple[int, int, bool]] = []
-        self._shown: list[float] = []
-        self._begin = time.monotonic()
+        self._presented_at: list[float] = []
+        self._counted_from = time.monotonic()
         self._extent = self.state.size
-        self._moments: dict[str, int] = {}
+        self._step_times: dict[str, int] = {}
         """When what was done for the picture that comes next, in ns: see `_time`."""
         self._timed: set[int] = set()
         self._hand = threading.Event()
-        for work in (self._listen, self._move_hand):
-            threading.Thread(target=work, daemon=True).start()
+        for thread_main in (self._listen, self._move_hand):
+            threading.Thread(target=thread_main, daemon=True).start()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._screen, name)
 
     def push(self, *events: Event) -> None:
-        """Put events into the queue, as if a user had caused them. May be called from any thread."""
+        """Add events to the queue, as if a user had caused them.
+
+        May be called from any thread.
+        """
         self._pushed.extend(events)
         self._screen.wake()
 
@@ -99,18 +104,20 @@ class CountingScreen:
             command = self._commands.popleft()
             try:
                 answer = getattr(self, "_do_" + command.pop("do"))(**command)
-                say(**(answer or {"done": True}))
+                reply(**(answer or {"done": True}))
             except Exception as e:
-                say(error=f"{type(e).__name__}: {e}")
+                reply(error=f"{type(e).__name__}: {e}")
         return events
 
     def present(self, caption: Caption) -> None:
-        rgb = self._middle() if self._watched is not None else None
+        rgb = self._watched
+        if rgb is not None:
+            rgb = self._middle()
         now = time.monotonic_ns()
         self._screen.present(caption)
-        self._shown.append(time.monotonic())
-        if self._watched is not None and rgb is not None and rgb != self._watched:
-            say(seen=rgb, ns=now, moments=self._moments)
+        self._presented_at.append(time.monotonic())
+        if rgb != self._watched:
+            reply(seen=rgb, ns=now, moments=self._step_times)
             self._watched = rgb
         self._count_renders()
         self._time()
@@ -118,11 +125,15 @@ class CountingScreen:
     # -- what it shows --------------------------------------------------------------------------------------
 
     def _view(self) -> ShownView | None:
-        slot = self.app.user.shown if self.app is not None else None
-        return slot.view if slot is not None else None
+        if self.app is None or self.app.user.shown is None:
+            return None
+        return self.app.user.shown.view
 
     def _count_renders(self) -> None:
-        """From its first picture on, count what the view's renderer draws, in what size and with what camera."""
+        """Count what the view's renderer draws, from its first picture on.
+
+        In what size and with what camera.
+        """
         renderer = getattr(getattr(self._view(), "content", None), "renderer", None)
         if renderer is None or id(renderer) in self._renderers:
             return
@@ -137,17 +148,20 @@ class CountingScreen:
             self._moved_to = camera_now
             picture = render(camera, *args, **options)
             if self._watched is not None:
-                self._moments["launched"] = time.monotonic_ns()
+                self._step_times["launched"] = time.monotonic_ns()
                 picture.source = self._marking("cuda", picture.source)
             return picture
 
         renderer.render = counted
 
     def _time(self) -> None:
-        """From its first picture on, note when a new version was seen, and taken by the view.
+        """Take the times of new versions, from the view's first picture on.
 
-        A picture of Gaussians is launched when its renderer returns, and CUDA is done when its pixels are handed out;
-        an image's work of CUDA, if any, is done when the view has taken it.
+        When one was seen, and taken by the view.
+
+        A picture of Gaussians is launched when its renderer returns, and CUDA is done
+        when its pixels are handed out; an image's work of CUDA, if any, is done when
+        the view has taken it.
         """
         view = self._view()
         if view is None or self.app is None or id(view) in self._timed:
@@ -164,7 +178,7 @@ class CountingScreen:
         def marked(*args: Any, **options: Any) -> Any:
             done = do(*args, **options)
             if done and self._watched is not None:
-                self._moments[name] = time.monotonic_ns()
+                self._step_times[name] = time.monotonic_ns()
             return done
 
         return marked
@@ -186,38 +200,46 @@ class CountingScreen:
         self.push(Close())
 
     def _do_state(self) -> dict[str, Any]:
-        app = self.app
-        view = self._view()
-        slot = app.user.shown if app is not None else None
-        fault = (slot.entry.fault or slot.entry.fault_of_source) if slot else ""
-        orbit = getattr(getattr(view, "view", None), "orbit", None)
-        return {
-            "shows": view is not None
-            and not view.empty
-            and not fault
-            and bool(self._shown),
-            "fault": fault,
-            "panel": app is not None and app.user.layout.active.has_panel,
-            "path": [slot.source.path, *view.info.path]
-            if slot is not None and view is not None
-            else [],
-            "details": view.info.details if view is not None else [],
-            "distance": orbit.distance if orbit is not None else 0.0,
-            "notes": [*app.state.notices, *slot.source.notes, *view.info.extras]
-            if app is not None and slot is not None and view is not None
-            else [],
+        state: dict[str, Any] = {
+            "shows": False,
+            "fault": "",
+            "panel": False,
+            "path": [],
+            "details": [],
+            "distance": 0.0,
+            "notes": [],
         }
+        app = self.app
+        if app is None:
+            return state
+        state["panel"] = app.user.layout.active.has_panel
+        slot = app.user.shown
+        if slot is not None:
+            state["fault"] = slot.entry.fault or slot.entry.fault_of_source
+        view = self._view()
+        if slot is None or view is None:
+            return state
+        is_drawn = not view.empty and bool(self._presented_at)
+        state["shows"] = is_drawn and not state["fault"]
+        state["path"] = [slot.source.path, *view.info.path]
+        state["details"] = view.info.details
+        state["notes"] = [*app.state.notices, *slot.source.notes, *view.info.extras]
+        rig = getattr(getattr(view, "view", None), "rig", None)
+        if rig is not None:
+            state["distance"] = rig.orbit.distance
+        return state
 
     def _do_hands(self, how: str) -> None:
-        self._how = how
+        self._hand_mode = how
         self._hand.set()
 
     def _do_key(self, name: str) -> None:
         self.push(Key(name), Key(name, pressed=False))
 
     def _do_closer(self, distance: float) -> None:
-        orbit = getattr(getattr(self._view(), "view", None), "orbit", None)
-        assert orbit is not None, "nothing to come closer to"
+        rig = getattr(getattr(self._view(), "view", None), "rig", None)
+        assert rig is not None, "nothing to come closer to"
+        orbit = rig.orbit
         notches = math.log(distance / orbit.distance) / math.log(0.88)
         width, height = self.state.size
         while abs(notches) > 1e-6:
@@ -227,20 +249,20 @@ class CountingScreen:
 
     def _do_begin(self) -> None:
         self._renders.clear()
-        self._shown.clear()
-        self._begin = time.monotonic()
+        self._presented_at.clear()
+        self._counted_from = time.monotonic()
 
     def _do_report(self) -> dict[str, Any]:
         assert self.app is not None
         now = time.monotonic()
-        seconds = now - self._begin
+        seconds = now - self._counted_from
         sizes = collections.Counter(f"{w}x{h}" for w, h, _ in self._renders)
-        moments = [self._begin, *self._shown, now]
+        times = [self._counted_from, *self._presented_at, now]
         return {
             "renders_s": len(self._renders) / seconds,
             "moved_s": sum(moved for *_, moved in self._renders) / seconds,
             "sizes": sizes.most_common(4),
-            "gap_ms": max(b - a for a, b in itertools.pairwise(moments)) * 1e3,
+            "gap_ms": max(b - a for a, b in itertools.pairwise(times)) * 1e3,
             "gpu_share": self.app.state.timings.gpu_share,
         }
 
@@ -255,19 +277,21 @@ class CountingScreen:
     def _move_hand(self) -> None:
         pressed = False
         phase = 0.0
-        since = time.monotonic()
-        before = ""
+        mode_since = time.monotonic()
+        previous_mode = ""
         while not self.state.closed:
-            if self._how == "rest" and not pressed:
+            if self._hand_mode == "rest" and not pressed:
                 self._hand.wait()  # a thread that wakes takes time from the one that draws
                 self._hand.clear()
             time.sleep(1 / _MOUSE_HZ)
-            how = self._how
+            mode = self._hand_mode
             now = time.monotonic()
-            if how != before:
-                since = now
-                before = how
-            moving = how == "drag" or (how == "burst" and int(now - since) % 2 == 0)
+            if mode != previous_mode:
+                mode_since = now
+                previous_mode = mode
+            moving = mode == "drag" or (
+                mode == "burst" and int(now - mode_since) % 2 == 0
+            )
             width, height = self._extent
             x = width / 2 + 0.2 * height * math.sin(phase)
             y = height / 2 + 0.04 * height * math.sin(1.5 * phase)
@@ -290,13 +314,16 @@ def main(counting: type[CountingScreen] = CountingScreen) -> None:
             CountingScreen.app = self
 
     def counted(make: Any) -> Any:
-        return lambda options, size: (
-            counting(screen) if (screen := make(options, size)) is not None else None
-        )
+        def make_counted(options: Any, size: Any) -> Any:
+            screen = make(options, size)
+            return counting(screen) if screen is not None else None
+
+        return make_counted
 
     commands.SCREENS = tuple(map(counted, commands.SCREENS))
     splatview_viewer.app.loop.App = WatchedApp  # the command takes it from its module
-    sys.stdout = sys.stderr  # `say` has the other to itself
+    # `reply` has the other to itself.
+    sys.stdout = sys.stderr
     commands.parse(sys.argv[1:]).execute()
 
 

@@ -1,8 +1,8 @@
-"""A training loop that keeps a GPU busy: one photometric step of a Gaussian scene, over and over.
+"""Keep a GPU busy: one photometric step of a Gaussian scene, over and over.
 
-The same load as the peer's script has (1M Gaussians of SH degree 3, 1920x1080, an L1 loss that is read at every step,
-fused Adam), so that ratios can be held side by side. The learning rate is so small that the scene, and with it the
-load, stays as it is.
+The same load as the peer's script has (1M Gaussians of SH degree 3, 1920x1080, an L1
+loss that is read at every step, fused Adam), so that ratios can be held side by side.
+The learning rate is so small that the scene, and with it the load, stays as it is.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Training:
 
 @dataclass
 class Pace:
-    """How a while of training went."""
+    """The course of a while of training."""
 
     seconds: list[float] = field(default_factory=list)
     """What each step took."""
@@ -83,17 +83,17 @@ def train(
     seconds: float,
     after_step: Callable[[int], object] | None = None,
 ) -> Pace:
-    """Train flat out for so long; `after_step(i)` belongs to the step."""
+    """Run the training for so long; `after_step(i)` belongs to the step."""
     pace = Pace()
     i = 0
     end = time.perf_counter() + seconds
-    before = time.perf_counter()
-    while before < end:
+    previous = time.perf_counter()
+    while previous < end:
         training.step()
         if after_step is not None:
             after_step(i)
         i += 1
         now = time.perf_counter()
-        pace.seconds.append(now - before)
-        before = now
+        pace.seconds.append(now - previous)
+        previous = now
     return pace

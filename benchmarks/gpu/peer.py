@@ -1,4 +1,4 @@
-"""The peer, measured in the same run: the script that shows what nerfview makes of the same training load."""
+"""Measure the peer in the same run: nerfview's cost for the same training."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ SCRIPT = "nerfview_slowdown.py"
 def measure(
     modes: str = "none,still,moving,burst", seconds: float = 5.0
 ) -> tuple[list[str], str]:
-    """The script's own lines, and why there are none. Prints them to standard error as well."""
+    """Return the script's own rows, and why there are none.
+
+    Prints them to standard error as well.
+    """
     script = FOLDER / SCRIPT
     if not script.exists():
         return [], f"no {SCRIPT} in {FOLDER}: set SPLATVIEW_PEERS to its folder"
-    begin = time.monotonic()
+    started_at = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
             [
@@ -41,7 +44,10 @@ def measure(
             cwd=folder,
         )
     print(
-        done.stdout, f"({time.monotonic() - begin:.0f} s)", file=sys.stderr, flush=True
+        done.stdout,
+        f"({time.monotonic() - started_at:.0f} s)",
+        file=sys.stderr,
+        flush=True,
     )
     lines = [
         line

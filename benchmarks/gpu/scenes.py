@@ -1,4 +1,7 @@
-"""The scene that every benchmark draws: a ball of N Gaussians, SH degree 3, as a trainer holds them."""
+"""Make the scene that every benchmark draws: a ball of N Gaussians, SH degree 3.
+
+As a trainer holds them.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,17 @@ if TYPE_CHECKING:
 Activated = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
 ORBIT = 2.6
-"""Distance of the cameras from the ball's centre; its half axes are 1.5, 1.5 and 0.9."""
+"""Distance of the cameras from the ball's centre; its half axes are 1.5, 1.5 and
+0.9."""
 FOV = 50.0
 SIZE = (1920, 1080)
 SH_C0 = 0.28209479177387814
 
 
 def ball(n: int, device: str = "cuda", seed: int = 0) -> dict[str, torch.Tensor]:
-    """Raw parameters by gsplat's names: log scales, logit opacities, sh0 (n, 1, 3), shN (n, 15, 3); float32.
+    """Return raw parameters by gsplat's names, float32.
+
+    Log scales, logit opacities, sh0 (n, 1, 3), shN (n, 15, 3).
 
     Gaussians shrink as they grow in number, so that they cover about the same.
     """
@@ -53,7 +59,10 @@ def paint(scene: Mapping[str, torch.Tensor], rgb: tuple[float, float, float]) ->
 
 
 def viewmat(azimuth: float, elevation: float, distance: float = ORBIT) -> np.ndarray:
-    """(4, 4) float64 world to camera, looking at the origin; OpenCV axes, the world's z is up."""
+    """Return (4, 4) float64 world to camera, looking at the origin.
+
+    OpenCV axes, the world's z is up.
+    """
     position = distance * np.array(
         [
             math.cos(elevation) * math.cos(azimuth),
@@ -72,13 +81,16 @@ def viewmat(azimuth: float, elevation: float, distance: float = ORBIT) -> np.nda
 
 
 def intrinsics(width: int, height: int) -> np.ndarray:
-    """(3, 3) float64, `FOV` degrees high."""
+    """Return (3, 3) float64, `FOV` degrees high."""
     focal = height / 2 / math.tan(math.radians(FOV) / 2)
     return np.array([[focal, 0, width / 2], [0, focal, height / 2], [0, 0, 1.0]])
 
 
 def activated(scene: Mapping[str, torch.Tensor]) -> Activated:
-    """means, quats, scales, opacities, colours (n, 16, 3), as `gsplat.rasterization` takes them."""
+    """Return the parameters as `gsplat.rasterization` takes them.
+
+    Means, quats, scales, opacities, colours (n, 16, 3).
+    """
     return (
         scene["means"],
         scene["quats"],

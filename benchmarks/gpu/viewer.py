@@ -1,4 +1,4 @@
-"""Starts the viewer with a user at it, in a process of its own, and talks to that user."""
+"""Start the viewer with a user at it, in its own process, and talk to that user."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.harness import Program, until
+from benchmarks.harness import Program, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
 class Viewer(Program):
-    """`splatview serve --offscreen` with these options, as a context manager: it is ended on the way out."""
+    """`splatview serve --offscreen` with these options, as a context manager.
+
+    It is ended on the way out.
+    """
 
     def __init__(
         self,
@@ -23,9 +26,13 @@ class Viewer(Program):
         env: dict[str, str] | None = None,
         program: str = "benchmarks.gpu.driver",
     ) -> None:
-        """program: `driver`, or a module that knows what it knows and more."""
-        self.seen: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        """What `watch` reports: {"seen": RGB, "ns", "moments"} whenever the pixel in the middle changed."""
+        """Start the viewer.
+
+        program: `driver`, or a module that knows what it knows and more.
+        """
+        self.changes: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        """What `watch` reports: {"seen": RGB, "ns", "moments"} whenever the pixel in
+        the middle changed."""
         super().__init__(
             program,
             "serve",
@@ -36,27 +43,30 @@ class Viewer(Program):
             env=env,
         )
 
-    def take(self, message: dict[str, Any]) -> None:
+    def handle_message(self, message: dict[str, Any]) -> None:
         if "seen" in message:
-            self.seen.put(message)
+            self.changes.put(message)
         else:
-            super().take(message)
+            super().handle_message(message)
 
     def ready(
         self, meanwhile: Callable[[], object] | None = None, timeout: float = 240.0
     ) -> dict[str, Any]:
-        """Wait until it shows something, then hide the panel; `meanwhile` is what the trainer does. Its state."""
+        """Wait until it shows something, then hide the panel; return its state.
+
+        `meanwhile` is the trainer's work.
+        """
         state: dict[str, Any] = {}
 
         def shows() -> bool:
-            state.update(self.ask("state", timeout=timeout))
+            state.update(self.request("state", timeout=timeout))
             if state["fault"]:
                 raise RuntimeError(f"the viewer cannot show it: {state['fault']}")
             if not state["shows"]:
                 time.sleep(0.02)
             return bool(state["shows"])
 
-        until("the viewer's first picture", shows, timeout, meanwhile)
+        wait_until("the viewer's first picture", shows, timeout, meanwhile)
         print(
             "  viewer:",
             ", ".join(state["path"]),
@@ -66,16 +76,18 @@ class Viewer(Program):
             flush=True,
         )
         if state["panel"]:
-            self.ask("key", name="h")  # the panel away: the picture fills the screen
-        until(
+            self.request(
+                "key", name="h"
+            )  # the panel away: the picture fills the screen
+        wait_until(
             "the panel's end",
-            lambda: not self.ask("state")["panel"],
+            lambda: not self.request("state")["panel"],
             timeout,
             meanwhile,
         )
         return state
 
     def pixel(self) -> tuple[int, int, int]:
-        """RGB in the middle of what is drawn."""
-        r, g, b = self.ask("pixel")["rgb"]
+        """Return the RGB in the middle of the picture."""
+        r, g, b = self.request("pixel")["rgb"]
         return r, g, b

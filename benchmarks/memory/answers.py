@@ -1,4 +1,7 @@
-"""Layout, search, SQL: `python -m benchmarks.memory.answers FILE LIVE`, with LIVE from `reference`."""
+"""Measure layout, search and SQL of a snapshot.
+
+`python -m benchmarks.memory.answers FILE LIVE`, with LIVE from `reference`.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +42,9 @@ SQL = (
 
 
 def timed(do: Callable[[], T]) -> tuple[float, T]:
-    begin = time.perf_counter()
+    started_at = time.perf_counter()
     done = do()
-    return time.perf_counter() - begin, done
+    return time.perf_counter() - started_at, done
 
 
 def main() -> None:
@@ -52,20 +55,21 @@ def main() -> None:
     out["bands"], bands = timed(lambda: Bands(trace))
     out["addresses"], _ = timed(lambda: Addresses(trace))
     with np.load(sys.argv[2]) as truth:
-        for one in snapshot.traces:
-            live = bands.live if one is trace else Bands(one).live
-            if not np.array_equal(live, truth[f"device{one.device}"]):
+        for other_trace in snapshot.traces:
+            other_bands = bands if other_trace is trace else Bands(other_trace)
+            live = other_bands.live
+            if not np.array_equal(live, truth[f"device{other_trace.device}"]):
                 raise RuntimeError(
-                    f"device {one.device}: the live bytes are not those of a replay"
+                    f"device {other_trace.device}: the live bytes are not those of a replay"
                 )
     if (bands.live > bands.reserved).any():
         raise RuntimeError("more is live than is reserved")
-    found = {
+    answers = {
         text: timed(lambda text=text: search(snapshot, trace, text))
         for text in SEARCHES
     }
     out["search"] = {
-        text: (seconds, int(hits.count)) for text, (seconds, hits) in found.items()
+        text: (seconds, int(hits.count)) for text, (seconds, hits) in answers.items()
     }
     out["search again"] = max(
         timed(lambda text=text: search(snapshot, trace, text))[0] for text in SEARCHES

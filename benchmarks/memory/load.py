@@ -12,7 +12,7 @@ from splatview_viewer.snapshot.loading import load_snapshot
 
 
 def _cpu() -> float:
-    """Processor time of this process and of those that it waited for."""
+    """Return the processor time of this process and of those that it waited for."""
     return sum(
         used.ru_utime + used.ru_stime
         for used in map(
@@ -22,17 +22,17 @@ def _cpu() -> float:
 
 
 def main() -> None:
-    begin = time.perf_counter()
-    before = _cpu()
+    started_at = time.perf_counter()
+    cpu_before = _cpu()
     snapshot = load_snapshot(sys.argv[1])
-    seconds = time.perf_counter() - begin
+    seconds = time.perf_counter() - started_at
     from benchmarks.memory.processes import rss
 
     print(
         json.dumps(
             {
                 "seconds": seconds,
-                "cpu": _cpu() - before,
+                "cpu": _cpu() - cpu_before,
                 "events": sum(len(t.events) for t in snapshot.traces),
                 "allocations": sum(len(t.allocations) for t in snapshot.traces),
                 "left": rss(os.getpid()),

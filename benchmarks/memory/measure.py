@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.gpu.viewer import Viewer
-from benchmarks.harness import tried, until
+from benchmarks.harness import tried, wait_until
 from benchmarks.memory import peers
-from benchmarks.memory.processes import Told, Watch, ask, cpu_seconds
+from benchmarks.memory.processes import ProgramReport, Watch, cpu_seconds, run_program
 from benchmarks.memory.traces import RECORDED, write_trace
 
 if TYPE_CHECKING:
@@ -22,20 +22,21 @@ if TYPE_CHECKING:
 SIZE = (1920, 1080)
 SECONDS = 4.0
 """How long a hand moves."""
-PARTS = (1.0, 0.2, 0.001)
+SHARES = (1.0, 0.2, 0.001)
 """Of the whole time, what is seen while it moves."""
-PATIENCE = 300.0
+TIMEOUT_S = 300.0
 GB = 1e9
 
 
 @dataclass(frozen=True)
 class Case:
-    what: str
+    title: str
     events: int
     """0: the real one."""
     load: str = ""
     picture: str = ""
-    """What is aimed at: memory while it is loaded; seconds and memory to the first picture."""
+    """What is aimed at: memory while it is loaded; seconds and memory to the first
+    picture."""
 
 
 CASES = (
@@ -49,57 +50,59 @@ def run(cases: tuple[Case, ...] = CASES) -> list[dict[str, str]]:
     rows: list[dict[str, str]] = []
     with tempfile.TemporaryDirectory(prefix="sv-memory-") as folder:
         for case in cases:
-            rows += tried(case.what, lambda case=case: _case(case, Path(folder)))
+            rows += tried(case.title, lambda case=case: _case(case, Path(folder)))
     return rows
 
 
 def _case(case: Case, folder: Path) -> list[dict[str, str]]:
     trace = _trace(case, folder)
-    live = folder / f"{case.what}.npz"
-    env = {"XDG_CACHE_HOME": str(folder / f"cache-{case.what}")}
+    live = folder / f"{case.title}.npz"
+    env = {"XDG_CACHE_HOME": str(folder / f"cache-{case.title}")}
     rows: list[dict[str, str]] = []
 
-    def show(what: str, measure: Callable[[], dict[str, str]]) -> None:
+    def show(title: str, measure: Callable[[], dict[str, str]]) -> None:
         rows.extend(
             tried(
-                f"{case.what}: {what}",
-                lambda: [{"trace": case.what, "what": what, **measure()}],
+                f"{case.title}: {title}",
+                lambda: [{"trace": case.title, "what": title, **measure()}],
             )
         )
 
-    reference = ask("benchmarks.memory.reference", trace, live)
+    reference = run_program("benchmarks.memory.reference", trace, live)
     limit = reference.answer
-    plain = trace.stat().st_size
+    plain_bytes = trace.stat().st_size
 
     def loaded(target: str) -> dict[str, str]:
-        told = ask("benchmarks.memory.load", trace, env=env)
-        answer = told.answer
+        report = run_program("benchmarks.memory.load", trace, env=env)
+        answer = report.answer
         return {
             "seconds": f"{answer['seconds']:.2f}",
             "CPU": f"{answer['cpu']:.2f} s",
-            "peak GB": f"{told.peak / GB:.2f}",
+            "peak GB": f"{report.peak / GB:.2f}",
             "target": target,
             "beside it": f"pickle.load alone {limit['seconds']:.2f} s (CPU {limit['cpu']:.2f}), "
             f"{limit['peak'] / GB:.2f} GB",
             "of which": f"{answer['events']:,} events, {answer['allocations']:,} allocations; "
-            f"file {plain / GB:.3f} GB, afterwards {answer['left'] / GB:.2f} GB are in memory",
+            f"file {plain_bytes / GB:.3f} GB, afterwards {answer['left'] / GB:.2f} GB are in memory",
         }
 
     show("load", lambda: loaded(case.load))
     show("load again, from the cache", lambda: loaded(""))
     show(
         "first picture, from the command",
-        lambda: _pictures_first(trace, folder / f"new-{case.what}", case.picture),
+        lambda: _pictures_first(trace, folder / f"new-{case.title}", case.picture),
     )
     show(
         "first picture again, from the cache",
         lambda: _pictures_first(trace, Path(env["XDG_CACHE_HOME"]), ""),
     )
     rows += tried(
-        f"{case.what}: answers",
-        lambda: _answers(case, ask("benchmarks.memory.answers", trace, live, env=env)),
+        f"{case.title}: answers",
+        lambda: _answers(
+            case, run_program("benchmarks.memory.answers", trace, live, env=env)
+        ),
     )
-    rows += tried(f"{case.what}: pan and zoom", lambda: _moved(case, trace, env))
+    rows += tried(f"{case.title}: pan and zoom", lambda: _moved(case, trace, env))
     show("SnapViewer's converter", lambda: _snapviewer(trace, case.events))
     show("memory_viz's processing, in node", lambda: _memory_viz(trace, case.events))
     return rows
@@ -108,43 +111,48 @@ def _case(case: Case, folder: Path) -> list[dict[str, str]]:
 def _trace(case: Case, folder: Path) -> Path:
     if not case.events:
         return RECORDED
-    kept = os.environ.get("SPLATVIEW_BENCH_TRACES")
-    path = (Path(kept) if kept else folder) / f"benchmark-{case.events}.pickle"
+    saved_folder = os.environ.get("SPLATVIEW_BENCH_TRACES")
+    path = (
+        Path(saved_folder) if saved_folder else folder
+    ) / f"benchmark-{case.events}.pickle"
     if not path.is_file():
-        part = path.with_suffix(".part")
-        write_trace(part, case.events)
-        part.replace(path)
+        partial_path = path.with_suffix(".part")
+        write_trace(partial_path, case.events)
+        partial_path.replace(path)
     return path
 
 
 def _pictures_first(trace: Path, cache: Path, target: str) -> dict[str, str]:
-    """From the command to the whole picture; what came before it; the memory of all processes meanwhile."""
-    begin = time.monotonic()
+    """Measure the time from the command to the whole picture.
+
+    What came before it; the memory of all processes meanwhile.
+    """
+    started_at = time.monotonic()
     with _viewer(trace, {"XDG_CACHE_HOME": str(cache)}) as viewer:
         watch = Watch(viewer.pid)
-        first = _whole(viewer)
+        first = _wait_until_whole(viewer)
         peak = watch.end()
         cpu = cpu_seconds(viewer.pid)
     return {
-        "seconds": f"{first['whole'] - begin:.2f}",
+        "seconds": f"{first['whole'] - started_at:.2f}",
         "CPU": f"{cpu:.2f} s without loading",
         "peak GB": f"{peak / GB:.2f}",
         "target": target,
-        "of which": f"{first['first'] - begin:.2f} until the window is up, {first['whole'] - first['first']:.2f} "
+        "of which": f"{first['first'] - started_at:.2f} until the window is up, {first['whole'] - first['first']:.2f} "
         f"after that: {first['loaded'] - first['first']:.2f} to load, a plot after "
         f"{first['plot'] - first['first']:.2f}",
     }
 
 
-def _whole(viewer: Viewer) -> dict[str, float]:
-    """When there was a first picture, and when one with the whole plot; waits for it."""
-    end = time.monotonic() + PATIENCE
-    while (first := viewer.ask("first", timeout=PATIENCE))["whole"] is None:
+def _wait_until_whole(viewer: Viewer) -> dict[str, float]:
+    """Wait; return when there was a first picture, and one with the whole plot."""
+    end = time.monotonic() + TIMEOUT_S
+    while (first := viewer.request("first", timeout=TIMEOUT_S))["whole"] is None:
         if time.monotonic() > end:
             raise RuntimeError(
-                f"no whole picture within {PATIENCE:g} s; the viewer: {viewer.ask('state')}"
+                f"no whole picture within {TIMEOUT_S:g} s; the viewer: {viewer.request('state')}"
             )
-        fault = viewer.ask("state")["fault"]
+        fault = viewer.request("state")["fault"]
         if fault:
             raise RuntimeError(f"the viewer cannot show it: {fault}")
         time.sleep(0.05)
@@ -162,8 +170,8 @@ def _viewer(trace: Path, env: dict[str, str]) -> Viewer:
     )
 
 
-def _answers(case: Case, told: Told) -> list[dict[str, str]]:
-    a = told.answer
+def _answers(case: Case, report: ProgramReport) -> list[dict[str, str]]:
+    a = report.answer
     layout = a["bands"] + a["addresses"]
     worst, (slowest, hits) = max(a["search"].items(), key=lambda item: item[1][0])
     checked = "every moment's live bytes equal a replay's"
@@ -194,86 +202,89 @@ def _answers(case: Case, told: Told) -> list[dict[str, str]]:
             "of which": f"opening the database {a['open database']:.3f} before that",
         },
     ]
-    return [{"trace": case.what, **row} for row in rows]
+    return [{"trace": case.title, **row} for row in rows]
 
 
 def _moved(case: Case, trace: Path, env: dict[str, str]) -> list[dict[str, str]]:
     rows = []
     with _viewer(trace, env) as viewer:
-        _whole(viewer)
-        viewer.ask("key", name="h")
-        for part in PARTS:
-            for how in ("pan", "zoom"):
-                if part == 1.0 and how == "pan":
+        _wait_until_whole(viewer)
+        viewer.request("key", name="h")
+        for share in SHARES:
+            for gesture in ("pan", "zoom"):
+                if share == 1.0 and gesture == "pan":
                     continue  # there is nowhere to go
-                viewer.ask("look", part=part)
-                until(
+                viewer.request("look", part=share)
+                wait_until(
                     "a whole picture",
-                    lambda: viewer.ask("painted")["complete"],
-                    PATIENCE,
+                    lambda: viewer.request("painted")["complete"],
+                    TIMEOUT_S,
                 )
-                viewer.ask("hand", how=how)
+                viewer.request("hand", how=gesture)
                 time.sleep(0.5)
-                viewer.ask("begin")
+                viewer.request("begin")
                 cpu = cpu_seconds(viewer.pid)
                 time.sleep(SECONDS)
-                got = viewer.ask("painted")
+                got = viewer.request("painted")
                 cpu = cpu_seconds(viewer.pid) - cpu
-                viewer.ask("hand", how="rest")
-                begin = time.monotonic()
-                until(
+                viewer.request("hand", how="rest")
+                started_at = time.monotonic()
+                wait_until(
                     "a whole picture",
-                    lambda: viewer.ask("painted")["complete"],
-                    PATIENCE,
+                    lambda: viewer.request("painted")["complete"],
+                    TIMEOUT_S,
                 )
                 rows.append(
                     {
-                        "trace": case.what,
-                        "what": f"{how} at {part:g} of the time",
-                        **_rate(got, cpu, time.monotonic() - begin),
+                        "trace": case.title,
+                        "what": f"{gesture} at {share:g} of the time",
+                        **_rate(got, cpu, time.monotonic() - started_at),
                     }
                 )
     return rows
 
 
-def _rate(got: dict[str, Any], cpu: float, rest: float) -> dict[str, str]:
-    """cpu: seconds of processor time; rest: seconds until the picture was whole."""
+def _rate(got: dict[str, Any], cpu: float, idle_cpu: float) -> dict[str, str]:
+    """Return the columns of a rate.
+
+    cpu: seconds of processor time; idle_cpu: seconds until the picture was whole.
+    """
     timings = ", ".join(f"{name} {ms:.1f}" for name, ms in got["timings"].items())
     return {
         "new pictures/s": f"{got['painted'] / got['seconds']:.1f}",
         "CPU": f"{cpu / max(got['painted'], 1) * 1e3:.1f} ms a picture",
         "target": "30 pictures/s, 60 on a GPU",
-        "of which": f"frames {got['presented'] / got['seconds']:.1f}/s; whole {rest:.2f} s after the hand rests; "
+        "of which": f"frames {got['presented'] / got['seconds']:.1f}/s; whole {idle_cpu:.2f} s after the hand rests; "
         f"ms at the end: {timings}",
     }
 
 
 def _snapviewer(trace: Path, events: int) -> dict[str, str]:
-    why = peers.missing("SPLATVIEW_SNAPVIEWER", events)
-    if why:
-        return {"of which": f"not measured: {why}"}
-    told, allocations = peers.convert(trace)
-    return {**_took(told), "of which": f"{allocations:,} allocations"}
+    missing = peers.missing("SPLATVIEW_SNAPVIEWER", events)
+    if missing:
+        return {"of which": f"not measured: {missing}"}
+    report, allocations = peers.convert(trace)
+    return {**_cost_columns(report), "of which": f"{allocations:,} allocations"}
 
 
 def _memory_viz(trace: Path, events: int) -> dict[str, str]:
-    why = peers.missing("SPLATVIEW_MEMORY_VIZ", events)
-    if why:
-        return {"of which": f"not measured: {why}"}
-    told = peers.process(trace)
-    a = told.answer
+    missing = peers.missing("SPLATVIEW_MEMORY_VIZ", events)
+    if missing:
+        return {"of which": f"not measured: {missing}"}
+    report = peers.process(trace)
+    a = report.answer
     return {
-        **_took(told),
+        **_cost_columns(report),
         "of which": f"unpickling {a['unpickle']:.2f}; {a['bands']:,} bands of {a['points']:,} "
         "points, not drawn",
     }
 
 
-def _took(told: Told) -> dict[str, str]:
+def _cost_columns(report: ProgramReport) -> dict[str, str]:
     return {
-        "seconds": f"{told.seconds:.2f}",
-        "CPU": f"{told.cpu:.2f} s",
-        "peak GB": f"{told.peak / GB:.2f}",
+        "seconds": f"{report.seconds:.2f}",
+        "CPU": f"{report.cpu:.2f} s",
+        "peak GB": f"{report.peak / GB:.2f}",
     }
 
 
@@ -281,4 +292,4 @@ if __name__ == "__main__":
     from benchmarks.harness import table
 
     names = set(sys.argv[1:])
-    print(table(run(tuple(case for case in CASES if case.what in names))))
+    print(table(run(tuple(case for case in CASES if case.title in names))))

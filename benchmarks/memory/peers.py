@@ -1,4 +1,7 @@
-"""SnapViewer's converter, which its viewer cannot do without, and memory_viz's processing, on the same traces."""
+"""Run the peers on the same traces: SnapViewer's converter, and memory_viz.
+
+SnapViewer's viewer cannot do without its converter.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,18 @@ from typing import TYPE_CHECKING
 from benchmarks.memory.processes import program
 
 if TYPE_CHECKING:
-    from benchmarks.memory.processes import Told
+    from benchmarks.memory.processes import ProgramReport
 
 MOST_EVENTS = 2_000_000
-"""What both can take here: ten million events do not fit into 16 GB, nor into node's heap and strings."""
+"""What both can take here: ten million events do not fit into 16 GB, nor into node's
+heap and strings."""
 
 
 def missing(variable: str, events: int) -> str:
-    """Why the peer that an environment variable names cannot be measured here, or ""."""
+    """Return why a peer cannot be measured here, or "".
+
+    An environment variable names the peer.
+    """
     named = os.environ.get(variable, "")
     if not named:
         return f"{variable} names no file of its"
@@ -28,8 +35,8 @@ def missing(variable: str, events: int) -> str:
     return "" if events <= MOST_EVENTS else "it would take more memory than there is"
 
 
-def convert(trace: Path) -> tuple[Told, int]:
-    """What it took, and how many allocations it found."""
+def convert(trace: Path) -> tuple[ProgramReport, int]:
+    """Run the converter; return its report, and how many allocations it found."""
     import subprocess
 
     python = os.environ.get("SPLATVIEW_PEER_PYTHON", sys.executable)
@@ -43,7 +50,7 @@ def convert(trace: Path) -> tuple[Told, int]:
             str(Path(folder) / "out.zip"),
         ]
         log = Path(folder) / "log"
-        told = program(
+        report = program(
             [
                 "/bin/sh",
                 "-c",
@@ -58,11 +65,14 @@ def convert(trace: Path) -> tuple[Told, int]:
         raise subprocess.SubprocessError(
             "SnapViewer's converter did not say how many allocations it found"
         )
-    return told, int(counted[1])
+    return report, int(counted[1])
 
 
-def process(trace: Path) -> Told:
-    """memory_viz in node: unpickling, and the points of the 15,000 largest allocations; without drawing them."""
+def process(trace: Path) -> ProgramReport:
+    """Run memory_viz in node, without drawing.
+
+    Unpickling, and the points of the 15,000 largest allocations.
+    """
     return program(
         [
             "node",

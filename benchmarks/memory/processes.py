@@ -20,25 +20,28 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass
 class Watch:
-    """The most memory that a process and all those below it had at one time, as RSS; until `end` is called."""
+    """The most memory that a process and all those below it had at one time.
+
+    As RSS; until `end` is called.
+    """
 
     pid: int
     peak: int = 0
     """Bytes."""
-    _over: threading.Event = field(default_factory=threading.Event)
+    _has_ended: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
         self._thread = threading.Thread(
-            target=self._look, name="memory of a program", daemon=True
+            target=self._sample, name="memory of a program", daemon=True
         )
         self._thread.start()
 
-    def _look(self) -> None:
-        while not self._over.wait(_PERIOD):
+    def _sample(self) -> None:
+        while not self._has_ended.wait(_PERIOD):
             self.peak = max(self.peak, sum(map(rss, family(self.pid))))
 
     def end(self) -> int:
-        self._over.set()
+        self._has_ended.set()
         self._thread.join()
         return self.peak
 
@@ -52,39 +55,41 @@ def rss(pid: int) -> int:
 
 
 def family(pid: int) -> list[int]:
-    """A process and those that it started, and so on."""
-    found = [pid]
-    for one in found:
+    """Return a process and those that it started, and so on."""
+    pids = [pid]
+    for parent in pids:
         try:
-            threads = os.listdir(f"/proc/{one}/task")
+            threads = os.listdir(f"/proc/{parent}/task")
             for thread in threads:
-                found += map(
-                    int, Path(f"/proc/{one}/task/{thread}/children").read_text().split()
+                pids += map(
+                    int,
+                    Path(f"/proc/{parent}/task/{thread}/children").read_text().split(),
                 )
         except OSError:  # it has ended
             continue
-    return found
+    return pids
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a program that ended said and took."""
+class ProgramReport:
+    """The output and the cost of a program that ended."""
 
     answer: dict[str, Any]
     """Its last line, if that is JSON."""
     seconds: float
     cpu: float
-    """Seconds of processor time, those of its own programs included: what a busy machine changes least."""
+    """Seconds of processor time, those of its own programs included: what a busy
+    machine changes least."""
     peak: int
     """Bytes"""
 
 
-def ask(
+def run_program(
     module: str,
     *arguments: object,
     env: dict[str, str] | None = None,
     timeout: float = 600,
-) -> Told:
+) -> ProgramReport:
     """Run a module of ours that says one line of JSON. RuntimeError when it fails."""
     return program(
         [sys.executable, "-m", module, *map(str, arguments)], env=env, timeout=timeout
@@ -93,10 +98,10 @@ def ask(
 
 def program(
     command: list[str], *, env: dict[str, str] | None = None, timeout: float = 600
-) -> Told:
+) -> ProgramReport:
     """Run a program to its end; `env` is added to the environment."""
-    begin = time.monotonic()
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    started_at = time.monotonic()
+    usage_before = resource.getrusage(resource.RUSAGE_CHILDREN)
     process = subprocess.Popen(
         command,
         cwd=ROOT,
@@ -121,16 +126,19 @@ def program(
             f"{' '.join(command[1:])[:200]}: ended with {process.returncode}: {err[-300:]}"
         )
     last = out.strip().rpartition("\n")[2]
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return Told(
+    usage_after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return ProgramReport(
         json.loads(last) if last.startswith("{") else {},
-        time.monotonic() - begin,
-        after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+        time.monotonic() - started_at,
+        usage_after.ru_utime
+        + usage_after.ru_stime
+        - usage_before.ru_utime
+        - usage_before.ru_stime,
         peak,
     )
 
 
 def cpu_seconds(pid: int) -> float:
-    """Processor time of all threads of a process so far."""
+    """Return the processor time of all threads of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,7 +1,8 @@
 """The limit, and the truth: `python -m benchmarks.memory.reference FILE OUT`.
 
-How long `pickle.load` takes with garbage collection off; and the live bytes of each device at every moment, replayed
-from the end of the trace, where the blocks are known, into OUT as .npz: arrays "device0", ..., int64 (M + 1,).
+How long `pickle.load` takes with garbage collection off; and the live bytes of each
+device at every moment, replayed from the end of the trace, where the blocks are known,
+into OUT as .npz: arrays "device0", ..., int64 (M + 1,).
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ import numpy as np
 
 
 def live_bytes(snapshot: dict[str, Any], device: int) -> np.ndarray:
-    """int64 (M + 1,): the sum of what was requested and not asked to be freed, at each moment; replayed backwards.
+    """Return the live bytes at each moment, replayed backwards, int64 (M + 1,).
 
-    RuntimeError where the trace contradicts the segments at its end: it must be whole from its beginning on.
+    The sum of what was requested and not asked to be freed.
+
+    RuntimeError where the trace contradicts the segments at its end: it must be whole
+    from its beginning on.
     """
     events = snapshot["device_traces"][device]
     live = {
@@ -32,8 +36,8 @@ def live_bytes(snapshot: dict[str, Any], device: int) -> np.ndarray:
         if block["state"] == "active_allocated"
     }
     total = sum(live.values())
-    moments = array("q", bytes(8 * (len(events) + 1)))
-    moments[len(events)] = total
+    byte_counts = array("q", bytes(8 * (len(events) + 1)))
+    byte_counts[len(events)] = total
     for i in range(len(events) - 1, -1, -1):
         event = events[i]
         action = event["action"]
@@ -49,18 +53,18 @@ def live_bytes(snapshot: dict[str, Any], device: int) -> np.ndarray:
                     f"device_traces[{device}][{i}]: {event['addr']:#x} was freed, yet it is live"
                 )
             total += event["size"]
-        moments[i] = total
-    return np.frombuffer(moments, np.int64)
+        byte_counts[i] = total
+    return np.frombuffer(byte_counts, np.int64)
 
 
 def main() -> None:
     gc.disable()
-    begin = time.perf_counter()
-    before = time.process_time()
+    started_at = time.perf_counter()
+    cpu_before = time.process_time()
     with open(sys.argv[1], "rb") as file:
         snapshot = pickle.load(file)
-    seconds = time.perf_counter() - begin
-    cpu = time.process_time() - before
+    seconds = time.perf_counter() - started_at
+    cpu = time.process_time() - cpu_before
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     arrays: dict[str, Any] = {
         f"device{i}": live_bytes(snapshot, i)

@@ -1,7 +1,10 @@
-"""Memory snapshots of any length, as `torch.cuda.memory._dump_snapshot` writes them: a training's, repeated.
+"""Make memory snapshots of any length: a training's, repeated.
 
-Every round before the last, which is the recorded one, gives back what it allocated and takes place in segments of its
-own. `SPLATVIEW_TEST_DATA` names the folder of the recorded snapshot.
+As `torch.cuda.memory._dump_snapshot` writes them.
+
+Every round before the last, which is the recorded one, gives back what it allocated and
+takes place in segments of its own. `SPLATVIEW_TEST_DATA` names the folder of the
+recorded snapshot.
 """
 
 from __future__ import annotations
@@ -30,19 +33,23 @@ Event = dict[str, Any]
 
 
 def write_trace(path: str | Path, events: int) -> None:
-    """Write a snapshot with this many events on one device; a million need 1.2 GB of memory meanwhile."""
+    """Write a snapshot with this many events on one device.
+
+    A million need 1.2 GB of memory meanwhile.
+    """
     with RECORDED.open("rb") as file:
         snapshot = pickle.load(file)
     traces = snapshot["device_traces"]
     last = max(traces, key=len)
-    begin = last[0]["time_us"]
+    started_us = last[0]["time_us"]
     end = last[-1]["time_us"]
-    one = _closed(last, snapshot["segments"])
-    rounds = -(-max(events - len(last), 0) // len(one))
+    round_events = _closed(last, snapshot["segments"])
+    rounds = -(-max(events - len(last), 0) // len(round_events))
     gc.disable()
     new = list(
         itertools.chain.from_iterable(
-            _moved(one, (begin - end - 1) * before) for before in range(rounds, 0, -1)
+            _moved(round_events, (started_us - end - 1) * rounds_left)
+            for rounds_left in range(rounds, 0, -1)
         )
     )
     traces[traces.index(last)] = (new + last)[-events:]
@@ -51,7 +58,10 @@ def write_trace(path: str | Path, events: int) -> None:
 
 
 def _closed(trace: list[Event], segments: list[Event]) -> list[Event]:
-    """Return a trace's allocations and their frees, between those of the segments; what is left is freed at its end."""
+    """Return a trace's allocations and frees, between those of the segments.
+
+    What is left is freed at its end.
+    """
     live: dict[int, Event] = {}
     closed = []
     for event in trace:
@@ -68,7 +78,7 @@ def _closed(trace: list[Event], segments: list[Event]) -> list[Event]:
             {**alloc, "action": action, "time_us": trace[-1]["time_us"]}
             for action in ("free_requested", "free_completed")
         ]
-    places = [
+    segments_left = [
         {
             **trace[0],
             "addr": s["address"],
@@ -78,17 +88,20 @@ def _closed(trace: list[Event], segments: list[Event]) -> list[Event]:
         for s in segments
     ]
     return [
-        *({**place, "action": "segment_alloc"} for place in places),
+        *({**segment, "action": "segment_alloc"} for segment in segments_left),
         *closed,
         *(
             {**place, "action": "segment_free", "time_us": trace[-1]["time_us"]}
-            for place in places
+            for place in segments_left
         ),
     ]
 
 
 def _moved(events: list[Event], later_us: int) -> Iterator[Event]:
-    """Yield one more round of these events; as in PyTorch, a block's two frees have one list of frames in common."""
+    """Yield one more round of these events.
+
+    As in PyTorch, a block's two frees have one list of frames in common.
+    """
     frames: list[Any] = []
     for event in events:
         if event["action"] != "free_completed":
@@ -103,7 +116,7 @@ def _moved(events: list[Event], later_us: int) -> Iterator[Event]:
 
 
 def main(arguments: list[str]) -> int:
-    """`python -m benchmarks memory-trace OUT --events N`."""
+    """Run `python -m benchmarks memory-trace OUT --events N`."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks memory-trace", description=__doc__
     )

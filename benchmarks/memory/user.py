@@ -1,4 +1,6 @@
-"""The viewer as a user starts it, and somebody who looks at a snapshot: `python -m benchmarks.memory.user serve ...`.
+"""Run the viewer as a user starts it, with a user who looks at a snapshot.
+
+`python -m benchmarks.memory.user serve ...`
 
 As `benchmarks.gpu.driver`, with these commands besides:
 
@@ -49,7 +51,7 @@ class MemoryScreen(CountingScreen):
 
     def __init__(self, screen: Screen) -> None:
         self._hand_does = "rest"
-        self._when: dict[str, float] = {}
+        self._time_of: dict[str, float] = {}
         self._sheet: object = None
         self._painted = 0
         super().__init__(screen)
@@ -64,25 +66,27 @@ class MemoryScreen(CountingScreen):
     def present(self, caption: Caption) -> None:
         super().present(caption)
         view = self._snapshot()
-        shown = view.picture.painting if view is not None else None
         self._note("first", True)
-        self._note("loaded", view is not None)
-        self._note("plot", shown is not None)
-        if view is None or shown is None:
+        if view is None:
             return
+        self._note("loaded", True)
+        painting = view.picture.painting
+        if painting is None:
+            return
+        self._note("plot", True)
         self._note("whole", view.complete)
-        if shown.sheet is not self._sheet:
-            self._sheet = shown.sheet
+        if painting.sheet is not self._sheet:
+            self._sheet = painting.sheet
             self._painted += 1
 
-    def _note(self, what: str, so: bool) -> None:
-        """When it was so for the first time, drawn to its end."""
-        if so and what not in self._when:
+    def _note(self, event: str, has_happened: bool) -> None:
+        """Keep the time when an event happened first, drawn to its end."""
+        if has_happened and event not in self._time_of:
             self._screen.ctx.finish()
-            self._when[what] = time.monotonic()
+            self._time_of[event] = time.monotonic()
 
     def _do_first(self) -> dict[str, Any]:
-        return {"whole": None, **self._when}
+        return {"whole": None, **self._time_of}
 
     def _do_begin(self) -> None:
         super()._do_begin()
@@ -91,23 +95,23 @@ class MemoryScreen(CountingScreen):
     def _do_painted(self) -> dict[str, Any]:
         view = self._snapshot()
         return {
-            "seconds": time.monotonic() - self._begin,
+            "seconds": time.monotonic() - self._counted_from,
             "painted": self._painted,
-            "presented": len(self._shown),
+            "presented": len(self._presented_at),
             "complete": view is not None and view.complete,
             "timings": view.info().timings if view is not None else {},
         }
 
     def _do_look(self, part: float) -> None:
         view = self._snapshot()
-        world = view.world() if view is not None else None
-        assert view is not None and world is not None, (
-            "the axis is still being worked out"
-        )
+        assert view is not None, "there is no snapshot yet"
+        world = view.world()
+        assert world is not None, "the axis is still being worked out"
         low, high = world.axis.extent
         middle = (low + high) / 2
         half = (high - low) * part / 2
-        view.change(x=(middle - half, middle + half) if part < 1 else None)
+        is_part = part < 1
+        view.change(x=(middle - half, middle + half) if is_part else None)
         self.push(Expose())
 
     def _do_hand(self, how: str) -> None:
@@ -116,26 +120,26 @@ class MemoryScreen(CountingScreen):
     def _do_things(self) -> None:
         pressed = False
         turned = 0
-        way = 1
+        direction = 1
         phase = 0.0
         while not self.state.closed:
             time.sleep(1 / HZ)
-            how = self._hand_does
+            gesture = self._hand_does
             width, height = self._extent
             x = width * 0.5 + 0.2 * width * math.sin(phase)
             y = height * 0.5
-            if pressed and how != "pan":
+            if pressed and gesture != "pan":
                 self.push(PointerRelease(x, y))
                 pressed = False
-            if how == "pan":
+            if gesture == "pan":
                 self.push(PointerMove(x, y) if pressed else PointerPress(x, y))
                 pressed = True
                 phase += 3.0 / HZ
-            elif how == "zoom":
-                self.push(Wheel(width * 0.6, height * 0.5, float(way)))
-                turned += way
+            elif gesture == "zoom":
+                self.push(Wheel(width * 0.6, height * 0.5, float(direction)))
+                turned += direction
                 if not 0 < turned < NOTCHES:
-                    way = -1 if turned >= NOTCHES else 1
+                    direction = -1 if turned >= NOTCHES else 1
 
 
 if __name__ == "__main__":
