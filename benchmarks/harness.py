@@ -249,7 +249,8 @@ _line = threading.Lock()
 def reply(**message: Any) -> None:
     """Send an answer, in such a program."""
     with _line:
-        print(json.dumps(message), file=_stdout, flush=True)
+        # In one write: forked processes answer on the same pipe.
+        print(json.dumps(message) + "\n", end="", file=_stdout, flush=True)
 
 
 def serve_requests(handler: object) -> None:
