@@ -1,6 +1,6 @@
 """Start and kill viewers while something is measured, in one process.
 
-The process that is measured only writes a line to it: whoever starts processes itself,
+The process that is measured only writes a line to it: one that starts processes itself,
 or runs a thread that does, measures that.
 """
 

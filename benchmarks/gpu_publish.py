@@ -119,7 +119,8 @@ def _image() -> list[dict[str, str]]:
     targets = [torch.empty_like(base) for _ in range(4)]
     latest: dict[str, Any] = {"i": 0, "image": base}
 
-    def change() -> None:  # a tensor that nobody published before
+    def change() -> None:
+        # A tensor that was not published before.
         latest["image"] = base + latest["i"] % 251
         latest["i"] += 1
 

@@ -2,7 +2,7 @@
 
 Panel, status line and what tools draw, over the same frame without it.
 
-A file of 20,000 Gaussians at rest on a screen of 1280x720 that nobody sees: its picture
+A file of 20,000 Gaussians at rest on a screen of 1280x720 without a user: its picture
 is drawn once, so that a frame is laying it on the screen and drawing the interface.
 Every frame is waited for; frames with the interface and without it take turns. "as it
 opens" has those parts of the panel open that are open at first.

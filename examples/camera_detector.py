@@ -1,7 +1,9 @@
 """Detect COCO's 80 kinds of things in `splatview camera`: torchvision's SSD.
 
     pip install torchvision
-    splatview camera 0 --detect examples.camera_detector:Detector      # in the folder above this one
+    splatview camera 0 --detect examples.camera_detector:Detector
+
+in the folder above this one.
 
 A detector is a function that takes a picture, (H, W, 3) RGB in uint8, and returns what
 `splatview.annotate` takes; or a class like this one, of which one object is made. A
@@ -25,27 +27,24 @@ THRESHOLD = 0.4
 
 
 class Detector:
+    """A network, on the GPU where there is one."""
+
     def __init__(self, weights=TRAINED, threshold=THRESHOLD):
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        self.model = (
-            ssdlite320_mobilenet_v3_large(weights=weights, weights_backbone=None)
-            .eval()
-            .to(self.device)
-        )
+        model = ssdlite320_mobilenet_v3_large(weights=weights, weights_backbone=None)
+        self.model = model.eval().to(self.device)
         self.threshold = threshold
 
     @torch.inference_mode()
     def __call__(self, image):
         picture = torch.from_numpy(image).to(self.device).permute(2, 0, 1) / 255
-        detections = self.model([picture])[
-            0
-        ]  # boxes in pixels of the picture, whatever its size
-        sure = detections["scores"] >= self.threshold
-        labels = [
-            TRAINED.meta["categories"][class_id]
-            for class_id in detections["labels"][sure].tolist()
-        ]
-        return detections["boxes"][sure], labels, detections["scores"][sure]
+        # Boxes in pixels of the picture, whatever its size.
+        detections = self.model([picture])[0]
+        is_sure = detections["scores"] >= self.threshold
+        class_ids = detections["labels"][is_sure].tolist()
+        names = TRAINED.meta["categories"]
+        labels = [names[class_id] for class_id in class_ids]
+        return detections["boxes"][is_sure], labels, detections["scores"][is_sure]
 
 
 if __name__ == "__main__":

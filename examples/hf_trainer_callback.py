@@ -36,13 +36,11 @@ class Painter(nn.Module):
         )
 
     def forward(self, xy, labels=None):
-        colors = self.net(
-            torch.cat([torch.sin(xy @ self.waves), torch.cos(xy @ self.waves)], -1)
-        )
-        return {
-            "colors": colors,
-            "loss": None if labels is None else (colors - labels).square().mean(),
-        }
+        phases = xy @ self.waves
+        colors = self.net(torch.cat([torch.sin(phases), torch.cos(phases)], -1))
+        if labels is None:
+            return {"colors": colors, "loss": None}
+        return {"colors": colors, "loss": (colors - labels).square().mean()}
 
     def look(self):
         return {"learned": self(self.positions)["colors"].reshape(128, 128, 3)}
@@ -57,9 +55,8 @@ if __name__ == "__main__":
     xy = torch.rand(20_000, 2) * 2 - 1
     radius = xy.norm(dim=1)
     angle = torch.atan2(xy[:, 1], xy[:, 0])
-    rings = torch.stack(
-        [0.5 + 0.5 * torch.sin(9 * radius + k + 3 * angle) for k in (0, 2, 4)], -1
-    )
+    phase = 9 * radius + 3 * angle
+    rings = 0.5 + 0.5 * torch.sin(phase[:, None] + torch.tensor([0.0, 2.0, 4.0]))
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             folder,

@@ -18,22 +18,25 @@ steps = parser.parse_args().steps
 
 torch.manual_seed(0)
 a = torch.ones(1, 1, 256, 256)
-b = 0.4 * (torch.rand(1, 1, 32, 32) > 0.97).repeat_interleave(8, 2).repeat_interleave(
-    8, 3
-)  # drops, 8 pixels wide
-laplacian = torch.tensor([[0.05, 0.2, 0.05], [0.2, -1.0, 0.2], [0.05, 0.2, 0.05]])[
-    None, None
-]
+# Drops, 8 pixels wide.
+drops = torch.rand(1, 1, 32, 32) > 0.97
+b = 0.4 * drops.repeat_interleave(8, 2).repeat_interleave(8, 3)
+laplacian = torch.tensor([[0.05, 0.2, 0.05], [0.2, -1.0, 0.2], [0.05, 0.2, 0.05]])
+laplacian = laplacian[None, None]
+
+
+def spread(substance):
+    """Return how much of a substance comes to each pixel from its neighbours."""
+    return conv2d(pad(substance, (1, 1, 1, 1), mode="circular"), laplacian)
+
 
 for step in range(steps):
     for _ in range(8):
-        spread_a, spread_b = (
-            conv2d(pad(x, (1, 1, 1, 1), mode="circular"), laplacian) for x in (a, b)
-        )
         reaction = a * b * b
-        a += spread_a - reaction + 0.055 * (1 - a)
-        b += 0.5 * spread_b + reaction - 0.117 * b
-    image = torch.stack([1 - a, b * 2, 0.4 + b], -1)[0, 0].clamp(
-        0, 1
-    )  # (256, 256, 3), float32 in [0, 1]
+        change_a = spread(a) - reaction + 0.055 * (1 - a)
+        change_b = 0.5 * spread(b) + reaction - 0.117 * b
+        a += change_a
+        b += change_b
+    # (256, 256, 3), float32 in [0, 1].
+    image = torch.stack([1 - a, b * 2, 0.4 + b], -1)[0, 0].clamp(0, 1)
     splatview.publish(image, meta={"step": step})

@@ -21,19 +21,19 @@ steps = parser.parse_args().steps
 device = "cuda" if torch.cuda.is_available() else "cpu"
 torch.manual_seed(0)
 side = 192
-y, x = torch.meshgrid(
-    torch.linspace(-1, 1, side), torch.linspace(-1, 1, side), indexing="ij"
-)
+axis = torch.linspace(-1, 1, side)
+y, x = torch.meshgrid(axis, axis, indexing="ij")
 r = (x * x + y * y).sqrt()
 a = torch.atan2(y, x)
-target = torch.stack(
-    [0.5 + 0.5 * torch.cos(9 * r + 3 * a), 0.5 + 0.5 * torch.cos(5 * a), 1 - r / 2], -1
-).to(device)
+red = 0.5 + 0.5 * torch.cos(9 * r + 3 * a)
+green = 0.5 + 0.5 * torch.cos(5 * a)
+target = torch.stack([red, green, 1 - r / 2], -1).to(device)
 positions = torch.stack([x, y], -1).reshape(-1, 2).to(device)
 waves = 6 * torch.randn(2, 64, device=device)
 
 
-def features(xy):  # (N, 2) -> (N, 128)
+def features(xy):
+    """Return waves (N, 128) at positions (N, 2)."""
     return torch.cat([torch.sin(xy @ waves), torch.cos(xy @ waves)], -1)
 
 
@@ -43,21 +43,17 @@ net = nn.Sequential(
 optimizer = torch.optim.Adam(net.parameters(), 2e-3)
 
 for step in range(steps):
-    splatview.publish_memory(
-        step=step
-    )  # the first call begins; every call marks a step
-    sample = torch.randint(
-        len(positions), (1000 if step % 20 < 10 else 8000,), device=device
-    )
-    loss = (
-        (net(features(positions[sample])) - target.reshape(-1, 3)[sample])
-        .square()
-        .mean()
-    )
+    # The first call begins; every call marks a step.
+    splatview.publish_memory(step=step)
+    count = 1000 if step % 20 < 10 else 8000
+    sample = torch.randint(len(positions), (count,), device=device)
+    error = net(features(positions[sample])) - target.reshape(-1, 3)[sample]
+    loss = error.square().mean()
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-    if step % 20 == 0:  # the whole picture at once: the peak
+    if step % 20 == 0:
+        # The whole picture at once: the peak.
         with torch.no_grad():
             learned = net(features(positions)).reshape(side, side, 3).clamp(0, 1)
         splatview.publish(learned, "learned", meta={"step": step, "loss": loss})

@@ -15,18 +15,17 @@ import splatview
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--steps", type=int, default=2000, help="pictures to compute")
-steps = parser.parse_known_args()[0].steps  # a notebook's own arguments are let pass
+# A notebook's own arguments are let pass.
+options, _ = parser.parse_known_args()
 
-y, x = torch.meshgrid(
-    torch.linspace(-3, 3, 256), torch.linspace(-3, 3, 256), indexing="ij"
-)
+axis = torch.linspace(-3, 3, 256)
+y, x = torch.meshgrid(axis, axis, indexing="ij")
 
 
 def waves(step: int) -> torch.Tensor:
     """Return the waves of two sources, (256, 256, 3), float32 in [0, 1]."""
-    left, right = (
-        torch.sin(8 * torch.hypot(x - side, y) - step / 5) for side in (-1, 1)
-    )
+    left = torch.sin(8 * torch.hypot(x + 1, y) - step / 5)
+    right = torch.sin(8 * torch.hypot(x - 1, y) - step / 5)
     return 0.5 + 0.25 * torch.stack([left + right, 2 * left, 2 * right], -1)
 
 
@@ -36,5 +35,5 @@ splatview.publish(waves(0), "waves")
 splatview.show(height=480)
 
 # %% Look at them above while this runs
-for step in range(steps):
+for step in range(options.steps):
     splatview.publish(waves(step), "waves", meta={"step": step})

@@ -21,19 +21,19 @@ steps = parser.parse_args().steps
 device = "cuda" if torch.cuda.is_available() else "cpu"
 torch.manual_seed(0)
 side = 128
-y, x = torch.meshgrid(
-    torch.linspace(-1, 1, side), torch.linspace(-1, 1, side), indexing="ij"
-)
+axis = torch.linspace(-1, 1, side)
+y, x = torch.meshgrid(axis, axis, indexing="ij")
 r = (x * x + y * y).sqrt()
 a = torch.atan2(y, x)
-target = torch.stack(
-    [0.5 + 0.5 * torch.cos(9 * r + 3 * a), 0.5 + 0.5 * torch.cos(5 * a), 1 - r / 2], -1
-).to(device)
+red = 0.5 + 0.5 * torch.cos(9 * r + 3 * a)
+green = 0.5 + 0.5 * torch.cos(5 * a)
+target = torch.stack([red, green, 1 - r / 2], -1).to(device)
 positions = torch.stack([x, y], -1).reshape(-1, 2).to(device)
 waves = 6 * torch.randn(2, 64, device=device)
 
 
-def features(xy):  # (N, 2) -> (N, 128)
+def features(xy):
+    """Return waves (N, 128) at positions (N, 2)."""
     return torch.cat([torch.sin(xy @ waves), torch.cos(xy @ waves)], -1)
 
 
@@ -44,23 +44,17 @@ schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9995)
 for step in range(steps):
     splatview.wait_while_paused()
     sample = torch.randint(len(positions), (2000,), device=device)
-    off = net(features(positions[sample])) - target.reshape(-1, 3)[sample]
-    loss = off.square().mean()
+    error = net(features(positions[sample])) - target.reshape(-1, 3)[sample]
+    loss = error.square().mean()
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
     schedule.step()
     # As they are: what lies on the GPU is copied when the GPU comes there, and nothing
     # waits.
-    splatview.log(
-        step,
-        loss=loss,
-        rate=schedule.get_last_lr()[0],
-        **{
-            "error/mean": off.detach().abs().mean(),
-            "error/worst": off.detach().abs().max(),
-        },
-    )
+    size = error.detach().abs()
+    errors = {"error/mean": size.mean(), "error/worst": size.max()}
+    splatview.log(step, loss=loss, rate=schedule.get_last_lr()[0], **errors)
     if step % 50 == 0:
         with torch.no_grad():
             learned = net(features(positions)).reshape(side, side, 3).clamp(0, 1)

@@ -22,7 +22,8 @@ def train(rank: int, world: int, steps: int) -> None:
     """Move this rank's points onto a sphere, and paint them."""
     distributed.init_process_group("gloo", rank=rank, world_size=world)
     torch.manual_seed(rank)
-    i = torch.arange(rank, 3000, world) + 0.5  # every so many of the points are ours
+    # Every so many of the points are this rank's.
+    i = torch.arange(rank, 3000, world) + 0.5
     z = 1 - i / 1500
     azimuth = math.pi * (1 + math.sqrt(5)) * i
     radius = (1 - z * z).sqrt()
@@ -38,15 +39,15 @@ def train(rank: int, world: int, steps: int) -> None:
     learned = [splats[name].requires_grad_() for name in ("means", "sh0")]
     optimizer = torch.optim.Adam(learned, lr=0.01)
     for step in range(steps):
-        loss = (splats["means"] - sphere).square().mean() + (
-            splats["sh0"][:, 0] - sphere.sin()
-        ).square().mean()
+        distance = (splats["means"] - sphere).square().mean()
+        color_error = (splats["sh0"][:, 0] - sphere.sin()).square().mean()
+        loss = distance + color_error
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        distributed.all_reduce(
-            mean := loss.detach() / world
-        )  # the trainer's own word with the others
+        # The trainer's own word with the others.
+        mean = loss.detach() / world
+        distributed.all_reduce(mean)
         splatview.publish(splats, shard=(rank, world), meta={"step": step})
         if rank == 0:
             splatview.log(step, loss=mean)
@@ -68,18 +69,15 @@ if __name__ == "__main__":
         train(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), options.steps)
     else:
         with socket.create_server(("127.0.0.1", 0)) as free:
-            os.environ |= {
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(free.getsockname()[1]),
-            }
-        children = [
-            multiprocessing.get_context("spawn").Process(
-                target=train, args=(rank, options.ranks, options.steps), daemon=True
-            )
-            for rank in range(1, options.ranks)
-        ]
-        for child in children:
+            os.environ["MASTER_ADDR"] = "127.0.0.1"
+            os.environ["MASTER_PORT"] = str(free.getsockname()[1])
+        context = multiprocessing.get_context("spawn")
+        children = []
+        for rank in range(1, options.ranks):
+            arguments = (rank, options.ranks, options.steps)
+            child = context.Process(target=train, args=arguments, daemon=True)
             child.start()
+            children.append(child)
         train(0, options.ranks, options.steps)
         for child in children:
             child.join()

@@ -24,23 +24,24 @@ device = choose_device("auto")
 n = 1200
 t = torch.linspace(0, 2 * math.pi, n + 1)[:-1]
 radius = 1 + 0.4 * torch.cos(3 * t)
-knot = torch.stack(
-    [radius * torch.cos(2 * t), 0.4 * torch.sin(3 * t), radius * torch.sin(2 * t)], 1
-)
+x = radius * torch.cos(2 * t)
+y = 0.4 * torch.sin(3 * t)
+z = radius * torch.sin(2 * t)
+knot = torch.stack([x, y, z], 1)
 rgb = 0.5 + 0.5 * torch.stack([torch.cos(t), torch.cos(t + 2.1), torch.cos(t + 4.2)], 1)
 gaussians = {
     "means": knot,
     "scales": torch.full((n, 3), math.log(0.05)),
     "quats": torch.tensor([1.0, 0, 0, 0]).repeat(n, 1),
     "opacities": torch.full((n,), 2.0),
-    "sh0": ((rgb - 0.5) / 0.28209479)[:, None],  # colour = 0.5 + 0.28209479 * sh0
+    # colour = 0.5 + 0.28209479 * sh0
+    "sh0": ((rgb - 0.5) / 0.28209479)[:, None],
     "shN": torch.zeros(n, 3, 3),
 }
 gaussians = {name: value.to(device) for name, value in gaussians.items()}
 K = torch.tensor([[260.0, 0, 160], [0, 260.0, 120], [0, 0, 1]])
-tilt = math.atan2(
-    2.0, 3.5
-)  # the camera is 4 away from the world's origin and looks down at it
+# The camera is 4 away from the world's origin and looks down at it.
+tilt = math.atan2(2.0, 3.5)
 c = math.cos(tilt)
 s = math.sin(tilt)
 viewmat = torch.tensor([[1.0, 0, 0, 0], [0, c, -s, 0], [0, s, c, 4], [0, 0, 0, 1]])
@@ -55,10 +56,7 @@ for step in range(steps):
     gaussians["means"] = rest_positions @ rotation.T
     drawn = draw(gaussians, camera)
     depth = drawn.depth / drawn.alpha.clamp_min(1e-6)
+    nearness = torch.where(drawn.alpha > 0.5, 1 - (depth - 2) / 4, 0).clamp(0, 1)
     splatview.publish(gaussians, "gaussians", sh_degree=0, meta={"step": step})
     splatview.publish(drawn.image.clamp(0, 1), "image", meta={"step": step})
-    splatview.publish(
-        torch.where(drawn.alpha > 0.5, 1 - (depth - 2) / 4, 0).clamp(0, 1),
-        "depth",
-        meta={"step": step},
-    )
+    splatview.publish(nearness, "depth", meta={"step": step})

@@ -32,16 +32,15 @@ def cameras() -> tuple[torch.Tensor, torch.Tensor]:
     views = torch.eye(4).repeat(COUNT, 1, 1)
     for i in range(COUNT):
         azimuth = 2 * math.pi * i / COUNT
-        height = 0.8 * math.sin(3 * 2 * math.pi * i / COUNT)
-        position = torch.tensor(
-            [3.5 * math.sin(azimuth), height, 3.5 * math.cos(azimuth)]
-        )
+        x = 3.5 * math.sin(azimuth)
+        y = 0.8 * math.sin(3 * azimuth)
+        z = 3.5 * math.cos(azimuth)
+        position = torch.tensor([x, y, z])
         forward = -position / position.norm()
         right = torch.linalg.cross(forward, torch.tensor([0.0, -1.0, 0.0]))
         right = right / right.norm()
-        views[i, :3, :3] = torch.stack(
-            [right, torch.linalg.cross(forward, right), forward]
-        )
+        down = torch.linalg.cross(forward, right)
+        views[i, :3, :3] = torch.stack([right, down, forward])
         views[i, :3, 3] = -views[i, :3, :3] @ position
     return views, torch.tensor([[300.0, 0, WIDTH / 2], [0, 300, HEIGHT / 2], [0, 0, 1]])
 
@@ -54,12 +53,12 @@ def color_of(normals: torch.Tensor) -> torch.Tensor:
 
 def photograph(view: torch.Tensor, K: torch.Tensor) -> torch.Tensor:
     """Return what a camera sees of the ball, on black, (H, W, 3)."""
-    y, x = torch.meshgrid(
-        torch.arange(HEIGHT) + 0.5, torch.arange(WIDTH) + 0.5, indexing="ij"
-    )
-    rays = torch.stack(
-        [(x - K[0, 2]) / K[0, 0], (y - K[1, 2]) / K[1, 1], torch.ones_like(x)], -1
-    )
+    rows = torch.arange(HEIGHT) + 0.5
+    columns = torch.arange(WIDTH) + 0.5
+    y, x = torch.meshgrid(rows, columns, indexing="ij")
+    x = (x - K[0, 2]) / K[0, 0]
+    y = (y - K[1, 2]) / K[1, 1]
+    rays = torch.stack([x, y, torch.ones_like(x)], -1)
     rays = torch.nn.functional.normalize(rays, dim=-1) @ view[:3, :3]
     position = -view[:3, :3].T @ view[:3, 3]
     middle = (rays * position).sum(-1)
@@ -69,6 +68,7 @@ def photograph(view: torch.Tensor, K: torch.Tensor) -> torch.Tensor:
 
 
 def main(steps: int) -> None:
+    """Fit the colours of a ball to its photographs, and show that."""
     generator = torch.Generator().manual_seed(0)
     normals = torch.nn.functional.normalize(
         torch.randn(20_000, 3, generator=generator), dim=1
@@ -89,14 +89,11 @@ def main(steps: int) -> None:
         camera = step // 20 % COUNT
         splatview.publish_cameras(current=camera)
         position = -views[camera, :3, :3].T @ views[camera, :3, 3]
-        is_visible = (normals @ position > 1)[
-            :, None
-        ]  # what lies on this camera's side of the ball
-        splats["sh0"] = (
-            splats["sh0"]
-            + 0.02
-            * torch.where(is_visible, target_sh0 - splats["sh0"][:, 0], 0.0)[:, None]
-        )
+        # What lies on this camera's side of the ball.
+        is_visible = normals @ position > 1
+        error = target_sh0 - splats["sh0"][:, 0]
+        visible_error = torch.where(is_visible[:, None], error, 0.0)
+        splats["sh0"] = splats["sh0"] + 0.02 * visible_error[:, None]
         splatview.publish(splats, "ball", meta={"step": step})
         splatview.wait_while_paused()
         time.sleep(0.02)

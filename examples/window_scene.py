@@ -25,13 +25,12 @@ P = 3000
 torch.manual_seed(0)
 t = torch.linspace(0, 4 * torch.pi, P)
 radius = 2 + torch.cos(1.5 * t)
-knot = torch.stack(
-    [radius * torch.cos(t), radius * torch.sin(t), torch.sin(1.5 * t)], -1
-)
+x = radius * torch.cos(t)
+y = radius * torch.sin(t)
+knot = torch.stack([x, y, torch.sin(1.5 * t)], -1)
 means3d = (knot + 0.08 * torch.randn(P, 3)).to(device)
-shs = torch.zeros(
-    P, 4, 3, device=device
-)  # degree 1; the first are the colour, over Y00 = 0.282 and less one half
+# Degree 1; the first are the colour, over Y00 = 0.282 and less one half.
+shs = torch.zeros(P, 4, 3, device=device)
 shs[:, 0, 1] = torch.sin(t).to(device)
 shs[:, 0, 2] = torch.cos(t).to(device)
 opacity = torch.full((P, 1), 0.9, device=device)

@@ -269,7 +269,7 @@ class SourceReader:
         while not self._stop.is_set():
             captured_at = self._grab(grabbed)
             if captured_at is None:
-                if not self._begin_again(pace, grabbed):
+                if not self._restart(pace, grabbed):
                     return
                 grabbed = 0
                 continue
@@ -288,7 +288,7 @@ class SourceReader:
                     f"{source.description}: its pictures cannot be decoded"
                 )
 
-    def _begin_again(self, pace: CapturePace, grabbed: int) -> bool:
+    def _restart(self, pace: CapturePace, grabbed: int) -> bool:
         """Open a recording again at its end.
 
         Args:

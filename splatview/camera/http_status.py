@@ -31,23 +31,23 @@ def refusal_of(address: str, timeout_s: float) -> str:
         protocol.
     """
     try:
-        parts = urlsplit(address)
-        connection = _connection(parts, timeout_s)
+        url = urlsplit(address)
+        connection = _connection(url, timeout_s)
     except ValueError:
         return ""
     if connection is None:
         return ""
     with contextlib.closing(connection):
         try:
-            target = parts._replace(scheme="", netloc="", fragment="").geturl() or "/"
-            connection.request("GET", target, headers=_headers(parts))
+            target = url._replace(scheme="", netloc="", fragment="").geturl() or "/"
+            connection.request("GET", target, headers=_headers(url))
             answer = connection.getresponse()
         except (OSError, ValueError, http.client.HTTPException):
             return ""
         status = answer.status
         # A login by digest is left to FFmpeg: that it is refused here says nothing.
         has_digest = "digest" in answer.getheader("WWW-Authenticate", "").lower()
-        is_open = status < 400 or (status == 401 and parts.username and has_digest)
+        is_open = status < 400 or (status == 401 and url.username and has_digest)
         if is_open:
             return ""
         reason = printable(answer.reason)[:_MAX_REASON_LENGTH]
@@ -55,31 +55,31 @@ def refusal_of(address: str, timeout_s: float) -> str:
 
 
 def _connection(
-    parts: SplitResult, timeout_s: float
+    url: SplitResult, timeout_s: float
 ) -> http.client.HTTPConnection | None:
     """Return a connection that is opened by its first request; None for other schemes.
 
     Raises ValueError for an odd port.
     """
-    host = parts.hostname
-    port = parts.port
+    host = url.hostname
+    port = url.port
     if not host:
         return None
-    if parts.scheme == "https":
+    if url.scheme == "https":
         # Certificates are not checked, as FFmpeg does not by default.
         context = ssl._create_unverified_context()
         return http.client.HTTPSConnection(
             host, port, timeout=timeout_s, context=context
         )
-    if parts.scheme == "http":
+    if url.scheme == "http":
         return http.client.HTTPConnection(host, port, timeout=timeout_s)
     return None
 
 
-def _headers(parts: SplitResult) -> dict[str, str]:
+def _headers(url: SplitResult) -> dict[str, str]:
     """Return the headers of a request, with the address's login."""
     headers = {"User-Agent": "Lavf", "Connection": "close"}
-    if parts.username:
-        login = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
+    if url.username:
+        login = f"{unquote(url.username)}:{unquote(url.password or '')}".encode()
         headers["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
     return headers

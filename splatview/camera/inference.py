@@ -94,9 +94,11 @@ class Inference:
 
         Of every N versions the first that comes is due.
         """
-        every = 1 if self._settings.every == "auto" else self._settings.every
+        period = self._settings.every
+        if period == "auto":
+            period = 1
         is_other_run = frame.run != self._last_run
-        is_due = is_other_run or frame.version // every > self._last_version // every
+        is_due = is_other_run or frame.version // period > self._last_version // period
         self._skipped += frame.skipped + (not is_due)
         if is_due:
             self._last_version = frame.version
@@ -134,13 +136,13 @@ class Inference:
         """Return the text of an error; print it, once, with its place in the code."""
         # `traceback` is safe for errors without a text.
         lines = traceback.format_exception_only(type(error), error)
-        words = f"{self._detector.title}: {lines[-1]}".split()
-        text = printable(" ".join(words))[:_MAX_ERROR_LENGTH]
+        message = f"{self._detector.title}: {lines[-1]}".split()
+        text = printable(" ".join(message))[:_MAX_ERROR_LENGTH]
         if text not in self._reported and len(self._reported) < _MAX_REPORTED:
             self._reported.add(text)
             calls = traceback.extract_tb(error.__traceback__)[-1:]
-            places = [f"({call.filename}:{call.lineno})" for call in calls]
-            print(text, *places, file=sys.stderr, flush=True)
+            locations = [f"({call.filename}:{call.lineno})" for call in calls]
+            print(text, *locations, file=sys.stderr, flush=True)
         return text
 
 

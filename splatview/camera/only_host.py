@@ -121,7 +121,9 @@ class OnlyHost:
         """
         head = _read_head(connection, _TIMEOUT_S)
         match = _TARGET.match(head)
-        host = _without_port(match[1].decode("latin1")) if match else ""
+        host = ""
+        if match:
+            host = _without_port(match[1].decode("latin1"))
         if self._upstream is None or host not in self._hosts:
             self.refused = host[:_MAX_HOST] or self.refused
             connection.sendall(
@@ -260,9 +262,9 @@ def _rtsp_location(source: str, timeout_s: float) -> str:
             server = connections.enter_context(
                 context.wrap_socket(server, server_hostname=host)
             )
-        for number, method in enumerate(("OPTIONS", "DESCRIBE"), 1):
+        for sequence, method in enumerate(("OPTIONS", "DESCRIBE"), 1):
             server.sendall(
-                f"{method} {url} RTSP/1.0\r\nCSeq: {number}\r\n"
+                f"{method} {url} RTSP/1.0\r\nCSeq: {sequence}\r\n"
                 "Accept: application/sdp\r\nUser-Agent: Lavf\r\n\r\n".encode()
             )
             answer = _read_head(server, timeout_s)
@@ -297,7 +299,7 @@ class Connections:
             answers = socket.getaddrinfo(host_of(source), None)
         except OSError:
             return ""
-        named = {_plain(str(answer[4][0])) for answer in answers}
+        named = {_normalized(str(answer[4][0])) for answer in answers}
         for inode, peer in _peers().items():
             if inode not in self._old_inodes and peer not in named:
                 return peer
@@ -309,17 +311,17 @@ def _peers() -> dict[str, str]:
 
     By the socket's inode.
     """
-    own = set()
+    own_sockets = set()
     for descriptor in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
-            own.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+            own_sockets.add(os.readlink(f"/proc/self/fd/{descriptor}"))
     peers = {}
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError), open(f"/proc/self/net/{name}") as table:
             for line in table.readlines()[1:]:
                 fields = line.split()
                 is_open = int(fields[2].partition(":")[2], 16) != 0
-                if is_open and f"socket:[{fields[9]}]" in own:
+                if is_open and f"socket:[{fields[9]}]" in own_sockets:
                     peers[fields[9]] = _address(fields[2].partition(":")[0])
     return peers
 
@@ -332,10 +334,10 @@ def _address(digits: str) -> str:
     raw = bytes.fromhex(digits)
     if sys.byteorder == "little":
         raw = b"".join(raw[i : i + 4][::-1] for i in range(0, len(raw), 4))
-    return _plain(str(ipaddress.ip_address(raw)))
+    return _normalized(str(ipaddress.ip_address(raw)))
 
 
-def _plain(address: str) -> str:
+def _normalized(address: str) -> str:
     """Return an address without its zone, and an IPv4 address within IPv6 as IPv4."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
@@ -379,7 +381,9 @@ def _user_proxy(host: str) -> tuple[str, int] | None:
     except ValueError:
         # The port is no number.
         return None
-    return (proxy.hostname, port) if proxy.hostname else None
+    if not proxy.hostname:
+        return None
+    return proxy.hostname, port
 
 
 def _matches(pattern: str, host: str) -> bool:

@@ -151,10 +151,10 @@ class OpenCVSource:
         self._orientation = Orientation()
         if self._kind != "network":
             return
-        across = capture.get(cv2.CAP_PROP_SAR_NUM)
-        down = capture.get(cv2.CAP_PROP_SAR_DEN)
-        if across > 0 and down > 0:
-            self._pixel_aspect = across / down
+        aspect_width = capture.get(cv2.CAP_PROP_SAR_NUM)
+        aspect_height = capture.get(cv2.CAP_PROP_SAR_DEN)
+        if aspect_width > 0 and aspect_height > 0:
+            self._pixel_aspect = aspect_width / aspect_height
         is_turned = capture.get(cv2.CAP_PROP_ORIENTATION_META) % 180 == 90
         if is_turned and capture.get(cv2.CAP_PROP_ORIENTATION_AUTO):
             self._orientation = Orientation(transposed=True)
@@ -166,10 +166,12 @@ class OpenCVSource:
         codec = ""
         if 0 < code < 2**32:
             codec = code.to_bytes(4, "little").decode("latin1").strip()
+        if codec.isprintable():
+            codec = f" {codec}".rstrip()
+        else:
+            codec = ""
         title = f"{self._name} ({camera_name})" if camera_name else self._name
         speed = f" at {self.rate:.4g}/s" if self.rate else ""
-        has_codec = codec and codec.isprintable()
-        codec = f" {codec}" if has_codec else ""
         backend = capture.getBackendName()
         return f"{title}, {width} x {height}{speed}{codec}, by OpenCV ({backend})"
 
@@ -269,7 +271,7 @@ class NetworkAddress:
         self._name = display_name(settings.source)
         self._only_host: OnlyHost | None = None
         """Refuses other hosts than the named one, while the source is open."""
-        self._was_asked = False
+        self._has_checked_redirects = False
         """The server was asked for redirects, and has none."""
         self._scans = False
         """JPEGs are looked for in all that comes: the parts of this stream are not as
@@ -307,13 +309,13 @@ class NetworkAddress:
 
     def _check_redirects(self) -> None:
         """Raise CaptureError for an RTSP server that redirects to another host."""
-        if self._was_asked:
+        if self._has_checked_redirects:
             return
         host = rtsp_leads_to(self._source, self._settings.patience)
         if host:
             raise CaptureError(_LED_AWAY.format(self._name, printable(host)))
         # Not again: some servers take only one client at a time.
-        self._was_asked = True
+        self._has_checked_redirects = True
 
     def _connect(self) -> cv2.VideoCapture:
         """Return a capture of the address, which may not be open."""
@@ -370,10 +372,9 @@ class NetworkAddress:
 
     def error(self) -> str:
         """Return the error for a source that has led to another host; "" for others."""
-        host = self._only_host.refused if self._only_host is not None else ""
-        if not host:
+        if self._only_host is None or not self._only_host.refused:
             return ""
-        return _LED_AWAY.format(self._name, printable(host))
+        return _LED_AWAY.format(self._name, printable(self._only_host.refused))
 
     def refusal(self) -> str:
         """Return the error for a server that refuses the address; "" for others."""
@@ -381,7 +382,9 @@ class NetworkAddress:
             return ""
         timeout_s = min(self._settings.patience, _MAX_REFUSAL_S)
         reason = refusal_of(self._source, timeout_s)
-        return f"{self._name} answers {reason}" if reason else ""
+        if not reason:
+            return ""
+        return f"{self._name} answers {reason}"
 
     def close(self) -> None:
         """Let other hosts be reached again. Idempotent."""

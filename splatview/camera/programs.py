@@ -261,12 +261,12 @@ def _run_name(source: str) -> str:
         label = kind
     else:
         label = display_name(source)
-    chosen = os.environ.get("SPLATVIEW_NAME") or f"camera {label[:60]}"
-    base = without_surrogates(chosen)
+    wanted_name = os.environ.get("SPLATVIEW_NAME") or f"camera {label[:60]}"
+    base = without_surrogates(wanted_name)
     used = {folder.description.name for folder in list_runs(runtime_folder())}
     name = base
-    number = 1
+    index = 1
     while name in used:
-        number += 1
-        name = f"{number}. {base}"
+        index += 1
+        name = f"{index}. {base}"
     return name

@@ -163,8 +163,8 @@ def check_device(path: str) -> str:
     try:
         # A container may give its node another name.
         device = os.stat(path).st_rdev
-        numbers = f"{os.major(device)}:{os.minor(device)}"
-        name = Path(f"/sys/dev/char/{numbers}/name").read_text().strip()
+        device_id = f"{os.major(device)}:{os.minor(device)}"
+        name = Path(f"/sys/dev/char/{device_id}/name").read_text().strip()
     except OSError:
         existing = ", ".join(f"{node} ({name})" for node, name in cameras().items())
         if existing:

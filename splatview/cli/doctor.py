@@ -267,7 +267,7 @@ def check_camera() -> Finding:
     cv2 = sys.modules.get("cv2")
     if cv2 is not None:
         has_gstreamer = re.search(r"GStreamer:\s+YES", cv2.getBuildInformation())
-        details.append(f"{'with' if has_gstreamer else 'without'} GStreamer")
+        details.append("with GStreamer" if has_gstreamer else "without GStreamer")
     nodes = [f"{node} ({name})" for node, name in cameras().items()]
     details.append(", ".join(nodes) or "no camera")
     if missing:

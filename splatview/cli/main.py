@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import sys
 
-_VIEWER = {
+_VIEWER_COMMANDS = {
     "serve": "show running trainings, or files, in a window or in browsers",
     "shot": "draw one stream or file into a picture, without screen or viewer",
     "video": "film a scene along a camera path, into an mp4 or PNGs",
     "memory": "look into a memory snapshot of PyTorch's, or ask it in SQL",
 }
-_OWN = {
+_OWN_COMMANDS = {
     "status": "list the runs, streams and viewers of this machine",
     "doctor": "test all that splatview needs, and say how to mend what is missing",
     "demo": "train a small Gaussian scene and watch it",
@@ -90,7 +90,7 @@ def _leave_out_folders_of_others() -> None:
 def _run_command(args: list[str]) -> int:
     """Run one command; return its exit code."""
     if not args or args[0] in ("-h", "--help", "help"):
-        commands = {**_VIEWER, **_OWN}
+        commands = {**_VIEWER_COMMANDS, **_OWN_COMMANDS}
         lines = [f"    {name:<8} {text}" for name, text in commands.items()]
         print(_USAGE.format(commands="\n".join(lines)))
         return 0 if args else 2
@@ -100,10 +100,10 @@ def _run_command(args: list[str]) -> int:
         print(f"splatview {__version__}")
         return 0
     command, *options = args
-    if command in _VIEWER:
+    if command in _VIEWER_COMMANDS:
         _become_viewer(command, options)
-    if command not in _OWN:
-        legal = ", ".join([*_VIEWER, *_OWN])
+    if command not in _OWN_COMMANDS:
+        legal = ", ".join([*_VIEWER_COMMANDS, *_OWN_COMMANDS])
         print(
             f"splatview: {command!r} is not a command; legal are {legal}",
             file=sys.stderr,

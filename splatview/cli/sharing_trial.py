@@ -79,8 +79,8 @@ def _image(device: str) -> torch.Tensor:
     """Return an image (64, 64, 4) uint8 of known numbers."""
     import torch
 
-    numbers = torch.arange(64 * 64 * 4, device=device).remainder(251)
-    return numbers.to(torch.uint8).view(64, 64, 4)
+    values = torch.arange(64 * 64 * 4, device=device).remainder(251)
+    return values.to(torch.uint8).view(64, 64, 4)
 
 
 def _main(role: str, transport: str, device: str) -> None:

@@ -76,7 +76,9 @@ def main(args: list[str]) -> int:
             "In a training script: import splatview; splatview.publish(tensor)"
         )
     for page in pages:
-        scope = "all runs" if page.run is None else f"run {printable(page.run)}"
+        scope = "all runs"
+        if page.run is not None:
+            scope = f"run {printable(page.run)}"
         print(f"viewer at {page.url}  pid {page.pid}  shows {scope}")
     return status
 

@@ -56,14 +56,14 @@ def best_model(root: Path) -> tuple[Path | None, list[str]]:
         numbered = [folder for folder in folders if (folder / "cameras.bin").exists()]
     if not numbered:
         return (root if (root / "cameras.bin").exists() else None), []
-    best = max(numbered, key=_image_count)
+    best_folder = max(numbered, key=_image_count)
     if len(numbered) == 1:
-        return best, []
+        return best_folder, []
     note = (
-        f"{len(numbered)} models in {root.name}: {root.name}/{best.name} is used, which "
+        f"{len(numbered)} models in {root.name}: {root.name}/{best_folder.name} is used, which "
         "has the most images"
     )
-    return best, [note]
+    return best_folder, [note]
 
 
 def _image_count(sparse: Path) -> int:

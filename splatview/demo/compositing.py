@@ -107,15 +107,15 @@ def tile(
     drawn = drawn[np.argsort(depths.detach().numpy()[drawn], kind="stable")]
     low = np.maximum(low[drawn], 0).astype(np.int64) // TILE
     high = np.minimum(high[drawn], [width - 1, height - 1]).astype(np.int64) // TILE
-    across, down = (high - low + 1).T
-    pair_counts = across * down
+    tiles_across, tiles_down = (high - low + 1).T
+    pair_counts = tiles_across * tiles_down
     # Of each pair, the position of its Gaussian in `drawn`, and its number among the
     # pairs of that Gaussian.
     owner = np.repeat(np.arange(len(drawn)), pair_counts)
     first_pairs = np.cumsum(pair_counts) - pair_counts
     rank = np.arange(len(owner)) - np.repeat(first_pairs, pair_counts)
-    row = low[owner, 1] + rank // across[owner]
-    column = low[owner, 0] + rank % across[owner]
+    row = low[owner, 1] + rank // tiles_across[owner]
+    column = low[owner, 0] + rank % tiles_across[owner]
     tiles = row * columns + column
     # A stable sort by tile keeps the order by depth within each; 16-bit keys take
     # numpy's radix sort.
@@ -229,7 +229,7 @@ class Composite(torch.autograd.Function):
         # The sum over all j of w_j g_j.
         total = (grad_by_pixel * blended).sum(-1, keepdim=True)
         # One more row each, for the padding of blocks.
-        moments = blended.new_zeros(len(u) + 1, 6)
+        pair_moments = blended.new_zeros(len(u) + 1, 6)
         by_feature = blended.new_zeros(len(u) + 1, channels)
         for block in ctx.blocks:
             grad = grad_by_pixel[block.tiles]
@@ -243,8 +243,10 @@ class Composite(torch.autograd.Function):
             by_log_alpha = contribution.addcmul_(block.odds, minus_hidden)
             if block.is_clamped is not None:
                 by_log_alpha.masked_fill_(block.is_clamped, 0)
-            moments[block.pairs] = torch.matmul(by_log_alpha.transpose(1, 2), basis)
-        m, mx, my, mxx, mxy, myy = moments[:-1].unbind(1)
+            pair_moments[block.pairs] = torch.matmul(
+                by_log_alpha.transpose(1, 2), basis
+            )
+        m, mx, my, mxx, mxy, myy = pair_moments[:-1].unbind(1)
         # First moments about the Gaussian's centre.
         dx = mx - u * m
         dy = my - v * m
@@ -301,8 +303,8 @@ def _blend_weights(
     is_clamped = alpha > ALPHA_MAX if may_clamp else None
     # torch's threshold keeps what is greater; the bound is one step lower so that 1/255
     # itself is kept.
-    below = float(np.nextafter(np.float32(ALPHA_MIN), np.float32(0)))
-    torch.threshold_(alpha.clamp_(max=ALPHA_MAX), below, 0.0)
+    cutoff = float(np.nextafter(np.float32(ALPHA_MIN), np.float32(0)))
+    torch.threshold_(alpha.clamp_(max=ALPHA_MAX), cutoff, 0.0)
     transparency = 1 - alpha
     transmittance = torch.cumprod(transparency, -1)
     weights = torch.threshold_(transmittance, TRANSMITTANCE_MIN, 0.0)

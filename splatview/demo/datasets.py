@@ -172,9 +172,9 @@ def _choose_points(
         unread.notes.append(
             f"starting from {max_points:,} of its {len(points):,} points"
         )
-        chosen = rng.choice(len(points), max_points, replace=False)
-        points = points[chosen]
-        colors = colors[chosen]
+        indices = rng.choice(len(points), max_points, replace=False)
+        points = points[indices]
+        colors = colors[indices]
     return points, colors
 
 
@@ -200,8 +200,8 @@ def _with_image(view: DatasetView, pixels: int) -> DatasetView:
         # Over black.
         image = image[..., :3] * image[..., 3:]
     K = view.K * torch.tensor([[width / view.width], [height / view.height], [1]])
-    numbers = torch.cat([K.flatten(), view.viewmat.flatten(), view.position])
-    if not torch.isfinite(numbers).all():
+    values = torch.cat([K.flatten(), view.viewmat.flatten(), view.position])
+    if not torch.isfinite(values).all():
         raise ViewError(f"{view.path}: its camera has numbers that are not finite")
     return replace(
         view,

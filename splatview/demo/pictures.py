@@ -88,17 +88,17 @@ def _candidates(name: str) -> Iterator[str]:
     if not slashed.startswith("/") and not _WINDOWS_ROOT.match(slashed):
         return
     # A path of the machine that wrote the data set: its end is here.
-    parts = PurePosixPath(slashed).parts
-    for count in range(min(len(parts) - 1, _MAX_PARTS), 0, -1):
-        yield "/".join(parts[-count:])
+    path_parts = PurePosixPath(slashed).parts
+    for count in range(min(len(path_parts) - 1, _MAX_PARTS), 0, -1):
+        yield "/".join(path_parts[-count:])
 
 
 def _in_folder(name: str, folder: str) -> str:
     """Return a name with another folder in place of the first that is `images`."""
-    parts = list(PurePosixPath(name).parts)
-    if _IMAGES in parts[:-1]:
-        parts[parts.index(_IMAGES)] = folder
-    return str(PurePosixPath(*parts))
+    path_parts = list(PurePosixPath(name).parts)
+    if _IMAGES in path_parts[:-1]:
+        path_parts[path_parts.index(_IMAGES)] = folder
+    return str(PurePosixPath(*path_parts))
 
 
 @dataclass
@@ -149,5 +149,5 @@ def _count_text(count: int, total: int, noun: str) -> str:
 def _listed(names: list[str]) -> str:
     """Return the first names, and the number of the others."""
     text = ", ".join(name[-_MAX_NAME_LENGTH:] for name in names[:_MAX_NAMES])
-    rest = len(names) - _MAX_NAMES
-    return f"{text} and {rest:,} more" if rest > 0 else text
+    hidden_count = len(names) - _MAX_NAMES
+    return f"{text} and {hidden_count:,} more" if hidden_count > 0 else text

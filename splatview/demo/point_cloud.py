@@ -115,8 +115,8 @@ def _read_columns(header: _Header, body: bytes) -> dict[str, np.ndarray]:
         raise ValueError(f"{count} vertices in {len(body):,} bytes")
     if header.byte_order == "=":
         lines = body.decode("ascii").splitlines()[:count]
-        numbers = np.array([line.split() for line in lines], np.float64)
-        table = numbers.reshape(count, len(header.properties))
+        values = np.array([line.split() for line in lines], np.float64)
+        table = values.reshape(count, len(header.properties))
         return {name: table[:, i] for i, (name, _) in enumerate(header.properties)}
     records = np.frombuffer(body, np.dtype(header.properties), count)
     return {name: records[name] for name, _ in header.properties}

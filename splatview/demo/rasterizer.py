@@ -104,11 +104,11 @@ def project(gaussians: Gaussians, view: DatasetView) -> Projected:
     scales = gaussians["scales"].exp()
     # (N, 3, 3), columns in the camera.
     axes = rotation @ (normalized_quat_to_rotmat(quats) * scales[:, None, :])
-    across = (axes[:, 0] - jx[:, None] * axes[:, 2]) * (fx / z)[:, None]
-    down = (axes[:, 1] - jy[:, None] * axes[:, 2]) * (fy / z)[:, None]
-    xx = (across * across).sum(1) + BLUR
-    xy = (across * down).sum(1)
-    yy = (down * down).sum(1) + BLUR
+    jacobian_x = (axes[:, 0] - jx[:, None] * axes[:, 2]) * (fx / z)[:, None]
+    jacobian_y = (axes[:, 1] - jy[:, None] * axes[:, 2]) * (fy / z)[:, None]
+    xx = (jacobian_x * jacobian_x).sum(1) + BLUR
+    xy = (jacobian_x * jacobian_y).sum(1)
+    yy = (jacobian_y * jacobian_y).sum(1) + BLUR
     determinant = xx * yy - xy * xy
     return Projected(
         means2d=torch.stack([fx * x_z + cx, fy * y_z + cy], 1),
@@ -167,9 +167,9 @@ def _draw_on_cpu(gaussians: Gaussians, view: DatasetView, sh_degree: int) -> Dra
     opacities = torch.sigmoid(gaussians["opacities"])
     with torch.no_grad():
         # Alpha falls below 1/255 this many standard deviations from the centre.
-        reach = (2 * torch.log(opacities / ALPHA_MIN)).clamp_min(0).sqrt()
-        reach = reach * projected.valid
-        extents = reach[:, None] * projected.variances.sqrt()
+        radius_in_sigmas = (2 * torch.log(opacities / ALPHA_MIN)).clamp_min(0).sqrt()
+        radius_in_sigmas = radius_in_sigmas * projected.valid
+        extents = radius_in_sigmas[:, None] * projected.variances.sqrt()
     tiling = tile(means2d, extents, projected.depths, view.width, view.height)
     rgb = colors(gaussians, view.viewmat, sh_degree)
     features = torch.cat([rgb, projected.depths[:, None]], 1)
@@ -187,16 +187,16 @@ def _draw_on_cpu(gaussians: Gaussians, view: DatasetView, sh_degree: int) -> Dra
     )
 
 
-def choose_device(wanted: Literal["auto", "cpu", "cuda"]) -> torch.device:
+def choose_device(name: Literal["auto", "cpu", "cuda"]) -> torch.device:
     """Return the device to draw on.
 
     Raises DemoError when there is no CUDA device and one is wanted.
     """
     has_cuda = torch.cuda.is_available()
-    if wanted == "cuda" and not has_cuda:
+    if name == "cuda" and not has_cuda:
         raise DemoError(
             "--device cuda: torch finds no CUDA device here; use --device cpu"
         )
-    if wanted == "cpu" or not has_cuda:
+    if name == "cpu" or not has_cuda:
         return torch.device("cpu")
     return torch.device("cuda")

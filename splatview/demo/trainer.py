@@ -106,14 +106,14 @@ def _train(
     from splatview.demo.files import write_gaussians
     from splatview.demo.training import Training
 
-    chosen = rasterizer.choose_device(device)
-    scale = _SCALES[chosen.type]
+    torch_device = rasterizer.choose_device(device)
+    scale = _SCALES[torch_device.type]
     torch.manual_seed(seed)
-    _prepare_device(chosen)
+    _prepare_device(torch_device)
     capture = _load(data, seed, scale, signals)
     training = Training(
         capture,
-        chosen,
+        torch_device,
         steps or scale.steps,
         limit=max(scale.max_gaussians, len(capture.points)),
     )

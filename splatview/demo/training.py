@@ -222,19 +222,19 @@ def nearest_distances(points: torch.Tensor, k: int = 3) -> torch.Tensor:
     the distance is scaled to the density of all: on surfaces it falls with the square
     root of the number.
     """
-    chosen = points[torch.randperm(len(points))[:_EXACT_POINTS]]
-    k = min(k, len(chosen) - 1)
+    sample = points[torch.randperm(len(points))[:_EXACT_POINTS]]
+    k = min(k, len(sample) - 1)
     chunks = []
-    for chunk in points.split(max(1, _DISTANCES_AT_ONCE // len(chosen))):
+    for chunk in points.split(max(1, _DISTANCES_AT_ONCE // len(sample))):
         distances = torch.cdist(
-            chunk, chosen, compute_mode="donot_use_mm_for_euclid_dist"
+            chunk, sample, compute_mode="donot_use_mm_for_euclid_dist"
         )
         nearest = distances.topk(k + 1, largest=False).values
         # The first is the point itself, if it was chosen.
         is_itself = nearest[:, :1] < 1e-6
         nearest = torch.where(is_itself, nearest[:, 1:], nearest[:, :-1])
         chunks.append(nearest.square().mean(1).sqrt())
-    return torch.cat(chunks) * math.sqrt(len(chosen) / len(points))
+    return torch.cat(chunks) * math.sqrt(len(sample) / len(points))
 
 
 def psnr(image: torch.Tensor, target: torch.Tensor) -> float:

@@ -156,8 +156,8 @@ def _focal_lengths(
     Those of instant-ngp's files are told by the angles of both sides.
     """
     fx = _focal_length(values, "x", width)
-    has_own = "fl_y" in values or "camera_angle_y" in values
-    fy = _focal_length(values, "y", height) if has_own else fx
+    has_own_fy = "fl_y" in values or "camera_angle_y" in values
+    fy = _focal_length(values, "y", height) if has_own_fy else fx
     return fx, fy
 
 

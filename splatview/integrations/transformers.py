@@ -53,7 +53,10 @@ class SplatviewCallback(TrainerCallback):
             return
         meta = {"step": state.global_step, "loss": _last_loss(state.log_history)}
         with torch.no_grad():
-            values = model.look() if self._look is None else self._look(model)
+            if self._look is None:
+                values = model.look()
+            else:
+                values = self._look(model)
             for name, value in values.items():
                 splatview.publish(value, name, meta=meta)
         splatview.wait_while_paused()

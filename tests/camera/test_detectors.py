@@ -275,7 +275,7 @@ def test_placement_is_ultralytics_own() -> None:
         ((1, 5000), (32, 640)),
     ):
         placement = free.fit(*size)
-        assert (placement.across, placement.down) == whole
+        assert (placement.input_width, placement.input_height) == whole
     for imgsz, side in (("[320, 320]", 320), ("[9999999, -1]", 640)):
         assert letterbox([1, 3, None, None], imgsz=imgsz).trial_size == (side, side)
 

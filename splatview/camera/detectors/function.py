@@ -34,8 +34,8 @@ class FunctionDetector:
     def __init__(self, spec: str) -> None:
         """Import the function. Raises DetectorError."""
         module, _, name = spec.partition(":")
-        parts = f"{module}.{name}".split(".")
-        if not name or not all(part.isidentifier() for part in parts):
+        names = f"{module}.{name}".split(".")
+        if not name or not all(part.isidentifier() for part in names):
             raise DetectorError(f"detect is {spec!r}; legal is {_LEGAL_SPEC}")
         try:
             detector = _import_object(module, name)
@@ -78,8 +78,8 @@ class FunctionDetector:
 def _import_object(module: str, name: str) -> Any:
     """Return the object of a dotted name in a user's module; of a class an instance."""
     value: Any = import_user_module(module)
-    for part in name.split("."):
-        value = getattr(value, part, None)
+    for attribute in name.split("."):
+        value = getattr(value, attribute, None)
     return value() if isinstance(value, type) else value
 
 

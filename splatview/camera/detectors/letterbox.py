@@ -35,9 +35,9 @@ class LetterboxFit:
 
     size: tuple[int, int]
     """Width and height of the picture, pixels."""
-    across: int
+    input_width: int
     """Width of the input, pixels."""
-    down: int
+    input_height: int
     """Height of the input, pixels."""
     left: int
     top: int
@@ -99,8 +99,8 @@ class LetterboxFit:
             height: of the mask.
             grid_shape: height and width of the network's grid.
         """
-        scale_x = grid_shape[1] / self.across
-        scale_y = grid_shape[0] / self.down
+        scale_x = grid_shape[1] / self.input_width
+        scale_y = grid_shape[0] / self.input_height
         step_x = self.inner[0] / width * scale_x
         step_y = self.inner[1] / height * scale_y
         return np.array(
@@ -129,12 +129,15 @@ class Letterbox:
                 f"(1, 3, H, W) of {', '.join(_TYPES)} and at most {_MAX_SIDE} pixels "
                 "along a side"
             )
-        self._down, self._across = sides
+        self._input_height, self._input_width = sides
         """Sides of the input; 0 for any."""
         self.name: str = inputs[0].name
         self._dtype = _TYPES[inputs[0].type]
         self._side = _trained_side(metadata)
-        self.trial_size = self._across or self._side, self._down or self._side
+        self.trial_size = (
+            self._input_width or self._side,
+            self._input_height or self._side,
+        )
         """Width and height of a picture to try the network with."""
 
     def fit(self, width: int, height: int) -> LetterboxFit:
@@ -143,16 +146,16 @@ class Letterbox:
         It is rounded as Ultralytics does: networks are trained with it.
         """
         scale = self._side / max(width, height)
-        across = self._across or _strided(width * scale)
-        down = self._down or _strided(height * scale)
-        scale = min(across / width, down / height)
+        input_width = self._input_width or _strided(width * scale)
+        input_height = self._input_height or _strided(height * scale)
+        scale = min(input_width / width, input_height / height)
         inner = max(1, round(width * scale)), max(1, round(height * scale))
         return LetterboxFit(
             size=(width, height),
-            across=across,
-            down=down,
-            left=round((across - inner[0]) / 2 - 0.1),
-            top=round((down - inner[1]) / 2 - 0.1),
+            input_width=input_width,
+            input_height=input_height,
+            left=round((input_width - inner[0]) / 2 - 0.1),
+            top=round((input_height - inner[1]) / 2 - 0.1),
             inner=inner,
         )
 
@@ -168,9 +171,9 @@ class Letterbox:
         canvas = cv2.copyMakeBorder(
             inner,
             fit.top,
-            fit.down - fit.top - fit.inner[1],
+            fit.input_height - fit.top - fit.inner[1],
             fit.left,
-            fit.across - fit.left - fit.inner[0],
+            fit.input_width - fit.left - fit.inner[0],
             cv2.BORDER_CONSTANT,
             value=_GREY,
         )
@@ -186,20 +189,20 @@ def _sides_of(inputs: Sequence[Any]) -> tuple[int, int] | None:
     if len(inputs) != 1 or len(inputs[0].shape) != 4:
         return None
     # A side of any length is a name or None.
-    batch, channels, down, across = (
+    batch, channels, height, width = (
         n if isinstance(n, int) and n > 0 else 0 for n in inputs[0].shape
     )
     is_picture = batch <= 1 and channels in (0, 3)
-    is_legal = max(batch, channels, down, across) <= _MAX_SIDE
+    is_legal = max(batch, channels, height, width) <= _MAX_SIDE
     if not is_picture or not is_legal or inputs[0].type not in _TYPES:
         return None
-    return down, across
+    return height, width
 
 
 def _trained_side(metadata: Mapping[str, str]) -> int:
     """Return the longer side with which a network was trained, such as "[640, 640]"."""
-    numbers = re.findall(r"\d{1,5}", metadata.get("imgsz", "")[:100])
-    sides = [int(number) for number in numbers]
+    matches = re.findall(r"\d{1,5}", metadata.get("imgsz", "")[:100])
+    sides = [int(match) for match in matches]
     if sides and all(_STRIDE <= side <= _MAX_SIDE for side in sides):
         return max(sides)
     return _DEFAULT_SIDE

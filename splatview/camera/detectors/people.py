@@ -87,13 +87,13 @@ class PeopleDetector:
         Returns:
             Windows (N, 4) x y w h, in pixels of that picture; distances (N,).
         """
-        found: Any = []
+        windows: Any = []
         distances: Any = []
         if size[0] >= _WINDOW[0] and size[1] >= _WINDOW[1]:
             resized = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
             # Groups of one window are left out: a person is found several times, noise
             # seldom.
-            found, distances = self._detector.detectMultiScale(
+            windows, distances = self._detector.detectMultiScale(
                 cv2.cvtColor(resized, cv2.COLOR_RGB2BGR),
                 winStride=(8, 8),
                 padding=(8, 8),
@@ -101,6 +101,6 @@ class PeopleDetector:
                 groupThreshold=1,
             )
         return (
-            np.asarray(found, np.float32).reshape(-1, 4),
+            np.asarray(windows, np.float32).reshape(-1, 4),
             np.asarray(distances, np.float32).reshape(-1),
         )

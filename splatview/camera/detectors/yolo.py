@@ -171,18 +171,18 @@ def _find_layout(
         extras = outputs[prototypes].shape[1]
     if not extras and is_turned:
         extras = 1
-    _, down, across = outputs[table].shape
-    class_rows = down - 4 - extras
-    is_end_to_end = across == 6 + extras
+    _, row_count, column_count = outputs[table].shape
+    class_rows = row_count - 4 - extras
+    is_end_to_end = column_count == 6 + extras
     # A table of the other layout may have as many boxes as this one has numbers.
     if not _removes_overlaps(metadata) and class_rows == classes:
         is_end_to_end = False
-    is_scored = class_rows > 0 and (class_rows == classes or class_rows < across)
+    is_scored = class_rows > 0 and (class_rows == classes or class_rows < column_count)
     if not is_end_to_end and not is_scored:
         return None
     return OutputLayout(
         table=table,
-        width=across if is_end_to_end else down,
+        width=column_count if is_end_to_end else row_count,
         is_end_to_end=is_end_to_end,
         keypoints=keypoints,
         prototypes=prototypes,
@@ -232,10 +232,10 @@ def turned_corners(rows: np.ndarray) -> np.ndarray:
     extent = rows[:, 2:4] - rows[:, :2]
     cos = np.cos(rows[:, -1:])
     sin = np.sin(rows[:, -1:])
-    across = np.concatenate([cos, sin], axis=1) * extent[:, :1] / 2
-    down = np.concatenate([-sin, cos], axis=1) * extent[:, 1:] / 2
+    half_width = np.concatenate([cos, sin], axis=1) * extent[:, :1] / 2
+    half_height = np.concatenate([-sin, cos], axis=1) * extent[:, 1:] / 2
     signs = ((-1, -1), (1, -1), (1, 1), (-1, 1))
-    corners = [centre + x * across + y * down for x, y in signs]
+    corners = [centre + x * half_width + y * half_height for x, y in signs]
     return np.stack(corners, axis=1)
 
 
