@@ -28,7 +28,7 @@ from splatview_viewer.formats.camera_paths import (
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.geometry.path import CameraPath, Keyframe
 from splatview_viewer.render.gl.renderer import GlRenderer
-from splatview_viewer.scene_view.path import Camerawork, Filming
+from splatview_viewer.scene_view.film import Camerawork, Filming
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 av = pytest.importorskip("av", reason="needs av: pip install 'splatview[video]'")

@@ -143,7 +143,7 @@ class PointsView(View[PointsData, PointsState]):
         return self.tools.tick(now)
 
     def work(self) -> bool:
-        return self.path.work()
+        return self.path.film_maker.advance()
 
     def ui(self, rect: Rect, scale: float) -> bool:
         return self.tools.draw_over(rect, scale)

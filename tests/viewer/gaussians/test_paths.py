@@ -449,20 +449,20 @@ def test_it_is_filmed_while_the_loop_goes_on(
     (tmp_path / "path.json").write_text(json.dumps({"camera_path": frames, "fps": 10}))
     assert rig.view.view.dropped(tmp_path / "path.json")
     rig.tool.film = Film(rig.tool.path, 64, 48, 10.0)
-    rig.tool.as_frames = True
-    rig.tool.start_film()
-    assert rig.tool.filming is not None
+    rig.tool.film_maker.as_frames = True
+    rig.tool.film_maker.start()
+    assert rig.tool.film_maker.filming is not None
     for _ in turns("the film is made", rest=False):
-        if rig.tool.filming is None:
+        if rig.tool.film_maker.filming is None:
             break
         rig.view.tick(clock())
         rig.view.work()
         rig.draw()
     assert len(list((tmp_path / "scene").iterdir())) == 4
     assert "4 pictures" in rig.said[-1]
-    rig.tool.start_film()
-    rig.tool.cancel_film()
-    assert rig.tool.filming is None
+    rig.tool.film_maker.start()
+    rig.tool.film_maker.cancel()
+    assert rig.tool.film_maker.filming is None
     assert "given up" in rig.said[-1]
     assert len(rig.view.content.pictures) == 1
 
@@ -487,17 +487,20 @@ def test_path_of_very_many_pictures_is_drawn_played_and_not_remembered(
     assert len(saved["keyframes"]) == MOST_KEYS + 1
 
 
-@pytest.mark.parametrize("act", ["save", "start_film"])
+@pytest.mark.parametrize("filmed", [False, True])
 def test_path_of_too_many_pictures_is_neither_written_nor_filmed(
-    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: str
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filmed: bool
 ) -> None:
     monkeypatch.chdir(tmp_path)
     rig.key(-1.0, 1.0)
     rig.tool.path.stretch(1e6)
     rig.tool.film = Film(rig.tool.path, 64, 48, 1000.0)
-    getattr(rig.tool, act)()
+    if filmed:
+        rig.tool.film_maker.start()
+    else:
+        rig.tool.storage.save()
     assert "1,000,000,000 pictures" in rig.said[-1]
-    assert rig.tool.filming is None
+    assert rig.tool.film_maker.filming is None
     assert not list(tmp_path.iterdir())
 
 
@@ -519,8 +522,8 @@ def test_film_goes_on_while_its_scene_is_not_seen(
     shown: Any = viewer.user.view
     tool = shown.view.tools["path"]
     tool.film = Film(path(), 64, 48, 2.0)
-    tool.start_film()
-    filming = tool.filming
+    tool.film_maker.start()
+    filming = tool.film_maker.filming
     assert filming is not None
     viewer.step()
     if away == "another entry":
@@ -531,7 +534,7 @@ def test_film_goes_on_while_its_scene_is_not_seen(
     else:
         viewer.user.layout.add(str(picture))
         viewer.user.layout.maximise(viewer.user.layout.active)
-    viewer.until(lambda: tool.filming is None)
+    viewer.until(lambda: tool.film_maker.filming is None)
     assert filming.is_ended
     assert not filming.fault
     assert filming.drawn == filming.total

@@ -75,14 +75,14 @@ def test_a_kind_of_points_is_filmed_along_a_path(
     assert tool.path.times == [0.0, 2.0]
     assert {section.title for section in view.sections} == {"Path", "Camera"}
     tool.film = Film(tool.path, 64, 48, 2.0)
-    tool.as_frames = True
-    tool.start_film()
-    assert tool.filming is not None
+    tool.film_maker.as_frames = True
+    tool.film_maker.start()
+    assert tool.film_maker.filming is not None
 
     def is_done() -> bool:
         view.tick(clock())
         view.work()
-        return tool.filming is None
+        return tool.film_maker.filming is None
 
     wait_until(is_done)
     assert "pictures" in messages[-1]

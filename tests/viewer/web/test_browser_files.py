@@ -161,7 +161,7 @@ def test_what_is_written_is_downloaded_by_the_page_that_asked(
     page = pages.page()
     other = pages.page()
     view, tool = pages.path_tool(page, scene)
-    tool.save()
+    tool.storage.save()
     assert len(camera_paths.read_path(pages.fetch(page, here)).path.keys) == len(
         tool.path.keys
     )
@@ -171,8 +171,8 @@ def test_what_is_written_is_downloaded_by_the_page_that_asked(
         np.sort(back.means[:, 0]), np.sort(open_file(scene).means[:, 0]), rtol=1e-6
     )
     tool.film = replace(tool.film, width=64, height=48, fps=1.0)
-    tool.start_film()
-    pages.until(lambda: tool.filming is None)
+    tool.film_maker.start()
+    pages.until(lambda: tool.film_maker.filming is None)
     film = pages.fetch(page, here)
     assert film.suffix == ".mp4"
     assert film.read_bytes() == (there / film.name).read_bytes()

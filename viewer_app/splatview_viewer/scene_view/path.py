@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from imgui_bundle import ImVec2, imgui
 
-from splatview_ipc.system.files import output_file
-from splatview_viewer.core.errors import CameraError, ViewerError
 from splatview_viewer.core.events import Key as KeyEvent
 from splatview_viewer.core.view import KeyHelp, Section
-from splatview_viewer.formats.camera_paths import (
-    Film,
-    check_length,
-    make_writer,
-    parse_path,
-    path_values,
-    read_path,
-    write_path,
-)
-from splatview_viewer.formats.pictures import output_path
+from splatview_viewer.formats.camera_paths import Film
 from splatview_viewer.geometry.path import MOST_KEYS, CameraPath, Keyframe, turntable
-from splatview_viewer.scene_view.film import Camerawork, Filming
+from splatview_viewer.scene_view.film_maker import FilmMaker
 from splatview_viewer.scene_view.path_lines import draw_path
 from splatview_viewer.scene_view.path_panel import draw_panel
+from splatview_viewer.scene_view.path_storage import PathStorage
 from splatview_viewer.scene_view.protocol import SceneView
 from splatview_viewer.scene_view.timeline import Timeline
 from splatview_viewer.scene_view.tool import Tool
@@ -70,23 +57,19 @@ class PathTool(Tool[SceneView]):
         """The keyframe that is edited."""
         self.is_open = False
         """The timeline is seen."""
-        self.transparent = False
-        self.as_frames = False
-        """Films are folders of PNGs."""
-        self.filming: Filming | None = None
         self.is_playing = False
-        self.timeline = Timeline(self)
         self._playing_since: float | None = None
-        self._saved_name = ""
-        """The name under which the path is remembered."""
-        self._saved = self._edited
+        """Time of the loop at which the playhead was at the path's start."""
+        self.timeline = Timeline(self)
+        self.storage = PathStorage(self)
+        self.film_maker = FilmMaker(self)
 
     @property
     def path(self) -> CameraPath:
         return self.film.path
 
     @property
-    def _edited(self) -> tuple[object, ...]:
+    def edited_state(self) -> tuple[object, ...]:
         """All that is remembered; keyframes are equal to themselves alone."""
         film = self.film
         path = film.path
@@ -96,7 +79,7 @@ class PathTool(Tool[SceneView]):
     def displayed_state(self) -> tuple[object, ...]:
         """All that the lines over the picture and the timeline show."""
         return (
-            *self._edited,
+            *self.edited_state,
             self.time,
             self.chosen_key,
             self.is_open,
@@ -155,7 +138,7 @@ class PathTool(Tool[SceneView]):
         sample = self.view.data.current_sample()
         if camera is not None and sample is not None:
             path = turntable(camera, sample.middle, self.view.rig.orbit.up)
-            self._use(replace(self.film, path=path))
+            self.use(replace(self.film, path=path))
 
     def move_key(self, index: int, seconds: float) -> None:
         """Have a keyframe reached at another time, between its neighbours.
@@ -185,7 +168,7 @@ class PathTool(Tool[SceneView]):
         times = self.path.times
         self.time = times[min(index or 0, len(times) - 1)]
 
-    def _use(self, film: Film) -> None:
+    def use(self, film: Film) -> None:
         """Edit another path."""
         self.film = film
         self.time = 0.0
@@ -240,102 +223,6 @@ class PathTool(Tool[SceneView]):
         self.seek(self.time)
         self.view.mark_moving()
 
-    # -- files ---------------------------------------------------------------------
-
-    def save(self) -> None:
-        """Save the path in the current folder, as nerfstudio's viewer writes paths."""
-        host = self.view.host
-        path = output_path(f"{_stem(host.name)}-path", ".json")
-        try:
-            text = write_path(self.film).encode()
-            with output_file(path, numbered=True) as out:
-                out.file.write(text)
-        except (OSError, CameraError) as error:
-            host.say(f"The path is not saved: {error}")
-            return
-        host.say(f"Saved {out.path}")
-        host.hand_over(out.path)
-
-    def take_file(self, file: Path) -> bool:
-        """Read a path from a file that was dropped over the picture.
-
-        Returns False for a file of something else, which is to be opened by itself.
-        """
-        if file.suffix.lower() != ".json":
-            return False
-        try:
-            self._use(read_path(file))
-        except CameraError as error:
-            self.view.host.say(str(error))
-            return False
-        self.view.host.say(f"{len(self.path.keys)} keyframes from {file.name}")
-        return True
-
-    def _remember(self) -> None:
-        """Remember an edited path, or recall one when the scene's name is known."""
-        host = self.view.host
-        name = host.identity or host.name
-        if not name:
-            return
-        if name != self._saved_name:
-            self._saved_name = name
-            values = host.recall("path")
-            if values is not None and not self.path.keys:
-                # Any program may have written the memo.
-                with suppress(CameraError):
-                    self.film = parse_path(json.dumps(values))
-            self._saved = self._edited
-        elif not self.timeline.is_dragging and self._saved != self._edited:
-            self._saved = self._edited
-            is_saved = 0 < len(self.path.keys) <= MOST_KEYS
-            values = path_values(self.film, frames=False) if is_saved else None
-            host.remember("path", values)
-
-    # -- filming -------------------------------------------------------------------
-
-    def start_film(self) -> None:
-        """Start to render the path into a file."""
-        if self.filming is not None or not self.path.keys:
-            return
-        self.stop()
-        view = self.view
-        film = replace(self.film, path=replace(self.path, keys=list(self.path.keys)))
-        out = output_path(_stem(view.host.name), "" if self.as_frames else ".mp4")
-        transparent = self.transparent and self.as_frames
-        try:
-            check_length(film)
-            writer = make_writer(
-                out, film.width, film.height, film.fps, transparent, numbered=True
-            )
-        except ViewerError as error:
-            view.host.say(str(error))
-            return
-        camerawork = Camerawork(view.data.ctx, view, film.width, film.height)
-        self.filming = Filming(
-            camerawork, film, writer, transparent=transparent, wake=view.host.wake
-        )
-
-    def cancel_film(self) -> None:
-        """Give up the film."""
-        if self.filming is not None:
-            self.close()
-            self.view.host.say("The film was given up")
-
-    def work(self) -> bool:
-        """Advance the film. Returns True when it has come further."""
-        filming = self.filming
-        if filming is None:
-            return False
-        drawn = filming.drawn
-        filming.advance()
-        if filming.is_ended:
-            self.close()
-            host = self.view.host
-            host.say(filming.fault or f"Saved {filming.out}, {filming.drawn} pictures")
-            if not filming.fault:
-                host.hand_over(filming.out)
-        return filming.is_ended or filming.drawn != drawn
-
     # -- the methods of tools ------------------------------------------------------
 
     def handle(self, event: Event, rect: Rect) -> bool | None:
@@ -355,7 +242,7 @@ class PathTool(Tool[SceneView]):
         return True
 
     def tick(self, now: float) -> bool:
-        self._remember()
+        self.storage.remember()
         if not self.is_playing:
             return False
         self._play_on(now)
@@ -396,11 +283,4 @@ class PathTool(Tool[SceneView]):
         return [Section("Path", lambda: draw_panel(self), tip=tip)]
 
     def close(self) -> None:
-        if self.filming is not None:
-            self.filming.close()
-            self.filming = None
-
-
-def _stem(name: str) -> str:
-    """Return the start of a file's name, for what is called `name`."""
-    return Path(name).stem or "scene"
+        self.film_maker.close()

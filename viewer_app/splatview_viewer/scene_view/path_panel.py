@@ -33,9 +33,9 @@ def draw_panel(tool: PathTool) -> bool:
         _draw_times(tool)
         tip = "Into the current folder, as nerfstudio's viewer writes paths"
         if ui.buttons("File", ["Save"], [tip]) == 0:
-            tool.save()
-        if tool.filming is not None:
-            _draw_progress(tool, tool.filming)
+            tool.storage.save()
+        if tool.film_maker.filming is not None:
+            _draw_progress(tool, tool.film_maker.filming)
         else:
             _draw_film(tool)
     else:
@@ -44,7 +44,7 @@ def draw_panel(tool: PathTool) -> bool:
             "be dropped here.",
             theme.DIM,
         )
-    return previous != tool.displayed_state or tool.filming is not None
+    return previous != tool.displayed_state or tool.film_maker.filming is not None
 
 
 def _draw_keyframes(tool: PathTool) -> None:
@@ -108,7 +108,7 @@ def _draw_progress(tool: PathTool, filming: Filming) -> None:
     share = filming.drawn / filming.total
     imgui.progress_bar(share, ImVec2(-1, 0), f"{filming.drawn} of {filming.total}")
     if ui.buttons("", ["Cancel"]) == 0:
-        tool.cancel_film()
+        tool.film_maker.cancel()
 
 
 def _draw_film(tool: PathTool) -> None:
@@ -126,15 +126,17 @@ def _draw_film(tool: PathTool) -> None:
     )
     fps = ui.choice("Frame rate", "Pictures of the video in a second", film.fps, rates)
     tool.film = replace(film, width=width, height=height, fps=fps)
-    tool.as_frames = ui.choice(
+    tool.film_maker.as_frames = ui.choice(
         "Format",
         "One video, or a folder of numbered pictures",
-        tool.as_frames,
+        tool.film_maker.as_frames,
         {False: "mp4", True: "PNGs"},
     )
-    if tool.as_frames:
+    if tool.film_maker.as_frames:
         tip = "Pictures with an alpha channel in place of a background"
-        tool.transparent = ui.check("Transparent", tip, tool.transparent)
+        tool.film_maker.transparent = ui.check(
+            "Transparent", tip, tool.film_maker.transparent
+        )
     tip = "Into the current folder of the viewer; drawing goes on meanwhile"
     if ui.buttons("Video", ["Render"], [tip]) == 0:
-        tool.start_film()
+        tool.film_maker.start()

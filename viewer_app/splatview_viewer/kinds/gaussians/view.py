@@ -219,7 +219,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         return needs_redraw or (is_coarse and not self.is_moving)
 
     def work(self) -> bool:
-        return self.path.work()
+        return self.path.film_maker.advance()
 
     def release(self, how: Literal["idle", "away", "closed", "last"]) -> None:
         if how == "idle":
@@ -238,7 +238,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         return self.tools.handle(event, rect)
 
     def dropped(self, file: Path) -> bool:
-        return self.path.take_file(file)
+        return self.path.storage.take_file(file)
 
     def ui(self, rect: Rect, scale: float) -> bool:
         # A picture to keep has nothing on it that only helps to look.

@@ -1,0 +1,84 @@
+"""Filming the camera path of a view while the loop goes on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.formats.camera_paths import check_length, make_writer
+from splatview_viewer.formats.pictures import output_path
+from splatview_viewer.scene_view.film import Camerawork, Filming
+from splatview_viewer.scene_view.path_storage import file_stem
+
+if TYPE_CHECKING:
+    from splatview_viewer.scene_view.path import PathTool
+
+
+class FilmMaker:
+    """Films the path of a tool into a file, one film at a time."""
+
+    def __init__(self, tool: PathTool) -> None:
+        self._tool = tool
+        self.as_frames = False
+        """Films are folders of PNGs."""
+        self.transparent = False
+        """Pictures of folders have no background."""
+        self.filming: Filming | None = None
+        """The film in the making."""
+
+    def start(self) -> None:
+        """Start to render the path into a file."""
+        tool = self._tool
+        view = tool.view
+        if self.filming is not None or not tool.path.keys:
+            return
+        tool.stop()
+        film = replace(tool.film, path=replace(tool.path, keys=list(tool.path.keys)))
+        suffix = "" if self.as_frames else ".mp4"
+        out = output_path(file_stem(view.host.name), suffix)
+        transparent = self.transparent and self.as_frames
+        try:
+            check_length(film)
+            writer = make_writer(
+                out, film.width, film.height, film.fps, transparent, numbered=True
+            )
+        except ViewerError as error:
+            view.host.say(str(error))
+            return
+        camerawork = Camerawork(view.data.ctx, view, film.width, film.height)
+        self.filming = Filming(
+            camerawork, film, writer, transparent=transparent, wake=view.host.wake
+        )
+
+    def cancel(self) -> None:
+        """Give up the film."""
+        if self.filming is not None:
+            self.close()
+            self._tool.view.host.say("The film was given up")
+
+    def advance(self) -> bool:
+        """Advance the film. Returns True when it has come further."""
+        filming = self.filming
+        if filming is None:
+            return False
+        drawn = filming.drawn
+        filming.advance()
+        if filming.is_ended:
+            self.close()
+            self._tell_end(filming)
+        return filming.is_ended or filming.drawn != drawn
+
+    def _tell_end(self, filming: Filming) -> None:
+        host = self._tool.view.host
+        if filming.fault:
+            host.say(filming.fault)
+            return
+        host.say(f"Saved {filming.out}, {filming.drawn} pictures")
+        host.hand_over(filming.out)
+
+    def close(self) -> None:
+        """Give up an unfinished film, and give back everything. Idempotent."""
+        if self.filming is not None:
+            self.filming.close()
+            self.filming = None
