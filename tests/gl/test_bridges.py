@@ -132,7 +132,7 @@ def is_same(pixels: np.ndarray, expected: np.ndarray, dtype: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Shown:
+class BridgedPicture:
     """A picture, and the source that a bridge made of it."""
 
     source: PixelSource
@@ -254,17 +254,17 @@ def test_every_picture_exactly(
         assert source.channels == case.channels
         assert source.dtype == case.dtype
         assert source.stride == 1
-        assert Shown(source, tensor, case.layout).is_exact(ctx), case
+        assert BridgedPicture(source, tensor, case.layout).is_exact(ctx), case
 
 
 def test_many_updates_and_the_picture_before(
     bridge: Bridge, give: Giver, ctx: moderngl.Context
 ) -> None:
     case = Case("uint8", "HWC", 4, "contiguous", 61, 33)
-    last: Shown | None = None
+    last: BridgedPicture | None = None
     for k in range(20):
         tensor = case.tensor(k)
-        shown = Shown(bridge.put(give(tensor), "HWC"), tensor)
+        shown = BridgedPicture(bridge.put(give(tensor), "HWC"), tensor)
         assert shown.is_exact(ctx), k
         if last is not None:
             assert last.is_exact(ctx), f"the one before {k}"
@@ -279,7 +279,7 @@ def test_a_torn_picture_is_undone(
     bridge: Bridge, give: Giver, ctx: moderngl.Context
 ) -> None:
     tensor = Case("float32", "HWC", 3, "contiguous", 61, 33).tensor(1)
-    last = Shown(bridge.put(give(tensor), "HWC"), tensor)
+    last = BridgedPicture(bridge.put(give(tensor), "HWC"), tensor)
     for k, width in enumerate((61, 61, 30, 61, 61)):
         torn = Case("float32", "HWC", 3, "contiguous", width, 33)
         read_source(ctx, bridge.put(give(torn.tensor(2 + k)), "HWC"))
@@ -332,7 +332,9 @@ def test_pictures_larger_than_a_texture(ctx: moderngl.Context) -> None:
         else:
             smaller = picture[::stride, ::stride]
         assert source.stride == stride
-        assert Shown(source, torch.from_numpy(smaller.copy()), layout).is_exact(ctx)
+        assert BridgedPicture(
+            source, torch.from_numpy(smaller.copy()), layout
+        ).is_exact(ctx)
     bridge.close()
 
 
@@ -348,7 +350,7 @@ def test_canvases(
     monkeypatch.setenv("SPLATVIEW_INTEROP", name)
     canvas = make_canvas(ctx)
     assert canvas.name == name
-    last: Shown | None = None
+    last: BridgedPicture | None = None
     sizes = [(61, 33)] * 8 + [(30, 20)] * 3 + [(61, 33)] * 4
     for dtype, channels in (
         ("float16", 4),
@@ -360,7 +362,7 @@ def test_canvases(
         for k, (width, height) in enumerate(sizes):
             tensor = Case(dtype, "HWC", channels, "contiguous", width, height).tensor(k)
             canvas.begin(height, width, channels, dtype).copy_(tensor.cuda())
-            shown = Shown(canvas.show(), tensor)
+            shown = BridgedPicture(canvas.show(), tensor)
             assert shown.source.size == (width, height)
             assert shown.is_exact(ctx), (k, dtype)
             if last is not None:
@@ -433,7 +435,7 @@ def test_any_memory_exactly(ctx: moderngl.Context, pieces: int) -> None:
         fetches.add(source.access.fetch)
         end = offset + dtype.itemsize * span_of(shape, strides)
         storage = torch.from_numpy(data[offset:end].copy()).view(dtype)
-        shown = Shown(source, storage.as_strided(shape, strides), layout)
+        shown = BridgedPicture(source, storage.as_strided(shape, strides), layout)
         assert shown.is_exact(ctx), (shape, dtype_name, layout)
         source.release()
     assert fetches == {"FETCH_TEXEL", "FETCH_ELEMENT"}
