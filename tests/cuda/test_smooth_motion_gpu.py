@@ -92,7 +92,7 @@ def test_the_last_picture_is_moved_while_the_next_is_awaited(
                 break
         for _ in range(40):
             governor.gives(("scene", W, H), "cuda")  # nothing is drawn for some time
-        view.content.land(wait=True)
+        view.content.moved.land(wait=True)
         seen = shown(view, screen)
         key = view.view.picture.key
         view.handle(PointerMove(x + 12, 200), RECT)

@@ -5,19 +5,18 @@ from __future__ import annotations
 import logging
 import math
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
 
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import StreamFrame
 from splatview_viewer.core.errors import RendererError, ViewerError
 from splatview_viewer.core.view import Stopwatch
-from splatview_viewer.gpu.governor import BROUGHT, scaled
+from splatview_viewer.gpu.governor import scaled
 from splatview_viewer.kinds.gaussians.form_hints import detect_form
+from splatview_viewer.kinds.gaussians.moving import MovedPictures
 from splatview_viewer.kinds.gaussians.picture import (
     Composer,
+    GpuTask,
     PictureKey,
     ViewportPicture,
 )
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     import moderngl
     import torch
 
-    from splatview_ipc.gl.base import PixelSource
     from splatview_viewer.core.settings import Color
     from splatview_viewer.core.view import Value
     from splatview_viewer.geometry.cameras import Camera
@@ -53,14 +51,6 @@ _MAX_ARRIVAL_S = 0.5
 for."""
 _BACKGROUND_PERIOD = 1.0
 """Seconds between looks at a background colour on a GPU, which wait for it."""
-_FLUENT_MS = 10.0
-"""Milliseconds up to which a scene is drawn for each picture where no other process
-needs the GPU."""
-_MIN_TURN_COSINE = 0.7
-"""Cosine of the turn from which on a picture shows too little of what is seen now."""
-
-GpuTask = tuple[object, ...]
-"""A piece of the GPU's work, as the governor knows it."""
 
 
 class _NewScene(NamedTuple):
@@ -79,19 +69,6 @@ class _LateFrame(NamedTuple):
     frame: StreamFrame
     first_seen_at: float
     """Time of the loop, seconds."""
-
-
-@dataclass
-class QueuedPicture:
-    """A picture that the GPU is drawing and that is not waited for."""
-
-    rendered: RenderedPicture
-    picture: ViewportPicture
-    """The viewport's picture that it will be."""
-    camera: Camera
-    key: PictureKey
-    reads_scene: bool
-    """The scene is read in one go with it."""
 
 
 class SceneCache:
@@ -136,8 +113,8 @@ class SceneCache:
         """The scene is read where it lies."""
         self.stopwatch = Stopwatch()
         self.composer = Composer(ctx, work)
-        self.queued: QueuedPicture | None = None
-        """The picture that is being drawn for later."""
+        self.moved = MovedPictures(self)
+        """Moves the pictures while the camera moves."""
         self.pictures: list[ViewportPicture] = []
         """The pictures of all viewports."""
         self._stale_at = -math.inf
@@ -237,6 +214,11 @@ class SceneCache:
         """As `Wants.busy`."""
         return self._frame is not None and not self.renderer.pending
 
+    @property
+    def reads_scene(self) -> bool:
+        """True if the next picture is read in one go with the scene, or is just now."""
+        return self._frame is not None
+
     def current_sample(self) -> SceneSample | None:
         """Return a sample of the loaded version.
 
@@ -249,7 +231,7 @@ class SceneCache:
                 self._sample_loads = self.loads
         return self.sample
 
-    def _finish_reading(self) -> bool:
+    def finish_reading(self) -> bool:
         """Release the frame that was read with a picture, once that is done.
 
         Returns False if the frame was overwritten meanwhile: the views are stale then,
@@ -267,7 +249,7 @@ class SceneCache:
         return not self.stale
 
     @property
-    def _is_being_replaced(self) -> bool:
+    def is_being_replaced(self) -> bool:
         """True while an overwritten scene is about to be replaced: nothing is drawn.
 
         After that the present one has to do: its trainer has died.
@@ -298,14 +280,14 @@ class SceneCache:
         size = (camera.width, camera.height)
         key = PictureKey(camera.key, options, self.loads)
         picture.motion.towards = None
-        may_wait = moving or self._is_being_replaced
-        if smooth and may_wait and self._can_move(picture, camera, options):
-            self._move_along(picture, camera, options)
+        may_wait = moving or self.is_being_replaced
+        if smooth and may_wait and self.moved.can_move(picture, camera, options):
+            self.moved.move_along(picture, camera, options)
             if picture.source is not None:
                 return
-        elif self.queued is not None and self.queued.key == key:
-            self.land(wait=True)
-        if self._is_being_replaced:
+        elif self.moved.queued is not None and self.moved.queued.key == key:
+            self.moved.land(wait=True)
+        if self.is_being_replaced:
             return
         picture.scale = self.work.governor.scale("scene", size) if moving else 1.0
         if picture.scale < 1.0:
@@ -331,17 +313,17 @@ class SceneCache:
                 return
         options = key.options
         with self.stopwatch("render"):
-            rendered = self._render(picture, camera, options)
+            rendered = self.render(picture, camera, options)
         counts = PAINTS[options.paint].is_mapped
         is_mapped = options.depth or counts
         with self.stopwatch("wait"):
             if self.renderer.wants_gpu:
-                self._report_gpu_times()
+                self.report_gpu_times()
             if is_mapped:
                 source = picture.depth.source(rendered, self.now, counts=counts)
             else:
                 source = rendered.source()
-            if not self._finish_reading():
+            if not self.finish_reading():
                 if is_mapped:
                     picture.depth.undo()
                 return
@@ -357,21 +339,21 @@ class SceneCache:
         twins = (p for p in self.pictures if p.is_borrowed and p.key == key)
         return next(twins, None)
 
-    def _render(
+    def render(
         self,
         picture: ViewportPicture,
         camera: Camera,
         options: RenderOptions,
         *extra_words: str,
     ) -> RenderedPicture:
-        """Render the scene, to be shown only if `_finish_reading` returns True then.
+        """Render the scene, to be shown only if `finish_reading` returns True then.
 
         All pictures stay, that of `picture` as well until it becomes the new one.
 
         extra_words: more words for the governor, of a picture that costs more than
             others.
         """
-        self.land(wait=True)
+        self.moved.land(wait=True)
         renderer = self.renderer
         task: GpuTask = ("scene", camera.width, camera.height, *extra_words)
         if len(self.pictures) > 1 or self._was_torn:
@@ -402,7 +384,7 @@ class SceneCache:
             if self._frame is not None or (picture is not drawn and is_current):
                 picture.keep(self.composer)
 
-    def _report_gpu_times(self) -> None:
+    def report_gpu_times(self) -> None:
         """Tell the governor what CUDA took for what it did last.
 
         Reading the times takes a while: call this when the GPU is at work again.
@@ -427,170 +409,11 @@ class SceneCache:
         Returns None where CUDA did not draw. `picture` shows nothing afterwards.
         """
         picture.become()
-        rendered = self._render(picture, camera, options)
-        self._report_gpu_times()
+        rendered = self.render(picture, camera, options)
+        self.report_gpu_times()
         pixels = rendered.over_background(background)
-        self._finish_reading()
+        self.finish_reading()
         return pixels
-
-    # -- pictures that are moved along ---------------------------------------------
-
-    def _can_move(
-        self, picture: ViewportPicture, camera: Camera, options: RenderOptions
-    ) -> bool:
-        """Return True if the picture, moved to `camera`, may stand in for a new one."""
-        rendered_with = picture.camera
-        if picture.movable is None or rendered_with is None or picture.key is None:
-            return False
-        drawn = picture.key.options
-        # It shows another sort of thing.
-        if (drawn.paint, drawn.depth) != (options.paint, options.depth):
-            return False
-        if rendered_with.model != camera.model:
-            return False
-        rotation = rendered_with.viewmat[:3, :3].T @ camera.viewmat[:3, :3]
-        if float(np.trace(rotation)) < 1 + 2 * _MIN_TURN_COSINE:
-            return False
-        size = (camera.width, camera.height)
-        governor = self.work.governor
-        warp = self._warp_task(picture, size)
-        if governor.limited:
-            return governor.moves_along("scene", size, warp)
-        scene_ms = governor.cost(("scene", *size)) or 0.0
-        warp_ms = governor.cost(warp) or 0.0
-        return scene_ms > max(_FLUENT_MS, 2 * warp_ms)
-
-    def _move_along(
-        self, picture: ViewportPicture, camera: Camera, options: RenderOptions
-    ) -> None:
-        """Have a picture be moved until a new one is done.
-
-        The new one is queued, if that may be, without waiting for it.
-        """
-        self.land()
-        key = PictureKey(camera.key, options, self.loads)
-        if picture.key == key:
-            picture.scale = 1.0
-            return
-        if not self._is_being_replaced:
-            self._queue_next(picture, camera, key)
-        # Where it could not be queued, it has been drawn at once.
-        if picture.key != key:
-            picture.motion.towards = camera
-        else:
-            picture.scale = 1.0
-
-    def _queue_next(
-        self, picture: ViewportPicture, camera: Camera, key: PictureKey
-    ) -> None:
-        """Queue the picture that `key` says, if that may be, in lower resolution."""
-        size = (camera.width, camera.height)
-        scale = self._next_scale(size)
-        if scale is None:
-            return
-        picture.scale = scale
-        if scale < 1.0:
-            camera = camera.resized(*scaled(size, scale))
-        self._queue(picture, camera, key._replace(camera_key=camera.key))
-
-    def _next_scale(self, size: tuple[int, int]) -> float | None:
-        """Return the resolution of the next picture of the scene, shown at this size.
-
-        Returns None while it may not begin, as another one is being drawn, or its cost
-        is being saved up.
-        """
-        governor = self.work.governor
-        scale, ms = governor.scale_later("scene", size)
-        # The scene is read in one go with the picture.
-        if self.renderer.pending:
-            ms += governor.cost(("load",)) or 0.0
-        if not governor.has_saved(ms) or self.queued is not None:
-            return None
-        return scale
-
-    def _queue(self, picture: ViewportPicture, camera: Camera, key: PictureKey) -> None:
-        """Render, with depth, what `picture` becomes when that is done (`land`).
-
-        It is drawn at once where it cannot be moved along.
-        """
-        with self.stopwatch("render"):
-            self.land(wait=True)
-            reads_scene = self._frame is not None
-            options = replace(key.options, depth=True)
-            rendered = self._render(picture, camera, options, BROUGHT)
-            if rendered.queue_source():
-                self.queued = QueuedPicture(rendered, picture, camera, key, reads_scene)
-                self.work.flush()
-                self._report_gpu_times()
-                return
-        if self._finish_reading():
-            picture.become(rendered.source(), camera, key, is_borrowed=True)
-
-    def land(self, *, wait: bool = False) -> None:
-        """Have the queued picture take its place, if it is done.
-
-        wait: wait until it is done.
-        """
-        queued = self.queued
-        if queued is None or not (wait or queued.rendered.done):
-            return
-        self.queued = None
-        if queued.reads_scene and not self._finish_reading():
-            return
-        source = queued.rendered.queued_source()
-        if source is None:
-            return
-        movable = queued.rendered.kept
-        queued.picture.become(
-            source, queued.camera, queued.key, is_borrowed=True, movable=movable
-        )
-        queued.picture.motion.has_landed = True
-
-    def moves_on(self, picture: ViewportPicture, moving: bool) -> bool:
-        """Return True if a picture that is moved along has to be drawn again.
-
-        moving: the camera still moves.
-        """
-        motion = picture.motion
-        has_landed = motion.has_landed
-        motion.has_landed = False
-        if motion.towards is None:
-            return has_landed
-        if has_landed or not moving:
-            return True
-        size = (motion.towards.width, motion.towards.height)
-        return self._next_scale(size) is not None
-
-    def source(
-        self, picture: ViewportPicture, pivot_distance: float
-    ) -> PixelSource | None:
-        """Return the pixels of a viewport's picture, moved if that is due.
-
-        pivot_distance: from the camera to what is orbited around.
-        """
-        movable = picture.movable
-        rendered_with = picture.camera
-        towards = picture.motion.towards
-        if towards is None or rendered_with is None or movable is None:
-            return picture.source
-        size = (towards.width, towards.height)
-        self.work.governor.gives(self._warp_task(picture, size), "cuda")
-        try:
-            return movable.mover.take(movable, rendered_with, towards, pivot_distance)
-        except (RendererError, SharingError, RuntimeError) as error:
-            log.warning("pictures are moved along no more: %s", error)
-            movable.mover.failure = str(error) or type(error).__name__
-            picture.movable = None
-            return picture.source
-
-    def _warp_task(self, picture: ViewportPicture, size: tuple[int, int]) -> GpuTask:
-        """Return the governor's work of moving a picture, to be shown at this size."""
-        task = ("warp", *size)
-        if picture.movable is not None:
-            ms = picture.movable.mover.clock.news
-            if ms is not None:
-                self.work.took(task, ms)
-        return task
 
     # -- the loop ------------------------------------------------------------------
 
@@ -605,14 +428,14 @@ class SceneCache:
             if picture.motion.moved_at is None:
                 picture.motion.moved_at = now
         self.work.collect()
-        self.land()
+        self.moved.land()
         renderer = better(self.renderer, self.ctx)
         if renderer is not None:
             self._draw_with(renderer)
             self.loads += 1
         # A fault came between reading and drawing.
         if self.busy and not self.renderer.reading:
-            self._finish_reading()
+            self.finish_reading()
 
     def _draw_with(self, renderer: Renderer) -> None:
         """Have another renderer draw, which has the scene.
@@ -620,16 +443,16 @@ class SceneCache:
         The renderer before has taken its pictures along.
         """
         self.renderer = renderer
-        self.queued = None
+        self.moved.queued = None
         for picture in self.pictures:
             picture.lose()
 
     def rest(self) -> None:
         """Give back what is held only to be drawn next: no viewport shows the scene."""
-        self.land(wait=True)
+        self.moved.land(wait=True)
         if self.renderer.pending:
             self.renderer.read()
-        self._finish_reading()
+        self.finish_reading()
         self.drop(*self.pictures)
 
     def drop(self, *pictures: ViewportPicture) -> None:
@@ -639,7 +462,7 @@ class SceneCache:
         """
         # A GPU that has failed brings nothing: the next picture tells.
         with suppress(RendererError, SharingError):
-            self.land(wait=True)
+            self.moved.land(wait=True)
         for picture in pictures:
             picture.drop()
         if any(picture.source is not None for picture in self.pictures):
@@ -652,10 +475,10 @@ class SceneCache:
         if picture not in self.pictures:
             return
         self.pictures.remove(picture)
-        if self.queued is not None and self.queued.picture is picture:
+        if self.moved.queued is not None and self.moved.queued.picture is picture:
             # A GPU that has failed brings nothing, and nothing is to be shown.
             with suppress(RendererError, SharingError):
-                self.land(wait=True)
+                self.moved.land(wait=True)
         picture.close()
         if self.pictures:
             return

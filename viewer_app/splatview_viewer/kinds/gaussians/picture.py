@@ -45,6 +45,10 @@ _SHOW_ALPHA = 2
 """Values of `u_show` in compose.glsl."""
 
 
+GpuTask = tuple[object, ...]
+"""A piece of the GPU's work, as the governor knows it."""
+
+
 class PictureKey(NamedTuple):
     """All that decides a picture: another key is another picture."""
 

@@ -162,7 +162,7 @@ class GaussianView(View[SceneCache, GaussianState]):
                 smooth=can_move and not is_exact,
             )
         self._drawn_loads = data.loads
-        self._lay(data.source(self.picture, orbit.distance), framebuffer, rect)
+        self._lay(data.moved.source(self.picture, orbit.distance), framebuffer, rect)
         self.tools.draw(framebuffer, rect)
 
     def lay_picture(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
@@ -214,7 +214,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         needs_redraw = self._drawn_loads != data.loads
         self._drawn_loads = data.loads
         needs_redraw |= self.tools.tick(now)
-        needs_redraw |= data.moves_on(self.picture, self.is_moving)
+        needs_redraw |= data.moved.moves_on(self.picture, self.is_moving)
         is_coarse = self.picture.scale < 1.0
         return needs_redraw or (is_coarse and not self.is_moving)
 
