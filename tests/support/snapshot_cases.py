@@ -108,13 +108,13 @@ class User:
         place = widgets.drawn["flame"]
         found = [
             (row, box)
-            for row, boxes in enumerate(flame["rows"])
+            for row, boxes in enumerate(flame.rows)
             for box in boxes
             if box.node == node
         ]
         (row, box), height = found[0], round(imgui.get_text_line_height() + 5)
         return place.x + (box.x0 + box.x1) / 2, place.y + (
-            row - flame["top"] + 0.5
+            row - flame.top + 0.5
         ) * height
 
     def close(self) -> None:

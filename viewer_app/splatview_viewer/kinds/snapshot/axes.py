@@ -11,7 +11,7 @@ from imgui_bundle import ImVec2, ImVec4, imgui
 from splatview_viewer.core import format
 from splatview_viewer.core.format import size_text
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.kinds.snapshot.panes.table import chip
+from splatview_viewer.kinds.snapshot.panes.parts import chip
 from splatview_viewer.kinds.snapshot.state import PLOTS, TABS
 from splatview_viewer.kinds.snapshot.world import MIN_WINDOW, MIN_WINDOW_BYTES
 from splatview_viewer.snapshot.analysis.annotations import annotated_ranges

@@ -1,19 +1,19 @@
-"""The panes: what stands below the timeline in each tab, and the details of what was clicked."""
+"""The panes: the area below the timeline in each tab, and details of an allocation."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from splatview_viewer.kinds.snapshot.panes.lists import (
+from splatview_viewer.kinds.snapshot.panes.details import draw_details
+from splatview_viewer.kinds.snapshot.panes.events import draw_events
+from splatview_viewer.kinds.snapshot.panes.growth import (
     draw_compare,
-    draw_events,
     draw_leaks,
     draw_oom,
-    draw_segments,
 )
+from splatview_viewer.kinds.snapshot.panes.segments import draw_segments
 from splatview_viewer.kinds.snapshot.panes.sql import draw_sql
 from splatview_viewer.kinds.snapshot.panes.stacks import draw_stacks
-from splatview_viewer.kinds.snapshot.panes.texts import draw_details
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import board
 
@@ -34,16 +34,17 @@ PANES = {
 
 
 def draw_pane(view: SnapshotView, name: str, rect: Rect) -> bool:
-    """Draw a pane exactly over a rectangle; True when the picture has to be drawn again though the state is the
-    same.
+    """Draw a pane over a rectangle.
+
+    Returns True when the picture has to be drawn again though the state is the same.
     """
     scale = view.scale
-    ground = theme.PANEL if name == "details" else theme.BAR
+    is_details = name == "details"
     with board(
         f"snapshot {name} {id(view)}",
         rect,
         (12 * scale, 9 * scale),
-        ground,
-        scroll=name == "details",
+        theme.PANEL if is_details else theme.BAR,
+        scroll=is_details,
     ):
         return bool(PANES[name](view))

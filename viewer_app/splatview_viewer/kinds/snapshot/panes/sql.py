@@ -1,4 +1,7 @@
-"""Questions in SQL: an editor, a table of the answer, whose allocations are lit in the timeline."""
+"""The pane of SQL: an editor, and a table of the answer.
+
+The allocations of an answer are highlighted in the timeline.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,16 @@ import numpy as np
 from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.core.format import count_text
-from splatview_viewer.kinds.snapshot.panes.table import (
-    Cell,
-    PaneAnswer,
-    TableColumn,
-    TableRows,
+from splatview_viewer.kinds.snapshot.panes.parts import (
     continue_line,
     draw_centered,
-    draw_table,
     latest_answer,
+)
+from splatview_viewer.kinds.snapshot.panes.table import (
+    Cell,
+    TableColumn,
+    TableRows,
+    draw_table,
 )
 from splatview_viewer.snapshot.model import address_text
 from splatview_viewer.snapshot.query import EXAMPLES, NUMERIC_TYPES
@@ -33,220 +37,291 @@ if TYPE_CHECKING:
     from splatview_viewer.snapshot.query import QueryResult
 
 _EDITOR_LINES = 7
-_MOST = 100_000
+_MAX_ROWS = 100_000
 """Rows of an answer that are shown."""
-_MOST_LETTERS = 2000
+_MAX_LETTERS = 2000
 """Letters of a value that are shown; a copy has all of them."""
+_MIN_TIP_LETTERS = 60
+"""Letters of a value from which the tooltip shows it."""
+_MAX_TIP_LETTERS = 1500
+_WIDTH_SAMPLE = 200
+"""Rows whose values decide the widths of columns."""
 
 
 def draw_sql(view: SnapshotView) -> bool:
-    """Draw the editor of a query, and its answer; True when the picture has to be drawn again."""
-    _editor(view)
-    key = _key(view)
+    """Draw the editor of a query, and its answer.
+
+    Returns True when the picture has to be drawn again.
+    """
+    _draw_editor(view)
+    key = _query_key(view)
+    _, sql = key
     fault = view.content.fault(("database",))
     database = view.content.database()
-    if database is None or not key[1]:
-        draw_centered(
-            fault
-            or "Ctrl + Enter runs the query\nAllocations that it gives are lit in the timeline"
+    if database is None or not sql:
+        help_text = (
+            "Ctrl + Enter runs the query\n"
+            "Allocations that it gives are lit in the timeline"
         )
+        draw_centered(fault or help_text)
         return False
     shown = latest_answer(
         view,
         "sql",
         key,
-        lambda job: database.run(key[1], _MOST, cancelled=lambda: job.cancelled),
+        lambda job: database.run(sql, _MAX_ROWS, cancelled=lambda: job.cancelled),
         "",
         lane="query",
     )
     if shown is None:
         return False
-    if shown.key == key and view.pane_memory.get("sql lit") is not shown.answer:
-        view.pane_memory["sql lit"] = shown.answer
-        ids = shown.answer.allocations(view.trace)
+    result: QueryResult = shown.answer
+    if shown.key == key and view.pane_memory.get("sql lit") is not result:
+        view.pane_memory["sql lit"] = result
+        ids = result.allocations(view.trace)
         if len(ids):
             view.change(highlight=None)
             view.toggle_highlight(key, 0, ids, f"SQL, {len(ids):,} allocations")
-    return draw_table(
-        view, f"rows {' '.join(shown.answer.columns)}", _rows(view, shown)
-    )
+    name = f"rows {' '.join(result.columns)}"
+    return draw_table(view, name, _ResultTable(view, result).rows())
 
 
 def run_query(view: SnapshotView) -> None:
-    """Ask what stands in the editor."""
-    lit = view.state.highlight
-    text = _text(view)
+    """Run the query in the editor."""
+    text = _editor_text(view)
     view.content.forget(("sql", text))
-    view.state = view.state.with_choice("sql asked", text.strip() and text)
-    view.change(highlight=None if lit is not None and lit.key[0] == "sql" else lit)
+    view.state = view.state.with_choice("sql asked", text if text.strip() else "")
+    highlight = view.state.highlight
+    if highlight is not None and highlight.key[0] == "sql":
+        view.change(highlight=None)
 
 
-def _text(view: SnapshotView) -> str:
+def _editor_text(view: SnapshotView) -> str:
+    """Return the query in the editor."""
     return view.state.choice("sql", EXAMPLES["The largest allocations"])
 
 
-def _key(view: SnapshotView) -> tuple[str, str]:
+def _query_key(view: SnapshotView) -> tuple[str, str]:
+    """Return the key of the query that was run last; its SQL is "" before the first."""
     return "sql", view.state.choice("sql asked", "")
 
 
-def _editor(view: SnapshotView) -> None:
-    line = imgui.get_text_line_height()
-    height = min(
-        _EDITOR_LINES * line, max(3 * line, imgui.get_content_region_avail().y / 3.2)
-    )
-    edited, text = imgui.input_text_multiline(
-        "##sql", _text(view), ImVec2(-1, height + 2 * imgui.get_style().frame_padding.y)
-    )
-    if edited:
-        view.state = view.state.with_choice("sql", text)
-    ctrl_enter = imgui.get_io().key_ctrl and imgui.is_key_pressed(
-        imgui.Key.enter, False
-    )
-    if ctrl_enter and (imgui.is_item_active() or imgui.is_item_deactivated()):
-        run_query(view)
-    key = _key(view)
+# -- the editor ------------------------------------------------------------------------
+
+
+def _draw_editor(view: SnapshotView) -> None:
+    """Draw the editor of the query with its buttons, and how long the answer is."""
+    _draw_query(view)
+    key = _query_key(view)
     content = view.content
-    running = bool(key[1]) and content.peek(key) is None and not content.fault(key)
-    if running and imgui.button("Cancel"):
-        content.forget(key)
-        view.state = view.state.with_choice("sql asked", "")
-    elif not running:
+    has_query = bool(key[1])
+    is_running = has_query and content.peek(key) is None and not content.fault(key)
+    if is_running:
+        if imgui.button("Cancel"):
+            content.forget(key)
+            view.state = view.state.with_choice("sql asked", "")
+    else:
         if imgui.button("Run"):
             run_query(view)
         imgui.set_item_tooltip("Ctrl + Enter")
     imgui.same_line()
     if imgui.button("Examples"):
         imgui.open_popup("sql examples")
-    if imgui.begin_popup("sql examples"):
-        tables = {
-            f"{name}: {words}": f"SELECT *\nFROM {name}\nLIMIT 1000"
-            for name, words in TABLES.items()
-        }
-        for title, example in (*EXAMPLES.items(), *tables.items()):
-            if imgui.selectable(title, False)[0]:
-                view.state = view.state.with_choice("sql", example)
-        imgui.end_popup()
+    _draw_examples(view)
     result: QueryResult | None = content.peek(key)
+    status = "Running\u2026" if is_running else ""
     if result is not None:
-        continue_line(imgui.calc_text_size("Copy").x + 16 * view.scale, 4 * view.scale)
-        if imgui.button("Copy"):
-            imgui.set_clipboard_text(csv_text(result))
-        imgui.set_item_tooltip("The rows as CSV")
-    words = "Running\u2026" if running else ""
-    if result is not None:
-        words = f"{'the first ' * result.truncated}{count_text(len(result.rows), 'row')}, {result.seconds:.2f} s"
-    if words:
-        continue_line(
-            min(imgui.calc_text_size(words).x, 16 * imgui.get_font_size()),
-            16 * view.scale,
-        )
+        _draw_copy_button(view, result)
+        row_count = count_text(len(result.rows), "row")
+        if result.truncated:
+            row_count = f"the first {row_count}"
+        status = f"{row_count}, {result.seconds:.2f} s"
+    if status:
+        max_width = 16 * imgui.get_font_size()
+        width = min(imgui.calc_text_size(status).x, max_width)
+        continue_line(width, 16 * view.scale)
         imgui.align_text_to_frame_padding()
-        colored(fitted(words, imgui.get_content_region_avail().x, tail=True), theme.DIM)
+        available_width = imgui.get_content_region_avail().x
+        colored(fitted(status, available_width, tail=True), theme.DIM)
 
 
-# -- the answer ------------------------------------------------------------------------------------------------------
+def _draw_query(view: SnapshotView) -> None:
+    """Draw the text of the query; Ctrl + Enter runs it."""
+    line_height = imgui.get_text_line_height()
+    third = imgui.get_content_region_avail().y / 3.2
+    height = min(_EDITOR_LINES * line_height, max(3 * line_height, third))
+    padding = 2 * imgui.get_style().frame_padding.y
+    edited, text = imgui.input_text_multiline(
+        "##sql", _editor_text(view), ImVec2(-1, height + padding)
+    )
+    if edited:
+        view.state = view.state.with_choice("sql", text)
+    is_enter = imgui.is_key_pressed(imgui.Key.enter, False)
+    has_focus = imgui.is_item_active() or imgui.is_item_deactivated()
+    if imgui.get_io().key_ctrl and is_enter and has_focus:
+        run_query(view)
 
 
-def _rows(view: SnapshotView, shown: PaneAnswer) -> TableRows:
-    result: QueryResult = shown.answer
-    names = [column.casefold() for column in result.columns]
-    trace = view.trace
+def _draw_examples(view: SnapshotView) -> None:
+    """Draw the open list of examples, which a click puts into the editor."""
+    if not imgui.begin_popup("sql examples"):
+        return
+    examples = dict(EXAMPLES)
+    for name, description in TABLES.items():
+        examples[f"{name}: {description}"] = f"SELECT *\nFROM {name}\nLIMIT 1000"
+    for title, sql in examples.items():
+        if imgui.selectable(title, False)[0]:
+            view.state = view.state.with_choice("sql", sql)
+    imgui.end_popup()
 
-    def allocation(row: int) -> int | None:
-        found = result.integer(row, trace.device, "id", "allocation")
-        return found if 0 <= found < len(trace.allocations) else None
 
-    def cells(row: int) -> list[Cell | str]:
+def _draw_copy_button(view: SnapshotView, result: QueryResult) -> None:
+    """Draw a button that copies the answer."""
+    width = imgui.calc_text_size("Copy").x + 16 * view.scale
+    continue_line(width, 4 * view.scale)
+    if imgui.button("Copy"):
+        imgui.set_clipboard_text(csv_text(result))
+    imgui.set_item_tooltip("The rows as CSV")
+
+
+# -- the answer ------------------------------------------------------------------------
+
+
+class _ResultTable:
+    """The table of an answer."""
+
+    def __init__(self, view: SnapshotView, result: QueryResult) -> None:
+        self._view = view
+        self._trace = view.trace
+        self._result = result
+        self._is_address = [name.casefold() == "addr" for name in result.columns]
+
+    def rows(self) -> TableRows:
+        """Return the rows of the table."""
+        return TableRows(
+            answer=self._result,
+            count=len(self._result.rows),
+            columns=_columns(self._result),
+            cells=self._cells,
+            on_click=self._on_click,
+            is_chosen=self._is_chosen,
+            tooltip=self._tooltip,
+            allocation=self._allocation,
+            sort_values=self._sort_values,
+            empty_text="No rows",
+        )
+
+    def _cells(self, row: int) -> list[Cell | str]:
         return [
-            Cell(
-                address_text(v)
-                if names[i] == "addr" and isinstance(v, int)
-                else _shown(v),
-                theme.GONE if v is None else None,
+            _value_cell(value, is_address)
+            for value, is_address in zip(
+                self._result.rows[row], self._is_address, strict=True
             )
-            for i, v in enumerate(result.rows[row])
         ]
 
-    def click(row: int, double: bool) -> None:
-        """Go to what a row tells of: its event or moment, its allocation's beginning; or light its stack."""
-        event, moment, stack = (
-            result.integer(row, trace.device, name)
-            for name in ("event", "moment", "stack_id")
-        )
-        chosen = allocation(row)
-        if chosen is not None:
-            view.change(selected=chosen)
+    def _integer(self, row: int, *names: str) -> int:
+        """Return an integer of a row from the first of these columns; -1: none."""
+        return self._result.integer(row, self._trace.device, *names)
+
+    def _allocation(self, row: int) -> int | None:
+        """Return the allocation that a row names, or None."""
+        allocation = self._integer(row, "id", "allocation")
+        is_known = 0 <= allocation < len(self._trace.allocations)
+        return allocation if is_known else None
+
+    def _is_chosen(self, row: int) -> bool:
+        selected = self._view.state.selected
+        return selected is not None and self._allocation(row) == selected
+
+    def _on_click(self, row: int, double: bool) -> None:
+        """Show the event, moment or beginning of an allocation that a row names.
+
+        Where there is none, highlight its stack.
+        """
+        view = self._view
+        trace = self._trace
+        event = self._integer(row, "event")
+        moment = self._integer(row, "moment")
+        stack = self._integer(row, "stack_id")
+        allocation = self._allocation(row)
+        if allocation is not None:
+            view.change(selected=allocation)
         if 0 <= event < len(trace.events):
             view.choose_moment(event + 1)
         elif 0 <= moment < trace.moment_count:
             view.choose_moment(moment)
-        elif chosen is not None:
-            view.choose_moment(int(trace.allocations.start[chosen]) + 1)
+        elif allocation is not None:
+            view.choose_moment(int(trace.allocations.start[allocation]) + 1)
         elif stack >= 0:
-            view.toggle_highlight(
-                ("stack", view.device),
-                stack,
-                np.flatnonzero(trace.allocations.stack == stack),
-                f"SQL, stack {stack}",
-            )
+            ids = np.flatnonzero(trace.allocations.stack == stack)
+            key = ("stack", view.device)
+            view.toggle_highlight(key, stack, ids, f"SQL, stack {stack}")
 
-    def tip(row: int) -> str:
-        """Texts that a cell cannot hold."""
-        texts = [text for text in map(_shown, result.rows[row]) if len(text) > 60]
-        return "\n".join(
-            text if len(text) < 1500 else text[:1500] + "\u2026" for text in texts
-        )
+    def _tooltip(self, row: int) -> str:
+        """Return the values of a row that a cell cannot hold."""
+        lines = []
+        for text in map(_value_text, self._result.rows[row]):
+            if len(text) >= _MAX_TIP_LETTERS:
+                lines.append(text[:_MAX_TIP_LETTERS] + "\u2026")
+            elif len(text) > _MIN_TIP_LETTERS:
+                lines.append(text)
+        return "\n".join(lines)
 
-    return TableRows(
-        result,
-        len(result.rows),
-        _columns(result),
-        cells,
-        click,
-        lambda row: (
-            view.state.selected is not None and allocation(row) == view.state.selected
-        ),
-        tip,
-        allocation=allocation,
-        sort_values=lambda column: [  # nothing first, then numbers, then texts
-            (0, 0)
-            if v is None
-            else (1, v)
-            if isinstance(v, (int, float))
-            else (2, str(v))
-            for v in (row[column] for row in result.rows)
-        ],
-        empty_text="No rows",
-    )
+    def _sort_values(self, column: int) -> list[tuple[int, Any]]:
+        return [_sort_key(row[column]) for row in self._result.rows]
+
+
+def _value_cell(value: Any, is_address: bool) -> Cell:
+    """Return the cell of a value."""
+    if value is None:
+        return Cell(_value_text(value), theme.GONE)
+    if is_address and isinstance(value, int):
+        return Cell(address_text(value))
+    return Cell(_value_text(value))
+
+
+def _sort_key(value: Any) -> tuple[int, Any]:
+    """Return a key that orders NULL before numbers, and numbers before texts."""
+    if value is None:
+        return 0, 0
+    if isinstance(value, (int, float)):
+        return 1, value
+    return 2, str(value)
 
 
 def csv_text(result: QueryResult) -> str:
-    """The rows as CSV with a line of names: NULL is empty."""
+    """Return the rows as CSV with a line of names; NULL is empty."""
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows([result.columns, *result.rows])
     return out.getvalue()
 
 
 def _columns(result: QueryResult) -> list[TableColumn]:
-    """Columns as wide as what stands in them, within limits; the widest text takes what is left."""
-    sample = result.rows[:200]
+    """Return columns as wide as their values, within limits.
+
+    The widest text takes what is left.
+    """
+    sample = result.rows[:_WIDTH_SAMPLE]
     columns: list[TableColumn] = []
     for i, name in enumerate(map(str, result.columns)):
-        number = result.types[i].startswith(NUMERIC_TYPES)
-        chars = max([len(name) + 3, *(len(_shown(row[i])) for row in sample)])
+        letters = max([len(name) + 3, *(len(_value_text(row[i])) for row in sample)])
         columns.append(
             TableColumn(
-                name, min(max(chars * 0.54 + 0.8, 3.0), 26.0), number, sortable=True
+                title=name,
+                width=min(max(letters * 0.54 + 0.8, 3.0), 26.0),
+                align_right=result.types[i].startswith(NUMERIC_TYPES),
+                sortable=True,
             )
         )
-    texts = [i for i, c in enumerate(columns) if not c.align_right]
+    texts = [i for i, column in enumerate(columns) if not column.align_right]
     if texts:
         widest = max(texts, key=lambda i: columns[i].width)
         columns[widest] = TableColumn(columns[widest].title, sortable=True)
     return columns
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
+    """Return a value on one line of bounded length."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -256,19 +331,22 @@ def _shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.6g}"
     if isinstance(value, str):
-        return " ".join(value[:_MOST_LETTERS].split())
+        return " ".join(value[:_MAX_LETTERS].split())
     pieces: list[str] = []
-    room = _MOST_LETTERS
+    letters_left = _MAX_LETTERS
     for piece in _pieces(value):
-        pieces.append(piece[:room])
-        room -= len(piece)
-        if room <= 0:
+        pieces.append(piece[:letters_left])
+        letters_left -= len(piece)
+        if letters_left <= 0:
             break
     return " ".join("".join(pieces).split())
 
 
 def _pieces(value: Any) -> Iterator[str]:
-    """Yield a value as Python writes it, piece by piece: the whole can have millions of letters, in each picture."""
+    """Yield a value as Python writes it, piece by piece.
+
+    The complete text, which can have millions of letters, would be made for each picture.
+    """
     if isinstance(value, dict):
         yield "{"
         for i, (name, inner) in enumerate(value.items()):
@@ -284,6 +362,6 @@ def _pieces(value: Any) -> Iterator[str]:
             yield from _pieces(inner)
         yield "]" if isinstance(value, list) else ")"
     elif isinstance(value, (str, bytes, bytearray)):
-        yield repr(value[:_MOST_LETTERS])
+        yield repr(value[:_MAX_LETTERS])
     else:
         yield str(value)

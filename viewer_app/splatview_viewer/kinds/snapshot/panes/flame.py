@@ -1,0 +1,338 @@
+"""The flame graph: boxes of calls, which are zoomed into and highlighted by clicks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from imgui_bundle import ImVec2, ImVec4, imgui
+
+from splatview_viewer.core.format import count_text, exact_size_text, size_text
+from splatview_viewer.kinds.snapshot.panes.parts import (
+    HIT,
+    draw_tooltip,
+    latest_answer,
+)
+from splatview_viewer.snapshot.analysis.flame import ROOT_FRAME, FlameGraph
+from splatview_viewer.snapshot.analysis.frames import USER, frame_kinds
+from splatview_viewer.snapshot.analysis.search import frames_with
+from splatview_viewer.ui import theme
+from splatview_viewer.ui.widgets import fitted, pointer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from splatview_viewer.kinds.snapshot.content import Key
+    from splatview_viewer.kinds.snapshot.view import SnapshotView
+
+_MIN_BOX_PIXELS = 1.0
+"""Width below which a node is not drawn."""
+_MAX_CALLERS = 3
+"""Rows for the callers of the node that is zoomed into."""
+_WARM = (
+    (0.93, 0.66, 0.38),
+    (0.90, 0.58, 0.40),
+    (0.94, 0.73, 0.43),
+    (0.87, 0.62, 0.48),
+    (0.91, 0.69, 0.52),
+)
+_COOL = (
+    (0.42, 0.51, 0.63),
+    (0.46, 0.55, 0.65),
+    (0.39, 0.50, 0.58),
+    (0.48, 0.53, 0.66),
+    (0.43, 0.56, 0.61),
+)
+_INK = theme.u32(ImVec4(0.05, 0.055, 0.065, 1.0))
+_PALE = theme.u32(theme.INK)
+_ROOT = theme.u32(ImVec4(0.22, 0.24, 0.275, 1.0))
+_HIT_COLOR = theme.u32(HIT)
+_DIMMED = theme.u32(ImVec4(0.20, 0.215, 0.24, 1.0))
+_HOVER = theme.u32(ImVec4(1.0, 1.0, 1.0, 0.22))
+
+
+class _Box(NamedTuple):
+    """A box of the graph; x in pixels from the left edge of the graph."""
+
+    x0: float
+    x1: float
+    node: int
+    color: int
+    has_pale_text: bool
+    text: str
+
+
+@dataclass(slots=True)
+class FlameState:
+    """The flame graph of a view, from one picture to the next."""
+
+    graph: FlameGraph | None = None
+    zoom: int = 0
+    """The node that fills the width."""
+    top: float = 0.0
+    """The row at the top, scrolled by the wheel."""
+    drawn_for: Any = None
+    """What `rows` depends on."""
+    rows: list[list[_Box]] = field(default_factory=list)
+    """Boxes by depth."""
+
+
+@dataclass(slots=True)
+class _FrameColors:
+    """The look of frames, by their ids."""
+
+    colors: np.ndarray
+    """uint32 (F,)"""
+    has_pale_text: np.ndarray
+    """bool (F,)"""
+
+
+class _Area(NamedTuple):
+    """The rectangle of the graph, in pixels."""
+
+    corner: ImVec2
+    width: float
+    height: float
+    row_height: int
+
+    @property
+    def row_count(self) -> float:
+        """Rows that fit."""
+        return self.height / self.row_height
+
+
+def draw_flame(
+    view: SnapshotView, key: Key, work: Callable[[], FlameGraph], height: float
+) -> bool:
+    """Draw a flame graph as wide as the window.
+
+    Args:
+        key: key of the graph's answer.
+        work: computes the graph.
+        height: pixels.
+
+    Returns:
+        True when the picture has to be drawn again.
+    """
+    snapshot = view.content.snapshot
+    top = imgui.get_cursor_pos_y()
+    tones = view.content.request(
+        ("shades",), lambda: shades(snapshot.stacks.file, frame_kinds(snapshot) == USER)
+    )
+    hits = _request_hits(view)
+    shown = latest_answer(view, "flame", key, work, "Counting\u2026")
+    if shown is None or tones is None:
+        imgui.set_cursor_pos_y(top + height)
+        imgui.dummy(ImVec2(0, 0))
+        return False
+    graph: FlameGraph = shown.answer
+    state: FlameState = view.pane_memory.setdefault("flame", FlameState())
+    if state.graph is not graph:
+        state = FlameState(graph)
+        view.pane_memory["flame"] = state
+    previous = (state.zoom, state.top)
+    area = _Area(
+        corner=imgui.get_cursor_screen_pos(),
+        width=imgui.get_content_region_avail().x,
+        height=height,
+        row_height=round(imgui.get_text_line_height() + 5 * view.scale),
+    )
+    buttons = imgui.ButtonFlags_
+    imgui.invisible_button(
+        "##flame",
+        ImVec2(max(area.width, 1), height),
+        buttons.mouse_button_left.value | buttons.mouse_button_right.value,
+    )
+    is_hovered = imgui.is_item_hovered()
+    drawn_for = (state.zoom, round(area.width), view.scale, id(hits))
+    if state.drawn_for != drawn_for:
+        state.drawn_for = drawn_for
+        state.rows = _visible_boxes(
+            graph, _frame_colors(tones, hits), state.zoom, area.width
+        )
+    if is_hovered:
+        state.top -= 2 * imgui.get_io().mouse_wheel
+    state.top = min(max(state.top, 0.0), max(len(state.rows) - area.row_count, 0.0))
+    hovered_box = _box_under_pointer(state, area) if is_hovered else None
+    _paint_boxes(state, area, hovered_box)
+    if hovered_box is not None:
+        draw_tooltip(_node_text(graph, hovered_box.node))
+        if imgui.is_mouse_clicked(imgui.MouseButton_.left):
+            _zoom_into(view, state, graph, shown.key, hovered_box.node)
+    if is_hovered and imgui.is_mouse_clicked(imgui.MouseButton_.right) and state.zoom:
+        state.zoom = int(graph.parent[state.zoom])
+    return (state.zoom, state.top) != previous
+
+
+def _request_hits(view: SnapshotView) -> np.ndarray | None:
+    """Return the frames that any word of the search finds, bool (F,).
+
+    None without a search, or until they are known.
+    """
+    snapshot = view.content.snapshot
+    search = view.state.search
+    if not search:
+        return None
+    return view.content.request(
+        ("frames found", search),
+        lambda: np.logical_or.reduce(
+            [frames_with(snapshot, word) for word in search.split()]
+        ),
+        newest=True,
+    )
+
+
+def _frame_colors(tones: np.ndarray, hits: np.ndarray | None) -> _FrameColors:
+    """Return the look of frames: with hits these are bright, and the others dimmed."""
+    if hits is None or not np.any(hits):
+        return _FrameColors(tones, np.zeros(len(tones), bool))
+    is_dimmed = ~hits
+    if not is_dimmed.any():
+        return _FrameColors(tones, is_dimmed)
+    colors = np.where(is_dimmed, _DIMMED, np.uint32(_HIT_COLOR))
+    return _FrameColors(colors, is_dimmed)
+
+
+def _zoom_into(
+    view: SnapshotView, state: FlameState, graph: FlameGraph, key: Key, node: int
+) -> None:
+    """Zoom into a node, and highlight its allocations; all of them for node 0."""
+    state.zoom = node
+    view.change(highlight=None)
+    if node:
+        label = f"{graph.text(node)}, {size_text(int(graph.width[node]))}"
+        view.toggle_highlight(key, node, graph.allocations(node), label)
+
+
+def _node_text(graph: FlameGraph, node: int) -> str:
+    """Return the tooltip of a node."""
+    width = int(graph.width[node])
+    total = max(int(graph.width[0]), 1)
+    count = count_text(int(graph.count[node]), "block")
+    size = f"{exact_size_text(width)} in {count}, {width / total:.1%} of all"
+    frame_id = int(graph.frame[node])
+    if frame_id == ROOT_FRAME:
+        return f"{size}\nClick: zoom. Right click: back."
+    if frame_id < 0:
+        return f"What has no stack\n{size}"
+    frame = graph.snapshot.frame(frame_id)
+    location = "C++"
+    if frame.file not in ("", "??"):
+        location = f"{frame.file}:{frame.line}"
+    return f"{frame.name}\n{location}\n{size}"
+
+
+# -- boxes -----------------------------------------------------------------------------
+
+
+def _visible_boxes(
+    graph: FlameGraph, look: _FrameColors, zoom: int, width: float
+) -> list[list[_Box]]:
+    """Return the boxes that are wide enough to be drawn, by depth.
+
+    First the nearest callers of the node that is zoomed into, each as wide as the graph.
+    """
+    path = [zoom]
+    while len(path) <= _MAX_CALLERS and path[0]:
+        path.insert(0, int(graph.parent[path[0]]))
+    rows = [[_make_box(graph, look, node, 0.0, width)] for node in path]
+    left = int(graph.x[zoom])
+    zoom_bytes = max(int(graph.width[zoom]), 1)
+    pixels_per_byte = width / zoom_bytes
+    min_bytes = max(_MIN_BOX_PIXELS / pixels_per_byte, 1)
+    deeper_levels = graph.level[int(graph.depth[zoom]) + 1 :].tolist()
+    for first, end in pairwise(deeper_levels):
+        x = graph.x[first:end]
+        node_bytes = graph.width[first:end]
+        is_inside = (x < left + zoom_bytes) & (x + node_bytes > left)
+        nodes = first + np.flatnonzero(is_inside & (node_bytes >= min_bytes))
+        if not len(nodes):
+            break
+        x0 = (graph.x[nodes] - left) * pixels_per_byte
+        x1 = x0 + graph.width[nodes] * pixels_per_byte
+        limits = zip(nodes.tolist(), x0.tolist(), x1.tolist(), strict=True)
+        rows.append([_make_box(graph, look, *node_limits) for node_limits in limits])
+    return rows
+
+
+def _make_box(
+    graph: FlameGraph, look: _FrameColors, node: int, x0: float, x1: float
+) -> _Box:
+    """Return the box of a node."""
+    scale = theme.scale()
+    size = size_text(int(graph.width[node]))
+    if node:
+        name, _, location = graph.text(node).partition("  ")
+        text = f"{name}   {size}   {location}"
+    else:
+        text = f"All: {size} in {count_text(int(graph.count[0]), 'block')}"
+    text_width = x1 - x0 - 10 * scale
+    text = fitted(text, text_width) if text_width > 18 * scale else ""
+    frame = int(graph.frame[node])
+    if frame < 0:
+        # Node 0, or allocations without a stack.
+        return _Box(x0, x1, node, _ROOT, True, text)
+    has_pale_text = bool(look.has_pale_text[frame])
+    return _Box(x0, x1, node, int(look.colors[frame]), has_pale_text, text)
+
+
+def _box_under_pointer(state: FlameState, area: _Area) -> _Box | None:
+    """Return the box under the pointer, which is over the graph."""
+    mouse = pointer()
+    row = int(state.top + (mouse.y - area.corner.y) // area.row_height)
+    if not 0 <= row < len(state.rows):
+        return None
+    x = mouse.x - area.corner.x
+    return next((box for box in state.rows[row] if box.x0 <= x < box.x1), None)
+
+
+def _paint_boxes(state: FlameState, area: _Area, hovered_box: _Box | None) -> None:
+    """Paint the rows that are in the area."""
+    draw = imgui.get_window_draw_list()
+    corner = area.corner
+    end = ImVec2(corner.x + area.width, corner.y + area.height)
+    draw.push_clip_rect(corner, end, True)
+    first_row = int(state.top)
+    end_row = min(int(state.top + area.row_count) + 1, len(state.rows))
+    for row in range(first_row, end_row):
+        y = round(corner.y + (row - state.top) * area.row_height)
+        for box in state.rows[row]:
+            row_corner = ImVec2(corner.x, y)
+            _paint_box(draw, box, row_corner, area.row_height - 1.0, box is hovered_box)
+    draw.pop_clip_rect()
+
+
+def _paint_box(
+    draw: imgui.ImDrawList, box: _Box, corner: ImVec2, height: float, is_hovered: bool
+) -> None:
+    """Paint a box with its text. corner: of the row."""
+    low = ImVec2(corner.x + box.x0, corner.y)
+    right = corner.x + max(box.x1 - 1, box.x0 + 0.7)
+    high = ImVec2(right, corner.y + height)
+    rounding = 2 * theme.scale() if box.x1 - box.x0 > 6 else 0.0
+    draw.add_rect_filled(low, high, box.color, rounding)
+    if is_hovered:
+        draw.add_rect_filled(low, high, _HOVER, rounding)
+    if not box.text:
+        return
+    x = round(corner.x + box.x0 + 5 * theme.scale())
+    y = round(corner.y + (height - imgui.get_text_line_height()) / 2)
+    draw.add_text(ImVec2(x, y), _PALE if box.has_pale_text else _INK, box.text)
+
+
+def shades(files: np.ndarray, user: np.ndarray) -> np.ndarray:
+    """Return a colour for each frame, uint32 (F,), as draw lists take colours.
+
+    It is warm for the user's own code, cool and quiet for libraries; alike within a file.
+
+    Args:
+        files: index of each frame's file, int (F,).
+        user: frames of the user's code, bool (F,).
+    """
+    hashed = files.astype(np.uint64) * np.uint64(2654435761) >> np.uint64(7)
+    tone = hashed % np.uint64(len(_WARM))
+    warm = np.array([theme.u32(ImVec4(*color, 1.0)) for color in _WARM], np.uint32)
+    cool = np.array([theme.u32(ImVec4(*color, 1.0)) for color in _COOL], np.uint32)
+    return np.where(user, warm[tone], cool[tone])
