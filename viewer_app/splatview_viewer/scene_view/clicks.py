@@ -1,4 +1,4 @@
-"""Clicks of the pointer, told from drags."""
+"""Clicks of the pointer, as distinct from drags."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Frustums(Tool[TrainedView]):
         """The change of the content that was drawn last."""
         self._drawn_at = -math.inf
         self._up_cameras: CameraSet | None = None
-        """The cameras that have said what is up."""
+        """The cameras that were asked what is up."""
         self._click = ClickGesture()
         self._clicked: int | None = None
         """The camera that was pressed."""

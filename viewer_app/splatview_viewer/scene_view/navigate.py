@@ -71,7 +71,7 @@ class Navigate(Tool[SceneView]):
         self._speed_changed = False
         """The wheel has changed the speed since the last `tick`."""
         self._tell_speed_at = math.inf
-        """Time at which the wheel rests, and the user is told the new speed."""
+        """Time at which the wheel rests, and the new speed is shown."""
 
     # -- the clipboard -------------------------------------------------------------
 

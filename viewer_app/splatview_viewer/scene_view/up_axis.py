@@ -35,7 +35,7 @@ class UpAxis:
     def use_cameras(self, viewmats: np.ndarray) -> None:
         """Take the published cameras of the scene, (N, 4, 4) world to camera.
 
-        The first ones say what is up, unless the user or the scene's file has said so.
+        The first ones decide what is up, unless the user or the scene's file does.
         A scene that is seen as at first is turned upright.
         """
         is_first = self._viewmats is None

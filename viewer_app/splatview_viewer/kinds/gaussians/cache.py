@@ -258,7 +258,7 @@ class SceneCache:
 
     # -- pictures ------------------------------------------------------------------
 
-    def picture(
+    def update_picture(
         self,
         picture: ViewportPicture,
         camera: Camera,

@@ -79,7 +79,7 @@ class _PictureCopy(NamedTuple):
 
 
 class ViewportPicture:
-    """The picture of one viewport. `SceneCache.picture` fills it.
+    """The picture of one viewport. `SceneCache.update_picture` fills it.
 
     It is valid until the renderer draws again (`is_borrowed`); a copy takes its place
     before that if it is still shown.

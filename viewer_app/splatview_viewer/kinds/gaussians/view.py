@@ -154,7 +154,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         orbit = self.rig.orbit
         if data.summary is not None:
             can_move = self.state.smooth and SHOWS[self.state.show].is_solid
-            data.picture(
+            data.update_picture(
                 self.picture,
                 self.rig.camera_of_scene(rect),
                 self.options,
