@@ -90,8 +90,8 @@ class TensorTexture(AbstractContextManager["TensorTexture"]):
             with suppress(SharingError):
                 link = SharedTexture(ctx, size, channels, dtype, explicit=explicit)
         if link is None:
-            plain = ctx.texture(size, channels, alignment=1, dtype=dtype)
-            link = TextureTensor(plain, way)
+            gl_texture = ctx.texture(size, channels, alignment=1, dtype=dtype)
+            link = TextureTensor(gl_texture, way)
         self._link = link
         self.way = link.way
         """vulkan, register or host."""

@@ -161,10 +161,10 @@ def _checked_degree(sh_degree: Any) -> int:
 
 def _checked_bool(name: str, value: Any) -> bool:
     """Return a bool, which NumPy's bools, 0 and 1 are too."""
-    plain = _plain_value(name, value)
-    if plain not in (False, True):
+    checked = _plain_value(name, value)
+    if checked not in (False, True):
         raise TypeError(f"{name} is {short_repr(value)}, not True or False")
-    return bool(plain)
+    return bool(checked)
 
 
 def loose_keywords(keywords: Mapping[str, Any]) -> None:
@@ -278,9 +278,9 @@ def _check_key(key: Any) -> None:
 
 def _plain_value(key: str, value: Any) -> Any:
     """Return a value of another type as one that travels. Raises TypeError."""
-    if isinstance(value, (tuple, list)) and len(value) <= _MAX_FLOATS:
-        if all(type(number) in (int, float) for number in value):
-            return tuple(map(float, value))
+    is_short_list = isinstance(value, (tuple, list)) and len(value) <= _MAX_FLOATS
+    if is_short_list and all(type(item) in (int, float) for item in value):
+        return tuple(map(float, value))
     check_tensor(value, key)
     item = getattr(value, "item", None)
     if callable(item) and getattr(value, "ndim", 0) == 0:

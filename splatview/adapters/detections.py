@@ -60,13 +60,13 @@ def with_result(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         value = value[0]
     reader = _reader_of(value)
     assert reader is not None
-    parts = reader(value)
+    parsed = reader(value)
     if arguments.get("labels") is not None:
-        parts.pop("labels", None)
+        parsed.pop("labels", None)
     for key, argument in arguments.items():
         if argument is not None and key != "boxes":
-            parts[key] = argument
-    return parts
+            parsed[key] = argument
+    return parsed
 
 
 def _reader_of(value: Any) -> Any:

@@ -159,7 +159,7 @@ def getters_of(
         container: its attribute that holds them; None: they are attributes of its own.
         skipped: fields whose getters do not count.
     """
-    parts: dict[str, Callable[[Any], torch.Tensor]] = {}
+    readers: dict[str, Callable[[Any], torch.Tensor]] = {}
     usual: list[str] = []
     watched: dict[str, Any] = {}
     filters = False
@@ -172,20 +172,20 @@ def getters_of(
             continue
         if not _is_own(model, field):
             # Another object has it, which cannot be replaced by samples here.
-            parts[field] = read
+            readers[field] = read
             continue
         probe = _Probe(model, sample_of_key, container)
         if _is_usual(read, probe, field, samples):
             usual.append(field)
         else:
-            parts[field] = read
+            readers[field] = read
         for name, value in probe.splatview_reads.items():
             is_constant = isinstance(value, (*_CONSTANTS, *_FUNCTIONS))
             watched[name] = value if is_constant else _OfType(type(value))
-        names = probe.splatview_reads.keys() | probe.splatview_others
+        names = probe.splatview_reads.keys() | probe.splatview_other_keys
         has_filter = not names.isdisjoint(FILTER_NAMES)
         filters = filters or (has_filter and field in ("scales", "opacities"))
-    return Getters(parts, tuple(watched.items()), frozenset(usual), filters=filters)
+    return Getters(readers, tuple(watched.items()), frozenset(usual), filters=filters)
 
 
 def _is_simple(value: Any, depth: int = 0) -> bool:
@@ -242,7 +242,7 @@ def _forwarded(model: Any, name: str) -> Any:
     """Return an attribute that an object forwards from another one.
 
     Such an object has a `__getattr__` of its own, or is a proxy written in C, as weakref's
-    are. None for others.
+    are. None for other objects.
     """
     fallback = getattr(type(model), "__getattr__", None)
     is_usual = fallback is None or fallback is torch.nn.Module.__getattr__
@@ -285,11 +285,11 @@ def _sample(field: str, keys: Mapping[str, str]) -> torch.Tensor:
     shape = (_ROWS, *shapes.get(field, (1,)))
     limit = _RANGES.get(field, 1.0)
     count = int(torch.Size(shape).numel())
-    numbers = torch.linspace(-limit, limit, count, device="cpu", dtype=torch.float32)
+    values = torch.linspace(-limit, limit, count, device="cpu", dtype=torch.float32)
     # In an order that no sum or sorting leaves as it is, and without a draw from the
     # trainer's generator.
     order = torch.arange(count, device="cpu") * 7919 % count
-    return numbers[order].reshape(shape)
+    return values[order].reshape(shape)
 
 
 def _is_usual(
@@ -326,12 +326,14 @@ def _is_usual(
 class _Samples(dict[str, torch.Tensor]):
     """Samples in the place of a model's mapping; notes the keys that have none."""
 
-    def __init__(self, samples: Mapping[str, torch.Tensor], others: set[str]) -> None:
+    def __init__(
+        self, samples: Mapping[str, torch.Tensor], other_keys: set[str]
+    ) -> None:
         super().__init__(samples)
-        self._others = others
+        self._other_keys = other_keys
 
     def __missing__(self, key: str) -> torch.Tensor:
-        self._others.add(key)
+        self._other_keys.add(key)
         raise _OpaqueError(key)
 
 
@@ -342,22 +344,22 @@ class _Probe:
     splatview_stored: Mapping[str, Any]
     splatview_reads: dict[str, Any]
     """Attributes of the model that were read, and their values."""
-    splatview_others: set[str]
+    splatview_other_keys: set[str]
     """Keys of its mapping that were read and are no part."""
 
     def __init__(
         self, model: Any, samples: Mapping[str, torch.Tensor], container: str | None
     ) -> None:
         reads: dict[str, Any] = {}
-        others: set[str] = set()
+        other_keys: set[str] = set()
         stored: Mapping[str, Any] = samples
         if container is not None:
-            stored = {container: _Samples(samples, others)}
+            stored = {container: _Samples(samples, other_keys)}
         set_own = functools.partial(object.__setattr__, self)
         set_own("splatview_model", model)
         set_own("splatview_stored", stored)
         set_own("splatview_reads", reads)
-        set_own("splatview_others", others)
+        set_own("splatview_other_keys", other_keys)
 
     def __getattr__(self, name: str) -> Any:
         model = self.splatview_model
@@ -366,8 +368,8 @@ class _Probe:
         static = inspect.getattr_static(model, name, None)
         if isinstance(static, property) and static.fget is not None:
             return static.fget(self)
-        own = getattr(model, "__dict__", {})
-        if isinstance(static, types.FunctionType) and name not in own:
+        instance_attributes = getattr(model, "__dict__", {})
+        if isinstance(static, types.FunctionType) and name not in instance_attributes:
             return types.MethodType(static, self)
         value = getattr(model, name)
         if isinstance(static, (classmethod, staticmethod)):

@@ -37,13 +37,13 @@ class Color(NamedTuple):
     """Names of one way to hold colours, and their meaning for the other parts."""
 
     first: str
-    rest: str | None
+    rest_name: str | None
     space: str
     activated: bool
 
 
 COLORS = (
-    *(Color(first, rest, "sh", False) for first, rest in COLOR_NAMES),
+    *(Color(first, others, "sh", False) for first, others in COLOR_NAMES),
     Color("shs", None, "sh", True),
     # Beside "features" these colours are logits.
     Color("colors", None, "rgb", True),
@@ -60,8 +60,8 @@ def _all_names() -> frozenset[str]:
         names.update(aliases)
     for color in COLORS:
         names.add(color.first)
-        if color.rest is not None:
-            names.add(color.rest)
+        if color.rest_name is not None:
+            names.add(color.rest_name)
     return frozenset(names)
 
 
@@ -76,8 +76,8 @@ _INRIA_NAMES = [
 
 
 @dataclass(frozen=True)
-class HolderPlace:
-    """The place of the Gaussians within a value."""
+class HolderLocation:
+    """The location of the Gaussians within a value."""
 
     holder: Callable[[Any], Any]
     """Function from the value to the holder of the parts: mapping, tuple or object."""
@@ -103,35 +103,35 @@ class HolderPlace:
 def is_complete(names: Iterable[str]) -> bool:
     """Return whether these names are those of a whole scene."""
     present = set(names)
-    has_parts = all(present.intersection(aliases) for aliases in NAMES.values())
-    return has_parts and any(color.first in present for color in COLORS)
+    has_all_parts = all(present.intersection(aliases) for aliases in NAMES.values())
+    return has_all_parts and any(color.first in present for color in COLORS)
 
 
-def find(value: Any) -> HolderPlace:
-    """Return the place of the Gaussians of a value; its names may be incomplete.
+def find(value: Any) -> HolderLocation:
+    """Return the location of the Gaussians of a value; its names may be incomplete.
 
     Raises TypeError for a value that holds none.
     """
     if isinstance(value, (tuple, list)):
         names = getattr(value, "_fields", ())
         if is_complete(names):
-            return HolderPlace(itself, {name: name for name in names})
+            return HolderLocation(itself, {name: name for name in names})
         if len(value) != len(TUPLE):
             raise TypeError(
                 f"gaussians: a tuple of {len(value)}; legal is ({', '.join(TUPLE)})"
             )
         # A named tuple of other names is read by its order, like any other.
-        return HolderPlace(tuple, {name: name for name in TUPLE})
+        return HolderLocation(tuple, {name: name for name in TUPLE})
     if _is_mapping(value):
         return _of_mapping(value)
-    candidates: list[HolderPlace] = []
+    candidates: list[HolderLocation] = []
     # Submodules come last: a model that they belong to may have getters and a degree in use.
-    for places_of in (_of_model, _of_submodules):
+    for locate in (_of_model, _of_submodules):
         for path, model in _models(value):
-            for place in places_of(path, model):
-                if place.complete:
-                    return place
-                candidates.append(place)
+            for location in locate(path, model):
+                if location.complete:
+                    return location
+                candidates.append(location)
     if candidates:
         return candidates[0]
     raise TypeError(
@@ -158,8 +158,8 @@ def _is_mapping(value: Any) -> bool:
     return isinstance(value, (Mapping, torch.nn.ParameterDict))
 
 
-def _of_mapping(mapping: Any) -> HolderPlace:
-    """Return the place of the parts in a mapping, or in a mapping within it."""
+def _of_mapping(mapping: Any) -> HolderLocation:
+    """Return the location of the parts in a mapping, or in a mapping within it."""
     keys = [key for key in mapping.keys() if isinstance(key, str)]
     groups = _groups(keys)
     names = next((names for names in groups if is_complete(names)), None)
@@ -167,19 +167,19 @@ def _of_mapping(mapping: Any) -> HolderPlace:
         for key in keys:
             inner = mapping[key]
             if _is_mapping(inner):
-                place = _of_mapping(inner)
-                if place.complete:
-                    return _within(key, place)
+                location = _of_mapping(inner)
+                if location.complete:
+                    return _location_within(key, location)
         names = max(groups, key=lambda names: len(_ALL_NAMES.intersection(names)))
     if _is_plain_parameter_dict(mapping):
-        return HolderPlace(attrgetter("_parameters"), names)
-    return HolderPlace(itself, names)
+        return HolderLocation(attrgetter("_parameters"), names)
+    return HolderLocation(itself, names)
 
 
-def _within(key: str, place: HolderPlace) -> HolderPlace:
+def _location_within(key: str, location: HolderLocation) -> HolderLocation:
     outer = itemgetter(key)
-    inner = place.holder
-    return HolderPlace(lambda value: inner(outer(value)), place.names)
+    inner = location.holder
+    return HolderLocation(lambda value: inner(outer(value)), location.names)
 
 
 def _is_plain_parameter_dict(mapping: Any) -> bool:
@@ -228,32 +228,32 @@ def _unwrapped(path: str, model: Any) -> tuple[str, Any]:
     return path, model
 
 
-def _of_model(path: str, model: Any) -> Iterator[HolderPlace]:
-    """Yield the places in one object at which Gaussians may be."""
+def _of_model(path: str, model: Any) -> Iterator[HolderLocation]:
+    """Yield the locations in one object at which Gaussians may be."""
     owner = attrgetter(path) if path else itself
     for name in CONTAINERS:
         mapping = attribute(model, name)
         if not _is_mapping(mapping):
             continue
-        place = _of_mapping(mapping)
+        location = _of_mapping(mapping)
         mapping_path = f"{path}.{name}".lstrip(".")
-        if place.holder is itself:
-            yield HolderPlace(attrgetter(mapping_path), place.names, owner, name)
+        if location.holder is itself:
+            yield HolderLocation(attrgetter(mapping_path), location.names, owner, name)
         elif _is_plain_parameter_dict(mapping):
             holder = attrgetter(f"{mapping_path}._parameters")
-            yield HolderPlace(holder, place.names, owner, name)
+            yield HolderLocation(holder, location.names, owner, name)
     if attribute(model, "_xyz") is not None:
         names = _tensor_attributes(model, _INRIA_NAMES)
-        yield HolderPlace(owner, names, owner)
+        yield HolderLocation(owner, names, owner)
     names = _tensor_attributes(model, _PUBLIC_NAMES)
     if is_complete(names):
-        yield HolderPlace(owner, names, owner)
+        yield HolderLocation(owner, names, owner)
 
 
 def _tensor_attributes(model: Any, names: Iterable[str]) -> dict[str, str]:
     """Return those of some attributes that an object has as arrays.
 
-    They are sorted, so that equal objects give equal places.
+    They are sorted, so that equal objects give equal locations.
     """
     present: dict[str, str] = {}
     for name in sorted(names):
@@ -264,7 +264,7 @@ def _tensor_attributes(model: Any, names: Iterable[str]) -> dict[str, str]:
     return present
 
 
-def _of_submodules(path: str, model: Any) -> Iterator[HolderPlace]:
+def _of_submodules(path: str, model: Any) -> Iterator[HolderLocation]:
     """Yield the submodules whose own parameters and buffers are a whole scene."""
     if not isinstance(model, torch.nn.Module):
         return
@@ -272,4 +272,4 @@ def _of_submodules(path: str, model: Any) -> Iterator[HolderPlace]:
         names = {**inner._parameters, **inner._buffers}
         if prefix and is_complete(names):
             holder = attrgetter(f"{path}.{prefix}".lstrip("."))
-            yield HolderPlace(holder, {name: name for name in names}, holder)
+            yield HolderLocation(holder, {name: name for name in names}, holder)

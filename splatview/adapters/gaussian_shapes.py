@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     import torch
 
-_REST = "|".join(str(rest) for rest in SH_REST)
-_FLAT_REST = "|".join(str(3 * rest) for rest in SH_REST)
-_ALL_COEFFICIENTS = "|".join(str(rest + 1) for rest in SH_REST)
+_COEFFICIENTS = "|".join(str(count) for count in SH_REST)
+_FLAT_COEFFICIENTS = "|".join(str(3 * count) for count in SH_REST)
+_ALL_COEFFICIENTS = "|".join(str(count + 1) for count in SH_REST)
 _LEGAL_SHAPES = {
     "means": "(N, 3)",
     "scales": "(N, 3|2|1)",
@@ -23,7 +23,7 @@ _LEGAL_SHAPES = {
     "opacities": "(N,) or (N, 1)",
     "background": "(3,)",
     "color": "(N, 3) or (N, 1, 3)",
-    "color_rest": f"(N, {_REST}, 3) or (N, {_FLAT_REST})",
+    "color_rest": f"(N, {_COEFFICIENTS}, 3) or (N, {_FLAT_COEFFICIENTS})",
     "filter_3D": "(N,) or (N, 1)",
     "sh": f"(N, 3) or (N, {_ALL_COEFFICIENTS}, 3)",
 }
@@ -31,18 +31,18 @@ _LEGAL_SHAPES = {
 
 
 def check_parts(
-    keys: Mapping[str, str], parts: Mapping[str, torch.Tensor], space: str
+    keys: Mapping[str, str], tensors: Mapping[str, torch.Tensor], space: str
 ) -> None:
     """Raise ValueError unless these tensors make a scene.
 
     Args:
         keys: the caller's names of the parts by field, for errors.
-        parts: the tensors by field.
+        tensors: the tensors by field.
         space: of the colours: "sh", "rgb" or "rgb_logit".
     """
-    means = parts["means"]
-    has_all_coefficients = space == "sh" and "color_rest" not in parts
-    for field, tensor in parts.items():
+    means = tensors["means"]
+    has_all_coefficients = space == "sh" and "color_rest" not in tensors
+    for field, tensor in tensors.items():
         name = keys[field]
         dtype = dtype_name(tensor)
         if dtype not in FLOAT_DTYPES:

@@ -39,7 +39,7 @@ from splatview.adapters.gaussian_holders import (
     COLORS,
     TUPLE,
     Color,
-    HolderPlace,
+    HolderLocation,
     find,
     itself,
 )
@@ -103,7 +103,7 @@ class GaussianLayout:
     def __init__(
         self,
         value: Any,
-        place: HolderPlace,
+        location: HolderLocation,
         keys: dict[str, str],
         color: Color,
         activated: Activated,
@@ -113,9 +113,9 @@ class GaussianLayout:
 
         Args:
             value: the caller's scene.
-            place: where its parts are.
+            location: where its parts are.
             keys: the names of the parts there, by field.
-            color: how its colours are held.
+            color: how its colours are holder_value.
             activated: what its names, or the caller, say of scales and opacities.
             getters: those of its model that may give other parts.
 
@@ -124,16 +124,16 @@ class GaussianLayout:
             ValueError: shapes, dtypes or devices do not fit.
         """
         self._type = type(value)
-        self._owner = place.owner
-        self._read_parts = _parts_reader(value, place, keys)
+        self._owner = location.owner
+        self._read_parts = _parts_reader(value, location, keys)
         self._raw_fields = tuple(keys)
-        parts = self._read_parts(value)
-        self._must_convert = not all(isinstance(part, torch.Tensor) for part in parts)
+        arrays = self._read_parts(value)
+        self._must_convert = not all(isinstance(a, torch.Tensor) for a in arrays)
         """True for arrays of other libraries."""
         raw: Tensors = {}
-        for (field, key), part in zip(keys.items(), parts, strict=True):
-            raw[field] = as_tensor(part, f"gaussians: {key}")
-        model = place.owner(value) if place.owner is not None else None
+        for (field, key), array in zip(keys.items(), arrays, strict=True):
+            raw[field] = as_tensor(array, f"gaussians: {key}")
+        model = location.owner(value) if location.owner is not None else None
         space = color.space
         if space == "rgb" and raw["color"].ndim == 3:
             space = "sh"
@@ -152,7 +152,7 @@ class GaussianLayout:
         self._read_facts = facts_reader(model)
         may_get_filter = "filter_3D" not in keys and not self._getters.filters
         self._awaits_filter = (
-            model is not None and place.container is None and may_get_filter
+            model is not None and location.container is None and may_get_filter
         )
         """True if the model has no filter yet and may get one."""
 
@@ -257,16 +257,18 @@ class GaussianLayout:
         if "filter_3D" in fields:
             fields["filter_3D"] = fields["filter_3D"].reshape(count)
         color = fields.pop("color")
-        rest = fields.pop("color_rest", None)
+        other_coefficients = fields.pop("color_rest", None)
         if self._color != "sh":
             fields["rgb"] = color
             return fields
-        if color.ndim == 3 and rest is None:
-            rest = color[:, 1:]
+        if color.ndim == 3 and other_coefficients is None:
+            other_coefficients = color[:, 1:]
             color = color[:, 0]
         fields["sh0"] = color.reshape(count, 3)
-        if rest is not None and rest.shape[1]:
-            fields["shN"] = rest.unflatten(1, (-1, 3)) if rest.ndim == 2 else rest
+        if other_coefficients is not None and other_coefficients.shape[1]:
+            if other_coefficients.ndim == 2:
+                other_coefficients = other_coefficients.unflatten(1, (-1, 3))
+            fields["shN"] = other_coefficients
         return fields
 
 
@@ -287,8 +289,8 @@ def recognise_gaussians(
         TypeError: the value is none of these forms.
         ValueError: shapes, dtypes or devices do not fit.
     """
-    place = find(value)
-    names = place.names
+    location = find(value)
+    names = location.names
     fields = _field_names(names)
     color = _color_names(names)
     if activated is None:
@@ -298,23 +300,23 @@ def recognise_gaussians(
     else:
         meaning = _given_activation(activated)
     fields["color"] = color.first
-    if color.rest in names:
-        fields["color_rest"] = str(color.rest)
+    if color.rest_name in names:
+        fields["color_rest"] = str(color.rest_name)
     if "background" in names:
         fields["background"] = "background"
-    filter_name = _filter_name(fields["means"], place, value)
+    filter_name = _filter_name(fields["means"], location, value)
     if filter_name is not None:
         fields["filter_3D"] = filter_name
     keys = {field: names[name] for field, name in fields.items()}
     getters = gaussian_getters.NONE
-    if place.owner is not None:
+    if location.owner is not None:
         skipped = set() if activated is None else {"scales", "opacities"}
         getters = gaussian_getters.getters_of(
-            place.owner(value), keys, place.container, skipped
+            location.owner(value), keys, location.container, skipped
         )
         if getters.filters:
             keys.pop("filter_3D", None)
-    return GaussianLayout(value, place, keys, color, meaning, getters)
+    return GaussianLayout(value, location, keys, color, meaning, getters)
 
 
 def _field_names(names: Mapping[str, str]) -> dict[str, str]:
@@ -372,16 +374,16 @@ def _frame_activation(named: Activated, getters: Getters) -> bool | tuple[float,
     return float(values["scales"]), float(values["opacities"])
 
 
-def _filter_name(means_name: str, place: HolderPlace, value: Any) -> str | None:
+def _filter_name(means_name: str, location: HolderLocation, value: Any) -> str | None:
     """Return the name of mip-splatting's 3D filter; None if there is none.
 
     A model's own filter counts once it has been computed for all of its Gaussians.
     """
-    name = next((name for name in FILTER_NAMES if name in place.names), None)
-    if name is None or place.owner is None:
+    name = next((name for name in FILTER_NAMES if name in location.names), None)
+    if name is None or location.owner is None:
         return name
-    keys = {"means": place.names[means_name], "filter_3D": place.names[name]}
-    means, sizes = _parts_reader(value, place, keys)(value)
+    keys = {"means": location.names[means_name], "filter_3D": location.names[name]}
+    means, sizes = _parts_reader(value, location, keys)(value)
     return name if _is_filter(sizes, len(means)) else None
 
 
@@ -393,18 +395,18 @@ def _is_filter(value: Any, count: int) -> bool:
 
 
 def _parts_reader(
-    value: Any, place: HolderPlace, keys: Mapping[str, str]
+    value: Any, location: HolderLocation, keys: Mapping[str, str]
 ) -> Callable[[Any], Any]:
     """Return a function from a value to the tuple of its parts, at least two.
 
     It is called at each publish, and is one C function where the value itself holds the
     parts.
     """
-    holder = place.holder
-    held = holder(value)
-    if isinstance(held, (tuple, list)) and not hasattr(held, "_fields"):
+    holder = location.holder
+    holder_value = holder(value)
+    if isinstance(holder_value, (tuple, list)) and not hasattr(holder_value, "_fields"):
         getter: Callable[[Any], Any] = itemgetter(*map(TUPLE.index, keys.values()))
-    elif isinstance(held, (Mapping, torch.nn.ParameterDict)):
+    elif isinstance(holder_value, (Mapping, torch.nn.ParameterDict)):
         getter = itemgetter(*keys.values())
     else:
         getter = attrgetter(*keys.values())
@@ -418,8 +420,8 @@ def _logits_or(space: str, keys: Mapping[str, str], tensors: Tensors) -> str:
 
     splatfacto without harmonics holds logits, under the names of harmonics.
     """
-    rest = tensors.get("color_rest")
-    if rest is None or rest.ndim != 3 or rest.shape[1]:
+    coefficients = tensors.get("color_rest")
+    if coefficients is None or coefficients.ndim != 3 or coefficients.shape[1]:
         return space
     is_features = keys["color"].rpartition(".")[2] == "features_dc"
     return "rgb_logit" if is_features and tensors["color"].ndim == 2 else space
@@ -427,10 +429,12 @@ def _logits_or(space: str, keys: Mapping[str, str], tensors: Tensors) -> str:
 
 def _stored_degree(tensors: Tensors) -> int:
     """Return the SH degree for which there are coefficients."""
-    rest = tensors.get("color_rest")
-    if rest is not None:
-        is_flat = rest.ndim == 2
-        return SH_REST.index(rest.shape[1] // 3 if is_flat else rest.shape[1])
+    coefficients = tensors.get("color_rest")
+    if coefficients is not None:
+        count = coefficients.shape[1]
+        if coefficients.ndim == 2:
+            count //= 3
+        return SH_REST.index(count)
     color = tensors["color"]
     return SH_REST.index(color.shape[1] - 1) if color.ndim == 3 else 0
 

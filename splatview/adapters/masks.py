@@ -187,12 +187,12 @@ def _uncompressed(counts: str | bytes) -> np.ndarray:
     if lengths.max() > _MAX_NUMBER_CHARACTERS:
         raise ValueError("they are not compressed as pycocotools does it")
     digit_index = np.arange(len(characters)) - np.repeat(starts, lengths)
-    numbers = np.add.reduceat((characters & 0x1F) << (5 * digit_index), starts)
+    runs = np.add.reduceat((characters & 0x1F) << (5 * digit_index), starts)
     is_negative = characters[ends] & 0x10
-    numbers -= np.where(is_negative, 1 << (5 * lengths), 0)
-    numbers[1::2] = np.cumsum(numbers[1::2])
-    numbers[2::2] = np.cumsum(numbers[2::2])
-    return numbers
+    runs -= np.where(is_negative, 1 << (5 * lengths), 0)
+    runs[1::2] = np.cumsum(runs[1::2])
+    runs[2::2] = np.cumsum(runs[2::2])
+    return runs
 
 
 # ---- boxes around masks

@@ -73,7 +73,7 @@ def _unpacked(arguments: Mapping[str, Any]) -> dict[str, Any]:
     `order` names the parts of that result.
     """
     order = arguments["order"]
-    parts = arguments.get("boxes")
+    result = arguments.get("boxes")
     names = order.replace(" ", "").split(",") if isinstance(order, str) else []
     is_unique = len(set(names)) == len(names)
     is_legal = {"boxes"} <= set(names) <= set(_NAMES_IN_ORDER)
@@ -83,9 +83,9 @@ def _unpacked(arguments: Mapping[str, Any]) -> dict[str, Any]:
             f"{', '.join(_NAMES_IN_ORDER[1:])}, each once, such as "
             '"boxes,scores,classes"'
         )
-    if not isinstance(parts, (list, tuple)) or len(parts) != len(names):
+    if not isinstance(result, (list, tuple)) or len(result) != len(names):
         raise ValueError(
-            f"boxes is {short_repr(parts)}, not a tuple of {len(names)}: "
+            f"boxes is {short_repr(result)}, not a tuple of {len(names)}: "
             f"{', '.join(names)}, as order says"
         )
     for name in names:
@@ -93,7 +93,7 @@ def _unpacked(arguments: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError(
                 f"{name} twice: as an argument, and within boxes as order says"
             )
-    return {**arguments, **dict(zip(names, parts, strict=True))}
+    return {**arguments, **dict(zip(names, result, strict=True))}
 
 
 def _picture_size(size: Any) -> tuple[int, int] | None:
@@ -192,8 +192,9 @@ def on_one_device(tensors: Tensors, otherwise: str = "cpu") -> tuple[Tensors, st
         return tensors, device
     moved: Tensors = {}
     for name, tensor in tensors.items():
-        if not tensor.is_cuda:
+        if tensor.is_cuda:
+            moved[name] = tensor
+        else:
             pinned = tensor.contiguous().pin_memory()
-            tensor = pinned.to(device, non_blocking=True)
-        moved[name] = tensor
+            moved[name] = pinned.to(device, non_blocking=True)
     return moved, device

@@ -137,16 +137,18 @@ def add_box_properties(tensors: Tensors, arguments: Mapping[str, Any]) -> None:
         return
     class_of_name = {name: class_id for class_id, name in reversed(class_names.items())}
     count = len(tensors["boxes"])
-    given = _box_labels(arguments.get("labels"), arguments.get("classes"), count)
-    if given.classes is not None:
-        tensors["classes"] = _one_each(integers(given.classes, given.classes_argument))
-    if given.labels is not None:
-        _add_labels(tensors, given, count, class_of_name)
-    elif given.classes is not None:
+    box_labels = _box_labels(arguments.get("labels"), arguments.get("classes"), count)
+    if box_labels.classes is not None:
+        tensors["classes"] = _value_of_each(
+            integers(box_labels.classes, box_labels.classes_argument)
+        )
+    if box_labels.labels is not None:
+        _add_labels(tensors, box_labels, count, class_of_name)
+    elif box_labels.classes is not None:
         _add_class_names(tensors, class_names)
     scores = arguments.get("scores")
     if scores is not None:
-        tensors["scores"] = _one_each(floats(scores, "scores"))
+        tensors["scores"] = _value_of_each(floats(scores, "scores"))
     colors = arguments.get("colors")
     if isinstance(colors, Mapping):
         colors = _class_colors(colors, class_of_name)
@@ -196,17 +198,20 @@ def _are_texts(labels: Any) -> bool:
 
 
 def _add_labels(
-    tensors: Tensors, given: BoxLabels, count: int, class_of_name: Mapping[str, int]
+    tensors: Tensors,
+    box_labels: BoxLabels,
+    count: int,
+    class_of_name: Mapping[str, int],
 ) -> None:
     """Add a text for each box, and its class where the caller gave none."""
-    assert given.labels is not None
-    labels = ["" if label is None else label for label in given.labels]
+    assert box_labels.labels is not None
+    labels = ["" if label is None else label for label in box_labels.labels]
     if len(labels) != count:
         raise ValueError(
             f"labels are {len(labels)}, not {count}: one for each of the boxes"
         )
     tensors["labels"] = texts(labels, "labels")
-    if given.classes is None:
+    if box_labels.classes is None:
         classes = [_label_class(label, class_of_name) for label in labels]
         tensors["classes"] = torch.tensor(classes, dtype=torch.int32)
 
@@ -272,7 +277,7 @@ def _class_colors(
     return by_class
 
 
-def _one_each(values: torch.Tensor) -> torch.Tensor:
+def _value_of_each(values: torch.Tensor) -> torch.Tensor:
     """Return (N,) values of N boxes.
 
     Detectors also give (N, 1), and a number for a single box.

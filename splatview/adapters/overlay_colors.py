@@ -50,9 +50,9 @@ def _rgba(value: Any) -> torch.Tensor:
     """
     if isinstance(value, str):
         value = _hexadecimal_color(value)
-    elif isinstance(value, (list, tuple)):
-        if any(isinstance(color, str) for color in value):
-            return torch.stack([_rgba(color) for color in value])
+    is_list = isinstance(value, (list, tuple))
+    if is_list and any(isinstance(color, str) for color in value):
+        return torch.stack([_rgba(color) for color in value])
     colors = number_tensor(value, "colors", empty=(0, 4))
     if colors.is_floating_point():
         colors = (colors * 255).round().clamp(0, 255).nan_to_num(0)

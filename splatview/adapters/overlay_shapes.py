@@ -158,7 +158,7 @@ def note_tensors(value: Any) -> Tensors:
 
 def _flat_integers(value: Any, name: str) -> torch.Tensor:
     """Return (N,) int32 of N numbers, which may also be (N, 1) or one number."""
-    numbers = integers(value, name)
-    if numbers.ndim == 2 and numbers.shape[1] == 1:
-        return numbers[:, 0]
-    return numbers.reshape(1) if numbers.ndim == 0 else numbers
+    classes = integers(value, name)
+    if classes.ndim == 2 and classes.shape[1] == 1:
+        return classes[:, 0]
+    return classes.reshape(1) if classes.ndim == 0 else classes

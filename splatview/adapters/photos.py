@@ -125,9 +125,10 @@ class CallerPhotos:
             count = max(_THUMBNAIL_BATCH_BYTES // (4 * side * side), 1)
             black = torch.zeros(1, 1, 1, 3, dtype=torch.uint8)
             black = black.expand(1, side, side, 3)
-        photos: list[torch.Tensor] = []
-        for photo in self.tensors[camera : camera + count]:
-            photos.append(black if photo is None else self._read_one(photo, side))
+        photos = [
+            black if photo is None else self._read_one(photo, side)
+            for photo in self.tensors[camera : camera + count]
+        ]
         channels = max(photo.shape[3] for photo in photos)
         return torch.cat([_with_channels(photo, channels) for photo in photos])
 

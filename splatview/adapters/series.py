@@ -159,11 +159,11 @@ def queued(
     Floats stay as they are. Values are left out for which a CUDA graph is being captured,
     in whose replays the copy would run again, and for which there is no free slot.
     """
-    numbers: dict[str, float | Later] = {}
+    values: dict[str, float | Later] = {}
     events: dict[torch.device, torch.cuda.Event] = {}
     for name, value in scalars.items():
         if type(value) is float:
-            numbers[name] = value
+            values[name] = value
             continue
         with torch.cuda.device(value.device):
             if torch.cuda.is_current_stream_capturing() or not free_slots:
@@ -171,7 +171,7 @@ def queued(
             host = free_slots.popleft()
             host.copy_(value.detach().reshape(()), non_blocking=True)
         event = events.setdefault(value.device, torch.cuda.Event())
-        numbers[name] = Later(host, event)
+        values[name] = Later(host, event)
     for device, event in events.items():
         event.record(torch.cuda.current_stream(device))
-    return numbers
+    return values

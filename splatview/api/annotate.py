@@ -162,8 +162,8 @@ def annotate(
     tensors, meta = overlay_tensors(arguments)
     if name not in _hinted and are_fractions(tensors, meta):
         _hint_fractions(name)
-    given = [key for key, value in arguments.items() if value is not None]
-    is_drawn = version is not None or any(key != "run" for key in given)
+    argument_names = [key for key, value in arguments.items() if value is not None]
+    is_drawn = version is not None or any(key != "run" for key in argument_names)
     annotated = AnnotatedVersion()
     if is_drawn:
         annotated = _annotated_version(name, version, run)
@@ -191,10 +191,10 @@ def _publish_overlay(stream: Stream, tensors: dict[str, Any], meta: Any) -> None
 
     # The GPU that viewers have opened stays: changing it for one result would cost them.
     previous_device = "cpu" if stream.info is None else stream.info.device
-    placed, device = on_one_device(tensors, previous_device)
-    layout = NamedTensors("overlay", tuple(placed), device=device)
+    moved_tensors, device = on_one_device(tensors, previous_device)
+    layout = NamedTensors("overlay", tuple(moved_tensors), device=device)
     stream.describe(layout, copy=True)
-    stream.publish((tuple(placed.values()), meta))
+    stream.publish((tuple(moved_tensors.values()), meta))
 
 
 def _check_keywords(more: Mapping[str, Any]) -> None:
@@ -244,14 +244,14 @@ def _annotated_version(name: str, version: Any, run: str | None) -> AnnotatedVer
         own_stream = publisher.streams.get(name)
         own_run = publisher.run_id if own_stream is not None else ""
     last_version, last_time_ns, last_run = _last_frame(name)
-    number = version
+    version_number = version
     time_ns = 0
     is_frame = hasattr(version, "version") and hasattr(version, "time_ns")
     if is_frame:
-        number = version.version
+        version_number = version.version
         time_ns = int(version.time_ns)
         run = run or getattr(version, "run", None)
-        if not run and (last_version, last_time_ns) == (number, time_ns):
+        if not run and (last_version, last_time_ns) == (version_number, time_ns):
             run = last_run
     over_run = str(run or own_run or last_run)
     if own_stream is not None and over_run == own_run:
@@ -262,19 +262,19 @@ def _annotated_version(name: str, version: Any, run: str | None) -> AnnotatedVer
             )
         over_run = ""
         if version is None:
-            number = own_stream.version
+            version_number = own_stream.version
     elif version is None:
-        number = 0
+        version_number = 0
         if last_run == over_run:
-            number = last_version
+            version_number = last_version
             time_ns = last_time_ns
-    if not hasattr(number, "__index__"):
+    if not hasattr(version_number, "__index__"):
         raise TypeError(
             f"version is a {type(version).__name__}, not a number or a frame of "
             "splatview.frames"
         )
     return AnnotatedVersion(
-        checks.integer("version", number, 0, 2**63 - 1), time_ns, over_run
+        checks.integer("version", version_number, 0, 2**63 - 1), time_ns, over_run
     )
 
 
@@ -331,9 +331,9 @@ def _overlay_name(publisher: Publisher, name: str) -> str:
 
     suffix = " overlay"
     overlay_name = name[: MAX_NAME - len(suffix)] + suffix
-    number = 1
+    count = 1
     while overlay_name in publisher.streams:
-        number += 1
-        suffix = f" overlay {number}"
+        count += 1
+        suffix = f" overlay {count}"
         overlay_name = name[: MAX_NAME - len(suffix)] + suffix
     return overlay_name

@@ -91,9 +91,10 @@ class CameraAdvice:
             sizes=arrays["sizes"],
             photos=photos,
         )
-        if previous is not None and photos is previous.photos:
-            # The same cameras, whose poses are being optimised.
-            if len(previous.sizes) == len(self._newest.sizes):
+        if previous is not None:
+            has_same_count = len(previous.sizes) == len(self._newest.sizes)
+            if has_same_count and photos is previous.photos:
+                # The same cameras, whose poses are being optimised.
                 return False
         self._is_new = True
         return True

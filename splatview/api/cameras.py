@@ -64,7 +64,7 @@ def publish_cameras(
             (N, H, W, 3), or a list with one item for each camera, in any sizes: a tensor
             or array (H, W), (H, W, 1|3|4) or (1|3|4, H, W), uint8 or floating point in
             [0, 1], on the CPU or a GPU; a path, whose file the viewer reads when a user
-            wants to see it; or None. They are kept, not copied, until there are others;
+            wants to see it; or None. They are kept, not copied, until there are camera_arguments;
             a thread brings the viewer those that a user wants to see. What is
             transparent shows the background that the scene is drawn over. Files count
             as their pixels lie, whatever EXIF says about their orientation, as COLMAP
@@ -87,8 +87,13 @@ def publish_cameras(
     SPLATVIEW_STRICT=1.
     """
     if viewmats is None:
-        others = {"Ks": Ks, "width": width, "height": height, "images": images}
-        _check_current_alone(others, current)
+        camera_arguments = {
+            "Ks": Ks,
+            "width": width,
+            "height": height,
+            "images": images,
+        }
+        _check_current_alone(camera_arguments, current)
     elif Ks is None:
         raise TypeError("publish_cameras: viewmats without Ks, (N, 3, 3) in pixels")
     checks.stream_name(name)
@@ -122,9 +127,9 @@ def publish_cameras(
             cameras.publish_current(current_index)
 
 
-def _check_current_alone(others: dict[str, Any], current: Any) -> None:
+def _check_current_alone(camera_arguments: dict[str, Any], current: Any) -> None:
     """Raise TypeError unless `current` is the only argument where viewmats are missing."""
-    for name, value in others.items():
+    for name, value in camera_arguments.items():
         if value is not None:
             raise TypeError(f"publish_cameras: {name} without viewmats")
     if current is None:
@@ -156,7 +161,7 @@ class Cameras:
         self._publisher = publisher
         self._name = name
         self._photo_set = 0
-        """Number of the present photographs; it grows when there are others."""
+        """Number of the present photographs; it grows when there are camera_arguments."""
         self._current_stream: Stream | None = None
         self._photo_stream: Stream | None = None
         self._advice = CameraAdvice(publisher, name)

@@ -178,7 +178,7 @@ def _stream_fields(name: str | None, run: str | None, on_gpu: bool) -> dict[str,
         if stream.kind != "overlay":
             # An overlay is not drawn by itself.
             streams = list(publisher.streams.values())
-            stream_count = sum(each.info is not None for each in streams)
+            stream_count = sum(s.info is not None for s in streams)
     return {
         "run": run,
         "stream": name,
@@ -226,8 +226,10 @@ def _camera_fields(camera: Any) -> dict[str, Any]:
             f"camera is a {type(camera).__name__}, not a mapping such as "
             '{"viewmat": ..., "K": ...}, JSON or the name of a file'
         )
-    given = {str(key): value for key, value in camera.items() if value is not None}
-    text = json.dumps(given, default=_as_lists)
+    camera_fields = {
+        str(key): value for key, value in camera.items() if value is not None
+    }
+    text = json.dumps(camera_fields, default=_as_lists)
     if len(text) > render_requests.MAX_CAMERA:
         raise ValueError(
             f"camera: more than {render_requests.MAX_CAMERA:,} characters as JSON; it "

@@ -59,7 +59,7 @@ class GrabClient:
         self._subscriber: Subscriber | None = None
         self._timeout = 0.0
         self._deadline = 0.0
-        ready = self._ask(b"", max(timeout, _START_TIMEOUT_S))
+        ready = self._exchange(b"", max(timeout, _START_TIMEOUT_S))
         if not isinstance(ready, render_requests.Ready):
             self.close()
             reason = getattr(ready, "reason", ready)
@@ -86,7 +86,7 @@ class GrabClient:
     def _request_picture(self, request: RenderRequest, gpu: int) -> torch.Tensor:
         """Send a request, and wait for the picture."""
         line = render_requests.encode(request) + b"\n"
-        answer = self._ask(line, request.timeout + LATE_S)
+        answer = self._exchange(line, request.timeout + LATE_S)
         if isinstance(answer, RenderError):
             raise _ERRORS[answer.kind](answer.reason)
         assert isinstance(answer, RenderResult)
@@ -121,7 +121,7 @@ class GrabClient:
             stream.release()
         return picture
 
-    def _ask(self, line: bytes, timeout: float) -> Answer:
+    def _exchange(self, line: bytes, timeout: float) -> Answer:
         """Send a request, and return the answer.
 
         timeout: seconds that the program may take until the picture can be read.

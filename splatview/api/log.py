@@ -82,7 +82,7 @@ def log(step: float | None = None, /, **scalars: Any) -> None:
         raise TypeError("log: no scalars were named; splatview.log(step, loss=loss)")
     has_gpu_values = False
     for name, value in scalars.items():
-        if name not in logger.known:
+        if name not in logger.checked_names:
             if counts_itself:
                 _check_not_step(name)
             logger.introduce(name, value)
@@ -101,7 +101,7 @@ class Logger:
     def __init__(self, publisher: Publisher) -> None:
         from splatview.adapters.series import SCALARS, SeriesTable
 
-        self.known: set[str] = set()
+        self.checked_names: set[str] = set()
         """Names that were checked."""
         self.step: float = -1
         """Step of the last call."""
@@ -111,7 +111,7 @@ class Logger:
         self._stream.describe(SCALARS)
         self._slots: Any = None
         """A deque of free pinned memory for CUDA tensors; None before the first one."""
-        self._lost = 0
+        self._lost_count = 0
         """Values of which no copy could be queued or kept."""
         self._is_pending = False
         """True if a call came since the worker thread took numbers last."""
@@ -131,12 +131,12 @@ class Logger:
             )
         _converted(name, value)
         with self._lock:
-            if len(self.known) >= SCALAR_SERIES:
+            if len(self.checked_names) >= SCALAR_SERIES:
                 raise ValueError(
                     f"log: {name!r} is one scalar too many; a run has at most "
                     f"{SCALAR_SERIES}: log under names that were used before"
                 )
-            self.known.add(name)
+            self.checked_names.add(name)
 
     def queue_copies(self, scalars: dict[str, Any]) -> dict[str, Any]:
         """Queue a copy of each CUDA tensor; values without a free slot are lost."""
@@ -145,7 +145,7 @@ class Logger:
         if self._slots is None:
             self._slots = pinned_slots()
         copies = queued(scalars, self._slots)
-        self._lost += len(scalars) - len(copies)
+        self._lost_count += len(scalars) - len(copies)
         return copies
 
     def append(self, step: float, scalars: dict[str, Any]) -> None:
@@ -154,7 +154,7 @@ class Logger:
             # The worker thread gets no time.
             self._take_waiting()
             if len(self._waiting) >= _MAX_WAITING:
-                self._lost += len(scalars)
+                self._lost_count += len(scalars)
                 return
         self.step = step
         self._waiting.append(LoggedCall(step, time.time(), scalars))
@@ -198,26 +198,26 @@ class Logger:
                 call = self._waiting.popleft()
                 step = call.step
                 for name, value in call.scalars.items():
-                    number = self._number_of(value)
-                    samples.setdefault(name, []).append((step, call.time, number))
+                    scalar = self._read_scalar(value)
+                    samples.setdefault(name, []).append((step, call.time, scalar))
             if samples:
                 self._table.add(samples, float(step))
             return bool(samples)
 
-    def _number_of(self, value: float | Later) -> float:
+    def _read_scalar(self, value: float | Later) -> float:
         """Return a number, and free the memory in which a GPU has brought it."""
         if isinstance(value, (int, float)):
             return value
-        number = value.host.item()
+        scalar = value.host.item()
         self._slots.append(value.host)
-        return number
+        return scalar
 
     def _publish(self) -> None:
         """Publish the table as the stream's next version."""
         meta: dict[str, Any] = {"step": self._table.step}
-        if self._lost:
+        if self._lost_count:
             meta["trouble"] = (
-                f"{self._lost} values are missing, since the GPU was too far behind"
+                f"{self._lost_count} values are missing, since the GPU was too far behind"
             )
         self._stream.publish((self._table.tensors(), meta))
 

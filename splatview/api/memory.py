@@ -231,12 +231,12 @@ class Meter:
                 [time.time(), self._step, *gpu_columns, host_bytes, *event_columns]
             )
             recording = self._recording
-            trouble = self._trouble or recording.trouble
+            message = self._trouble or recording.trouble
             meta = {
                 **self._meta,
                 "snapshot": recording.newest,
                 "snapshots": recording.count,
-                "trouble": trouble[:MAX_META_TEXT],
+                "trouble": message[:MAX_META_TEXT],
             }
             self._stream.publish((self.samples.tensors(), meta))
 

@@ -83,14 +83,14 @@ class MemoryRecording:
                 return
             self.attached = True
             try:
-                self._begin()
+                self._start_recording()
             except Exception as error:
                 self._lasting_trouble = (
                     f"allocations are not recorded: {_one_line(error)}"
                 )
             self.trouble = self._lasting_trouble
 
-    def _begin(self) -> None:
+    def _start_recording(self) -> None:
         """Make PyTorch record, unless other code has."""
         import torch
         from torch.cuda import memory

@@ -116,16 +116,16 @@ def publish(
     if activated is not None:
         activated = checks.activation(activated)
     options = kind, copy, live, shard, layout, activated
-    known = session().published.get(name)
+    entry = session().published.get(name)
     published = None
-    if known is not None and known.options == options:
-        published = known.layout.match(value, frame_meta)
-    if known is None or published is None:
+    if entry is not None and entry.options == options:
+        published = entry.layout.match(value, frame_meta)
+    if entry is None or published is None:
         described = _describe(value, name, options, frame_meta)
         if described is None:
             return
-        known, published = described
-    known.stream.publish(published)
+        entry, published = described
+    entry.stream.publish(published)
 
 
 @public()
@@ -219,10 +219,10 @@ def _describe(
             stream.shard = rank_of, group
             publisher.wake()
         stream.describe(layout, copy, bool(live))
-        known = KnownStream(stream, layout, options)
-        current.published[name] = known
+        entry = KnownStream(stream, layout, options)
+        current.published[name] = entry
         if current.publisher is not publisher:
             # A signal's handler has ended the run meanwhile: the next call begins
             # another.
             del current.published[name]
-    return known, published
+    return entry, published

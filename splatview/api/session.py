@@ -148,7 +148,7 @@ class Session:
 
     def _start_worker(self) -> None:
         worker = threading.Thread(
-            target=self._work, name="splatview worker", daemon=True
+            target=self._run_ticks, name="splatview worker", daemon=True
         )
         # Stored before it is started: it ends when it is not this one any more.
         self._worker = worker
@@ -226,7 +226,7 @@ class Session:
                 self.published.clear()
                 self._retry_at = -math.inf
 
-    def _work(self) -> None:
+    def _run_ticks(self) -> None:
         """Call the features when they are due, until another worker takes over."""
         worker = threading.current_thread()
         due_times: dict[str, float] = {}
@@ -325,8 +325,8 @@ class _Untraced:
 
 def untraced(*classes: type) -> None:
     """Keep torch.compile from tracing the methods and properties of classes."""
-    for each in classes:
-        for member in vars(each).values():
+    for owner in classes:
+        for member in vars(owner).values():
             function = getattr(member, "fget", member)
             if isinstance(function, FunctionType):
                 # Of a context manager not the code that all of them share.

@@ -107,7 +107,7 @@ class Window:
         self._streams: StreamNames | None = None
         self._release: weakref.finalize[..., Window] | None = None
         """Releases what the window shows."""
-        self._shown: Show | None = None
+        self._shown_stream: Show | None = None
         """The stream that the program was told to show last."""
         self._program: ChildProgram | None = None
         self._pipes: NewestLines | None = None
@@ -142,8 +142,8 @@ class Window:
         self._program = program
         self._state = WindowState(*self._initial_size)
         self._is_closed = False
-        if self._shown is not None:
-            self._show(self._shown)
+        if self._shown_stream is not None:
+            self._show(self._shown_stream)
         if blocking:
             program.wait()
             if self._program is program:
@@ -329,7 +329,7 @@ class Window:
 
     def _show(self, request: Show) -> None:
         """Have the program show a stream."""
-        self._shown = request
+        self._shown_stream = request
         if self._pipes is not None:
             self._pipes.send(encode(request) + b"\n")
 
@@ -355,7 +355,7 @@ class Window:
         self._program = None
         self._pipes = None
         self._streams = None
-        self._shown = None
+        self._shown_stream = None
         self._last_address = None
         self._is_closed = True
         return reason
@@ -378,7 +378,7 @@ class Window:
             self._program = None
             self._pipes = None
             self._streams = None
-            self._shown = None
+            self._shown_stream = None
 
     def _stream_names(self) -> StreamNames:
         """Return the names under which the window publishes, chosen at the first call."""
@@ -396,7 +396,7 @@ class Window:
         if publisher is None:
             return
         request = Show(name, publisher.run_id)
-        if request != self._shown:
+        if request != self._shown_stream:
             self._show(request)
 
 
@@ -412,10 +412,10 @@ def _free_names(title: str) -> StreamNames:
         base = "window"
     base = base[: limits.MAX_NAME - 20]
     names = StreamNames(base, f"{base} scene")
-    number = 1
+    suffix = 1
     while _is_used(names.image, "image") or _is_used(names.scene, "gaussians"):
-        number += 1
-        names = StreamNames(f"{base} {number}", f"{base} {number} scene")
+        suffix += 1
+        names = StreamNames(f"{base} {suffix}", f"{base} {suffix} scene")
     return names
 
 
