@@ -97,7 +97,9 @@ def stream_name(name: Any) -> None:
     if not isinstance(name, str):
         raise TypeError(f"name is a {type(name).__name__}, not a str")
     if not 1 <= len(name) <= MAX_NAME:
-        excerpt = repr(name[:40]) + ("..." if len(name) > 40 else "")
+        excerpt = repr(name[:40])
+        if len(name) > 40:
+            excerpt += "..."
         raise ValueError(
             f"name {excerpt} has {len(name)} characters; legal are 1 to {MAX_NAME}"
         )
@@ -202,7 +204,9 @@ def near_miss(word: str, options: Iterable[str]) -> str | None:
     letters = word.lower()
     for option in options:
         similarity = SequenceMatcher(None, letters, option).ratio()
-        threshold = _SIMILAR_LONG if len(option) >= _LONG_OPTION else _SIMILAR
+        threshold = _SIMILAR
+        if len(option) >= _LONG_OPTION:
+            threshold = _SIMILAR_LONG
         has_same_letters = sorted(letters) == sorted(option)
         if has_same_letters and similarity >= _SIMILAR_SWAPPED:
             return option
@@ -300,7 +304,9 @@ def _plain_value(key: str, value: Any) -> Any:
 def short_repr(value: Any) -> str:
     """Return a value for an error message, on one line."""
     text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else text[:57] + "..."
+    if len(text) > 60:
+        text = text[:57] + "..."
+    return text
 
 
 def check_tensor(value: Any, name: str) -> None:

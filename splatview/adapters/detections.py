@@ -185,8 +185,9 @@ def _supervision(detections: Any) -> Arguments:
     }
     masks = getattr(detections, "mask", None)
     if masks is not None:
-        has_dense_form = hasattr(masks, "to_dense")
-        arguments["masks"] = masks.to_dense() if has_dense_form else masks
+        if hasattr(masks, "to_dense"):
+            masks = masks.to_dense()
+        arguments["masks"] = masks
     labels = None
     class_names = data.get("class_name")
     if class_names is not None and len(class_names) == len(detections.xyxy):

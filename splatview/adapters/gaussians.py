@@ -384,7 +384,9 @@ def _filter_name(means_name: str, location: HolderLocation, value: Any) -> str |
         return name
     keys = {"means": location.names[means_name], "filter_3D": location.names[name]}
     means, sizes = _parts_reader(value, location, keys)(value)
-    return name if _is_filter(sizes, len(means)) else None
+    if not _is_filter(sizes, len(means)):
+        return None
+    return name
 
 
 def _is_filter(value: Any, count: int) -> bool:
@@ -424,7 +426,9 @@ def _logits_or(space: str, keys: Mapping[str, str], tensors: Tensors) -> str:
     if coefficients is None or coefficients.ndim != 3 or coefficients.shape[1]:
         return space
     is_features = keys["color"].rpartition(".")[2] == "features_dc"
-    return "rgb_logit" if is_features and tensors["color"].ndim == 2 else space
+    if is_features and tensors["color"].ndim == 2:
+        return "rgb_logit"
+    return space
 
 
 def _stored_degree(tensors: Tensors) -> int:
@@ -436,7 +440,9 @@ def _stored_degree(tensors: Tensors) -> int:
             count //= 3
         return SH_REST.index(count)
     color = tensors["color"]
-    return SH_REST.index(color.shape[1] - 1) if color.ndim == 3 else 0
+    if color.ndim == 3:
+        return SH_REST.index(color.shape[1] - 1)
+    return 0
 
 
 # ---- parts that a model's getters give

@@ -156,4 +156,6 @@ def _gpu_bytes_from(address: int) -> int | None:
             length = driver.pointer_attribute(_RANGE_SIZE, address)
     except driver.CudaError:
         return None
-    return start + length - address if length else None
+    if not length:
+        return None
+    return start + length - address

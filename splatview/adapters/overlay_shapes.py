@@ -161,4 +161,6 @@ def _flat_integers(value: Any, name: str) -> torch.Tensor:
     classes = integers(value, name)
     if classes.ndim == 2 and classes.shape[1] == 1:
         return classes[:, 0]
-    return classes.reshape(1) if classes.ndim == 0 else classes
+    if classes.ndim == 0:
+        return classes.reshape(1)
+    return classes

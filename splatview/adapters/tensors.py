@@ -148,7 +148,9 @@ def _converted(value: Any) -> torch.Tensor:
     if isinstance(strides, tuple) and min(strides, default=0) < 0:
         # torch would end the process.
         raise ValueError("its strides are negative; publish a contiguous copy")
-    return torch.from_dlpack(value) if has_dlpack else torch.as_tensor(value)
+    if has_dlpack:
+        return torch.from_dlpack(value)
+    return torch.as_tensor(value)
 
 
 def _from_numpy(value: Any) -> torch.Tensor:

@@ -44,7 +44,9 @@ def number_tensor(value: Any, name: str, empty: tuple[int, ...] = (0,)) -> torch
             ) from None
     else:
         tensor = torch.from_numpy(_number_array(value, name))
-    return tensor.reshape(empty) if tensor.shape == (0,) else tensor
+    if tensor.shape == (0,):
+        return tensor.reshape(empty)
+    return tensor
 
 
 def _number_array(value: Any, name: str) -> np.ndarray:

@@ -64,7 +64,7 @@ def publish_cameras(
             (N, H, W, 3), or a list with one item for each camera, in any sizes: a tensor
             or array (H, W), (H, W, 1|3|4) or (1|3|4, H, W), uint8 or floating point in
             [0, 1], on the CPU or a GPU; a path, whose file the viewer reads when a user
-            wants to see it; or None. They are kept, not copied, until there are camera_arguments;
+            wants to see it; or None. They are kept, not copied, until there are others;
             a thread brings the viewer those that a user wants to see. What is
             transparent shows the background that the scene is drawn over. Files count
             as their pixels lie, whatever EXIF says about their orientation, as COLMAP
@@ -161,7 +161,7 @@ class Cameras:
         self._publisher = publisher
         self._name = name
         self._photo_set = 0
-        """Number of the present photographs; it grows when there are camera_arguments."""
+        """Number of the present photographs; it grows when there are others."""
         self._current_stream: Stream | None = None
         self._photo_stream: Stream | None = None
         self._advice = CameraAdvice(publisher, name)

@@ -175,7 +175,9 @@ class Frame:
                 "frame.tensor.float().numpy(), a float32 copy"
             )
         copy: Any = self._copies[name]
-        return copy.cpu().numpy() if hasattr(copy, "is_cuda") else copy
+        if hasattr(copy, "is_cuda"):
+            return copy.cpu().numpy()
+        return copy
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Return the array of `numpy.asarray(frame)`."""
@@ -474,7 +476,9 @@ def _pause_after(waited: float) -> float:
     """Return the seconds until the next look for a frame, after so many seconds."""
     if waited < 0.005:
         return 1e-4
-    return 1e-3 if waited < 1 else 1e-2
+    if waited < 1:
+        return 1e-3
+    return 1e-2
 
 
 def _start_of_run(stream: RemoteStream) -> tuple[float, str]:

@@ -174,7 +174,9 @@ class Logger:
             if self._waiting:
                 # These wait for a GPU.
                 self._is_pending = True
-        return self._next_at if self._is_pending else math.inf
+        if not self._is_pending:
+            return math.inf
+        return self._next_at
 
     def close(self) -> None:
         """Publish the last numbers; wait a little for those on a GPU."""
@@ -241,7 +243,9 @@ def _converted(name: str, value: Any) -> Any:
                 f"log: {name} is a tensor of shape {tuple(value.shape)}, {value.dtype}; "
                 "legal are real ones of one element"
             )
-        return value if value.is_cuda else float(value.detach().item())
+        if value.is_cuda:
+            return value
+        return float(value.detach().item())
     if isinstance(value, (str, bytes, complex)) or not hasattr(value, "__float__"):
         raise TypeError(f"log: {name} is a {type(value).__name__}, not a number")
     try:

@@ -176,7 +176,9 @@ class Window:
 
         0.0 while nothing changes, or when it is closed.
         """
-        return self._state.fps if self._is_open() else 0.0
+        if not self._is_open():
+            return 0.0
+        return self._state.fps
 
     @public()
     def set_image(
@@ -224,7 +226,9 @@ class Window:
         if isinstance(image, torch.Tensor) and image.is_cuda:
             address = ImageAddress(image.data_ptr(), image.shape, image.dtype)
         has_moved = address is not None and self._last_address not in (None, address)
-        self._moves = self._moves + 1 if has_moved else 0
+        self._moves += 1
+        if not has_moved:
+            self._moves = 0
         self._last_address = address
         name = self._stream_names().image
         self._publish(image, name, "image", live=self._moves < _MAX_MOVES)
