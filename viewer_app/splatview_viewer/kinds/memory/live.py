@@ -1,6 +1,4 @@
-"""Samples of a running trainer's memory, checked and copied, reduced to what a plot
-needs.
-"""
+"""Samples of a running trainer's memory, checked and reduced to what a plot needs."""
 
 from __future__ import annotations
 
@@ -19,14 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-_PLACE = {name: i for i, name in enumerate(MEMORY_COLUMNS)}
-_MOST = 2.0**60
+_COLUMN_INDEX = {name: i for i, name in enumerate(MEMORY_COLUMNS)}
+_MAX_BYTES = 2.0**60
 """Bytes beyond which a number is no memory."""
+_FACTS = ("device", "gpu", "total", "snapshot", "snapshots", "trouble")
+"""Names of metadata that `MemoryFacts` takes as they are."""
 
 
 class MemoryColumns(NamedTuple):
-    """The columns of pixels that have samples: their middles, and the extremes in each
-    in bytes, (M,) float64.
+    """Columns of pixels that have samples: their middles, and the extremes in each.
+
+    Arrays are (M,) float64; sizes are bytes.
     """
 
     x: np.ndarray
@@ -53,9 +54,10 @@ class MemoryHistory:
         time = rows[:, 0]
         if not np.isfinite(time).all() or abs(time).max() > 1e12:
             raise ViewerError("memory: samples without a time")
-        np.nan_to_num(rows, copy=False, nan=0.0, posinf=_MOST, neginf=0.0)
-        np.maximum.accumulate(time, out=time)  # a clock that was set back
-        rows[:, 2:] = rows[:, 2:].clip(0, _MOST)
+        np.nan_to_num(rows, copy=False, nan=0.0, posinf=_MAX_BYTES, neginf=0.0)
+        # A clock may have been set back.
+        np.maximum.accumulate(time, out=time)
+        rows[:, 2:] = rows[:, 2:].clip(0, _MAX_BYTES)
         rows.setflags(write=False)
         self._rows = rows
 
@@ -69,7 +71,7 @@ class MemoryHistory:
 
     def __getitem__(self, name: str) -> np.ndarray:
         """(N,) float64: one of MEMORY_COLUMNS."""
-        return self._rows[:, _PLACE[name]]
+        return self._rows[:, _COLUMN_INDEX[name]]
 
     @property
     def time(self) -> np.ndarray:
@@ -94,114 +96,119 @@ class MemoryHistory:
         return bool(self["reserved"].any() or self["peak"].any())
 
     def newest(self, name: str) -> float:
-        """The newest value of one of MEMORY_COLUMNS."""
-        return float(self._rows[-1, _PLACE[name]])
+        """Return the newest value of one of MEMORY_COLUMNS."""
+        return self._value(name, -1)
 
     def row_at(self, time: float) -> int | None:
-        """The row that tells about a time; None before the first and after the last."""
+        """Return the row about a time; None before the first and after the last."""
         if not self.first_time <= time <= self.last_time:
             return None
         return int(np.searchsorted(self.time, time))
 
     def fragmentation(self, row: int = -1) -> float:
-        """The share of what is reserved that is not allocated: cached, or lost between
-        what is. 0 to 1.
+        """Return the share of the reserved bytes that is not allocated, 0 to 1.
+
+        It is cached, or lost between blocks in use.
         """
-        reserved, allocated = (
-            float(self._rows[row, _PLACE[name]]) for name in ("reserved", "allocated")
-        )
-        return max(reserved - allocated, 0.0) / reserved if reserved > 0 else 0.0
+        reserved = self._value("reserved", row)
+        if reserved <= 0:
+            return 0.0
+        return max(reserved - self._value("allocated", row), 0.0) / reserved
 
     def split_share(self, row: int = -1) -> float:
-        """The share of what is reserved that lies unused between blocks in use: it
-        cannot be given back. 0 to 1.
+        """Return the share of the reserved bytes unused between blocks in use, 0 to 1.
+
+        It cannot be given back.
         """
-        reserved, split = (
-            float(self._rows[row, _PLACE[name]])
-            for name in ("reserved", "inactive_split")
-        )
-        return min(split / reserved, 1.0) if reserved > 0 else 0.0
+        reserved = self._value("reserved", row)
+        if reserved <= 0:
+            return 0.0
+        return min(self._value("inactive_split", row) / reserved, 1.0)
 
     def peak(
         self, begin: float = -math.inf, end: float = math.inf, name: str = "peak"
     ) -> tuple[float, float]:
-        """When most was allocated between two times (the first, of equals), and how
-        much.
+        """Return when a column was highest between two times, and its value then.
+
+        Of equal values it is the first.
         """
-        lo, hi = (int(np.searchsorted(self.time, t)) for t in (begin, end))
-        lo = min(lo, len(self) - 1)
-        hi = min(hi, len(self) - 1)
-        values = self[name][lo : hi + 1]
-        row = lo + int(values.argmax())
-        return float(self.time[row]), float(self[name][row])
+        last_row = len(self) - 1
+        first = min(int(np.searchsorted(self.time, begin)), last_row)
+        last = min(int(np.searchsorted(self.time, end)), last_row)
+        values = self[name]
+        row = first + int(values[first : last + 1].argmax())
+        return float(self.time[row]), float(values[row])
 
     def increase_times(self, name: str, begin: float, end: float) -> list[float]:
-        """When a count ("ooms", "retries") went up between two times."""
-        return [
-            t
-            for t in self.time[1:][np.diff(self[name]) > 0].tolist()
-            if begin <= t <= end
-        ]
+        """Return when a count ("ooms", "retries") went up between two times."""
+        times = self.time[1:][np.diff(self[name]) > 0]
+        return [time for time in times.tolist() if begin <= time <= end]
 
     def columns(self, begin: float, end: float, width: int) -> MemoryColumns:
-        """Reduce to `width` columns the time from `begin` to `end`: of several rows in
-        a column the extremes, so that no peak is lost.
+        """Reduce the time from `begin` to `end` to at most `width` columns of pixels.
+
+        Of several rows in a column the extremes are kept, so that no peak is lost.
         """
         edges = np.linspace(begin, end, width + 1)
-        edges = edges[
-            max(int(np.searchsorted(edges, self.first_time)) - 1, 0) : int(
-                np.searchsorted(edges, self.last_time)
-            )
-            + 1
-        ]
-        n = len(self)
-        lo = np.minimum(np.searchsorted(self.time, edges[:-1]), n - 1)
-        hi = np.minimum(np.searchsorted(self.time, edges[1:]), n - 1) + 1
-        spans = np.stack([lo, hi], axis=1).ravel()
+        first_edge = max(int(np.searchsorted(edges, self.first_time)) - 1, 0)
+        last_edge = int(np.searchsorted(edges, self.last_time))
+        edges = edges[first_edge : last_edge + 1]
+        last_row = len(self) - 1
+        first = np.minimum(np.searchsorted(self.time, edges[:-1]), last_row)
+        end_rows = np.minimum(np.searchsorted(self.time, edges[1:]), last_row) + 1
+        spans = np.stack([first, end_rows], axis=1).ravel()
 
-        def extreme(name: str, ufunc: np.ufunc) -> np.ndarray:
-            if len(spans):
-                return ufunc.reduceat(np.append(self[name], 0.0), spans)[::2].copy()
-            return np.empty(0)
+        def extremes(name: str, ufunc: np.ufunc) -> np.ndarray:
+            if not len(spans):
+                return np.empty(0)
+            # `reduceat` reduces from each index to the next: every other one is wanted.
+            # The value behind the last makes the end of the last row a legal index.
+            return ufunc.reduceat(np.append(self[name], 0.0), spans)[::2].copy()
 
         return MemoryColumns(
-            0.5 * (edges[1:] + edges[:-1]),
-            extreme("low", np.minimum),
-            *(
-                extreme(name, np.maximum)
-                for name in ("peak", "active", "reserved", "host")
-            ),
+            x=0.5 * (edges[1:] + edges[:-1]),
+            low=extremes("low", np.minimum),
+            peak=extremes("peak", np.maximum),
+            active=extremes("active", np.maximum),
+            reserved=extremes("reserved", np.maximum),
+            host=extremes("host", np.maximum),
         )
 
-    def steps(self, begin: float, end: float, most: int) -> list[tuple[float, int]]:
-        """At most about `most` round numbers of steps between two times, and when each
-        began. Empty where steps are not counted, or begin anew.
+    def steps(self, begin: float, end: float, count: int) -> list[tuple[float, int]]:
+        """Return round numbers of steps between two times, and when each began.
+
+        Args:
+            begin: seconds since the epoch.
+            end: the same.
+            count: about the number of steps that are wanted at most.
+
+        Returns:
+            (time, step) each; none where steps are not counted, or begin anew.
         """
-        lo, hi = (int(np.searchsorted(self.time, t)) for t in (begin, end))
-        step = self["step"][max(lo - 1, 0) : hi + 1]
-        time = self.time[max(lo - 1, 0) : hi + 1]
-        if (
-            len(step) < 2
-            or step[-1] <= max(step[0], 0)
-            or (np.diff(step) < 0).any()
-            or most < 1
-        ):
+        first = max(int(np.searchsorted(self.time, begin)) - 1, 0)
+        last = int(np.searchsorted(self.time, end))
+        step = self["step"][first : last + 1]
+        time = self.time[first : last + 1]
+        if count < 1 or len(step) < 2:
             return []
-        a, b = (float(np.interp(t, time, step)) for t in (begin, end))
-        apart = max(round_up(max(b - a, 1e-9) / most), 1.0)
-        numbers = np.arange(
-            max(math.ceil(a / apart), 0) * apart, b + 0.5 * apart, apart
-        )[: 2 * most + 2]
+        is_counted = step[-1] > max(step[0], 0) and (np.diff(step) >= 0).all()
+        if not is_counted:
+            return []
+        begin_step = float(np.interp(begin, time, step))
+        end_step = float(np.interp(end, time, step))
+        spacing = max(round_up(max(end_step - begin_step, 1e-9) / count), 1.0)
+        first_number = max(math.ceil(begin_step / spacing), 0) * spacing
+        numbers = np.arange(first_number, end_step + 0.5 * spacing, spacing)
+        numbers = numbers[: 2 * count + 2]
         numbers = numbers[(numbers >= step[0]) & (numbers <= step[-1])]
-        grown, kept = np.unique(
-            step, return_index=True
-        )  # of a step that lasts, when it was first seen
-        times = np.interp(numbers, grown, time[kept])
-        return [
-            (float(t), int(number))
-            for t, number in zip(times, numbers, strict=True)
-            if begin <= t <= end
-        ]
+        # Of a step that lasts for several rows, the first one is when it began.
+        different_steps, first_rows = np.unique(step, return_index=True)
+        times = np.interp(numbers, different_steps, time[first_rows])
+        pairs = zip(times.tolist(), numbers.tolist(), strict=True)
+        return [(at, int(number)) for at, number in pairs if begin <= at <= end]
+
+    def _value(self, name: str, row: int) -> float:
+        return float(self._rows[row, _COLUMN_INDEX[name]])
 
 
 @dataclass(frozen=True)
@@ -232,18 +239,14 @@ def read_frame(
 ) -> tuple[MemoryHistory, MemoryFacts]:
     """Copy a frame of kind memory, whose form its reader has checked.
 
-    Raises ViewerError for samples without a time.
+    Raises:
+        ViewerError: samples without a time.
     """
-    own = {
-        name: meta[name]
-        for name in ("device", "gpu", "total", "snapshot", "snapshots", "trouble")
-        if name in meta
-    }
+    known = {name: meta[name] for name in _FACTS if name in meta}
+    known["total"] = max(known.get("total", 0), 0)
     hz = meta.get("hz", 0.0)
-    others = {
-        name: value for name, value in meta.items() if name not in own and name != "hz"
-    }
-    own["total"] = max(own.get("total", 0), 0)
-    return MemoryHistory(tensors["samples"].array), MemoryFacts(
-        **own, hz=float(hz) if isinstance(hz, (int, float)) else 0.0, metadata=others
-    )
+    if not isinstance(hz, (int, float)):
+        hz = 0.0
+    own = {key: meta[key] for key in meta if key not in _FACTS and key != "hz"}
+    facts = MemoryFacts(**known, hz=float(hz), metadata=own)
+    return MemoryHistory(tensors["samples"].array), facts

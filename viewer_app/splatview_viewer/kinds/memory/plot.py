@@ -1,6 +1,4 @@
-"""The plot of live memory, and the small one in the panel: areas over time, marks, and
-numbers under the pointer.
-"""
+"""Plots of live memory, large and in the panel: areas over time, marks, numbers."""
 
 from __future__ import annotations
 
@@ -14,6 +12,8 @@ from splatview_viewer.ui import plots, theme
 from splatview_viewer.ui.widgets import faint
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from splatview_viewer.core.format import Tick
     from splatview_viewer.kinds.memory.live import MemoryColumns, MemoryHistory
     from splatview_viewer.kinds.memory.view import MemoryView
@@ -24,115 +24,134 @@ _ACTIVE = ImVec4(0.58, 0.44, 0.85, 0.35)
 _RETRY = ImVec4(0.93, 0.70, 0.30, 1.0)
 _STRIP_S = 120.0
 """Seconds that are seen in the panel."""
-_MOST_MARKS = 50
+_MAX_MARKS = 50
+_READOUT_LABELS = {
+    "peak": "allocated, at most",
+    "low": "at least",
+    "active": "active",
+    "requested": "requested",
+    "reserved": "reserved",
+}
 
 
 def draw_plot(view: MemoryView, size: tuple[float, float]) -> plots.Plot | None:
-    """Draw at imgui's cursor, as large as `size` pixels; return what the user did
-    there.
+    """Draw at imgui's cursor; return what the user did in the plot.
+
+    Args:
+        view: what is drawn.
+        size: pixels.
     """
-    history, (begin, end) = view.data.history, view.window()
-    line = theme.FONT_SIZE * theme.scale()
+    history = view.data.history
+    begin, end = view.window()
+    line_height = theme.FONT_SIZE * theme.scale()
     top = view.top(begin, end)
-    many = max(int(size[0] / (7.5 * line)), 1)
-    steps: list[Tick] = []
-    for t, number in history.steps(begin, end, many):
-        if not steps or (t - steps[-1][0]) * size[0] > 6 * line * (
-            end - begin
-        ):  # steps may follow at uneven times
-            steps.append((t, f"step {number:,}"))
-    up = plots.Axis(
-        (0.0, top),
-        ticks=byte_ticks(0.0, top, max(int(size[1] / (4 * line)), 1)),
-        locked=True,
-    )
-    across = plots.Axis(
-        (begin, end),
-        ticks=[
-            (history.last_time + at, text)
-            for at, text in ago_ticks(
-                begin - history.last_time, end - history.last_time, many
-            )
-        ],
-    )
-    with plots.plot("memory", size, across, up, second=steps, legend="row") as plot:
+    label_count = max(int(size[0] / (7.5 * line_height)), 1)
+    min_gap = 6 * line_height * (end - begin) / max(size[0], 1.0)
+    steps = _step_labels(history.steps(begin, end, label_count), min_gap)
+    byte_labels = byte_ticks(0.0, top, max(int(size[1] / (4 * line_height)), 1))
+    y = plots.Axis((0.0, top), ticks=byte_labels, locked=True)
+    newest = history.last_time
+    ages = ago_ticks(begin - newest, end - newest, label_count)
+    x = plots.Axis((begin, end), ticks=[(newest + age, text) for age, text in ages])
+    with plots.plot("memory", size, x, y, second=steps, legend="row") as plot:
         if plot is None:
             return None
-        _areas(
-            plot,
-            history,
-            history.columns(begin, end, max(plot.rect.width, 8)),
-            view.state.host,
-        )
-        if history.on_gpu:
-            words = f"fragmentation {history.fragmentation():.0%}, {history.split_share():.0%} between blocks"
-            plot.say(f"{words}###fragmentation")
-        elif view.data.about.device == "cpu":
-            plot.say("CUDA is not in use there")
+        columns = history.columns(begin, end, max(plot.rect.width, 8))
+        _draw_areas(plot, history, columns, view.state.host)
+        _draw_legend_line(plot, view)
         if not plot.small:
-            about = view.data.about
-            if 0 < about.total <= top:  # all that the GPU has
-                x, y = plot.at(plot.x[0], about.total)
-                with plot.drawing() as draw:
-                    draw.add_line(
-                        (x, y),
-                        (x + plot.rect.width, y),
-                        theme.u32(theme.FAULT, 0.8),
-                        1.5 * plot.scale,
-                    )
-                    plot.words(
-                        (x + plot.rect.width / 2, y + 12 * plot.scale),
-                        f"{about.gpu}: {size_text(about.total)}",
-                        theme.FAULT,
-                    )
-            _marks(plot, history)
+            _draw_limit(plot, view, top)
+            _draw_marks(plot, history)
         row = history.row_at(plot.pointer[0]) if plot.hovered else None
         if row is not None:
             plot.upright(plot.pointer[0], faint(theme.TEXT, 0.35))
-            plot.tell(_lines(history, row))
+            plot.tell(_readout(history, row))
     return plot
 
 
-def draw_strip(history: MemoryHistory, key: str) -> bool:
-    """Draw the last minutes across the panel; True when it was clicked.
+def _step_labels(steps: Sequence[tuple[float, int]], min_gap: float) -> list[Tick]:
+    """Return labels of steps that do not overlap: steps may follow at uneven times."""
+    labels: list[Tick] = []
+    for time_of_step, step in steps:
+        if not labels or time_of_step - labels[-1][0] > min_gap:
+            labels.append((time_of_step, f"step {step:,}"))
+    return labels
 
-    `key`: of the stream's entry.
+
+def _draw_legend_line(plot: plots.Plot, view: MemoryView) -> None:
+    """Write into the legend how fragmented the memory is, or that there is no CUDA."""
+    history = view.data.history
+    if history.on_gpu:
+        text = (
+            f"fragmentation {history.fragmentation():.0%}, "
+            f"{history.split_share():.0%} between blocks"
+        )
+        plot.say(f"{text}###fragmentation")
+    elif view.data.about.device == "cpu":
+        plot.say("CUDA is not in use there")
+
+
+def _draw_limit(plot: plots.Plot, view: MemoryView, top: float) -> None:
+    """Draw a line at all the memory that the GPU has, if that is within the plot."""
+    about = view.data.about
+    if not 0 < about.total <= top:
+        return
+    x, y = plot.at(plot.x[0], about.total)
+    with plot.drawing() as draw:
+        draw.add_line(
+            (x, y),
+            (x + plot.rect.width, y),
+            theme.u32(theme.FAULT, 0.8),
+            1.5 * plot.scale,
+        )
+        plot.words(
+            (x + plot.rect.width / 2, y + 12 * plot.scale),
+            f"{about.gpu}: {size_text(about.total)}",
+            theme.FAULT,
+        )
+
+
+def draw_strip(history: MemoryHistory, key: str) -> bool:
+    """Draw the last minutes across the panel; return whether the strip was clicked.
+
+    Args:
+        history: what is drawn.
+        key: of the stream's entry.
     """
     end = history.last_time
     begin = max(end - _STRIP_S, min(history.first_time, end - 10.0))
-    title, name = ("Memory", "allocated") if history.on_gpu else ("Host memory", "host")
-    value = size_text(history.newest(name)) + (
-        f" of {size_text(history.newest('reserved'))}" if history.on_gpu else ""
-    )
     columns = history.columns(begin, end, 256)
-    top = 1.1 * max(
-        columns.reserved.max(initial=1.0)
-        if history.on_gpu
-        else columns.host.max(initial=1.0),
-        1.0,
-    )
+    if history.on_gpu:
+        title = "Memory"
+        reserved = size_text(history.newest("reserved"))
+        value = f"{size_text(history.newest('allocated'))} of {reserved}"
+        highest = columns.reserved.max(initial=1.0)
+    else:
+        title = "Host memory"
+        value = size_text(history.newest("host"))
+        highest = columns.host.max(initial=1.0)
     with plots.strip(
         f"memory {key}",
         title,
         value,
         (begin, end),
-        (0.0, top),
+        (0.0, 1.1 * highest),
         tip="The memory of this run. Click to see more",
     ) as (plot, clicked):
         if plot is not None:
-            _areas(plot, history, columns, False)
+            _draw_areas(plot, history, columns, False)
             for name, color in (("retries", _RETRY), ("ooms", theme.FAULT)):
-                for t in history.increase_times(name, begin, end)[-_MOST_MARKS:]:
-                    plot.upright(t, color)
+                for event_time in history.increase_times(name, begin, end)[
+                    -_MAX_MARKS:
+                ]:
+                    plot.upright(event_time, color)
     return clicked
 
 
-def _areas(
+def _draw_areas(
     plot: plots.Plot, history: MemoryHistory, columns: MemoryColumns, host: bool
 ) -> None:
-    """Allocated, what waits to be freed, and reserved, one on the other; the host's
-    memory.
-    """
+    """Draw allocated, active and reserved bytes, one on the other, and the host's."""
     x = columns.x
     zero = 0 * columns.x
     if history.on_gpu:
@@ -154,51 +173,55 @@ def _areas(
         plot.line(label, x, columns.host, HOST, 1.2)
 
 
-def _marks(plot: plots.Plot, history: MemoryHistory) -> None:
-    """The highest point of what is seen, and where memory was short."""
+def _draw_marks(plot: plots.Plot, history: MemoryHistory) -> None:
+    """Mark the highest point of what is seen, and where memory was short."""
     begin, end = plot.x
-    for name, word, color in (
-        ("retries", "had to free its cache", _RETRY),
-        ("ooms", "out of memory", theme.FAULT),
-    ):
-        before = float("-inf")
-        for t in history.increase_times(name, begin, end)[-_MOST_MARKS:]:
-            plot.upright(t, faint(color, 0.75))
-            x = plot.at(t)[0]
-            if x > before:
-                y = plot.rect.y + (46 if name == "ooms" else 70) * plot.scale
-                card = plot.words((x, y), word, color)
-                before = card.x + card.width
+    _draw_events(plot, history, "retries", "had to free its cache", _RETRY, 70)
+    _draw_events(plot, history, "ooms", "out of memory", theme.FAULT, 46)
     if end < history.first_time or begin > history.last_time:
         return
-    t, size = history.peak(begin, end, "peak" if history.on_gpu else "host")
-    plot.dot(max(t, begin), size, theme.TEXT)
-    plot.words(plot.at(max(t, begin), size), f"highest {size_text(size)}", theme.TEXT)
+    peak_time, size = history.peak(begin, end, "peak" if history.on_gpu else "host")
+    x = max(peak_time, begin)
+    plot.dot(x, size, theme.TEXT)
+    plot.words(plot.at(x, size), f"highest {size_text(size)}", theme.TEXT)
 
 
-def _lines(history: MemoryHistory, row: int) -> list[Line]:
-    """All that is known of one moment."""
-    t = float(history["time"][row])
+def _draw_events(
+    plot: plots.Plot,
+    history: MemoryHistory,
+    column: str,
+    text: str,
+    color: ImVec4,
+    offset: float,
+) -> None:
+    """Draw a line where a count went up, with a text where there is room for it.
+
+    `offset`: points of the texts below the plot's upper edge.
+    """
+    right = float("-inf")
+    for event_time in history.increase_times(column, *plot.x)[-_MAX_MARKS:]:
+        plot.upright(event_time, faint(color, 0.75))
+        x, _ = plot.at(event_time)
+        if x > right:
+            card = plot.words((x, plot.rect.y + offset * plot.scale), text, color)
+            right = card.x + card.width
+
+
+def _readout(history: MemoryHistory, row: int) -> list[Line]:
+    """Return all that is known of one moment, a line for each value."""
+    sampled_at = float(history["time"][row])
+    stamp = time.strftime("%H:%M:%S", time.localtime(sampled_at))
+    age = ago_text(history.last_time - sampled_at, 0.1)
+    lines: list[Line] = [(f"{stamp}   {age}", theme.DIM)]
     step = int(history["step"][row])
-    lines = [f"step {step:,}"] if step >= 0 else []
+    texts = [f"step {step:,}"] if step >= 0 else []
     if history.on_gpu:
-        words = {
-            "peak": "allocated, at most",
-            "low": "at least",
-            "active": "active",
-            "requested": "requested",
-            "reserved": "reserved",
-        }
-        lines += [
-            f"{word}  {size_text(history[name][row])}" for name, word in words.items()
-        ]
-        lines.append(
+        for column, label in _READOUT_LABELS.items():
+            texts.append(f"{label}  {size_text(history[column][row])}")
+        texts.append(
             f"fragmentation  {history.fragmentation(row):.0%}, "
             f"{history.split_share(row):.0%} between blocks"
         )
-    lines.append(f"host  {size_text(history['host'][row])}")
-    stamp = (
-        time.strftime("%H:%M:%S", time.localtime(t))
-        + f"   {ago_text(history.last_time - t, 0.1)}"
-    )
-    return [(stamp, theme.DIM), *((text, theme.TEXT) for text in lines)]
+    texts.append(f"host  {size_text(history['host'][row])}")
+    lines += [(text, theme.TEXT) for text in texts]
+    return lines

@@ -1,12 +1,10 @@
-"""Shows the memory of a running trainer: what is allocated and reserved over time, as
-it happens.
-"""
+"""Shows what a running trainer has allocated and reserved, over time."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from imgui_bundle import ImVec2, imgui
 
@@ -29,7 +27,7 @@ _SHORTEST_S = 0.05
 _LONGEST_S = 1e7
 """Time that can be seen at once."""
 _PATIENCE_S = 60.0
-"""Timeout of a requested snapshot."""
+"""Seconds after which a requested snapshot is not opened any more."""
 
 
 @dataclass
@@ -54,6 +52,14 @@ class MemoryState:
     """The right edge; None: the newest."""
 
 
+class _SnapshotRequest(NamedTuple):
+    """A request for a full snapshot."""
+
+    snapshots_before: int
+    """The number of snapshots when it was made."""
+    deadline: float
+
+
 class MemoryView(PlotView[MemoryData, MemoryState]):
     """One plot over time."""
 
@@ -64,30 +70,29 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
         KeyHelp("Memory", "F, double click", "See all of it"),
     )
     _now = 0.0
-    _asked: tuple[int, float] | None = None
-    """The number of snapshots when another one was requested, and the request's
-    deadline."""
+    _request: _SnapshotRequest | None = None
+    """The request for a full snapshot that was not answered yet."""
 
     def take(self, link: str, value: Value) -> bool:
         frame = frame_of(self.kind, value)
-        found = read_frame(frame.tensors, frame.meta)
+        history, about = read_frame(frame.tensors, frame.meta)
         if not frame.intact():
             return False
-        self.data.history, self.data.about = found
+        self.data.history = history
+        self.data.about = about
         return True
 
     # -- what is seen ------------------------------------------------------------------
 
     def window(self) -> tuple[float, float]:
-        """The times at the left and the right edge, seconds since the epoch."""
+        """Return the times at the left and right edge, seconds since the epoch."""
         history = self.data.history
         right = history.last_time if self.state.right is None else self.state.right
-        return right - (
-            history.duration if self.state.span is None else self.state.span
-        ), right
+        span = history.duration if self.state.span is None else self.state.span
+        return right - span, right
 
     def top(self, begin: float, end: float) -> float:
-        """The bytes at the upper edge.
+        """Return the bytes at the upper edge.
 
         With the GPU's limit in sight it is seen as well.
         """
@@ -96,10 +101,11 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
         names = ["reserved", "peak", "active"] if history.on_gpu else []
         if self.state.host or not names:
             names.append("host")
-        most = max(history.peak(begin, end, name)[1] for name in names)
-        if total and 0.6 * total < most <= 1.05 * total and history.on_gpu:
+        highest = max(history.peak(begin, end, name)[1] for name in names)
+        is_near_limit = 0.6 * total < highest <= 1.05 * total
+        if total and is_near_limit and history.on_gpu:
             return 1.06 * total
-        return max(1.12 * most, 1.0)
+        return max(1.12 * highest, 1.0)
 
     def see(self, begin: float, end: float) -> None:
         """Show this time, or what is near it where there is nothing.
@@ -107,18 +113,18 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
         At the newest the plot follows new samples, also while it is zoomed.
         """
         history = self.data.history
-        before = self.window()
-        right = self.state.right
+        old_begin, old_end = self.window()
         span = min(max(end - begin, _SHORTEST_S), _LONGEST_S)
-        moved = abs(span - (before[1] - before[0])) < 1e-6 * span
         if span >= 1.2 * history.duration:
             self.see_all()
             return
-        if moved or right is not None:
-            least = history.first_time + min(
-                0.5 * span, history.last_time - history.first_time
-            )
-            right = None if end >= history.last_time else max(end, least)
+        right = self.state.right
+        was_moved = abs(span - (old_end - old_begin)) < 1e-6 * span
+        if was_moved or right is not None:
+            margin = min(0.5 * span, history.last_time - history.first_time)
+            right = max(end, history.first_time + margin)
+            if end >= history.last_time:
+                right = None
         self.state = replace(self.state, span=span, right=right)
 
     def see_all(self) -> None:
@@ -126,12 +132,16 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
         self.state = replace(self.state, span=None, right=None)
 
     def plot(self, scale: float) -> None:
-        room = imgui.get_content_region_avail()
-        plot = draw_plot(self, (room.x, room.y))
-        self.pointer = plot.pointer[0] if plot is not None and plot.hovered else None
-        if plot is not None and plot.reset:
+        available = imgui.get_content_region_avail()
+        plot = draw_plot(self, (available.x, available.y))
+        self.pointer = None
+        if plot is None:
+            return
+        if plot.hovered:
+            self.pointer = plot.pointer[0]
+        if plot.reset:
             self.see_all()
-        elif plot is not None and plot.moved:
+        elif plot.moved:
             self.see(*plot.x)
 
     def handle(self, event: Event, rect: Rect) -> bool:
@@ -142,28 +152,31 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
     # -- full snapshots ----------------------------------------------------------------
 
     def ask(self) -> None:
-        """Have the trainer take a full snapshot, and open it when it is there."""
+        """Request a full snapshot of the trainer, and open it when it is there."""
         if self.data.ask is not None:
-            self._asked = self.data.about.snapshots, self._now + _PATIENCE_S
+            deadline = self._now + _PATIENCE_S
+            self._request = _SnapshotRequest(self.data.about.snapshots, deadline)
             self.data.ask()
 
     def tick(self, now: float) -> bool:
         self._now = now
-        if self._asked is None:
+        request = self._request
+        if request is None:
             return False
-        taken = self.data.about.snapshots > self._asked[0]
-        if taken or now > self._asked[1]:
-            self._asked = None
-        if taken and (file := self.data.about.snapshot_path) is not None:
-            self.host.open(file)
-        return self._asked is None
+        about = self.data.about
+        is_answered = about.snapshots > request.snapshots_before
+        if is_answered or now > request.deadline:
+            self._request = None
+        if is_answered and about.snapshot_path is not None:
+            self.host.open(about.snapshot_path)
+        return self._request is None
 
     def panel(self) -> Sequence[Section]:
         return (Section("", self._controls),)
 
     def _controls(self) -> None:
         about = self.data.about
-        waits = self._asked is not None
+        waits = self._request is not None
         if self.data.history.on_gpu:
             host = ui.choice(
                 "Host memory",
@@ -185,48 +198,53 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
             imgui.set_item_tooltip(
                 "Every allocation with its stack. The training stops for a moment."
             )
-        file = about.snapshot_path
-        if file is not None and imgui.button("Open the last one", ImVec2(-1, 0)):
-            self.host.open(file)
+        path = about.snapshot_path
+        if path is not None and imgui.button("Open the last one", ImVec2(-1, 0)):
+            self.host.open(path)
 
     # -- words -------------------------------------------------------------------------
 
     def info(self) -> Info:
         history = self.data.history
         about = self.data.about
-        out = []
+        phrases = []
         if history.on_gpu:
-            out += [
+            phrases += [
                 f"{size_text(history.newest('allocated'))} allocated",
                 f"{size_text(history.newest('reserved'))} reserved, "
                 f"{history.fragmentation():.0%} of it free, "
                 f"{history.split_share():.0%} between blocks",
                 f"highest {size_text(history.peak()[1])}",
             ]
-        out.append(f"host {size_text(history.newest('host'))}")
+        phrases.append(f"host {size_text(history.newest('host'))}")
         if about.gpu:
-            out.append(f"{about.gpu}, {size_text(about.total)}")
+            phrases.append(f"{about.gpu}, {size_text(about.total)}")
         ooms = int(history.newest("ooms"))
         if ooms:
-            out.append(f"out of memory {'once' if ooms == 1 else f'{ooms} times'}")
-        out.append(f"{len(history):,} samples, {about.hz:g} a second")
+            times = "once" if ooms == 1 else f"{ooms} times"
+            phrases.append(f"out of memory {times}")
+        phrases.append(f"{len(history):,} samples, {about.hz:g} a second")
         if about.trouble:
-            out.append(about.trouble)
+            phrases.append(about.trouble)
+        phrases += meta_phrases(about.metadata, ())
+        path = "the host's statistics"
         if history.on_gpu:
             path = "statistics of PyTorch's allocator"
-        else:
-            path = "the host's statistics"
-        readout = ""
+        device = f"device {about.device}"
+        return Info(phrases, [device], self._readout(), [path], self.timings)
+
+    def _readout(self) -> str:
+        """Return time, step and memory below the pointer; "" where it is not."""
+        history = self.data.history
         row = None if self.pointer is None else history.row_at(self.pointer)
-        if row is not None:
-            stamp = time.strftime("%H:%M:%S", time.localtime(history["time"][row]))
-            name, what = ("allocated", "peak") if history.on_gpu else ("host", "host")
-            step = int(history["step"][row])
-            readout = f"{stamp}{f'   step {step:,}' if step >= 0 else ''}   {name} {size_text(history[what][row])}"
-        return Info(
-            [*out, *meta_phrases(about.metadata, ())],
-            [f"device {about.device}"],
-            readout,
-            [path],
-            self.timings,
-        )
+        if row is None:
+            return ""
+        texts = [time.strftime("%H:%M:%S", time.localtime(history["time"][row]))]
+        step = int(history["step"][row])
+        if step >= 0:
+            texts.append(f"step {step:,}")
+        if history.on_gpu:
+            texts.append(f"allocated {size_text(history['peak'][row])}")
+        else:
+            texts.append(f"host {size_text(history['host'][row])}")
+        return "   ".join(texts)
