@@ -42,7 +42,7 @@ DIE = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 @dataclass
 class Launched:
     code: int
-    said: str
+    output: str
     started: list[str]
     """The programs, in the order of their starts."""
 
@@ -58,7 +58,7 @@ def launched(
     monkeypatch.chdir(tmp_path)
 
     def run(
-        until: str = "",
+        stop_text: str = "",
         *,
         source: str = "test",
         loop: bool = True,
@@ -66,20 +66,20 @@ def launched(
         **scripts: list[str],
     ) -> Launched:
         started = []
-        others = children(os.getpid())
+        earlier_children = children(os.getpid())
 
         def command(module: str, *arguments: str) -> list[str]:
             started.append(KINDS[module])
             return [sys.executable, "-I", "-S", "-c", scripts[KINDS[module]].pop(0)]
 
-        said = Output(until, lambda: signal.raise_signal(signal.SIGTERM))
+        output = Output(stop_text, lambda: signal.raise_signal(signal.SIGTERM))
         viewer = () if "serve" in scripts else None
         detector: dict[str, object] | None = (
             {"detect": "people"} if "infer" in scripts else None
         )
         with monkeypatch.context() as patch:
             patch.setattr("splatview_ipc.system.child_program.command", command)
-            patch.setattr(sys, "stderr", said)
+            patch.setattr(sys, "stderr", output)
             code = launch(
                 CaptureSettings(source=source, loop=loop),
                 detector,
@@ -87,9 +87,9 @@ def launched(
                 offscreen=True,
                 out=out,
             )
-        assert children(os.getpid()) == others, "all have ended"
+        assert children(os.getpid()) == earlier_children, "all have ended"
         assert not any(scripts.values()), "all were started"
-        return Launched(code, said.getvalue(), started)
+        return Launched(code, output.getvalue(), started)
 
     return run
 
@@ -103,37 +103,44 @@ def test_closing_the_viewer_ends_all(launched: Callable[..., Launched]) -> None:
 
 
 def test_programs_that_die_are_started_again(launched: Callable[..., Launched]) -> None:
-    again = "print('again', flush=True)\n" + WAIT
-    found = launched(
-        "detector: again", capture=[WAIT], infer=["raise SystemExit(3)", again]
+    second_script = "print('again', flush=True)\n" + WAIT
+    outcome = launched(
+        "detector: again", capture=[WAIT], infer=["raise SystemExit(3)", second_script]
     )
-    assert found.code == 0
-    assert "detector: it ended with code 3\ndetector: it is started again" in found.said
-    found = launched("camera: again", capture=[DIE, again], serve=[WAIT])
-    assert "camera: it ended by a signal (Killed)\n" in found.said
-    assert sorted(found.started) == ["capture", "capture", "serve"], "the viewer stays"
+    assert outcome.code == 0
+    assert (
+        "detector: it ended with code 3\ndetector: it is started again"
+        in outcome.output
+    )
+    outcome = launched("camera: again", capture=[DIE, second_script], serve=[WAIT])
+    assert "camera: it ended by a signal (Killed)\n" in outcome.output
+    assert sorted(outcome.started) == ["capture", "capture", "serve"], (
+        "the viewer stays"
+    )
 
 
-def test_what_cannot_run_is_explained(launched: Callable[..., Launched]) -> None:
-    """Pictures go on without a detector; without a source all ends."""
-    explain = "import sys; print('no such thing', file=sys.stderr); sys.exit(2)"
-    found = launched("pictures go on without it", capture=[WAIT], infer=[explain])
-    assert found.code == 0
-    assert "detector: no such thing" in found.said
-    found = launched(capture=[explain], serve=[WAIT])
-    assert (found.code, found.said) == (2, "camera: no such thing\n")
-
-
-def test_damaged_pictures_are_not_told_of_one_by_one(
+def test_program_that_cannot_run_ends_with_its_reason(
     launched: Callable[..., Launched],
 ) -> None:
-    tell = "import sys; print('Corrupt JPEG data: bad Huffman code\\nsaid', file=sys.stderr); sys.exit(2)"
-    said = launched(capture=[tell]).said
-    assert said.endswith("camera: said\n")
-    assert "Huffman" not in said
+    """Pictures go on without a detector; without a source all ends."""
+    explain = "import sys; print('no such thing', file=sys.stderr); sys.exit(2)"
+    outcome = launched("pictures go on without it", capture=[WAIT], infer=[explain])
+    assert outcome.code == 0
+    assert "detector: no such thing" in outcome.output
+    outcome = launched(capture=[explain], serve=[WAIT])
+    assert (outcome.code, outcome.output) == (2, "camera: no such thing\n")
 
 
-def test_a_file_that_was_played_waits_for_its_picture(
+def test_lines_of_libjpeg_about_damaged_pictures_are_not_printed(
+    launched: Callable[..., Launched],
+) -> None:
+    script = "import sys; print('Corrupt JPEG data: bad Huffman code\\nsaid', file=sys.stderr); sys.exit(2)"
+    output = launched(capture=[script]).output
+    assert output.endswith("camera: said\n")
+    assert "Huffman" not in output
+
+
+def test_file_that_was_played_waits_for_its_picture(
     launched: Callable[..., Launched], tmp_path: Path
 ) -> None:
     assert launched(loop=False, capture=[ENDED + WAIT]).code == 0, (
@@ -159,14 +166,18 @@ def test_a_file_that_was_played_waits_for_its_picture(
         ("a ! b", "camera pipeline"),
     ],
 )
-def test_the_run_is_named_after_its_source(
+def test_run_is_named_after_its_source(
     launched: Callable[..., Launched], source: str, name: str
 ) -> None:
-    tell = "import os, sys; print(os.environ['SPLATVIEW_NAME'], file=sys.stderr); sys.exit(2)"
-    assert launched(source=source, capture=[tell]).said.endswith(f"camera: {name}\n")
+    script = "import os, sys; print(os.environ['SPLATVIEW_NAME'], file=sys.stderr); sys.exit(2)"
+    assert launched(source=source, capture=[script]).output.endswith(
+        f"camera: {name}\n"
+    )
 
 
-def test_capture_detection_and_viewer(programs: Programs, tmp_path: Path) -> None:
+def test_capture_detector_and_viewer_run_as_three_programs(
+    programs: Programs, tmp_path: Path
+) -> None:
     """The programs themselves: boxes that a function found lie where the square was in the very picture that they
     belong to, and on the picture of the viewer.
     """
@@ -189,20 +200,20 @@ def test_capture_detection_and_viewer(programs: Programs, tmp_path: Path) -> Non
         "--max-fps",
         "10",
     )
-    numbers = {}
+    index_of = {}
     with (
         splatview.frames("camera", timeout=PATIENCE) as pictures,
         splatview.frames("camera overlay", timeout=PATIENCE) as overlays,
     ):
-        found = overlays.latest()
-        while found.meta["version"] not in numbers or found.meta.get("trouble"):
+        result = overlays.latest()
+        while result.meta["version"] not in index_of or result.meta.get("trouble"):
             frame = next(pictures)
-            numbers[frame.version] = read_index(frame.numpy())
-            found = overlays.latest()
-        assert tuple(found.tensors["boxes"].numpy()[0]) == square(
-            numbers[found.meta["version"]], 160, 120
+            index_of[frame.version] = read_index(frame.numpy())
+            result = overlays.latest()
+        assert tuple(result.tensors["boxes"].numpy()[0]) == square(
+            index_of[result.meta["version"]], 160, 120
         )
-        assert found.meta["by"] == "find:square"
+        assert result.meta["by"] == "find:square"
     wait_until(out.exists)
     wait_until(
         lambda: (np.asarray(Image.open(out).convert("RGB")) == 255).all(2).sum() > 1000
@@ -213,16 +224,16 @@ def test_capture_detection_and_viewer(programs: Programs, tmp_path: Path) -> Non
     started = children(running.pid)
     assert len(started) == 3
     running.send_signal(signal.SIGINT)
-    _, said = running.end()
-    assert running.returncode == 0, said
-    assert "camera: a test picture, 160 x 120 at 10/s" in said
+    _, output = running.end()
+    assert running.returncode == 0, output
+    assert "camera: a test picture, 160 x 120 at 10/s" in output
     assert not any(os.path.exists(f"/proc/{pid}") for pid in started)
     assert not list_runs(runtime_folder())
 
 
-def test_viewer_of_a_camera_goes_by_the_names_of_proxies(programs: Programs) -> None:
+def test_viewer_of_a_camera_answers_to_names_of_proxies(programs: Programs) -> None:
     names = "a.example", "b.example"
-    options = [word for name in names for word in ("--allow-host", name)]
+    options = [option for name in names for option in ("--allow-host", name)]
     program = programs.splatview("camera", "test", "--port", "0", *options)
     port, _ = address(program, [])
     for name, status in ((names[0], 200), (names[1], 200), ("c.example", 403)):

@@ -45,10 +45,10 @@ def test_photographs_are_displayed_as_their_exif_says(
     Image.fromarray(pattern(5)).save(path, exif=exif)
     with Image.open(path) as picture:
         expected = np.asarray(ImageOps.exif_transpose(picture).convert("RGB"))
-    shown = first_picture(path)
-    assert shown.flags.c_contiguous
-    assert shown.flags.writeable
-    np.testing.assert_array_equal(shown, expected)
+    displayed = first_picture(path)
+    assert displayed.flags.c_contiguous
+    assert displayed.flags.writeable
+    np.testing.assert_array_equal(displayed, expected)
 
 
 def test_photographs_with_exif_but_no_orientation_lie_as_they_are(
@@ -60,7 +60,7 @@ def test_photographs_with_exif_but_no_orientation_lie_as_they_are(
     np.testing.assert_array_equal(first_picture(tmp_path / "photo.png"), pattern(5))
 
 
-def test_an_unknown_codec_is_a_clear_error(tmp_path: Path) -> None:
+def test_unknown_codec_is_a_clear_error(tmp_path: Path) -> None:
     path = video(tmp_path / "a.mp4")
     path.write_bytes(path.read_bytes().replace(b"avc1", b"zzzz"))
     source = source_for(CaptureSettings(source=str(path)))
@@ -69,9 +69,9 @@ def test_an_unknown_codec_is_a_clear_error(tmp_path: Path) -> None:
     source.close()
 
 
-def parts(boundary: bytes, head: bytes) -> Callable[[socket.socket], None]:
+def multipart(boundary: bytes, head: bytes) -> Callable[[socket.socket], None]:
     """Serve numbered pictures without end, each behind this head."""
-    return repeated(boundary, [head + jpeg(number) + b"\r\n" for number in range(4)])
+    return repeated(boundary, [head + jpeg(index) + b"\r\n" for index in range(4)])
 
 
 def repeated(boundary: bytes, chunks: list[bytes]) -> Callable[[socket.socket], None]:
@@ -105,20 +105,20 @@ def repeated(boundary: bytes, chunks: list[bytes]) -> Callable[[socket.socket], 
 def test_streams_whose_parts_are_not_as_ffmpeg_wants_them_are_shown(
     head: bytes,
 ) -> None:
-    numbers = []
-    with StreamServer(parts(b"picture", head)) as server:
+    indices = []
+    with StreamServer(multipart(b"picture", head)) as server:
         address = f"http://127.0.0.1:{server.port}/stream"
         source = source_for(CaptureSettings(source=address, patience=PATIENCE))
         source.open()
-        while len(numbers) < 5:
+        while len(indices) < 5:
             source.grab()
             picture = source.retrieve()
             if picture is not None:
                 assert picture.shape == (H, W, 3)
-                numbers.append(read_index(picture))
+                indices.append(read_index(picture))
         source.close()
-    first = numbers[0]
-    assert numbers == [(first + n) % 4 for n in range(5)]
+    first = indices[0]
+    assert indices == [(first + n) % 4 for n in range(5)]
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,8 @@ def test_streams_that_give_one_picture_are_read_otherwise_when_opened_again(
     """Each part ends the whole, or is longer than it says."""
     data = jpeg(0)
     head = b"--picture\r\nContent-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n"
-    part = head % (len(data) - too_short) + data + end
-    with StreamServer(repeated(b"picture", [part])) as server:
+    chunk = head % (len(data) - too_short) + data + end
+    with StreamServer(repeated(b"picture", [chunk])) as server:
         address = f"http://127.0.0.1:{server.port}/stream"
         source = source_for(CaptureSettings(source=address, patience=PATIENCE))
         counts = [decoded_of(source, 8), decoded_of(source, 8)]
@@ -153,7 +153,7 @@ def decoded_of(source: PictureSource, tries: int) -> int:
     return count
 
 
-def test_a_page_in_place_of_a_stream_is_a_clear_error() -> None:
+def test_page_in_place_of_a_stream_is_a_clear_error() -> None:
     def serve(connection: socket.socket) -> None:
         with connection.makefile("rb") as request:
             while request.readline().strip():
@@ -171,7 +171,7 @@ def test_a_page_in_place_of_a_stream_is_a_clear_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("head", "words"),
+    ("head", "text"),
     [
         (b"401 Unauthorized\r\nWWW-Authenticate: Basic", r"401 Unauthorized; user and"),
         (b"404 Not Found", r"404 Not Found"),
@@ -179,9 +179,7 @@ def test_a_page_in_place_of_a_stream_is_a_clear_error() -> None:
         (b"200 OK", r"nothing that OpenCV reads"),
     ],
 )
-def test_what_a_server_answers_in_place_of_a_stream_is_told(
-    head: bytes, words: str
-) -> None:
+def test_refusal_of_a_server_is_in_the_error(head: bytes, text: str) -> None:
     def serve(connection: socket.socket) -> None:
         with connection.makefile("rb") as request:
             while request.readline().strip():
@@ -191,13 +189,13 @@ def test_what_a_server_answers_in_place_of_a_stream_is_told(
     with StreamServer(serve) as server:
         address = f"http://127.0.0.1:{server.port}/video"
         source = source_for(CaptureSettings(source=address, patience=PATIENCE))
-        with pytest.raises(CaptureError, match=words):
+        with pytest.raises(CaptureError, match=text):
             source.open()
         source.close()
 
 
 @pytest.mark.parametrize(
-    ("source", "words"),
+    ("source", "text"),
     [
         ("rtsp://me:secret@porch:554/a", "rtsp://me:...@porch:554/a"),
         ("http://me:se@cret@porch/a", "http://me:...@porch/a"),
@@ -210,6 +208,6 @@ def test_what_a_server_answers_in_place_of_a_stream_is_told(
         ),
     ],
 )
-def test_messages_hold_no_passwords(source: str, words: str) -> None:
-    assert words in display_name(source)
+def test_messages_hold_no_passwords(source: str, text: str) -> None:
+    assert text in display_name(source)
     assert "cret" not in display_name(source)

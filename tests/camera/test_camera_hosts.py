@@ -40,17 +40,17 @@ class Server(http.server.ThreadingHTTPServer):
 
     def __init__(self, address: str) -> None:
         self.answers: dict[str, tuple[str, str | bytes]] = {}
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         super().__init__((address, 0), Handler)
-        self.place = address, int(self.server_address[1])
-        self.url = f"http://{address}:{self.place[1]}"
+        self.host_and_port = address, int(self.server_address[1])
+        self.url = f"http://{address}:{self.host_and_port[1]}"
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
     server: Server  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def do_GET(self) -> None:
-        self.server.asked.append(self.path)
+        self.server.requests.append(self.path)
         kind, content = self.server.answers.get(self.path, ("", b""))
         body = content.encode() if isinstance(content, str) else content
         if kind == "redirect":
@@ -86,7 +86,7 @@ def film(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 @pytest.fixture
-def other(film: bytes) -> Iterator[Server]:
+def other_server(film: bytes) -> Iterator[Server]:
     """Another host: another address of this machine."""
     with running(Server("127.0.0.2")) as server:
         server.answers["/a.ts"] = FILM, film
@@ -94,20 +94,23 @@ def other(film: bytes) -> Iterator[Server]:
 
 
 @pytest.fixture
-def own(other: Server, film: bytes) -> Iterator[Server]:
+def named_server(other_server: Server, film: bytes) -> Iterator[Server]:
     """The host that is named."""
     with running(Server("127.0.0.1")) as server:
         server.answers = {
             "/a.ts": (FILM, film),
             "/moved": ("redirect", "/a.ts"),
             "/own.m3u8": (HLS, PLAYLIST.format("a.ts")),
-            "/away": ("redirect", f"{other.url}/a.ts"),
-            "/away.ts": ("redirect", f"{other.url}/a.ts"),
-            "/away.m3u8": (HLS, PLAYLIST.format(f"{other.url}/a.ts")),
-            "/unnamed": (HLS, PLAYLIST.format(f"{other.url}/a.ts")),
+            "/away": ("redirect", f"{other_server.url}/a.ts"),
+            "/away.ts": ("redirect", f"{other_server.url}/a.ts"),
+            "/away.m3u8": (HLS, PLAYLIST.format(f"{other_server.url}/a.ts")),
+            "/unnamed": (HLS, PLAYLIST.format(f"{other_server.url}/a.ts")),
             "/twice.m3u8": (HLS, PLAYLIST.format("away.ts")),
             "/a.sdp": ("application/sdp", SESSION),
-            "/a.ffconcat": ("text/plain", f"ffconcat version 1.0\nfile {other.url}/a"),
+            "/a.ffconcat": (
+                "text/plain",
+                f"ffconcat version 1.0\nfile {other_server.url}/a",
+            ),
         }
         yield server
 
@@ -128,38 +131,42 @@ def count(address: str, *, follow: bool = False) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("path", ["/away", "/away.m3u8", "/unnamed", "/twice.m3u8"])
-def test_only_the_named_host_is_reached(own: Server, other: Server, path: str) -> None:
-    pictures, error = count(own.url + path)
+def test_only_the_named_host_is_reached(
+    named_server: Server, other_server: Server, path: str
+) -> None:
+    pictures, error = count(named_server.url + path)
     assert pictures == 0
-    assert not other.asked
+    assert not other_server.requests
     assert "another host, 127.0.0.2" in error
     assert "--follow" in error
-    assert count(own.url + path, follow=True)[0] == PICTURES
-    assert other.asked
+    assert count(named_server.url + path, follow=True)[0] == PICTURES
+    assert other_server.requests
 
 
 @pytest.mark.parametrize("path", ["/a.ts", "/moved", "/own.m3u8"])
-def test_the_named_host_may_redirect_to_itself(own: Server, path: str) -> None:
-    pictures, error = count(own.url + path)
+def test_named_host_may_redirect_to_itself(named_server: Server, path: str) -> None:
+    pictures, error = count(named_server.url + path)
     assert pictures == PICTURES
     assert "another host" not in error
 
 
 @pytest.mark.parametrize("path", ["/a.sdp", "/a.ffconcat", "/file.m3u8"])
 def test_no_playlist_leads_to_other_protocols(
-    own: Server, other: Server, path: str, tmp_path: Path, film: bytes
+    named_server: Server, other_server: Server, path: str, tmp_path: Path, film: bytes
 ) -> None:
     (tmp_path / "a.ts").write_bytes(film)
-    own.answers["/file.m3u8"] = HLS, PLAYLIST.format(f"file://{tmp_path}/a.ts")
-    pictures, error = count(own.url + path)
+    named_server.answers["/file.m3u8"] = HLS, PLAYLIST.format(f"file://{tmp_path}/a.ts")
+    pictures, error = count(named_server.url + path)
     assert pictures == 0
     assert "gives nothing" in error
-    assert not other.asked
+    assert not other_server.requests
 
 
-def test_playlist_that_is_no_http_reaches_nothing(own: Server, other: Server) -> None:
+def test_playlist_that_is_no_http_reaches_nothing(
+    named_server: Server, other_server: Server
+) -> None:
     """Raw TCP whose content names addresses."""
-    content = PLAYLIST.format(f"{other.url}/a.ts").encode()
+    content = PLAYLIST.format(f"{other_server.url}/a.ts").encode()
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -170,40 +177,43 @@ def test_playlist_that_is_no_http_reaches_nothing(own: Server, other: Server) ->
         thread.start()
         assert count(f"tcp://127.0.0.1:{server.getsockname()[1]}/a.m3u8")[0] == 0
         thread.join()
-    assert not other.asked
+    assert not other_server.requests
 
 
-def test_the_environment_is_restored(
-    own: Server, monkeypatch: pytest.MonkeyPatch
+def test_environment_is_restored(
+    named_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("no_proxy", "x.example")
-    before = dict(os.environ)
+    saved = dict(os.environ)
     threads = threading.active_count()
-    source = OpenCVSource(CaptureSettings(source=f"{own.url}/a.ts"))
+    source = OpenCVSource(CaptureSettings(source=f"{named_server.url}/a.ts"))
     source.open()
     source.open()
     source.close()
     log_level = {"OPENCV_FFMPEG_LOGLEVEL"}
-    changed = set(os.environ.items()) ^ set(before.items())
+    changed = set(os.environ.items()) ^ set(saved.items())
     assert {name for name, _ in changed} <= log_level
     assert threading.active_count() <= threads
 
 
-def test_the_users_own_proxy_is_used_for_the_named_host(
-    own: Server, other: Server, film: bytes, monkeypatch: pytest.MonkeyPatch
+def test_users_own_proxy_is_used_for_the_named_host(
+    named_server: Server,
+    other_server: Server,
+    film: bytes,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with running(Server("127.0.0.3")) as proxy:
         proxy.answers = {
             "http://camera.example:80/a.ts": (FILM, film),
-            "http://camera.example:80/away": ("redirect", f"{other.url}/a.ts"),
+            "http://camera.example:80/away": ("redirect", f"{other_server.url}/a.ts"),
         }
         monkeypatch.setenv("http_proxy", proxy.url)
         monkeypatch.setenv("no_proxy", "localhost, 127.0.0.1")
         assert count("http://camera.example/a.ts")[0] == PICTURES
         assert "another host" in count("http://camera.example/away")[1]
         assert {*proxy.asked} == {*proxy.answers}
-        assert not other.asked
-        assert count(f"{own.url}/a.ts")[0] == PICTURES
+        assert not other_server.requests
+        assert count(f"{named_server.url}/a.ts")[0] == PICTURES
         assert {*proxy.asked} == {*proxy.answers}, "reached without the proxy"
 
 
@@ -211,7 +221,7 @@ class RtspServer:
     """Answers each request by `answer`, of its first line; notes these lines."""
 
     def __init__(self, address: str, answer: Callable[[str], str]) -> None:
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self._answer = answer
         self._listener = socket.create_server((address, 0))
         self.url = f"rtsp://{address}:{self._listener.getsockname()[1]}/a"
@@ -228,13 +238,13 @@ class RtspServer:
     def _talk(self, connection: socket.socket) -> None:
         with connection, connection.makefile("rb") as requests:
             while first := requests.readline().decode().strip():
-                self.asked.append(first)
-                number = ""
+                self.requests.append(first)
+                sequence = ""
                 while line := requests.readline().decode().strip():
                     if line.lower().startswith("cseq"):
-                        number = line
+                        sequence = line
                 answer = self._answer(first)
-                connection.sendall(f"RTSP/1.0 {answer}\r\n{number}\r\n\r\n".encode())
+                connection.sendall(f"RTSP/1.0 {answer}\r\n{sequence}\r\n\r\n".encode())
 
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
@@ -243,28 +253,30 @@ class RtspServer:
 
 @pytest.mark.parametrize("method", ["OPTIONS", "DESCRIBE"])
 def test_rtsp_servers_redirect_to_no_other_host(method: str) -> None:
-    other = RtspServer("127.0.0.2", lambda _: "404 Not Found")
+    other_server = RtspServer("127.0.0.2", lambda _: "404 Not Found")
 
     def redirect(line: str) -> str:
         if line.startswith(method):
-            return f"302 Moved\r\nLocation: {other.url}"
+            return f"302 Moved\r\nLocation: {other_server.url}"
         return "200 OK\r\nPublic: DESCRIBE, SETUP, PLAY"
 
-    own = RtspServer("127.0.0.1", redirect)
+    named_server = RtspServer("127.0.0.1", redirect)
     try:
-        source = OpenCVSource(CaptureSettings(source=own.url, patience=3))
+        source = OpenCVSource(CaptureSettings(source=named_server.url, patience=3))
         for _ in range(2):  # it is tried again
             with pytest.raises(CaptureError, match=r"another host, 127\.0\.0\.2"):
                 source.open()
-        assert own.asked
-        assert not other.asked
+        assert named_server.requests
+        assert not other_server.requests
         with pytest.raises(CaptureError):
-            count_following = CaptureSettings(source=own.url, patience=3, follow=True)
+            count_following = CaptureSettings(
+                source=named_server.url, patience=3, follow=True
+            )
             OpenCVSource(count_following).open()
-        assert other.asked
+        assert other_server.requests
     finally:
-        own.close()
-        other.close()
+        named_server.close()
+        other_server.close()
 
 
 def test_rtsp_servers_that_drip_are_not_waited_for() -> None:
@@ -285,13 +297,13 @@ def test_rtsp_servers_that_drip_are_not_waited_for() -> None:
 
 
 def test_peers_that_are_not_the_named_host_are_found(
-    own: Server, other: Server
+    named_server: Server, other_server: Server
 ) -> None:
     connections = Connections()
-    assert connections.foreign(own.url) == ""
-    with socket.create_connection(own.place):
-        assert connections.foreign(own.url) == ""
-        with socket.create_connection(other.place):
-            assert connections.foreign(own.url) == "127.0.0.2"
-            assert connections.foreign(other.url) in ("127.0.0.1", "")
-            assert Connections().foreign(own.url) == "", "opened before"
+    assert connections.foreign(named_server.url) == ""
+    with socket.create_connection(named_server.host_and_port):
+        assert connections.foreign(named_server.url) == ""
+        with socket.create_connection(other_server.host_and_port):
+            assert connections.foreign(named_server.url) == "127.0.0.2"
+            assert connections.foreign(other_server.url) in ("127.0.0.1", "")
+            assert Connections().foreign(named_server.url) == "", "opened before"

@@ -57,14 +57,14 @@ class Script:
 class Watched:
     """What a reading puts out, and its clock. It is stopped after `most` pictures or waits."""
 
-    most: int
+    max_pictures: int
     per_picture: float = 0.0
     """Seconds that publishing one takes."""
     time: float = 1000.0
     exit_code: int = 1
-    shown: list[tuple[float, int]] = field(default_factory=list)
+    pictures: list[tuple[float, int]] = field(default_factory=list)
     """When each picture was shown, and its value."""
-    told: list[str] = field(default_factory=list)
+    reports: list[str] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
     dropped: int = 0
@@ -76,10 +76,10 @@ class Watched:
         return self.left_held >= 0
 
     def report(self, text: str) -> None:
-        self.told.append(text)
+        self.reports.append(text)
 
     def show(self, image: np.ndarray, dropped: int, now: float) -> None:
-        self.shown.append((round(now - 1000, 3), int(image[0, 0, 0])))
+        self.pictures.append((round(now - 1000, 3), int(image[0, 0, 0])))
         self.dropped = dropped
         self.time += self.per_picture
 
@@ -87,11 +87,14 @@ class Watched:
         self.troubles.append(text)
 
     def is_set(self) -> bool:
-        return len(self.shown) >= self.most or len(self.waits) > 10 * self.most
+        return (
+            len(self.pictures) >= self.max_pictures
+            or len(self.waits) > 10 * self.max_pictures
+        )
 
     def wait(self, seconds: float | None = None) -> bool:
         if seconds is None:  # for the end
-            self.most = 0
+            self.max_pictures = 0
         else:
             self.waits.append(seconds)
             self.time += seconds
@@ -110,22 +113,20 @@ class Watched:
         return self
 
 
-def test_a_recording_is_played_at_its_own_times_and_again() -> None:
+def test_recording_is_played_at_its_own_times_and_again() -> None:
     """Each picture is waited for until it is due, and the first of a round until the last has been seen."""
     source = Script([0.0, 0.1, 0.3, 0.9], recorded=True, rate=10)
     times = [0.0, 0.1, 0.3, 0.9, 1.0, 1.1, 1.3, 1.9, 2.0, 2.1]
-    assert Watched(10, per_picture=0.03).run(source).shown == [
-        (at, round((at % 1.0) * 1000) % 256) for at in times
+    assert Watched(10, per_picture=0.03).run(source).pictures == [
+        (time_s, round((time_s % 1.0) * 1000) % 256) for time_s in times
     ]
     assert source.opened == 3
 
 
-def test_a_recording_that_lags_leaves_pictures_out_and_then_goes_on_more_slowly() -> (
-    None
-):
+def test_recording_that_lags_leaves_pictures_out_and_then_goes_on_more_slowly() -> None:
     source = Script([i / 10 for i in range(20)], recorded=True, rate=10)
     slow = Watched(5, per_picture=0.21).run(source)
-    assert [value for _, value in slow.shown] == [
+    assert [value for _, value in slow.pictures] == [
         0,
         200,
         400 % 256,
@@ -135,21 +136,21 @@ def test_a_recording_that_lags_leaves_pictures_out_and_then_goes_on_more_slowly(
     assert slow.dropped == 4
     source = Script([i / 10 for i in range(20)], recorded=True, rate=10)
     slower = Watched(8, per_picture=1.0).run(source)
-    assert [round(at) for at, _ in slower.shown] == list(range(8))
+    assert [round(time_s) for time_s, _ in slower.pictures] == list(range(8))
 
 
-def test_held_pictures() -> None:
+def test_paused_recording_stands_still_and_camera_pictures_are_dropped() -> None:
     """A recording stands still; what a camera gives meanwhile is let go."""
     recorded = Watched(2, left_held=4).run(Script([0.0, 0.1], recorded=True, rate=10))
-    assert [value for _, value in recorded.shown] == [0, 100]
+    assert [value for _, value in recorded.pictures] == [0, 100]
     assert recorded.waits[:4] == [0.05] * 4
     live = Watched(1, left_held=4).run(Script([i / 1000 for i in range(9)]))
-    assert live.shown == [(0, 4)]
+    assert live.pictures == [(0, 4)]
     assert not live.waits
     assert live.dropped == 0
 
 
-def test_faults_are_tried_again_for_ever_and_told() -> None:
+def test_source_is_opened_again_after_each_fault() -> None:
     source = Script(
         [0.001, CaptureError("pulled out")],
         *[[CaptureError("no route")]] * 6,
@@ -158,7 +159,7 @@ def test_faults_are_tried_again_for_ever_and_told() -> None:
         [0.003],
     )
     watched = Watched(3).run(source)
-    assert [value for _, value in watched.shown] == [1, 2, 3]
+    assert [value for _, value in watched.pictures] == [1, 2, 3]
     assert watched.troubles == [
         "pulled out; trying again",
         *["no route; trying again"] * 6,
@@ -169,16 +170,14 @@ def test_faults_are_tried_again_for_ever_and_told() -> None:
     assert watched.exit_code == 0
 
 
-def test_a_source_that_cannot_be_opened_at_first_is_tried_again_in_a_network_only() -> (
-    None
-):
+def test_source_that_never_opened_is_tried_again_only_in_a_network() -> None:
     later = Watched(1).run(
         Script([CaptureError("no route")], [0.001]), source="rtsp://a/b"
     )
-    assert (later.shown, later.troubles) == ([(1, 1)], ["no route; trying again"])
+    assert (later.pictures, later.troubles) == ([(1, 1)], ["no route; trying again"])
     source = Script([CaptureError("no such file")])
     watched = Watched(1).run(source)
-    assert (watched.exit_code, source.opened, watched.told, watched.troubles) == (
+    assert (watched.exit_code, source.opened, watched.reports, watched.troubles) == (
         2,
         1,
         ["no such file"],
@@ -186,10 +185,10 @@ def test_a_source_that_cannot_be_opened_at_first_is_tried_again_in_a_network_onl
     )
 
 
-def test_the_end_of_a_recording() -> None:
+def test_recording_without_loop_ends_with_its_last_picture() -> None:
     watched = Watched(9).run(Script([0.0, 0.1], recorded=True, rate=10), loop=False)
-    assert len(watched.shown) == 2
-    assert watched.told[-1] == PLAYED
+    assert len(watched.pictures) == 2
+    assert watched.reports[-1] == PLAYED
     assert watched.troubles == ["the script: the end"]
     assert watched.exit_code == 0
     assert (
@@ -202,37 +201,41 @@ def test_the_end_of_a_recording() -> None:
 
 def test_damaged_pictures_are_left_out_until_there_are_too_many() -> None:
     watched = Watched(2).run(Script([0.001, *[DAMAGED] * 30, 0.002]))
-    assert (watched.dropped, watched.troubles, watched.told) == (30, [], ["the script"])
+    assert (watched.dropped, watched.troubles, watched.reports) == (
+        30,
+        [],
+        ["the script"],
+    )
     assert (
         "cannot be decoded"
         in Watched(2).run(Script([0.001, *[DAMAGED] * 31, 0.002])).troubles[0]
     )
 
 
-def test_grabs_without_a_picture_are_passed_over() -> None:
+def test_grabs_without_a_picture_are_skipped() -> None:
     """A live source is lost when none comes for long; a recording then has ended."""
     missing = NoPictureError("none comes")
     watched = Watched(2).run(Script([0.001, *[missing] * 40, 0.002]))
-    assert [value for _, value in watched.shown] == [1, 2]
+    assert [value for _, value in watched.pictures] == [1, 2]
     assert (watched.dropped, watched.troubles) == (40, [])
-    lost = Watched(3).run(Script([0.001, 0.002, *[missing] * 300], [0.003]))
-    assert lost.troubles == ["none comes; trying again"]
+    lost_source = Watched(3).run(Script([0.001, 0.002, *[missing] * 300], [0.003]))
+    assert lost_source.troubles == ["none comes; trying again"]
     recorded = Script([0.0, missing, 0.1, *[missing] * 300], recorded=True, rate=10)
-    assert [value for _, value in Watched(4).run(recorded).shown] == [0, 100, 0, 100]
+    assert [value for _, value in Watched(4).run(recorded).pictures] == [0, 100, 0, 100]
 
 
-def test_an_address_of_one_picture_is_read_again_every_second() -> None:
+def test_address_of_one_picture_is_read_again_every_second() -> None:
     """As cameras have it beside their stream, for a page that loads it again."""
     missing = NoPictureError("none comes")
-    still = Script(*([n / 1000, *[missing] * 300] for n in (1, 2, 3)))
-    watched = Watched(3).run(still)
-    assert watched.shown == [(0.0, 1), (1.0, 2), (2.0, 3)]
+    still_picture = Script(*([n / 1000, *[missing] * 300] for n in (1, 2, 3)))
+    watched = Watched(3).run(still_picture)
+    assert watched.pictures == [(0.0, 1), (1.0, 2), (2.0, 3)]
     assert watched.troubles == []
-    gone = Script([0.001, *[missing] * 300], [CaptureError("gone")], [0.002])
-    assert Watched(2).run(gone).troubles == ["gone; trying again"]
+    removed_picture = Script([0.001, *[missing] * 300], [CaptureError("gone")], [0.002])
+    assert Watched(2).run(removed_picture).troubles == ["gone; trying again"]
 
 
-def test_a_silent_source_is_lost_after_its_patience() -> None:
+def test_silent_source_is_lost_after_its_patience() -> None:
     watched = Watched(2)
 
     class Silent(Script):

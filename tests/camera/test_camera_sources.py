@@ -58,30 +58,30 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
             yield f"http://127.0.0.1:{server.port}/camera"
 
 
-def test_pictures(address: str) -> None:
+def test_sources_give_their_pictures_in_order(address: str) -> None:
     """They are what was sent, upright, in RGB, in order, with times that grow, in memory that is the caller's."""
     source = source_for(CaptureSettings(source=address, patience=PATIENCE))
-    kept = []
+    images = []
     times = []
     source.open()
     for _ in range(10):
         times.append(source.grab())
-        kept.append(np.asarray(source.retrieve()))
+        images.append(np.asarray(source.retrieve()))
     source.close()
     assert address in source.description
-    numbers = [read_index(image) for image in kept]
-    assert numbers == list(range(numbers[0], numbers[0] + 10))
+    indices = [read_index(image) for image in images]
+    assert indices == list(range(indices[0], indices[0] + 10))
     assert len(set(times)) == (10 if source.recorded else 1)
     assert times == sorted(times)
-    for image, number in zip(kept, numbers, strict=True):
+    for image, index in zip(images, indices, strict=True):
         assert image.dtype == np.uint8
         assert image.flags.c_contiguous
         assert image.flags.writeable
         assert image.shape == (H, W, 3)
-        assert np.abs(image.astype(int) - pattern(number)).mean() < CLOSE_TO
+        assert np.abs(image.astype(int) - pattern(index)).mean() < CLOSE_TO
 
 
-def test_a_source_is_opened_again_in_half_its_size(address: str) -> None:
+def test_source_is_opened_again_in_half_its_size(address: str) -> None:
     source = source_for(
         CaptureSettings(source=address, width=W // 2, patience=PATIENCE)
     )
@@ -98,14 +98,14 @@ def test_a_source_is_opened_again_in_half_its_size(address: str) -> None:
         source.close()
 
 
-def test_a_file_ends_and_its_times_are_its_own(tmp_path: Path) -> None:
+def test_file_has_its_own_times_and_an_end(tmp_path: Path) -> None:
     times = [0.0, 0.1, 0.2, 0.5, 1.2, 1.3]
     source = source_for(CaptureSettings(source=str(video(tmp_path / "a.mp4", times))))
     source.open()
     assert source.recorded
     read = []
-    while (at := source.grab()) is not None:
-        read.append((round(at, 2), read_index(np.asarray(source.retrieve()))))
+    while (time_s := source.grab()) is not None:
+        read.append((round(time_s, 2), read_index(np.asarray(source.retrieve()))))
     assert read == [(at, i) for i, at in enumerate(times)]
     assert source.grab() is None
     source.close()
@@ -128,18 +128,18 @@ def read_all(source: PictureSource, tries: int) -> list[np.ndarray]:
     return pictures
 
 
-def damaged_jpeg(number: int) -> bytes:
+def damaged_jpeg(index: int) -> bytes:
     """The test picture as a JPEG; of twelve, some without tables, empty, or no JPEG at all."""
-    data = jpeg(number)
+    data = jpeg(index)
     return {
         3: data[:2] + b"\x55" * 300 + data[302:],
         5: data[:2],
         7: b"",
         8: b"\x55" * 300,
-    }.get(number % 12, data)
+    }.get(index % 12, data)
 
 
-def test_damaged_pictures_of_a_stream_cost_only_themselves() -> None:
+def test_damaged_pictures_of_a_stream_are_the_only_ones_lost() -> None:
     connections = []
 
     def serve(connection: Any) -> None:
@@ -151,24 +151,24 @@ def test_damaged_pictures_of_a_stream_cost_only_themselves() -> None:
         pictures = read_all(
             source_for(CaptureSettings(source=address, patience=PATIENCE)), 29
         )
-    numbers = [read_index(picture) for picture in pictures]
-    whole = [n for n in range(30) if n % 12 not in (3, 5, 7, 8)]
+    indices = [read_index(picture) for picture in pictures]
+    expected = [n for n in range(30) if n % 12 not in (3, 5, 7, 8)]
     assert len(connections) == 1
-    assert len(numbers) >= 18
-    assert set(numbers) <= set(whole)
-    assert numbers == whole[whole.index(numbers[0]) :][: len(numbers)]
+    assert len(indices) >= 18
+    assert set(indices) <= set(expected)
+    assert indices == expected[expected.index(indices[0]) :][: len(indices)]
 
 
-def test_a_video_goes_on_behind_damaged_pictures(tmp_path: Path) -> None:
+def test_video_goes_on_behind_damaged_pictures(tmp_path: Path) -> None:
     """Read as a file and by HTTP."""
     damage(video(tmp_path / "a.mp4", [i / 30 for i in range(24)]), 5, 6, 13)
-    whole = [i for i in range(24) if i not in (5, 6, 13)]
+    expected = [i for i in range(24) if i not in (5, 6, 13)]
     with served_folder(tmp_path) as site:
         for source in (str(tmp_path / "a.mp4"), f"{site}/a.mp4"):
             pictures = read_all(
                 source_for(CaptureSettings(source=source, patience=PATIENCE)), 40
             )
-            assert [read_index(picture) for picture in pictures] == whole, source
+            assert [read_index(picture) for picture in pictures] == expected, source
 
 
 def test_each_picture_has_its_own_size(tmp_path: Path) -> None:
@@ -178,8 +178,8 @@ def test_each_picture_has_its_own_size(tmp_path: Path) -> None:
     path = tmp_path / "a.ts"
     path.write_bytes(first.read_bytes() + second.read_bytes())
 
-    def changing(number: int) -> bytes:
-        return jpeg(number, W, H) if number < 12 else jpeg(number, 160, 200)
+    def changing(index: int) -> bytes:
+        return jpeg(index, W, H) if index < 12 else jpeg(index, 160, 200)
 
     with StreamServer(mjpeg(100, 24, changing)) as server:
         for source in (str(path), f"http://127.0.0.1:{server.port}/a"):
@@ -209,13 +209,13 @@ MATRICES = {
 
 
 def test_pictures_are_turned_and_mirrored_as_the_file_says(tmp_path: Path) -> None:
-    for number, (matrix, seen) in enumerate(MATRICES.items()):
+    for index, (matrix, orientation) in enumerate(MATRICES.items()):
         a, b, c, d = (round(value * 65536) for value in matrix)
-        whole = (a, b, 0, c, d, 0, 0, 0, 1 << 30)
-        path = video(tmp_path / f"{number}.mp4", [0.0, 0.1], matrix=whole)
+        full_matrix = (a, b, 0, c, d, 0, 0, 0, 1 << 30)
+        path = video(tmp_path / f"{index}.mp4", [0.0, 0.1], matrix=full_matrix)
         source = source_for(CaptureSettings(source=str(path)))
         picture = read_all(source, 1)[0]
-        expected = seen(pattern(0))
+        expected = orientation(pattern(0))
         assert picture.shape == expected.shape
         assert picture.flags.c_contiguous
         assert np.abs(picture.astype(int) - expected).mean() < CLOSE_TO, matrix
@@ -275,17 +275,17 @@ def test_password_is_not_shown_and_hides_no_host(password: str) -> None:
     assert host_of(address) == "porch"
 
 
-def test_what_can_never_be_read_is_found_at_once(
+def test_source_that_can_never_be_read_is_refused_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a.mp4").write_bytes(b"no video")
-    for source, words in (
+    for source, text in (
         ("", "SOURCE is empty"),
         ("nosuch.mp4", "no file nosuch.mp4"),
         ("ftp://a/b", r"'ftp' is no protocol.*rtsp"),
         ("/dev/null", "/dev/null is no camera"),
     ):
-        with pytest.raises(CaptureError, match=words):
+        with pytest.raises(CaptureError, match=text):
             check(CaptureSettings(source=source))
     with pytest.raises(CaptureError, match="no video that"):
         source_for(CaptureSettings(source=str(tmp_path / "a.mp4"))).open()
@@ -304,7 +304,7 @@ def test_what_can_never_be_read_is_found_at_once(
             check(CaptureSettings(source=name))
 
 
-def test_a_server_that_falls_silent_is_not_waited_for_for_ever() -> None:
+def test_silent_server_is_lost_after_its_patience() -> None:
     with StreamServer(mjpeg(100, pictures=60)) as server:
         source = source_for(
             CaptureSettings(source=f"http://127.0.0.1:{server.port}/x", patience=1)
@@ -322,15 +322,15 @@ def test_a_server_that_falls_silent_is_not_waited_for_for_ever() -> None:
         source.close()
 
 
-def test_trouble_is_published_over_the_last_picture(
+def test_error_is_published_over_the_last_picture(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("splatview.camera.capture.RETRY_S", 0.01)
-    seen: list[Frame] = []
+    frames_seen: list[Frame] = []
 
     def watch() -> None:
         def first(troubled: bool) -> None:
-            seen.append(
+            frames_seen.append(
                 next(
                     frame
                     for frame in frames
@@ -348,30 +348,30 @@ def test_trouble_is_published_over_the_last_picture(
         finally:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    saved_handler = signal.signal(signal.SIGTERM, lambda *_: None)
     with StreamServer(mjpeg(100)) as server:
         thread = threading.Thread(target=watch)
         thread.start()
         source = f"http://127.0.0.1:{server.port}/a"
         assert main(json.dumps({"source": source, "patience": PATIENCE})) == 0
         thread.join()
-    signal.signal(signal.SIGTERM, before)
-    sent, troubled, _ = seen
-    number = read_index(sent.numpy())
-    assert np.abs(sent.numpy().astype(int) - pattern(number)).mean() < CLOSE_TO
+    signal.signal(signal.SIGTERM, saved_handler)
+    sent, troubled, _ = frames_seen
+    index = read_index(sent.numpy())
+    assert np.abs(sent.numpy().astype(int) - pattern(index)).mean() < CLOSE_TO
     assert troubled.numpy().shape == (H, W, 3)
-    assert read_index(troubled.numpy()) >= number
+    assert read_index(troubled.numpy()) >= index
     assert "trying again" in troubled.meta["trouble"]
-    words = capsys.readouterr().err.splitlines()
-    assert "trying again" in words[1]
-    assert "the pictures go on" in words
+    text = capsys.readouterr().err.splitlines()
+    assert "trying again" in text[1]
+    assert "the pictures go on" in text
 
 
 def test_doctor_finds_what_cameras_need(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = doctor.check_camera()
-    assert whole.state == "ok"
-    assert "OpenCV 4." in whole.detail
-    assert " GStreamer" in whole.detail
+    complete = doctor.check_camera()
+    assert complete.state == "ok"
+    assert "OpenCV 4." in complete.detail
+    assert " GStreamer" in complete.detail
     monkeypatch.setitem(sys.modules, "av", None)
     less = doctor.check_camera()
     assert less.state == "absent"

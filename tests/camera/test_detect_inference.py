@@ -99,41 +99,42 @@ def infer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list
     return run
 
 
-def test_a_function_that_fails_is_told_about(
+def test_error_of_a_function_is_published_and_printed(
     infer: Callable[..., list[Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     results = infer("detect_functions:troubled", 4)
-    trouble = "detect_functions:troubled: OSError: the lamp is broken"
+    error_text = "detect_functions:troubled: OSError: the lamp is broken"
     assert [meta.get("trouble", "") for _, meta in results] == [
-        trouble,
+        error_text,
         "",
-        trouble,
+        error_text,
         "",
     ]
     assert [tensors["boxes"].tolist() for tensors, _ in results] == [
         [],
         [[1, 2, 3, 4]],
     ] * 2
-    said = capsys.readouterr().err
-    assert said.count("the lamp is broken") == 1 and "detect_functions.py:8" in said, (
-        "once, with its place"
-    )
+    error_output = capsys.readouterr().err
+    assert (
+        error_output.count("the lamp is broken") == 1
+        and "detect_functions.py:8" in error_output
+    ), "once, with its place"
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "text"),
     [("odd", "boxes"), ("leaving", "SystemExit: no more"), ("wordy", "word word")],
 )
-def test_what_cannot_be_drawn_is_told_about(
-    infer: Callable[..., list[Any]], name: str, words: str
+def test_result_that_cannot_be_drawn_is_published_as_an_error(
+    infer: Callable[..., list[Any]], name: str, text: str
 ) -> None:
     for tensors, meta in infer(f"detect_functions:{name}", 2):
-        assert words in meta["trouble"]
+        assert text in meta["trouble"]
         assert meta["trouble"].isprintable()
         assert len(tensors["boxes"]) == 0
 
 
-def test_a_function_may_return_whatever_annotate_takes(
+def test_function_may_return_whatever_annotate_takes(
     infer: Callable[..., list[Any]],
 ) -> None:
     ((tensors, meta),) = infer("detect_functions:keywords", 1)
@@ -142,9 +143,9 @@ def test_a_function_may_return_whatever_annotate_takes(
     assert meta["by"] == "detect_functions:keywords"
 
 
-def looked_at(every: Any, *versions: int | tuple[int, str]) -> list[int]:
+def looked_at(period: Any, *versions: int | tuple[int, str]) -> list[int]:
     """Which of these versions are looked at."""
-    inference = Inference(InferenceSettings(detect="people", every=every), None)  # type: ignore[arg-type]
+    inference = Inference(InferenceSettings(detect="people", every=period), None)  # type: ignore[arg-type]
     frames: list[Any] = [
         SimpleNamespace(version=v, run="run", skipped=0)
         if isinstance(v, int)
@@ -154,7 +155,7 @@ def looked_at(every: Any, *versions: int | tuple[int, str]) -> list[int]:
     return [frame.version for frame in frames if inference.is_due(frame)]
 
 
-def test_which_pictures_are_looked_at() -> None:
+def test_every_nth_picture_is_looked_at_and_others_are_counted() -> None:
     assert looked_at("auto", 5, 6, 9, 10) == [5, 6, 9, 10]
     assert looked_at(3, *range(1, 14)) == [1, 3, 6, 9, 12]
     assert looked_at(3, 1, 2, 4, 5, 7, 8, 10) == [1, 4, 7, 10], (

@@ -42,7 +42,7 @@ def opened(path: str, **settings: Any) -> OnnxDetector:
     return detector
 
 
-def table(**more: Any) -> np.ndarray:
+def table(**options: Any) -> np.ndarray:
     """Two dogs one over the other, a cat over them, and a bird that is not sure."""
     boxes = np.array(
         [[48, 32, 16, 8], [49, 32, 16, 8], [48, 32, 16, 8], [10, 10, 4, 4]], np.float32
@@ -50,18 +50,23 @@ def table(**more: Any) -> np.ndarray:
     scores = np.array(
         [[0, 0.5, 0], [0, 0.75, 0.25], [0.625, 0, 0], [0, 0, 0.125]], np.float32
     )
-    return yolo(boxes, scores, COUNT, **more)
+    return yolo(boxes, scores, COUNT, **options)
 
 
 def test_boxes_with_names_in_the_pictures_pixels(tmp_path: Path) -> None:
     detector = opened(fixed(tmp_path / "pets.onnx", {"output0": table()}, NAMES))
     assert detector.title == "pets on CPU"
-    found = detector.detect(PICTURE)
+    annotations = detector.detect(PICTURE)
     np.testing.assert_array_equal(
-        found["boxes"], np.array([[41, 28, 57, 36], [40, 28, 56, 36]]) * 7.5
+        annotations["boxes"], np.array([[41, 28, 57, 36], [40, 28, 56, 36]]) * 7.5
     )
-    np.testing.assert_array_equal(found["scores"], np.array([0.75, 0.625], np.float32))
-    assert (found["labels"], found["classes"].tolist()) == (["dog", "cat"], [1, 0])
+    np.testing.assert_array_equal(
+        annotations["scores"], np.array([0.75, 0.625], np.float32)
+    )
+    assert (annotations["labels"], annotations["classes"].tolist()) == (
+        ["dog", "cat"],
+        [1, 0],
+    )
     wide = np.zeros(
         (100, 600, 3), np.uint8
     )  # 96 x 16 of the input, 24 rows free above and below
@@ -80,7 +85,7 @@ def test_boxes_with_names_in_the_pictures_pixels(tmp_path: Path) -> None:
     assert high.detect(PICTURE)["boxes"].shape == (0, 4)
 
 
-def test_labels(tmp_path: Path) -> None:
+def test_labels_name_the_classes(tmp_path: Path) -> None:
     path = fixed(tmp_path / "pets.onnx", {"output0": table()})
     assert opened(path).detect(PICTURE)["labels"] == ["class 1", "class 0"]
     (tmp_path / "mine.txt").write_text("Katze\nHund\n")
@@ -117,7 +122,7 @@ def test_labels(tmp_path: Path) -> None:
         ("{'cat': 0, 'dog': 1, 'bird': 2}", 3, ["dog", "cat"]),
     ],
 )
-def test_the_networks_own_shape_counts_whatever_its_names_are(
+def test_networks_own_shape_counts_whatever_its_names_are(
     tmp_path: Path,
     names: str,
     count: int,
@@ -125,13 +130,13 @@ def test_the_networks_own_shape_counts_whatever_its_names_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = fixed(tmp_path / "pets.onnx", {"output0": table()}, {"names": names})
-    found = opened(path).detect(PICTURE)
-    assert (found["labels"], found["classes"].tolist()) == (labels, [1, 0])
+    annotations = opened(path).detect(PICTURE)
+    assert (annotations["labels"], annotations["classes"].tolist()) == (labels, [1, 0])
     (tmp_path / "mine.txt").write_text("Katze\nHund\nVogel\n")
     named = opened(path, labels=str(tmp_path / "mine.txt"))
     assert named.detect(PICTURE)["labels"] == ["Hund", "Katze"]
-    told = f"the network has 3 classes, and its metadata names {count}"
-    assert (told in capsys.readouterr().err) == (count != 3)
+    message = f"the network has 3 classes, and its metadata names {count}"
+    assert (message in capsys.readouterr().err) == (count != 3)
 
 
 @pytest.mark.parametrize(
@@ -149,11 +154,11 @@ def test_labels_come_in_the_forms_that_others_write(
 ) -> None:
     path = fixed(tmp_path / "pets.onnx", {"output0": table()})
     (tmp_path / "names").write_text(content)
-    found = opened(path, labels=str(tmp_path / "names")).detect(PICTURE)
-    assert found["labels"] == ["Hund", "Katze"]
+    annotations = opened(path, labels=str(tmp_path / "names")).detect(PICTURE)
+    assert annotations["labels"] == ["Hund", "Katze"]
 
 
-def test_oriented_boxes(tmp_path: Path) -> None:
+def test_oriented_boxes_lie_in_the_picture_without_overlaps(tmp_path: Path) -> None:
     """Their corners lie in the picture; of two that overlap when turned, the better one is kept."""
     quarter = np.pi / 2
     boxes = np.array([[48, 32, 16, 8], [48, 32, 8, 16], [48, 32, 16, 8]], np.float32)
@@ -165,14 +170,14 @@ def test_oriented_boxes(tmp_path: Path) -> None:
     rows[0, :2] = [[*boxes[0], 0.75, 1, 0], [*boxes[2], 0.625, 0, quarter]]
     for output in (raw, rows):
         path = fixed(tmp_path / "obb.onnx", {"output0": output}, metadata)
-        found = opened(path).detect(PICTURE)
-        assert found["labels"] == ["plane", "ship"]
+        annotations = opened(path).detect(PICTURE)
+        assert annotations["labels"] == ["plane", "ship"]
         lying = np.array([[40, 28], [56, 28], [56, 36], [40, 36]]) * 7.5
         upright = np.array([[52, 24], [52, 40], [44, 40], [44, 24]]) * 7.5
-        np.testing.assert_allclose(found["boxes"], [lying, upright], atol=0.01)
+        np.testing.assert_allclose(annotations["boxes"], [lying, upright], atol=0.01)
 
 
-def test_points_and_masks(tmp_path: Path) -> None:
+def test_keypoints_and_masks_are_in_pixels_of_the_picture(tmp_path: Path) -> None:
     points = np.tile(np.array([48, 32, 0.5], np.float32), (4, 17))
     points[:, 0] = 24
     pose = yolo(
@@ -181,33 +186,33 @@ def test_points_and_masks(tmp_path: Path) -> None:
         COUNT,
         rest=points,
     )
-    found = opened(
+    annotations = opened(
         fixed(
             tmp_path / "pose.onnx",
             {"output0": pose},
             {"kpt_shape": "[17, 3]", "task": "pose", "names": "{0: 'person'}"},
         )
     ).detect(PICTURE)
-    assert found["points"].shape == (len(found["boxes"]), 17, 3)
+    assert annotations["points"].shape == (len(annotations["boxes"]), 17, 3)
     np.testing.assert_allclose(
-        found["points"][0, :2], [[180, 240, 0.5], [360, 240, 0.5]]
+        annotations["points"][0, :2], [[180, 240, 0.5], [360, 240, 0.5]]
     )
-    assert found["skeleton"] == "coco"
+    assert annotations["skeleton"] == "coco"
     prototypes = np.zeros((1, 8, 16, 24), np.float32)
     prototypes[0, 0] = -1
     prototypes[0, 1, 7:9, 10:14] = 4
     weights = np.tile(np.array([1, 1, 0, 0, 0, 0, 0, 0], np.float32), (4, 1))
-    found = opened(
+    annotations = opened(
         fixed(
             tmp_path / "seg.onnx",
             {"output0": table(rest=weights), "output1": prototypes},
             NAMES,
         )
     ).detect(PICTURE)
-    assert found["labels"] == ["dog", "cat"]
-    h, w = found["masks"].shape[1:]
-    rows = np.flatnonzero(found["masks"][1].any(axis=1))
-    columns = np.flatnonzero(found["masks"][1].any(axis=0))
+    assert annotations["labels"] == ["dog", "cat"]
+    h, w = annotations["masks"].shape[1:]
+    rows = np.flatnonzero(annotations["masks"][1].any(axis=1))
+    columns = np.flatnonzero(annotations["masks"][1].any(axis=0))
     # 40 to 56 of 96 across, and 28 to 36 of 64 down: the prototype's and the box's.
     np.testing.assert_allclose(
         [
@@ -221,7 +226,7 @@ def test_points_and_masks(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_no_network(tmp_path: Path) -> None:
+def test_file_that_is_no_network_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "cut.onnx"
     fixed(path, {"output0": table()})
     for content in (
@@ -232,12 +237,12 @@ def test_what_is_no_network(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(DetectorError, match=r"cannot be run: not on CPU"):
             opened(str(path))
-    for what, words in (
+    for spec, text in (
         (str(tmp_path / "missing.onnx"), "no file"),
         ("dogs", "legal are a file"),
     ):
-        with pytest.raises(DetectorError, match=words):
-            opened(what)
+        with pytest.raises(DetectorError, match=text):
+            opened(spec)
 
 
 # -- the picture in the input
@@ -257,40 +262,42 @@ def picture(width: int, height: int) -> np.ndarray:
     return image
 
 
-def test_placement_is_ultralytics_own() -> None:
+def test_letterbox_rounds_as_ultralytics_does() -> None:
     """Networks were trained with this rounding; the numbers are from its LetterBox."""
     fixed = letterbox([1, 3, 640, 640])
-    for size, place in (
+    for size, position in (
         ((1920, 1080), (0, 140, (640, 360))),
         ((810, 1080), (80, 0, (480, 640))),
     ):
         placement = fixed.fit(*size)
-        assert (placement.left, placement.top, placement.inner) == place
+        assert (placement.left, placement.top, placement.inner) == position
     placement = letterbox([1, 3, 480, 640]).fit(641, 480)  # one row is free: below
     assert (placement.left, placement.top, placement.inner) == (0, 0, (640, 479))
     free = letterbox(["batch", 3, "height", "width"])
-    for size, whole in (
+    for size, input_size in (
         ((1920, 1080), (640, 384)),
         ((480, 640), (480, 640)),
         ((1, 5000), (32, 640)),
     ):
         placement = free.fit(*size)
-        assert (placement.input_width, placement.input_height) == whole
+        assert (placement.input_width, placement.input_height) == input_size
     for imgsz, side in (("[320, 320]", 320), ("[9999999, -1]", 640)):
         assert letterbox([1, 3, None, None], imgsz=imgsz).trial_size == (side, side)
 
 
 @pytest.mark.parametrize("dtype", ["float", "float16"])
-def test_what_the_network_gets(dtype: str) -> None:
+def test_network_gets_the_letterboxed_picture(dtype: str) -> None:
     image = picture(192, 96)
     laid, placement = letterbox([1, 3, 64, 96], dtype).prepare(image)
     assert (placement.top, placement.inner) == (8, (96, 48))
-    whole = np.full((64, 96, 3), 114, np.uint8)
-    whole[8:56] = cv2.resize(image, (96, 48), interpolation=cv2.INTER_LINEAR)
+    canvas = np.full((64, 96, 3), 114, np.uint8)
+    canvas[8:56] = cv2.resize(image, (96, 48), interpolation=cv2.INTER_LINEAR)
     assert laid.dtype == {"float": np.float32, "float16": np.float16}[dtype]
     assert laid.flags.c_contiguous
     np.testing.assert_allclose(
-        laid[0].transpose(1, 2, 0), whole / 255, atol=1e-6 if dtype == "float" else 1e-3
+        laid[0].transpose(1, 2, 0),
+        canvas / 255,
+        atol=1e-6 if dtype == "float" else 1e-3,
     )
 
 
@@ -305,22 +312,22 @@ def layout(*outputs: np.ndarray, classes: int = 0, **metadata: str) -> OutputLay
     )
 
 
-def test_a_table_end_to_end() -> None:
+def test_end_to_end_table_is_read() -> None:
     table = np.zeros((1, 300, 6), np.float32)
     table[0, :3] = [
         [10, 20, 110, 220, 0.9, 3],
         [5, 6, 7, 8, 0.1, 1],
         [300, 200, 400, 300, 0.5, 0],
     ]
-    found = layout(table).rows([table], 0.25)
-    np.testing.assert_array_equal(found, table[0, [0, 2]])
+    rows = layout(table).rows([table], 0.25)
+    np.testing.assert_array_equal(rows, table[0, [0, 2]])
     with pytest.raises(ValueError, match="6 numbers for each box"):
         layout(table).rows([np.zeros((1, 300, 7), np.float32)], 0.25)
 
 
 def test_layouts_are_told_apart() -> None:
     masks = np.zeros((1, 32, 16, 16), np.float32)
-    for outputs, classes, metadata, chosen, more in (
+    for outputs, classes, metadata, is_end_to_end, extras in (
         (((1, 84, BOXES),), 0, {}, False, 0),
         (((1, 300, 6),), 80, {}, True, 0),
         (((1, 6, 6),), 2, {}, False, 0),
@@ -336,18 +343,21 @@ def test_layouts_are_told_apart() -> None:
         (((1, 116, BOXES), masks.shape), 80, {}, False, 32),
         (((1, 300, 38), masks.shape), 80, {}, True, 32),
     ):
-        found = layout(
+        output_layout = layout(
             *(np.zeros(shape, np.float32) for shape in outputs),
             classes=classes,
             **metadata,
         )
-        assert (found.is_end_to_end, found.extras) == (chosen, more), (
+        assert (output_layout.is_end_to_end, output_layout.extras) == (
+            is_end_to_end,
+            extras,
+        ), (
             outputs,
             metadata,
         )
 
 
-def test_other_networks_are_named() -> None:
+def test_outputs_of_other_networks_are_named_in_the_error() -> None:
     for outputs in (
         (),
         (np.zeros((1, 1000), np.float32),),
@@ -430,20 +440,20 @@ def make(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "detect_conformance_module.py").write_text(FUNCTION)
-    what = ALL[request.param]
-    if what.endswith(".onnx"):
-        bright(tmp_path / what, 640, 480)
-    yield lambda: open_detector(InferenceSettings(detect=what))
+    spec = ALL[request.param]
+    if spec.endswith(".onnx"):
+        bright(tmp_path / spec, 640, 480)
+    yield lambda: open_detector(InferenceSettings(detect=spec))
     sys.modules.pop("detect_conformance_module", None)
 
 
-def test_finds_and_says_where(make: Make) -> None:
+def test_people_are_found_with_their_boxes(make: Make) -> None:
     detector = make()
     assert detector.title
     assert detector.title.isprintable()
     image = people(640, 480)
-    found = detector.detect(image.copy())
-    boxes = np.asarray(found["boxes"])
+    annotations = detector.detect(image.copy())
+    boxes = np.asarray(annotations["boxes"])
     assert boxes.shape == (len(boxes), 4)
     assert (boxes[:, 2:] > boxes[:, :2]).all()
     assert (boxes >= 0).all()
@@ -455,20 +465,20 @@ def test_finds_and_says_where(make: Make) -> None:
     assert 215 < x1 < 310
     assert 10 < y0 < 120
     assert 350 < y1 < 470
-    assert len(found["scores"]) == len(boxes)
-    assert (np.asarray(found["scores"]) > 0.25).all()
-    assert len(found["classes"]) == len(boxes)
-    assert np.asarray(found["classes"]).dtype == np.int32
+    assert len(annotations["scores"]) == len(boxes)
+    assert (np.asarray(annotations["scores"]) > 0.25).all()
+    assert len(annotations["classes"]) == len(boxes)
+    assert np.asarray(annotations["classes"]).dtype == np.int32
     np.testing.assert_array_equal(boxes, detector.detect(image)["boxes"])
 
 
-def test_nothing_in_odd_pictures(make: Make) -> None:
+def test_odd_pictures_hold_no_people(make: Make) -> None:
     detector = make()
     splatview.publish(torch.zeros(8, 8, 3, dtype=torch.uint8), "picture")
     for width, height in ((1, 1), (63, 200), (3000, 2), (2, 3000), (64, 128)):
-        found = detector.detect(np.full((height, width, 3), 60, np.uint8))
-        assert len(found.get("boxes", ())) == 0
-        splatview.annotate("picture", **found)
+        annotations = detector.detect(np.full((height, width, 3), 60, np.uint8))
+        assert len(annotations.get("boxes", ())) == 0
+        splatview.annotate("picture", **annotations)
 
 
 @pytest.fixture
@@ -489,7 +499,9 @@ def returning(
     return make
 
 
-def test_what_functions_return(returning: Callable[[str], Detector]) -> None:
+def test_functions_may_return_boxes_in_several_forms(
+    returning: Callable[[str], Detector],
+) -> None:
     splatview.publish(torch.zeros(8, 8, 3, dtype=torch.uint8), "picture")
     for expression, boxes, scores, classes in (
         ("None", None, None, None),
@@ -502,35 +514,35 @@ def test_what_functions_return(returning: Callable[[str], Detector]) -> None:
         ("np.array([[1, 2, 3, 4, 0.5, np.nan]])", [[1, 2, 3, 4]], [0.5], [-1]),
         ("torch.tensor([[1, 2, 3, 4, 0.5, 7]]).half()", [[1, 2, 3, 4]], [0.5], [7]),
     ):
-        found = returning(expression).detect(np.zeros((8, 8, 3), np.uint8))
+        annotations = returning(expression).detect(np.zeros((8, 8, 3), np.uint8))
         for name, expected in (
             ("boxes", boxes),
             ("scores", scores),
             ("classes", classes),
         ):
-            value = found.get(name)
+            value = annotations.get(name)
             assert expected == (
                 None if value is None else np.asarray(value).tolist()
             ), expression
-        splatview.annotate("picture", **found)
+        splatview.annotate("picture", **annotations)
 
 
 def test_functions_return_results_of_libraries(
     returning: Callable[[str], Detector],
 ) -> None:
     splatview.publish(torch.zeros(8, 8, 3, dtype=torch.uint8), "picture")
-    parts = (
+    modules = (
         "xyxy=np.array([[1, 2, 3, 4.0]]), confidence=np.array([0.5]), "
         "class_id=np.array([7]), data={'class_name': np.array(['cat'])}"
     )
-    result = f"__import__('types').SimpleNamespace({parts})"
+    result = f"__import__('types').SimpleNamespace({modules})"
     for expression in (result, f"[{result}]"):
-        found = returning(expression).detect(np.zeros((8, 8, 3), np.uint8))
-        splatview.annotate("picture", **found)
-        assert made(**found)[0]["boxes"].tolist() == [[1, 2, 3, 4]]
+        annotations = returning(expression).detect(np.zeros((8, 8, 3), np.uint8))
+        splatview.annotate("picture", **annotations)
+        assert made(**annotations)[0]["boxes"].tolist() == [[1, 2, 3, 4]]
 
 
-def test_what_functions_may_not_be_or_return(
+def test_illegal_functions_and_results_are_refused(
     returning: Callable[[str], Detector],
 ) -> None:
     for expression in (
@@ -546,7 +558,7 @@ def test_what_functions_may_not_be_or_return(
     for expression in ("{1, 2}", "[[[1, 2, 3, 4]], ['cat']]", "(n for n in [1])"):
         with pytest.raises(ValueError, match=r"the detector returned .* legal are"):
             returning(expression).detect(np.zeros((8, 8, 3), np.uint8))
-    for what in (
+    for spec in (
         "nowhere:find",
         "detect_returning:nothing",
         "detect_returning:np",
@@ -554,12 +566,12 @@ def test_what_functions_may_not_be_or_return(
         "http://x",
     ):
         with pytest.raises(DetectorError):
-            open_detector(InferenceSettings(detect=what))
+            open_detector(InferenceSettings(detect=spec))
 
 
 @pytest.mark.cuda
 @pytest.mark.parametrize("provider", ["cuda", ""])
-def test_a_network_on_the_gpu(tmp_path: Path, provider: str) -> None:
+def test_network_runs_on_the_gpu(tmp_path: Path, provider: str) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
         pytest.skip("this onnxruntime knows no GPU: pip install onnxruntime-gpu")
@@ -568,6 +580,8 @@ def test_a_network_on_the_gpu(tmp_path: Path, provider: str) -> None:
     for x in range(0, 112, 16):
         image = np.zeros((96, 128, 3), np.uint8)
         image[40:56, x : x + 16] = 255
-        found = detector.detect(image)
-        np.testing.assert_allclose(found["boxes"], [[x, 40, x + 16, 56]], atol=1e-3)
-        np.testing.assert_allclose(found["scores"], [0.9], atol=1e-3)
+        annotations = detector.detect(image)
+        np.testing.assert_allclose(
+            annotations["boxes"], [[x, 40, x + 16, 56]], atol=1e-3
+        )
+        np.testing.assert_allclose(annotations["scores"], [0.9], atol=1e-3)

@@ -28,21 +28,21 @@ FIND = "def find(image):\n" + BOX
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The working folder. What is imported in the test is forgotten after it."""
-    before = set(sys.modules)
+    saved_modules = set(sys.modules)
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
     monkeypatch.setattr(sys, "path", [*sys.path])
     folder = tmp_path / "working folder"
     folder.mkdir(mode=0o755)
     monkeypatch.chdir(folder)
     yield folder
-    for name in set(sys.modules) - before:
+    for name in set(sys.modules) - saved_modules:
         del sys.modules[name]
 
 
-def box(what: str) -> list[list[float]]:
+def box(spec: str) -> list[list[float]]:
     """The box that a detector finds."""
-    found = open_detector(InferenceSettings(detect=what)).detect(IMAGE)
-    return np.asarray(found["boxes"]).tolist()
+    annotations = open_detector(InferenceSettings(detect=spec)).detect(IMAGE)
+    return np.asarray(annotations["boxes"]).tolist()
 
 
 def test_own_module_finds_those_beside_it_at_once_and_later(folder: Path) -> None:
@@ -66,9 +66,7 @@ def test_own_module_finds_those_beside_it_at_once_and_later(folder: Path) -> Non
     assert box("own_spaces.detector:find") == [[1, 2, 6, 4]]
 
 
-def test_the_folder_answers_only_to_its_own_modules(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_folder_answers_only_to_its_own_modules(folder: Path, tmp_path: Path) -> None:
     """An installed module, also one that the user's imports, finds nothing there."""
     installed = tmp_path / "installed"
     installed.mkdir()
@@ -133,9 +131,9 @@ def test_file_that_others_decide_on_is_refused(
     (folder / "own_detector.py").write_text("import own_helper\n" + text)
     (folder / "own_helper.py").write_text(text)
     change(folder / "own_helper.py")
-    for what in ("own_helper:find", "own_detector:find"):
+    for spec in ("own_helper:find", "own_detector:find"):
         with pytest.raises(DetectorError, match=reason) as raised:
-            box(what)
+            box(spec)
         assert f"PYTHONPATH={folder}" in str(raised.value)
     assert not (folder / "executed").exists()
 
@@ -180,8 +178,8 @@ def test_bytecode_beside_a_source_is_not_executed(folder: Path) -> None:
     source.write_text(FIND.format(3))
     planted = compile(FIND.format(9), str(source), "exec")
     stamp = b"".join(
-        int(number).to_bytes(4, "little")
-        for number in (0, source.stat().st_mtime, source.stat().st_size)
+        int(header_field).to_bytes(4, "little")
+        for header_field in (0, source.stat().st_mtime, source.stat().st_size)
     )
     cached = folder / os.path.relpath(cache_from_source(str(source)), folder)
     cached.parent.mkdir()

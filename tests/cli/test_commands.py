@@ -27,14 +27,14 @@ from splatview_ipc.control.registry import Announcement
 from splatview_ipc.subscriber.subscriber import Subscriber
 
 
-def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_and_version_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert (main(["--help"]), main([])) == (0, 2)
     assert "splatview.publish(tensor)" in capsys.readouterr().out
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"splatview {splatview.__version__}\n"
 
 
-def test_arguments_that_cannot_be_used_are_told_as_before() -> None:
+def test_messages_for_illegal_arguments_stay_the_same() -> None:
     """`python tests/support/messages.py` writes the file anew: read the difference."""
     assert messages.said() == json.loads(messages.MESSAGES.read_text())
 
@@ -61,13 +61,13 @@ def test_one_bad_file_among_good_ones_does_not_end_the_viewer(
     assert (tmp_path / "shown.png").exists()
 
 
-def test_a_run_that_is_not_there_is_told_with_those_that_are(
+def test_error_for_an_unknown_run_names_the_existing_ones(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     splatview.publish(torch.zeros(4, 6, 3), "render")
-    code, said = messages.run(["shot", "out.png", "--run", "nosuch"])
+    code, output = messages.run(["shot", "out.png", "--run", "nosuch"])
     assert (code, main(["status", "--run", "nosuch"])) == (2, 2)
-    for text in (said, capsys.readouterr().out):
+    for text in (output, capsys.readouterr().out):
         assert "'nosuch'" in text
         assert f"({os.getpid()})" in text
 
@@ -81,10 +81,10 @@ def test_status_lists_streams_and_viewers(capsys: pytest.CaptureFixture[str]) ->
     with Subscriber(client="a test") as viewer:
         wait_until(lambda: (viewer.poll(), len(viewer.streams) == 2)[-1])
         assert main(["status", "--json"]) == 0
-        (found,) = json.loads(capsys.readouterr().out)["runs"]
-        assert (found["pid"], found["run"]) == (os.getpid(), viewer.runs[0].id)
-    assert found["viewers"] == [{"pid": os.getpid(), "client": "a test"}]
-    render, gaussians = found["streams"]
+        (run,) = json.loads(capsys.readouterr().out)["runs"]
+        assert (run["pid"], run["run"]) == (os.getpid(), viewer.runs[0].id)
+    assert run["viewers"] == [{"pid": os.getpid(), "client": "a test"}]
+    render, gaussians = run["streams"]
     assert render == {
         "name": "render",
         "kind": "image",
@@ -101,10 +101,9 @@ def test_status_lists_streams_and_viewers(capsys: pytest.CaptureFixture[str]) ->
     }
     assert (gaussians["kind"], gaussians["shape"]) == ("gaussians", [5, 3])
     assert main(["status", "--run", str(os.getpid())]) == 0
-    text = capsys.readouterr().out
-    assert all(
-        word in text for word in ("render", "4x6x3", "gaussians", str(os.getpid()))
-    )
+    output = capsys.readouterr().out
+    for text in ("render", "4x6x3", "gaussians", str(os.getpid())):
+        assert text in output
 
 
 def test_status_lists_viewers_in_browsers(capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,20 +139,22 @@ def test_doctor_finds_this_machine_in_order(capsys: pytest.CaptureFixture[str]) 
         assert findings[name]["state"] == "ok", findings[name]
 
 
-def test_doctor_tells_who_has_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_names_the_process_that_has_the_port(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
         monkeypatch.setattr(doctor, "_PORT", port)
-        taken = doctor.check_port()
+        foreign_port = doctor.check_port()
         with Announcement(
             f"http://127.0.0.1:{port}/?token=secret", host="127.0.0.1", port=port
         ):
-            ours = doctor.check_port()
-    assert taken.state == "absent"
-    assert ours.state == "ok"
-    assert f"process {os.getpid()}" in ours.detail
-    assert f"http://127.0.0.1:{port}" in ours.detail
-    assert "secret" not in ours.detail
+            own_port = doctor.check_port()
+    assert foreign_port.state == "absent"
+    assert own_port.state == "ok"
+    assert f"process {os.getpid()}" in own_port.detail
+    assert f"http://127.0.0.1:{port}" in own_port.detail
+    assert "secret" not in own_port.detail
     assert doctor.check_port() == doctor.Finding("ok", "free")
 
 
@@ -195,19 +196,19 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_commands_name_the_extra_and_end(
     command: str, package: str, extra: str, files: Path, no_extras: None
 ) -> None:
-    before = {path.name for path in files.iterdir()}
-    code, said = messages.run(shlex.split(command))
+    files_before = {path.name for path in files.iterdir()}
+    code, output = messages.run(shlex.split(command))
     assert code == 2
-    assert package in said
-    assert said.endswith(f"pip install 'splatview[{extra}]'")
-    assert len(said.splitlines()) == 1
-    assert {path.name for path in files.iterdir()} - before <= {"cache"}
+    assert package in output
+    assert output.endswith(f"pip install 'splatview[{extra}]'")
+    assert len(output.splitlines()) == 1
+    assert {path.name for path in files.iterdir()} - files_before <= {"cache"}
 
 
-def test_doctor_takes_a_missing_extra_for_no_fault(no_extras: None) -> None:
+def test_doctor_reports_a_missing_extra_as_absent(no_extras: None) -> None:
     for extra in ("memory", "video", "camera"):
-        found = doctor.CHECKS[extra]()
-        assert (found.state, found.advice) == (
+        finding = doctor.CHECKS[extra]()
+        assert (finding.state, finding.advice) == (
             "absent",
             f"pip install 'splatview[{extra}]'",
         )

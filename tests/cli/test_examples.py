@@ -22,7 +22,7 @@ from splatview_viewer.__main__ import main
         ("gaussian_training", ["gaussians", "render"]),
     ],
 )
-def test_an_example_runs_and_its_streams_are_drawn(
+def test_example_runs_and_its_streams_are_drawn(
     name: str, streams: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPLATVIEW_STRICT", "1")

@@ -48,14 +48,16 @@ SPECIAL: dict[str, tuple[Callable[[Path], object], str]] = {
 
 def listing(folder: Path) -> dict[str, tuple[int, ...]]:
     """All that is in a folder, with what changes when something is replaced or written."""
-    found = {str(path.relative_to(folder)): path.lstat() for path in folder.rglob("*")}
+    entries = {
+        str(path.relative_to(folder)): path.lstat() for path in folder.rglob("*")
+    }
     return {
         name: (
             s.st_ino,
             s.st_mode,
             *(() if stat.S_ISDIR(s.st_mode) else (s.st_size, s.st_mtime_ns)),
         )
-        for name, s in found.items()
+        for name, s in entries.items()
     }
 
 
@@ -105,14 +107,14 @@ COMMANDS: dict[str, tuple[Callable[..., int], list[str]]] = {
 
 @pytest.mark.parametrize("kind", SPECIAL)
 def test_special_targets_are_refused(kind: str, tmp_path: Path) -> None:
-    make, words = SPECIAL[kind]
+    make, message = SPECIAL[kind]
     make(tmp_path / "out.png")
-    before = listing(tmp_path)
-    with pytest.raises(OutputError, match=f"cannot write to.*{words}"):
+    saved = listing(tmp_path)
+    with pytest.raises(OutputError, match=f"cannot write to.*{message}"):
         write_output(tmp_path / "out.png", b"content")
     with pytest.raises(OutputError, match="there is no folder"):
         write_output(tmp_path / "missing" / "out.png", b"content")
-    assert listing(tmp_path) == before
+    assert listing(tmp_path) == saved
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -121,12 +123,12 @@ def test_commands_refuse_special_targets_before_work(
 ) -> None:
     target = tmp_path / ("out.mp4" if command == "video OUT.mp4" else "out.png")
     os.mkfifo(target)
-    before = listing(tmp_path)
+    saved = listing(tmp_path)
     run, args = COMMANDS[command]
     assert run([str(target) if arg == "TARGET" else arg for arg in args]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert str(tmp_path) in line
-    assert listing(tmp_path) == before
+    assert listing(tmp_path) == saved
 
 
 def test_writers_follow_links(tmp_path: Path) -> None:
@@ -149,7 +151,7 @@ def test_writers_follow_links(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 5
 
 
-def test_a_replaced_file_keeps_its_permissions(tmp_path: Path) -> None:
+def test_replaced_file_keeps_its_permissions(tmp_path: Path) -> None:
     target = tmp_path / "out"
     target.write_bytes(b"old")
     target.chmod(0o662)
@@ -161,32 +163,32 @@ def test_a_replaced_file_keeps_its_permissions(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("what", NUMBERED)
-def test_numbered_files_never_replace_anything(what: str, tmp_path: Path) -> None:
-    name, write = NUMBERED[what]
+@pytest.mark.parametrize("kind", NUMBERED)
+def test_numbered_files_never_replace_anything(kind: str, tmp_path: Path) -> None:
+    name, write = NUMBERED[kind]
     assert write(tmp_path) == tmp_path / name
-    taken = [
+    existing = [
         tmp_path / f"{Path(name).stem}-{i}{Path(name).suffix}" for i in range(2, 6)
     ]
-    taken[0].write_bytes(b"kept")
-    taken[1].symlink_to("elsewhere")
-    os.mkfifo(taken[2])
-    taken[3].mkdir()
-    before = listing(tmp_path)
+    existing[0].write_bytes(b"kept")
+    existing[1].symlink_to("elsewhere")
+    os.mkfifo(existing[2])
+    existing[3].mkdir()
+    saved = listing(tmp_path)
     path = write(tmp_path)
     assert path == tmp_path / f"{Path(name).stem}-6{Path(name).suffix}"
-    after = listing(tmp_path)
-    assert {name: after[name] for name in before} == before
-    assert {n.partition("/")[0] for n in set(after) - set(before)} == {path.name}
+    listing_after = listing(tmp_path)
+    assert {name: listing_after[name] for name in saved} == saved
+    assert {n.partition("/")[0] for n in set(listing_after) - set(saved)} == {path.name}
 
 
-def test_removed_current_folder_is_told(
+def test_removed_current_folder_is_an_error_of_the_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
+    removed = tmp_path / "gone"
+    removed.mkdir()
+    monkeypatch.chdir(removed)
+    removed.rmdir()
     black = np.zeros((4, 4, 3), np.uint8)
     with pytest.raises(FileError, match=r"'a\.png': the current folder was removed"):
         save_picture(black, output_path("a"), numbered=True)
@@ -199,7 +201,7 @@ def test_removed_current_folder_is_told(
 def test_names_from_streams_stay_within_the_folder(tmp_path: Path) -> None:
     inner = tmp_path / "inner"
     inner.mkdir()
-    made = set()
+    names = set()
     for name in (
         "../../escape",
         "a/b",
@@ -211,7 +213,7 @@ def test_names_from_streams_stay_within_the_folder(tmp_path: Path) -> None:
         "-rf",
         ".hidden",
     ):
-        made.add(
+        names.add(
             save_picture(
                 np.zeros((2, 2, 3), np.uint8),
                 output_path(name, ".png", inner),
@@ -220,12 +222,12 @@ def test_names_from_streams_stay_within_the_folder(tmp_path: Path) -> None:
         )
         folder = StreamFolder(inner, name, name)
         folder.close()
-        made.add(folder.path)
-    assert set(inner.iterdir()) == made
+        names.add(folder.path)
+    assert set(inner.iterdir()) == names
     assert [p.name for p in tmp_path.iterdir()] == ["inner"]
     assert all(
         path.name.isprintable() and not path.name.startswith((".", "-"))
-        for path in made
+        for path in names
     )
 
 
@@ -244,7 +246,7 @@ def full_disk() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("target", ["old.png", "new.png"])
-def test_a_full_disk_leaves_the_old_file_and_nothing_else(
+def test_full_disk_leaves_the_old_file_and_nothing_else(
     target: str, tmp_path: Path
 ) -> None:
     (tmp_path / "old.png").write_bytes(b"old")
@@ -284,14 +286,16 @@ _WRITES = re.compile(
 
 def test_no_other_code_writes_files() -> None:
     """Only the mechanism gives files names, and what writes into folders of its own."""
-    found: dict[str, list[str]] = {}
+    entries: dict[str, list[str]] = {}
     for package in ("splatview", "ipc", "viewer_app"):
         for path in (ROOT / package).rglob("*.py"):
             calls = _WRITES.findall(path.read_text())
             if calls:
-                found[str(path.relative_to(ROOT))] = calls
-    assert {name: calls for name, calls in found.items() if name not in ELSEWHERE} == {}
-    assert set(ELSEWHERE) == set(found), "no exception without a need"
+                entries[str(path.relative_to(ROOT))] = calls
+    assert {
+        name: calls for name, calls in entries.items() if name not in ELSEWHERE
+    } == {}
+    assert set(ELSEWHERE) == set(entries), "no exception without a need"
 
 
 # -- other users -------------------------------------------------------------------------------------------------------
@@ -325,22 +329,22 @@ def taken_link(path: Path, target: Path) -> Path:
 def test_recordings_stay_out_of_folders_and_links_of_others(
     shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own = tmp_path / "own"
-    own.mkdir()
+    own_folder = tmp_path / "own"
+    own_folder.mkdir()
     folder = taken_folder(shared / "folder")
-    link = taken_link(shared / "link", own)
+    link = taken_link(shared / "link", own_folder)
     dangling = taken_link(shared / "dangling", tmp_path / "new")
-    for target, words in (
+    for target, message in (
         (folder, "belongs to another user"),
         (link, "a link of another user"),
         (link / "deeper", "a link of another user"),
         (dangling, "a link of another user"),
     ):
         assert main(["serve", "--offscreen", "--record", str(target)]) == 2
-        assert words in capsys.readouterr().err
-        with pytest.raises(OutputError, match=words):
+        assert message in capsys.readouterr().err
+        with pytest.raises(OutputError, match=message):
             StreamFolder(target, "run", "scene")
-    assert not [*folder.iterdir(), *own.iterdir()]
+    assert not [*folder.iterdir(), *own_folder.iterdir()]
     assert not (tmp_path / "new").exists()
 
 
@@ -357,14 +361,14 @@ def test_recordings_take_no_name_that_another_user_has_taken(
 
 
 def test_recordings_are_the_users_alone(tmp_path: Path) -> None:
-    before = os.umask(0)
+    saved_umask = os.umask(0)
     try:
         root = tmp_path / "above" / "record"
         with closing(StreamFolder(root, "run", "scene")) as folder:
             folder.write_index(1.0, [])
             write_packed(folder.path / "000000001.gaussians", pack(scene(5), None))
     finally:
-        os.umask(before)
+        os.umask(saved_umask)
     for path in (root.parent, root, folder.path, *folder.path.iterdir()):
         mode = 0o700 if path.is_dir() else 0o600
         assert stat.S_IMODE(path.stat().st_mode) == mode, path
@@ -457,14 +461,14 @@ def test_links_that_come_and_go_while_a_file_is_written_are_not_followed(
     target = shared / "a.png"
     folder = os.open(shared, os.O_RDONLY | os.O_DIRECTORY)
     flips = [sys.executable, "-ISc", FLIP, "../precious", str(folder)]
-    with subprocess.Popen(flips, stdout=subprocess.PIPE, pass_fds=[folder]) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline()
+    with subprocess.Popen(flips, stdout=subprocess.PIPE, pass_fds=[folder]) as flipper:
+        assert flipper.stdout is not None
+        assert flipper.stdout.readline()
         for _ in range(1200):
             with suppress(OutputError):
                 write_output(target, b"new")
             target.unlink(missing_ok=True)
-        other.kill()
+        flipper.kill()
     os.close(folder)
     assert precious.read_bytes() == b"old"
 
@@ -485,8 +489,8 @@ def test_films_go_into_no_folder_that_anyone_could_have_made(
     taken_folder(shared / "frames")
     with pytest.raises(FileError, match="belongs to another user"):
         make_writer(shared / "frames", 64, 48, 10.0, False)
-    given = taken_folder(tmp_path / "given")
-    make_writer(given, 64, 48, 10.0, False).close()
+    shared_folder = taken_folder(tmp_path / "given")
+    make_writer(shared_folder, 64, 48, 10.0, False).close()
 
 
 @needs_root
@@ -495,11 +499,11 @@ def test_modes_of_other_users_files_are_not_taken_over(tmp_path: Path) -> None:
     target.write_bytes(b"old")
     target.chmod(0o666)
     os.chown(target, OTHER, OTHER)
-    before = os.umask(0o077)
+    saved_umask = os.umask(0o077)
     try:
         write_output(target, b"new")
     finally:
-        os.umask(before)
+        os.umask(saved_umask)
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
 
 

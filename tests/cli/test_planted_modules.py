@@ -77,7 +77,9 @@ class Folder:
 
     def run(self, *command: str, **env: str) -> str:
         """Run a program to its end, without what would keep the current folder out by itself; return what it said."""
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+        environment = {
+            k: v for k, v in os.environ.items() if not k.startswith("PYTHON")
+        }
         done = subprocess.run(
             command,
             cwd=self.path,
@@ -85,7 +87,7 @@ class Folder:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env=kept | env,
+            env=environment | env,
             timeout=PATIENCE,
             check=False,
         )

@@ -45,12 +45,12 @@ def upload(viewer: RunningViewer) -> Page:
     return page
 
 
-def test_a_killed_viewer_and_one_that_a_signal_ended_leave_nothing(
+def test_killed_viewer_and_one_that_a_signal_ended_leave_nothing(
     programs: Programs, tmp_path: Path, runtime_dir: Path
 ) -> None:
     """What the killed one has left goes with the next."""
-    kept = tmp_path / "kept"
-    kept.mkdir()
+    saved_picture = tmp_path / "kept"
+    saved_picture.mkdir()
 
     def serving() -> tuple[Program, Page]:
         program = programs.splatview(
@@ -60,7 +60,7 @@ def test_a_killed_viewer_and_one_that_a_signal_ended_leave_nothing(
             "0",
             DISPLAY="",
             WAYLAND_DISPLAY="",
-            TMPDIR=str(kept),
+            TMPDIR=str(saved_picture),
         )
         (viewer,) = wait_until(
             lambda: (
@@ -73,7 +73,7 @@ def test_a_killed_viewer_and_one_that_a_signal_ended_leave_nothing(
     first, page = serving()
     first.killed()
     page.end()
-    (left,) = kept.glob("splatview-files-*")
+    (left,) = saved_picture.glob("splatview-files-*")
     assert (
         len(list(left.glob("*/scene.ply"))),
         len(list(runtime_dir.glob("viewer-*.json"))),
@@ -88,7 +88,7 @@ def test_a_killed_viewer_and_one_that_a_signal_ended_leave_nothing(
     assert second.wait(PATIENCE) == 0
     page.end()
     assert "Traceback" not in second.end()[1]
-    assert list(kept.glob("*splatview-*")) == []
+    assert list(saved_picture.glob("*splatview-*")) == []
     assert list(runtime_dir.iterdir()) == []
 
 
@@ -102,7 +102,7 @@ input()
 """
 
 
-def test_what_dead_programs_have_left_goes_with_the_next_that_looks(
+def test_files_of_dead_programs_are_removed_by_the_next_one(
     programs: Programs,
     tmp_path: Path,
     runtime_dir: Path,
@@ -131,11 +131,11 @@ def test_what_dead_programs_have_left_goes_with_the_next_that_looks(
         ["cp", "-a", runtime_dir, tmp_path / "left"], check=True
     )  # sockets, too
     assert len(list(runtime_dir.iterdir())) == 2
-    for look in (status, publish, frames):
-        look()
+    for observe in (status, publish, frames):
+        observe()
         assert [
-            p for p in runtime_dir.iterdir() if p.is_dir() or look is status
-        ] == [], look
+            p for p in runtime_dir.iterdir() if p.is_dir() or observe is status
+        ] == [], observe
         subprocess.run(["cp", "-a", f"{tmp_path}/left/.", runtime_dir], check=True)
 
 
@@ -156,13 +156,13 @@ def test_status_prints_nothing_that_a_terminal_obeys(
     )  # as a trainer that is not ours
     splatview.publish(torch.zeros(4, 4), EVIL)
     with Announcement("http://127.0.0.1:7013/", host="127.0.0.1", port=7013, run=EVIL):
-        said, errors = programs.splatview(
+        output, errors = programs.splatview(
             "status", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0"
         ).end()
     assert errors == ""
-    assert not any(c in said.replace("\n", "") for c in OBEYED)
-    assert len(said.splitlines()) == 3, "a name makes no line of its own"
-    assert said.count("a\\x1b[31m\\n\\u202e") == 3
+    assert not any(c in output.replace("\n", "") for c in OBEYED)
+    assert len(output.splitlines()) == 3, "a name makes no line of its own"
+    assert output.count("a\\x1b[31m\\n\\u202e") == 3
 
 
 COMMAND = """
@@ -187,18 +187,18 @@ sys.exit(entry.run(lambda: main(sys.argv[1:])))
 """A command that prints what is in the folder when it has begun to write a picture, and waits."""
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_command_interrupted_while_it_writes_leaves_the_old_file(
-    number: int, tmp_path: Path, programs: Programs
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_command_interrupted_while_it_writes_leaves_the_old_file(
+    signal_number: int, tmp_path: Path, programs: Programs
 ) -> None:
     (tmp_path / "out").mkdir()
     Image.new("RGB", (64, 48)).save(tmp_path / "in.png")
     (tmp_path / "out" / "out.png").write_bytes(b"old")
     program = programs.code(COMMAND, "shot", "out/out.png", "in.png")
     assert ".part" in program.line()
-    program.send_signal(number)
+    program.send_signal(signal_number)
     _, errors = program.end()
-    assert (program.returncode, "Traceback" in errors) == (128 + number, False)
+    assert (program.returncode, "Traceback" in errors) == (128 + signal_number, False)
     assert {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()} == {
         "out.png": b"old"
     }

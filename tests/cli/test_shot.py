@@ -43,7 +43,7 @@ def picture(tmp_path: Path) -> Path:
 # -- files ---------------------------------------------------------------------------------------------------
 
 
-def test_a_picture_comes_out_as_it_went_in(
+def test_picture_comes_out_as_it_went_in(
     picture: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out.png"
@@ -53,10 +53,10 @@ def test_a_picture_comes_out_as_it_went_in(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.png", "out.png"]
 
 
-def test_the_suffix_names_the_format(tmp_path: Path) -> None:
+def test_suffix_names_the_format(tmp_path: Path) -> None:
     smooth = np.stack([np.add.outer(range(48), range(64))] * 3, axis=2).astype(np.uint8)
     Image.fromarray(smooth).save(tmp_path / "in.png")
-    for name, kind, most in (
+    for name, kind, max_error in (
         ("a.PNG", "PNG", 0),
         ("a.jpg", "JPEG", 3),
         ("a.webp", "WEBP", 3),
@@ -64,7 +64,7 @@ def test_the_suffix_names_the_format(tmp_path: Path) -> None:
         assert shot(tmp_path / name, tmp_path / "in.png") == 0
         with Image.open(tmp_path / name) as image:
             assert (image.format, image.mode) == (kind, "RGB")
-            assert np.abs(np.asarray(image).astype(int) - smooth).max() <= most
+            assert np.abs(np.asarray(image).astype(int) - smooth).max() <= max_error
     scene = write_ply(tmp_path / "scene.ply", ply_columns(truth(40)))
     assert (
         shot(
@@ -82,7 +82,7 @@ def test_the_suffix_names_the_format(tmp_path: Path) -> None:
         assert image.getchannel("A").getextrema()[0] == 0
 
 
-def test_a_picture_is_fitted(picture: Path, tmp_path: Path) -> None:
+def test_picture_is_fitted_into_the_size(picture: Path, tmp_path: Path) -> None:
     assert (
         shot(
             tmp_path / "out.png",
@@ -115,24 +115,27 @@ def test_a_picture_is_fitted(picture: Path, tmp_path: Path) -> None:
         "degree4",
     ],
 )
-def test_a_scene_looks_as_an_independent_renderer_draws_it(
+def test_scene_looks_as_an_independent_renderer_draws_it(
     name: str, data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = data_dir / "reports"
+    report_folder = data_dir / "reports"
     out = tmp_path / "out.png"
-    view = json.loads((given / "cameras.json").read_text())[name]
+    view = json.loads((report_folder / "cameras.json").read_text())[name]
     camera = json.dumps(view["camera"])
     size = "{}x{}".format(*view["size"])
-    assert shot(out, given / f"{name}.ply", "--camera", camera, "--size", size) == 0
-    error = (read(out) - read(given / f"{name}.want.png")[..., :3]) / 255
+    assert (
+        shot(out, report_folder / f"{name}.ply", "--camera", camera, "--size", size)
+        == 0
+    )
+    error = (read(out) - read(report_folder / f"{name}.want.png")[..., :3]) / 255
     assert (error**2).mean() < 10**-4.5  # 45 dB
     assert not capsys.readouterr().err
 
 
-def test_a_scene_of_a_millimetre_looks_like_one_of_a_metre(
+def test_scene_of_a_millimetre_looks_like_one_of_a_metre(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    seen = []
+    pictures = []
     out = tmp_path / "out.png"
     for size in (1, 1e-3):
         t = truth(100)
@@ -143,10 +146,10 @@ def test_a_scene_of_a_millimetre_looks_like_one_of_a_metre(
         assert (
             shot(out, scene, "--size", "160x120", "--camera", json.dumps(camera)) == 0
         )
-        seen.append(read(out)[..., :3])
+        pictures.append(read(out)[..., :3])
     assert "near" not in capsys.readouterr().err
-    assert seen[0].max() > 100
-    assert (((seen[0] - seen[1]) / 255) ** 2).mean() < 10**-4.5  # 45 dB
+    assert pictures[0].max() > 100
+    assert (((pictures[0] - pictures[1]) / 255) ** 2).mean() < 10**-4.5  # 45 dB
     camera["near"] = 0.5
     assert shot(out, scene, "--size", "160x120", "--camera", json.dumps(camera)) == 0
     assert "everything is nearer than near 0.5" in capsys.readouterr().err
@@ -156,15 +159,15 @@ def test_a_scene_of_a_millimetre_looks_like_one_of_a_metre(
     ("spoilt", "count"),
     [({}, 0), ({"x": 3}, 3), ({"x": 2, "scale_1": 5}, 5), ({"x": 40}, 40)],
 )
-def test_what_is_left_out_is_told(
+def test_shot_reports_what_it_leaves_out(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     spoilt: dict[str, int],
     count: int,
 ) -> None:
     columns = {name: values.copy() for name, values in ply_columns(truth(40)).items()}
-    for name, number in spoilt.items():
-        columns[name][:number] = np.nan if name == "x" else 100.0
+    for name, count in spoilt.items():
+        columns[name][:count] = np.nan if name == "x" else 100.0
     scene = write_ply(tmp_path / "scene.ply", columns)
     assert shot(tmp_path / "out.png", scene, "--size", "160x120") == 0
     err = capsys.readouterr().err
@@ -175,7 +178,7 @@ def test_what_is_left_out_is_told(
 # -- streams -------------------------------------------------------------------------------------------------
 
 
-def test_an_image_stream_and_the_run_of_a_process(tmp_path: Path) -> None:
+def test_shot_draws_an_image_stream_of_a_run_by_its_process(tmp_path: Path) -> None:
     image = torch.full((40, 60, 3), 77, dtype=torch.uint8)
     image[0, 0] = torch.tensor([255, 0, 0])
     splatview.publish(image, "render")
@@ -184,7 +187,7 @@ def test_an_image_stream_and_the_run_of_a_process(tmp_path: Path) -> None:
         np.testing.assert_array_equal(read(tmp_path / "out.png"), image.numpy())
 
 
-def test_gaussians_before_images_and_streams_by_name(
+def test_shot_prefers_gaussians_and_takes_streams_by_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     splatview.publish(torch.rand(30, 40, 3), "render")
@@ -200,11 +203,11 @@ def test_gaussians_before_images_and_streams_by_name(
     assert shot(tmp_path / "none.png", "--stream", "nothing") == 2
     err = capsys.readouterr().err
     assert all(
-        word in err for word in ("'nothing'", "render (image", "splats (gaussians")
+        text in err for text in ("'nothing'", "render (image", "splats (gaussians")
     )
 
 
-def test_a_stream_without_a_version_is_no_picture() -> None:
+def test_stream_without_a_version_gives_no_picture() -> None:
     """It is announced before: `log` leaves both to a thread of its own."""
     with closing(OtherRun("other")) as run, closing(Grabber()) as grabber:
         run.stream("scalars", "scalars").describe(SCALARS)

@@ -51,18 +51,20 @@ def short_film(fps: float = 10.0) -> Film:
 
 @pytest.fixture
 def view(screen: OffscreenScreen) -> Iterator[Any]:
-    made = scene_view(screen, GlRenderer(screen.ctx))
-    made.update(gaussian_frame(cloud(300, seed=5)))
-    yield made
-    made.close()
+    scene = scene_view(screen, GlRenderer(screen.ctx))
+    scene.update(gaussian_frame(cloud(300, seed=5)))
+    yield scene
+    scene.close()
 
 
-def made(view: Any, screen: OffscreenScreen, out: Path, **more: Any) -> Filming:
+def start_filming(
+    view: Any, screen: OffscreenScreen, out: Path, **options: Any
+) -> Filming:
     filming = Filming(
         Camerawork(screen.ctx, view.view, W, H),
         short_film(),
-        make_writer(out, W, H, 10.0, more.get("transparent", False)),
-        **more,
+        make_writer(out, W, H, 10.0, options.get("transparent", False)),
+        **options,
     )
     try:
         wait_until(lambda: (filming.advance(), filming.is_ended)[-1])
@@ -75,12 +77,12 @@ def true_picture(
     view: Any, screen: OffscreenScreen, i: int, background: Any = (0, 0, 0)
 ) -> np.ndarray:
     """What the view itself draws from there."""
-    other = view.beside()
-    other.view.change(background=background)
+    other_view = view.beside()
+    other_view.view.change(background=background)
     screen.resize(W, H)
-    other.view.rig.reset_to(short_film().path.at(i / 10, W, H))
-    other.draw(screen.framebuffer, Rect(0, 0, W, H))
-    other.close()
+    other_view.view.rig.reset_to(short_film().path.at(i / 10, W, H))
+    other_view.draw(screen.framebuffer, Rect(0, 0, W, H))
+    other_view.close()
     return screen.pixels()[..., :3]
 
 
@@ -88,7 +90,7 @@ def true_picture(
 def test_every_picture_is_the_scene_from_there(
     name: str, view: Any, screen: OffscreenScreen, tmp_path: Path
 ) -> None:
-    filming = made(view, screen, tmp_path / name)
+    filming = start_filming(view, screen, tmp_path / name)
     assert not filming.fault
     assert filming.drawn == filming.total == 8
     assert [p.name for p in tmp_path.iterdir()] == [name]
@@ -120,20 +122,20 @@ def test_every_picture_is_the_scene_from_there(
 def test_transparent_pictures_lie_over_anything(
     view: Any, screen: OffscreenScreen, tmp_path: Path
 ) -> None:
-    assert not made(view, screen, tmp_path / "film", transparent=True).fault
+    assert not start_filming(view, screen, tmp_path / "film", transparent=True).fault
     picture = np.asarray(Image.open(tmp_path / "film" / "000003.png")).astype(float)
     assert picture.shape == (H, W, 4)
     assert picture[..., 3].min() == 0
     assert picture[..., 3].max() > 200
     for background in ((0.0, 0.0, 0.0), (0.2, 0.9, 0.4)):
         alpha = picture[..., 3:] / 255
-        over = picture[..., :3] * alpha + (1 - alpha) * 255 * np.array(background)
+        composited = picture[..., :3] * alpha + (1 - alpha) * 255 * np.array(background)
         np.testing.assert_allclose(
-            over, true_picture(view, screen, 3, background), atol=2.1
+            composited, true_picture(view, screen, 3, background), atol=2.1
         )
 
 
-def test_what_is_given_up_leaves_no_mp4(
+def test_film_that_is_given_up_leaves_no_mp4(
     view: Any, screen: OffscreenScreen, tmp_path: Path
 ) -> None:
     out = tmp_path / "film.mp4"
@@ -154,11 +156,11 @@ class Stuck(PngFolder):
 
     def __init__(self, out: Path) -> None:
         super().__init__(out)
-        self.begun = threading.Event()
+        self.has_begun = threading.Event()
         self.may = threading.Event()
 
     def add(self, picture: np.ndarray) -> None:
-        self.begun.set()
+        self.has_begun.set()
         assert self.may.wait(PATIENCE)
         super().add(picture)
 
@@ -173,7 +175,7 @@ def test_film_whose_picture_cannot_be_drawn_ends_and_leaves_nothing(
         raise RuntimeError("CUDA is out of memory")
 
     monkeypatch.setattr(Camerawork, "picture", fail)
-    filming = made(view, screen, tmp_path / "film.mp4")
+    filming = start_filming(view, screen, tmp_path / "film.mp4")
     assert filming.is_ended
     assert filming.fault == "CUDA is out of memory"
     assert not list(tmp_path.iterdir())
@@ -189,7 +191,7 @@ def test_film_is_given_up_without_waiting_for_a_disk_that_hangs(
     camerawork = Camerawork(screen.ctx, view.view, W, H)
     filming = Filming(camerawork, short_film(), writer)
     filming.advance(0.0)
-    assert writer.begun.wait(PATIENCE)
+    assert writer.has_begun.wait(PATIENCE)
 
     def fail(*_: Any) -> Any:
         raise RuntimeError("no more")
@@ -223,7 +225,9 @@ def test_pictures_that_wait_to_be_written_are_bounded_by_their_size(
 # -- splatview video ------------------------------------------------------------------------------------------
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_video_command_writes_a_film(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "path.json"
     scene = write_ply(tmp_path / "scene.ply", ply_columns(truth(200)))
     film = json.loads(write_path(short_film(5.0)))

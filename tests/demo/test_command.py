@@ -31,9 +31,9 @@ def train(
     """Train in this process; exit status and events. `words` in its output bring an action."""
 
     def run(
-        words: str = "", act: Callable[[], None] = lambda: None, **options: Any
+        text: str = "", act: Callable[[], None] = lambda: None, **options: Any
     ) -> tuple[int, list[Any]]:
-        out = Output(words, act)
+        out = Output(text, act)
         with monkeypatch.context() as patch:
             patch.setattr(sys, "stdout", out)
             patch.setattr(sys, "stdin", io.StringIO())
@@ -54,13 +54,16 @@ def train(
         return code, [json.loads(line) for line in out.getvalue().splitlines()]
 
     monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
-    before = {number: signal.getsignal(number) for number in entry.SIGNALS}
+    saved_handlers = {
+        signal_number: signal.getsignal(signal_number)
+        for signal_number in entry.SIGNALS
+    }
     yield run
-    for number, handler in before.items():
+    for number, handler in saved_handlers.items():
         signal.signal(number, handler)
 
 
-def test_the_trainer_reports_its_progress_and_saves(
+def test_trainer_reports_its_progress_and_saves(
     train: Callable[..., tuple[int, list[Any]]], tmp_path: Path
 ) -> None:
     code, events = train(save=str(tmp_path / "a.ply"))
@@ -74,7 +77,7 @@ def test_the_trainer_reports_its_progress_and_saves(
     assert b"element vertex " in (tmp_path / "a.ply").read_bytes()[:100]
 
 
-def test_a_signal_ends_training_with_the_result_so_far(
+def test_signal_ends_training_with_the_result_so_far(
     train: Callable[..., tuple[int, list[Any]]],
 ) -> None:
     code, events = train(
@@ -85,7 +88,7 @@ def test_a_signal_ends_training_with_the_result_so_far(
     assert "of 1000000 steps" in events[-1]["text"]
 
 
-def test_data_that_cannot_be_used_is_an_event(
+def test_data_that_cannot_be_used_is_reported_as_an_event(
     train: Callable[..., tuple[int, list[Any]]], tmp_path: Path
 ) -> None:
     code, events = train(data=str(tmp_path))
@@ -110,7 +113,7 @@ DRAW = "open('a.png', 'w').close()"
 
 class Launched(NamedTuple):
     code: int
-    said: str
+    output: str
     arguments: list[list[str]]
 
 
@@ -119,7 +122,7 @@ def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Launc
     """Run the demo with scripts as its trainer, viewer and shots. Ctrl-C comes after the words `until`."""
 
     def launch(
-        until: str = "",
+        stop_text: str = "",
         shot: str = DRAW,
         viewer: str = WAIT,
         *,
@@ -128,10 +131,10 @@ def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Launc
     ) -> Launched:
         started = list[ChildProgram]()
         arguments_of = list[list[str]]()
-        out = Output(until, lambda: signal.raise_signal(signal.SIGINT))
+        out = Output(stop_text, lambda: signal.raise_signal(signal.SIGINT))
 
         def start(
-            module: str, *arguments: str, env: Any = None, **more: Any
+            module: str, *arguments: str, env: Any = None, **options: Any
         ) -> ChildProgram:
             arguments_of.append([module, *arguments])
             if module == "splatview.demo.trainer":
@@ -146,7 +149,7 @@ def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Launc
             )
             started.append(
                 ChildProgram(
-                    name, env={**os.environ, "PYTHONPATH": str(tmp_path)}, **more
+                    name, env={**os.environ, "PYTHONPATH": str(tmp_path)}, **options
                 )
             )
             return started[-1]
@@ -168,7 +171,7 @@ def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Launc
 def test_exit_ends_the_demo_with_its_picture(
     demo: Callable[..., Launched], screen: str, tmp_path: Path
 ) -> None:
-    found = demo(
+    outcome = demo(
         train=TRAIN + DONE,
         steps=2,
         save=tmp_path / "a.ply",
@@ -176,9 +179,9 @@ def test_exit_ends_the_demo_with_its_picture(
         exit=True,
         **{screen: True},
     )
-    assert found.code == 0
-    assert f"what the viewer shows: {tmp_path / 'a.png'}" in found.said
-    train, serve, shot = found.arguments
+    assert outcome.code == 0
+    assert f"what the viewer shows: {tmp_path / 'a.png'}" in outcome.output
+    train, serve, shot = outcome.arguments
     assert json.loads(train[1]) == {
         "device": "auto",
         "seed": 0,
@@ -192,45 +195,45 @@ def test_exit_ends_the_demo_with_its_picture(
         )
 
 
-def test_the_viewer_stays_until_a_signal_which_is_no_failure(
+def test_viewer_stays_until_a_signal_which_is_no_failure(
     demo: Callable[..., Launched],
 ) -> None:
-    found = demo(
+    outcome = demo(
         f"kill {os.getpid()}", train=TRAIN + DONE, offscreen=False, window=True
     )
-    assert found.code == 0 and f"end it with: kill {os.getpid()}\n" in found.said, (
-        "there is no terminal here"
-    )
+    assert (
+        outcome.code == 0 and f"end it with: kill {os.getpid()}\n" in outcome.output
+    ), "there is no terminal here"
 
 
-def test_ctrl_c_ends_the_demo_and_tells_how_far_it_came(
+def test_ctrl_c_ends_the_demo_with_its_progress(
     demo: Callable[..., Launched],
 ) -> None:
-    found = demo("step 1/2", train=EVENT + INTERRUPTED + TRAIN + WAIT)
-    assert found.code == 130
-    assert "after 1 of 2 steps" in found.said
+    outcome = demo("step 1/2", train=EVENT + INTERRUPTED + TRAIN + WAIT)
+    assert outcome.code == 130
+    assert "after 1 of 2 steps" in outcome.output
 
 
-def test_a_training_or_a_picture_that_fails_ends_the_demo_with_its_status(
+def test_training_or_a_picture_that_fails_ends_the_demo_with_its_status(
     demo: Callable[..., Launched],
 ) -> None:
     assert demo(train="raise SystemExit(3)").code == 3
     assert demo(train="import os; os.kill(os.getpid(), 15)").code == 143
-    found = demo(train=TRAIN + DONE, shot="import sys; sys.exit('no graphics')")
-    assert found.code == 1
-    assert "no picture: no graphics" in found.said
+    outcome = demo(train=TRAIN + DONE, shot="import sys; sys.exit('no graphics')")
+    assert outcome.code == 1
+    assert "no picture: no graphics" in outcome.output
 
 
 def test_training_goes_on_without_a_viewer(demo: Callable[..., Launched]) -> None:
     train = TRAIN + "sys.stdin.readline()\n"
-    found = demo(
+    outcome = demo(
         "training goes on",
         train=INTERRUPTED + train,
         viewer="raise SystemExit(4)",
         offscreen=False,
         web=True,
     )
-    assert "the viewer ended with code 4; training goes on" in found.said
+    assert "the viewer ended with code 4; training goes on" in outcome.output
 
 
 @pytest.mark.parametrize(
@@ -252,7 +255,7 @@ def test_without_a_display_the_demo_is_seen_in_a_browser(
 ) -> None:
     monkeypatch.setenv("DISPLAY", display)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
-    found = demo(train="raise SystemExit(3)", **{"offscreen": False, **options})
-    assert [screen in arguments for _, *arguments in found.arguments[1:]] == (
+    outcome = demo(train="raise SystemExit(3)", **{"offscreen": False, **options})
+    assert [screen in arguments for _, *arguments in outcome.arguments[1:]] == (
         [True] if screen else []
     )

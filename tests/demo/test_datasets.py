@@ -82,7 +82,7 @@ def colmap(root, model=1, parameters=(50, 52, 19.5, 15.5), camera=7, scale=1):
     return sparse
 
 
-def test_colmap_poses_intrinsics_pictures_and_points(tmp_path):
+def test_colmap_model_gives_poses_intrinsics_pictures_and_points(tmp_path):
     colmap(tmp_path)
     capture = load(tmp_path)
     views = all_views(capture)
@@ -113,7 +113,7 @@ def test_pictures_are_made_smaller_and_intrinsics_follow(tmp_path):
     )
 
 
-def test_a_camera_that_is_missing_is_named(tmp_path):
+def test_camera_that_is_missing_is_named(tmp_path):
     colmap(tmp_path, camera=8)
     with pytest.raises(DemoError, match="camera 7 is not in"):
         load(tmp_path)
@@ -136,7 +136,7 @@ def test_picture_that_exhausts_pillow_is_left_out(tmp_path, data, reason):
 
 
 @pytest.mark.parametrize("layout", ["colmap", "transforms"])
-def test_a_picture_that_is_missing_or_damaged_costs_its_view(tmp_path, layout):
+def test_picture_that_is_missing_or_damaged_costs_its_view(tmp_path, layout):
     {"colmap": colmap, "transforms": transforms}[layout](tmp_path)
     (tmp_path / "images/03.png").unlink()
     (tmp_path / "images/05.png").unlink()
@@ -149,8 +149,8 @@ def test_a_picture_that_is_missing_or_damaged_costs_its_view(tmp_path, layout):
     assert capture.notes[1].startswith("1 of 9 views is left out: ")
     assert "07.png: the picture is damaged" in capture.notes[1]
     for view in capture.train:
-        number = int(view.path.stem)
-        np.testing.assert_allclose(view.image, picture(number) / 255, atol=1e-6)
+        index = int(view.path.stem)
+        np.testing.assert_allclose(view.image, picture(index) / 255, atol=1e-6)
     for i in range(1, N_VIEWS):
         (tmp_path / f"images/{i:02}.png").unlink(missing_ok=True)
     with pytest.raises(DemoError, match=r"1 views; at least 2 are needed; 8 of 9 pict"):
@@ -194,16 +194,16 @@ def test_smaller_copies_of_pictures_have_intrinsics_of_their_size(tmp_path):
         small = Image.open(tmp_path / f"images/{i:02}.png").resize((20, 15))
         small.save(tmp_path / f"images_2/{i:02}.png")
         (tmp_path / f"images/{i:02}.png").unlink()
-    wanted = [[25, 0, 9.75], [0, 26, 7.75], [0, 0, 1]]
-    np.testing.assert_allclose(load(tmp_path).train[0].K, wanted)
+    expected = [[25, 0, 9.75], [0, 26, 7.75], [0, 0, 1]]
+    np.testing.assert_allclose(load(tmp_path).train[0].K, expected)
     del meta["w"], meta["h"]
     (tmp_path / "transforms.json").write_text(json.dumps(meta))
     view = load(tmp_path).train[0]
-    np.testing.assert_allclose(view.K, wanted)
+    np.testing.assert_allclose(view.K, expected)
     assert (view.width, view.height) == (20, 15)
 
 
-def test_the_model_with_the_most_images_is_read(tmp_path):
+def test_model_with_the_most_images_is_read(tmp_path):
     sparse = colmap(tmp_path)
     sparse.rename(tmp_path / "sparse/1")
     assert len(load(tmp_path).train) == 7
@@ -218,7 +218,7 @@ def test_the_model_with_the_most_images_is_read(tmp_path):
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
-def test_json_with_a_byte_order_mark_and_nulls(tmp_path, encoding):
+def test_json_with_a_byte_order_mark_and_nulls_is_read(tmp_path, encoding):
     meta = transforms(tmp_path, ply_file_path=None, camera_model=None, k1=None)
     meta["frames"][3] |= {"fl_x": None, "w": None, "mask_path": None}
     meta["frames"][5]["transform_matrix"] = None
@@ -259,7 +259,7 @@ def opengl_pose(i):
     return pose.tolist()
 
 
-def transforms(root, **more):
+def transforms(root, **content):
     write_pictures(root / "images")
     frames = [
         {"file_path": f"images/{i:02}.png", "transform_matrix": opengl_pose(i)}
@@ -273,7 +273,7 @@ def transforms(root, **more):
         "cx": 19.5,
         "cy": 15.5,
         "frames": frames,
-        **more,
+        **content,
     }
     (root / "transforms.json").write_text(json.dumps(meta))
     return meta
@@ -326,7 +326,7 @@ def test_transforms_read_their_points_from_a_ply(tmp_path):
         load(tmp_path)
 
 
-def test_a_source_of_no_known_kind_is_told_what_is(tmp_path):
+def test_error_for_unknown_data_names_the_known_layouts(tmp_path):
     with pytest.raises(DemoError, match=r"COLMAP folder .* transforms\.json"):
         load(tmp_path)
     (tmp_path / "sparse").mkdir()
@@ -358,7 +358,7 @@ def test_points_of_windows_and_with_fractions_as_colours_are_read(tmp_path):
         {"file_path": 3},
     ],
 )
-def test_a_camera_without_sense_costs_its_view(tmp_path, values):
+def test_camera_without_sense_costs_its_view(tmp_path, values):
     meta = transforms(tmp_path)
     meta["frames"][3].update(values)
     meta["frames"].append("no frame")
@@ -377,7 +377,7 @@ def test_angles_of_both_sides_are_two_focal_lengths(tmp_path):
     np.testing.assert_allclose(K[1, 1], HEIGHT / 2 / math.tan(0.25), rtol=1e-6)
 
 
-def test_an_image_of_colmap_without_a_camera_or_rotation_costs_its_view(tmp_path):
+def test_image_of_colmap_without_a_camera_or_rotation_costs_its_view(tmp_path):
     sparse = colmap(tmp_path)
     data = bytearray((sparse / "images.bin").read_bytes())
     start = 8

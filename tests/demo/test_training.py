@@ -34,31 +34,31 @@ def short(capture: Capture, device: torch.device = CPU) -> Training:
 
 def learns(training: Training) -> float:
     """By how many decibels it comes nearer to held-out views; its number of Gaussians changes within the limit."""
-    before = training.evaluate()
+    first_psnr = training.evaluate()
     counts = set()
     for _ in range(60):
         training.step()
         counts.add(len(training.gaussians["means"]))
-    after = training.evaluate()
-    assert before is not None
-    assert after is not None
+    last_psnr = training.evaluate()
+    assert first_psnr is not None
+    assert last_psnr is not None
     assert len(counts) >= 2
     assert max(counts) <= 700
-    return after - before
+    return last_psnr - first_psnr
 
 
-def test_the_packaged_photographs_are_those_of_the_script(
+def test_packaged_photographs_are_those_of_the_script(
     capture: Capture, photos: Path
 ) -> None:
     assert sum(path.stat().st_size for path in datasets.PHOTOS.iterdir()) < 1_000_000
     assert (len(capture.train), len(capture.held_out)) == (30, 5)
-    made = datasets.load(photos, pixels=48 * 36, max_points=400)
-    assert len(made.points) == len(capture.points) == 400
-    for here, there in zip(
-        [capture.held_out[0], *capture.train[:2]], made.train, strict=True
+    remade = datasets.load(photos, pixels=48 * 36, max_points=400)
+    assert len(remade.points) == len(capture.points) == 400
+    for packaged, traced in zip(
+        [capture.held_out[0], *capture.train[:2]], remade.train, strict=True
     ):
-        assert (here.image - there.image).abs().mean() < 0.05
-        torch.testing.assert_close(here.viewmat, there.viewmat)
+        assert (packaged.image - traced.image).abs().mean() < 0.05
+        torch.testing.assert_close(packaged.viewmat, traced.viewmat)
 
 
 def test_training_improves_held_out_views_and_changes_the_number_of_gaussians(
@@ -70,7 +70,7 @@ def test_training_improves_held_out_views_and_changes_the_number_of_gaussians(
     assert training.gaussians["shN"].abs().max() > 0
 
 
-def test_the_same_seed_gives_the_same_training(capture: Capture) -> None:
+def test_same_seed_gives_the_same_training(capture: Capture) -> None:
     first = short(capture)
     second = short(capture)
     torch.manual_seed(1)
@@ -81,14 +81,14 @@ def test_the_same_seed_gives_the_same_training(capture: Capture) -> None:
 
 @pytest.mark.cuda
 def test_gsplat_draws_and_trains_what_the_cpu_does(capture: Capture) -> None:
-    here = short(capture)
-    there = short(capture, choose_device("cuda"))
-    for view, moved in zip(here.views[:3], there.views[:3], strict=True):
-        a = here.draw(view)
-        b = there.draw(moved)
+    on_cpu = short(capture)
+    on_gpu = short(capture, choose_device("cuda"))
+    for view, moved in zip(on_cpu.views[:3], on_gpu.views[:3], strict=True):
+        a = on_cpu.draw(view)
+        b = on_gpu.draw(moved)
         torch.testing.assert_close(a.image, b.image.cpu(), atol=2e-3, rtol=0)
         torch.testing.assert_close(a.alpha, b.alpha.cpu(), atol=2e-3, rtol=0)
-    assert learns(there) > 3.0
+    assert learns(on_gpu) > 3.0
 
 
 @pytest.mark.parametrize("sh_degree", [0, 1])
@@ -140,9 +140,9 @@ def test_picture_equals_that_of_the_viewers_reference(sh_degree: int) -> None:
         sh_degree,
     )
     assert pixels.depth is not None
-    for found, wanted in (
+    for drawn_values, expected in (
         (drawn.image, pixels.color),
         (drawn.alpha, pixels.alpha),
         (drawn.depth, pixels.depth),
     ):
-        np.testing.assert_allclose(found.detach().numpy(), wanted, atol=1e-4)
+        np.testing.assert_allclose(drawn_values.detach().numpy(), expected, atol=1e-4)
