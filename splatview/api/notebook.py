@@ -129,7 +129,7 @@ def _start_viewer(run: str | None, port: int, timeout: float) -> RunningViewer:
             if time.monotonic() > deadline:
                 raise NoViewerError(
                     f"the viewer did not serve within timeout={timeout:g} s: "
-                    f"{program.last_words()}"
+                    f"{program.last_error_lines()}"
                 )
             time.sleep(_POLL_PERIOD_S)
     except BaseException:
@@ -174,5 +174,5 @@ def _tunnel_advice(url: str) -> str:
     from splatview_ipc.control.registry import ssh_line
 
     host, _, port = url.split("/")[2].rpartition(":")
-    line = ssh_line(host, int(port), os.environ)
+    line = ssh_forward_command(host, int(port), os.environ)
     return line and f" (on your own machine: {line})"

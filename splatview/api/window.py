@@ -318,7 +318,7 @@ class Window:
         if program is None or self._owner is not session():
             return False
         self._receive()
-        if program.running() and not self._state.closed:
+        if program.is_running() and not self._state.closed:
             return True
         reason = self._forget_program()
         if reason:

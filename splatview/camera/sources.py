@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from splatview_ipc.system.optional_packages import needed, require
+from splatview_ipc.system.optional_packages import importing, require
 
 if TYPE_CHECKING:
     import numpy as np

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from splatview.cli import sharing_trial
 from splatview_ipc.system import entry
 from splatview_ipc.system.child_program import ChildProgram
-from splatview_ipc.system.optional_packages import EXTRAS, NAMES, install_line
+from splatview_ipc.system.optional_packages import DISPLAY_NAMES, EXTRAS, install_line
 from splatview_ipc.system.terminal import printable
 
 if TYPE_CHECKING:
@@ -370,7 +370,7 @@ def _failure_of(program: ChildProgram, timeout_s: float = _TIMEOUT_S) -> str:
         return ""
     if code is None:
         return f"no answer within {timeout_s:g} s"
-    return f"{program.last_words().splitlines()[-1]} (code {code})"
+    return f"{program.last_error_lines().splitlines()[-1]} (code {code})"
 
 
 CHECKS: dict[str, Callable[[], Finding]] = {

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from splatview_ipc.control.run_folder import other_runs, runtime_folder
+from splatview_ipc.control.run_folder import explain_missing_run, runtime_folder
 from splatview_ipc.system import entry
 from splatview_ipc.system.terminal import printable
 

@@ -65,7 +65,7 @@ def main(argv: list[str]) -> int:
             os._exit(128 + signal)
         signals.append(signal)
 
-    entry.handle(note_signal)
+    entry.install_handler(note_signal)
     try:
         has_finished = _train(signals, **json.loads(argv[0]))
     except DemoError as error:

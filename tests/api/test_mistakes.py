@@ -16,7 +16,7 @@ from support.frames import poses
 
 import splatview
 from splatview.api import session as publishing
-from splatview_ipc.kinds.cameras import CAMERAS_MOST
+from splatview_ipc.kinds.cameras import CAMERA_LIMITS
 
 VIEWS, KS = poses(3)
 EYES = torch.eye(4).repeat(3, 1, 1)
@@ -118,7 +118,7 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
         ({"viewmats": VIEWS.transpose(1, 2)}, "transposed"),
         ({"viewmats": None}, "Ks without viewmats"),
         ({"Ks": KS[:2]}, "Ks is float32 of shape (2, 3, 3)"),
-        ({"width": CAMERAS_MOST["side"] + 1}, "legal are 1 to"),
+        ({"width": CAMERA_LIMITS["side"] + 1}, "legal are 1 to"),
         ({"images": ["a\0b", None, None]}, "control characters"),
         ({"current": 3}, "current is 3"),
         ({"layout": "XY"}, "'XY'"),

@@ -125,7 +125,7 @@ def test_a_snapshot_that_a_viewer_asks_for(
     reader.stream.request_snapshot()
     wait_until(lambda: reader.look().meta["snapshots"] == 1)
     assert allocator.snapshots == 1
-    path = memory_snapshots.find(reader.meta["snapshot"])
+    path = memory_snapshots.find_snapshot(reader.meta["snapshot"])
     assert path is not None
     assert [stat.S_IMODE(p.stat().st_mode) for p in (cache, path)] == [0o700, 0o600]
     assert list(cache.iterdir()) == [path]  # nothing half done is left
@@ -152,22 +152,24 @@ def test_memory_that_runs_out_is_written_down_at_once(
     )  # it has been published when the exception comes to the trainer
     (name,) = (path.name for path in cache.iterdir())
     assert name.endswith("-1-oom.pickle")
-    assert f"splatview memory {memory_snapshots.find(name)}" in caplog.text
+    assert f"splatview memory {memory_snapshots.find_snapshot(name)}" in caplog.text
     wait_until(lambda: reader.look().meta["snapshot"] == name)
     allocator.fail()  # and no second one so soon
     assert allocator.snapshots == 1
     assert newest("ooms") == 2
     run = name.removesuffix("-1-oom.pickle")
-    assert memory_snapshots.newest_oom_snapshot(run, 0) == memory_snapshots.find(name)
+    assert memory_snapshots.newest_oom_snapshot(
+        run, 0
+    ) == memory_snapshots.find_snapshot(name)
 
 
 def test_the_last_few_snapshots_are_kept() -> None:
-    names = [memory_snapshots.name_of("run-1-ab", i, "asked") for i in range(12)]
-    folder = memory_snapshots.write_private(names[0], b"x").parent
+    names = [memory_snapshots.snapshot_name("run-1-ab", i, "asked") for i in range(12)]
+    folder = memory_snapshots.write_snapshot(names[0], b"x").parent
     for i, name in enumerate([*names, "mine.txt"]):
         (folder / name).write_bytes(b"x")
         os.utime(folder / name, (1000 + i, 1000 + i))
-    memory_snapshots.tidy()
+    memory_snapshots.remove_old_snapshots()
     assert {p.name for p in folder.iterdir()} == {"mine.txt", *names[4:]}
 
 

@@ -19,7 +19,7 @@ from support.programs import children
 from support.wait import wait_until
 
 from splatview import Window
-from splatview_ipc.control.registry import viewers
+from splatview_ipc.control.registry import list_viewers
 from splatview_ipc.system.child_program import ChildProgram
 
 Seen = Callable[[str, Callable[[np.ndarray], Any]], None]
@@ -312,7 +312,7 @@ def test_without_a_display_a_page_shows_it(
     )
     assert window.is_running()
     assert window.size() == (64, 64)
-    (viewer,) = viewers()
+    (viewer,) = list_viewers()
     assert viewer.run == str(os.getpid())
 
     def broken(program: ChildProgram) -> bool:

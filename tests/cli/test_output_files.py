@@ -23,7 +23,7 @@ from splatview.camera import command as camera
 from splatview.demo import command as demo
 from splatview_ipc.system.files import (
     OutputError,
-    check_closed,
+    check_only_owner_writes,
     make_private,
     write_output,
 )
@@ -516,8 +516,8 @@ def test_caches_are_the_users_own(shared: Path) -> None:
     with pytest.raises(PermissionError, match="a link of another user"):
         make_private(shared / "way" / "cache")
     (shared / "mine").mkdir(mode=0o755)
-    check_closed(shared / "mine")
+    check_only_owner_writes(shared / "mine")
     for mode in (0o775, 0o757):
         (shared / "mine").chmod(mode)
         with pytest.raises(PermissionError, match="chmod go-w"):
-            check_closed(shared / "mine")
+            check_only_owner_writes(shared / "mine")

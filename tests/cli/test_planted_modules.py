@@ -26,7 +26,7 @@ SCRIPT = """
 from splatview_ipc.system.child_program import ChildProgram
 program = ChildProgram("splatview_viewer", "shot", "out.png", "missing.ply")
 assert program.wait() == 2
-print(program.last_words())
+print(program.last_error_lines())
 program.end()
 """
 DETECTOR = """

@@ -18,7 +18,7 @@ from support.web_clients import Page
 
 import splatview
 from splatview.cli.main import main
-from splatview_ipc.control.registry import Announcement, RunningViewer, viewers
+from splatview_ipc.control.registry import Announcement, RunningViewer, list_viewers
 
 pytestmark = pytest.mark.programs
 
@@ -65,7 +65,7 @@ def test_killed_viewer_and_one_that_a_signal_ended_leave_nothing(
         (viewer,) = wait_until(
             lambda: (
                 program.poll() is not None
-                or [v for v in viewers() if v.pid == program.pid]
+                or [v for v in list_viewers() if v.pid == program.pid]
             )
         )
         return program, upload(viewer)

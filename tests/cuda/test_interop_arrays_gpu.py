@@ -81,7 +81,7 @@ def test_gpu_memory_that_is_not_torchs() -> None:
     values = torch.rand(20, 30, 3, device="cuda")
     size = values.numel() * 4
     with driver.context(0):
-        address = int(driver.handle("cuMemAlloc", size))
+        address = int(driver.call_for_handle("cuMemAlloc", size))
         try:
             driver.call("cuMemcpyDtoD", address, values.data_ptr(), size)
             picture = picture_at(address, 30, 20, 3)

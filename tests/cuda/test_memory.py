@@ -28,9 +28,9 @@ def test_forged_memory_is_refused_and_cuda_goes_on(programs: Programs) -> None:
     torch.zeros(1, device="cuda")
     trainer = Trainer(programs)
     handle, size = trainer.do("""
-from splatview_ipc.cuda.export import describe
+from splatview_ipc.cuda.export import share_tensors
 t = torch.zeros(30 << 20, dtype=torch.uint8, device="cuda")
-(ref,), _, _ = describe({"t": t})
+(ref,), _, _ = share_tensors({"t": t})
 answer = [ref.handle.hex(), ref.size]
 """)
     gpu = driver.gpu_uuid(0)

@@ -100,7 +100,7 @@ def start_program(programs: Programs, mode: str, reader: Reader) -> Program:
 
 def snapshot_of(reader: Reader) -> tuple[Path, Any]:
     wait_until(lambda: reader.look().meta["snapshots"] == 1)
-    path = memory_snapshots.find(reader.meta["snapshot"])
+    path = memory_snapshots.find_snapshot(reader.meta["snapshot"])
     assert path is not None
     return path, load_snapshot(path)
 

@@ -161,7 +161,7 @@ def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Launc
             code = run(
                 Demo(**{"out": tmp_path / "a.png", "offscreen": True, **options})
             )
-        assert not any(program.running() for program in started)
+        assert not any(program.is_running() for program in started)
         return Launched(code, out.getvalue(), arguments_of)
 
     return launch

@@ -150,7 +150,7 @@ class OwnMemory:
     """GPU memory of this process, described as if it were another's."""
 
     def __init__(self, size: int, device: int = 0) -> None:
-        self.allocation = Allocation(size, device)
+        self.allocation = ExportableMemory(size, device)
         self.gpu = self.allocation.gpu
         self.size = self.allocation.size
         self._piece = Piece(self.allocation.fd(), self.size)

@@ -21,7 +21,7 @@ from support.wait import wait_until
 import splatview
 from splatview.adapters.checks import metadata
 from splatview_ipc.control import limits, messages
-from splatview_ipc.control.sockets import wait_for
+from splatview_ipc.control.sockets import wait_readable
 from splatview_ipc.publisher.publisher import Publisher
 from splatview_ipc.subscriber.subscriber import Subscriber
 
@@ -124,10 +124,10 @@ def test_turn_is_due_only_when_something_is_to_be_done(pair: Pair) -> None:
     due = pair.turn_helper()
     assert due is not None
     assert 600 < due - pair.now <= 3600
-    assert not wait_for(pair.publisher.helper.fds(), 0)
+    assert not wait_readable(pair.publisher.helper.fds(), 0)
     pair.publisher.wake()
     pair.publisher.wake()
-    assert len(wait_for(pair.publisher.helper.fds(), 0)) == 1
+    assert len(wait_readable(pair.publisher.helper.fds(), 0)) == 1
 
 
 def test_connection_that_was_cut_is_made_again(pair: Pair) -> None:

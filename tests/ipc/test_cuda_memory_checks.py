@@ -47,15 +47,15 @@ def test_what_is_retired_is_given_back_when_the_gpu_is_done() -> None:
     done = [False]
     given = []
     retiring.retire(lambda: done[0], lambda: given.append(os.getpid()))
-    assert not retiring.turn()
+    assert not retiring.release_idle()
     done[0] = True
 
     def turn_in_child() -> None:
-        assert retiring.turn()
+        assert retiring.release_idle()
         assert not given, "the memory is the parent's"
 
     in_child(turn_in_child)
-    assert retiring.turn()
+    assert retiring.release_idle()
     assert given == [os.getpid()]
 
 

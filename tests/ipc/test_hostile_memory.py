@@ -19,7 +19,7 @@ from splatview.api import session as publishing
 from splatview_ipc.control import limits, messages
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import RemoteTensor
-from splatview_ipc.cuda.tensors import check_within
+from splatview_ipc.cuda.tensors import check_bounds
 from splatview_ipc.shm.control_block import ControlReader
 from splatview_ipc.shm.segment import PAGE, Segment
 from splatview_ipc.shm.slot_layout import (
@@ -216,7 +216,7 @@ def test_shapes_strides_and_offsets_never_reach_beyond_their_memory(
     )
     for check in (
         lambda: check_tensors(offer),
-        lambda: check_within(dtype, shape, strides, offset, size),
+        lambda: check_bounds(dtype, shape, strides, offset, size),
     ):
         try:
             check()

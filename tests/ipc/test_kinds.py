@@ -9,7 +9,7 @@ import pytest
 
 from splatview_ipc.control.limits import MAX_TENSORS
 from splatview_ipc.kinds import check_frame
-from splatview_ipc.kinds.cameras import CAMERAS_MOST
+from splatview_ipc.kinds.cameras import CAMERA_LIMITS
 
 IMAGE: Any = {"image": ("uint8", (4, 5, 3))}
 SCENE: Any = {
@@ -74,7 +74,7 @@ META: list[tuple[str, str, tuple[Any, ...]]] = [
     ("scene", "activated", (1, "x", (1.0,), (1.0, 0.5), (0.0, 1.0, 0.0), math.nan)),
     ("scene", "sh_degree", (9, -1, "x")),
     ("cameras", "photos", (-1, 1.5)),
-    ("photographs", "camera", (CAMERAS_MOST["cameras"],)),
+    ("photographs", "camera", (CAMERA_LIMITS["cameras"],)),
     ("overlay", "version", (-1, 2**63, 1.0, "1", True, (1.0,))),
     ("overlay", "time_ns", (-1, 2**63, 1.0)),
     ("overlay", "by", (5, True, (1.0,))),
@@ -132,7 +132,7 @@ def test_parts_that_do_not_belong_together_are_refused() -> None:
         "scales is float32 of shape",
     )
     refused("cameras", {"viewmats": CAMERAS["viewmats"]}, {}, "needs Ks, sizes")
-    most = CAMERAS_MOST["cameras"] + 1
+    most = CAMERA_LIMITS["cameras"] + 1
     refused(
         "cameras",
         {name: (dtype, (most, *shape[1:])) for name, (dtype, shape) in CAMERAS.items()},
@@ -141,7 +141,7 @@ def test_parts_that_do_not_belong_together_are_refused() -> None:
     )
     refused(
         "cameras",
-        {**CAMERAS, "paths": ("uint8", (CAMERAS_MOST["text"] + 1,))},
+        {**CAMERAS, "paths": ("uint8", (CAMERA_LIMITS["text"] + 1,))},
         {},
         "bytes of paths",
     )

@@ -349,16 +349,20 @@ def test_every_interleaving_of_slots_holds(case: dict[str, Any]) -> None:
 
 
 class NumberFirst(Ring):
-    def commit(self, slot: int, whole: int, header: bytes, version: int) -> None:
-        self._words[self.bases[slot] + SEQ] = whole
-        super().commit(slot, whole, header, version)
+    def commit(
+        self, slot: int, even_sequence: int, header: bytes, version: int
+    ) -> None:
+        self._words[self.bases[slot] + SEQ] = even_sequence
+        super().commit(slot, even_sequence, header, version)
 
 
 class NoFence(Ring):
-    def commit(self, slot: int, whole: int, header: bytes, version: int) -> None:
+    def commit(
+        self, slot: int, even_sequence: int, header: bytes, version: int
+    ) -> None:
         fence = now.fence
         now.fence = lambda: None
-        super().commit(slot, whole, header, version)
+        super().commit(slot, even_sequence, header, version)
         now.fence = fence
 
 
@@ -370,7 +374,7 @@ class OverNewest(Ring):
 class Early(GpuReader):
     """Does not look whether the GPU is done."""
 
-    def newest(self, after: int) -> tuple[int, int]:
+    def find_newest(self, after: int) -> tuple[int, int]:
         found = max(
             (self._words[base + VERSION], slot) for slot, base in enumerate(self.bases)
         )
@@ -465,7 +469,7 @@ def explore_in_place(generation: int, weak: bool) -> int:
 
     def left(view: View) -> None:
         reader = InPlaceReader(0)
-        slot, _ = reader.newest(0)
+        slot, _ = reader.find_newest(0)
         assert reader.stamp(slot)[0] >= view.load(PUBLISHED), "lost"
 
     return explore(write, look, left, weak)

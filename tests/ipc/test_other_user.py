@@ -35,8 +35,8 @@ def test_the_folders_are_the_owners_alone(
         columns = store.columns_folder()
         assert columns is not None
         store.save(columns, "0123", *store.pack(from_pickled({"segments": []})))
-        snapshot = memory_snapshots.write_private(
-            memory_snapshots.name_of("run-1-bbbb", 1, "asked"), b"x"
+        snapshot = memory_snapshots.write_snapshot(
+            memory_snapshots.snapshot_name("run-1-bbbb", 1, "asked"), b"x"
         )
         announcement = Announcement(
             "http://127.0.0.1:7007/?token=secret", host="127.0.0.1", port=7007

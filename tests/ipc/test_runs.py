@@ -17,7 +17,7 @@ from support.programs import Programs
 from splatview_ipc.control import limits
 from splatview_ipc.control import run_folder as runs
 from splatview_ipc.control.errors import RuntimeFolderError
-from splatview_ipc.control.registry import Announcement, viewers
+from splatview_ipc.control.registry import Announcement, list_viewers
 from splatview_ipc.control.run_folder import (
     Description,
     create_run,
@@ -213,7 +213,7 @@ def test_a_viewer_is_found_while_it_is_announced(runtime_dir: Path) -> None:
     announcement = Announcement(
         URL + "?token=ab-C_1", host="0.0.0.0", port=7007, run="train"
     )
-    (found,) = viewers()
+    (found,) = list_viewers()
     assert (found.pid, found.url, found.host, found.port, found.run) == (
         os.getpid(),
         URL + "?token=ab-C_1",
@@ -225,7 +225,7 @@ def test_a_viewer_is_found_while_it_is_announced(runtime_dir: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     announcement.close()
     announcement.close()
-    assert viewers() == []
+    assert list_viewers() == []
     assert list(runtime_dir.iterdir()) == []
 
 
@@ -234,10 +234,10 @@ def test_a_killed_viewer_is_gone_and_cleaned_up(
 ) -> None:
     process = programs.code(HOLD)
     assert process.line() == "announced"
-    assert [(v.pid, v.run) for v in viewers()] == [(process.pid, "x")]
+    assert [(v.pid, v.run) for v in list_viewers()] == [(process.pid, "x")]
     process.killed()
     assert len(list(runtime_dir.iterdir())) == 1
-    assert viewers() == []
+    assert list_viewers() == []
     assert list(runtime_dir.iterdir()) == []
 
 
@@ -250,4 +250,4 @@ def test_a_viewer_that_cannot_be_announced_goes_on(
         assert str(tmp_path / "file") in caplog.text
         assert len(caplog.records) == 1
     with pytest.raises(RuntimeFolderError):
-        viewers()
+        list_viewers()

@@ -117,7 +117,7 @@ class Impostor:
                     elif isinstance(message, messages.Fetch) and not self.silent:
                         descriptors.send(connection, message.token)
             except EndedError:
-                self.server.close_one(connection)
+                self.server.close_connection(connection)
                 push = self.viewers.pop(connection, None)
                 if push is not None:
                     push.close()
@@ -180,7 +180,7 @@ class Liar:
             "protocol": limits.PROTOCOL,
             "pid": os.getpid(),
             "client": "liar",
-            "inbox": mail.new_name(),
+            "inbox": mail.new_socket_name(),
         }
         hello = messages.Hello(**said | changes)
         if hello.inbox:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from splatview.adapters import recognise
-from splatview_ipc.control.sockets import wait_for
+from splatview_ipc.control.sockets import wait_readable
 from splatview_ipc.publisher.publisher import Publisher
 from splatview_ipc.subscriber.remote_run import RemoteRun
 from splatview_ipc.subscriber.remote_stream import RemoteStream
@@ -69,7 +69,7 @@ class Pair:
     def turn_helper(self) -> float | None:
         """Give the trainer's helper one turn; return when it is due."""
         helper = self.publisher.helper
-        return helper.turn(self.now, wait_for(helper.fds(), 0))
+        return helper.turn(self.now, wait_readable(helper.fds(), 0))
 
     def pump(self, turns: int = 1) -> None:
         """Give all one turn, so many times."""

@@ -8,7 +8,7 @@ import torch
 
 from splatview_ipc.control import descriptors
 from splatview_ipc.control.frame import StreamFrame
-from splatview_ipc.control.messages import tokens
+from splatview_ipc.control.messages import descriptor_counts
 from splatview_ipc.control.sockets import close_all
 from splatview_ipc.cuda import retiring
 from splatview_ipc.transports import TRANSPORTS, Reader, Writer
@@ -34,8 +34,8 @@ class Handed(dict[str, list[int]]):
     def __init__(self, ref: Any):
         super().__init__(
             {
-                token: descriptors.take(token, 0, count)[0]
-                for token, count in tokens(ref).items()
+                token: descriptors.make_descriptors(token, 0, count)[0]
+                for token, count in descriptor_counts(ref).items()
             }
         )
 
@@ -61,9 +61,9 @@ class TransportPair:
         if (
             name == "in-place"
         ):  # a process cannot open an IPC handle of its own, but it can open a descriptor
-            from splatview_ipc.cuda.memory import Allocation
+            from splatview_ipc.cuda.memory import ExportableMemory
 
-            self._memory = Allocation(4 << 20, 0)
+            self._memory = ExportableMemory(4 << 20, 0)
         self.writer: Writer = (
             MemoryTransport()
             if name == "memory"
@@ -119,4 +119,4 @@ class TransportPair:
         if self._memory is not None:
             self._memory.close()
         if self.name not in ("memory", "ring"):
-            wait_until(retiring.turn, "GPU memory is given back")
+            wait_until(retiring.release_idle, "GPU memory is given back")

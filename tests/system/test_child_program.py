@@ -43,9 +43,9 @@ def test_last_words_are_kept_without_pipes_and_without_noise(
 ) -> None:
     program = ChildProgram("child", "ends", env=env)
     assert program.wait() == 7
-    assert (program.running(), program.exit_code) == (False, 7)
+    assert (program.is_running(), program.exit_code) == (False, 7)
     program.end()
-    assert program.last_words() == "out ends\nwords"
+    assert program.last_error_lines() == "out ends\nwords"
 
 
 def test_pipes_carry_lines(env: dict[str, str]) -> None:
@@ -58,7 +58,7 @@ def test_pipes_carry_lines(env: dict[str, str]) -> None:
     assert program.stdout.readline() == "read hello\n"
     assert program.wait() == 0
     program.end()
-    assert program.last_words() == "words"
+    assert program.last_error_lines() == "words"
 
 
 @pytest.mark.parametrize("apart", [True, False])
@@ -78,7 +78,7 @@ def test_lines_are_handed_on_as_they_come(apart: bool, env: dict[str, str]) -> N
     assert (output, errors) == (
         (["out ends"], ["words"]) if apart else ([], ["out ends", "words"])
     )
-    assert "words" in program.last_words()
+    assert "words" in program.last_error_lines()
 
 
 def test_end_kills_what_ignores_its_signal(env: dict[str, str]) -> None:
@@ -107,7 +107,7 @@ forked = os.fork()
 if not forked:
     os.close(1)
     signal.pause()
-print(kept[0].pid, forked, kept[0].running(), flush=True)
+print(kept[0].pid, forked, kept[0].is_running(), flush=True)
 sys.stdin.readline()
 kept.clear()
 sys.stdin.readline()

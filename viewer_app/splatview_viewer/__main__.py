@@ -49,7 +49,7 @@ def main(args: list[str] | None = None) -> int:
             _allow_descriptors()
             return import_module(_PROGRAMS[args[0]]).main(args[1:])
         asked = list[int]()
-        with entry.ending(
+        with entry.handle_signals(
             lambda number, _: asked.append(number)
         ):  # an interrupted import may keep its lock for ever
             begin(args)

@@ -52,7 +52,7 @@ def withdraw(token: str) -> None:
         _offers.pop(token, None)
 
 
-def take(token: str, start: int, stop: int) -> tuple[list[int], int]:
+def make_descriptors(token: str, start: int, stop: int) -> tuple[list[int], int]:
     """Return new descriptors of a token, the caller's, and the number of all; none and 0 if they are not available."""
     with _lock:
         try:
@@ -62,7 +62,7 @@ def take(token: str, start: int, stop: int) -> tuple[list[int], int]:
             return [], 0
 
 
-def duplicates(fds: Sequence[int]) -> list[int]:
+def duplicate_all(fds: Sequence[int]) -> list[int]:
     """Duplicate all of these. Raises SharingError when this process may not have so many."""
     made: list[int] = []
     try:
@@ -80,7 +80,7 @@ def send(connection: Connection, token: str) -> None:
     sent = 0
     total = 1
     while sent < total:
-        fds, total = take(token, sent, sent + DESCRIPTORS_PER_PACKET)
+        fds, total = make_descriptors(token, sent, sent + DESCRIPTORS_PER_PACKET)
         try:
             if not connection.send(encode(Descriptors(token, total)), fds):
                 return

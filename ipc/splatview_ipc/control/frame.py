@@ -161,7 +161,7 @@ class StreamFrame:
     confirmed: bool = True
     """False for a copy made while nothing was published, of tensors that are known to have been amid a write. An
     operation that still runs a little later is not noticed."""
-    _held: bool = field(default=False, init=False, repr=False)
+    _outlives_block: bool = field(default=False, init=False, repr=False)
     _closed: bool = field(default=False, init=False, repr=False)
 
     @property
@@ -175,7 +175,7 @@ class StreamFrame:
 
     def hold(self) -> None:
         """Keep it beyond the `with` block, to be read again and closed later."""
-        self._held = True
+        self._outlives_block = True
 
     def close(self) -> None:
         """Release its memory. Call it when no queued GPU work reads it any more. Idempotent."""
@@ -188,5 +188,5 @@ class StreamFrame:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        if not self._held:
+        if not self._outlives_block:
             self.close()

@@ -30,7 +30,7 @@ _QUEUED = 64
 """Messages queued for a viewer that does not read."""
 
 
-def new_name() -> str:
+def new_socket_name() -> str:
     """Return the name of a socket in a run's folder."""
     return f"in-{secrets.token_hex(4)}"
 

@@ -21,17 +21,17 @@ _STALE_S = 3600.0
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}-[0-9]{1,6}-(asked|oom)\.pickle")
 
 
-def folder() -> Path:
+def snapshot_folder() -> Path:
     """Return $XDG_CACHE_HOME/splatview/snapshots/taken, or the same below ~/.cache. It is not made."""
     return cache_folder() / "snapshots" / "taken"
 
 
-def write_private(name: str, content: bytes) -> Path:
+def write_snapshot(name: str, content: bytes) -> Path:
     """Write a snapshot, whole or not at all, readable for its owner alone (0600, in a folder of 0700).
 
     Raises OSError, RuntimeFolderError.
     """
-    path = folder()
+    path = snapshot_folder()
     try:
         make_private(path)
         if not _is_own(path, stat.S_IFDIR):
@@ -47,14 +47,14 @@ def write_private(name: str, content: bytes) -> Path:
     return path / name
 
 
-def name_of(run_id: str, number: int, why: str) -> str:
+def snapshot_name(run_id: str, count: int, cause: str) -> str:
     """Return the name of a run's snapshot; `why`: "asked" or "oom"."""
-    return f"{run_id}-{number}-{why}.pickle"
+    return f"{run_id}-{count}-{cause}.pickle"
 
 
-def find(name: str) -> Path | None:
+def find_snapshot(name: str) -> Path | None:
     """Return the snapshot of this name; None if there is none, or one that is not this user's own regular file."""
-    path = folder() / name
+    path = snapshot_folder() / name
     with contextlib.suppress(OSError):
         if (
             _NAME.fullmatch(name)
@@ -73,15 +73,15 @@ def newest_oom_snapshot(run_id: str, since: float) -> Path | None:
             (path for path in reversed(_all()) if of_run.fullmatch(path.name)), None
         )
         if newest is not None and newest.lstat().st_mtime >= since:
-            return find(newest.name)
+            return find_snapshot(newest.name)
         return None
     return None
 
 
-def tidy() -> None:
+def remove_old_snapshots() -> None:
     """Remove all but the newest, and old half-written files. Never raises: other processes may remove them as well."""
     with contextlib.suppress(OSError):
-        parts = folder().glob(".splatview-*.part")
+        parts = snapshot_folder().glob(".splatview-*.part")
         stale = [
             path for path in parts if time.time() - path.lstat().st_mtime > _STALE_S
         ]
@@ -91,7 +91,11 @@ def tidy() -> None:
 
 def _all() -> list[Path]:
     """Return all snapshots, the oldest first."""
-    found = [path for path in folder().glob("*.pickle") if _NAME.fullmatch(path.name)]
+    found = [
+        path
+        for path in snapshot_folder().glob("*.pickle")
+        if _NAME.fullmatch(path.name)
+    ]
     return sorted(found, key=lambda path: path.lstat().st_mtime)
 
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from splatview_ipc.control import limits
-from splatview_ipc.kinds.cameras import CAMERAS_MOST
+from splatview_ipc.kinds.cameras import CAMERA_LIMITS
 
 Index = Annotated[int, Meta(ge=0, lt=limits.MAX_STREAMS)]
 Pid = Annotated[int, Meta(ge=1, lt=2**31)]
@@ -138,15 +138,17 @@ class InPlaceRef(
 Ref = RingRef | DeviceRingRef | InPlaceRef
 
 
-def tokens(ref: Ref | SegmentRef) -> dict[str, int]:
+def descriptor_counts(ref: Ref | SegmentRef) -> dict[str, int]:
     """Return the tokens in a reference and the number of descriptors behind each."""
     if isinstance(ref, SegmentRef):
         return {ref.token: 1}
     if isinstance(ref, RingRef):
-        return tokens(ref.segment)
+        return descriptor_counts(ref.segment)
     if isinstance(ref, DeviceRingRef):
-        return tokens(ref.control) | {ref.memory.token: len(ref.memory.pieces)}
-    return tokens(ref.control) | {
+        return descriptor_counts(ref.control) | {
+            ref.memory.token: len(ref.memory.pieces)
+        }
+    return descriptor_counts(ref.control) | {
         m.token: len(m.pieces) if isinstance(m, FdMemory) else 1
         for m in ref.memories
         if not isinstance(m, IpcMemory)
@@ -249,7 +251,7 @@ class Photos(_Message, frozen=True):
     """
 
     index: Index
-    camera: Annotated[int, Meta(ge=0, lt=CAMERAS_MOST["cameras"])]
+    camera: Annotated[int, Meta(ge=0, lt=CAMERA_LIMITS["cameras"])]
     side: Annotated[int, Meta(ge=0, le=512)] = 0
 
 

@@ -125,7 +125,7 @@ class Announcement:
         self.close()
 
 
-def viewers() -> list[RunningViewer]:
+def list_viewers() -> list[RunningViewer]:
     """Return the viewers of this user that serve browsers now, newest first, and remove the files of dead ones.
 
     What cannot be read or understood is left out. Raises RuntimeFolderError when the runtime folder cannot be used.
@@ -133,24 +133,24 @@ def viewers() -> list[RunningViewer]:
     with os.scandir(runtime_folder()) as entries:
         paths = [
             Path(e.path)
-            for e in islice(entries, run_folder.MOST_ENTRIES)
+            for e in islice(entries, run_folder.MAX_ENTRIES)
             if _FILE.fullmatch(e.name) and e.is_file(follow_symlinks=False)
         ]
     found = []
     for path in paths:
-        if run_folder.held(path):
+        if run_folder.is_lock_held(path):
             if path.name.startswith("."):
                 info = None
             else:
                 info = run_folder.read_description(path, RunningViewer)
             found += [info] if info is not None else []
-        elif not run_folder.being_made(path):
+        elif not run_folder.is_being_made(path):
             with contextlib.suppress(OSError):
                 path.unlink()  # names are never used again, so this is the dead one's
     return sorted(found, key=lambda v: (v.started, v.pid), reverse=True)
 
 
-def ssh_line(host: str, port: int, environ: Mapping[str, str]) -> str:
+def ssh_forward_command(host: str, port: int, environ: Mapping[str, str]) -> str:
     """Return the command for the user's own machine that brings a page served here at `host` and `port` to the same
     port there; "" where `environ` has no SSH session. An IPv6 address is in brackets.
     """

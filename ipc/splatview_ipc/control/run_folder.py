@@ -52,7 +52,7 @@ _MAX_DESCRIPTION = 64 * 1024
 """Bytes."""
 _NO_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """Errors that leave a lock's state unknown: this process can open no more files."""
-MOST_ENTRIES = 1000
+MAX_ENTRIES = 1000
 """Entries of the runtime folder that are looked at: each takes some ten microseconds."""
 _MAKING_S = 10.0
 """A hidden folder or file older than this was left behind while it was made."""
@@ -291,13 +291,13 @@ def list_runs(root: Path) -> list[RunFolder]:
         if (
             description is not None
             and description.id == path.name
-            and held(path / _LOCK)
+            and is_lock_held(path / _LOCK)
         ):
             found.append(RunFolder(path, description))
     return sorted(found, key=lambda r: (r.description.started, r.description.id))
 
 
-def other_runs(root: Path, text: str) -> str:
+def explain_missing_run(root: Path, text: str) -> str:
     """Return the names and process ids of the live runs if `text` names none of them; "" if it names one."""
     runs = [run.description for run in list_runs(root)]
     if any(run.is_called(text) for run in runs):
@@ -313,7 +313,7 @@ def remove_stale(root: Path) -> int:
     return sum(
         _remove(path)
         for path in _folders(root)
-        if _FOLDER.fullmatch(path.name) and not being_made(path)
+        if _FOLDER.fullmatch(path.name) and not is_being_made(path)
     )
 
 
@@ -322,7 +322,7 @@ def _folders(root: Path) -> list[Path]:
         with os.scandir(root) as entries:
             return [
                 Path(e.path)
-                for e in islice(entries, MOST_ENTRIES)
+                for e in islice(entries, MAX_ENTRIES)
                 if e.is_dir(follow_symlinks=False)
             ]
     except OSError:
@@ -337,7 +337,7 @@ def _remove(path: Path) -> bool:
         return False
     try:  # by the descriptor: another folder may take this name meanwhile
         names = os.listdir(fd)
-        if not all(map(_CONTENTS.fullmatch, names)) or held(_LOCK, fd):
+        if not all(map(_CONTENTS.fullmatch, names)) or is_lock_held(_LOCK, fd):
             return False
         for name in names:
             with contextlib.suppress(FileNotFoundError):  # others clear away as well
@@ -365,7 +365,7 @@ def read_description(path: Path, form: type[_Described]) -> _Described | None:
         return None
 
 
-def being_made(path: Path) -> bool:
+def is_being_made(path: Path) -> bool:
     """Return whether a folder or file is hidden because it is not ready."""
     try:
         return (
@@ -376,7 +376,7 @@ def being_made(path: Path) -> bool:
         return False
 
 
-def held(lock: Path | str, folder_fd: int | None = None) -> bool:
+def is_lock_held(lock: Path | str, folder_fd: int | None = None) -> bool:
     """Return whether a process holds this lock; True also while this process can open no more files."""
     try:
         fd = os.open(lock, _OPEN, dir_fd=folder_fd)

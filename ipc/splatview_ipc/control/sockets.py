@@ -44,7 +44,7 @@ class Connection:
 
     def __init__(self, connected: socket.socket, until: float = math.inf):
         self._socket = connected
-        self.until = until
+        self.closes_at = until
         """Clock time at which the server closes it; infinity once its viewer is welcomed."""
         with contextlib.suppress(OSError):
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
@@ -123,12 +123,12 @@ class Server:
         accepting = len(self.connections) < MAX_CONNECTIONS and not self._resting_until
         return [*([self._socket.fileno()] if accepting else []), *self.connections]
 
-    def due(self) -> float:
+    def next_accept_at(self) -> float:
         """Return when to call `accept` although nothing is ready; infinity: never."""
         return min(
             [
                 self._resting_until or math.inf,
-                *(c.until for c in self.connections.values()),
+                *(c.closes_at for c in self.connections.values()),
             ]
         )
 
@@ -136,8 +136,8 @@ class Server:
         """Close connections that did not introduce themselves, and take in new ones. Raises SharingError once while
         there is no file left for them: they wait, and are taken in later.
         """
-        for connection in [c for c in self.connections.values() if now >= c.until]:
-            self.close_one(connection)
+        for connection in [c for c in self.connections.values() if now >= c.closes_at]:
+            self.close_connection(connection)
         while len(self.connections) < MAX_CONNECTIONS and now >= self._resting_until:
             rested = self._resting_until
             self._resting_until = 0.0
@@ -163,7 +163,7 @@ class Server:
             else:
                 found.close()
 
-    def close_one(self, connection: Connection) -> None:
+    def close_connection(self, connection: Connection) -> None:
         """Idempotent."""
         self.connections.pop(connection.fileno(), None)
         connection.close()
@@ -171,7 +171,7 @@ class Server:
     def close(self) -> None:
         """Idempotent."""
         for connection in list(self.connections.values()):
-            self.close_one(connection)
+            self.close_connection(connection)
         self._socket.close()
 
 
@@ -198,7 +198,7 @@ def close_all(fds: Sequence[int]) -> None:
         os.close(fd)
 
 
-def wait_for(fds: list[int], milliseconds: int | None) -> set[int]:
+def wait_readable(fds: list[int], milliseconds: int | None) -> set[int]:
     """Wait until some of these can be read from, have ended or are in error, and return them."""
     poll = select.poll()
     for fd in fds:

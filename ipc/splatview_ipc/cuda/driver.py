@@ -82,7 +82,7 @@ def call(name: str, *args: Any) -> Any:
     return result[1:]
 
 
-def handle(name: str, *args: Any) -> Any:
+def call_for_handle(name: str, *args: Any) -> Any:
     """`call` for a handle or an address, never null: some releases of cuda-bindings report success with a null."""
     value = call(name, *args)
     if int(value) == 0:
@@ -92,7 +92,7 @@ def handle(name: str, *args: Any) -> Any:
     return value
 
 
-def release(name: str, *args: Any) -> str:
+def call_quietly(name: str, *args: Any) -> str:
     """`call` that never raises, for giving something back; return "" or the error's name.
 
     At exit, and after a fault in a kernel, every call fails; the driver takes all back when the process ends.
@@ -123,7 +123,7 @@ def pointer_attribute(attribute: int, pointer: int) -> int:
 
 
 @functools.cache
-def device(index: int) -> Any:
+def device_handle(index: int) -> Any:
     """Return the driver's handle of a device; makes no context."""
     return call("cuDeviceGet", index)
 
@@ -135,10 +135,10 @@ def gpu_uuid(device_index: int) -> str:
         name = "cuDeviceGetUuid_v2"
     else:
         name = "cuDeviceGetUuid"
-    return bytes(call(name, device(device_index)).bytes).hex()
+    return bytes(call(name, device_handle(device_index)).bytes).hex()
 
 
-def device_of(uuid: str) -> int | None:
+def find_device(uuid: str) -> int | None:
     """Return a GPU's ordinal in this process, None when it is not visible here; makes no context.
 
     Raises SharingError where there is no driver.
@@ -152,9 +152,9 @@ def device_of(uuid: str) -> int | None:
     return next((i for i in range(count) if gpu_uuid(i) == uuid), None)
 
 
-def here(uuid: str) -> int:
+def require_device(uuid: str) -> int:
     """Return a GPU's ordinal in this process. Raises SharingError when it is not visible here."""
-    index = device_of(uuid)
+    index = find_device(uuid)
     if index is None:
         raise SharingError(
             f"GPU {uuid} is not visible in this process: look at CUDA_VISIBLE_DEVICES, and in a "
@@ -167,7 +167,7 @@ _primary: dict[int, Any] = {}
 """Primary contexts that were retained here, until the process ends (as torch keeps them)."""
 
 
-def in_use() -> tuple[int, ...]:
+def devices_in_use() -> tuple[int, ...]:
     """Return the devices whose primary context was retained here."""
     return tuple(_primary)
 
@@ -176,18 +176,18 @@ def in_use() -> tuple[int, ...]:
 def context(index: int) -> Iterator[None]:
     """Have the device's primary context current in this thread; leaves the thread as it was."""
     current = call("cuCtxGetCurrent")
-    if int(current) and int(call("cuCtxGetDevice")) == int(device(index)):
+    if int(current) and int(call("cuCtxGetDevice")) == int(device_handle(index)):
         yield
         return
     if index not in _primary:
-        _primary[index] = handle(
-            "cuDevicePrimaryCtxRetain", device(index)
+        _primary[index] = call_for_handle(
+            "cuDevicePrimaryCtxRetain", device_handle(index)
         )  # two threads: counted twice, no matter
     call("cuCtxPushCurrent", _primary[index])
     try:
         yield
     finally:
-        release("cuCtxPopCurrent")
+        call_quietly("cuCtxPopCurrent")
 
 
 @contextlib.contextmanager
@@ -199,7 +199,7 @@ def relaxed_capture() -> Iterator[None]:
     try:
         yield
     finally:
-        release("cuThreadExchangeStreamCaptureMode", before)
+        call_quietly("cuThreadExchangeStreamCaptureMode", before)
 
 
 def torch_with_cuda() -> Any:
@@ -249,12 +249,12 @@ def write_value(index: int, stream: int, address: int, value: int) -> None:
     """Have the GPU write 64 bits into memory of `register_host`, by its device address, when all earlier work of a
     stream of device `index` has ended and its writes can be seen everywhere. Never waits, costs 1 or 2 us.
     """
-    in_stream(
+    enqueue(
         index, stream, "cuStreamWriteValue64", stream_object(stream), address, value, 0
     )
 
 
-def in_stream(index: int, stream: int, name: str, *args: Any) -> None:
+def enqueue(index: int, stream: int, name: str, *args: Any) -> None:
     """`call` for functions that queue work on a stream of device `index`, at the least cost.
 
     Stream 0 is the default stream of the current context, so the device's own must be current: as a rule torch's
@@ -276,7 +276,7 @@ _sides: dict[int, torch.cuda.Stream] = {}
 
 
 @contextlib.contextmanager
-def behind(index: int, stream: int) -> Iterator[bool]:
+def stream_behind(index: int, stream: int) -> Iterator[bool]:
     """Make one of our streams torch's current one in this thread, behind all that `stream` was given so far.
 
     `index`: the device; `stream`: a stream of the trainer, by the driver's number. Nothing is waited for on the host.
@@ -295,15 +295,15 @@ def behind(index: int, stream: int) -> Iterator[bool]:
             yield True
 
 
-def broken(index: int) -> bool:
+def is_broken(index: int) -> bool:
     """Return whether a device takes no more work, as after a fault in a kernel, or as CUDA shuts down. Never waits."""
     try:
         with context(index), relaxed_capture():
-            event = handle(
+            event = call_for_handle(
                 "cuEventCreate", int(bindings().CUevent_flags.CU_EVENT_DISABLE_TIMING)
             )
-            error = release("cuEventQuery", event)
-            release("cuEventDestroy", event)
+            error = call_quietly("cuEventQuery", event)
+            call_quietly("cuEventDestroy", event)
     except CudaError as e:
         return e.error != "CUDA_ERROR_OUT_OF_MEMORY"
     return error not in ("", "CUDA_ERROR_NOT_READY")
@@ -319,7 +319,7 @@ def register_host(address: int, size: int, index: int) -> int:
     can_write = (
         driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
     )
-    if not call("cuDeviceGetAttribute", can_write, device(index)):
+    if not call("cuDeviceGetAttribute", can_write, device_handle(index)):
         raise SharingError(
             "this GPU or driver cannot write 64 bits in the order of a stream"
         )
@@ -331,13 +331,13 @@ def register_host(address: int, size: int, index: int) -> int:
             driver.CU_MEMHOSTREGISTER_PORTABLE | driver.CU_MEMHOSTREGISTER_DEVICEMAP,
         )
         try:
-            return int(handle("cuMemHostGetDevicePointer", address, 0))
+            return int(call_for_handle("cuMemHostGetDevicePointer", address, 0))
         except SharingError:
-            release("cuMemHostUnregister", address)
+            call_quietly("cuMemHostUnregister", address)
             raise
 
 
 def release_host(address: int, index: int) -> None:
     """Undo `register_host`. Nothing on the GPU may still use the memory. Never raises."""
     with contextlib.suppress(SharingError), context(index), relaxed_capture():
-        release("cuMemHostUnregister", address)
+        call_quietly("cuMemHostUnregister", address)

@@ -11,7 +11,7 @@ from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.messages import FdMemory, IpcMemory, MemoryRef, TensorRef
 from splatview_ipc.control.sockets import close_all
 from splatview_ipc.cuda import driver
-from splatview_ipc.cuda.tensors import span
+from splatview_ipc.cuda.tensors import element_span
 from splatview_ipc.shm.slot_layout import dtype_name
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def check_shareable(tensors: Mapping[str, torch.Tensor]) -> int:
     return next(iter(devices)).index or 0
 
 
-def describe(tensors: Mapping[str, torch.Tensor]) -> Shared:
+def share_tensors(tensors: Mapping[str, torch.Tensor]) -> Shared:
     """Share the memory of CUDA tensors, all on one device, as long as the caller keeps them.
 
     Chunks that follow each other become one memory, whose descriptors are offered to viewers; none is kept. An empty
@@ -76,7 +76,7 @@ def describe(tensors: Mapping[str, torch.Tensor]) -> Shared:
             if t.numel():
                 start = t.data_ptr()
                 found, ipc = chunks_behind(
-                    start, start + span(t.shape, t.stride()) * t.element_size()
+                    start, start + element_span(t.shape, t.stride()) * t.element_size()
                 )
                 (allocations if ipc else chunks).update(found)
         runs: list[list[Chunk]] = []
@@ -206,11 +206,11 @@ def _chunk_fds(index: int, chunks: Sequence[Chunk], start: int, stop: int) -> li
     try:
         with driver.context(index), driver.relaxed_capture():
             for base, _ in chunks[start:stop]:
-                chunk = driver.handle("cuMemRetainAllocationHandle", base)
+                chunk = driver.call_for_handle("cuMemRetainAllocationHandle", base)
                 try:
                     fds.append(export_fd(chunk))
                 finally:
-                    driver.release("cuMemRelease", chunk)
+                    driver.call_quietly("cuMemRelease", chunk)
     except BaseException:
         close_all(fds)
         raise

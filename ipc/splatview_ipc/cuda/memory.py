@@ -22,7 +22,7 @@ from splatview_ipc.control.messages import FdMemory, IpcMemory
 from splatview_ipc.control.sockets import close_all
 from splatview_ipc.cuda import driver, retiring
 from splatview_ipc.cuda.export import export_fd
-from splatview_ipc.cuda.tensors import check_within, contiguous, tensor_at
+from splatview_ipc.cuda.tensors import check_bounds, contiguous_strides, tensor_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,26 +33,26 @@ if TYPE_CHECKING:
 _MOST_TENSORS = limits.MAX_SLOTS * limits.MAX_TENSORS
 
 
-class Mapped:
+class MappedMemory:
     """GPU memory at an address of this process, and the calls that give it back, the last one first."""
 
     def __init__(self, index: int):
         self.index = index
         self.address = 0
         self.undo: list[Callable[[], object]] = []
-        self.idle = False
+        self.is_idle = False
         """Nothing on the GPU uses the memory any more."""
         self._pid = os.getpid()
 
     def map_chunks(self, chunks: Sequence[tuple[Any, int]], writable: bool) -> None:
         """Map chunks, allocation handle and bytes each, one after the other. Raises SharingError."""
         size = sum(size for _, size in chunks)
-        at = int(driver.handle("cuMemAddressReserve", size, 0, 0, 0))
+        at = int(driver.call_for_handle("cuMemAddressReserve", size, 0, 0, 0))
         self.address = at
-        self.undo.append(partial(driver.release, "cuMemAddressFree", at, size))
+        self.undo.append(partial(driver.call_quietly, "cuMemAddressFree", at, size))
         for chunk, chunk_size in chunks:
             driver.call("cuMemMap", at, chunk_size, 0, chunk, 0)
-            self.undo.append(partial(driver.release, "cuMemUnmap", at, chunk_size))
+            self.undo.append(partial(driver.call_quietly, "cuMemUnmap", at, chunk_size))
             at += chunk_size
         cu = driver.bindings()
         access = cu.CUmemAccessDesc()
@@ -76,7 +76,7 @@ class Mapped:
             driver.relaxed_capture(),
         ):
             if not idle:
-                driver.release("cuCtxSynchronize")
+                driver.call_quietly("cuCtxSynchronize")
             while self.undo:
                 self.undo.pop()()
 
@@ -92,10 +92,10 @@ class Mapped:
                     lambda: not driver.is_captured(self.index, stream), self.give_back
                 )
             else:
-                self.give_back(self.idle)
+                self.give_back(self.is_idle)
 
 
-class Allocation:
+class ExportableMemory:
     """GPU memory of our own that other processes, and OpenGL, can open by a file descriptor."""
 
     def __init__(self, size: int, index: int):
@@ -112,20 +112,24 @@ class Allocation:
         properties.location.id = index
         properties.requestedHandleTypes = driver.fd_type()
         minimum = cu.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
-        mapped = Mapped(index)
+        mapped = MappedMemory(index)
         with driver.context(index), driver.relaxed_capture():
             granule = int(
                 driver.call("cuMemGetAllocationGranularity", properties, minimum)
             )
             self.size = -(-size // granule) * granule
-            self._chunk = driver.handle("cuMemCreate", self.size, properties, 0)
-            mapped.undo.append(partial(driver.release, "cuMemRelease", self._chunk))
+            self._chunk = driver.call_for_handle(
+                "cuMemCreate", self.size, properties, 0
+            )
+            mapped.undo.append(
+                partial(driver.call_quietly, "cuMemRelease", self._chunk)
+            )
             try:
                 mapped.map_chunks([(self._chunk, self.size)], writable=True)
             except BaseException:
                 mapped.give_back(idle=True)
                 raise
-        self._mapped: Mapped | None = mapped
+        self._mapped: MappedMemory | None = mapped
 
     def fd(self) -> int:
         """Return a new descriptor of the memory, the caller's. Raises SharingError."""
@@ -144,8 +148,8 @@ class Allocation:
 
         Raises SharingError when it does not lie within the memory.
         """
-        strides = contiguous(shape) if strides is None else strides
-        check_within(dtype, shape, strides, offset, self.size)
+        strides = contiguous_strides(shape) if strides is None else strides
+        check_bounds(dtype, shape, strides, offset, self.size)
         if self._mapped is None:
             raise SharingError("this memory has been closed")
         return tensor_at(
@@ -165,10 +169,10 @@ class Allocation:
         mapped = self._mapped
         self._mapped = None
         if mapped is not None:
-            mapped.idle = idle
+            mapped.is_idle = idle
 
 
-class Opened:
+class OpenedMemory:
     """GPU memory that another process made: a `splatview_ipc.control.frame.DeviceMemory`."""
 
     def __init__(
@@ -179,7 +183,7 @@ class Opened:
         self.size = size
         self.pieces = pieces
         self._handle = handle
-        self._mapped: Mapped | None = None
+        self._mapped: MappedMemory | None = None
         self._tensors: dict[tuple[Any, ...], torch.Tensor] = {}
         """By place: to make one takes longer than all else that is done with a version."""
         self._closed = False
@@ -198,7 +202,7 @@ class Opened:
         key = dtype, tuple(shape), tuple(strides), offset
         tensor = self._tensors.get(key)
         if tensor is None:
-            check_within(dtype, shape, strides, offset, self.size)
+            check_bounds(dtype, shape, strides, offset, self.size)
             mapped = self._map()
             tensor = tensor_at(
                 mapped.address + offset, dtype, shape, strides, mapped.index, mapped
@@ -209,14 +213,14 @@ class Opened:
                 self._tensors[key] = tensor
         return tensor
 
-    def _map(self) -> Mapped:
+    def _map(self) -> MappedMemory:
         if self._closed:
             raise SharingError("this memory has been closed")
         mapped = self._mapped
         if (
             mapped is None
         ):  # two threads may map it twice: the tensors of each keep their own mapping
-            mapped = Mapped(driver.here(self.gpu))
+            mapped = MappedMemory(driver.require_device(self.gpu))
             with driver.context(mapped.index), driver.relaxed_capture():
                 try:
                     self._map_into(mapped)
@@ -226,7 +230,7 @@ class Opened:
             self._mapped = mapped
         return mapped
 
-    def _map_into(self, mapped: Mapped) -> None:
+    def _map_into(self, mapped: MappedMemory) -> None:
         """Map the memory, in the GPU's context; `mapped.undo` takes back what was done. Raises SharingError."""
         if self._handle:
             cu = driver.bindings()
@@ -234,10 +238,10 @@ class Opened:
             handle.reserved = self._handle
             lazily = cu.CUipcMem_flags.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
             mapped.address = int(
-                driver.handle("cuIpcOpenMemHandle", handle, int(lazily))
+                driver.call_for_handle("cuIpcOpenMemHandle", handle, int(lazily))
             )
             mapped.undo.append(
-                partial(driver.release, "cuIpcCloseMemHandle", mapped.address)
+                partial(driver.call_quietly, "cuIpcCloseMemHandle", mapped.address)
             )
             base, size = driver.call("cuMemGetAddressRange", mapped.address)
             if int(base) != mapped.address or int(size) < self.size:
@@ -252,7 +256,7 @@ class Opened:
             for fd, size in self.pieces:
                 chunks.append(
                     (
-                        driver.handle(
+                        driver.call_for_handle(
                             "cuMemImportFromShareableHandle", fd, driver.fd_type()
                         ),
                         size,
@@ -261,7 +265,7 @@ class Opened:
             mapped.map_chunks(chunks, writable=False)
         finally:
             for chunk, _ in chunks:
-                driver.release("cuMemRelease", chunk)  # what is mapped stays
+                driver.call_quietly("cuMemRelease", chunk)  # what is mapped stays
 
     def close(self) -> None:
         """Close its descriptors, and unmap it once the tensors over it are gone. Idempotent; done when collected."""
@@ -276,7 +280,7 @@ class Opened:
             self.close()
 
 
-def open_memory(ref: IpcMemory | FdMemory, fds: Sequence[int] = ()) -> Opened:
+def open_memory(ref: IpcMemory | FdMemory, fds: Sequence[int] = ()) -> OpenedMemory:
     """Return another process's memory, from what was announced and, for FdMemory, its descriptors, which become ours.
 
     Touches no CUDA until `pointer` or `tensor` is called. Raises SharingError (the descriptors are then closed).
@@ -290,4 +294,4 @@ def open_memory(ref: IpcMemory | FdMemory, fds: Sequence[int] = ()) -> Opened:
             f"GPU memory of {ref.size} bytes in {len(sizes)} pieces came with {len(fds)} descriptors; "
             f"legal are 1 to {limits.MAX_SEGMENT} bytes, and a descriptor for each piece"
         )
-    return Opened(ref.gpu, ref.size, handle, tuple(map(Piece, fds, sizes)))
+    return OpenedMemory(ref.gpu, ref.size, handle, tuple(map(Piece, fds, sizes)))

@@ -24,7 +24,7 @@ def retire(ready: Callable[[], bool], free: Callable[[], None]) -> None:
     _waiting.append((os.getpid(), ready, free))
 
 
-def turn() -> bool:
+def release_idle() -> bool:
     """Give back what is ready; True when nothing is left. Never waits. Any thread."""
     for _ in range(len(_waiting)):
         try:
@@ -41,9 +41,9 @@ def turn() -> bool:
     return not _waiting
 
 
-def finish() -> None:
+def release_all() -> None:
     """Give everything back though no run takes turns any more: what a GPU still uses, in a thread that ends with it."""
-    if turn() or any(t.name == _FINISHER for t in threading.enumerate()):
+    if release_idle() or any(t.name == _FINISHER for t in threading.enumerate()):
         return
     finisher = threading.Thread(target=_finish, name=_FINISHER, daemon=True)
     with contextlib.suppress(RuntimeError):  # no thread can be started: the next run's
@@ -55,5 +55,5 @@ _FINISHER = "splatview retiring"
 
 def _finish() -> None:
     never = threading.Event()
-    while not turn():
+    while not release_idle():
         never.wait(_FINISH_PERIOD_S)

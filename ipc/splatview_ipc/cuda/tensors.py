@@ -27,7 +27,7 @@ class _Interface:
         self.keep = keep
 
 
-def span(shape: Sequence[int], strides: Sequence[int]) -> int:
+def element_span(shape: Sequence[int], strides: Sequence[int]) -> int:
     """Return the elements from a tensor's first to its last in memory, both included; 0 for an empty tensor."""
     if 0 in shape:
         return 0
@@ -36,7 +36,7 @@ def span(shape: Sequence[int], strides: Sequence[int]) -> int:
     )
 
 
-def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
+def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
     """Return the strides, in elements, of a C-contiguous tensor."""
     strides: list[int] = []
     step = 1
@@ -52,7 +52,7 @@ def tensor_at(
     shape: Sequence[int],
     strides: Sequence[int],
     device: int,
-    keep: Any,
+    owner: Any,
 ) -> torch.Tensor:
     """Return a tensor over GPU memory that is already there; nothing is copied.
 
@@ -66,12 +66,13 @@ def tensor_at(
     if 0 in shape:
         return torch.empty(tuple(shape), dtype=kind, device=where)
     raw = torch.as_tensor(
-        _Interface(pointer, span(shape, strides) * kind.itemsize, keep), device=where
+        _Interface(pointer, element_span(shape, strides) * kind.itemsize, owner),
+        device=where,
     )
     return raw.view(kind).as_strided(tuple(shape), tuple(strides))
 
 
-def check_within(
+def check_bounds(
     dtype: str, shape: Sequence[int], strides: Sequence[int], offset: int, size: int
 ) -> None:
     """Raise SharingError unless a tensor lies within memory of `size` bytes, at a multiple of its element's size."""
@@ -81,7 +82,7 @@ def check_within(
         or len(shape) != len(strides)
         or min(0, offset, *shape, *strides) < 0
         or offset % item
-        or offset + span(shape, strides) * item > size
+        or offset + element_span(shape, strides) * item > size
     ):
         raise SharingError(
             f"{dtype} {tuple(shape)} with strides {tuple(strides)} at byte {offset} does not lie within "

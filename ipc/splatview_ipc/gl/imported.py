@@ -68,7 +68,7 @@ class _Slot:
         """Record that CUDA got its work, on torch's current stream. Never waits."""
         self._must_await_cuda = True
         stream = driver.current_stream(self._device)
-        driver.in_stream(
+        driver.enqueue(
             self._device,
             stream,
             "cuEventRecord",
@@ -104,7 +104,7 @@ class _Slot:
             view.source.release()
         self.views.clear()
         with driver.context(self._device):
-            driver.release("cuEventDestroy", self._event)
+            driver.call_quietly("cuEventDestroy", self._event)
 
 
 class _Memory:
@@ -170,7 +170,7 @@ class ImportBridge:
             raise SharingError(
                 f"CUDA would draw on GPU {gpu_uuid}, OpenGL draws on {uuid}"
             )
-        self._device = driver.here(uuid)
+        self._device = driver.require_device(uuid)
         self._memories: dict[int, _Memory] = {}
         """By the size of their slots.
 

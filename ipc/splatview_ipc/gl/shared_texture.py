@@ -321,8 +321,10 @@ class _Semaphore:
         )
         with driver.context(device), shared.fd() as fd:
             description.handle.fd = fd
-            self._handles = [driver.handle("cuImportExternalSemaphore", description)]
-        undo.callback(driver.release, "cuDestroyExternalSemaphore", *self._handles)
+            self._handles = [
+                driver.call_for_handle("cuImportExternalSemaphore", description)
+            ]
+        undo.callback(driver.call_quietly, "cuDestroyExternalSemaphore", *self._handles)
         self._signal_params = [cu.CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS()]
         self._wait_params = [cu.CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS()]
         self._texture = (ctypes.c_uint * 1)(texture)
@@ -339,7 +341,7 @@ class _Semaphore:
         )
 
     def signal_from_cuda(self, device: int, stream: int) -> None:
-        driver.in_stream(
+        driver.enqueue(
             device,
             stream,
             "cuSignalExternalSemaphoresAsync",
@@ -350,7 +352,7 @@ class _Semaphore:
         )
 
     def await_in_cuda(self, device: int, stream: int) -> None:
-        driver.in_stream(
+        driver.enqueue(
             device,
             stream,
             "cuWaitExternalSemaphoresAsync",
@@ -374,7 +376,7 @@ class _SharedImage:
         Raises SharingError when one of OpenGL, CUDA and Vulkan cannot.
         """
         uuid = require_import(ctx, "GL_EXT_semaphore", "GL_EXT_semaphore_fd")
-        self.device = driver.here(uuid)
+        self.device = driver.require_device(uuid)
         self._undo = ExitStack()
         vulkan = vulkan_on(uuid)
         try:
@@ -402,19 +404,19 @@ class _SharedImage:
         levels = _mipmap_levels(form)
         undo = self._undo.callback
         with driver.context(self.device):
-            self.event = driver.handle(
+            self.event = driver.call_for_handle(
                 "cuEventCreate", int(cu.CUevent_flags.CU_EVENT_DISABLE_TIMING)
             )
-            undo(driver.release, "cuEventDestroy", self.event)
+            undo(driver.call_quietly, "cuEventDestroy", self.event)
             with image.fd() as fd:
                 memory.handle.fd = fd
-                external = driver.handle("cuImportExternalMemory", memory)
-            undo(driver.release, "cuDestroyExternalMemory", external)
-            mipmap = driver.handle(
+                external = driver.call_for_handle("cuImportExternalMemory", memory)
+            undo(driver.call_quietly, "cuDestroyExternalMemory", external)
+            mipmap = driver.call_for_handle(
                 "cuExternalMemoryGetMappedMipmappedArray", external, levels
             )
-            undo(driver.release, "cuMipmappedArrayDestroy", mipmap)
-            return driver.handle("cuMipmappedArrayGetLevel", mipmap, 0)
+            undo(driver.call_quietly, "cuMipmappedArrayDestroy", mipmap)
+            return driver.call_for_handle("cuMipmappedArrayGetLevel", mipmap, 0)
 
     def _import_into_gl(self, image: Exported, form: _ImageForm) -> int:
         """Return OpenGL's name of the texture over the image."""
@@ -444,7 +446,7 @@ class _SharedImage:
         """Destroy the image, once. Waits for both sides first."""
         GL.current().glFinish()
         with driver.context(self.device):
-            driver.release("cuCtxSynchronize")
+            driver.call_quietly("cuCtxSynchronize")
             self._undo.close()
 
 

@@ -150,7 +150,7 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
         if isinstance(texture, moderngl.Renderbuffer):
             target = glapi.RENDERBUFFER
         with driver.context(self._device):
-            self._resource = driver.handle(
+            self._resource = driver.call_for_handle(
                 "cuGraphicsGLRegisterImage", texture.glo, target, 0
             )
 
@@ -258,7 +258,7 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
         self._host_pixels = None
         if resource is not None:
             with driver.context(self._device):
-                driver.release("cuGraphicsUnregisterResource", resource)
+                driver.call_quietly("cuGraphicsUnregisterResource", resource)
 
     def __exit__(self, *exc: object) -> None:
         self.close()

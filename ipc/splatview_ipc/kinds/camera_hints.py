@@ -306,7 +306,7 @@ def photo_range_hint(values: np.ndarray) -> CameraHint | None:
 
 
 def photo_sides_hint(
-    photo: tuple[int, int], camera: tuple[int, int], number: int
+    photo: tuple[int, int], camera: tuple[int, int], index: int
 ) -> CameraHint | None:
     """Return a doubt about a photograph whose sides are swapped against its camera's.
 
@@ -321,6 +321,6 @@ def photo_sides_hint(
         return None
     return CameraHint(
         "photo sides",
-        f"images[{number}] is {photo[0]}x{photo[1]} pixels and its camera {camera[0]}x{camera[1]}: width and height "
+        f"images[{index}] is {photo[0]}x{photo[1]} pixels and its camera {camera[0]}x{camera[1]}: width and height "
         "look swapped",
     )

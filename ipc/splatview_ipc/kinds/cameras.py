@@ -22,7 +22,7 @@ from splatview_ipc.kinds.rules import (
     check_tensors,
 )
 
-CAMERAS_MOST = {
+CAMERA_LIMITS = {
     "cameras": 10_000,
     "text": 1 << 22,
     "side": 1 << 15,
@@ -42,7 +42,7 @@ _CURRENT: Rules = {"current": (("int32",), (1,))}
 
 
 def check(tensors: Tensors, meta: Meta) -> None:
-    most = CAMERAS_MOST
+    most = CAMERA_LIMITS
     if "photos" in tensors:
         found = check_tensors("a frame of photographs", tensors, _PHOTOS, ())
         check_extent("photographs", found["M"], most["cameras"], 1)

@@ -29,7 +29,7 @@ from splatview_ipc.kinds.rules import (
     check_tensors,
 )
 
-OVERLAY_MOST = {
+OVERLAY_LIMITS = {
     "boxes": 10_000,
     "points": 100_000,
     "vertices": 200_000,
@@ -83,8 +83,8 @@ def check(tensors: Tensors, meta: Meta) -> None:
         ("bytes of masks", n * h * w, "mask_bytes"),
         ("pixels along a mask", max(h, w), "side"),
     ):
-        check_extent(what, count, OVERLAY_MOST[limit])
-    side = OVERLAY_MOST["side"]
+        check_extent(what, count, OVERLAY_LIMITS[limit])
+    side = OVERLAY_LIMITS["side"]
     check_meta(
         meta,
         {

@@ -47,9 +47,9 @@ def check_tensors(
     return extents
 
 
-def check_extent(what: str, extent: int, most: int, least: int = 0) -> None:
-    if not least <= extent <= most:
-        raise ValueError(f"{extent} {what}; legal are {least} to {most}")
+def check_extent(name: str, extent: int, maximum: int, minimum: int = 0) -> None:
+    if not minimum <= extent <= maximum:
+        raise ValueError(f"{extent} {name}; legal are {minimum} to {maximum}")
 
 
 def check_meta(

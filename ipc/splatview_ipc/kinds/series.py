@@ -24,15 +24,15 @@ _VALUE, _LOW, _HIGH, _COUNT, _BROKEN = range(2, 7)
 class Series:
     """Rows of float64, the oldest first, of which one column counts samples."""
 
-    def __init__(self, most: int, columns: int, count: int, merge: Merge) -> None:
+    def __init__(self, max_rows: int, columns: int, count: int, merge: Merge) -> None:
         """most: rows, 8 or more; count: the column that counts, which `merge` sums."""
         self.rows = np.empty((0, columns))
         """Replaced, never changed in place."""
-        self._most = most
+        self._most = max_rows
         self._count = count
         self._merge = merge
 
-    def limit(self, most: int) -> None:
+    def set_max_rows(self, most: int) -> None:
         """Have at most so many rows from now on, 8 or more."""
         self._most = most
         if len(self.rows) > most:
@@ -59,9 +59,9 @@ class Series:
         self.rows = np.concatenate((merged, new))
 
 
-def scalar_series(most: int) -> Series:
+def scalar_series(max_rows: int) -> Series:
     """Return a series of SCALAR_COLUMNS. A row knows the extremes of its samples: no peak is lost."""
-    return Series(most, len(SCALAR_COLUMNS), _COUNT, _merge_scalars)
+    return Series(max_rows, len(SCALAR_COLUMNS), _COUNT, _merge_scalars)
 
 
 def scalar_rows(samples: np.ndarray) -> np.ndarray:

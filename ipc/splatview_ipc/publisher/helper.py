@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from splatview_ipc.control import messages
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.run_folder import SOCKET_NAME
-from splatview_ipc.control.sockets import EndedError, Server, wait_for
+from splatview_ipc.control.sockets import EndedError, Server, wait_readable
 from splatview_ipc.publisher.viewers import Viewers
 from splatview_ipc.shm.control_block import DROPPED, ControlBlock
 
@@ -185,7 +185,7 @@ class Helper:
         counted_since = 0.0
         try:
             while not self._closing:
-                ready = wait_for(self.fds(), self._milliseconds_until(due))
+                ready = wait_readable(self.fds(), self._milliseconds_until(due))
                 now = self.clock()
                 if now >= counted_since + 1:
                     wake_count = 0
@@ -224,12 +224,12 @@ class Helper:
             self._viewers.must_announce = True
         self._viewers.detach_dead(ready)
         self._receive(ready)
-        if ready or now >= self._server.due():
+        if ready or now >= self._server.next_accept_at():
             try:
                 self._server.accept(now)
             except SharingError as error:
                 self._report(error)
-        due_times: list[float | None] = [self._folder.refresh(now), self._server.due()]
+        due_times: list[float | None] = [self._folder.refresh(now), self._server.next_accept_at()]
         for stream in self._streams():
             try:
                 due_times.append(stream.turn(now))
@@ -238,7 +238,7 @@ class Helper:
                 due_times.append(now + _AFTER_FAULT_S)
         due_times.append(self._viewers.announce(now))
         retiring = sys.modules.get("splatview_ipc.cuda.retiring")
-        if retiring is not None and not retiring.turn():
+        if retiring is not None and not retiring.release_idle():
             due_times.append(now + _RETIRING_S)
         due = min((t for t in due_times if t is not None), default=math.inf)
         return due if due < math.inf else None

@@ -148,7 +148,7 @@ class Publisher:
             self.control.close()
             retiring = sys.modules.get("splatview_ipc.cuda.retiring")
             if retiring is not None:
-                retiring.finish()
+                retiring.release_all()
         # A signal's handler may have closed it meanwhile.
         with contextlib.suppress(ValueError):
             _open_publishers.remove(self)

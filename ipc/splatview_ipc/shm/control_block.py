@@ -75,18 +75,20 @@ class ControlBlock(_Words):
         super().__init__(self.segment.map)
         self.paused_by = ""
         """The viewers that paused the run, for users: names and process ids."""
-        self.granted = 0
-        self.passed = 0
+        self.granted_steps = 0
+        self.taken_steps = 0
         """Steps granted to the paused run, written by the helper thread alone; and steps taken, written by the
         trainer's thread alone."""
-        self.noted: float | None = None
+        self.pause_logged_at: float | None = None
         """Clock time, seconds, at which the log noted that the run is paused; None: not noted, or noted as over."""
         self.words[_MAGIC_WORD] = _MAGIC
 
     def pause(self, by: str) -> None:
         """Have the run pause, because of the viewers named here; "": go on."""
         if by and not self.paused:
-            self.granted = self.passed  # what was granted in another pause is forgotten
+            self.granted_steps = (
+                self.taken_steps
+            )  # what was granted in another pause is forgotten
         self.paused_by = by
         self.words[_PAUSED] = int(bool(by))
 

@@ -109,7 +109,7 @@ class Segment:
 
 
 def open_segment(
-    ref: SegmentRef, fds: Mapping[str, Sequence[int]], least: int
+    ref: SegmentRef, fds: Mapping[str, Sequence[int]], min_size: int
 ) -> mmap.mmap:
     """Map a segment that another process announced, by its descriptor in `fds`, for reading.
 
@@ -117,9 +117,9 @@ def open_segment(
     shrink or grow.
     """
     found = fds.get(ref.token, ())
-    if len(found) != 1 or ref.size < least:
+    if len(found) != 1 or ref.size < min_size:
         raise SharingError(
-            f"memory of {ref.size} bytes was announced, with {len(found)} descriptors; at least {least} "
+            f"memory of {ref.size} bytes was announced, with {len(found)} descriptors; at least {min_size} "
             "bytes and one descriptor are needed"
         )
     try:

@@ -31,7 +31,7 @@ _WEAKLY_ORDERED = platform.machine() not in ("x86_64", "AMD64", "i686")
 _local = threading.local()
 
 
-class SlotPlaces:
+class SlotLayout:
     """Places of a ring's slots, for its writer and its readers."""
 
     in_segment = True

@@ -30,7 +30,7 @@ from splatview_ipc.shm.slot_layout import (
     SLOTS,
     TIME,
     VERSION,
-    SlotPlaces,
+    SlotLayout,
     full_fence,
 )
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from splatview_ipc.control.messages import Ref, SegmentRef
 
 
-class SlotReader(SlotPlaces):
+class SlotReader(SlotLayout):
     """Base of the transports' readers. A transport fills in `_tensor`, the place of a tensor."""
 
     known_tokens: frozenset[str] = frozenset()
@@ -83,7 +83,7 @@ class SlotReader(SlotPlaces):
     def read(self, after: int = 0, attempts: int = 4) -> StreamFrame | None:
         """As `Reader.read`."""
         for _ in range(attempts):
-            slot, seq = self.newest(after)
+            slot, seq = self.find_newest(after)
             if slot < 0:
                 return None
             full_fence()  # what follows is of this number, or a later one
@@ -94,19 +94,19 @@ class SlotReader(SlotPlaces):
                     start : start
                     + min(self._words[self.bases[slot] + HEADER], HEADER_BYTES)
                 ]
-                if not self.unchanged(slot, seq):
+                if not self.is_unchanged(slot, seq):
                     continue
                 if raw != self._header_bytes:
                     self._header = self._decode(raw)
                     self._header_bytes = raw
                 frame = self._frame(slot, seq, stamp)
             except (*DecodeError, ValueError):
-                self.garbled += self.unchanged(slot, seq)
+                self.garbled += self.is_unchanged(slot, seq)
                 continue
             return frame
         return None
 
-    def newest(self, after: int) -> tuple[int, int]:
+    def find_newest(self, after: int) -> tuple[int, int]:
         """Return the slot with the highest whole version over `after` and its sequence number; slot -1: none."""
         words = self._words
         found = (-1, 0)
@@ -131,7 +131,7 @@ class SlotReader(SlotPlaces):
             raise ValueError("version or time out of range")
         return version, time_ns
 
-    def unchanged(self, slot: int, seq: int) -> bool:
+    def is_unchanged(self, slot: int, seq: int) -> bool:
         """Return whether the slot has been what it was at this sequence number until now."""
         full_fence()
         try:
@@ -159,7 +159,7 @@ class SlotReader(SlotPlaces):
         """Return a slot's frame, of the decoded header; None if there is nothing to read yet. Raises ValueError."""
 
         def intact() -> bool:
-            ok = self.unchanged(slot, seq)
+            ok = self.is_unchanged(slot, seq)
             self.torn += not ok
             return ok
 

@@ -35,7 +35,7 @@ from splatview_ipc.shm.slot_layout import (
     SLOTS,
     TIME,
     VERSION,
-    SlotPlaces,
+    SlotLayout,
     data_bytes,
     dtype_name,
     full_fence,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from splatview_ipc.control.messages import VersionHeader
 
 
-class SlotWriter(SlotPlaces):
+class SlotWriter(SlotLayout):
     """Base of the transports' writers. A transport adds `ref`, and fills in `_copy`."""
 
     note = ""
@@ -143,7 +143,7 @@ class SlotWriter(SlotPlaces):
                 self._targets(slot, self._tensor_headers) for slot in range(self.slots)
             ]
             self._layout = layout
-        header = encoded(FrameHeader(kind, self._tensor_headers, meta, confirmed))  # type: ignore[arg-type]
+        header = encode_header(FrameHeader(kind, self._tensor_headers, meta, confirmed))  # type: ignore[arg-type]
         slot = self.free_slot()
         if slot < 0:
             return False
@@ -162,21 +162,21 @@ class SlotWriter(SlotPlaces):
     def free_slot(self) -> int:
         """Return the slot to write into next, -1 if there is none (invariant 5)."""
         newest = -1
-        if self._last >= 0 and not self._whole(
+        if self._last >= 0 and not self._is_done(
             self._last
         ):  # a GPU is behind: an older slot is the newest whole one
             versions = [
-                self._words[base + VERSION] if self._whole(slot) else 0
+                self._words[base + VERSION] if self._is_done(slot) else 0
                 for slot, base in enumerate(self.bases)
             ]
             newest = versions.index(max(versions)) if max(versions) else -1
         for i in range(1, self.slots):
             slot = (self._last + i) % self.slots
-            if slot != newest and self._whole(slot):
+            if slot != newest and self._is_done(slot):
                 return slot
         return -1
 
-    def _whole(self, slot: int) -> bool:
+    def _is_done(self, slot: int) -> bool:
         base = self.bases[slot]
         return self._words[base + DONE] == self._words[base + SEQ]
 
@@ -213,7 +213,7 @@ class SlotWriter(SlotPlaces):
         self.segment.close()
 
 
-def encoded(header: FrameHeader | VersionHeader) -> bytes:
+def encode_header(header: FrameHeader | VersionHeader) -> bytes:
     """Return the bytes of a slot's header. Raises SharingError when there are too many."""
     data = encode(header)
     if len(data) > HEADER_BYTES:

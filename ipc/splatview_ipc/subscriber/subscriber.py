@@ -178,6 +178,6 @@ def can_take(transport: str, gpu: str, draws_on: str | None = None) -> bool:
     from splatview_ipc.cuda import driver
 
     try:
-        return driver.device_of(gpu) is not None
+        return driver.find_device(gpu) is not None
     except SharingError:
         return False

@@ -1,8 +1,8 @@
 """Child programs: Python modules that run beside this process and end with it.
 
     program = ChildProgram("splatview_viewer", "serve", "--web")
-    program.running(), program.last_words()
-    program.end(patience_s=3.0)
+    program.is_running(), program.last_error_lines()
+    program.end(timeout_s=3.0)
 
 None of them runs code from the current folder, which may be one where other users write, such as /tmp: Python's option
 -P keeps it, and a script's own folder, out of `sys.path`.
@@ -111,7 +111,7 @@ class ChildProgram:
         self._last_words = ""
         # unlike a pipe never full
         said = tempfile.TemporaryFile(prefix="splatview-", buffering=0)
-        self._said = said
+        self._error_log = said
         fcntl.fcntl(said, fcntl.F_SETFL, os.O_APPEND)
         errors = said if on_error is None else subprocess.PIPE
         apart = pipes or on_output is not None
@@ -150,12 +150,12 @@ class ChildProgram:
         """None while it runs, minus the signal's number after a signal."""
         return self._process.poll()
 
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         if (
-            not self._said.closed
-            and os.fstat(self._said.fileno()).st_size > _MOST_KEPT_BYTES
+            not self._error_log.closed
+            and os.fstat(self._error_log.fileno()).st_size > _MOST_KEPT_BYTES
         ):
-            os.ftruncate(self._said.fileno(), 0)
+            os.ftruncate(self._error_log.fileno(), 0)
         return self.exit_code is None
 
     def wait(self, timeout_s: float | None = None) -> int | None:
@@ -167,12 +167,14 @@ class ChildProgram:
     def send_signal(self, number: int) -> None:
         self._process.send_signal(number)
 
-    def last_words(self) -> str:
+    def last_error_lines(self) -> str:
         """Return the last lines of its stderr, at most 2000 bytes."""
-        if not self._said.closed:
-            size = os.fstat(self._said.fileno()).st_size
+        if not self._error_log.closed:
+            size = os.fstat(self._error_log.fileno()).st_size
             words = os.pread(
-                self._said.fileno(), _LAST_WORDS_BYTES, max(0, size - _LAST_WORDS_BYTES)
+                self._error_log.fileno(),
+                _LAST_WORDS_BYTES,
+                max(0, size - _LAST_WORDS_BYTES),
             )
             lines = [
                 line
@@ -182,20 +184,20 @@ class ChildProgram:
             self._last_words = "\n".join(lines).strip() or "it said nothing"
         return self._last_words
 
-    def end(self, patience_s: float = 10.0) -> None:
-        """Close its pipes and terminate it; kill it after `patience_s` seconds. `last_words` stays. Idempotent."""
+    def end(self, timeout_s: float = 10.0) -> None:
+        """Close its pipes and terminate it; kill it after `timeout_s` seconds. `last_error_lines` stays. Idempotent."""
         for pipe in filter(None, (self.stdin, self.stdout)):
             with contextlib.suppress(OSError):
                 pipe.close()
         if os.getpid() == self._owner_pid:
             self._process.terminate()
-            if self.wait(patience_s) is None:
+            if self.wait(timeout_s) is None:
                 self._process.kill()
                 self._process.wait()
             for reader in self._readers:
                 reader.join(1.0)  # a program that it started may hold the pipe open
-        self.last_words()
-        self._said.close()
+        self.last_error_lines()
+        self._error_log.close()
 
     def __del__(self) -> None:
         if hasattr(self, "_process") and os.getpid() == self._owner_pid:

@@ -35,7 +35,7 @@ def run(program: Callable[[], int | None]) -> int:
             os.open(os.devnull, os.O_RDWR)
     for stream in filter(None, (sys.stdout, sys.stderr)):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    handle(lambda number, frame: sys.exit(128 + number), SIGNALS[1:])
+    install_handler(lambda number, frame: sys.exit(128 + number), SIGNALS[1:])
     try:
         status = program() or 0
         if sys.stdout is not None:
@@ -51,9 +51,9 @@ def run(program: Callable[[], int | None]) -> int:
 
 
 @contextlib.contextmanager
-def ending(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
+def handle_signals(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
     """Call `handler` for each signal that asks to end, in the `with` alone."""
-    before = handle(handler)
+    before = install_handler(handler)
     try:
         yield
     finally:
@@ -61,12 +61,12 @@ def ending(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
             signal.signal(number, previous)
 
 
-def ignore() -> None:
+def ignore_signals() -> None:
     """Ignore the SIGNALS from now on, so that nothing interrupts the closing of what is open."""
-    handle(lambda *_: None)
+    install_handler(lambda *_: None)
 
 
-def handle(
+def install_handler(
     handler: Callable[[int, FrameType | None], Any],
     numbers: Sequence[signal.Signals] = SIGNALS,
 ) -> dict[signal.Signals, Any]:
@@ -78,7 +78,7 @@ def handle(
     }
 
 
-def options(kind: Any, prog: str, args: Sequence[str]) -> Any:
+def parse_options(kind: Any, prog: str, args: Sequence[str]) -> Any:
     """Return a program's options, the fields of a dataclass `kind`. Prints help, or what is wrong, and exits.
 
     Help is what `kind` and its fields are documented with, in the width of the terminal.

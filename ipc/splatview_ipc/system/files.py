@@ -90,10 +90,10 @@ def make_private(path: Path) -> None:
     if not path.parent.is_dir():
         make_private(path.parent)
     path.mkdir(mode=0o700, exist_ok=True)
-    check_own(path)
+    check_owner(path)
 
 
-def check_own(path: str | os.PathLike[str]) -> None:
+def check_owner(path: str | os.PathLike[str]) -> None:
     """Raise PermissionError for a folder of another user, but root, or behind a link of one."""
     real = real_path(path, strict=True)
     owner = os.stat(real).st_uid
@@ -102,12 +102,12 @@ def check_own(path: str | os.PathLike[str]) -> None:
         raise PermissionError(errno.EPERM, reason, os.fspath(path))
 
 
-def check_closed(path: str | os.PathLike[str]) -> None:
-    """As `check_own`, and raise PermissionError for a folder in which others can write.
+def check_only_owner_writes(path: str | os.PathLike[str]) -> None:
+    """As `check_owner`, and raise PermissionError for a folder in which others can write.
 
     For folders whose files are executed.
     """
-    check_own(path)
+    check_owner(path)
     if os.stat(path).st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         reason = "others can write to it; close it by chmod go-w, and remove its files"
         raise PermissionError(errno.EPERM, reason, os.fspath(path))

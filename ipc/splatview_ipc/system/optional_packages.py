@@ -18,7 +18,9 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "camera": ("cv2", "onnxruntime"),
 }
 """Modules that an extra installs, by its name. `camera-gpu` installs the modules of `camera`."""
-NAMES = {module: module for modules in EXTRAS.values() for module in modules} | {
+DISPLAY_NAMES = {
+    module: module for modules in EXTRAS.values() for module in modules
+} | {
     "av": "PyAV",
     "cv2": "OpenCV",
 }
@@ -30,7 +32,7 @@ def install_line(extra: str) -> str:
     return f"pip install 'splatview[{extra}]'"
 
 
-def installed(module: str) -> bool:
+def is_installed(module: str) -> bool:
     """Return whether a module can be found, without importing it."""
     return find_spec(module) is not None
 
@@ -42,20 +44,20 @@ def require(subject: str, *modules: str, error: type[Exception]) -> None:
         subject: what needs them, and the verb: "memory snapshots need".
         modules: the extra of the last one is the one to install.
     """
-    absent = [NAMES[module] for module in modules if not installed(module)]
+    absent = [DISPLAY_NAMES[module] for module in modules if not is_installed(module)]
     if absent:
         raise error(f"{subject} {' and '.join(absent)}: {_install(modules[-1])}")
 
 
 @contextmanager
-def needed(subject: str, module: str, *, error: type[Exception]) -> Iterator[None]:
+def importing(subject: str, module: str, *, error: type[Exception]) -> Iterator[None]:
     """Raise `error` where the import of a module, in the body of the `with`, fails; arguments as for `require`."""
     require(subject, module, error=error)
     try:
         yield
     except ImportError as e:  # installed, but not for this Python or numpy
         raise error(
-            f"{subject} {NAMES[module]}, which cannot be imported ({e}): {_install(module)}"
+            f"{subject} {DISPLAY_NAMES[module]}, which cannot be imported ({e}): {_install(module)}"
         ) from e
 
 

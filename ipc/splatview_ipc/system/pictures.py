@@ -26,7 +26,7 @@ _JPEG_MAGIC = b"\xff\xd8"
 _EXIF = b"Exif\0\0"
 """Beginning of a piece of EXIF, of which a JPEG has one; each has up to 64 KB."""
 _MAX_EXIF_PIECES = 100
-PICTURE_ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp")
+PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp")
 """Endings of photographs in data sets, in the order in which they are tried."""
 _ORIENTATION = 274
 """EXIF's tag of how a picture is to be turned for people."""
@@ -54,12 +54,12 @@ def _candidates(path: Path) -> Iterator[Path]:
     yield from names
     for name in names:
         ending = name.suffix.lower()
-        has_ending = ending in PICTURE_ENDINGS
+        has_ending = ending in PICTURE_SUFFIXES
         stem = name.name.removesuffix(name.suffix) if has_ending else name.name
         if not stem:
             continue
         own = (ending,) if has_ending else ()
-        for other in dict.fromkeys((*own, *PICTURE_ENDINGS)):
+        for other in dict.fromkeys((*own, *PICTURE_SUFFIXES)):
             yield name.with_name(stem + other)
             yield name.with_name(stem + other.upper())
 

@@ -14,8 +14,8 @@ from splatview_ipc.control import descriptors
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import DeviceTensor
 from splatview_ipc.control.messages import DeviceRingRef, FdMemory
-from splatview_ipc.cuda.memory import Allocation, open_memory
-from splatview_ipc.cuda.tensors import contiguous
+from splatview_ipc.cuda.memory import ExportableMemory, open_memory
+from splatview_ipc.cuda.tensors import contiguous_strides
 from splatview_ipc.shm.slot_reader import SlotReader
 from splatview_ipc.transports.gpu_slots import GpuSlotWriter
 
@@ -37,11 +37,11 @@ class DeviceRingWriter(GpuSlotWriter):
         Raises SharingError.
         """
         super().__init__(index, capacity, slots)
-        self._memory: Allocation | None = None
+        self._memory: ExportableMemory | None = None
         self._token = ""
         try:
             self._pin(0)
-            memory = Allocation(slots * self.capacity, index)
+            memory = ExportableMemory(slots * self.capacity, index)
             self._memory = memory
             self._token = descriptors.offer(1, lambda start, stop: [memory.fd()])
         except BaseException:
@@ -90,7 +90,7 @@ class DeviceRingReader(SlotReader):
                     f"{self.slots} slots of {self.capacity} bytes were announced in "
                     f"{ref.memory.size} bytes of GPU memory"
                 )
-            own_fds = descriptors.duplicates(fds.get(ref.memory.token, ()))
+            own_fds = descriptors.duplicate_all(fds.get(ref.memory.token, ()))
             self.memory = open_memory(ref.memory, own_fds)
         except BaseException:
             self.close()
@@ -101,7 +101,7 @@ class DeviceRingReader(SlotReader):
         return DeviceTensor(
             dtype=header.dtype,
             shape=header.shape,
-            strides=contiguous(header.shape),
+            strides=contiguous_strides(header.shape),
             memory=self.memory,
             offset=self.data_offset(slot) + header.offset,
         )

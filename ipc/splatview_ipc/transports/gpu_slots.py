@@ -119,7 +119,7 @@ class GpuSlotWriter(SlotWriter):
         is_idle = all(
             words[base + self.marked] == words[base + SEQ] for base in self.bases
         )
-        return is_idle or driver.broken(self.index)
+        return is_idle or driver.is_broken(self.index)
 
     def close(self) -> None:
         """Give everything back as soon as the GPU is through with it. Idempotent."""

@@ -35,7 +35,7 @@ from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.messages import Bytes, DecodeError, TorchMemory, encode
 from splatview_ipc.cuda import driver, retiring
 from splatview_ipc.cuda.export import Shared, check_shareable, tensor_refs
-from splatview_ipc.cuda.memory import Mapped, Opened
+from splatview_ipc.cuda.memory import MappedMemory, OpenedMemory
 from splatview_ipc.transports.zero_copy_reader import ZeroCopyReader
 from splatview_ipc.transports.zero_copy_writer import ZeroCopyWriter
 
@@ -219,7 +219,7 @@ def _return_references(counters: list[_Counter]) -> None:
 class TorchIpcReader(ZeroCopyReader):
     """The viewer's side."""
 
-    def _open_memory(self, memory: MemoryRef, fds: Sequence[int]) -> Opened:
+    def _open_memory(self, memory: MemoryRef, fds: Sequence[int]) -> OpenedMemory:
         if not isinstance(memory, TorchMemory):
             raise SharingError(
                 f"memory of torch was announced as {type(memory).__name__}"
@@ -258,14 +258,14 @@ def read_export(memory: TorchMemory, fds: Sequence[int]) -> TorchExport:
     return export
 
 
-class _OpenedTorch(Opened):
+class _OpenedTorch(OpenedMemory):
     """A storage of another process's torch, opened at the first use."""
 
     def __init__(self, memory: TorchMemory, export: TorchExport) -> None:
         super().__init__(memory.gpu, memory.size)
         self._export = export
 
-    def _map_into(self, mapped: Mapped) -> None:
+    def _map_into(self, mapped: MappedMemory) -> None:
         import torch
 
         export = self._export

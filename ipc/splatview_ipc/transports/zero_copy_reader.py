@@ -22,7 +22,7 @@ from splatview_ipc.control.messages import (
     decode_version_header,
 )
 from splatview_ipc.cuda import driver
-from splatview_ipc.cuda.memory import Opened, open_memory
+from splatview_ipc.cuda.memory import OpenedMemory, open_memory
 from splatview_ipc.cuda.tensors import check_within
 from splatview_ipc.shm.slot_layout import ARRIVED, OLDEST_KEPT, full_fence
 from splatview_ipc.shm.slot_reader import SlotReader
@@ -56,7 +56,7 @@ class _ReaderGeneration:
     def __init__(
         self,
         ref: InPlaceRef,
-        opened: dict[MemoryRef, Opened],
+        opened: dict[MemoryRef, OpenedMemory],
         wait: Callable[[int], None],
     ) -> None:
         """Make the tensors of a generation.
@@ -71,7 +71,7 @@ class _ReaderGeneration:
         self.memories = frozenset(ref.memories)
         self.frames = 0
         """Number of its frames that are not closed."""
-        no_memory = Opened(ref.gpu, 0)  # for tensors without elements
+        no_memory = OpenedMemory(ref.gpu, 0)  # for tensors without elements
         memories = [opened[memory] for memory in ref.memories]
         self.tensors: dict[str, DeviceTensor] = {}
         for tensor in ref.tensors:
@@ -104,7 +104,7 @@ class ZeroCopyReader(SlotReader):
         """Of the newest version that was read."""
         self._settled = _Arrival(0, 0)
         """Of the last version that was waited for."""
-        self._opened: dict[MemoryRef, Opened] = {}
+        self._opened: dict[MemoryRef, OpenedMemory] = {}
         self._generations: list[_ReaderGeneration] = []
         """The current one last; before it those whose frames are not closed."""
         self._closed = False
@@ -158,14 +158,14 @@ class ZeroCopyReader(SlotReader):
         if driver.torch_with_cuda() is not None:
             opened.pointer()
 
-    def _open_memory(self, memory: MemoryRef, fds: Sequence[int]) -> Opened:
+    def _open_memory(self, memory: MemoryRef, fds: Sequence[int]) -> OpenedMemory:
         """Open a memory; `fds`, the descriptors of its token, stay the caller's.
 
         Raises SharingError.
         """
         if isinstance(memory, TorchMemory):
             raise SharingError("memory of torch was announced as memory of the driver")
-        return open_memory(memory, descriptors.duplicates(fds))
+        return open_memory(memory, descriptors.duplicate_all(fds))
 
     def read(self, after: int = 0, attempts: int = 4) -> StreamFrame | None:
         """Return the newest whole frame; see `Reader.read`.

@@ -31,9 +31,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from splatview_ipc.control.messages import InPlaceRef, VersionHeader
 from splatview_ipc.cuda import driver
-from splatview_ipc.cuda.export import Shared, describe
+from splatview_ipc.cuda.export import Shared, share_tensors
 from splatview_ipc.shm.slot_layout import ARRIVED, OLDEST_KEPT, full_fence
-from splatview_ipc.shm.slot_writer import encoded
+from splatview_ipc.shm.slot_writer import encode_header
 from splatview_ipc.transports.gpu_slots import GpuSlotWriter
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class ZeroCopyWriter(GpuSlotWriter):
 
     def _describe(self, tensors: dict[str, torch.Tensor]) -> Shared:
         """Share the memory of the tensors of a generation. Raises SharingError."""
-        return describe(tensors)
+        return share_tensors(tensors)
 
     def _release_oldest(self) -> None:
         """Give the oldest generation back."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
-from splatview_ipc.system.optional_packages import needed
+from splatview_ipc.system.optional_packages import importing
 from splatview_ipc.system.terminal import printable
 
 if TYPE_CHECKING:
@@ -78,8 +78,8 @@ def open_detector(settings: InferenceSettings) -> Detector:
         return PeopleDetector(settings)
     if detect.lower().endswith(".onnx"):
         with (
-            needed(subject, "onnxruntime", error=DetectorError),
-            needed(subject, "cv2", error=DetectorError),
+            importing(subject, "onnxruntime", error=DetectorError),
+            importing(subject, "cv2", error=DetectorError),
         ):
             from splatview.camera.detectors.onnx import OnnxDetector
 

@@ -227,9 +227,9 @@ def test_a_run_that_dies_of_it_leaves_a_snapshot_and_its_last_samples(
     )
     name = viewer.user.shown.entry.name  # type: ignore[union-attr]
     assert name.endswith("-1-oom.pickle")
-    assert viewer.user.state.selected == str(memory_snapshots.find(name))
+    assert viewer.user.state.selected == str(memory_snapshots.find_snapshot(name))
     count = len(viewer.state.entries)
-    viewer.catalogue.forget(str(memory_snapshots.find(name)))
+    viewer.catalogue.forget(str(memory_snapshots.find_snapshot(name)))
     viewer.do()
     assert len(viewer.state.entries) == count - 1  # it is opened once only
     viewer.until(lambda: view.data.history.newest("ooms") == 1)

@@ -28,7 +28,7 @@ from support.wait import PATIENCE, wait_until
 from support.web_clients import kept
 
 import splatview
-from splatview_ipc.control.registry import viewers
+from splatview_ipc.control.registry import list_viewers
 from splatview_viewer.core import events as ev
 from splatview_viewer.web import files
 from splatview_viewer.web import messages as m
@@ -237,7 +237,7 @@ def test_the_viewer_shows_in_a_notebooks_frame(open_page: Open) -> None:
     before = threading.active_count()
     shown = splatview.show(port=0, timeout=PATIENCE, height=400)
     try:
-        assert [v.url for v in viewers()] == [shown.url]
+        assert [v.url for v in list_viewers()] == [shown.url]
         assert threading.active_count() <= before, "no thread of this process is left"
         assert splatview.show(timeout=PATIENCE, width=300).pid == shown.pid, (
             "both show the same viewer"

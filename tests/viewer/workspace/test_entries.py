@@ -15,7 +15,7 @@ from support.viewer import Viewer
 from support.wait import PATIENCE, wait_until
 
 import splatview
-from splatview_ipc.control.registry import viewers
+from splatview_ipc.control.registry import list_viewers
 from splatview_viewer.app.loop import step
 from splatview_viewer.core.events import Wheel
 from splatview_viewer.core.settings import Entry
@@ -118,12 +118,12 @@ def test_pausing_a_run(viewer: Viewer) -> None:
 
 def test_serve_without_a_display_is_a_page_for_a_browser(programs: Programs) -> None:
     program = programs.splatview("serve", "--port", 0, DISPLAY="", WAYLAND_DISPLAY="")
-    wait_until(viewers)
-    with urlopen(viewers()[0].url, timeout=PATIENCE) as page:
+    wait_until(list_viewers)
+    with urlopen(list_viewers()[0].url, timeout=PATIENCE) as page:
         assert b"<title>splatview</title>" in page.read()
     program.terminate()
     _, err = program.end()
-    assert viewers() == []
+    assert list_viewers() == []
     assert program.returncode == 0
     assert "no display here" in err
 

@@ -63,7 +63,7 @@ class _Viewer:
     ) -> None:
         """Open the viewer and show files and runs until it is closed. `run` and `record` as in AppOptions."""
         asked = list[int]()
-        with entry.ending(lambda number, _: asked.append(number)):
+        with entry.handle_signals(lambda number, _: asked.append(number)):
             self._check(command)
             if not files:
                 _check_runs_can_be_found(run)
@@ -349,14 +349,14 @@ def _check_runs_can_be_found(run: str | None) -> None:
     Say what there is where `run` has not begun.
     """
     from splatview_ipc.control.errors import RuntimeFolderError
-    from splatview_ipc.control.run_folder import other_runs, runtime_folder
+    from splatview_ipc.control.run_folder import explain_missing_run, runtime_folder
     from splatview_viewer.core.errors import ViewerError
 
     try:
         folder = runtime_folder()
     except RuntimeFolderError as e:
         raise ViewerError(f"serve: {e}") from None
-    if run is not None and (there := other_runs(folder, run)):
+    if run is not None and (there := explain_missing_run(folder, run)):
         print(
             f"splatview: serve: no run {run!r} yet; {there}; waiting for it",
             file=sys.stderr,
@@ -460,4 +460,4 @@ def parse(args: list[str]) -> Serve | Shot | Video | Memory:
     """The command that these arguments name. Prints help or what is wrong and exits, as command lines do."""
     if not args or args[0] not in COMMANDS:
         sys.exit(f"splatview: the first argument names one of {', '.join(COMMANDS)}")
-    return entry.options(COMMANDS[args[0]], f"splatview {args[0]}", args[1:])
+    return entry.parse_options(COMMANDS[args[0]], f"splatview {args[0]}", args[1:])

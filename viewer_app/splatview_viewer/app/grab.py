@@ -170,7 +170,7 @@ def main(args: list[str]) -> int:
     """The exit status. `args`: the UUID of the GPU that is best drawn on, or nothing."""
     answers = os.dup(1)
     os.dup2(2, 1)  # what libraries print must not be taken for an answer
-    with entry.ending(lambda *_: sys.exit(0)):
+    with entry.handle_signals(lambda *_: sys.exit(0)):
         try:
             grabber = Grabber(args[0] if args else None)
         except (ViewerError, IpcError) as e:
@@ -183,7 +183,7 @@ def main(args: list[str]) -> int:
             pass  # the other program has ended
         finally:
             try:
-                entry.ignore()  # SIGTERM may follow the end of the input at once
+                entry.ignore_signals()  # SIGTERM may follow the end of the input at once
             finally:
                 grabber.close()
     return 0

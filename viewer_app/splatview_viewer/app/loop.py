@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import moderngl
 
-from splatview_ipc.system.entry import ending
+from splatview_ipc.system.entry import handle_signals
 from splatview_viewer.compare.comparisons import Comparisons
 from splatview_viewer.core.errors import FileError, GpuLostError, words_of
 from splatview_viewer.core.screen import read_pixels
@@ -359,7 +359,7 @@ def run(app: App, asked: Sequence[int] = ()) -> None:
     """
     lost = ""
     gc.freeze()  # what was imported lives to the end: looking through it takes up to 100 ms
-    with ending(lambda *_: app.stop()):
+    with handle_signals(lambda *_: app.stop()):
         try:
             if asked:
                 app.stop()

@@ -86,7 +86,7 @@ def probe_interop() -> str:
         )
     else:
         try:
-            index = driver.device_of(drawn_on)
+            index = driver.find_device(drawn_on)
             same = f"OpenGL draws on CUDA's GPU {index}"
             if index is None:
                 same = f"OpenGL draws on GPU {drawn_on}, which CUDA does not see"

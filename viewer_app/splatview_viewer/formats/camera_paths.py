@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatview_ipc.system.files import output_error, output_file, take_free_name
-from splatview_ipc.system.optional_packages import needed, require
+from splatview_ipc.system.optional_packages import importing, require
 from splatview_viewer.core.errors import CameraError, FileError
 from splatview_viewer.core.regular import open_regular
 from splatview_viewer.formats.common import check_json
@@ -383,7 +383,7 @@ class Mp4:
     def __init__(
         self, out: Path, width: int, height: int, fps: float, numbered: bool = False
     ) -> None:
-        with needed(f"{out}: {NEEDED}", "av", error=FileError):
+        with importing(f"{out}: {NEEDED}", "av", error=FileError):
             import av
         self.out = out
         self._av: Any = av

@@ -17,7 +17,7 @@ from splatview_ipc.system.files import (
     PICTURES,
     OutputError,
     check_output,
-    check_own,
+    check_owner,
     make_private,
     output_error,
     output_file,
@@ -233,7 +233,7 @@ def make_output_folder(path: str | os.PathLike[str], *, private: bool = False) -
             make_private(real)
         real.mkdir(parents=True, exist_ok=True)
         if private or real.parent.stat().st_mode & stat.S_IWOTH:
-            check_own(real)
+            check_owner(real)
     except OSError as e:
         raise output_error(path, e) from e
     if not os.access(real, os.W_OK | os.X_OK):

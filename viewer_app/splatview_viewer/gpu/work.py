@@ -185,12 +185,12 @@ def cuda_is_lost() -> str:
         return ""
     from splatview_ipc.cuda import driver
 
-    used = set(driver.in_use())
+    used = set(driver.devices_in_use())
     torch = driver.torch_with_cuda()
     try:
         if torch is not None:
             used.add(torch.cuda.current_device())
-        lost = any(driver.broken(index) for index in used)
+        lost = any(driver.is_broken(index) for index in used)
     except SharingError:  # there is no driver to be asked
         return ""
     except RuntimeError:  # torch's way to say what the driver says

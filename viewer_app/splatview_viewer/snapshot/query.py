@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from splatview_ipc.system.optional_packages import needed
+from splatview_ipc.system.optional_packages import importing
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.snapshot import SQL, query_memory, query_tables
 

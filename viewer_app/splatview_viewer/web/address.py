@@ -17,7 +17,7 @@ import re
 import socket
 from typing import TYPE_CHECKING
 
-from splatview_ipc.control.registry import ssh_line
+from splatview_ipc.control.registry import ssh_forward_command
 from splatview_viewer.core.errors import ViewerError
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def lines(server: WebServer, environ: Mapping[str, str]) -> list[str]:
         f"#token={server.token} at the end"
         for name in server.allowed
     )
-    tunnel = ssh_line(
+    tunnel = ssh_forward_command(
         _bracketed(_ANY.get(server.host, server.host)), server.port, environ
     )
     if tunnel:

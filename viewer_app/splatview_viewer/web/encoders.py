@@ -83,7 +83,7 @@ def choose(ctx: moderngl.Context) -> Encoder:
     try:
         from splatview_ipc.gl.direct import require_import
 
-        device = driver.here(require_import(ctx))
+        device = driver.require_device(require_import(ctx))
         return NvJpegEncoder(device)
     except (ViewerError, IpcError) as e:
         return TurboEncoder(str(e), device)

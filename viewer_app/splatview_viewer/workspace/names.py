@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from splatview_ipc.control.run_folder import other_runs, runtime_folder
+from splatview_ipc.control.run_folder import explain_missing_run, runtime_folder
 from splatview_ipc.system.terminal import printable
 from splatview_viewer.core.errors import LateError, NotFoundError, ViewerError
 from splatview_viewer.kinds import about
@@ -155,7 +155,7 @@ class Finder:
     def _no_run(self, run: str | None) -> NotFoundError:
         command = self._command
         if run is not None:
-            others = other_runs(runtime_folder(), run)
+            others = explain_missing_run(runtime_folder(), run)
             return NotFoundError(f"{command}: there is no run {run!r}; {others}")
         or_file = ", or name a file" if command == "shot" else ""
         return NotFoundError(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from splatview_ipc.control.memory_snapshots import find
+from splatview_ipc.control.memory_snapshots import find_snapshot
 from splatview_ipc.kinds.memory import MEMORY_COLUMNS
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.format import round_up
@@ -231,7 +231,7 @@ class MemoryFacts:
     @property
     def snapshot_path(self) -> Path | None:
         """The newest full snapshot, if it is on this machine and can be trusted."""
-        return find(self.snapshot)
+        return find_snapshot(self.snapshot)
 
 
 def read_frame(

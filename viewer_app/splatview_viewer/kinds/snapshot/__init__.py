@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from splatview_ipc.system.optional_packages import installed
+from splatview_ipc.system.optional_packages import is_installed
 from splatview_viewer.core.kind import Kind
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def expect(path: Path) -> None:
     """Have a thread load what a timeline is painted with, if this is named like a snapshot, which is about to be shown:
     that takes as long as reading a short one.
     """
-    if path.suffix in (".pickle", ".pkl") and installed("numba"):
+    if path.suffix in (".pickle", ".pkl") and is_installed("numba"):
         from splatview_viewer.snapshot.timeline.compiled import kernels, pool
 
         pool().submit(kernels)

@@ -22,7 +22,11 @@ import threading
 from typing import TYPE_CHECKING
 
 from splatview_ipc.system import child_program
-from splatview_ipc.system.files import cache_folder, check_closed, make_private
+from splatview_ipc.system.files import (
+    cache_folder,
+    check_only_owner_writes,
+    make_private,
+)
 from splatview_viewer.core.errors import RendererError
 
 if TYPE_CHECKING:
@@ -155,7 +159,7 @@ class KernelBuild:
         folder = build_folder()
         try:
             make_private(folder)
-            check_closed(folder)
+            check_only_owner_writes(folder)
         except OSError as e:
             raise RendererError(
                 f"gsplat's kernels cannot be built: {folder}: {e.strerror}"
@@ -243,11 +247,11 @@ def kernels() -> KernelBuild:
 def home_gpu(ctx: moderngl.Context | None) -> int:
     """The ordinal of the GPU that OpenGL draws with, if CUDA knows it; otherwise 0."""
     from splatview_ipc.control.errors import SharingError
-    from splatview_ipc.cuda.driver import device_of
+    from splatview_ipc.cuda.driver import find_device
     from splatview_ipc.gl.glapi import gl_device_uuid
 
     try:
         uuid = None if ctx is None else gl_device_uuid(ctx)
-        return (None if uuid is None else device_of(uuid)) or 0
+        return (None if uuid is None else find_device(uuid)) or 0
     except SharingError:
         return 0

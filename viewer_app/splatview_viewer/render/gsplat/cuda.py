@@ -24,7 +24,7 @@ from cuda.bindings import driver  # pyright: ignore[reportAttributeAccessIssue] 
 from splatview_ipc.cuda.driver import stream_object
 from splatview_ipc.system.files import (
     cache_folder,
-    check_closed,
+    check_only_owner_writes,
     make_private,
     write_output,
 )
@@ -75,7 +75,7 @@ class KernelModule:
             torch.cuda.current_stream().query()  # makes the device's primary context current on this thread
             # None yet, damaged, or in a folder where others write.
             with contextlib.suppress(OSError, RendererError):
-                check_closed(cached.parent)
+                check_only_owner_writes(cached.parent)
                 self._module = _load(cached.read_bytes())
                 return
             image = nvrtc.compile(source, (f"--gpu-architecture={target}", *flags))

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from splatview_ipc.system.optional_packages import needed
+from splatview_ipc.system.optional_packages import importing
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.snapshot import TIMELINE
 
@@ -36,7 +36,7 @@ def kernels() -> Any:
         ViewerError: numba is missing, or cannot store what it compiles.
     """
     try:
-        with needed(TIMELINE, "numba", error=ViewerError):
+        with importing(TIMELINE, "numba", error=ViewerError):
             return import_module("splatview_viewer.snapshot.timeline.kernels")
     except RuntimeError as error:
         raise ViewerError(
