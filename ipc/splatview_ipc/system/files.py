@@ -1,11 +1,13 @@
-"""Files written for the user: complete or absent, and never in place of a device node, a FIFO, a socket or a folder.
+"""Files written for the user: complete or absent, and never in place of anything else.
 
     with output_file(path) as out:
-        out.file.write(...)             # nothing has this name yet, or the old content has
+        out.file.write(...)             # nothing has this name yet, or the old content
+            has
     print(out.path)                     # the new content has it
 
-The content is written beside the target, as `.splatview-*.part`, and renamed when it is complete. Links are followed:
-writing to a link replaces the file to which it leads, and the link stays.
+The content is written beside the target, as `.splatview-*.part`, and renamed when it is
+complete. Links are followed: writing to a link replaces the file to which it leads, and
+the link stays. A device node, a FIFO, a socket or a folder is never replaced.
 """
 
 from __future__ import annotations
@@ -30,7 +32,10 @@ _MAX_LINKS = 40
 
 
 class OutputError(OSError):
-    """A file or folder cannot be written. The message names it, the reason and the next step."""
+    """A file or folder cannot be written.
+
+    The message names it, the reason and the next step.
+    """
 
     def __init__(self, path: str | os.PathLike[str], reason: str) -> None:
         super().__init__(f"cannot write to {os.fspath(path)!r}: {reason}")
@@ -43,7 +48,8 @@ def output_error(path: str | os.PathLike[str], error: OSError) -> OutputError:
     if isinstance(error, FileNotFoundError):
         try:
             folder = os.path.dirname(os.path.realpath(path))
-        except OSError:  # it asks for the current folder
+        except OSError:
+            # `realpath` asks for the current folder.
             reason = "the current folder was removed; go to another, or name one"
             return OutputError(path, reason)
         return OutputError(path, f"there is no folder {folder!r}; make it first")
@@ -51,41 +57,46 @@ def output_error(path: str | os.PathLike[str], error: OSError) -> OutputError:
 
 
 def check_output(path: str | os.PathLike[str]) -> None:
-    """Raise OutputError unless a file can be written at `path` now. For use before long work."""
+    """Raise OutputError unless a file can be written at `path` now.
+
+    For use before long work.
+    """
     with output_file(path) as out:
         out.keep = False
 
 
 def check_picture(path: str | os.PathLike[str], transparent: bool = False) -> None:
-    """Raise OutputError unless a picture can be written at `path` now, in the format that its suffix names."""
+    """Raise OutputError unless a picture can be written at `path` now.
+
+    Its suffix must name a format, for a transparent picture one with an alpha channel.
+    """
     check_output(path)
-    legal = [
-        suffix
-        for suffix, name in PICTURES.items()
-        if not (transparent and name == "JPEG")
-    ]
-    if os.path.splitext(path)[1].lower() not in legal:
-        raise OutputError(
-            path,
-            f"the name of a {'transparent ' * transparent}picture ends in {', '.join(legal)}",
-        )
+    formats = dict(PICTURES)
+    adjective = ""
+    if transparent:
+        formats = {suffix: name for suffix, name in PICTURES.items() if name != "JPEG"}
+        adjective = "transparent "
+    if os.path.splitext(path)[1].lower() not in formats:
+        reason = f"the name of a {adjective}picture ends in {', '.join(formats)}"
+        raise OutputError(path, reason)
 
 
 def cache_folder() -> Path:
-    """Return $XDG_CACHE_HOME/splatview, or the same below ~/.cache. It is not made. Raises RuntimeError where the user
-    has no home.
+    """Return $XDG_CACHE_HOME/splatview, or the same below ~/.cache. It is not made.
+
+    Raises RuntimeError if the user has no home.
     """
     cache = os.environ.get("XDG_CACHE_HOME", "")
-    return (
-        Path(cache) if os.path.isabs(cache) else Path.home() / ".cache"
-    ) / "splatview"
+    base = Path(cache) if os.path.isabs(cache) else Path.home() / ".cache"
+    return base / "splatview"
 
 
 def make_private(path: Path) -> None:
-    """Make a folder and missing ones above it, for their owner alone (0700).
+    """Make a folder and the missing ones above it, for their owner alone (0700).
 
-    `Path.mkdir` opens those above as far as the umask allows. Raises OSError, also where
-    the folder belongs to another user: in a shared folder its name can be taken before.
+    `Path.mkdir` opens those above as far as the umask allows. Raises OSError, also if
+    the folder belongs to another user: in a shared folder its name may be taken
+    already.
     """
     if not path.parent.is_dir():
         make_private(path.parent)
@@ -94,18 +105,20 @@ def make_private(path: Path) -> None:
 
 
 def check_owner(path: str | os.PathLike[str]) -> None:
-    """Raise PermissionError for a folder of another user, but root, or behind a link of one."""
-    real = real_path(path, strict=True)
-    owner = os.stat(real).st_uid
+    """Raise PermissionError for a folder of another user, or behind a link of one.
+
+    Folders of root are allowed.
+    """
+    owner = os.stat(real_path(path, strict=True)).st_uid
     if owner not in (os.getuid(), 0):
         reason = f"it belongs to another user ({owner}); choose a folder of your own"
         raise PermissionError(errno.EPERM, reason, os.fspath(path))
 
 
 def check_only_owner_writes(path: str | os.PathLike[str]) -> None:
-    """As `check_owner`, and raise PermissionError for a folder in which others can write.
+    """Raise PermissionError for a folder in which other users can write.
 
-    For folders whose files are executed.
+    Includes `check_owner`. For folders whose files are executed.
     """
     check_owner(path)
     if os.stat(path).st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -114,12 +127,13 @@ def check_only_owner_writes(path: str | os.PathLike[str]) -> None:
 
 
 def real_path(path: str | os.PathLike[str], *, strict: bool = False) -> str:
-    """Return a path without links, as `os.path.realpath` does, but follow none of a stranger.
+    """Return a path without links, following none of a stranger.
 
-    Where all can write, a link of any user may lead anywhere. The kernel refuses it only with
-    fs.protected_symlinks, only in sticky folders, and never to programs that read links
-    themselves. Each link is read together with its owner: one that is made a moment later
-    is not in the path that is returned.
+    Does what `os.path.realpath` does otherwise. Where all can write, a link of any user
+    may lead anywhere. The kernel refuses it only with fs.protected_symlinks, only in
+    sticky folders, and never to programs that read links themselves. Each link is read
+    together with its owner: one that is made a moment later is not in the path that is
+    returned.
 
     Args:
         path: an absolute path, or one from the current folder. It may be missing.
@@ -154,14 +168,14 @@ def real_path(path: str | os.PathLike[str], *, strict: bool = False) -> str:
 
 
 def _read_link(entry: str, folder: str, *, strict: bool) -> str | None:
-    """Return where a link leads; None for what is no link, or missing.
+    """Return the target of a link; None for anything else, or nothing.
 
     Raises PermissionError for a link that may not be followed.
     """
     try:
         fd = os.open(entry, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
-        # Who uses the path hears from the kernel what is wrong.
+        # The kernel will report what is wrong when the path is used.
         return None
     try:
         status = os.fstat(fd)
@@ -172,10 +186,11 @@ def _read_link(entry: str, folder: str, *, strict: bool) -> str | None:
         os.close(fd)
     if status.st_uid in (os.getuid(), 0):
         return target
-    around = os.stat(folder)
-    is_owners = status.st_uid == around.st_uid and not strict
-    is_strangers = bool(around.st_mode & stat.S_IWGRP) and not is_owners
-    if around.st_mode & stat.S_IWOTH or is_strangers:
+    folder_status = os.stat(folder)
+    all_can_write = bool(folder_status.st_mode & stat.S_IWOTH)
+    group_can_write = bool(folder_status.st_mode & stat.S_IWGRP)
+    is_folder_owners = status.st_uid == folder_status.st_uid and not strict
+    if all_can_write or (group_can_write and not is_folder_owners):
         reason = f"{entry} is a link of another user; choose another name"
         raise PermissionError(errno.EPERM, reason, entry)
     return target
@@ -196,48 +211,64 @@ class OutputFile:
 def output_file(
     path: str | os.PathLike[str], *, numbered: bool = False, private: bool = False
 ) -> Iterator[OutputFile]:
-    """Write a file, which appears at the end of the `with` unless an exception ends it. Every OSError in it is raised
-    as an OutputError.
+    """Write a file, which appears at the end of the `with` unless an exception ends it.
+
+    Every OSError in the `with` is raised as an OutputError.
 
     Args:
         path: the target. Its folder must exist.
-        numbered: replace nothing and follow no link: take the next free name, such as "a-2.png", instead.
+        numbered: replace nothing and follow no link: take the next free name, such as
+            "a-2.png", instead.
         private: the file is for its owner alone (0600); otherwise a new one is as the
             umask has it, and a replaced one keeps its mode.
     """
-    before = None
-    target = Path(path)
     try:
-        folder = Path(real_path(target.parent))
+        target = Path(real_path(Path(path).parent)) / Path(path).name
+        replaced = None
         if not numbered:
-            with contextlib.suppress(FileNotFoundError):
-                before = os.stat(path)
-            if before is not None and not stat.S_ISREG(before.st_mode):
-                raise OutputError(
-                    path, "it is not a regular file; expected one, or a new name"
-                )
-            target = Path(real_path(folder / target.name, strict=True))
-        else:
-            target = folder / target.name
-        part = target.with_name(f".splatview-{os.urandom(8).hex()}.part")
+            replaced = _replaced_file(path)
+            target = Path(real_path(target, strict=True))
+        temporary = target.with_name(f".splatview-{os.urandom(8).hex()}.part")
+        mode = 0o600 if private else 0o666
+        kept_mode = None
         # Another user's file in a shared folder does not say who reads this one.
-        keeps_mode = not private and before is not None and before.st_uid == os.getuid()
-        mode = 0o600 if private or keeps_mode else 0o666
-        file = open(part, "xb", opener=lambda name, flags: os.open(name, flags, mode))
+        if not private and replaced is not None and replaced.st_uid == os.getuid():
+            # It is set at the end: no other user reads the file before.
+            mode = 0o600
+            kept_mode = stat.S_IMODE(replaced.st_mode) & 0o777
+        file = open(
+            temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)
+        )
         try:
             with file:
-                yield (out := OutputFile(file, Path(path)))
-                if keeps_mode and before is not None:
-                    os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode) & 0o777)
+                out = OutputFile(file, Path(path))
+                yield out
+                if kept_mode is not None:
+                    os.fchmod(file.fileno(), kept_mode)
             if out.keep:
                 if numbered:
                     target = take_free_name(target, partial(Path.touch, exist_ok=False))
                     out.path = out.path.with_name(target.name)
-                os.replace(part, target)
+                os.replace(temporary, target)
         finally:
-            part.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
     except OSError as e:
         raise output_error(path, e) from e
+
+
+def _replaced_file(path: str | os.PathLike[str]) -> os.stat_result | None:
+    """Return the status of the file that a new one is to replace.
+
+    Returns None if there is none. Raises OutputError for anything else of this name.
+    """
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        reason = "it is not a regular file; expected one, or a new name"
+        raise OutputError(path, reason)
+    return status
 
 
 def write_output(
@@ -249,15 +280,18 @@ def write_output(
 
 
 def take_free_name(path: Path, take: Callable[[Path], None]) -> Path:
-    """Call `take` with `path`, then "a-2.png" and so on, until it raises no FileExistsError; return that path."""
-    free = path
-    number = 1
+    """Call `take` with free names until one raises no FileExistsError; return that one.
+
+    The names are `path`, then "a-2.png", "a-3.png" and so on.
+    """
+    candidate = path
+    attempt = 1
     while True:
         try:
-            take(free)
-            return free
+            take(candidate)
+            return candidate
         except FileExistsError:
-            number += 1
-            free = path.with_name(f"{path.stem}-{number}{path.suffix}")
+            attempt += 1
+            candidate = path.with_name(f"{path.stem}-{attempt}{path.suffix}")
         except OSError as e:
             raise output_error(path, e) from e

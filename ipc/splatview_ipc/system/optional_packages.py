@@ -1,6 +1,7 @@
-"""Extras of the distribution: packages that only some commands need, and the error for one that is missing.
+"""Extras of the distribution: packages that only some commands need.
 
-Nothing is imported to look for a package. Callers raise errors of their own kinds with this text.
+Nothing is imported to look for a package. Callers raise errors of their own kinds for
+one that is missing, with the text that is made here.
 """
 
 from __future__ import annotations
@@ -17,14 +18,11 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "video": ("av",),
     "camera": ("cv2", "onnxruntime"),
 }
-"""Modules that an extra installs, by its name. `camera-gpu` installs the modules of `camera`."""
-DISPLAY_NAMES = {
-    module: module for modules in EXTRAS.values() for module in modules
-} | {
-    "av": "PyAV",
-    "cv2": "OpenCV",
-}
+"""Modules by the extra that installs them. `camera-gpu` installs those of `camera`."""
+DISPLAY_NAMES = {module: module for modules in EXTRAS.values() for module in modules}
 """Names by which users know the modules."""
+DISPLAY_NAMES["av"] = "PyAV"
+DISPLAY_NAMES["cv2"] = "OpenCV"
 
 
 def install_line(extra: str) -> str:
@@ -43,25 +41,31 @@ def require(subject: str, *modules: str, error: type[Exception]) -> None:
     Args:
         subject: what needs them, and the verb: "memory snapshots need".
         modules: the extra of the last one is the one to install.
+        error: the class of the exception.
     """
-    absent = [DISPLAY_NAMES[module] for module in modules if not is_installed(module)]
-    if absent:
-        raise error(f"{subject} {' and '.join(absent)}: {_install(modules[-1])}")
+    missing = [DISPLAY_NAMES[module] for module in modules if not is_installed(module)]
+    if missing:
+        install = _install_line_of(modules[-1])
+        raise error(f"{subject} {' and '.join(missing)}: {install}")
 
 
 @contextmanager
 def importing(subject: str, module: str, *, error: type[Exception]) -> Iterator[None]:
-    """Raise `error` where the import of a module, in the body of the `with`, fails; arguments as for `require`."""
+    """Raise `error` where the body of the `with` fails to import a module.
+
+    The arguments are those of `require`.
+    """
     require(subject, module, error=error)
     try:
         yield
-    except ImportError as e:  # installed, but not for this Python or numpy
-        raise error(
-            f"{subject} {DISPLAY_NAMES[module]}, which cannot be imported ({e}): {_install(module)}"
-        ) from e
+    except ImportError as e:
+        # The module is installed, but not for this Python or NumPy.
+        name = DISPLAY_NAMES[module]
+        install = _install_line_of(module)
+        message = f"{subject} {name}, which cannot be imported ({e}): {install}"
+        raise error(message) from e
 
 
-def _install(module: str) -> str:
-    return install_line(
-        next(extra for extra, modules in EXTRAS.items() if module in modules)
-    )
+def _install_line_of(module: str) -> str:
+    extras = (extra for extra, modules in EXTRAS.items() if module in modules)
+    return install_line(next(extras))

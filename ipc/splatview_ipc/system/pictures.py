@@ -1,4 +1,4 @@
-"""Picture files: find them by a data set's names, open them within bounds, lay pixels."""
+"""Picture files: found by the names of data sets, opened within bounds, laid out."""
 
 from __future__ import annotations
 
@@ -15,66 +15,77 @@ if TYPE_CHECKING:
     from PIL import Image
 
 PICTURE_FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "BMP", "PPM")
-"""Formats that Pillow may open, by its names. It knows others, some of which start programs."""
+"""Formats that Pillow may open, by its names.
+
+It knows others, some of which start programs.
+"""
 MAX_PIXELS = 1 << 27
 """Maximum number of pixels of a picture: a small file can claim any number."""
 TIFF_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 PPM_MAGIC = re.compile(rb"P[1-6]\s")
 _MAX_PPM_HEADER = 1 << 16
-"""Bytes after which a PPM must have told its size."""
+"""Bytes within which the size of a PPM must come."""
 _JPEG_MAGIC = b"\xff\xd8"
 _EXIF = b"Exif\0\0"
-"""Beginning of a piece of EXIF, of which a JPEG has one; each has up to 64 KB."""
+"""Start of a piece of EXIF, of which a JPEG has one; each has up to 64 KB."""
 _MAX_EXIF_PIECES = 100
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp")
-"""Endings of photographs in data sets, in the order in which they are tried."""
+"""Suffixes of photographs in data sets, in the order in which they are tried."""
 _ORIENTATION = 274
-"""EXIF's tag of how a picture is to be turned for people."""
+"""EXIF's tag of the rotation or mirroring with which a picture is to be displayed."""
 
 
 def find_picture(path: Path) -> Path | None:
-    """Return the file that a data set means by a name; None where there is none.
+    """Return the file that a data set means by a name; None if there is none.
 
-    A name is taken as it is if there is such a file. Otherwise a backslash separates folders, as on Windows; the
-    ending may be in letters of the other case (IMG.JPG for IMG.jpg), be left out (Blender's sets), or be that of
-    another format (a copy of smaller pictures).
+    A name is taken as it is if there is such a file. Otherwise a backslash separates
+    folders, as on Windows; the suffix may be in letters of the other case (IMG.JPG for
+    IMG.jpg), be left out (Blender's sets), or be that of another format (a copy of
+    smaller pictures).
     """
     for candidate in _candidates(path):
-        # It is quiet about names that no file can have, such as those with a zero character.
+        # `isfile` is quiet about names that no file can have, as with a zero character.
         if os.path.isfile(candidate):
             return candidate
     return None
 
 
 def _candidates(path: Path) -> Iterator[Path]:
-    names = [path]
-    slashed = str(path).replace("\\", "/")
-    if slashed != str(path):
-        names.append(Path(slashed))
-    yield from names
-    for name in names:
-        ending = name.suffix.lower()
-        has_ending = ending in PICTURE_SUFFIXES
-        stem = name.name.removesuffix(name.suffix) if has_ending else name.name
+    """Yield the files that a name may mean, the likeliest first."""
+    paths = [path]
+    with_slashes = str(path).replace("\\", "/")
+    if with_slashes != str(path):
+        paths.append(Path(with_slashes))
+    yield from paths
+    for candidate in paths:
+        suffix = candidate.suffix.lower()
+        stem = candidate.name
+        suffixes = PICTURE_SUFFIXES
+        if suffix in PICTURE_SUFFIXES:
+            stem = candidate.name.removesuffix(candidate.suffix)
+            suffixes = (suffix, *PICTURE_SUFFIXES)
         if not stem:
             continue
-        own = (ending,) if has_ending else ()
-        for other in dict.fromkeys((*own, *PICTURE_SUFFIXES)):
-            yield name.with_name(stem + other)
-            yield name.with_name(stem + other.upper())
+        for other_suffix in dict.fromkeys(suffixes):
+            yield candidate.with_name(stem + other_suffix)
+            yield candidate.with_name(stem + other_suffix.upper())
 
 
 def stored_size(image: Image.Image) -> tuple[int, int]:
-    """Return the width and height of a picture that was opened and not decoded yet, as `as_stored` returns it."""
+    """Return the width and height of a picture as `as_stored` returns it.
+
+    The picture was opened, and is not decoded yet.
+    """
     width, height = image.size
     is_turned = image.format == "TIFF" and image.getexif().get(_ORIENTATION, 1) > 4
     return (height, width) if is_turned else (width, height)
 
 
 def as_stored(image: Image.Image) -> Image.Image:
-    """Return a picture with its pixels as they lie in the file: COLMAP and trainers count them so.
+    """Return a picture with its pixels as they lie in the file.
 
-    Pillow leaves EXIF's orientation alone, except in a TIFF, which it turns as it decodes.
+    COLMAP and trainers count them so. Pillow leaves EXIF's orientation alone, except in
+    a TIFF, which it turns as it decodes.
     """
     from PIL import Image
 
@@ -82,8 +93,7 @@ def as_stored(image: Image.Image) -> Image.Image:
     if image.format != "TIFF":
         return image
     orientation = image.getexif().get(_ORIENTATION)
-    # What undoes each of EXIF's orientations.
-    undo = {
+    inverse = {
         2: Image.Transpose.FLIP_LEFT_RIGHT,
         3: Image.Transpose.ROTATE_180,
         4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -94,13 +104,16 @@ def as_stored(image: Image.Image) -> Image.Image:
     }
     image.load()
     was_turned = _ORIENTATION not in image.getexif()
-    if orientation not in undo or not was_turned:
+    if orientation not in inverse or not was_turned:
         return image
-    return image.transpose(undo[orientation])
+    return image.transpose(inverse[orientation])
 
 
 def as_colors(image: Image.Image) -> Image.Image:
-    """Return a picture as RGB, or as RGBA where it has an alpha channel or a transparent colour; 8 bits a number."""
+    """Return a picture as RGB, or as RGBA if it has transparency; 8 bits a number.
+
+    Transparency is an alpha channel or a transparent colour.
+    """
     import numpy as np
     from PIL import Image
 
@@ -180,7 +193,8 @@ def _decoding_errors(
             )
         raise error(f"{name} {problem}") from None
     except Exception as e:
-        # Pillow's plugins raise SyntaxError, struct.error, ValueError, OSError and more.
+        # Pillow's plugins raise SyntaxError, struct.error, ValueError, OSError and
+        # more.
         raise error(f"{name} is damaged or unreadable: {e}") from None
 
 
@@ -210,11 +224,11 @@ def _check_jpeg(file: BinaryIO, name: str, error: type[Exception]) -> None:
     """
     pieces = 0
     if file.read(2) == _JPEG_MAGIC:
-        end = b""
+        tail = b""
         while block := file.read(1 << 20):
-            pieces += (end + block).count(_EXIF)
-            # It holds no whole mark, but maybe the beginning of one.
-            end = block[1 - len(_EXIF) :]
+            pieces += (tail + block).count(_EXIF)
+            # It holds no complete mark, but maybe the start of one.
+            tail = block[1 - len(_EXIF) :]
     file.seek(0)
     if pieces > _MAX_EXIF_PIECES:
         raise error(f"{name} is damaged: more than {_MAX_EXIF_PIECES:,} pieces of EXIF")
