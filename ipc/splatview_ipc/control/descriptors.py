@@ -1,12 +1,14 @@
-"""File descriptors that the trainer hands to its viewers (SCM_RIGHTS): memfds, and chunks of GPU memory.
+"""File descriptors that the trainer hands to its viewers (SCM_RIGHTS).
 
-Messages name them by unguessable tokens, and a viewer fetches them over its own connection. That works where
-/proc/PID/fd does not: for GPU memory, under ptrace restrictions, between PID namespaces.
+They are memfds and chunks of GPU memory. Messages name them by unguessable tokens, and
+a viewer fetches them over its own connection. That works where /proc/PID/fd does not:
+for GPU memory, under ptrace restrictions, between PID namespaces.
 
 Invariants
 1. Descriptors are made anew for each viewer, and closed once they are sent.
-2. They are made under one lock, which `withdraw` takes: after it returns, `make` is not running and is not called
-   again, so that no reused descriptor number is ever handed out.
+2. They are made under one lock, which `withdraw` takes: after it returns, `make` is not
+   running and is not called again, so that no reused descriptor number is ever handed
+       out.
 3. A token stands for the same memory all its life, and is never used again.
 """
 
@@ -15,7 +17,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.messages import Descriptors, encode
@@ -28,8 +30,16 @@ if TYPE_CHECKING:
 
     Make = Callable[[int, int], list[int]]
 
-_offers: dict[str, tuple[int, Make]] = {}
-"""By token: the number of descriptors, and their maker."""
+
+class _DescriptorOffer(NamedTuple):
+    """The descriptors behind a token."""
+
+    total: int
+    make: Make
+
+
+_offers: dict[str, _DescriptorOffer] = {}
+"""By token."""
 _lock = threading.RLock()
 """Reentrant: a signal's handler may end the run amid its end."""
 
@@ -37,12 +47,16 @@ _lock = threading.RLock()
 def offer(count: int, make: Make, token: str = "") -> str:
     """Let viewers of this process's runs fetch `count` descriptors; return the token.
 
-    `make(start, stop)` returns new descriptors of these numbers, at most DESCRIPTORS_PER_PACKET, or raises SharingError
-    or OSError. It runs on the helper thread, under this module's lock. `token`: the caller's own, unguessable.
+    Args:
+        count: the number of descriptors.
+        make: `make(start, stop)` returns new descriptors of these numbers, at most
+            DESCRIPTORS_PER_PACKET, or raises SharingError or OSError. It runs on the
+            helper thread, under this module's lock.
+        token: the caller's own, unguessable.
     """
     token = token or f"fds-{secrets.token_hex(12)}"
     with _lock:
-        _offers[token] = count, make
+        _offers[token] = _DescriptorOffer(count, make)
     return token
 
 
@@ -53,36 +67,48 @@ def withdraw(token: str) -> None:
 
 
 def make_descriptors(token: str, start: int, stop: int) -> tuple[list[int], int]:
-    """Return new descriptors of a token, the caller's, and the number of all; none and 0 if they are not available."""
+    """Return new descriptors of a token, the caller's, and the number of all.
+
+    None and 0 if they are not available.
+    """
     with _lock:
         try:
-            count, make = _offers[token]
-            return make(start, min(stop, count)), count
+            offered = _offers[token]
+            fds = offered.make(start, min(stop, offered.total))
         except (KeyError, SharingError, OSError):
             return [], 0
+        return fds, offered.total
 
 
 def duplicate_all(fds: Sequence[int]) -> list[int]:
-    """Duplicate all of these. Raises SharingError when this process may not have so many."""
-    made: list[int] = []
+    """Return duplicates of all these descriptors.
+
+    Raises SharingError when this process may not open so many.
+    """
+    copies: list[int] = []
     try:
-        made.extend(os.dup(fd) for fd in fds)
-        return made
+        copies.extend(os.dup(fd) for fd in fds)
+        return copies
     except OSError as e:
-        close_all(made)
-        raise SharingError(
+        close_all(copies)
+        message = (
             f"no more file descriptors ({e.strerror}): raise the limit (ulimit -n)"
-        ) from None
+        )
+        raise SharingError(message) from None
 
 
 def send(connection: Connection, token: str) -> None:
-    """Answer a viewer's Fetch. A viewer that does not read gets a part, and fetches again. Raises EndedError."""
+    """Answer a viewer's Fetch. Raises EndedError.
+
+    A viewer that does not read gets some of the descriptors, and fetches again.
+    """
     sent = 0
     total = 1
     while sent < total:
         fds, total = make_descriptors(token, sent, sent + DESCRIPTORS_PER_PACKET)
         try:
-            if not connection.send(encode(Descriptors(token, total)), fds):
+            packet = encode(Descriptors(token, total))
+            if not connection.send(packet, fds):
                 return
         finally:
             close_all(fds)

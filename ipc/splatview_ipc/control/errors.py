@@ -14,12 +14,14 @@ class NoViewerError(IpcError):
 
 
 class SharingError(IpcError):
-    """A shared-memory segment could not be made, or what another process announced cannot be trusted."""
+    """Memory could not be shared, or what another process announced is not valid."""
 
 
 def reason_of(error: Exception) -> str:
-    """Return an error as the reason of a transport that fails, for users: in full where it was written for them, else
-    its type and first line.
+    """Return an error as the reason why a transport fails, for users.
+
+    Errors of this package are written for users, and come in full; of others the type
+    and the first line.
     """
     text = str(error)
     if isinstance(error, IpcError):

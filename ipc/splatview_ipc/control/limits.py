@@ -1,9 +1,14 @@
-"""Bounds on everything that comes from outside. They are checked before anything is allocated or opened."""
+"""Bounds on everything that comes from outside.
+
+They are checked before anything is allocated or opened.
+"""
 
 VERSION = "0.2.0"
-"""Release of splatview; the build and `splatview.__version__` read it here. Refusals for another protocol name it."""
+"""Release of splatview; the build and `splatview.__version__` read it here. Refusals
+for another protocol name it."""
 PROTOCOL = 12
-"""Version of messages and shared-memory layouts. Both sides exchange it first; different ones do not talk."""
+"""Version of messages and shared-memory layouts. Both sides exchange it first;
+different ones do not talk."""
 
 MAX_RUNS = 128
 """Runs that a viewer follows at a time: the newest ones."""
@@ -16,7 +21,8 @@ MAX_VERSION = 40
 MAX_NAME = 200
 """Characters of a stream's or run's name."""
 MAX_MESSAGE = 256 * 1024
-"""Bytes of one message. What a run announces of its streams comes in several where one does not hold it."""
+"""Bytes of one message. What a run announces of its streams comes in several where one
+does not hold it."""
 MAX_TENSORS = 16
 """Tensors that travel together as one frame."""
 MAX_DIMS = 4
@@ -28,7 +34,8 @@ MAX_META = 32
 """Entries of a frame's metadata."""
 MAX_META_TEXT = 1024
 MAX_META_BYTES = 48 * 1024
-"""Bytes of all texts in the metadata that a caller gives a frame: a slot's header holds them beside all else."""
+"""Bytes of all texts in the metadata that a caller gives a frame: a slot's header holds
+them beside all else."""
 MAX_COUNTER = 2**63 - 1
 """The largest version, and the last nanosecond since the epoch, that there may be."""
 MAX_SEGMENT = 1 << 42

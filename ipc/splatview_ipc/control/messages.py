@@ -1,8 +1,11 @@
-"""The typed messages between a trainer and its viewers, and the header of a frame in shared memory.
+"""The typed messages between a trainer and its viewers, and the headers of frames.
 
-All are msgspec structs with bounds: the decoder refuses unknown fields, wrong types and numbers out of range. Nothing
-is ever unpickled. Viewers send over the run's Unix socket (`control.sockets`), which file descriptors and refusals come
-back over; all else comes over ZeroMQ (`control.mail`), to the socket that the viewer's Hello names.
+All are msgspec structs with bounds: the decoder refuses unknown fields, wrong types and
+numbers out of range. Nothing is ever unpickled. Viewers send over the run's Unix socket
+(`control.sockets`), over which file descriptors and refusals come back; all else comes
+over ZeroMQ (`control.mail`), to the socket that the viewer's Hello names.
+
+The names of messages are their tags on the wire, those of fields the keys.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ Pid = Annotated[int, Meta(ge=1, lt=2**31)]
 Counter = Annotated[int, Meta(ge=0, le=limits.MAX_COUNTER)]
 Name = Annotated[str, Meta(min_length=1, max_length=limits.MAX_NAME)]
 Text = Annotated[str, Meta(max_length=limits.MAX_META_TEXT)]
-Word = Annotated[
+Identifier = Annotated[
     str, Meta(min_length=1, max_length=40, pattern=r"\A[A-Za-z_][A-Za-z0-9_]*\Z")
 ]
 DType = Literal["uint8", "float16", "bfloat16", "float32", "float64", "int32"]
@@ -41,7 +44,7 @@ Shard = tuple[
 ]
 """A rank, and the number of ranks."""
 Token = Annotated[str, Meta(min_length=1, max_length=40, pattern=r"\A[a-z0-9-]+\Z")]
-MetaDict = Annotated[dict[Word, MetaValue], Meta(max_length=limits.MAX_META)]
+MetaDict = Annotated[dict[Identifier, MetaValue], Meta(max_length=limits.MAX_META)]
 
 
 class _Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
@@ -49,14 +52,17 @@ class _Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True
 
 
 class SegmentRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A sealed memfd of the trainer, fetched with the token."""
+    """A sealed memfd of the trainer, which viewers fetch with the token."""
 
     token: Token
     size: Annotated[int, Meta(ge=1, le=limits.MAX_SEGMENT)]
 
 
 class IpcMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ipc"):
-    """One cudaMalloc allocation of the sending process, by its cudaIpcMemHandle. Equal handles: the same memory."""
+    """One cudaMalloc allocation of the sending process, by its cudaIpcMemHandle.
+
+    Equal handles: the same memory.
+    """
 
     handle: Annotated[bytes, Meta(min_length=64, max_length=64)]
     size: Bytes
@@ -64,8 +70,9 @@ class IpcMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ip
 
 
 class FdMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="fd"):
-    """CUDA virtual memory of the trainer: adjacent chunks of these sizes, one descriptor each. Equal tokens: the same
-    memory.
+    """CUDA virtual memory of the trainer: adjacent chunks, one descriptor each.
+
+    Equal tokens: the same memory.
     """
 
     token: Token
@@ -73,16 +80,21 @@ class FdMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="fd"
         tuple[Annotated[int, Meta(ge=1, le=limits.MAX_SEGMENT)], ...],
         Meta(min_length=1, max_length=limits.MAX_PIECES),
     ]
+    """Bytes of each chunk."""
     gpu: Gpu
 
     @property
     def size(self) -> int:
-        """Bytes of all."""
+        """Return the bytes of all chunks."""
         return sum(self.pieces)
 
 
 class TorchMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="torch"):
-    """One storage of torch: behind the token is one descriptor, a file that describes an export made for its reader."""
+    """One storage of torch.
+
+    Behind the token is one descriptor, a file that describes an export made for its
+    reader.
+    """
 
     token: Token
     size: Bytes
@@ -97,7 +109,7 @@ class TensorRef(
 ):
     """A tensor in one of a list of memories."""
 
-    name: Word
+    name: Identifier
     dtype: DType
     shape: Shape
     strides: Shape
@@ -126,7 +138,10 @@ class DeviceRingRef(
 class InPlaceRef(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="in-place"
 ):
-    """One generation of tensors that are shared without a copy: the transports in-place and torch-ipc."""
+    """One generation of tensors that are shared without a copy.
+
+    These are the transports in-place and torch-ipc.
+    """
 
     control: SegmentRef
     gpu: Gpu
@@ -144,19 +159,23 @@ def descriptor_counts(ref: Ref | SegmentRef) -> dict[str, int]:
         return {ref.token: 1}
     if isinstance(ref, RingRef):
         return descriptor_counts(ref.segment)
+    counts = descriptor_counts(ref.control)
     if isinstance(ref, DeviceRingRef):
-        return descriptor_counts(ref.control) | {
-            ref.memory.token: len(ref.memory.pieces)
-        }
-    return descriptor_counts(ref.control) | {
-        m.token: len(m.pieces) if isinstance(m, FdMemory) else 1
-        for m in ref.memories
-        if not isinstance(m, IpcMemory)
-    }
+        counts[ref.memory.token] = len(ref.memory.pieces)
+        return counts
+    for memory in ref.memories:
+        if isinstance(memory, FdMemory):
+            counts[memory.token] = len(memory.pieces)
+        elif isinstance(memory, TorchMemory):
+            counts[memory.token] = 1
+    return counts
 
 
 class StreamInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A stream, described by its run. Its version is not in here: it is read from the control block."""
+    """A stream, described by its run.
+
+    Its version is not in here: it is read from the control block.
+    """
 
     index: Index
     name: Name
@@ -167,19 +186,24 @@ class StreamInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     transports: Annotated[tuple[TransportName, ...], Meta(max_length=5)]
     """The transports that the run offers, the best first."""
     why: Annotated[tuple[tuple[TransportName, Text], ...], Meta(max_length=5)] = ()
-    """Transports that are not among them, or bring nothing now, and the reason of each, for users."""
+    """Transports that are not among them, or bring nothing now, each with the reason,
+    for users."""
     gpu: Annotated[str, Meta(pattern=r"\A([0-9a-f]{32})?\Z")] = ""
     """UUID of the GPU of its tensors; empty for the CPU."""
     live: bool = False
     """True if the tensors change in place between two versions."""
     over: Annotated[str, Meta(max_length=limits.MAX_NAME)] = ""
-    """The name of the stream that an overlay is drawn over, or that a stream of cameras is a part of."""
+    """The name of the stream that an overlay is drawn over, or that a stream of cameras
+    is a part of."""
     over_run: Annotated[str, Meta(max_length=64)] = ""
-    """The id of the run which publishes that stream; "": this run if it has one of the name, otherwise any."""
+    """The id of the run which publishes that stream; "": this run if it has one of the
+    name, otherwise any."""
     shard: Shard | None = None
-    """The part of a scene that this is, where each rank of a training publishes its own; None: a scene of its own."""
+    """The part of a scene that this is, where each rank of a training publishes its
+    own; None: a scene of its own."""
     group: Annotated[str, Meta(pattern=r"\A([0-9a-f]{16})?\Z")] = ""
-    """The same for the parts of one scene: those of one name and one number of ranks belong together."""
+    """The same for the parts of one scene: those of one name and one number of ranks
+    belong together."""
 
     def __post_init__(self) -> None:
         if self.shard is not None and self.shard[0] >= self.shard[1]:
@@ -187,7 +211,7 @@ class StreamInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def reasons(self) -> str:
-        """`why` as one text; "" where there is none."""
+        """Return `why` as one text; "" if there is none."""
         return "; ".join(f"{name}: {reason}" for name, reason in self.why)
 
 
@@ -200,7 +224,10 @@ class ViewerInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Hello(_Message, frozen=True):
-    """The first message of a viewer; repeated when it connects again, or has lost a message."""
+    """The first message of a viewer.
+
+    Repeated when it connects again, or has lost a message.
+    """
 
     protocol: Counter
     pid: Pid
@@ -209,11 +236,15 @@ class Hello(_Message, frozen=True):
     """The PID namespace of `pid` (the inode of /proc/self/ns/pid); 0: unknown."""
     version: Annotated[str, Meta(max_length=limits.MAX_VERSION)] = ""
     inbox: Annotated[str, Meta(pattern=r"\A(in-[0-9a-f]{8})?\Z")] = ""
-    """Name of the ZeroMQ socket that the viewer has bound in the run's folder; "": one of another protocol."""
+    """Name of the ZeroMQ socket that the viewer has bound in the run's folder; "": one
+    of another protocol."""
 
 
 class Open(_Message, frozen=True):
-    """Share a stream over this transport until Release or the next Open. Repeated, it requests the offer again."""
+    """Share a stream over this transport until Release or the next Open.
+
+    Repeated, it requests the offer again.
+    """
 
     index: Index
     transport: TransportName
@@ -224,30 +255,41 @@ class Release(_Message, frozen=True):
 
 
 class Fetch(_Message, frozen=True):
-    """Send the descriptors of this token over the connection: answered by packets of `Descriptors`."""
+    """Send the descriptors of this token over the connection.
+
+    Answered by packets of `Descriptors`.
+    """
 
     token: Token
 
 
 class Pause(_Message, frozen=True):
-    """The pause button. A viewer that resumes the run resumes it for all."""
+    """Pause the run, or resume it. A viewer that resumes the run resumes it for all."""
 
     paused: bool
 
 
 class Step(_Message, frozen=True):
-    """Let a paused run pass `wait_while_paused` once. Ignored by a run that is not paused."""
+    """Let a paused run pass `wait_while_paused` once.
+
+    Ignored by a run that is not paused.
+    """
 
 
 class Snapshot(_Message, frozen=True):
-    """Take a full snapshot of the GPU's memory, and name it in the metadata of this opened stream."""
+    """Take a full snapshot of the GPU's memory.
+
+    Its name appears in the metadata of this opened stream.
+    """
 
     index: Index
 
 
 class Photos(_Message, frozen=True):
-    """Show photographs in this opened stream of kind cameras: that of `camera` as it is (`side` 0), or a batch of those
-    from `camera` on, scaled to `side` pixels in width and height.
+    """Send photographs in this opened stream of kind cameras.
+
+    With `side` 0: that of `camera` as it is. Otherwise a batch of those from `camera`
+    on, scaled to `side` pixels in width and height.
     """
 
     index: Index
@@ -272,8 +314,9 @@ class Welcome(_Message, frozen=True):
 
 
 class Manifest(_Message, frozen=True):
-    """All streams and viewers of the run; sent after Welcome and whenever one of them changes.
+    """All streams and viewers of the run.
 
+    Sent after Welcome, and whenever one of them changes.
     Streams that one message does not hold come in several.
     """
 
@@ -300,7 +343,10 @@ class Refused(_Message, frozen=True):
 
 
 class Descriptors(_Message, frozen=True):
-    """A part of the answer to Fetch, over the Unix socket, with descriptors attached (SCM_RIGHTS)."""
+    """A packet of the answer to Fetch.
+
+    It comes over the Unix socket, with descriptors attached (SCM_RIGHTS).
+    """
 
     token: Token
     total: Annotated[int, Meta(ge=0, le=limits.MAX_PIECES)]
@@ -310,13 +356,13 @@ class Descriptors(_Message, frozen=True):
 ToViewer = Welcome | Manifest | Offer | Refused | Descriptors
 
 
-# In shared memory, one page before the data of each slot.
+# In shared memory, one page in front of the data of each slot.
 
 
 class TensorHeader(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True
 ):
-    name: Word
+    name: Identifier
     dtype: DType
     shape: Shape
     offset: Annotated[int, Meta(ge=0, le=limits.MAX_SEGMENT)]
@@ -330,13 +376,17 @@ class FrameHeader(
     tensors: Annotated[tuple[TensorHeader, ...], Meta(max_length=limits.MAX_TENSORS)]
     meta: MetaDict
     confirmed: bool = True
-    """False: copied by the helper thread, perhaps while the training wrote into the tensor."""
+    """False: copied by the helper thread, perhaps while the training wrote into the
+    tensor."""
 
 
 class VersionHeader(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True
 ):
-    """The header of a version that is shared without a copy: its tensors are those of the generation."""
+    """The header of a version that is shared without a copy.
+
+    Its tensors are those of the generation.
+    """
 
     kind: Kind
     generation: Counter
@@ -357,10 +407,17 @@ DecodeError = (
 
 
 def mismatch(viewer: tuple[str, int], run: tuple[str, int]) -> str:
-    """Return the reason why a viewer and a run of these releases and protocols do not talk, to be shown."""
-    (theirs, spoken), (ours, understood) = viewer, run
+    """Return the reason why a viewer and a run do not talk, for users.
+
+    Args:
+        viewer: its release ("": unknown) and protocol.
+        run: the same of the run.
+    """
+    viewer_release, viewer_protocol = viewer
+    run_release, run_protocol = run
     return (
-        f"the viewer is splatview {theirs or 'of an unknown version'} (protocol {spoken}), the run "
-        f"{ours or 'of an unknown version'} (protocol {understood}): install the same version of splatview on both "
+        f"the viewer is splatview {viewer_release or 'of an unknown version'} "
+        f"(protocol {viewer_protocol}), the run {run_release or 'of an unknown version'} "
+        f"(protocol {run_protocol}): install the same version of splatview on both "
         "sides"
     )

@@ -1,7 +1,8 @@
 """Registry of running viewers: other programs find the addresses of their pages here.
 
-A viewer that serves browsers has one small file in the runtime folder, `viewer-PID-XXXX.json`: description and lock in
-one, which the viewer holds as long as it lives.
+A viewer that serves browsers has one small file in the runtime folder,
+`viewer-PID-XXXX.json`: description and lock in one, which the viewer holds as long as
+it lives.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ _URL = re.compile(
 
 
 class RunningViewer(msgspec.Struct, frozen=True):
-    """A running viewer that serves browsers. Fields that a later version adds are ignored."""
+    """A running viewer that serves browsers.
+
+    Fields that a later version adds are ignored.
+    """
 
     pid: Annotated[int, Meta(ge=1, lt=2**31)]
     url: Annotated[str, Meta(max_length=1024)]
@@ -60,17 +64,19 @@ class RunningViewer(msgspec.Struct, frozen=True):
 
 
 class Announcement:
-    """Lets other programs of this user know that this process serves browsers, until it is closed: one viewer's file.
+    """The file of this viewer in the registry, until it is closed.
 
-    `with Announcement(...):` or `close()`. Call `refresh` now and then.
+    It lets other programs of this user know that this process serves browsers: `with
+    Announcement(...):` or `close()`. Call `refresh` now and then.
     """
 
     def __init__(self, url: str, *, host: str, port: int, run: str | None = None):
-        """The arguments are those of `ViewerInfo`. Raises ValueError for a url that it does not allow.
+        """Write the file. The arguments are those of `RunningViewer`.
 
-        A runtime folder that cannot be used is logged.
+        Raises ValueError for a url that `RunningViewer` does not allow. A runtime
+        folder that cannot be used is logged.
         """
-        said = {
+        fields = {
             "pid": os.getpid(),
             "url": url,
             "host": host,
@@ -79,30 +85,34 @@ class Announcement:
             "started": time.time(),
         }
         try:
-            content = msgspec.json.encode(msgspec.convert(said, RunningViewer))
+            content = msgspec.json.encode(msgspec.convert(fields, RunningViewer))
         except msgspec.ValidationError as e:
             raise ValueError(f"announce: {e}") from None
         self._path: Path | None = None
         self._touch_due = 0.0
         self._lock_fd = -1
         try:
-            final = (
-                runtime_folder() / f"viewer-{os.getpid()}-{secrets.token_hex(4)}.json"
-            )
-            self._path = final.with_name(f".{final.name}")
-            self._lock_fd = run_folder.create_locked(
-                self._path
-            )  # before anyone can see it
-            os.write(self._lock_fd, content)
-            self._path = self._path.rename(final)
+            self._write(content)
         except (OSError, RuntimeFolderError) as e:
             self.close()
             _log.warning(
                 "splatview.show, status and demo will not find this viewer: %s", e
             )
 
+    def _write(self, content: bytes) -> None:
+        """Write the file, locked before any program can find it."""
+        name = f"viewer-{os.getpid()}-{secrets.token_hex(4)}.json"
+        path = runtime_folder() / name
+        self._path = path.with_name(f".{name}")
+        self._lock_fd = run_folder.create_locked(self._path)
+        os.write(self._lock_fd, content)
+        self._path = self._path.rename(path)
+
     def refresh(self, now: float) -> None:
-        """Touch the file if an hour has passed: cleaners of temporary files go by age."""
+        """Touch the file if an hour has passed.
+
+        Cleaners of temporary files go by age.
+        """
         if self._path is not None and now >= self._touch_due:
             self._touch_due = now + run_folder.TOUCH_PERIOD_S
             with contextlib.suppress(OSError):
@@ -126,52 +136,61 @@ class Announcement:
 
 
 def list_viewers() -> list[RunningViewer]:
-    """Return the viewers of this user that serve browsers now, newest first, and remove the files of dead ones.
+    """Return the viewers of this user that serve browsers now, the newest first.
 
-    What cannot be read or understood is left out. Raises RuntimeFolderError when the runtime folder cannot be used.
+    Files of dead viewers are removed; files that cannot be read or understood are left
+    out. Raises RuntimeFolderError when the runtime folder cannot be used.
     """
-    with os.scandir(runtime_folder()) as entries:
-        paths = [
-            Path(e.path)
-            for e in islice(entries, run_folder.MAX_ENTRIES)
-            if _FILE.fullmatch(e.name) and e.is_file(follow_symlinks=False)
-        ]
-    found = []
-    for path in paths:
+    viewers = []
+    for path in _list_files():
         if run_folder.is_lock_held(path):
             if path.name.startswith("."):
-                info = None
-            else:
-                info = run_folder.read_description(path, RunningViewer)
-            found += [info] if info is not None else []
+                continue
+            viewer = run_folder.read_description(path, RunningViewer)
+            if viewer is not None:
+                viewers.append(viewer)
         elif not run_folder.is_being_made(path):
+            # Names are never used again, so that this is still the dead viewer's file.
             with contextlib.suppress(OSError):
-                path.unlink()  # names are never used again, so this is the dead one's
-    return sorted(found, key=lambda v: (v.started, v.pid), reverse=True)
+                path.unlink()
+    return sorted(viewers, key=lambda v: (v.started, v.pid), reverse=True)
+
+
+def _list_files() -> list[Path]:
+    """Return the registry's files in the runtime folder."""
+    with os.scandir(runtime_folder()) as scan:
+        entries = islice(scan, run_folder.MAX_ENTRIES)
+        return [Path(entry.path) for entry in entries if _is_viewer_file(entry)]
+
+
+def _is_viewer_file(entry: os.DirEntry[str]) -> bool:
+    has_name = _FILE.fullmatch(entry.name) is not None
+    return has_name and entry.is_file(follow_symlinks=False)
 
 
 def ssh_forward_command(host: str, port: int, environ: Mapping[str, str]) -> str:
-    """Return the command for the user's own machine that brings a page served here at `host` and `port` to the same
-    port there; "" where `environ` has no SSH session. An IPv6 address is in brackets.
+    """Return the command that brings a page served here to the user's own machine.
+
+    It forwards `host` and `port` to the same port there. Returns "" if there is no SSH
+    session.
+
+    Args:
+        host: the address of the page; an IPv6 address is in brackets.
+        port: of the page.
+        environ: the environment of this process.
     """
-    connection = environ.get(
-        "SSH_CONNECTION", ""
-    ).split()  # client address and port, server address and port
+    # Client address and port, server address and port.
+    connection = environ.get("SSH_CONNECTION", "").split()
     if len(connection) != 4:
         return ""
     _, _, address, ssh_port = connection
     user = environ.get("USER") or environ.get("LOGNAME")
     if not user:
-        with contextlib.suppress(
-            KeyError
-        ):  # a container without an entry for this user
+        # A container may have no entry for this user.
+        with contextlib.suppress(KeyError):
             user = pwd.getpwuid(os.getuid()).pw_name
-    return shlex.join(
-        [
-            "ssh",
-            "-L",
-            f"{port}:{host}:{port}",
-            *(["-p", ssh_port] if ssh_port != "22" else []),
-            f"{user}@{address}" if user else address,
-        ]
-    )
+    command = ["ssh", "-L", f"{port}:{host}:{port}"]
+    if ssh_port != "22":
+        command += ["-p", ssh_port]
+    command.append(f"{user}@{address}" if user else address)
+    return shlex.join(command)

@@ -1,9 +1,9 @@
-"""Messages between `splatview.grab` or `splatview.Window` and the programs that draw for them.
+"""Messages of `splatview.grab` and `splatview.Window` with the programs that draw.
 
 They are typed JSON, one message a line of the program's standard input or output.
 
-The picture for `grab` comes back as a stream of the program's own hidden run (`Publisher(hidden=True)`): uint8 (H, W, 3
-or 4), whose fourth channel has no meaning.
+The picture for `grab` comes back as a stream of the program's own hidden run
+(`Publisher(hidden=True)`): uint8 (H, W, 3 or 4), whose fourth channel has no meaning.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ _Pixels = Annotated[int, Meta(ge=1, le=2**31)]
 
 
 class RenderRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Answered by a RenderResult or a RenderError, before the next one is sent."""
+    """Draw a stream.
+
+    Answered by a RenderResult or a RenderError, before the next request is sent.
+    """
 
     timeout: Annotated[float, Meta(gt=0, le=86400)]
     """Seconds within which the stream must bring what is to be drawn."""
@@ -42,9 +45,11 @@ class RenderRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stream: messages.Name | None = None
     """None: the one that `splatview shot` draws."""
     after: messages.Counter = 0
-    """The least version of the stream that is to be drawn; 0: the newest that can be had."""
+    """The least version of the stream that is to be drawn; 0: the newest that can be
+    had."""
     streams: messages.Counter = 0
-    """Least number of streams of that run: overlays of the stream to be drawn are among them."""
+    """Least number of streams of that run: overlays of the stream to be drawn are among
+    them."""
     camera: Annotated[str, Meta(max_length=MAX_CAMERA)] | None = None
     """JSON, as `splatview shot --camera`."""
     size: tuple[_Pixels, _Pixels] | None = None
@@ -73,7 +78,8 @@ class RenderError(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="failed"
 ):
     kind: Literal["value", "lookup", "timeout", "fault"]
-    """The request makes no sense; names what is not there; came to nothing in time; or could not be drawn."""
+    """The request is invalid ("value"), names what is not there ("lookup"), brought
+    nothing in time ("timeout"), or could not be drawn ("fault")."""
     reason: str
 
 
@@ -97,15 +103,16 @@ class Show(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WindowState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The state of a window, written whenever it changed: pixels, pictures drawn in the last second, and if it was
-    closed by a fault or could not be opened, why.
-    """
+    """The state of a window, written whenever it changed."""
 
     width: Annotated[int, Meta(ge=0)] = 0
     height: Annotated[int, Meta(ge=0)] = 0
+    """Pixels."""
     fps: float = 0.0
+    """Pictures drawn in the last second."""
     closed: bool = False
     reason: str = ""
+    """The fault by which it was closed, or could not be opened."""
 
 
 DecodeError = messages.DecodeError
@@ -115,29 +122,39 @@ decode_answer = msgspec.json.Decoder(Answer).decode
 
 
 class NewestLines:
-    """Pipes between two programs of which neither waits for the other: only the newest line either way matters."""
+    """Pipes between two programs of which neither waits for the other.
+
+    Only the newest line either way matters.
+    """
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
         self._read_fd = read_fd
         self._write_fd = write_fd
         os.set_blocking(read_fd, False)
         os.set_blocking(write_fd, False)
-        self._read = b""
+        self._received = b""
         self._unsent = b""
 
     def newest(self) -> bytes | None:
-        """Return the newest line since the last call, and send what the other pipe had no room for."""
+        """Return the newest line since the last call; None if there is none.
+
+        Also sends the line that the other pipe could not take before.
+        """
         self.send(self._unsent)
         with contextlib.suppress(BlockingIOError):
-            while part := os.read(self._read_fd, 1 << 16):
-                self._read += part
-        *lines, self._read = self._read.split(b"\n")
+            while chunk := os.read(self._read_fd, 1 << 16):
+                self._received += chunk
+        *lines, self._received = self._received.split(b"\n")
         return lines[-1] if lines else None
 
     def send(self, line: bytes) -> None:
-        """Write a line, which a pipe takes whole or not at all; without room it waits for the next call."""
+        """Write a line, which a pipe takes whole or not at all.
+
+        A line that the pipe cannot take now waits for the next call.
+        """
         self._unsent = line
         with contextlib.suppress(BlockingIOError):
-            with contextlib.suppress(BrokenPipeError):  # the other program has ended
+            # BrokenPipeError: the other program has ended.
+            with contextlib.suppress(BrokenPipeError):
                 os.write(self._write_fd, line)
             self._unsent = b""

@@ -1,7 +1,7 @@
-"""The Unix socket of a run: packets from viewers to a trainer, one message each, and descriptors back.
+"""The Unix socket of a run: packets from viewers to a trainer, and descriptors back.
 
-The kernel delivers each packet whole, bounds what is queued, and reports the end of the other side at once. Nothing
-here waits but `wait_for`.
+A packet is one message. The kernel delivers each packet whole, bounds what is queued,
+and reports the end of the other side at once. Nothing here waits but `wait_readable`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from splatview_ipc.control import limits
 from splatview_ipc.control.errors import SharingError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
+
+    _Ancillary = Iterable[tuple[int, int, bytes]]
+    """Level, type and data of each control message."""
 
 DESCRIPTORS_PER_PACKET = 200
 """At most 253 (Linux)."""
@@ -31,7 +34,8 @@ _INTRODUCTION_S = 2.0
 _NO_FILES_S = 1.0
 """Pause of accepting while this process may open no more files."""
 _BUFFER = 1 << 19
-"""Bytes queued in one direction, if the system allows them: two of the longest messages."""
+"""Bytes queued in one direction, if the system allows them: two of the longest
+messages."""
 _QUEUE_FULL = (errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS)
 
 
@@ -42,10 +46,11 @@ class EndedError(Exception):
 class Connection:
     """One end of a connection."""
 
-    def __init__(self, connected: socket.socket, until: float = math.inf):
+    def __init__(self, connected: socket.socket, closes_at: float = math.inf):
         self._socket = connected
-        self.closes_at = until
-        """Clock time at which the server closes it; infinity once its viewer is welcomed."""
+        self.closes_at = closes_at
+        """Clock time at which the server closes it; infinity once its viewer is
+        welcomed."""
         with contextlib.suppress(OSError):
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
 
@@ -53,11 +58,13 @@ class Connection:
         return self._socket.fileno()
 
     def send(self, packet: bytes, fds: Sequence[int] = ()) -> bool:
-        """Send a packet and descriptors, which stay the caller's. False: too much is queued. Raises EndedError."""
+        """Send a packet and descriptors, which stay the caller's.
+
+        Returns False if too much is queued. Raises EndedError.
+        """
+        rights = []
         if fds:
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
-        else:
-            rights = []
         try:
             self._socket.sendmsg([packet], rights, socket.MSG_NOSIGNAL)
             return True
@@ -66,40 +73,55 @@ class Connection:
                 return False
             raise EndedError from None
 
-    def receive(self, descriptors: int = 0) -> tuple[bytes, list[int]] | None:
-        """Return the next packet, empty if it was too long, and its descriptors, the caller's: none if there were more
-        than `descriptors`. None: there is no packet yet. Raises EndedError.
+    def receive(self, max_descriptors: int = 0) -> tuple[bytes, list[int]] | None:
+        """Return the next packet and its descriptors, the caller's. Raises EndedError.
+
+        Returns None if there is no packet yet, an empty packet for one that was too
+        long, and no descriptors if there were more than `max_descriptors`.
         """
-        asked = (
-            limits.MAX_MESSAGE,
-            socket.CMSG_SPACE(4 * descriptors) if descriptors else 0,
-            socket.MSG_CMSG_CLOEXEC,
-        )
+        control_size = 0
+        if max_descriptors:
+            control_size = socket.CMSG_SPACE(4 * max_descriptors)
+        arguments = (limits.MAX_MESSAGE, control_size, socket.MSG_CMSG_CLOEXEC)
         try:
             try:
-                data, control, flags, _ = self._socket.recvmsg(*asked)
-            except ConnectionResetError:  # the other end was closed with packets unread; what it sent is still there
-                data, control, flags, _ = self._socket.recvmsg(*asked)
+                packet, ancillary, flags, _ = self._socket.recvmsg(*arguments)
+            except ConnectionResetError:
+                # The other end was closed with packets unread; what it sent is still
+                # there.
+                packet, ancillary, flags, _ = self._socket.recvmsg(*arguments)
         except BlockingIOError:
             return None
         except OSError:
             raise EndedError from None
-        fds = array.array("i")
-        for level, kind, payload in control:
-            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                fds.frombytes(payload[: len(payload) - len(payload) % fds.itemsize])
-        if flags & socket.MSG_CTRUNC or not data:
+        fds = _received_descriptors(ancillary)
+        if flags & socket.MSG_CTRUNC or not packet:
             close_all(fds)
-            fds = fds[:0]
-        if not data:
+            fds = []
+        if not packet:
             raise EndedError
-        return b"" if flags & socket.MSG_TRUNC else data, list(fds)
+        if flags & socket.MSG_TRUNC:
+            packet = b""
+        return packet, fds
 
     def close(self) -> None:
-        """End the connection, also for forked processes that have it. What was sent arrives. Idempotent."""
+        """End the connection, also for forked processes that have it. Idempotent.
+
+        What was sent arrives.
+        """
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
+
+
+def _received_descriptors(ancillary: _Ancillary) -> list[int]:
+    """Return the descriptors that came with a packet."""
+    fds = array.array("i")
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            whole_bytes = len(data) - len(data) % fds.itemsize
+            fds.frombytes(data[:whole_bytes])
+    return list(fds)
 
 
 class Server:
@@ -109,8 +131,10 @@ class Server:
         """Listen. Raises OSError."""
         self.connections: dict[int, Connection] = {}
         """By descriptor."""
-        self._resting_until = 0.0
-        self._socket = _packets()
+        self._paused_until = 0.0
+        """Time until which nothing is accepted, for want of files; 0: they are not
+        short."""
+        self._socket = _packet_socket()
         try:
             self._socket.bind(str(path))
             self._socket.listen(MAX_CONNECTIONS)
@@ -120,77 +144,83 @@ class Server:
 
     def fds(self) -> list[int]:
         """Return the descriptors to wait for."""
-        accepting = len(self.connections) < MAX_CONNECTIONS and not self._resting_until
-        return [*([self._socket.fileno()] if accepting else []), *self.connections]
+        fds = list(self.connections)
+        if len(fds) < MAX_CONNECTIONS and not self._paused_until:
+            fds.append(self._socket.fileno())
+        return fds
 
     def next_accept_at(self) -> float:
         """Return when to call `accept` although nothing is ready; infinity: never."""
-        return min(
-            [
-                self._resting_until or math.inf,
-                *(c.closes_at for c in self.connections.values()),
-            ]
-        )
+        times = [connection.closes_at for connection in self.connections.values()]
+        if self._paused_until:
+            times.append(self._paused_until)
+        return min(times, default=math.inf)
 
     def accept(self, now: float) -> None:
-        """Close connections that did not introduce themselves, and take in new ones. Raises SharingError once while
-        there is no file left for them: they wait, and are taken in later.
+        """Close connections that did not introduce themselves, and accept new ones.
+
+        Raises SharingError once while there is no file left for them: they wait, and
+        are accepted later.
         """
-        for connection in [c for c in self.connections.values() if now >= c.closes_at]:
-            self.close_connection(connection)
-        while len(self.connections) < MAX_CONNECTIONS and now >= self._resting_until:
-            rested = self._resting_until
-            self._resting_until = 0.0
+        for connection in list(self.connections.values()):
+            if now >= connection.closes_at:
+                self.close_connection(connection)
+        while len(self.connections) < MAX_CONNECTIONS and now >= self._paused_until:
+            was_paused = bool(self._paused_until)
+            self._paused_until = 0.0
             try:
-                found, _ = self._socket.accept()
+                accepted, _ = self._socket.accept()
             except OSError as e:
-                if e.errno in (errno.EMFILE, errno.ENFILE):
-                    self._resting_until = now + _NO_FILES_S
-                    if not rested:
-                        raise SharingError(
-                            "no open file is left to answer a viewer with: raise the limit (ulimit -n), "
-                            "or have the training open fewer"
-                        ) from None
-                return
-            found.setblocking(False)
-            credentials = found.getsockopt(
-                socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")
-            )
-            if struct.unpack("3i", credentials)[1] == os.getuid():
-                self.connections[found.fileno()] = Connection(
-                    found, now + _INTRODUCTION_S
-                )
+                if e.errno not in (errno.EMFILE, errno.ENFILE):
+                    return
+                self._paused_until = now + _NO_FILES_S
+                if was_paused:
+                    return
+                raise SharingError(
+                    "no open file is left to answer a viewer with: raise the limit "
+                    "(ulimit -n), or have the training open fewer"
+                ) from None
+            accepted.setblocking(False)
+            if _peer_user(accepted) == os.getuid():
+                connection = Connection(accepted, now + _INTRODUCTION_S)
+                self.connections[accepted.fileno()] = connection
             else:
-                found.close()
+                accepted.close()
 
     def close_connection(self, connection: Connection) -> None:
-        """Idempotent."""
+        """Close a connection and forget it. Idempotent."""
         self.connections.pop(connection.fileno(), None)
         connection.close()
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close all connections and stop listening. Idempotent."""
         for connection in list(self.connections.values()):
             self.close_connection(connection)
         self._socket.close()
 
 
+def _peer_user(connected: socket.socket) -> int:
+    """Return the user id of the process at the other end."""
+    size = struct.calcsize("3i")
+    credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    _, user, _ = struct.unpack("3i", credentials)
+    return user
+
+
 def connect(path: Path) -> Connection:
     """Connect to a server. Raises OSError, also while too many others wait there."""
-    made = _packets()
+    connecting = _packet_socket()
     try:
-        made.connect(str(path))
+        connecting.connect(str(path))
     except OSError:
-        made.close()
+        connecting.close()
         raise
-    return Connection(made)
+    return Connection(connecting)
 
 
-def _packets() -> socket.socket:
-    return socket.socket(
-        socket.AF_UNIX,
-        socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC,
-    )
+def _packet_socket() -> socket.socket:
+    kind = socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
+    return socket.socket(socket.AF_UNIX, kind)
 
 
 def close_all(fds: Sequence[int]) -> None:
@@ -198,12 +228,15 @@ def close_all(fds: Sequence[int]) -> None:
         os.close(fd)
 
 
-def wait_readable(fds: list[int], milliseconds: int | None) -> set[int]:
-    """Wait until some of these can be read from, have ended or are in error, and return them."""
+def wait_readable(fds: list[int], timeout_ms: int | None) -> set[int]:
+    """Wait until some descriptors can be read from, have ended or are in error.
+
+    Returns those; none after the timeout. Without a timeout it waits for ever.
+    """
     poll = select.poll()
     for fd in fds:
         poll.register(fd, select.POLLIN)
-    return {fd for fd, _ in poll.poll(milliseconds)}
+    return {fd for fd, _ in poll.poll(timeout_ms)}
 
 
 def pid_namespace() -> int:
