@@ -1,14 +1,21 @@
 """Control block: one small segment per run with the words that change at every publish.
 
-Viewers map it read-only and read a stream's version from it: no message, no system call. Every word is one aligned
-64-bit store, so a reader sees an old or a new value, never half of one.
+Viewers map it read-only and read a stream's version from it: no message, no system
+call. Every word is one aligned 64-bit store, so a reader sees an old or a new value,
+never half of one.
 
-Invariants
-1. Only the trainer writes. PAUSED and DROPPED are the helper thread's, WAITS and SKIPPED the publishing threads'.
-   FAULTS and COPIES are statistics that several threads add to: two at the same moment may lose one.
-2. A stream's version only grows, and is written after the frame that it counts: a reader that sees it and then looks at
-   the slots finds that one or a newer one, unless the publish left its frame to the helper thread. A viewer that found
-   nothing looks again at its next poll.
+Invariants 1. Only the trainer writes. PAUSED and DROPPED are the helper thread's, WAITS
+and SKIPPED the
+   publishing threads'. FAULTS and COPIES are statistics that several threads add to:
+       two at
+   the same moment may lose one.
+2. A stream's version only grows, and is written after the frame that it counts: a
+reader
+   that sees it and then reads the slots finds that one or a newer one, unless the
+       publish
+   left its frame to the helper thread. A viewer that found nothing tries again at its
+       next
+   poll.
 """
 
 from __future__ import annotations
@@ -25,12 +32,15 @@ if TYPE_CHECKING:
 
     from splatview_ipc.control.messages import SegmentRef
 
-_MAGIC = 0x32_57_45_49_56_54_4C_50  # "PLTVIEW2"
+_MAGIC = 0x32_57_45_49_56_54_4C_50
+"""The letters "PLTVIEW2"."""
 _MAGIC_WORD, _PAUSED, DROPPED, FAULTS, COPIES, SKIPPED, _WAITS = range(7)
-"""Places in `ControlBlock.words`. Counters: DROPPED, invalid messages from outside; FAULTS, of the surroundings, that
-were survived; COPIES, frames that a stream brought to viewers; SKIPPED, values that no viewer was there for."""
+"""Indices in `ControlBlock.words`. Counters: DROPPED, invalid messages from outside;
+FAULTS, of the surroundings, that were survived; COPIES, frames that a stream brought to
+viewers; SKIPPED, values that no viewer was there for."""
 _FIRST_STREAM = 8
-_WORDS_PER_STREAM = 8  # a cache line each
+_WORDS_PER_STREAM = 8
+"""A cache line for each stream."""
 _SIZE = (_FIRST_STREAM + limits.MAX_STREAMS * _WORDS_PER_STREAM) * 8
 
 
@@ -51,7 +61,10 @@ class _Words:
 
     @property
     def waits(self) -> int:
-        """0: the trainer has never called `splatview.wait_while_paused`; 1: it calls it; 2: it waits there now."""
+        """Return the trainer's use of `splatview.wait_while_paused`.
+
+        0: it has never called it; 1: it calls it; 2: it waits there now.
+        """
         return self.words[_WAITS]
 
     @waits.setter
@@ -76,19 +89,22 @@ class ControlBlock(_Words):
         self.paused_by = ""
         """The viewers that paused the run, for users: names and process ids."""
         self.granted_steps = 0
+        """Steps granted to the paused run, written by the helper thread alone."""
         self.taken_steps = 0
-        """Steps granted to the paused run, written by the helper thread alone; and steps taken, written by the
-        trainer's thread alone."""
+        """Steps that the paused run has taken, written by the trainer's thread
+        alone."""
         self.pause_logged_at: float | None = None
-        """Clock time, seconds, at which the log noted that the run is paused; None: not noted, or noted as over."""
+        """Clock time, seconds, at which the pause was logged.
+
+        None: it was not logged, or its end was logged as well.
+        """
         self.words[_MAGIC_WORD] = _MAGIC
 
     def pause(self, by: str) -> None:
         """Have the run pause, because of the viewers named here; "": go on."""
         if by and not self.paused:
-            self.granted_steps = (
-                self.taken_steps
-            )  # what was granted in another pause is forgotten
+            # Steps that were granted in another pause are forgotten.
+            self.granted_steps = self.taken_steps
         self.paused_by = by
         self.words[_PAUSED] = int(bool(by))
 
@@ -105,7 +121,10 @@ class ControlReader(_Words):
     """The viewer's side."""
 
     def __init__(self, ref: SegmentRef, fds: Mapping[str, Sequence[int]]):
-        """Raises SharingError when the segment is not what was announced."""
+        """Map the announced segment; `fds` are the descriptors by token.
+
+        Raises SharingError when the segment is not what was announced.
+        """
         self._map = open_segment(ref, fds, _SIZE)
         super().__init__(self._map)
         if self.words[_MAGIC_WORD] != _MAGIC:

@@ -1,10 +1,13 @@
 """Layout of the segments that hold slots, and the memory fence of the slot protocol.
 
-The control segment: one control page, then per slot one page with an encoded header, followed by the slot's data if
-these are stored in the segment (`in_segment`); otherwise the data are stored elsewhere, slot after slot.
-Control page, in 64-bit words: magic, slots, bytes of data per slot, oldest generation kept (zero-copy only); from word
-16 on, eight words per slot: sequence number, done, version, time in ns since the epoch, bytes of the header, arrived
-(zero-copy only: the sequence number, written by the GPU when it has come that far).
+The control segment: one control page, then per slot one page with an encoded header,
+followed by the slot's data if these are stored in the segment (`in_segment`); otherwise
+the data are stored elsewhere, slot after slot.
+
+Control page, in 64-bit words: magic, slots, bytes of data per slot, oldest generation
+kept (zero-copy only); from word 16 on, eight words per slot: sequence number, done,
+version, time in ns since the epoch, bytes of the header, arrived (zero-copy only: the
+sequence number, written by the GPU when it has come that far).
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from splatview_ipc.shm.segment import PAGE, round_up
 if TYPE_CHECKING:
     import torch
 
-MAGIC = 0x33_47_4E_49_52_54_4C_50  # "PLTRING3"
+MAGIC = 0x33_47_4E_49_52_54_4C_50
+"""The letters "PLTRING3"."""
 MAGIC_WORD, SLOTS, CAPACITY, OLDEST_KEPT = range(4)
 FIRST_SLOT = 16
 WORDS_PER_SLOT = 8
@@ -32,7 +36,7 @@ _local = threading.local()
 
 
 class SlotLayout:
-    """Places of a ring's slots, for its writer and its readers."""
+    """Offsets of a ring's slots, for its writer and its readers."""
 
     in_segment = True
     """True if the data are stored in the control segment, behind each slot's header."""
@@ -41,11 +45,11 @@ class SlotLayout:
         self.slots = slots
         self.capacity = capacity
         """Bytes of tensor data per slot, whole pages."""
-        self.bases = range(
-            FIRST_SLOT, FIRST_SLOT + slots * WORDS_PER_SLOT, WORDS_PER_SLOT
-        )
+        stop = FIRST_SLOT + slots * WORDS_PER_SLOT
+        self.bases = range(FIRST_SLOT, stop, WORDS_PER_SLOT)
         """By slot, the index of its first word."""
-        self._stride = HEADER_BYTES + (capacity if self.in_segment else 0)
+        data_bytes_here = capacity if self.in_segment else 0
+        self._stride = HEADER_BYTES + data_bytes_here
         self.size = PAGE + slots * self._stride
         """Bytes of the control segment."""
 
@@ -54,7 +58,10 @@ class SlotLayout:
         return PAGE + slot * self._stride
 
     def data_offset(self, slot: int) -> int:
-        """Return the bytes from the segment's start to a slot's data; for data elsewhere, from their start."""
+        """Return the bytes from the segment's start to a slot's data.
+
+        For data that are stored elsewhere, from their start.
+        """
         if self.in_segment:
             return self.header_offset(slot) + HEADER_BYTES
         return slot * self.capacity
@@ -63,9 +70,10 @@ class SlotLayout:
 def full_fence() -> None:
     """Order all memory accesses before it against all after it, on every processor.
 
-    One lock-unlock pair lets accesses slip into the critical section from both sides on ARM; two pairs of the same
-    lock do not, since a release is ordered before the acquire that follows it. On x86, where locking is a full fence,
-    one is enough. Each thread has its own lock, so that a fork finds none of them held.
+    One lock-unlock pair lets accesses slip into the critical section from both sides on
+    ARM; two pairs of the same lock do not, since a release is ordered before the
+    acquire that follows it. On x86, where locking is a full fence, one is enough. Each
+    thread has its own lock, so that a fork finds none of them held.
     """
     try:
         lock = _local.lock
@@ -85,9 +93,17 @@ def data_bytes(tensors: dict[str, torch.Tensor]) -> int:
 
 
 def ring_size(tensors: dict[str, torch.Tensor], growing: bool) -> tuple[int, int]:
-    """Return the bytes of a slot for such tensors, half as much again if they grow, and how many slots a ring has."""
-    capacity = max(data_bytes(tensors) * (3 if growing else 2) // 2, 1)
-    return capacity, 8 if capacity <= 8 << 20 else 4 if capacity <= 64 << 20 else 3
+    """Return the bytes of a slot for such tensors, and how many slots a ring has.
+
+    Slots of growing tensors have room for half as much again.
+    """
+    halves = 3 if growing else 2
+    capacity = max(data_bytes(tensors) * halves // 2, 1)
+    if capacity <= 8 << 20:
+        return capacity, 8
+    if capacity <= 64 << 20:
+        return capacity, 4
+    return capacity, 3
 
 
 def dtype_name(tensor: torch.Tensor) -> str:

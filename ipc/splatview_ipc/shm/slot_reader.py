@@ -1,6 +1,7 @@
-"""Reader of a ring of slots: finds the newest whole frame, and checks afterwards that it stayed whole.
+"""Reader of a ring of slots: finds the newest complete frame, and checks it afterwards.
 
-It only reads: nothing that a reader does, or dies of, is noticed by the writer or by other readers.
+It only reads: nothing that a reader does, or dies of, is noticed by the writer or by
+other readers.
 """
 
 from __future__ import annotations
@@ -42,58 +43,66 @@ if TYPE_CHECKING:
 
 
 class SlotReader(SlotLayout):
-    """Base of the transports' readers. A transport fills in `_tensor`, the place of a tensor."""
+    """Base of the transports' readers. A transport implements `_tensor`."""
 
     known_tokens: frozenset[str] = frozenset()
     """As `Reader.known_tokens`."""
 
     def __init__(self, ref: SegmentRef, fds: Mapping[str, Sequence[int]]):
-        """`fds`: the descriptors of each token in what was announced; they stay the caller's.
+        """Map the announced segment.
 
         Raises SharingError when the segment is not what was announced.
+
+        Args:
+            ref: the announced segment.
+            fds: the descriptors of each token; they stay the caller's.
         """
         self._map = open_segment(ref, fds, PAGE)
         self._words = memoryview(self._map)[:PAGE].cast("Q")
         super().__init__(self._words[SLOTS], self._words[CAPACITY])
-        if (
-            self._words[MAGIC_WORD] != MAGIC
-            or not limits.MIN_SLOTS <= self.slots <= limits.MAX_SLOTS
-            or self.capacity % PAGE
-            or self.size > ref.size
-        ):
+        if not self._is_valid(ref.size):
             SlotReader.close(self)
             raise SharingError("the announced ring is not one")
         self._header_bytes: bytes | None = None
         self._header: Any = None
+        """The decoded header of `_header_bytes`; most frames have the same."""
         self.garbled = 0
-        """Whole frames whose header is invalid."""
+        """Complete frames whose header is invalid."""
         self.torn = 0
         """As `Reader.torn`."""
         self.alive: Callable[[], bool] = lambda: True
         """As `Reader.alive`."""
 
+    def _is_valid(self, segment_size: int) -> bool:
+        """Return whether the control page describes a ring within the segment."""
+        if self._words[MAGIC_WORD] != MAGIC:
+            return False
+        if not limits.MIN_SLOTS <= self.slots <= limits.MAX_SLOTS:
+            return False
+        return self.capacity % PAGE == 0 and self.size <= segment_size
+
     def _tensor(self, slot: int, header: TensorHeader) -> RemoteTensor | DeviceTensor:
-        """Return the tensor that this header describes; it has been checked to be within the slot's data."""
+        """Return the tensor that this header describes.
+
+        It has been checked to be within the slot's data.
+        """
         raise NotImplementedError
 
     def follow(self, ref: Ref, fds: Mapping[str, Sequence[int]]) -> bool:
-        """As `Reader.follow`: a ring never changes."""
+        """Return False: a ring never changes. See `Reader.follow`."""
         return False
 
     def read(self, after: int = 0, attempts: int = 4) -> StreamFrame | None:
-        """As `Reader.read`."""
+        """Return the newest complete frame; see `Reader.read`."""
         for _ in range(attempts):
             slot, seq = self.find_newest(after)
             if slot < 0:
                 return None
-            full_fence()  # what follows is of this number, or a later one
+            # What is read below is of this sequence number, or of a later one.
+            full_fence()
             try:
                 stamp = self.stamp(slot)
-                start = self.header_offset(slot)
-                raw = self._map[
-                    start : start
-                    + min(self._words[self.bases[slot] + HEADER], HEADER_BYTES)
-                ]
+                raw = self._read_header(slot)
                 if not self.is_unchanged(slot, seq):
                     continue
                 if raw != self._header_bytes:
@@ -107,23 +116,26 @@ class SlotReader(SlotLayout):
         return None
 
     def find_newest(self, after: int) -> tuple[int, int]:
-        """Return the slot with the highest whole version over `after` and its sequence number; slot -1: none."""
+        """Return the slot with the highest complete version, and its sequence number.
+
+        Returns slot -1 if no version is over `after`.
+        """
         words = self._words
-        found = (-1, 0)
-        best = after
+        newest = (-1, 0)
+        best_version = after
         for slot, base in enumerate(self.bases):
             seq = words[base + SEQ]
-            if (
-                seq % 2 == 0
-                and words[base + DONE] == seq
-                and words[base + VERSION] > best
-            ):
-                found = (slot, seq)
-                best = words[base + VERSION]
-        return found
+            is_complete = seq % 2 == 0 and words[base + DONE] == seq
+            if is_complete and words[base + VERSION] > best_version:
+                newest = (slot, seq)
+                best_version = words[base + VERSION]
+        return newest
 
     def stamp(self, slot: int) -> tuple[int, int]:
-        """Return a slot's version and time. Raises ValueError for numbers out of range."""
+        """Return a slot's version and time.
+
+        Raises ValueError for numbers out of range.
+        """
         base = self.bases[slot]
         version = self._words[base + VERSION]
         time_ns = self._words[base + TIME]
@@ -131,49 +143,60 @@ class SlotReader(SlotLayout):
             raise ValueError("version or time out of range")
         return version, time_ns
 
+    def _read_header(self, slot: int) -> bytes:
+        """Return the bytes of a slot's header, at most HEADER_BYTES."""
+        start = self.header_offset(slot)
+        size = min(self._words[self.bases[slot] + HEADER], HEADER_BYTES)
+        return self._map[start : start + size]
+
     def is_unchanged(self, slot: int, seq: int) -> bool:
-        """Return whether the slot has been what it was at this sequence number until now."""
+        """Return whether a slot has had this sequence number until now."""
         full_fence()
         try:
             return self._words[self.bases[slot] + SEQ] == seq
-        except ValueError:  # this reader was closed, as when its writer ended: the slot is not written any more
+        except ValueError:
+            # This reader was closed, as when its writer ended: the slot is not written
+            # any more.
             return True
 
     def _decode(self, raw: bytes) -> Any:
         """Return the decoded header of a slot. Raises DecodeError or ValueError."""
         header = decode_frame_header(raw)
-        for t in header.tensors:
-            if (
-                t.offset % ALIGN
-                or t.offset + math.prod(t.shape) * limits.ITEM_SIZE[t.dtype]
-                > self.capacity
-            ):
-                raise ValueError(f"{t.name} {t.shape} is outside of its slot")
-        specs = {t.name: (t.dtype, t.shape) for t in header.tensors}
+        specs = {}
+        for tensor in header.tensors:
+            size = math.prod(tensor.shape) * limits.ITEM_SIZE[tensor.dtype]
+            if tensor.offset % ALIGN or tensor.offset + size > self.capacity:
+                raise ValueError(f"{tensor.name} {tensor.shape} is outside of its slot")
+            specs[tensor.name] = (tensor.dtype, tensor.shape)
         if len(specs) != len(header.tensors):
             raise ValueError("a tensor name appears twice")
         kinds.check_frame(header.kind, specs, header.meta)
         return header
 
     def _frame(self, slot: int, seq: int, stamp: tuple[int, int]) -> StreamFrame | None:
-        """Return a slot's frame, of the decoded header; None if there is nothing to read yet. Raises ValueError."""
+        """Return a slot's frame, of the decoded header. Raises ValueError.
 
-        def intact() -> bool:
-            ok = self.is_unchanged(slot, seq)
-            self.torn += not ok
-            return ok
+        Returns None if there is nothing to read yet.
+        """
+
+        def is_intact() -> bool:
+            is_unchanged = self.is_unchanged(slot, seq)
+            self.torn += not is_unchanged
+            return is_unchanged
 
         header = self._header
+        version, time_ns = stamp
         return StreamFrame(
-            header.kind,
-            *stamp,
-            dict(header.meta),
-            {t.name: self._tensor(slot, t) for t in header.tensors},
-            intact,
+            kind=header.kind,
+            version=version,
+            time_ns=time_ns,
+            meta=dict(header.meta),
+            tensors={t.name: self._tensor(slot, t) for t in header.tensors},
+            intact=is_intact,
             confirmed=header.confirmed,
         )
 
     def close(self) -> None:
-        """Unmap; a frame still held keeps its memory. Idempotent."""
+        """Unmap the segment; a frame still in use keeps its memory. Idempotent."""
         self._words.release()
         close_map(self._map)

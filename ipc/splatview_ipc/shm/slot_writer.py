@@ -1,17 +1,30 @@
-"""Writer of a ring of slots: a sequence number per slot tells whether its frame is whole.
+"""Writer of a ring of slots: a sequence number per slot tells if its frame is complete.
 
 Invariants (tests/ipc/test_models.py explores the real code through every interleaving)
-1. One thread at a time writes (the stream's lock); any number of readers, in other processes, only read.
-2. A slot's sequence number is odd while it is written, and set to the next even number when it is committed. Data,
-   header, version and time are stored between the two, with a full fence on either side.
-3. The word `done` takes the slot's even number when the copy has ended: stored by the processor, or written by the GPU
-   in stream order behind the copy. A slot is whole when its number is even and equal to `done`.
-4. A reader takes the number, reads, and compares (fence) with the number again: equal and whole means that what it
-   read is one version. Nothing else is needed, whatever a reader or the writer does or dies of.
-5. The newest whole slot is never written, nor a slot whose copy has not ended. Where no other slot is left the version
-   is skipped, and the stream brings the newest one later.
-6. The tensors of one version are stored in one slot: no reader can mix versions.
-7. The memory of all slots is allocated and mapped before the first write: no write finds a missing page.
+1. One thread at a time writes (the stream's lock); any number of readers, in other
+processes,
+   only read.
+2. A slot's sequence number is odd while it is written, and set to the next even number
+when it
+   is committed. Data, header, version and time are stored between the two, with a full
+       fence
+   on either side.
+3. The word `done` takes the slot's even number when the copy has ended: stored by the
+   processor, or written by the GPU in stream order behind the copy. A slot is complete
+       when
+   its number is even and equal to `done`.
+4. A reader takes the number, reads, and compares (fence) with the number again: equal
+and
+   complete means that what it read is one version. Nothing else is needed, whatever a
+       reader
+   or the writer does or dies of.
+5. The newest complete slot is never written, nor a slot whose copy has not ended. Where
+no
+   other slot is left the version is skipped, and the stream brings the newest one
+       later.
+6. The tensors of one version are stored in one slot: no reader can mix versions. 7. The
+memory of all slots is allocated and mapped before the first write: no write finds a
+   missing page.
 """
 
 from __future__ import annotations
@@ -48,15 +61,17 @@ if TYPE_CHECKING:
 
 
 class SlotWriter(SlotLayout):
-    """Base of the transports' writers. A transport adds `ref`, and fills in `_copy`."""
+    """Base of the transports' writers; they add `ref`, and implement `_copy`."""
 
     note = ""
     """As `Writer.note`."""
 
     def __init__(self, capacity: int, slots: int):
-        """`capacity`: bytes of tensor data per slot, alignment included (`data_bytes`). Allocates all memory.
+        """Allocate all memory. Raises SharingError when it cannot be allocated.
 
-        Raises SharingError when the memory cannot be allocated.
+        Args:
+            capacity: bytes of tensor data per slot, alignment included (`data_bytes`).
+            slots: of the ring.
         """
         super().__init__(slots, round_up(capacity, PAGE))
         self.segment = Segment(self.size, "ring")
@@ -68,29 +83,30 @@ class SlotWriter(SlotLayout):
         self._tensor_headers: tuple[TensorHeader, ...] = ()
         self._slot_targets: list[list[torch.Tensor]] = []
         self._last = -1
+        """The slot that was written last."""
 
     def _targets(
         self, slot: int, headers: tuple[TensorHeader, ...]
     ) -> list[torch.Tensor]:
-        """Return contiguous tensors over the slot's data, of these dtypes, shapes and offsets (bytes from the start of
-        the slot's data). Called when the layout changed.
+        """Return contiguous tensors over a slot's data, as the headers describe them.
+
+        Called when the layout changed.
         """
         import torch
 
         targets = []
-        for h in headers:
-            dtype = getattr(torch, h.dtype)
-            start = self.data_offset(slot) + h.offset
-            targets.append(
-                torch.empty(h.shape, dtype=dtype)
-                if 0 in h.shape
-                else torch.frombuffer(
-                    self.segment.map,
-                    dtype=dtype,
-                    count=math.prod(h.shape),
-                    offset=start,
-                ).view(h.shape)
+        for header in headers:
+            dtype = getattr(torch, header.dtype)
+            if 0 in header.shape:
+                targets.append(torch.empty(header.shape, dtype=dtype))
+                continue
+            target = torch.frombuffer(
+                self.segment.map,
+                dtype=dtype,
+                count=math.prod(header.shape),
+                offset=self.data_offset(slot) + header.offset,
             )
+            targets.append(target.view(header.shape))
         return targets
 
     def _copy(
@@ -100,17 +116,19 @@ class SlotWriter(SlotLayout):
         sources: list[torch.Tensor],
         whole: int,
     ) -> None:
-        """Copy the sources (any strides) into the targets, and have `done` become `whole` behind the last of them:
-        `set_done`, or a write of the GPU in stream order.
+        """Copy the sources (any strides) into the targets.
+
+        Behind the last copy, `done` must become `whole`, the slot's next even number:
+        by `set_done`, or by a write of the GPU in stream order.
         """
         raise NotImplementedError
 
-    def set_done(self, slot: int, whole: int) -> None:
+    def set_done(self, slot: int, even_sequence: int) -> None:
         """Store that the copy into a slot has ended."""
-        self._words[self.bases[slot] + DONE] = whole
+        self._words[self.bases[slot] + DONE] = even_sequence
 
     def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
-        """As `Writer.fits`."""
+        """Return whether a slot has space for these tensors; see `Writer.fits`."""
         return data_bytes(tensors) <= self.capacity
 
     def write(
@@ -121,75 +139,95 @@ class SlotWriter(SlotLayout):
         version: int,
         confirmed: bool = True,
     ) -> bool:
-        """As `Writer.write`; False when no slot is free now, or a slot is too small."""
+        """Write a version into a slot; see `Writer.write`.
+
+        Returns False when no slot is free now, or a slot is too small.
+        """
         layout = [(name, t.dtype, t.shape, t.device) for name, t in tensors.items()]
         if layout != self._layout:
             if not self.fits(tensors):
                 return False
-            headers = []
-            offset = 0
-            for name, t in tensors.items():
-                headers.append(
-                    TensorHeader(
-                        name,
-                        dtype_name(t),  # type: ignore[arg-type]
-                        tuple(t.shape),
-                        offset,
-                    )
-                )
-                offset = round_up(offset + t.numel() * t.element_size(), ALIGN)
-            self._tensor_headers = tuple(headers)
-            self._slot_targets = [
-                self._targets(slot, self._tensor_headers) for slot in range(self.slots)
-            ]
+            self._make_targets(tensors)
             self._layout = layout
-        header = encode_header(FrameHeader(kind, self._tensor_headers, meta, confirmed))  # type: ignore[arg-type]
+        header = encode_header(
+            FrameHeader(kind, self._tensor_headers, meta, confirmed)  # type: ignore[arg-type]
+        )
         slot = self.free_slot()
         if slot < 0:
             return False
-        whole = self.begin(slot)
+        even_sequence = self.begin(slot)
         try:
-            self._copy(slot, self._slot_targets[slot], list(tensors.values()), whole)
+            sources = list(tensors.values())
+            self._copy(slot, self._slot_targets[slot], sources, even_sequence)
         except BaseException:
-            self.set_done(
-                slot, whole
-            )  # a slot whose copy failed must not count as busy for ever
-            self.commit(slot, whole, header, 0)
+            # A slot whose copy failed must not count as busy for ever.
+            self.set_done(slot, even_sequence)
+            self.commit(slot, even_sequence, header, 0)
             raise
-        self.commit(slot, whole, header, version)
+        self.commit(slot, even_sequence, header, version)
         return True
+
+    def _make_targets(self, tensors: dict[str, torch.Tensor]) -> None:
+        """Prepare headers and slots for tensors of a new layout."""
+        headers = []
+        offset = 0
+        for name, tensor in tensors.items():
+            header = TensorHeader(
+                name,
+                dtype_name(tensor),  # type: ignore[arg-type]
+                tuple(tensor.shape),
+                offset,
+            )
+            headers.append(header)
+            offset = round_up(offset + tensor.numel() * tensor.element_size(), ALIGN)
+        self._tensor_headers = tuple(headers)
+        self._slot_targets = [
+            self._targets(slot, self._tensor_headers) for slot in range(self.slots)
+        ]
 
     def free_slot(self) -> int:
         """Return the slot to write into next, -1 if there is none (invariant 5)."""
         newest = -1
-        if self._last >= 0 and not self._is_done(
-            self._last
-        ):  # a GPU is behind: an older slot is the newest whole one
-            versions = [
-                self._words[base + VERSION] if self._is_done(slot) else 0
-                for slot, base in enumerate(self.bases)
-            ]
-            newest = versions.index(max(versions)) if max(versions) else -1
-        for i in range(1, self.slots):
-            slot = (self._last + i) % self.slots
+        if self._last >= 0 and not self._is_done(self._last):
+            # A GPU is behind: an older slot is the newest complete one.
+            newest = self._newest_done()
+        for step in range(1, self.slots):
+            slot = (self._last + step) % self.slots
             if slot != newest and self._is_done(slot):
                 return slot
         return -1
+
+    def _newest_done(self) -> int:
+        """Return the complete slot with the highest version, -1 if there is none."""
+        newest = -1
+        best_version = 0
+        for slot, base in enumerate(self.bases):
+            version = self._words[base + VERSION]
+            if version > best_version and self._is_done(slot):
+                newest = slot
+                best_version = version
+        return newest
 
     def _is_done(self, slot: int) -> bool:
         base = self.bases[slot]
         return self._words[base + DONE] == self._words[base + SEQ]
 
     def begin(self, slot: int) -> int:
-        """Enter a slot; return the even number that its `done` must become."""
+        """Start to write a slot; return the even number that its `done` must become."""
         index = self.bases[slot] + SEQ
-        number = self._words[index] + 1
-        self._words[index] = number
-        full_fence()  # on x86 as well: large copies overtake the stores before them
-        return number + 1
+        odd_sequence = self._words[index] + 1
+        self._words[index] = odd_sequence
+        # On x86 as well: large copies overtake the stores before them.
+        full_fence()
+        return odd_sequence + 1
 
-    def commit(self, slot: int, whole: int, header: bytes, version: int) -> None:
-        """Leave a slot; readers get it once it is done. `version` 0: no reader gets it."""
+    def commit(
+        self, slot: int, even_sequence: int, header: bytes, version: int
+    ) -> None:
+        """Finish a slot; readers get it once it is done.
+
+        `version` 0: no reader gets it.
+        """
         words = self._words
         base = self.bases[slot]
         start = self.header_offset(slot)
@@ -198,26 +236,29 @@ class SlotWriter(SlotLayout):
         words[base + VERSION] = version
         words[base + TIME] = time.time_ns()
         full_fence()
-        words[base + SEQ] = whole
+        words[base + SEQ] = even_sequence
         if version:
             self._last = slot
 
     def turn(self, now: float) -> float | None:
-        """As `Writer.turn`."""
+        """Return None: nothing is due; see `Writer.turn`."""
         return None
 
     def close(self) -> None:
-        """As `Writer.close`."""
+        """Give the memory back; see `Writer.close`."""
         self._slot_targets = []
         self._words.release()
         self.segment.close()
 
 
 def encode_header(header: FrameHeader | VersionHeader) -> bytes:
-    """Return the bytes of a slot's header. Raises SharingError when there are too many."""
-    data = encode(header)
-    if len(data) > HEADER_BYTES:
+    """Return the bytes of a slot's header.
+
+    Raises SharingError when there are too many.
+    """
+    header_bytes = encode(header)
+    if len(header_bytes) > HEADER_BYTES:
         raise SharingError(
-            f"metadata of {len(data)} bytes; the limit is {HEADER_BYTES}"
+            f"metadata of {len(header_bytes)} bytes; the limit is {HEADER_BYTES}"
         )
-    return data
+    return header_bytes
