@@ -1,4 +1,6 @@
-"""CUDA memory that other processes can open: the driver API, checked (`driver`), and shared memory (`memory`).
+"""CUDA memory that other processes can open.
 
-Importing it loads neither torch nor cuda-bindings, and nothing here makes a CUDA context unless it says so.
+`driver` is the driver API, checked, `memory` the shared memory. Importing this room
+loads neither torch nor cuda-bindings, and nothing here makes a CUDA context unless it
+says so.
 """

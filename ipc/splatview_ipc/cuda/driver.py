@@ -1,7 +1,9 @@
-"""The CUDA driver API, checked: a call that fails raises CudaError, which names the call, the error and what to do.
+"""The CUDA driver API, checked.
 
-Devices are named by their ordinal in this process, which is torch's as well (both follow CUDA_VISIBLE_DEVICES), and
-between processes by UUID. Functions make a context only where documented: always the primary context, torch's own.
+A call that fails raises CudaError, which names the call, the error and what to do.
+Devices are named by their ordinal in this process, which is torch's as well (both
+follow CUDA_VISIBLE_DEVICES), and between processes by UUID. Functions make a context
+only where documented: always the primary context, torch's own.
 """
 
 from __future__ import annotations
@@ -20,39 +22,61 @@ if TYPE_CHECKING:
     import torch
 
 _ADVICE = {
-    "CUDA_ERROR_OUT_OF_MEMORY": "the GPU's memory is full; free some, or publish less at once",
-    "CUDA_ERROR_NO_DEVICE": "no GPU is visible; see nvidia-smi and CUDA_VISIBLE_DEVICES",
+    "CUDA_ERROR_OUT_OF_MEMORY": (
+        "the GPU's memory is full; free some, or publish less at once"
+    ),
+    "CUDA_ERROR_NO_DEVICE": (
+        "no GPU is visible; see nvidia-smi and CUDA_VISIBLE_DEVICES"
+    ),
     "CUDA_ERROR_DEINITIALIZED": "CUDA is shutting down with this process",
-    "CUDA_ERROR_NOT_SUPPORTED": "this GPU or driver cannot do it (MIG, WSL2 and some virtual GPUs cannot share memory)",
-    "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH": "driver and libcuda are of different versions; restart after a driver update",
-    "CUDA_ERROR_OPERATING_SYSTEM": "the system refused; is the limit of open files reached (ulimit -n), or is this "
-    "container allowed less than the trainer?",
+    "CUDA_ERROR_NOT_SUPPORTED": (
+        "this GPU or driver cannot do it (MIG, WSL2 and some virtual GPUs cannot share "
+        "memory)"
+    ),
+    "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH": (
+        "driver and libcuda are of different versions; restart after a driver update"
+    ),
+    "CUDA_ERROR_OPERATING_SYSTEM": (
+        "the system refused; is the limit of open files reached (ulimit -n), or is this "
+        "container allowed less than the trainer?"
+    ),
     "CUDA_ERROR_INVALID_HANDLE": "is the process that shared it still there?",
-    "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED": "a CUDA graph is being captured; publish outside of the capture",
+    "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED": (
+        "a CUDA graph is being captured; publish outside of the capture"
+    ),
 }
 
 
 class CudaError(SharingError):
-    """A call of the driver failed. `error` is the error's name, as in "CUDA_ERROR_OUT_OF_MEMORY"."""
+    """A call of the driver failed."""
 
     def __init__(self, call: str, error: str):
         self.error = error
-        super().__init__(
-            f"{call}: {error}" + (f" ({_ADVICE[error]})" if error in _ADVICE else "")
-        )
+        """The error's name, as in "CUDA_ERROR_OUT_OF_MEMORY"."""
+        message = f"{call}: {error}"
+        if error in _ADVICE:
+            message += f" ({_ADVICE[error]})"
+        super().__init__(message)
+
+
+# -- calls -----------------------------------------------------------------------------
 
 
 @functools.cache
 def bindings() -> Any:
-    """Return `cuda.bindings.driver`, initialised (without a context). Raises SharingError where there is no driver."""
+    """Return `cuda.bindings.driver`, initialised (without a context).
+
+    Raises SharingError if there is no driver.
+    """
     try:
-        from cuda.bindings import driver  # pyright: ignore[reportAttributeAccessIssue]  (compiled)
+        # The module is compiled: pyright does not see it.
+        from cuda.bindings import driver  # pyright: ignore[reportAttributeAccessIssue]
 
         error = driver.cuInit(0)[0]
     except (ImportError, RuntimeError) as e:
         raise SharingError(
-            "GPU memory is shared by the NVIDIA driver and the package cuda-bindings>=12.6, and one is "
-            f"missing: {e}"
+            "GPU memory is shared by the NVIDIA driver and the package "
+            f"cuda-bindings>=12.6, and one is missing: {e}"
         ) from None
     if int(error) != 0:
         raise CudaError("cuInit", error.name)
@@ -61,15 +85,21 @@ def bindings() -> Any:
 
 def fd_type() -> Any:
     """Return the type of all handles to shared memory: POSIX file descriptors."""
-    return bindings().CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+    types = bindings().CUmemAllocationHandleType
+    return types.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 
 
 def call(name: str, *args: Any) -> Any:
-    """Call a function of the driver; return its values after the error code: None, one value or a tuple."""
+    """Call a function of the driver.
+
+    Returns its values after the error code: None, one value or a tuple. Raises
+    SharingError.
+    """
     driver = bindings()
     try:
         result = getattr(driver, name)(*args)
-    except (AttributeError, RuntimeError) as e:  # one of the two lacks it
+    except (AttributeError, RuntimeError) as e:
+        # The driver, or the bindings, lack the function.
         raise SharingError(
             f"{name}: {e}; update the NVIDIA driver, and cuda-bindings (pip install -U)"
         ) from None
@@ -83,33 +113,44 @@ def call(name: str, *args: Any) -> Any:
 
 
 def call_for_handle(name: str, *args: Any) -> Any:
-    """`call` for a handle or an address, never null: some releases of cuda-bindings report success with a null."""
+    """Call a function of the driver for a handle or an address, which is never null.
+
+    Some releases of cuda-bindings report success with a null. Raises SharingError.
+    """
     value = call(name, *args)
     if int(value) == 0:
         raise SharingError(
-            f"{name} returned nothing: pip install -U cuda-bindings, or restart after a driver update"
+            f"{name} returned nothing: pip install -U cuda-bindings, or restart after a "
+            "driver update"
         )
     return value
 
 
 def call_quietly(name: str, *args: Any) -> str:
-    """`call` that never raises, for giving something back; return "" or the error's name.
+    """Call a function of the driver that gives something back; never raise.
 
-    At exit, and after a fault in a kernel, every call fails; the driver takes all back when the process ends.
+    Returns "" or the error's name. At exit, and after a fault in a kernel, every call
+    fails; the driver takes all back when the process ends.
     """
     try:
         call(name, *args)
-    except Exception as e:  # also of modules that are being torn down
-        return e.error if isinstance(e, CudaError) else type(e).__name__
+    except CudaError as e:
+        return e.error
+    except Exception as e:
+        # Errors of modules that are being torn down are among these.
+        return type(e).__name__
     return ""
 
 
-_library = functools.cache(lambda: ctypes.CDLL("libcuda.so.1"))
+@functools.cache
+def _library() -> ctypes.CDLL:
+    return ctypes.CDLL("libcuda.so.1")
 
 
 def pointer_attribute(attribute: int, pointer: int) -> int:
-    """Return an attribute of a device address. (The bindings refuse attributes that are newer than they are.)
+    """Return an attribute of a device address.
 
+    The bindings refuse attributes that are newer than they are: this asks the library.
     Raises CudaError; needs a current context (`context`).
     """
     cu = bindings()
@@ -122,6 +163,9 @@ def pointer_attribute(attribute: int, pointer: int) -> int:
     return value.value
 
 
+# -- devices and contexts --------------------------------------------------------------
+
+
 @functools.cache
 def device_handle(index: int) -> Any:
     """Return the driver's handle of a device; makes no context."""
@@ -130,18 +174,21 @@ def device_handle(index: int) -> Any:
 
 @functools.cache
 def gpu_uuid(device_index: int) -> str:
-    """Return a device's UUID (with MIG, its instance's), 32 lower-case hexadecimal digits; makes no context."""
+    """Return a device's UUID, 32 lower-case hexadecimal digits; makes no context.
+
+    With MIG it is the UUID of the instance.
+    """
+    name = "cuDeviceGetUuid"
     if hasattr(bindings(), "cuDeviceGetUuid_v2"):
         name = "cuDeviceGetUuid_v2"
-    else:
-        name = "cuDeviceGetUuid"
     return bytes(call(name, device_handle(device_index)).bytes).hex()
 
 
 def find_device(uuid: str) -> int | None:
-    """Return a GPU's ordinal in this process, None when it is not visible here; makes no context.
+    """Return a GPU's ordinal in this process; makes no context.
 
-    Raises SharingError where there is no driver.
+    Returns None when the GPU is not visible here. Raises SharingError if there is no
+    driver.
     """
     try:
         count = int(call("cuDeviceGetCount"))
@@ -149,22 +196,29 @@ def find_device(uuid: str) -> int | None:
         if e.error == "CUDA_ERROR_NO_DEVICE":
             return None
         raise
-    return next((i for i in range(count) if gpu_uuid(i) == uuid), None)
+    for index in range(count):
+        if gpu_uuid(index) == uuid:
+            return index
+    return None
 
 
 def require_device(uuid: str) -> int:
-    """Return a GPU's ordinal in this process. Raises SharingError when it is not visible here."""
+    """Return a GPU's ordinal in this process.
+
+    Raises SharingError when it is not visible here.
+    """
     index = find_device(uuid)
     if index is None:
         raise SharingError(
-            f"GPU {uuid} is not visible in this process: look at CUDA_VISIBLE_DEVICES, and in a "
-            "container at which GPUs it was given"
+            f"GPU {uuid} is not visible in this process: look at CUDA_VISIBLE_DEVICES, and "
+            "in a container at which GPUs it was given"
         )
     return index
 
 
 _primary: dict[int, Any] = {}
-"""Primary contexts that were retained here, until the process ends (as torch keeps them)."""
+"""Primary contexts that were retained here, until the process ends (as torch keeps
+them)."""
 
 
 def devices_in_use() -> tuple[int, ...]:
@@ -174,15 +228,21 @@ def devices_in_use() -> tuple[int, ...]:
 
 @contextlib.contextmanager
 def context(index: int) -> Iterator[None]:
-    """Have the device's primary context current in this thread; leaves the thread as it was."""
+    """Have the device's primary context current in this thread.
+
+    Leaves the thread as it was.
+    """
     current = call("cuCtxGetCurrent")
-    if int(current) and int(call("cuCtxGetDevice")) == int(device_handle(index)):
+    is_current = int(current) and int(call("cuCtxGetDevice")) == int(
+        device_handle(index)
+    )
+    if is_current:
         yield
         return
     if index not in _primary:
-        _primary[index] = call_for_handle(
-            "cuDevicePrimaryCtxRetain", device_handle(index)
-        )  # two threads: counted twice, no matter
+        # Two threads may both retain it: it is counted twice, which does no harm.
+        handle = device_handle(index)
+        _primary[index] = call_for_handle("cuDevicePrimaryCtxRetain", handle)
     call("cuCtxPushCurrent", _primary[index])
     try:
         yield
@@ -190,35 +250,58 @@ def context(index: int) -> Iterator[None]:
         call_quietly("cuCtxPopCurrent")
 
 
+def is_broken(index: int) -> bool:
+    """Return whether a device takes no more work. Never waits.
+
+    So it is after a fault in a kernel, and as CUDA shuts down.
+    """
+    try:
+        with context(index), relaxed_capture():
+            flags = int(bindings().CUevent_flags.CU_EVENT_DISABLE_TIMING)
+            event = call_for_handle("cuEventCreate", flags)
+            error = call_quietly("cuEventQuery", event)
+            call_quietly("cuEventDestroy", event)
+    except CudaError as e:
+        return e.error != "CUDA_ERROR_OUT_OF_MEMORY"
+    return error not in ("", "CUDA_ERROR_NOT_READY")
+
+
+# -- captures of CUDA graphs -----------------------------------------------------------
+
+
 @contextlib.contextmanager
 def relaxed_capture() -> Iterator[None]:
-    """Let this thread allocate and register while some thread captures a CUDA graph, without spoiling the capture."""
+    """Let this thread allocate and register while some thread captures a CUDA graph.
+
+    The capture is not spoiled by it.
+    """
     driver = bindings()
     relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-    before = call("cuThreadExchangeStreamCaptureMode", relaxed)
+    previous = call("cuThreadExchangeStreamCaptureMode", relaxed)
     try:
         yield
     finally:
-        call_quietly("cuThreadExchangeStreamCaptureMode", before)
+        call_quietly("cuThreadExchangeStreamCaptureMode", previous)
 
 
 def torch_with_cuda() -> Any:
-    """The module torch if it has begun to use CUDA in this process, else None. Imports nothing."""
+    """Return the module torch if it has begun to use CUDA in this process, else None.
+
+    Imports nothing.
+    """
     torch = sys.modules.get("torch")
-    cuda = getattr(
-        torch, "cuda", None
-    )  # not there yet while another thread imports torch
-    return torch if cuda is not None and cuda.is_initialized() else None
-
-
-def current_stream(index: int) -> int:
-    """Return torch's current stream on a device, as a number; 0 (the default stream) while torch has no CUDA."""
-    torch = torch_with_cuda()
-    return torch._C._cuda_getCurrentRawStream(index) if torch is not None else 0
+    # The module lacks it while another thread imports torch.
+    cuda = getattr(torch, "cuda", None)
+    if cuda is None or not cuda.is_initialized():
+        return None
+    return torch
 
 
 def is_capturing() -> bool:
-    """Return whether torch's current stream is being captured into a CUDA graph. False where CUDA is lost."""
+    """Return whether torch's current stream is being captured into a CUDA graph.
+
+    Returns False if CUDA is lost.
+    """
     torch = torch_with_cuda()
     try:
         return torch is not None and torch._C._cuda_isCurrentStreamCapturing()
@@ -227,9 +310,10 @@ def is_capturing() -> bool:
 
 
 def is_captured(index: int, stream: int) -> bool:
-    """Return whether a stream of a device, for the default stream any, is being captured into a CUDA graph.
+    """Return whether a stream of a device is being captured into a CUDA graph.
 
-    Any thread. False where CUDA is lost for this process.
+    For the default stream: whether any is. Any thread. Returns False if CUDA is lost
+    for this process.
     """
     with contextlib.suppress(CudaError), context(index), relaxed_capture():
         try:
@@ -239,15 +323,38 @@ def is_captured(index: int, stream: int) -> bool:
     return False
 
 
+# -- streams ---------------------------------------------------------------------------
+
+
+def current_stream(index: int) -> int:
+    """Return torch's current stream on a device, as a number.
+
+    Returns 0 (the default stream) while torch has no CUDA.
+    """
+    torch = torch_with_cuda()
+    return torch._C._cuda_getCurrentRawStream(index) if torch is not None else 0
+
+
 @functools.lru_cache(256)
 def stream_object(stream: int) -> Any:
-    """Return a stream as cuda-bindings takes it without conversion; cached: making one costs more than most calls."""
+    """Return a stream as cuda-bindings takes it without conversion.
+
+    Cached: making one costs more than most calls.
+    """
     return bindings().CUstream(stream)
 
 
 def write_value(index: int, stream: int, address: int, value: int) -> None:
-    """Have the GPU write 64 bits into memory of `register_host`, by its device address, when all earlier work of a
-    stream of device `index` has ended and its writes can be seen everywhere. Never waits, costs 1 or 2 us.
+    """Have the GPU write 64 bits when all earlier work of a stream has ended.
+
+    The writes of that work can be seen everywhere by then. Never waits, costs 1 or 2
+    us.
+
+    Args:
+        index: the device of the stream.
+        stream: its number.
+        address: the device address of memory of `register_host`.
+        value: to write.
     """
     enqueue(
         index, stream, "cuStreamWriteValue64", stream_object(stream), address, value, 0
@@ -255,32 +362,37 @@ def write_value(index: int, stream: int, address: int, value: int) -> None:
 
 
 def enqueue(index: int, stream: int, name: str, *args: Any) -> None:
-    """`call` for functions that queue work on a stream of device `index`, at the least cost.
+    """Call a function that queues work on a stream of a device, at the least cost.
 
-    Stream 0 is the default stream of the current context, so the device's own must be current: as a rule torch's
-    current device has it.
+    Stream 0 is the default stream of the current context, so the device's own must be
+    current: as a rule torch's current device has it.
     """
     torch = sys.modules["torch"]
-    if (stream or torch._C._cuda_getDevice() == index) and not getattr(
-        bindings(), name
-    )(*args)[0]:
-        return
-    with context(
-        index
-    ):  # for the default stream of another device, and threads without a context
+    has_context = stream or torch._C._cuda_getDevice() == index
+    if has_context:
+        error = getattr(bindings(), name)(*args)[0]
+        if not error:
+            return
+    # For the default stream of another device, and for threads without a context.
+    with context(index):
         call(name, *args)
 
 
-_sides: dict[int, torch.cuda.Stream] = {}
+_side_streams: dict[int, torch.cuda.Stream] = {}
 """A stream of ours per device, used by the helper thread alone."""
 
 
 @contextlib.contextmanager
 def stream_behind(index: int, stream: int) -> Iterator[bool]:
-    """Make one of our streams torch's current one in this thread, behind all that `stream` was given so far.
+    """Make one of our streams torch's current one in this thread.
 
-    `index`: the device; `stream`: a stream of the trainer, by the driver's number. Nothing is waited for on the host.
-    Yields False, with nothing changed, while that stream is being captured into a CUDA graph.
+    It is behind another stream, that is behind all that the other one was given so far.
+    Nothing is waited for on the host. Yields False, with nothing changed, while the
+    other stream is being captured into a CUDA graph.
+
+    Args:
+        index: the device.
+        stream: a stream of the trainer, by the driver's number.
     """
     import torch
 
@@ -288,48 +400,33 @@ def stream_behind(index: int, stream: int) -> Iterator[bool]:
         if is_captured(index, stream):
             yield False
             return
-        if index not in _sides:
-            _sides[index] = torch.cuda.Stream(index)
-        _sides[index].wait_stream(torch.cuda.ExternalStream(stream, device=index))
-        with torch.cuda.stream(_sides[index]):
+        if index not in _side_streams:
+            _side_streams[index] = torch.cuda.Stream(index)
+        side_stream = _side_streams[index]
+        side_stream.wait_stream(torch.cuda.ExternalStream(stream, device=index))
+        with torch.cuda.stream(side_stream):
             yield True
 
 
-def is_broken(index: int) -> bool:
-    """Return whether a device takes no more work, as after a fault in a kernel, or as CUDA shuts down. Never waits."""
-    try:
-        with context(index), relaxed_capture():
-            event = call_for_handle(
-                "cuEventCreate", int(bindings().CUevent_flags.CU_EVENT_DISABLE_TIMING)
-            )
-            error = call_quietly("cuEventQuery", event)
-            call_quietly("cuEventDestroy", event)
-    except CudaError as e:
-        return e.error != "CUDA_ERROR_OUT_OF_MEMORY"
-    return error not in ("", "CUDA_ERROR_NOT_READY")
+# -- pinned host memory ----------------------------------------------------------------
 
 
 def register_host(address: int, size: int, index: int) -> int:
-    """Pin host memory so that the GPU reads it and writes it, also in the order of a stream (`write_value`).
+    """Pin host memory so that the GPU reads and writes it; return its device address.
 
-    Returns its device address. `release_host` it before it is unmapped. Takes about a millisecond per 3 MB.
-    Raises SharingError, also where the GPU cannot write so.
+    The GPU can write also in the order of a stream (`write_value`). `release_host` the
+    memory before it is unmapped. Takes about a millisecond per 3 MB. Raises
+    SharingError, also if the GPU cannot write so.
     """
-    driver = bindings()
-    can_write = (
-        driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
-    )
+    cu = bindings()
+    can_write = cu.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
     if not call("cuDeviceGetAttribute", can_write, device_handle(index)):
         raise SharingError(
             "this GPU or driver cannot write 64 bits in the order of a stream"
         )
+    flags = cu.CU_MEMHOSTREGISTER_PORTABLE | cu.CU_MEMHOSTREGISTER_DEVICEMAP
     with context(index), relaxed_capture():
-        call(
-            "cuMemHostRegister",
-            address,
-            size,
-            driver.CU_MEMHOSTREGISTER_PORTABLE | driver.CU_MEMHOSTREGISTER_DEVICEMAP,
-        )
+        call("cuMemHostRegister", address, size, flags)
         try:
             return int(call_for_handle("cuMemHostGetDevicePointer", address, 0))
         except SharingError:
@@ -338,6 +435,9 @@ def register_host(address: int, size: int, index: int) -> int:
 
 
 def release_host(address: int, index: int) -> None:
-    """Undo `register_host`. Nothing on the GPU may still use the memory. Never raises."""
+    """Undo `register_host`. Never raises.
+
+    Nothing on the GPU may still use the memory.
+    """
     with contextlib.suppress(SharingError), context(index), relaxed_capture():
         call_quietly("cuMemHostUnregister", address)

@@ -1,11 +1,13 @@
-"""GPU memory that other processes open: made here, found behind tensors, and opened there.
+"""GPU memory that other processes open: made here, and opened there.
 
-Two kinds can be shared. Memory of cudaMalloc (torch by default) is one allocation with a 64-byte IPC handle. Memory of
-cuMemCreate (torch with expandable_segments, and `Allocation`) is a list of physical chunks, one file descriptor each,
-which OpenGL can import too, in a process without a CUDA context.
+Two kinds can be shared. Memory of cudaMalloc (torch by default) is one allocation with
+a 64-byte IPC handle. Memory of cuMemCreate (torch with expandable_segments, and
+`ExportableMemory`) is a list of physical chunks, one file descriptor each, which OpenGL
+can import too, in a process without a CUDA context.
 
-Lifetime: memory stays mapped until its owner called `close` and the last tensor over it is gone. Plain reference
-counts decide: the owner and each tensor refer to one `Mapped`, which unmaps when it is collected.
+Lifetime: memory stays mapped until its owner called `close` and the last tensor over it
+is gone. Plain reference counts decide: the owner and each tensor refer to one
+`MappedMemory`, which unmaps when it is collected.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from splatview_ipc.control.sockets import close_all
 from splatview_ipc.cuda import driver, retiring
 from splatview_ipc.cuda.export import export_fd
 from splatview_ipc.cuda.tensors import check_bounds, contiguous_strides, tensor_at
+from splatview_ipc.shm.segment import round_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,46 +33,61 @@ if TYPE_CHECKING:
     import torch
 
 
-_MOST_TENSORS = limits.MAX_SLOTS * limits.MAX_TENSORS
+_MAX_CACHED_TENSORS = limits.MAX_SLOTS * limits.MAX_TENSORS
 
 
 class MappedMemory:
-    """GPU memory at an address of this process, and the calls that give it back, the last one first."""
+    """GPU memory at an address of this process, and the calls that give it back."""
 
     def __init__(self, index: int):
         self.index = index
         self.address = 0
         self.undo: list[Callable[[], object]] = []
+        """The calls that give the memory back; the last one is called first."""
         self.is_idle = False
         """Nothing on the GPU uses the memory any more."""
         self._pid = os.getpid()
 
     def map_chunks(self, chunks: Sequence[tuple[Any, int]], writable: bool) -> None:
-        """Map chunks, allocation handle and bytes each, one after the other. Raises SharingError."""
-        size = sum(size for _, size in chunks)
-        at = int(driver.call_for_handle("cuMemAddressReserve", size, 0, 0, 0))
-        self.address = at
-        self.undo.append(partial(driver.call_quietly, "cuMemAddressFree", at, size))
-        for chunk, chunk_size in chunks:
-            driver.call("cuMemMap", at, chunk_size, 0, chunk, 0)
-            self.undo.append(partial(driver.call_quietly, "cuMemUnmap", at, chunk_size))
-            at += chunk_size
+        """Map chunks one after the other. Raises SharingError.
+
+        Args:
+            chunks: of each the allocation's handle and its bytes.
+            writable: False asks for a mapping that can only be read.
+        """
+        total = sum(size for _, size in chunks)
+        address = int(driver.call_for_handle("cuMemAddressReserve", total, 0, 0, 0))
+        self.address = address
+        self.undo_by("cuMemAddressFree", address, total)
+        for chunk, size in chunks:
+            driver.call("cuMemMap", address, size, 0, chunk, 0)
+            self.undo_by("cuMemUnmap", address, size)
+            address += size
+        self._set_access(total, writable)
+
+    def undo_by(self, name: str, *args: Any) -> None:
+        """Have `give_back` call a function of the driver."""
+        self.undo.append(partial(driver.call_quietly, name, *args))
+
+    def _set_access(self, size: int, writable: bool) -> None:
         cu = driver.bindings()
         access = cu.CUmemAccessDesc()
         access.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
         access.location.id = self.index
         if not writable:
             access.flags = cu.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READ
-            with contextlib.suppress(
-                driver.CudaError
-            ):  # not every driver can map a GPU's memory read-only
+            # Not every driver can map a GPU's memory read-only.
+            with contextlib.suppress(driver.CudaError):
                 driver.call("cuMemSetAccess", self.address, size, [access], 1)
                 return
         access.flags = cu.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
         driver.call("cuMemSetAccess", self.address, size, [access], 1)
 
     def give_back(self, idle: bool = False) -> None:
-        """Undo all, after waiting for the device unless nothing there uses the memory (`idle`). Never raises."""
+        """Unmap the memory and release it. Never raises.
+
+        The device is waited for first, unless nothing there uses the memory (`idle`).
+        """
         with (
             contextlib.suppress(SharingError),
             driver.context(self.index),
@@ -78,52 +96,51 @@ class MappedMemory:
             if not idle:
                 driver.call_quietly("cuCtxSynchronize")
             while self.undo:
-                self.undo.pop()()
+                undo = self.undo.pop()
+                undo()
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):  # at interpreter exit modules may be gone
-            if (
-                not self.undo or os.getpid() != self._pid
-            ):  # CUDA does not survive a fork: it stays the parent's
+        # At interpreter exit modules may be gone.
+        with contextlib.suppress(Exception):
+            # CUDA does not survive a fork: the memory stays the parent's.
+            if not self.undo or os.getpid() != self._pid:
                 return
-            if driver.is_capturing():  # waiting for the device would spoil the capture
-                stream = driver.current_stream(self.index)
-                retiring.retire(
-                    lambda: not driver.is_captured(self.index, stream), self.give_back
-                )
-            else:
+            if not driver.is_capturing():
                 self.give_back(self.is_idle)
+                return
+            # To wait for the device would spoil the capture.
+            index = self.index
+            stream = driver.current_stream(index)
+            retiring.retire(
+                lambda: not driver.is_captured(index, stream), self.give_back
+            )
 
 
 class ExportableMemory:
-    """GPU memory of our own that other processes, and OpenGL, can open by a file descriptor."""
+    """GPU memory of our own that other processes, and OpenGL, open by a descriptor."""
 
     def __init__(self, size: int, index: int):
-        """`size` in bytes, rounded up to what the GPU maps at once (2 MiB); `index`: the device's ordinal.
+        """Allocate memory. Not zeroed by contract, though drivers do.
 
-        Raises SharingError when the GPU has no such memory. Not zeroed by contract, though drivers do.
+        Raises SharingError when the GPU has no such memory.
+
+        Args:
+            size: in bytes, rounded up to what the GPU maps at once (2 MiB).
+            index: the device's ordinal.
         """
         self.index = index
         self.gpu = driver.gpu_uuid(index)
-        cu = driver.bindings()
-        properties = cu.CUmemAllocationProp()
-        properties.type = cu.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
-        properties.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
-        properties.location.id = index
-        properties.requestedHandleTypes = driver.fd_type()
-        minimum = cu.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
+        properties = _allocation_properties(index)
+        flags = driver.bindings().CUmemAllocationGranularity_flags
+        minimum = flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
         mapped = MappedMemory(index)
         with driver.context(index), driver.relaxed_capture():
-            granule = int(
-                driver.call("cuMemGetAllocationGranularity", properties, minimum)
-            )
-            self.size = -(-size // granule) * granule
+            granule = driver.call("cuMemGetAllocationGranularity", properties, minimum)
+            self.size = round_up(size, int(granule))
             self._chunk = driver.call_for_handle(
                 "cuMemCreate", self.size, properties, 0
             )
-            mapped.undo.append(
-                partial(driver.call_quietly, "cuMemRelease", self._chunk)
-            )
+            mapped.undo_by("cuMemRelease", self._chunk)
             try:
                 mapped.map_chunks([(self._chunk, self.size)], writable=True)
             except BaseException:
@@ -144,27 +161,25 @@ class ExportableMemory:
         offset: int = 0,
         strides: Sequence[int] | None = None,
     ) -> torch.Tensor:
-        """A writable tensor over the memory from byte `offset` on; `strides` in elements, C-contiguous by default.
+        """Return a writable tensor over the memory from byte `offset` on.
 
-        Raises SharingError when it does not lie within the memory.
+        Its strides are in elements; by default it is C-contiguous. Raises SharingError
+        when it does not lie within the memory.
         """
-        strides = contiguous_strides(shape) if strides is None else strides
+        if strides is None:
+            strides = contiguous_strides(shape)
         check_bounds(dtype, shape, strides, offset, self.size)
-        if self._mapped is None:
+        mapped = self._mapped
+        if mapped is None:
             raise SharingError("this memory has been closed")
-        return tensor_at(
-            self._mapped.address + offset,
-            dtype,
-            shape,
-            strides,
-            self.index,
-            self._mapped,
-        )
+        pointer = mapped.address + offset
+        return tensor_at(pointer, dtype, shape, strides, self.index, owner=mapped)
 
     def close(self, idle: bool = False) -> None:
-        """Give it back, once the tensors over it are gone; other processes keep what they opened. Idempotent.
+        """Give the memory back, once the tensors over it are gone. Idempotent.
 
-        The device is waited for first, unless the caller knows that nothing there uses the memory any more (`idle`).
+        Other processes keep what they opened. The device is waited for first, unless
+        the caller knows that nothing there uses the memory any more (`idle`).
         """
         mapped = self._mapped
         self._mapped = None
@@ -172,103 +187,131 @@ class ExportableMemory:
             mapped.is_idle = idle
 
 
+def _allocation_properties(index: int) -> Any:
+    """Return the properties of memory on a device that is exported as descriptors."""
+    cu = driver.bindings()
+    properties = cu.CUmemAllocationProp()
+    properties.type = cu.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+    properties.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    properties.location.id = index
+    properties.requestedHandleTypes = driver.fd_type()
+    return properties
+
+
 class OpenedMemory:
-    """GPU memory that another process made: a `splatview_ipc.control.frame.DeviceMemory`."""
+    """GPU memory of another process: a `splatview_ipc.control.frame.DeviceMemory`."""
 
     def __init__(
         self, gpu: str, size: int, handle: bytes = b"", pieces: tuple[Piece, ...] = ()
     ):
-        """`handle`: for memory of cudaMalloc; `pieces`: else its chunks, whose descriptors become ours."""
+        """Keep what was announced; nothing is mapped yet.
+
+        Args:
+            gpu: UUID of the GPU.
+            size: bytes.
+            handle: for memory of cudaMalloc.
+            pieces: otherwise its chunks, whose descriptors become ours.
+        """
         self.gpu = gpu
         self.size = size
         self.pieces = pieces
         self._handle = handle
         self._mapped: MappedMemory | None = None
         self._tensors: dict[tuple[Any, ...], torch.Tensor] = {}
-        """By place: to make one takes longer than all else that is done with a version."""
+        """By form and offset: to make one takes longer than all else that is done with
+        a version."""
         self._closed = False
 
     def pointer(self) -> int:
-        """Its device address here, mapped at the first call, which makes the GPU's primary context.
+        """Return the device address here.
 
-        Raises SharingError when the GPU is not visible here, or the memory is not what was announced.
+        The memory is mapped at the first call, which makes the GPU's primary context.
+        Raises SharingError when the GPU is not visible here, or the memory is not what
+        was announced.
         """
         return self._map().address
 
     def tensor(
         self, dtype: str, shape: Sequence[int], strides: Sequence[int], offset: int
     ) -> torch.Tensor:
-        """A tensor over it, which keeps it mapped; to be read, never written. Raises SharingError."""
+        """Return a tensor over the memory, which keeps it mapped. Raises SharingError.
+
+        It is to be read, never written.
+        """
         key = dtype, tuple(shape), tuple(strides), offset
-        tensor = self._tensors.get(key)
-        if tensor is None:
-            check_bounds(dtype, shape, strides, offset, self.size)
-            mapped = self._map()
-            tensor = tensor_at(
-                mapped.address + offset, dtype, shape, strides, mapped.index, mapped
-            )
-            if len(self._tensors) >= _MOST_TENSORS:
-                self._tensors.clear()
-            if not tensor.is_inference():  # such a one could not be used everywhere
-                self._tensors[key] = tensor
+        cached = self._tensors.get(key)
+        if cached is not None:
+            return cached
+        check_bounds(dtype, shape, strides, offset, self.size)
+        mapped = self._map()
+        pointer = mapped.address + offset
+        tensor = tensor_at(pointer, dtype, shape, strides, mapped.index, owner=mapped)
+        if len(self._tensors) >= _MAX_CACHED_TENSORS:
+            self._tensors.clear()
+        # A tensor of inference mode could not be used everywhere.
+        if not tensor.is_inference():
+            self._tensors[key] = tensor
         return tensor
 
     def _map(self) -> MappedMemory:
         if self._closed:
             raise SharingError("this memory has been closed")
-        mapped = self._mapped
-        if (
-            mapped is None
-        ):  # two threads may map it twice: the tensors of each keep their own mapping
-            mapped = MappedMemory(driver.require_device(self.gpu))
-            with driver.context(mapped.index), driver.relaxed_capture():
-                try:
-                    self._map_into(mapped)
-                except BaseException:
-                    mapped.give_back(idle=True)
-                    raise
-            self._mapped = mapped
+        if self._mapped is not None:
+            return self._mapped
+        # Two threads may map it twice: the tensors of each keep their own mapping.
+        mapped = MappedMemory(driver.require_device(self.gpu))
+        with driver.context(mapped.index), driver.relaxed_capture():
+            try:
+                if self._handle:
+                    self._map_allocation(mapped)
+                elif self.pieces:
+                    self._map_pieces(mapped)
+                # Otherwise the memory is for tensors without elements.
+            except BaseException:
+                mapped.give_back(idle=True)
+                raise
+        self._mapped = mapped
         return mapped
 
-    def _map_into(self, mapped: MappedMemory) -> None:
-        """Map the memory, in the GPU's context; `mapped.undo` takes back what was done. Raises SharingError."""
-        if self._handle:
-            cu = driver.bindings()
-            handle = cu.CUipcMemHandle()
-            handle.reserved = self._handle
-            lazily = cu.CUipcMem_flags.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
-            mapped.address = int(
-                driver.call_for_handle("cuIpcOpenMemHandle", handle, int(lazily))
+    def _map_allocation(self, mapped: MappedMemory) -> None:
+        """Map memory of cudaMalloc, in the GPU's context. Raises SharingError.
+
+        `mapped.undo` takes back what was done, also after an error.
+        """
+        cu = driver.bindings()
+        handle = cu.CUipcMemHandle()
+        handle.reserved = self._handle
+        flags = int(cu.CUipcMem_flags.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+        address = int(driver.call_for_handle("cuIpcOpenMemHandle", handle, flags))
+        mapped.address = address
+        mapped.undo_by("cuIpcCloseMemHandle", address)
+        base, size = driver.call("cuMemGetAddressRange", address)
+        if int(base) != address or int(size) < self.size:
+            raise SharingError(
+                f"the shared allocation has {int(size)} bytes; {self.size} were announced"
             )
-            mapped.undo.append(
-                partial(driver.call_quietly, "cuIpcCloseMemHandle", mapped.address)
-            )
-            base, size = driver.call("cuMemGetAddressRange", mapped.address)
-            if int(base) != mapped.address or int(size) < self.size:
-                raise SharingError(
-                    f"the shared allocation has {int(size)} bytes; {self.size} were announced"
-                )
-            return
-        if not self.pieces:  # for tensors without elements
-            return
+
+    def _map_pieces(self, mapped: MappedMemory) -> None:
+        """Map the chunks, in the GPU's context, as `_map_allocation` does."""
         chunks: list[tuple[Any, int]] = []
         try:
-            for fd, size in self.pieces:
-                chunks.append(
-                    (
-                        driver.call_for_handle(
-                            "cuMemImportFromShareableHandle", fd, driver.fd_type()
-                        ),
-                        size,
-                    )
+            for piece in self.pieces:
+                chunk = driver.call_for_handle(
+                    "cuMemImportFromShareableHandle", piece.fd, driver.fd_type()
                 )
+                chunks.append((chunk, piece.size))
             mapped.map_chunks(chunks, writable=False)
         finally:
+            # Chunks that are mapped stay.
             for chunk, _ in chunks:
-                driver.call_quietly("cuMemRelease", chunk)  # what is mapped stays
+                driver.call_quietly("cuMemRelease", chunk)
 
     def close(self) -> None:
-        """Close its descriptors, and unmap it once the tensors over it are gone. Idempotent; done when collected."""
+        """Close the descriptors and give up the mapping.
+
+        The memory is unmapped once the tensors over it are gone. Idempotent; done when
+        collected.
+        """
         if not self._closed:
             self._closed = True
             self._mapped = None
@@ -276,22 +319,32 @@ class OpenedMemory:
             close_all([piece.fd for piece in self.pieces])
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):  # at interpreter exit modules may be gone
+        # At interpreter exit modules may be gone.
+        with contextlib.suppress(Exception):
             self.close()
 
 
 def open_memory(ref: IpcMemory | FdMemory, fds: Sequence[int] = ()) -> OpenedMemory:
-    """Return another process's memory, from what was announced and, for FdMemory, its descriptors, which become ours.
+    """Return another process's memory, from what was announced.
 
-    Touches no CUDA until `pointer` or `tensor` is called. Raises SharingError (the descriptors are then closed).
+    Touches no CUDA until `pointer` or `tensor` is called. Raises SharingError (the
+    descriptors are then closed).
+
+    Args:
+        ref: the announced memory.
+        fds: for FdMemory its descriptors, which become ours.
     """
-    handle, sizes = (
-        (ref.handle, ()) if isinstance(ref, IpcMemory) else (b"", ref.pieces)
-    )
+    handle = b""
+    sizes: tuple[int, ...] = ()
+    if isinstance(ref, IpcMemory):
+        handle = ref.handle
+    else:
+        sizes = ref.pieces
     if len(fds) != len(sizes) or not 1 <= ref.size <= limits.MAX_SEGMENT:
         close_all(fds)
         raise SharingError(
-            f"GPU memory of {ref.size} bytes in {len(sizes)} pieces came with {len(fds)} descriptors; "
-            f"legal are 1 to {limits.MAX_SEGMENT} bytes, and a descriptor for each piece"
+            f"GPU memory of {ref.size} bytes in {len(sizes)} pieces came with {len(fds)} "
+            f"descriptors; legal are 1 to {limits.MAX_SEGMENT} bytes, and a descriptor for "
+            "each piece"
         )
     return OpenedMemory(ref.gpu, ref.size, handle, tuple(map(Piece, fds, sizes)))

@@ -1,4 +1,4 @@
-"""Memory that queued GPU work still uses, given back later, without a trainer waiting for it."""
+"""Memory that queued GPU work still uses, given back later. No trainer waits."""
 
 from __future__ import annotations
 
@@ -6,51 +6,73 @@ import contextlib
 import os
 import threading
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _FINISH_PERIOD_S = 0.005
-"""Time between two looks of the thread that gives back what a run leaves behind."""
+"""Period of the thread that gives back what a run leaves behind."""
+_FINISHER = "splatview retiring"
+"""Name of that thread."""
 
-_waiting: deque[tuple[int, Callable[[], bool], Callable[[], None]]] = deque()
-"""Process, condition, release. An entry belongs to the thread that popped it, so no lock is needed: the garbage
+
+class _Retired(NamedTuple):
+    """Memory that waits to be given back."""
+
+    pid: int
+    """The process that it belongs to."""
+    is_idle: Callable[[], bool]
+    free: Callable[[], None]
+
+
+_retired: deque[_Retired] = deque()
+"""An entry belongs to the thread that popped it, so no lock is needed: the garbage
 collector may call `retire` at any line."""
 
 
-def retire(ready: Callable[[], bool], free: Callable[[], None]) -> None:
-    """Call `free()` in a later `turn`, once `ready()` gives True. Neither may raise. Any thread."""
-    _waiting.append((os.getpid(), ready, free))
+def retire(is_idle: Callable[[], bool], free: Callable[[], None]) -> None:
+    """Call `free()` in a later `release_idle`, once `is_idle()` returns True.
+
+    Neither may raise. Any thread.
+    """
+    _retired.append(_Retired(os.getpid(), is_idle, free))
 
 
 def release_idle() -> bool:
-    """Give back what is ready; True when nothing is left. Never waits. Any thread."""
-    for _ in range(len(_waiting)):
+    """Give back the memory that is idle; return True when nothing is left.
+
+    Never waits. Any thread.
+    """
+    for _ in range(len(_retired)):
         try:
-            entry = _waiting.popleft()
-        except IndexError:  # another thread took it
+            entry = _retired.popleft()
+        except IndexError:
+            # Another thread took it.
             break
-        pid, ready, free = entry
-        if pid != os.getpid():  # a fork: the GPU's memory stays the parent's
+        if entry.pid != os.getpid():
+            # This process was forked: the GPU's memory stays the parent's.
             continue
-        if ready():
-            free()
+        if entry.is_idle():
+            entry.free()
         else:
-            _waiting.append(entry)
-    return not _waiting
+            _retired.append(entry)
+    return not _retired
 
 
 def release_all() -> None:
-    """Give everything back though no run takes turns any more: what a GPU still uses, in a thread that ends with it."""
-    if release_idle() or any(t.name == _FINISHER for t in threading.enumerate()):
+    """Give everything back although no run calls `release_idle` any more.
+
+    What a GPU still uses is given back by a thread that ends with it.
+    """
+    if release_idle():
+        return
+    if any(thread.name == _FINISHER for thread in threading.enumerate()):
         return
     finisher = threading.Thread(target=_finish, name=_FINISHER, daemon=True)
-    with contextlib.suppress(RuntimeError):  # no thread can be started: the next run's
+    # Where no thread can be started, the next run gives the rest back.
+    with contextlib.suppress(RuntimeError):
         finisher.start()
-
-
-_FINISHER = "splatview retiring"
 
 
 def _finish() -> None:

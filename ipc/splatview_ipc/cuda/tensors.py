@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class _Interface:
     """An address for `torch.as_tensor`, and an object that the tensor keeps alive."""
 
-    def __init__(self, pointer: int, size: int, keep: Any):
+    def __init__(self, pointer: int, size: int, owner: Any):
         # Never marked read-only: torch refuses that.
         self.__cuda_array_interface__ = {
             "shape": (size,),
@@ -24,16 +24,20 @@ class _Interface:
             "data": (pointer, False),
             "version": 3,
         }
-        self.keep = keep
+        self.owner = owner
 
 
 def element_span(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Return the elements from a tensor's first to its last in memory, both included; 0 for an empty tensor."""
+    """Return the elements from a tensor's first to its last in memory, both included.
+
+    Returns 0 for an empty tensor.
+    """
     if 0 in shape:
         return 0
-    return 1 + sum(
-        (extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)
-    )
+    last = 0
+    for extent, stride in zip(shape, strides, strict=True):
+        last += (extent - 1) * stride
+    return last + 1
 
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
@@ -56,35 +60,46 @@ def tensor_at(
 ) -> torch.Tensor:
     """Return a tensor over GPU memory that is already there; nothing is copied.
 
-    `dtype`: "uint8", "float32", ...; `strides` in elements, none negative; `device`: the ordinal here; `keep` lives as
-    long as the tensor's storage.
+    Args:
+        pointer: the address of the first element.
+        dtype: "uint8", "float32", ...
+        shape: of the tensor.
+        strides: in elements, none negative.
+        device: its ordinal in this process.
+        owner: lives as long as the tensor's storage.
     """
     import torch
 
-    where = torch.device("cuda", device)
-    kind = getattr(torch, dtype)
+    torch_device = torch.device("cuda", device)
+    torch_dtype = getattr(torch, dtype)
     if 0 in shape:
-        return torch.empty(tuple(shape), dtype=kind, device=where)
-    raw = torch.as_tensor(
-        _Interface(pointer, element_span(shape, strides) * kind.itemsize, owner),
-        device=where,
-    )
-    return raw.view(kind).as_strided(tuple(shape), tuple(strides))
+        return torch.empty(tuple(shape), dtype=torch_dtype, device=torch_device)
+    size = element_span(shape, strides) * torch_dtype.itemsize
+    memory = _Interface(pointer, size, owner)
+    storage = torch.as_tensor(memory, device=torch_device)
+    return storage.view(torch_dtype).as_strided(tuple(shape), tuple(strides))
 
 
 def check_bounds(
     dtype: str, shape: Sequence[int], strides: Sequence[int], offset: int, size: int
 ) -> None:
-    """Raise SharingError unless a tensor lies within memory of `size` bytes, at a multiple of its element's size."""
-    item = limits.ITEM_SIZE.get(dtype)
-    if (
-        item is None
-        or len(shape) != len(strides)
-        or min(0, offset, *shape, *strides) < 0
-        or offset % item
-        or offset + element_span(shape, strides) * item > size
-    ):
+    """Raise SharingError unless a tensor lies within memory of `size` bytes.
+
+    Its offset, in bytes, must be a multiple of the size of an element.
+    """
+    if not _is_within(dtype, shape, strides, offset, size):
         raise SharingError(
-            f"{dtype} {tuple(shape)} with strides {tuple(strides)} at byte {offset} does not lie within "
-            f"{size} bytes, aligned to its elements"
+            f"{dtype} {tuple(shape)} with strides {tuple(strides)} at byte {offset} does "
+            f"not lie within {size} bytes, aligned to its elements"
         )
+
+
+def _is_within(
+    dtype: str, shape: Sequence[int], strides: Sequence[int], offset: int, size: int
+) -> bool:
+    item_size = limits.ITEM_SIZE.get(dtype)
+    if item_size is None or len(shape) != len(strides):
+        return False
+    if min(0, offset, *shape, *strides) < 0 or offset % item_size:
+        return False
+    return offset + element_span(shape, strides) * item_size <= size
