@@ -1,4 +1,7 @@
-"""The rules of each kind's tensors and metadata, for the publisher and for both receivers: one file a kind."""
+"""The rules of each kind's tensors and metadata, for publisher and receivers.
+
+Each kind has a file.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +34,18 @@ class ValueLayout(Protocol):
     """"cpu" or "cuda:0"."""
 
     def frame(self, tensors: tuple[Any, ...]) -> dict[str, torch.Tensor]:
-        """Return the tensors of a frame by name: views of the published ones, which are the caller's memory."""
+        """Return the tensors of a frame by name.
+
+        They are views of the published ones, which are the caller's memory.
+        """
         ...
 
 
 def check_frame(kind: str, tensors: Tensors, meta: Meta) -> None:
-    """Raise ValueError unless these tensors and metadata make a frame of this kind, whatever the sender promised."""
+    """Raise ValueError unless these tensors and metadata make a frame of this kind.
+
+    The check does not rely on what the sender promised.
+    """
     check = CHECKS.get(kind)
     if check is None:
         raise ValueError(

@@ -1,7 +1,7 @@
-"""Signs that cameras or their photographs are in another convention than they are published in.
+"""Signs that cameras or their photographs are in another convention than is published.
 
-Each check is silent where it is not sure: a false alarm costs more than a missing hint. All work on samples, in
-milliseconds, and never change what is shown.
+Each check is silent if it is not sure: a false alarm costs more than a missing hint.
+All work on samples, in milliseconds, and never change the picture.
 """
 
 from __future__ import annotations
@@ -15,32 +15,36 @@ class CameraHint(NamedTuple):
     """A doubt about published cameras."""
 
     name: str
-    """Names the doubt, so that it is told once whatever its numbers are."""
+    """Names the doubt, so that it is reported once whatever its numbers are."""
     text: str
     """The sign, and what to publish instead, in one line."""
 
 
 _TOLERANCE = 1e-2
 """Largest deviation of a matrix from a rotation, as for what is published."""
-_LEAST_SIDE = 32
-"""Pixels along a picture from which something can be said of its intrinsics."""
-_MOST_INTRINSICS = 500
-_MOST_CAMERAS = 32
-_MOST_POINTS = 2000
-"""Cameras whose intrinsics, cameras whose poses, and points that are looked at."""
-_LEAST_CAMERAS = 3
-_LEAST_POINTS = 30
+_MIN_SIDE = 32
+"""Pixels along a picture from which on its intrinsics can be judged."""
+_MAX_INTRINSICS = 500
+"""Cameras whose intrinsics are checked."""
+_MAX_CAMERAS = 32
+"""Cameras whose poses are checked."""
+_MAX_POINTS = 2000
+"""Points with which they are checked."""
+_MIN_CAMERAS = 3
+_MIN_POINTS = 30
 _BLIND = 0.035
-"""A camera that has less than this share of the scene's inner half in its picture does not see the scene."""
+"""A camera that has less than this share of the scene's inner half in its picture does
+not see the scene."""
 _SEEING = 0.5
 """A camera that has at least this share of it in its picture sees the scene."""
-_OUTSIDE = 1.5
-"""Distance of cameras from the middle of a scene, in radii of its inner half, from which they are outside of it."""
-_WITHIN = 0.7
-"""The same below which they are within it."""
+_OUTSIDE_DISTANCE = 1.5
+"""Cameras at this distance from the middle of a scene are outside of it, in radii of
+its inner half."""
+_INSIDE_DISTANCE = 0.7
+"""Cameras below this distance are within it."""
 
 
-# -- intrinsics --------------------------------------------------------------------------------------------------------
+# -- intrinsics ------------------------------------------------------------------------
 
 
 def intrinsics_hints(Ks: np.ndarray, sizes: np.ndarray) -> list[CameraHint]:
@@ -50,17 +54,17 @@ def intrinsics_hints(Ks: np.ndarray, sizes: np.ndarray) -> list[CameraHint]:
         Ks: (N, 3, 3).
         sizes: (N, 2) width and height in pixels.
     """
-    step = len(Ks) // _MOST_INTRINSICS + 1
+    step = len(Ks) // _MAX_INTRINSICS + 1
     Ks = Ks[::step]
     sizes = sizes[::step]
-    is_usable = np.all(np.isfinite(Ks), axis=(1, 2)) & (sizes >= _LEAST_SIDE).all(1)
+    is_usable = np.all(np.isfinite(Ks), axis=(1, 2)) & (sizes >= _MIN_SIDE).all(1)
     is_usable &= (Ks[:, 0, 0] > 0) & (Ks[:, 1, 1] > 0)
     if not is_usable.any():
         return []
     Ks = Ks[is_usable].astype(np.float64)
     sizes = sizes[is_usable].astype(np.float64)
     checks = (_transposed, _normalised, _swapped_sides, _other_size, _skewed)
-    hints = [check(Ks, sizes) for check in checks]
+    hints = (check(Ks, sizes) for check in checks)
     return [hint for hint in hints if hint is not None]
 
 
@@ -71,14 +75,16 @@ def _transposed(Ks: np.ndarray, sizes: np.ndarray) -> CameraHint | None:
         return None
     return CameraHint(
         "transposed",
-        "Ks look transposed: the principal points are in the last row. Publish Ks.transpose(1, 2)",
+        "Ks look transposed: the principal points are in the last row. Publish "
+        "Ks.transpose(1, 2)",
     )
 
 
 def _normalised(Ks: np.ndarray, sizes: np.ndarray) -> CameraHint | None:
     focal = Ks[:, [0, 1], [0, 1]]
     middle = np.abs(Ks[:, :2, 2])
-    # In pixels such a camera would see nearly half of the world, from the first pixel of its picture.
+    # In pixels such a camera would see nearly half of the world, from the first pixel
+    # of its picture.
     if not ((focal < 10).all() and (middle <= 1.5).all()):
         return None
     if (Ks[:, 2, :2] > 1).any():
@@ -86,26 +92,27 @@ def _normalised(Ks: np.ndarray, sizes: np.ndarray) -> CameraHint | None:
     width = int(sizes[0, 0])
     return CameraHint(
         "normalised",
-        f"Ks look normalised: fx is {Ks[0, 0, 0]:.4g} where the picture is {width} wide. They are in pixels: "
-        "multiply the first row by the width and the second by the height",
+        f"Ks look normalised: fx is {Ks[0, 0, 0]:.4g} where the picture is {width} wide. "
+        "They are in pixels: multiply the first row by the width and the second by the "
+        "height",
     )
 
 
 def _swapped_sides(Ks: np.ndarray, sizes: np.ndarray) -> CameraHint | None:
-    doubled = 2 * Ks[:, :2, 2]
-    turned = sizes[:, ::-1]
-    are_unlike = np.abs(sizes[:, 0] - sizes[:, 1]) > 0.1 * sizes.max(1)
-    fits_turned = np.all(np.abs(doubled - turned) < 0.04 * turned, axis=1)
-    if not (are_unlike & fits_turned).any():
+    size_by_centre = 2 * Ks[:, :2, 2]
+    swapped = sizes[:, ::-1]
+    is_oblong = np.abs(sizes[:, 0] - sizes[:, 1]) > 0.1 * sizes.max(1)
+    fits_swapped = np.all(np.abs(size_by_centre - swapped) < 0.04 * swapped, axis=1)
+    if not (is_oblong & fits_swapped).any():
         return None
     # Square pictures say nothing either way.
-    if not fits_turned[are_unlike].all():
+    if not fits_swapped[is_oblong].all():
         return None
-    width, height = sizes[are_unlike][0].astype(int)
+    width, height = sizes[is_oblong][0].astype(int)
     return CameraHint(
         "sides",
-        f"width and height look swapped: they are {width} and {height}, and the principal points lie in the middle "
-        f"of {height}x{width}",
+        f"width and height look swapped: they are {width} and {height}, and the principal "
+        f"points lie in the middle of {height}x{width}",
     )
 
 
@@ -119,8 +126,8 @@ def _other_size(Ks: np.ndarray, sizes: np.ndarray) -> CameraHint | None:
     times = max(factor, 1 / factor)
     return CameraHint(
         "other size",
-        f"Ks look made for pictures {times:.0f} times {relation} than width and height: divide their first two rows by "
-        f"{factor:g}",
+        f"Ks look made for pictures {times:.0f} times {relation} than width and height: "
+        f"divide their first two rows by {factor:g}",
     )
 
 
@@ -133,33 +140,39 @@ def _skewed(Ks: np.ndarray, sizes: np.ndarray) -> CameraHint | None:
     worst = int(shift.argmax())
     return CameraHint(
         "skew",
-        f"Ks have a skew, {Ks[worst, 0, 1]:.4g} pixels in the first row, which is not drawn: the scene is up to "
-        f"{shift[worst]:.1f} pixels off its photograph. Undistort the photographs to pixels without skew",
+        f"Ks have a skew, {Ks[worst, 0, 1]:.4g} pixels in the first row, which is not "
+        f"drawn: the scene is up to {shift[worst]:.1f} pixels off its photograph. Undistort "
+        "the photographs to pixels without skew",
     )
 
 
-# -- poses -------------------------------------------------------------------------------------------------------------
+# -- poses -----------------------------------------------------------------------------
 
 _FLIP = np.diag([1.0, -1.0, -1.0, 1.0])
 """From OpenGL's camera (y up, z backward) to OpenCV's (y down, z forward), and back."""
-_LOOK = "from where they are the cameras do not see the scene. Publish "
+_ADVICE = "from where they are the cameras do not see the scene. Publish "
 _POSES = {
-    "inverse": "viewmats look like camera to world: "
-    + _LOOK
-    + "torch.linalg.inv(viewmats)",
-    "opengl": "viewmats look like OpenGL's axes (y up, z backward): "
-    + _LOOK
-    + "OpenCV's: viewmats[:, 1:3] *= -1",
-    "opengl inverse": "viewmats look like camera to world in OpenGL's axes, as Blender and nerfstudio have them: "
-    + _LOOK
-    + "torch.linalg.inv(viewmats) after viewmats[:, :3, 1:3] *= -1",
+    "inverse": (
+        f"viewmats look like camera to world: {_ADVICE}torch.linalg.inv(viewmats)"
+    ),
+    "opengl": (
+        f"viewmats look like OpenGL's axes (y up, z backward): {_ADVICE}"
+        "OpenCV's: viewmats[:, 1:3] *= -1"
+    ),
+    "opengl inverse": (
+        "viewmats look like camera to world in OpenGL's axes, as Blender and nerfstudio "
+        f"have them: {_ADVICE}torch.linalg.inv(viewmats) after viewmats[:, :3, 1:3] *= -1"
+    ),
 }
+"""The hint by the convention in which the cameras see their scene."""
 
 
 def pose_hint(
     viewmats: np.ndarray, Ks: np.ndarray, sizes: np.ndarray, points: np.ndarray
 ) -> CameraHint | None:
-    """Return a doubt about the poses of cameras that do not see their scene, and would in another convention.
+    """Return a doubt about the poses of cameras that do not see their scene.
+
+    There is one if they would see it in another convention.
 
     Args:
         viewmats: (N, 4, 4) world to camera.
@@ -167,38 +180,39 @@ def pose_hint(
         sizes: (N, 2) width and height in pixels.
         points: (M, 3) centres of the scene's Gaussians.
     """
-    step = len(viewmats) // _MOST_CAMERAS + 1
-    chosen = step * _rigid(viewmats[::step])
-    points = points[:: len(points) // _MOST_POINTS + 1].astype(np.float64)
+    step = len(viewmats) // _MAX_CAMERAS + 1
+    indices = step * _rigid_indices(viewmats[::step])
+    points = points[:: len(points) // _MAX_POINTS + 1].astype(np.float64)
     points = points[np.isfinite(points).all(1)]
-    if len(chosen) < _LEAST_CAMERAS or len(points) < _LEAST_POINTS:
+    if len(indices) < _MIN_CAMERAS or len(points) < _MIN_POINTS:
         return None
-    scene = _Scene.of(points)
-    views = viewmats[chosen].astype(np.float64)
-    tangents = _half_tangents(Ks[chosen], sizes[chosen])
-    as_published = scene.seen_by(views, tangents)
+    scene = _Scene.from_points(points)
+    views = viewmats[indices].astype(np.float64)
+    tangents = _half_tangents(Ks[indices], sizes[indices])
+    as_published = scene.visibility_from(views, tangents)
     # From within a scene every convention sees some of it.
-    if as_published.distance < _WITHIN or as_published.half_see >= _BLIND:
+    if as_published.distance < _INSIDE_DISTANCE or as_published.half_see >= _BLIND:
         return None
     inverses = np.linalg.inv(views)
-    sights = {
-        "opengl": scene.seen_by(_FLIP @ views, tangents),
-        "inverse": scene.seen_by(inverses, tangents),
-        "opengl inverse": scene.seen_by(_FLIP @ inverses, tangents),
+    visibilities = {
+        "opengl": scene.visibility_from(_FLIP @ views, tangents),
+        "inverse": scene.visibility_from(inverses, tangents),
+        "opengl inverse": scene.visibility_from(_FLIP @ inverses, tangents),
     }
-    name = max(sights, key=lambda name: sights[name].rank)
-    if not sights[name].is_likelier_than(as_published):
+    name = max(visibilities, key=lambda name: visibilities[name].rank)
+    if not visibilities[name].is_likelier_than(as_published):
         return None
     return CameraHint(f"poses {name}", _POSES[name])
 
 
-class _Sight(NamedTuple):
-    """The view that some cameras have of the inner half of a scene."""
+class _Visibility(NamedTuple):
+    """The part of a scene's inner half that is in the pictures of some cameras."""
 
-    most_see: float
+    ninety_percent_see: float
     half_see: float
-    few_see: float
-    """The share of it that nine tenths, half and a tenth of the cameras have at least in their pictures."""
+    ten_percent_see: float
+    """The share of the scene that nine tenths, half and a tenth of the cameras have at
+    least in their pictures."""
     straight: float
     """The cosine of the angle between their axes and its middle, on average."""
     distance: float
@@ -206,23 +220,31 @@ class _Sight(NamedTuple):
 
     @property
     def rank(self) -> tuple[float, float]:
-        """Order among conventions: how much they see, in steps of a tenth, then how straight they look at it."""
+        """Return the key by which conventions are compared.
+
+        The share that they see, in steps of a tenth, then how straight they look at it.
+        """
         return round(self.half_see, 1), self.straight
 
-    def is_likelier_than(self, published: _Sight) -> bool:
-        """Return whether cameras that are published in a way that sees nothing are meant in this way."""
+    def is_likelier_than(self, published: _Visibility) -> bool:
+        """Return whether cameras that see nothing as published are meant so."""
         if self.half_see < _SEEING:
             return False
-        if published.distance > _OUTSIDE:
+        if published.distance > _OUTSIDE_DISTANCE:
             return True
-        # Amid what lies around, as in an outdoor scene, each must look at what all look at, from as near. Random
-        # points between cameras that look ahead are no such scene.
-        all_see = self.most_see > 0.25 and self.straight > 0.9
-        return all_see and self.distance < 3 and published.few_see < 2 * _BLIND
+        # Amid its surroundings, as in an outdoor scene, each must look at what all look
+        # at, from as near. Random points between cameras that look ahead are no such
+        # scene.
+        all_see = self.ninety_percent_see > 0.25 and self.straight > 0.9
+        none_saw = published.ten_percent_see < 2 * _BLIND
+        return all_see and none_saw and self.distance < 3
 
 
 class _Scene(NamedTuple):
-    """The inner half of a scene's points: what lies far outside says nothing of where cameras look."""
+    """The inner half of a scene's points.
+
+    The points far outside say nothing of where cameras look.
+    """
 
     points: np.ndarray
     """(M, 3)."""
@@ -231,34 +253,46 @@ class _Scene(NamedTuple):
     """Distance from the middle within which the half lies."""
 
     @classmethod
-    def of(cls, points: np.ndarray) -> _Scene:
+    def from_points(cls, points: np.ndarray) -> _Scene:
         middle = np.median(points, axis=0)
         distances = np.linalg.norm(points - middle, axis=1)
         radius = float(np.median(distances))
         return cls(points[distances <= radius], middle, max(radius, 1e-12))
 
-    def seen_by(self, views: np.ndarray, tangents: np.ndarray) -> _Sight:
-        """Compare the scene with the pictures of cameras, (N, 4, 4), whose extents are `tangents` (N, 4)."""
+    def visibility_from(self, views: np.ndarray, tangents: np.ndarray) -> _Visibility:
+        """Return the visible part of the scene in the pictures of cameras.
+
+        Args:
+            views: (N, 4, 4) world to camera.
+            tangents: (N, 4) extents of the pictures, as of `_half_tangents`.
+        """
         shares = _seen_share(views, tangents, self.points)
         towards = views[:, :3, :3] @ self.middle + views[:, :3, 3]
         lengths = np.maximum(np.linalg.norm(towards, axis=1), 1e-12)
-        return _Sight(
-            *np.percentile(shares, (10, 50, 90)).tolist(),
+        ninety_percent, half, ten_percent = np.percentile(shares, (10, 50, 90)).tolist()
+        return _Visibility(
+            ninety_percent_see=ninety_percent,
+            half_see=half,
+            ten_percent_see=ten_percent,
             straight=float((towards[:, 2] / lengths).mean()),
             distance=float(np.median(lengths)) / self.radius,
         )
 
 
-def _rigid(viewmats: np.ndarray) -> np.ndarray:
-    """Return the numbers of those matrices that are poses."""
+def _rigid_indices(viewmats: np.ndarray) -> np.ndarray:
+    """Return the indices of those matrices that are poses."""
     is_finite = np.all(np.isfinite(viewmats), axis=(1, 2))
-    turns = np.where(is_finite[:, None, None], viewmats[:, :3, :3], 0.0)
-    deviation = np.abs(turns @ turns.transpose(0, 2, 1) - np.eye(3)).max((1, 2))
+    rotations = np.where(is_finite[:, None, None], viewmats[:, :3, :3], 0.0)
+    products = rotations @ rotations.transpose(0, 2, 1)
+    deviation = np.abs(products - np.eye(3)).max((1, 2))
     return np.flatnonzero(deviation < _TOLERANCE)
 
 
 def _half_tangents(Ks: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return (N, 4): least and largest x / z and y / z in the pictures; those of 60 degrees for doubtful intrinsics."""
+    """Return (N, 4): the minima, then the maxima of x / z and y / z in the pictures.
+
+    Those of a field of view of 60 degrees for doubtful intrinsics.
+    """
     with np.errstate(all="ignore"):
         low = -Ks[:, [0, 1], 2] / Ks[:, [0, 1], [0, 1]]
         high = low + sizes / Ks[:, [0, 1], [0, 1]]
@@ -271,16 +305,18 @@ def _half_tangents(Ks: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 def _seen_share(
     views: np.ndarray, tangents: np.ndarray, points: np.ndarray
 ) -> np.ndarray:
-    """Return (N,) the share of the points (M, 3) that each camera has in its picture."""
+    """Return (N,) the share of the points (M, 3) in the picture of each camera."""
     local = points @ views[:, :3, :3].transpose(0, 2, 1) + views[:, None, :3, 3]
     depths = local[..., 2]
     with np.errstate(all="ignore"):
-        across = local[..., :2] / depths[..., None]
-    is_seen = (across >= tangents[:, None, :2]) & (across <= tangents[:, None, 2:])
+        image_points = local[..., :2] / depths[..., None]
+    is_seen = (image_points >= tangents[:, None, :2]) & (
+        image_points <= tangents[:, None, 2:]
+    )
     return ((depths > 0) & is_seen.all(2)).mean(1)
 
 
-# -- photographs -------------------------------------------------------------------------------------------------------
+# -- photographs -----------------------------------------------------------------------
 
 
 def photo_range_hint(values: np.ndarray) -> CameraHint | None:
@@ -297,11 +333,14 @@ def photo_range_hint(values: np.ndarray) -> CameraHint | None:
     is_wide = low > -26 and 16 < high < 282 and (values > 1).mean() > 0.5
     if not (is_signed or is_wide):
         return None
-    span = "0 to 255" if is_wide else "-1 to 1"
-    advice = "images / 255, or uint8" if is_wide else "images / 2 + 0.5"
+    limits = "-1 to 1"
+    advice = "images / 2 + 0.5"
+    if is_wide:
+        limits = "0 to 255"
+        advice = "images / 255, or uint8"
     return CameraHint(
         "range",
-        f"images are floats from {span}, of which only 0 to 1 is seen: publish {advice}",
+        f"images are floats from {limits}, of which only 0 to 1 is seen: publish {advice}",
     )
 
 
@@ -315,12 +354,14 @@ def photo_sides_hint(
         camera: the same of the camera.
         number: the camera's.
     """
-    off = abs(np.log(photo[0] * camera[1] / (photo[1] * camera[0])))
-    off_turned = abs(np.log(photo[0] * camera[0] / (photo[1] * camera[1])))
-    if not (off_turned < 0.03 and off > 0.1):
+    width, height = photo
+    camera_width, camera_height = camera
+    deviation = abs(np.log(width * camera_height / (height * camera_width)))
+    swapped_deviation = abs(np.log(width * camera_width / (height * camera_height)))
+    if not (swapped_deviation < 0.03 and deviation > 0.1):
         return None
     return CameraHint(
         "photo sides",
-        f"images[{index}] is {photo[0]}x{photo[1]} pixels and its camera {camera[0]}x{camera[1]}: width and height "
-        "look swapped",
+        f"images[{index}] is {width}x{height} pixels and its camera "
+        f"{camera_width}x{camera_height}: width and height look swapped",
     )

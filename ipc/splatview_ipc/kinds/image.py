@@ -1,7 +1,8 @@
 """Rules of images.
 
-"image" (H, W), (H, W, C) or (C, H, W), C in 1, 3, 4; uint8, or floating point in [0, 1] (values outside are allowed:
-HDR). meta "layout": "HW" | "HWC" | "CHW", or "BGR": (H, W, C) with blue first, as OpenCV has it.
+"image" (H, W), (H, W, C) or (C, H, W), C in 1, 3, 4; uint8, or floating point in [0, 1]
+(values outside are allowed: HDR). meta "layout": "HW" | "HWC" | "CHW", or "BGR": (H, W,
+C) with blue first, as OpenCV has it.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ IMAGE_AXES = {"HW": "HW", "HWC": "HWC", "CHW": "CHW", "BGR": "HWC"}
 """The axes of the tensor, by layout."""
 IMAGE_CHANNELS = (1, 3, 4)
 IMAGE_DTYPES = ("uint8", "float16", "bfloat16", "float32")
+_DTYPE_ADVICE = {"float64": ": use .float()", "bool": ": use .byte() * 255"}
 
 
 def check(tensors: Tensors, meta: Meta) -> None:
+    """Raise ValueError unless these make an image."""
     if set(tensors) != {"image"}:
         raise ValueError(f"an image frame holds 'image' alone, not {sorted(tensors)}")
     dtype, shape = tensors["image"]
@@ -28,20 +31,19 @@ def check(tensors: Tensors, meta: Meta) -> None:
             f"layout is {layout!r}, not one of {', '.join(map(repr, IMAGE_AXES))}"
         )
     if dtype not in IMAGE_DTYPES:
-        mend = {"float64": ": use .float()", "bool": ": use .byte() * 255"}.get(
-            dtype, ""
-        )
         raise ValueError(
-            f"image of dtype {dtype}; legal are uint8 (0 to 255), float16, bfloat16, float32 (0 to 1)"
-            f"{mend}"
+            f"image of dtype {dtype}; legal are uint8 (0 to 255), float16, bfloat16, "
+            f"float32 (0 to 1){_DTYPE_ADVICE.get(dtype, '')}"
         )
-    if (
-        len(shape) != len(axes)
-        or min(shape) < 1
-        or (len(axes) == 3 and shape[axes.index("C")] not in IMAGE_CHANNELS)
-    ):
-        mend = ": publish one of the batch, image[0]" if len(shape) == 4 else ""
+    if not _is_image_shape(shape, axes):
+        advice = ": publish one of the batch, image[0]" if len(shape) == 4 else ""
         raise ValueError(
-            f"image of shape {shape}, layout {layout}; legal are (H, W), (H, W, 1|3|4) or (1|3|4, H, W), "
-            f"no side 0{mend}"
+            f"image of shape {shape}, layout {layout}; legal are (H, W), (H, W, 1|3|4) or "
+            f"(1|3|4, H, W), no side 0{advice}"
         )
+
+
+def _is_image_shape(shape: tuple[int, ...], axes: str) -> bool:
+    if len(shape) != len(axes) or min(shape) < 1:
+        return False
+    return "C" not in axes or shape[axes.index("C")] in IMAGE_CHANNELS

@@ -1,9 +1,11 @@
 """Rules of samples of a process's memory.
 
-"samples" (N, 13), float64, at most MEMORY_ROWS, the oldest first, in the order of MEMORY_COLUMNS; older rows stand for
-several samples each. meta "device": "cuda:0", or "cpu" while only the host's memory is known; "gpu": its name, "total":
-its bytes; "hz"; "snapshot": the name of the newest full snapshot (`splatview_ipc.control.memory_snapshots`), "" before
-there is one; "snapshots": their count; "trouble": why there is less than there could be.
+"samples" (N, 13), float64, at most MEMORY_ROWS, the oldest first, in the order of
+MEMORY_COLUMNS; older rows stand for several samples each. meta "device": "cuda:0", or
+"cpu" while only the host's memory is known; "gpu": its name, "total": its bytes; "hz";
+"snapshot": the name of the newest full snapshot
+(`splatview_ipc.control.memory_snapshots`), "" before the first one; "snapshots": their
+count; "trouble": why less is measured than could be.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 from splatview_ipc.kinds.rules import (
     INT64_MAX,
     Meta,
+    Rules,
     Tensors,
     check_extent,
     check_meta,
@@ -18,7 +21,7 @@ from splatview_ipc.kinds.rules import (
 )
 
 MEMORY_ROWS = 4096
-"""The most rows of a frame of kind memory."""
+"""The maximum number of rows of a frame of kind memory."""
 MEMORY_COLUMNS = (
     "time",
     "step",
@@ -34,24 +37,26 @@ MEMORY_COLUMNS = (
     "retries",
     "ooms",
 )
-"""time: seconds since the epoch, of the row's last sample. step: the caller's, -1 before the first. Bytes, as PyTorch's
-allocator counts them: allocated, at that time, the least since the row before (low) and the most (peak); and the most
-since the row before of active, requested, reserved, inactive_split. host: the most resident bytes of the process.
-Counts since the process began: allocations, retries (of cudaMalloc, after cached memory was given back), ooms."""
+"""time: seconds since the epoch, of the row's last sample. step: the caller's, -1
+before the first. Bytes, as PyTorch's allocator counts them: allocated, at that time,
+the minimum since the previous row (low) and the maximum (peak); and the maximum since
+the previous row of active, requested, reserved, inactive_split. host: the maximum of
+resident bytes of the process. Counts since the process began: allocations, retries (of
+cudaMalloc, after cached memory was given back), ooms."""
+
+_TENSORS: Rules = {"samples": (("float64",), ("rows", len(MEMORY_COLUMNS)))}
+_META = {
+    "device": (str, 0),
+    "gpu": (str, 0),
+    "snapshot": (str, 0),
+    "trouble": (str, 0),
+    "total": (int, INT64_MAX),
+    "snapshots": (int, INT64_MAX),
+}
 
 
 def check(tensors: Tensors, meta: Meta) -> None:
-    rules = {"samples": (("float64",), ("rows", len(MEMORY_COLUMNS)))}
-    found = check_tensors("a frame of memory", tensors, rules, ("samples",))
-    check_extent("rows", found["rows"], MEMORY_ROWS, 1)
-    check_meta(
-        meta,
-        {
-            "device": (str, 0),
-            "gpu": (str, 0),
-            "snapshot": (str, 0),
-            "trouble": (str, 0),
-            "total": (int, INT64_MAX),
-            "snapshots": (int, INT64_MAX),
-        },
-    )
+    """Raise ValueError unless these make a frame of memory samples."""
+    extents = check_tensors("a frame of memory", tensors, _TENSORS, ("samples",))
+    check_extent("rows", extents["rows"], MEMORY_ROWS, 1)
+    check_meta(meta, _META)

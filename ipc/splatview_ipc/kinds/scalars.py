@@ -1,8 +1,9 @@
 """Rules of numbers over the course of a training.
 
-"rows" (R, 7), float64, at most SCALAR_ROWS: the rows of each series, the oldest first, in the order of SCALAR_COLUMNS;
-those of series s end at "ends" (S,) int32, at most SCALAR_SERIES; "names" uint8, S texts, UTF-8, each ended by a zero
-byte. meta "step": the newest step; "trouble": why there is less than there could be.
+"rows" (R, 7), float64, at most SCALAR_ROWS: the rows of each series, the oldest first,
+in the order of SCALAR_COLUMNS; those of series s end at "ends" (S,) int32, at most
+SCALAR_SERIES; "names" uint8, S texts, UTF-8, each ended by a zero byte. meta "step":
+the newest step; "trouble": why less is published than could be.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from splatview_ipc.kinds.rules import (
 )
 
 SCALAR_SERIES = 64
+"""The maximum number of series of a frame."""
 SCALAR_ROWS = 1 << 16
+"""The maximum number of rows of all series."""
 SCALAR_TEXT = 1 << 15
-"""The most series of a frame, rows of all of them, and bytes of their names."""
+"""The maximum number of bytes of their names."""
 SCALAR_COLUMNS = ("step", "time", "value", "low", "high", "count", "broken")
-"""step, time (seconds since the epoch): of the last sample of a row. value: the mean of its finite samples, or the last
-one if none is; low, high: their extremes, NaN if there are none. count: the samples of the row, broken: those of them
-that are not finite."""
+"""step, time (seconds since the epoch): of the last sample of a row. value: the mean of
+its finite samples, or the last one if none is; low, high: their extremes, NaN if none
+is finite. count: the samples of the row, broken: those of them that are not finite."""
 
 _TENSORS: Rules = {
     "rows": (("float64",), ("rows", len(SCALAR_COLUMNS))),
@@ -33,11 +36,9 @@ _TENSORS: Rules = {
 
 
 def check(tensors: Tensors, meta: Meta) -> None:
-    found = check_tensors("a frame of scalars", tensors, _TENSORS, tuple(_TENSORS))
-    for what, most in (
-        ("rows", SCALAR_ROWS),
-        ("series", SCALAR_SERIES),
-        ("bytes of names", SCALAR_TEXT),
-    ):
-        check_extent(what, found[what], most, 1)
+    """Raise ValueError unless these make a frame of scalars."""
+    extents = check_tensors("a frame of scalars", tensors, _TENSORS, tuple(_TENSORS))
+    check_extent("rows", extents["rows"], SCALAR_ROWS, 1)
+    check_extent("series", extents["series"], SCALAR_SERIES, 1)
+    check_extent("bytes of names", extents["bytes of names"], SCALAR_TEXT, 1)
     check_meta(meta, {"trouble": (str, 0)})
