@@ -12,7 +12,7 @@ import torch
 
 from splatview.adapters.checks import short_repr
 from splatview.adapters.values import number_tensor
-from splatview_ipc.kinds.overlay import OVERLAY_MOST
+from splatview_ipc.kinds.overlay import OVERLAY_LIMITS
 
 _LEGAL = (
     "a tensor (N, h, w) of bool, uint8 or floating point, a list of COCO's {'size': "
@@ -101,10 +101,10 @@ def _tensor_masks(value: Any) -> tuple[torch.Tensor, tuple[int, int]]:
         raise ValueError(
             f"masks are {batch.dtype} of shape {tuple(batch.shape)}; legal are {_LEGAL}"
         )
-    if batch.numel() > OVERLAY_MOST["mask_bytes"]:
+    if batch.numel() > OVERLAY_LIMITS["mask_bytes"]:
         raise ValueError(
             f"an overlay of {batch.numel()} bytes of masks; at most "
-            f"{OVERLAY_MOST['mask_bytes']}"
+            f"{OVERLAY_LIMITS['mask_bytes']}"
         )
     size = batch.shape[2], batch.shape[1]
     if batch.dtype is torch.uint8:
@@ -124,8 +124,8 @@ def _decode(coded: list[Any], width: int, height: int) -> torch.Tensor:
 
     Runs are outside and inside by turns, column by column, as COCO counts them.
     """
-    max_side = OVERLAY_MOST["side"]
-    max_pixels = OVERLAY_MOST["mask_bytes"]
+    max_side = OVERLAY_LIMITS["side"]
+    max_pixels = OVERLAY_LIMITS["mask_bytes"]
     has_legal_sides = 0 < width <= max_side and 0 < height <= max_side
     if not has_legal_sides or width * height > max_pixels:
         raise ValueError(

@@ -19,7 +19,7 @@ from splatview.adapters.overlay_shapes import (
     note_tensors,
     point_tensors,
 )
-from splatview_ipc.kinds.overlay import OVERLAY_MOST
+from splatview_ipc.kinds.overlay import OVERLAY_LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,7 +104,7 @@ def _picture_size(size: Any) -> tuple[int, int] | None:
         width, height = size
     except (TypeError, ValueError):
         raise TypeError(f"size is {short_repr(size)}, not (width, height)") from None
-    max_side = OVERLAY_MOST["side"]
+    max_side = OVERLAY_LIMITS["side"]
     return (
         checks.integer("width of size", width, 1, max_side),
         checks.integer("height of size", height, 1, max_side),

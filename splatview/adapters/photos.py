@@ -18,7 +18,7 @@ from splatview.adapters.values import texts
 from splatview_ipc import kinds
 from splatview_ipc.control.limits import MAX_META_TEXT
 from splatview_ipc.kinds.camera_hints import photo_range_hint, photo_sides_hint
-from splatview_ipc.kinds.cameras import CAMERAS_MOST
+from splatview_ipc.kinds.cameras import CAMERA_LIMITS
 from splatview_ipc.kinds.image import IMAGE_AXES
 from splatview_ipc.kinds.rules import check_extent
 from splatview_ipc.shm.slot_layout import dtype_name
@@ -89,7 +89,7 @@ class CallerPhotos:
         """The tensor "paths" of a frame; None if all images are tensors."""
         if self.paths is not None:
             check_extent(
-                "bytes of paths of images", len(self.paths), CAMERAS_MOST["text"]
+                "bytes of paths of images", len(self.paths), CAMERA_LIMITS["text"]
             )
         for tensor in self.tensors:
             if tensor is not None and tensor.is_cuda:
@@ -250,8 +250,8 @@ def _photo_tensor(image: Any, index: int, layout: str | None) -> torch.Tensor:
         tensor = tensor.permute(1, 2, 0)
     height, width = tensor.shape[:2]
     channels = max(tensor.shape[2], 3)
-    max_side = CAMERAS_MOST["side"]
-    max_bytes = CAMERAS_MOST["photo_bytes"]
+    max_side = CAMERA_LIMITS["side"]
+    max_bytes = CAMERA_LIMITS["photo_bytes"]
     is_too_long = max(height, width) > max_side
     if is_too_long or height * width * channels > max_bytes:
         raise ValueError(

@@ -140,7 +140,7 @@ def _check_current_alone(camera_arguments: dict[str, Any], current: Any) -> None
 
 def _camera_index(current: Any, count: int | None) -> int:
     """Return the index of one of `count` cameras; None: of any number of them."""
-    from splatview_ipc.kinds.cameras import CAMERAS_MOST
+    from splatview_ipc.kinds.cameras import CAMERA_LIMITS
 
     if getattr(current, "is_cuda", False):
         raise TypeError(
@@ -148,7 +148,7 @@ def _camera_index(current: Any, count: int | None) -> int:
             "the number, as the program knows it when it chooses the camera"
         )
     if count is None:
-        count = CAMERAS_MOST["cameras"]
+        count = CAMERA_LIMITS["cameras"]
     return checks.integer("current", current, 0, count - 1)
 
 

@@ -75,7 +75,7 @@ def main(settings_json: str) -> int:
     signals = list[int]()
     reader = SourceReader(source, settings, output, stop)
     worker = threading.Thread(target=_read, args=(reader,), daemon=True)
-    with entry.ending(lambda signal, _: signals.append(signal)):
+    with entry.handle_signals(lambda signal, _: signals.append(signal)):
         worker.start()
         while worker.is_alive() and not signals:
             worker.join(_POLL_S)

@@ -122,7 +122,9 @@ def main(args: list[str]) -> int:
     Returns:
         The exit status: 2 for a request that cannot be met, with the cause on stderr.
     """
-    options: CameraCommand = entry.options(CameraCommand, "splatview camera", args)
+    options: CameraCommand = entry.parse_options(
+        CameraCommand, "splatview camera", args
+    )
     try:
         plan = _plan(options)
         check(plan.capture)

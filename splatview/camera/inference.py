@@ -51,7 +51,7 @@ def main(settings_json: str) -> int:
     import splatview
 
     signals: list[int] = []
-    with entry.ending(lambda signal, _: signals.append(signal)):
+    with entry.handle_signals(lambda signal, _: signals.append(signal)):
         try:
             Inference(settings, detector).run(lambda: bool(signals))
         finally:

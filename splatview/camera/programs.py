@@ -63,12 +63,12 @@ def launch(
         ends_when_played=viewer is None or offscreen,
         out=out,
     )
-    with entry.ending(session.end):
+    with entry.handle_signals(session.end):
         try:
             return session.run()
         finally:
             # Nothing interrupts the cleaning up.
-            entry.ignore()
+            entry.ignore_signals()
             # The viewer is the first to end: it keeps its last picture.
             session.viewer.end()
             session.inference.end()
@@ -101,7 +101,7 @@ class _Program:
             self._child = ChildProgram(
                 *self._arguments, env=self._env, on_error=self.report
             )
-        if self._child is None or self._child.running():
+        if self._child is None or self._child.is_running():
             return None
         code = self._child.exit_code or 0
         self.end()

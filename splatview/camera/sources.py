@@ -227,7 +227,7 @@ def source_for(settings: CaptureSettings) -> PictureSource:
 
         return PatternSource(settings)
     subject = f"{display_name(settings.source)}: reading it needs"
-    with needed(subject, _library_for(kind), error=CaptureError):
+    with importing(subject, _library_for(kind), error=CaptureError):
         if kind == "file":
             from splatview.camera.pyav import PyAVSource
 

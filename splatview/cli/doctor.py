@@ -20,7 +20,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from splatview.cli import sharing_trial
 from splatview_ipc.system import entry
 from splatview_ipc.system.child_program import ChildProgram
-from splatview_ipc.system.optional_packages import DISPLAY_NAMES, EXTRAS, install_line
+from splatview_ipc.system.optional_packages import (
+    DISPLAY_NAMES,
+    EXTRAS,
+    install_line,
+)
 from splatview_ipc.system.terminal import printable
 
 if TYPE_CHECKING:
@@ -65,7 +69,7 @@ def main(args: list[str]) -> int:
     Returns:
         The exit status: 1 if something that splatview needs is broken.
     """
-    options: Doctor = entry.options(Doctor, "splatview doctor", args)
+    options: Doctor = entry.parse_options(Doctor, "splatview doctor", args)
     findings: dict[str, Finding] = {}
     for name, check in CHECKS.items():
         try:
@@ -288,15 +292,17 @@ def _versions(*extras: str) -> tuple[list[str], list[str]]:
     for extra in extras:
         for module in EXTRAS[extra]:
             try:
-                versions.append(f"{NAMES[module]} {import_module(module).__version__}")
+                versions.append(
+                    f"{DISPLAY_NAMES[module]} {import_module(module).__version__}"
+                )
             except ImportError as error:
-                missing.append(f"no {NAMES[module]} ({error})")
+                missing.append(f"no {DISPLAY_NAMES[module]} ({error})")
     return versions, missing
 
 
 def check_port() -> Finding:
     """Check the port at which viewers serve browsers."""
-    from splatview_ipc.control.registry import viewers
+    from splatview_ipc.control.registry import list_viewers
 
     with socket.socket() as listener:
         # As the viewer does.
@@ -306,7 +312,7 @@ def check_port() -> Finding:
             return Finding("ok", "free")
         except OSError as error:
             reason = error.strerror
-    for viewer in viewers():
+    for viewer in list_viewers():
         if viewer.port == _PORT:
             # Without the token: this is copied into bug reports.
             address = viewer.url.partition("/?")[0]

@@ -43,7 +43,7 @@ def read(transport: str, device: str) -> None:
     with Subscriber(
         str(publisher.pid), client="doctor", transports=[transport]
     ) as subscriber:
-        while publisher.running():
+        while publisher.is_running():
             subscriber.poll()
             for stream in subscriber.streams:
                 stream.open()
@@ -59,7 +59,7 @@ def read(transport: str, device: str) -> None:
                     if frame.intact():
                         sys.exit("other bytes arrived than were published")
             threading.Event().wait(_POLL_S)
-    sys.exit(publisher.last_words())
+    sys.exit(publisher.last_error_lines())
 
 
 def _has_image(frame: StreamFrame) -> bool:

@@ -51,13 +51,13 @@ def main(args: list[str]) -> int:
     Returns:
         The exit status: 2 if there is no run that `--run` names.
     """
-    from splatview_ipc.control.registry import viewers
+    from splatview_ipc.control.registry import list_viewers
 
-    options: Status = entry.options(Status, "splatview status", args)
+    options: Status = entry.parse_options(Status, "splatview status", args)
     # Raises where runs cannot be found at all.
     folder = runtime_folder()
     runs = _observe(options.run)
-    pages = viewers()
+    pages = list_viewers()
     status = 2 if options.run and not runs else 0
     if options.json:
         listed = [{name: getattr(v, name) for name in _PAGE_FIELDS} for v in pages]
@@ -68,7 +68,7 @@ def main(args: list[str]) -> int:
     if not runs and options.run:
         print(
             f"No run that {options.run!r} names in {printable(folder)}; "
-            f"{other_runs(folder, options.run)}"
+            f"{explain_missing_run(folder, options.run)}"
         )
     elif not runs:
         print(

@@ -58,7 +58,7 @@ class Demo:
 
 def main(args: list[str]) -> int:
     """Run `splatview demo` with these arguments; return the exit status."""
-    return run(entry.options(Demo, "splatview demo", args))
+    return run(entry.parse_options(Demo, "splatview demo", args))
 
 
 def run(options: Demo) -> int:
@@ -74,7 +74,7 @@ def run(options: Demo) -> int:
         print(f"splatview demo: {error}", file=sys.stderr)
         return 2
     session = DemoSession(options)
-    with entry.ending(lambda signal, _: session.signals.append(signal)):
+    with entry.handle_signals(lambda signal, _: session.signals.append(signal)):
         try:
             return session.run()
         finally:

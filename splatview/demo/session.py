@@ -57,7 +57,7 @@ class DemoSession:
     def run(self) -> int:
         """Run the programs to their end; return the exit status."""
         trainer = self._start()
-        self._show_until(lambda: self._is_trained or not trainer.running())
+        self._show_until(lambda: self._is_trained or not trainer.is_running())
         # The trainer stays until its input ends: an end before is a failure.
         status = 0 if self._is_trained else 1
         if self.signals:
@@ -172,7 +172,7 @@ class DemoSession:
         """Start to draw a picture when it is due, and the last one is done."""
         if self._trainer is None or now < self._picture_due_at:
             return
-        if self._shot is not None and self._shot.running():
+        if self._shot is not None and self._shot.is_running():
             return
         self._start_shot(self._trainer)
         self._picture_due_at = now + self._options.picture_every
@@ -197,7 +197,7 @@ class DemoSession:
 
     def _note_end_of_viewer(self) -> None:
         """Report a viewer that has ended."""
-        if self._viewer is None or self._viewer.running():
+        if self._viewer is None or self._viewer.is_running():
             return
         code = _shell_status(self._viewer.exit_code)
         self._viewer.end()
@@ -217,7 +217,9 @@ class DemoSession:
         """
         status = 128 + self.signals[0]
         trainer.send_signal(signal.SIGINT)
-        self._show_until(lambda: not trainer.running(), _STOP_TIMEOUT_S, max_signals=2)
+        self._show_until(
+            lambda: not trainer.is_running(), _STOP_TIMEOUT_S, max_signals=2
+        )
         if self._options.out.exists():
             print(f"the last picture: {self._options.out.absolute()}", flush=True)
         return status
@@ -225,7 +227,7 @@ class DemoSession:
     def _draw_last_picture(self, trainer: ChildProgram) -> int:
         """Draw the trained Gaussians; return the exit status."""
         shot = self._start_shot(trainer)
-        self._show_until(lambda: not shot.running(), _SHOT_TIMEOUT_S)
+        self._show_until(lambda: not shot.is_running(), _SHOT_TIMEOUT_S)
         if shot.exit_code == 0:
             print(f"what the viewer shows: {self._options.out.absolute()}", flush=True)
             return 0
@@ -234,7 +236,7 @@ class DemoSession:
         if shot.exit_code is None:
             reason = f"not drawn within {_SHOT_TIMEOUT_S:.0f} s"
         else:
-            reason = printable(shot.last_words())
+            reason = printable(shot.last_error_lines())
         print(f"splatview demo: no picture: {reason}", file=sys.stderr, flush=True)
         return 1
 

@@ -117,7 +117,7 @@ class HostBridge:
         if self._gpu_uuid is None:
             device_index = torch.cuda.current_device()
         else:
-            device_index = driver.here(self._gpu_uuid)
+            device_index = driver.require_device(self._gpu_uuid)
         self._canvas = torch.empty(
             (height, width, channels),
             dtype=getattr(torch, dtype),

@@ -56,7 +56,7 @@ class _Slot:
         with driver.context(device):
             flags = driver.bindings().CUevent_flags.CU_EVENT_DISABLE_TIMING
             # torch's events cost several times as much.
-            self._event: Any = driver.handle("cuEventCreate", int(flags))
+            self._event: Any = driver.call_for_handle("cuEventCreate", int(flags))
         self._must_await_cuda = False
         """True from `note_written` until the event was awaited."""
         self._fence = 0
@@ -118,10 +118,10 @@ class _Memory:
 
         Raises SharingError when the memory cannot be made or imported.
         """
-        from splatview_ipc.cuda.memory import Allocation
+        from splatview_ipc.cuda.memory import ExportableMemory
 
         # Freed with its last reference.
-        self.allocation: Allocation = Allocation(slot_size * _SLOTS, device)
+        self.allocation: ExportableMemory = ExportableMemory(slot_size * _SLOTS, device)
         fd = self.allocation.fd()
         try:
             self.gl: GlMemory = GlMemory([(fd, self.allocation.size)])

@@ -78,7 +78,7 @@ def _round_trip(ctx: moderngl.Context) -> None:
 
     Raises SharingError when they do not arrive as they were.
     """
-    device_index = driver.here(require_import(ctx))
+    device_index = driver.require_device(require_import(ctx))
     import torch
 
     height = 17

@@ -210,7 +210,7 @@ class SharedTexture(AbstractContextManager["SharedTexture"]):
         try:
             stream = driver.current_stream(image.device)
             self._order(image, stream)
-            driver.in_stream(
+            driver.enqueue(
                 image.device,
                 stream,
                 "cuMemcpy2DAsync",

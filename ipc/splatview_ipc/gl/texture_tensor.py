@@ -145,7 +145,7 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
             raise SharingError(
                 "CUDA takes textures of 1, 2 and 4 components, and no depth"
             )
-        self._device = driver.here(require_import(texture.ctx))
+        self._device = driver.require_device(require_import(texture.ctx))
         target = glapi.TEXTURE_2D
         if isinstance(texture, moderngl.Renderbuffer):
             target = glapi.RENDERBUFFER

@@ -229,7 +229,10 @@ class Helper:
                 self._server.accept(now)
             except SharingError as error:
                 self._report(error)
-        due_times: list[float | None] = [self._folder.refresh(now), self._server.next_accept_at()]
+        due_times: list[float | None] = [
+            self._folder.refresh(now),
+            self._server.next_accept_at(),
+        ]
         for stream in self._streams():
             try:
                 due_times.append(stream.turn(now))

@@ -160,7 +160,7 @@ class TransportChoice:
         if gpu is None:
             yield True
             return
-        from splatview_ipc.cuda.driver import behind
+        from splatview_ipc.cuda.driver import stream_behind
 
-        with behind(gpu.index, gpu.trainer_stream) as can_queue:
+        with stream_behind(gpu.index, gpu.trainer_stream) as can_queue:
             yield can_queue

@@ -131,7 +131,7 @@ class Viewers:
                     changed_peer.paused = message.paused
                 self._update_pause()
             case messages.Step():
-                self._control.granted += self._control.paused
+                self._control.granted_steps += self._control.paused
             case messages.Bye():
                 self.detach(peer.connection)
             case _:
@@ -199,7 +199,7 @@ class Viewers:
             return
         peer = ViewerPeer(connection, hello, push)
         self._peers[connection] = peer
-        connection.until = math.inf
+        connection.closes_at = math.inf
         if hello.namespace in (0, pid_namespace()):
             # Without a pidfd its connection tells that it has ended.
             with contextlib.suppress(OSError):
@@ -211,7 +211,7 @@ class Viewers:
     def detach(self, connection: Connection) -> None:
         """End a connection, and take back all that its viewer has. Idempotent."""
         peer = self._peers.pop(connection, None)
-        self._server.close_one(connection)
+        self._server.close_connection(connection)
         if peer is None:
             return
         for index in list(peer.opened):

@@ -221,7 +221,7 @@ class RemoteRun:
 
     def _connect(self) -> None:
         """Connect to the run and introduce this viewer."""
-        inbox = mail.new_name()
+        inbox = mail.new_socket_name()
         try:
             self._connection = connect(self.folder.path / SOCKET_NAME)
             self._pull = mail.Pull(self._endpoint(self.folder.path, inbox))
@@ -319,7 +319,7 @@ class RemoteRun:
 
     def _wait_for_control(self, welcome: messages.Welcome) -> None:
         """Have the descriptors of the control block fetched."""
-        self._wait_for(_CONTROL, welcome, messages.tokens(welcome.control))
+        self._wait_for(_CONTROL, welcome, messages.descriptor_counts(welcome.control))
 
     def _wait_for_offer(self, offer: messages.Offer) -> None:
         """Have an offer's descriptors fetched, but for those that the reader has."""

@@ -86,7 +86,7 @@ class Subscriber:
             has_changed |= self._scan()
         retiring = sys.modules.get("splatview_ipc.cuda.retiring")
         if retiring is not None:
-            retiring.turn()
+            retiring.release_idle()
         return has_changed
 
     def wait_for_runs(self, timeout: float) -> None:

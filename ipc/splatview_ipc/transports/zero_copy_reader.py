@@ -23,7 +23,7 @@ from splatview_ipc.control.messages import (
 )
 from splatview_ipc.cuda import driver
 from splatview_ipc.cuda.memory import OpenedMemory, open_memory
-from splatview_ipc.cuda.tensors import check_within
+from splatview_ipc.cuda.tensors import check_bounds
 from splatview_ipc.shm.slot_layout import ARRIVED, OLDEST_KEPT, full_fence
 from splatview_ipc.shm.slot_reader import SlotReader
 
@@ -277,4 +277,4 @@ def check_tensors(ref: InPlaceRef) -> None:
     for tensor in ref.tensors:
         is_known = tensor.memory < len(ref.memories)
         size = ref.memories[tensor.memory].size if is_known else 0
-        check_within(tensor.dtype, tensor.shape, tensor.strides, tensor.offset, size)
+        check_bounds(tensor.dtype, tensor.shape, tensor.strides, tensor.offset, size)

@@ -72,7 +72,7 @@ def open_detector(settings: InferenceSettings) -> Detector:
     detect = settings.detect
     subject = f"detecting with {printable(detect)} needs"
     if detect == "people":
-        with needed(subject, "cv2", error=DetectorError):
+        with importing(subject, "cv2", error=DetectorError):
             from splatview.camera.detectors.people import PeopleDetector
 
         return PeopleDetector(settings)

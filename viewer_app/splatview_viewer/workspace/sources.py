@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from splatview_ipc.control.errors import SharingError
-from splatview_ipc.cuda.driver import device_of, torch_with_cuda
+from splatview_ipc.cuda.driver import find_device, torch_with_cuda
 from splatview_ipc.transports import TRANSPORTS, ZERO_COPY
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.jobs import Job, JobPool
@@ -294,7 +294,7 @@ def _device_note(stream: Any) -> str:
     """Return which GPU a stream's tensors are on, by name if CUDA is in use already."""
     note = f"tensors on {stream.device}"
     torch = torch_with_cuda()
-    index = None if torch is None else device_of(stream.gpu)
+    index = None if torch is None else find_device(stream.gpu)
     if torch is None or index is None:
         return note
     return f"{note}, {torch.cuda.get_device_name(index)}"
