@@ -69,7 +69,7 @@ class GrabClient:
     @property
     def alive(self) -> bool:
         """True while the program runs."""
-        return self._program.running()
+        return self._program.is_running()
 
     def draw(self, request: RenderRequest, gpu: int) -> torch.Tensor:
         """Return the picture for a request: (H, W, 3) uint8, the caller's own.
@@ -96,7 +96,7 @@ class GrabClient:
             picture = self._read_picture(self._subscriber, answer, gpu)
             if picture is not None:
                 return picture
-            if not self._program.running():
+            if not self._program.is_running():
                 raise self.ended()
             if time.monotonic() > self._deadline:
                 raise self._timed_out()
@@ -182,7 +182,7 @@ class GrabClient:
         self.close()
         return TimeoutError(
             f"grab: the program that draws did not answer within {self._timeout:g} s: "
-            f"{self._program.last_words()}"
+            f"{self._program.last_error_lines()}"
         )
 
     def ended(self) -> RuntimeError:
@@ -190,7 +190,7 @@ class GrabClient:
         self.close()
         return RuntimeError(
             f"grab: the program that draws ended with code {self._program.exit_code}: "
-            f"{self._program.last_words()}"
+            f"{self._program.last_error_lines()}"
         )
 
     def close(self) -> None:

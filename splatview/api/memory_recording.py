@@ -71,7 +71,7 @@ class MemoryRecording:
         # Reentrant: a signal's handler may end the run amid its end.
         self._lock = threading.RLock()
         # An earlier run may have been killed while it wrote a snapshot.
-        memory_snapshots.tidy()
+        memory_snapshots.remove_old_snapshots()
 
     def attach(self) -> None:
         """Begin, once CUDA is in use. Idempotent; never raises."""
@@ -178,10 +178,10 @@ class MemoryRecording:
         if snapshot is None:
             return None
         with self._lock:
-            name = memory_snapshots.name_of(self.run_id, self.count + 1, reason)
+            name = memory_snapshots.snapshot_name(self.run_id, self.count + 1, reason)
             try:
                 content = pickle.dumps(snapshot, _PICKLE_PROTOCOL)
-                path = memory_snapshots.write_private(name, content)
+                path = memory_snapshots.write_snapshot(name, content)
             except Exception as error:
                 self.trouble = f"the snapshot could not be written: {_one_line(error)}"
                 _log.warning("splatview: %s", self.trouble)
@@ -189,7 +189,7 @@ class MemoryRecording:
             self.newest = name
             self.count += 1
             self.trouble = self._lasting_trouble
-        memory_snapshots.tidy()
+        memory_snapshots.remove_old_snapshots()
         return path
 
     def out_of_memory(self) -> None:

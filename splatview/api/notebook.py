@@ -121,10 +121,10 @@ def _start_viewer(run: str | None, port: int, timeout: float) -> RunningViewer:
     program = ChildProgram("splatview_viewer", *arguments)
     try:
         while (viewer := _viewer_of_process(program.pid)) is None:
-            if not program.running():
+            if not program.is_running():
                 raise NoViewerError(
                     f"the viewer ended with code {program.exit_code}: "
-                    f"{program.last_words()}"
+                    f"{program.last_error_lines()}"
                 )
             if time.monotonic() > deadline:
                 raise NoViewerError(
@@ -154,16 +154,16 @@ def _css_length(name: str, value: Any) -> str:
 
 def _viewer_of_run(run: str | None) -> RunningViewer | None:
     """Return a viewer that serves browsers and follows this run; None: all runs."""
-    from splatview_ipc.control.registry import viewers
+    from splatview_ipc.control.registry import list_viewers
 
-    return next((viewer for viewer in viewers() if viewer.run == run), None)
+    return next((viewer for viewer in list_viewers() if viewer.run == run), None)
 
 
 def _viewer_of_process(pid: int) -> RunningViewer | None:
     """Return the viewer of a process once it serves browsers."""
-    from splatview_ipc.control.registry import viewers
+    from splatview_ipc.control.registry import list_viewers
 
-    return next((viewer for viewer in viewers() if viewer.pid == pid), None)
+    return next((viewer for viewer in list_viewers() if viewer.pid == pid), None)
 
 
 def _tunnel_advice(url: str) -> str:
@@ -171,7 +171,7 @@ def _tunnel_advice(url: str) -> str:
 
     It is "" unless this machine was reached over ssh.
     """
-    from splatview_ipc.control.registry import ssh_line
+    from splatview_ipc.control.registry import ssh_forward_command
 
     host, _, port = url.split("/")[2].rpartition(":")
     line = ssh_forward_command(host, int(port), os.environ)

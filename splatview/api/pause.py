@@ -68,19 +68,19 @@ def wait_while_paused(timeout: float | None = None) -> bool:
             return may_go_on
     if not control.waits:
         control.waits = _WAITED
-    noted_at = control.noted
+    noted_at = control.pause_logged_at
     if noted_at is not None:
         seconds = time.monotonic() - noted_at
         _log.warning("splatview: the run goes on after %.1f s", seconds)
-        control.noted = None
+        control.pause_logged_at = None
     return True
 
 
 def _log_pause(control: ControlBlock) -> None:
     """Log that the run is paused, once for each pause."""
-    if control.noted is not None:
+    if control.pause_logged_at is not None:
         return
-    control.noted = time.monotonic()
+    control.pause_logged_at = time.monotonic()
     _log.warning(
         "splatview: the run is paused by %s; to go on, press Resume in a viewer, or close "
         "that one",
@@ -95,8 +95,8 @@ def _wait(control: ControlBlock, timeout: float | None) -> bool:
     """
     started_at = time.monotonic()
     while control.paused:
-        if control.passed < control.granted:
-            control.passed += 1
+        if control.taken_steps < control.granted_steps:
+            control.taken_steps += 1
             return True
         if timeout is not None and time.monotonic() - started_at >= timeout:
             return False

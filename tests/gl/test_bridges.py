@@ -19,7 +19,7 @@ from support.frames import remote
 
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import DeviceTensor, Piece
-from splatview_ipc.cuda.memory import Allocation
+from splatview_ipc.cuda.memory import ExportableMemory
 from splatview_ipc.gl.base import Bridge, Form, PixelSource
 from splatview_ipc.gl.buffers import BufferSource, GlMemory
 from splatview_ipc.gl.probe import BRIDGES, AutoBridge, make_canvas, probe

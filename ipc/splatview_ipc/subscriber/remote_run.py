@@ -324,7 +324,7 @@ class RemoteRun:
     def _wait_for_offer(self, offer: messages.Offer) -> None:
         """Have an offer's descriptors fetched, but for those that the reader has."""
         known_tokens = self.streams[offer.index].known_tokens
-        counts = messages.tokens(offer.ref)
+        counts = messages.descriptor_counts(offer.ref)
         needed = {token: n for token, n in counts.items() if token not in known_tokens}
         self._wait_for(offer.index, offer, needed)
 

@@ -138,7 +138,7 @@ class ZeroCopyWriter(GpuSlotWriter):
                 self._start_generation(tensors)
             self._last_tensors = tensors
         serial = self._generations[-1].serial
-        header = encoded(VersionHeader(kind, serial, meta))  # type: ignore[arg-type]
+        header = encode_header(VersionHeader(kind, serial, meta))  # type: ignore[arg-type]
         slot = (self._last + 1) % self.slots
         sequence = self.begin(slot)
         self.set_done(slot, sequence)

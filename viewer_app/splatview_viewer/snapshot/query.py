@@ -307,7 +307,7 @@ class Database:
 
 def _connect() -> duckdb.DuckDBPyConnection:
     """Return an empty database in memory. Raises ViewerError without DuckDB."""
-    with needed(SQL, "duckdb", error=ViewerError):
+    with importing(SQL, "duckdb", error=ViewerError):
         import duckdb
     # A training beside the viewer needs the other processors.
     thread_count = max(1, min(4, (os.cpu_count() or 1) // 2))
