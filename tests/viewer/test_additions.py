@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import re
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -197,11 +195,8 @@ def test_a_transport(monkeypatch: pytest.MonkeyPatch) -> None:
     assert frame.tensors["image"].to_float32().sum() == 4
 
 
-def test_the_guide_names_these_tables_and_its_samples_parse() -> None:
+def test_guide_names_each_table() -> None:
     guide = (ROOT / "CONTRIBUTING.md").read_text()
-    samples = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
-    assert len(samples) == 7
-    assert all(ast.parse(sample).body for sample in samples)
     for table in (
         "KINDS",
         "FORMATS",
