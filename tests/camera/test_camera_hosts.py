@@ -211,10 +211,10 @@ def test_users_own_proxy_is_used_for_the_named_host(
         monkeypatch.setenv("no_proxy", "localhost, 127.0.0.1")
         assert count("http://camera.example/a.ts")[0] == PICTURES
         assert "another host" in count("http://camera.example/away")[1]
-        assert {*proxy.asked} == {*proxy.answers}
+        assert {*proxy.requests} == {*proxy.answers}
         assert not other_server.requests
         assert count(f"{named_server.url}/a.ts")[0] == PICTURES
-        assert {*proxy.asked} == {*proxy.answers}, "reached without the proxy"
+        assert {*proxy.requests} == {*proxy.answers}, "reached without the proxy"
 
 
 class RtspServer:
