@@ -12,6 +12,6 @@ from support.pair import Pair
 @pytest.fixture
 def pair(runtime_dir: Path) -> Iterator[Pair]:
     """A run and its viewer, in this process."""
-    made = Pair()
-    yield made
-    made.close()
+    pair = Pair()
+    yield pair
+    pair.close()

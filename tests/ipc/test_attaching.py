@@ -1,9 +1,13 @@
-"""Trainers and viewers find each other, in any order and number, and survive each other's ends."""
+"""Trainers and viewers find each other, in any order and number.
+
+They survive each other's ends.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +30,23 @@ from splatview_ipc.publisher.publisher import Publisher
 from splatview_ipc.subscriber.subscriber import Subscriber
 
 
-def image(value: int, size: int = 4) -> torch.Tensor:
+def _image(value: int, size: int = 4) -> torch.Tensor:
     return torch.full((size, size), value, dtype=torch.uint8)
+
+
+def _wait_polling(
+    viewer: Subscriber, condition: Callable[[], bool], name: str = ""
+) -> None:
+    """Poll the viewer until a condition is true."""
+
+    def poll() -> bool:
+        viewer.poll()
+        return condition()
+
+    wait_until(poll, name)
+
+
+# -- values and streams ----------------------------------------------------------------
 
 
 def test_value_arrives_with_its_metadata(pair: Pair) -> None:
@@ -37,28 +56,31 @@ def test_value_arrives_with_its_metadata(pair: Pair) -> None:
     assert version == 1
     assert meta == {"step": 7, "note": "hello", "layout": "HWC"}
     assert np.array_equal(tensors["image"], value.numpy())
-    (s,) = pair.viewer.streams
-    assert (s.kind, s.shape, s.dtype, s.device, s.sharing) == (
-        "image",
-        (2, 3, 3),
-        "uint8",
-        "cpu",
-        "ring",
-    )
+
+
+def test_stream_and_viewer_are_announced(pair: Pair) -> None:
+    pair.publish(torch.zeros(2, 3, 3, dtype=torch.uint8), "picture")
+    pair.newest("picture")
+    (stream,) = pair.viewer.streams
+    assert stream.kind == "image"
+    assert stream.shape == (2, 3, 3)
+    assert stream.dtype == "uint8"
+    assert stream.device == "cpu"
+    assert stream.sharing == "ring"
     assert pair.run.viewers == [{"pid": os.getpid(), "client": "viewer"}]
 
 
 def test_metadata_up_to_its_limit_arrives(pair: Pair) -> None:
-    """Counted in bytes, as a slot's header holds it; of texts, in characters, as receivers count them."""
+    """The limit is in bytes, as a slot's header has them; that of a text in characters."""
     letter = "\u6d41"
     count = limits.MAX_META_BYTES // limits.MAX_META_TEXT // len(letter.encode())
     texts = {f"text_{i}": letter * limits.MAX_META_TEXT for i in range(count)}
     numbers = {f"{'n' * 38}{i}": (0.1,) * 16 for i in range(24 - count)}
-    given = metadata(texts | numbers)
+    largest_meta = metadata(texts | numbers)
     for value in (1, 2):
-        pair.publish(torch.full((4, 4), value, dtype=torch.uint8), **given)
+        pair.publish(_image(value), **largest_meta)
         _, meta, arrays = pair.newest(after=value - 1)
-        assert meta == given | {"layout": "HW"}
+        assert meta == largest_meta | {"layout": "HW"}
         assert (arrays["image"] == value).all()
     assert not pair.faults
 
@@ -66,7 +88,7 @@ def test_metadata_up_to_its_limit_arrives(pair: Pair) -> None:
 def test_all_streams_are_announced_however_long_their_names_are(
     runtime_dir: Path, subscriber: Subscriber
 ) -> None:
-    """More than one message holds, to viewers that were there and to those that come."""
+    """They are more than one message holds, for viewers that come early and late."""
     publisher = Publisher("many")
     letter = "\U0001f600"
     welcomed(subscriber)
@@ -83,42 +105,51 @@ def test_all_streams_are_announced_however_long_their_names_are(
             return counts == {limits.MAX_STREAMS}
 
         wait_until(all_are_known, "all streams are known")
-        assert welcomed(subscriber).dropped == welcomed(late).dropped == 0
+        assert welcomed(subscriber).dropped == 0
+        assert welcomed(late).dropped == 0
     publisher.close()
 
 
 def test_nothing_is_copied_for_a_stream_that_is_not_open(pair: Pair) -> None:
     for value in range(100):
-        pair.publish(image(value))
-    pair.until(lambda: [s.version for s in pair.viewer.streams] == [100])
+        pair.publish(_image(value))
+
+    def versions() -> list[int]:
+        return [stream.version for stream in pair.viewer.streams]
+
+    pair.until(lambda: versions() == [100])
     assert pair.run.counters["copies"] == 0
     assert (pair.newest()[2]["image"] == 99).all()
     copies = pair.counted("copies")
+    assert copies > 0
     pair.viewer.streams[0].release()
     pair.pump(2)
     for value in range(100):
-        pair.publish(image(value))
+        pair.publish(_image(value))
     pair.pump(5)
-    assert pair.viewer.streams[0].version == 200
-    assert pair.counted("copies") == copies > 0
+    assert versions() == [200]
+    assert pair.counted("copies") == copies
 
 
-def test_each_viewer_has_streams_of_its_own(pair: Pair) -> None:
+def test_each_viewer_opens_streams_of_its_own(pair: Pair) -> None:
     other = pair.attach(client="other")
     for name in ("a", "b"):
-        pair.publish(image(5), name)
+        pair.publish(_image(5), name)
     pair.newest("a")
     pair.newest("b", viewer=other)
-    assert sorted(v["client"] for v in pair.run.viewers) == ["other", "viewer"]
-    assert [s.opened for s in pair.viewer.streams] == [True, False]
+    clients = sorted(viewer["client"] for viewer in pair.run.viewers)
+    assert clients == ["other", "viewer"]
+    assert [stream.opened for stream in pair.viewer.streams] == [True, False]
     other.close()
     pair.until(lambda: len(pair.run.viewers) == 1)
-    assert [s.readers for s in pair.publisher.streams.values()] == [1, 0]
+    streams = pair.publisher.streams.values()
+    assert [stream.readers for stream in streams] == [1, 0]
 
 
-def test_turn_is_due_only_when_something_is_to_be_done(pair: Pair) -> None:
-    """A run with a viewer that has all it opened sleeps for an hour."""
-    pair.publish(image(1))
+def test_helper_sleeps_for_an_hour_when_viewers_have_all_they_opened(
+    pair: Pair,
+) -> None:
+    pair.publish(_image(1))
     pair.newest()
     pair.pump(40)
     due = pair.turn_helper()
@@ -131,41 +162,51 @@ def test_turn_is_due_only_when_something_is_to_be_done(pair: Pair) -> None:
 
 
 def test_connection_that_was_cut_is_made_again(pair: Pair) -> None:
-    pair.publish(image(1))
+    pair.publish(_image(1))
     pair.newest()
-    pair.run.send(messages.Bye())  # the trainer takes it for gone
+    # The trainer takes the viewer for gone.
+    pair.run.send(messages.Bye())
     pair.pump()
+    # The frames that it has stay readable.
     frame = pair.viewer.streams[0].read()
-    assert frame is not None, "what it has stays readable"
+    assert frame is not None
     frame.close()
-    pair.until(
-        lambda: pair.publisher.streams["image"].readers == 1, "it attaches again"
-    )
-    pair.publish(image(2))
+    stream = pair.publisher.streams["image"]
+    pair.until(lambda: stream.readers == 1, "it attaches again")
+    pair.publish(_image(2))
     assert (pair.newest(after=1)[2]["image"] == 2).all()
 
 
-NEXT = limits.PROTOCOL + 1
+# -- other protocols -------------------------------------------------------------------
+
+_NEXT_PROTOCOL = limits.PROTOCOL + 1
 """The protocol of a later release."""
 
 
 def test_viewer_of_another_protocol_is_refused_with_both_versions(pair: Pair) -> None:
     liar = Liar(pair.publisher.folder.path)
-    liar.hello(protocol=NEXT, version="9.0.0")
+    liar.hello(protocol=_NEXT_PROTOCOL, version="9.0.0")
     refused = messages.decode_to_viewer(pair.until(liar.receive, "an answer"))
     assert isinstance(refused, messages.Refused)
-    assert (
-        f"9.0.0 (protocol {NEXT}), the run {limits.VERSION} (protocol {limits.PROTOCOL})"
-        in refused.reason
-    )
-    pair.until(lambda: (liar.receive(), not liar.up)[-1])
+    assert f"9.0.0 (protocol {_NEXT_PROTOCOL})" in refused.reason
+    own_version = f"the run {limits.VERSION} (protocol {limits.PROTOCOL})"
+    assert own_version in refused.reason
+
+    def is_closed() -> bool:
+        liar.receive()
+        return not liar.up
+
+    pair.until(is_closed)
     liar.close()
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("fields", "reason"),
     [
-        ({"protocol": NEXT, "version": "9.0.0"}, f"the run 9.0.0 (protocol {NEXT})"),
+        (
+            {"protocol": _NEXT_PROTOCOL, "version": "9.0.0"},
+            f"the run 9.0.0 (protocol {_NEXT_PROTOCOL})",
+        ),
         ({"protocol": 1}, "the run of an unknown version (protocol 1)"),
         (
             {
@@ -177,76 +218,98 @@ def test_viewer_of_another_protocol_is_refused_with_both_versions(pair: Pair) ->
         ),
     ],
 )
-def test_run_of_another_protocol_is_not_attached_to(
-    pair: Pair, said: dict[str, Any], words: str
+def test_viewer_does_not_connect_to_a_run_of_another_protocol(
+    pair: Pair, fields: dict[str, Any], reason: str
 ) -> None:
     folder = pair.publisher.folder
-    before = msgspec.to_builtins(folder.description)
-    del before["version"]
-    (folder.path / "run.json").write_bytes(msgspec.json.encode(before | said))
+    description = msgspec.to_builtins(folder.description)
+    del description["version"]
+    content = msgspec.json.encode(description | fields)
+    (folder.path / "run.json").write_bytes(content)
     pair.until(lambda: pair.viewer.runs)
     pair.pump(200)
-    assert words in str(pair.viewer.runs[0].refused)
-    assert len(pair.publisher.helper.fds()) == 2, "it is not even spoken to"
+    assert reason in str(pair.viewer.runs[0].refused)
+    assert len(pair.publisher.helper.fds()) == 2
 
 
-PUBLISH = "splatview.publish(torch.full((8, 8, 3), {step}, dtype=torch.uint8), 'render', meta={{'step': {step}}})"
+# -- several runs, and their ends ------------------------------------------------------
 
 
-def test_runs_of_one_name_are_told_apart_and_a_killed_ones_last_picture_stays(
-    subscriber: Subscriber,
-    programs: Programs,
-    runtime_dir: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def _publish_code(step: int) -> str:
+    """Return the code with which a trainer publishes an image of this value."""
+    return (
+        f"splatview.publish(torch.full((8, 8, 3), {step}, dtype=torch.uint8), 'render', "
+        f"meta={{'step': {step}}})"
+    )
+
+
+@pytest.fixture
+def trainer(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> Trainer:
+    """Another process, whose run has the name of this one's."""
     monkeypatch.setenv("SPLATVIEW_NAME", "same")
-    trainer = Trainer(programs)
-    splatview.publish(image(7), "render")
+    return Trainer(programs)
+
+
+def test_runs_of_one_name_are_told_apart(
+    subscriber: Subscriber, trainer: Trainer
+) -> None:
+    splatview.publish(_image(7), "render")
     for step in range(2):
-        trainer.do(PUBLISH.format(step=step))
-    assert (newest(subscriber, "render", pid=os.getpid())[2]["image"] == 7).all()
+        trainer.do(_publish_code(step))
+    _, _, tensors = newest(subscriber, "render", pid=os.getpid())
+    assert (tensors["image"] == 7).all()
     version, _, tensors = newest(subscriber, "render", pid=trainer.process.pid)
     assert version == 2
     assert (tensors["image"] == 1).all()
     assert [run.name for run in subscriber.runs] == ["same", "same"]
     assert len({run.id for run in subscriber.runs}) == 2
-    with Subscriber(str(trainer.process.pid)) as one:
-        dead = stream_of(one, "render")
-        assert [r.pid for r in one.runs] == [trainer.process.pid]
-        assert newest(one, "render")[0] == 2
+
+
+def test_last_picture_of_a_killed_run_stays_and_its_folder_goes(
+    subscriber: Subscriber, trainer: Trainer, runtime_dir: Path
+) -> None:
+    splatview.publish(_image(7), "render")
+    trainer.do(_publish_code(1))
+    newest(subscriber, "render", pid=os.getpid())
+    newest(subscriber, "render", pid=trainer.process.pid)
+    with Subscriber(str(trainer.process.pid)) as viewer:
+        stream = stream_of(viewer, "render")
+        assert [run.pid for run in viewer.runs] == [trainer.process.pid]
+        assert newest(viewer, "render")[0] == 1
         trainer.process.killed()
-        wait_until(lambda: (one.poll(), not dead.run.alive)[-1])
-        frame = dead.read()
-        assert frame is not None, "the last picture of a dead run can still be read"
+        _wait_polling(viewer, lambda: not stream.run.alive)
+        frame = stream.read()
+        assert frame is not None
         with frame:
             assert frame.intact()
-    wait_until(
-        lambda: (subscriber.poll(), sum(r.alive for r in subscriber.runs) == 1)[-1]
-    )
-    living = [r.id for r in subscriber.runs if r.alive]
-    wait_until(
-        lambda: (subscriber.poll(), [p.name for p in runtime_dir.iterdir()] == living)[
-            -1
-        ],
-        "the dead is swept",
+
+    def live_ids() -> list[str]:
+        return [run.id for run in subscriber.runs if run.alive]
+
+    def folder_names() -> list[str]:
+        return [path.name for path in runtime_dir.iterdir()]
+
+    _wait_polling(subscriber, lambda: len(live_ids()) == 1)
+    _wait_polling(
+        subscriber, lambda: folder_names() == live_ids(), "the folder is removed"
     )
 
 
-def test_stopped_trainer_stops_no_viewer(
+def test_viewers_do_not_wait_for_a_stopped_trainer(
     programs: Programs, subscriber: Subscriber
 ) -> None:
     trainer = Trainer(programs)
-    trainer.do(PUBLISH.format(step=0))
+    trainer.do(_publish_code(0))
     newest(subscriber, "render")
     trainer.process.send_signal(signal.SIGSTOP)
-    os.waitid(
-        os.P_PID, trainer.process.pid, os.WSTOPPED
-    )  # its threads may run for a moment after the signal
+    # Its threads may run for a moment after the signal.
+    os.waitid(os.P_PID, trainer.process.pid, os.WSTOPPED)
     with Subscriber() as late:
-        for _ in range(50):  # each poll returns
+        # Each poll returns.
+        for _ in range(50):
             late.poll()
             subscriber.poll()
-        assert [r.welcomed for r in late.runs] == [False]
+        assert [run.welcomed for run in late.runs] == [False]
         assert subscriber.streams[0].read() is not None
         trainer.process.send_signal(signal.SIGCONT)
         assert newest(late, "render")[0] == 1

@@ -1,8 +1,9 @@
-"""GPU memory, as far as it can be checked without a GPU: what is refused, and what is closed."""
+"""GPU memory, as far as it can be checked without a GPU: refusals and closed files."""
 
 from __future__ import annotations
 
 import os
+import threading
 from typing import Any
 
 import pytest
@@ -14,62 +15,67 @@ from splatview_ipc.control.messages import FdMemory, IpcMemory, TorchMemory, enc
 from splatview_ipc.cuda import memory, retiring
 from splatview_ipc.transports.torch_ipc import read_export
 
-GPU = "0123456789abcdef" * 2
+_GPU = "0123456789abcdef" * 2
 
 
-def some_fd() -> int:
+def _make_file() -> int:
     return os.memfd_create("not-cuda", os.MFD_CLOEXEC)
 
 
 @pytest.mark.parametrize(
-    ("ref", "count"),
+    ("ref", "fd_count"),
     [
-        (FdMemory("t-1", (4096,), GPU), 0),
-        (FdMemory("t-1", (4096, 4096), GPU), 1),
-        (FdMemory("t-1", (4096,), GPU), 2),
-        (FdMemory("t-1", (0,), GPU), 1),
-        (FdMemory("t-1", (1 << 42, 1), GPU), 2),
-        (IpcMemory(b"x" * 64, 0, GPU), 0),
-        (IpcMemory(b"x" * 64, 4096, GPU), 1),
+        (FdMemory("t-1", (4096,), _GPU), 0),
+        (FdMemory("t-1", (4096, 4096), _GPU), 1),
+        (FdMemory("t-1", (4096,), _GPU), 2),
+        (FdMemory("t-1", (0,), _GPU), 1),
+        (FdMemory("t-1", (1 << 42, 1), _GPU), 2),
+        (IpcMemory(b"x" * 64, 0, _GPU), 0),
+        (IpcMemory(b"x" * 64, 4096, _GPU), 1),
     ],
     ids=str,
 )
-def test_memory_that_cannot_be_is_refused_and_its_descriptors_closed(
-    ref: FdMemory | IpcMemory, count: int
+def test_invalid_memory_is_refused_and_its_descriptors_closed(
+    ref: FdMemory | IpcMemory, fd_count: int
 ) -> None:
-    before = open_files()
+    files_before = open_files()
     with pytest.raises(SharingError):
-        memory.open_memory(ref, [some_fd() for _ in range(count)])
-    assert open_files() <= before
+        memory.open_memory(ref, [_make_file() for _ in range(fd_count)])
+    assert open_files() <= files_before
 
 
-def test_what_is_retired_is_given_back_when_the_gpu_is_done() -> None:
-    done = [False]
-    given = []
-    retiring.retire(lambda: done[0], lambda: given.append(os.getpid()))
+def test_retired_memory_is_given_back_once_idle_by_its_own_process_alone() -> None:
+    is_idle = threading.Event()
+    freed_by: list[int] = []
+
+    def free() -> None:
+        freed_by.append(os.getpid())
+
+    retiring.retire(is_idle.is_set, free)
     assert not retiring.release_idle()
-    done[0] = True
+    is_idle.set()
 
-    def turn_in_child() -> None:
+    def release_in_child() -> None:
         assert retiring.release_idle()
-        assert not given, "the memory is the parent's"
+        assert not freed_by
 
-    in_child(turn_in_child)
+    in_child(release_in_child)
     assert retiring.release_idle()
-    assert given == [os.getpid()]
+    assert freed_by == [os.getpid()]
 
 
-EXPORT = [b"\x02c" + bytes(64), 4096, 512, "/torch_123_456", 7]
+_EXPORT = [b"\x02c" + bytes(64), 4096, 512, "/torch_123_456", 7]
+"""Handle, bytes of the allocation, offset, counter file, offset there."""
 
 
-def export_file(fields: Any) -> list[int]:
-    fd = some_fd()
-    os.write(fd, fields if isinstance(fields, bytes) else encode(fields))
+def _write_export(content: bytes) -> list[int]:
+    fd = _make_file()
+    os.write(fd, content)
     return [fd]
 
 
 @pytest.mark.parametrize(
-    ("number", "value"),
+    ("field", "value"),
     [
         (0, b"\x02x" + bytes(64)),
         (0, b"\x02c" + bytes(63)),
@@ -85,17 +91,19 @@ def export_file(fields: Any) -> list[int]:
         (4, "7"),
     ],
 )
-def test_forged_exports_of_torch_are_refused(number: int, value: Any) -> None:
-    before = open_files()
-    memory = TorchMemory("t-1", 4096, GPU)
-    good = export_file(EXPORT)
-    assert read_export(memory, good).counter_offset == 7
-    forged = export_file([*EXPORT[:number], value, *EXPORT[number + 1 :]])
-    pickled = export_file(b"\x80\x04.")
-    long = export_file(encode(EXPORT) + bytes(1 << 20))
-    for fds in (forged, pickled, long, good + good, []):
+def test_forged_export_of_torch_is_refused(field: int, value: Any) -> None:
+    files_before = open_files()
+    ref = TorchMemory("t-1", 4096, _GPU)
+    valid = _write_export(encode(_EXPORT))
+    assert read_export(ref, valid).counter_offset == 7
+    fields = list(_EXPORT)
+    fields[field] = value
+    forged = _write_export(encode(fields))
+    pickled = _write_export(b"\x80\x04.")
+    too_long = _write_export(encode(_EXPORT) + bytes(1 << 20))
+    for fds in (forged, pickled, too_long, valid + valid, []):
         with pytest.raises(SharingError):
-            read_export(memory, fds)
-    for fd in (*good, *forged, *pickled, *long):
+            read_export(ref, fds)
+    for fd in (*valid, *forged, *pickled, *too_long):
         os.close(fd)
-    assert open_files() <= before
+    assert open_files() <= files_before

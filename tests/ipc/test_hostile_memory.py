@@ -1,9 +1,12 @@
-"""Shared memory that makes no sense, or changes while it is read: a reader never follows it out of its slot."""
+"""Shared memory that makes no sense, or changes while it is read.
+
+A reader never follows it out of its slot.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -18,7 +21,7 @@ import splatview
 from splatview.api import session as publishing
 from splatview_ipc.control import limits, messages
 from splatview_ipc.control.errors import SharingError
-from splatview_ipc.control.frame import RemoteTensor
+from splatview_ipc.control.frame import RemoteTensor, StreamFrame
 from splatview_ipc.cuda.tensors import check_bounds
 from splatview_ipc.shm.control_block import ControlReader
 from splatview_ipc.shm.segment import PAGE, Segment
@@ -36,61 +39,58 @@ from splatview_ipc.subscriber.subscriber import Subscriber
 from splatview_ipc.transports.cpu_ring import CpuRingReader, CpuRingWriter
 from splatview_ipc.transports.zero_copy_reader import check_tensors
 
-META: messages.MetaDict = {"layout": "HWC"}
-NUMBERS = st.one_of(
-    st.sampled_from(
-        [
-            0,
-            1,
-            2,
-            3,
-            15,
-            16,
-            17,
-            2**16,
-            2**31,
-            2**32,
-            2**62,
-            2**63 - 1,
-            2**63,
-            2**64 - 1,
-        ]
-    ),
-    st.integers(0, 2**64 - 1),
+_META: messages.MetaDict = {"layout": "HWC"}
+_SLOT_COUNT = 4
+_MAX_WORD = 2**64 - 1
+_SMALL_WORDS = [0, 1, 2, 3, 15, 16, 17]
+_LARGE_WORDS = [2**16, 2**31, 2**32, 2**62, 2**63 - 1, 2**63, _MAX_WORD]
+_WORDS = st.one_of(
+    st.sampled_from(_SMALL_WORDS + _LARGE_WORDS), st.integers(0, _MAX_WORD)
 )
 
 
+class _Ring(NamedTuple):
+    writer: CpuRingWriter
+    reader: CpuRingReader
+
+
 @pytest.fixture
-def ring() -> Iterator[tuple[CpuRingWriter, CpuRingReader]]:
-    writer = CpuRingWriter(4096, 4)
+def ring() -> Iterator[_Ring]:
+    """A ring with two versions."""
+    writer = CpuRingWriter(4096, _SLOT_COUNT)
     reader = reader_of("ring", writer.ref)
     assert isinstance(reader, CpuRingReader)
     image = torch.arange(4 * 6 * 3, dtype=torch.uint8).reshape(4, 6, 3)
     for version in (1, 2):
-        assert writer.write("image", {"image": image}, META, version)
-    yield writer, reader
+        assert writer.write("image", {"image": image}, _META, version)
+    yield _Ring(writer, reader)
     reader.close()
     writer.close()
 
 
-def touch(frame: Any, size: int) -> None:
-    """Read all of a frame's bytes; they lie within its slots."""
+def _read_all_bytes(frame: StreamFrame, capacity: int) -> None:
+    """Read all bytes of a frame; they lie within its slot."""
     with frame:
         for tensor in frame.tensors.values():
             assert isinstance(tensor, RemoteTensor)
-            assert tensor.array.nbytes <= size
+            assert tensor.array.nbytes <= capacity
             int(np.frombuffer(tensor.array.tobytes(), np.uint8).sum())
         frame.intact()
 
 
-def test_any_control_word_holds_anything(
-    ring: tuple[CpuRingWriter, CpuRingReader],
+def _in_each_slot(word: int) -> list[tuple[int, int]]:
+    """Return writes of the largest value into a word of each slot."""
+    bases = [FIRST_SLOT + slot * WORDS_PER_SLOT for slot in range(_SLOT_COUNT)]
+    return [(base + word, _MAX_WORD) for base in bases]
+
+
+def test_any_value_of_a_control_word_gives_a_frame_within_its_slot_or_none(
+    ring: _Ring,
 ) -> None:
-    """Words of the slots: sequence numbers, versions, times, lengths."""
-    writer, reader = ring
-    count = FIRST_SLOT + writer.slots * WORDS_PER_SLOT
-    words = memoryview(writer.segment.map).cast("Q")
-    honest = list(words[:count])
+    """The words are sequence numbers, versions, times and lengths."""
+    count = FIRST_SLOT + ring.writer.slots * WORDS_PER_SLOT
+    words = memoryview(ring.writer.segment.map).cast("Q")
+    honest_words = list(words[:count])
 
     @settings(
         max_examples=200,
@@ -102,61 +102,59 @@ def test_any_control_word_holds_anything(
         ],
     )
     @given(
-        st.lists(st.tuples(st.integers(0, count - 1), NUMBERS), min_size=1, max_size=12)
+        st.lists(st.tuples(st.integers(0, count - 1), _WORDS), min_size=1, max_size=12)
     )
-    @example(
-        [(FIRST_SLOT + slot * WORDS_PER_SLOT + HEADER, 2**64 - 1) for slot in range(4)]
-    )
-    @example(
-        [(FIRST_SLOT + slot * WORDS_PER_SLOT + VERSION, 2**64 - 1) for slot in range(4)]
-    )
-    @example([(SLOTS, 2**64 - 1), (CAPACITY, 2**64 - 1)])
-    def holds(writes: list[tuple[int, int]]) -> None:
-        for index, word in enumerate(honest):
+    @example(_in_each_slot(HEADER))
+    @example(_in_each_slot(VERSION))
+    @example([(SLOTS, _MAX_WORD), (CAPACITY, _MAX_WORD)])
+    def check_reader(writes: list[tuple[int, int]]) -> None:
+        for index, word in enumerate(honest_words):
             words[index] = word
-        for index, value in writes:
-            words[index] = value
-        frame = reader.read()
+        for index, word in writes:
+            words[index] = word
+        frame = ring.reader.read()
         if frame is not None:
             assert 0 < frame.version <= limits.MAX_COUNTER
             assert 0 <= frame.time_ns <= limits.MAX_COUNTER
-            touch(frame, writer.capacity)
+            _read_all_bytes(frame, ring.writer.capacity)
 
-    holds()
+    check_reader()
     words.release()
 
 
 @pytest.mark.parametrize(
     ("slots", "capacity", "size"),
     [
-        (4, 2**64 - 1, 0),
-        (4, 2**63, 0),
-        (4, PAGE + 1, 0),
-        (4, 2**40, 0),
+        (4, 2**64 - 1, 9 * PAGE),
+        (4, 2**63, 9 * PAGE),
+        (4, PAGE + 1, 9 * PAGE),
+        (4, 2**40, 9 * PAGE),
         (3, 0, PAGE),
-        (2**32, 0, 0),
-        (4, 64, 0),
-        (1, PAGE, 0),
-        (17, PAGE, 0),
+        (2**32, 0, 9 * PAGE),
+        (4, 64, 9 * PAGE),
+        (1, PAGE, 9 * PAGE),
+        (17, PAGE, 9 * PAGE),
         (4, PAGE, PAGE),
     ],
 )
-def test_rings_that_contradict_themselves(slots: int, capacity: int, size: int) -> None:
-    segment = Segment(size or PAGE * 9, "ring")
+def test_ring_that_contradicts_itself_is_refused(
+    slots: int, capacity: int, size: int
+) -> None:
+    segment = Segment(size, "ring")
     words = memoryview(segment.map).cast("Q")
     words[MAGIC_WORD] = MAGIC
     words[SLOTS] = slots
     words[CAPACITY] = capacity
-    before = open_files()
+    files_before = open_files()
     with pytest.raises(SharingError, match="not one"):
         reader_of("ring", messages.RingRef(segment.ref))
-    assert open_files() <= before
+    assert open_files() <= files_before
     words.release()
     segment.close()
 
 
-def test_a_viewer_cannot_write_what_the_trainer_alone_writes() -> None:
-    """Control blocks and frames are mapped read-only: a slip in a viewer cannot reach them."""
+def test_control_block_is_read_only_for_viewers() -> None:
+    """A mistake of a viewer cannot reach the trainer."""
     splatview.publish(torch.zeros(4, 4))
     run = publishing.begun()
     assert run is not None
@@ -164,25 +162,49 @@ def test_a_viewer_cannot_write_what_the_trainer_alone_writes() -> None:
         control = ControlReader(run.control.segment.ref, fds)
     assert control.words.readonly
     control.close()
+
+
+def test_frames_are_read_only_for_viewers() -> None:
+    splatview.publish(torch.zeros(4, 4))
     with Subscriber() as viewer:
-        wait_until(lambda: (viewer.poll(), viewer.streams)[-1])
-        viewer.streams[0].open()
-        with wait_until(lambda: (viewer.poll(), viewer.streams[0].read())[-1]) as frame:
+
+        def poll_streams() -> Any:
+            viewer.poll()
+            return viewer.streams
+
+        (stream,) = wait_until(poll_streams)
+        stream.open()
+
+        def poll_frame() -> Any:
+            viewer.poll()
+            return stream.read()
+
+        with wait_until(poll_frame) as frame:
             assert not frame.tensors["image"].array.flags.writeable
 
 
-# ---- handles, shapes, strides and offsets that a run forges
+# -- forged handles, shapes, strides and offsets ---------------------------------------
 
-GPU = "0123456789abcdef" * 2
-OTHER = "f" * 32
-SEGMENT = messages.SegmentRef("inplace-0123456789abcdef01234567", 1 << 20)
-BIG = [0, 1, 2, 3, 2**31, 2**32, 2**39, limits.MAX_EXTENT]
+_GPU = "0123456789abcdef" * 2
+_OTHER_GPU = "f" * 32
+_SEGMENT = messages.SegmentRef("inplace-0123456789abcdef01234567", 1 << 20)
+_EXTENTS = [0, 1, 2, 3, 2**31, 2**32, 2**39, limits.MAX_EXTENT]
 
 
-def in_place(
+def _in_place_ref(
     *tensors: messages.TensorRef, memories: tuple[Any, ...]
 ) -> messages.InPlaceRef:
-    return messages.InPlaceRef(SEGMENT, GPU, 1, memories, tensors)
+    return messages.InPlaceRef(
+        control=_SEGMENT, gpu=_GPU, generation=1, memories=memories, tensors=tensors
+    )
+
+
+def _is_refused(check: Callable[[], object]) -> bool:
+    try:
+        check()
+    except SharingError:
+        return True
+    return False
 
 
 @settings(
@@ -192,63 +214,68 @@ def in_place(
     suppress_health_check=[HealthCheck.too_slow],
 )
 @given(
-    st.lists(st.tuples(st.sampled_from(BIG), st.sampled_from(BIG)), max_size=4),
+    st.lists(
+        st.tuples(st.sampled_from(_EXTENTS), st.sampled_from(_EXTENTS)), max_size=4
+    ),
     st.sampled_from([0, 1, 4, 512, 2**40, limits.MAX_SEGMENT]),
     st.sampled_from(list(limits.ITEM_SIZE)),
     st.sampled_from([1, 4096, 2**40, limits.MAX_SEGMENT]),
 )
-def test_shapes_strides_and_offsets_never_reach_beyond_their_memory(
+def test_tensors_that_reach_beyond_their_memory_are_refused(
     dims: list[tuple[int, int]], offset: int, dtype: str, size: int
 ) -> None:
-    """Of any size: nothing overflows, and both checks, that of offers and that of tensors, say the same."""
-    shape = tuple(n for n, _ in dims)
-    strides = tuple(s for _, s in dims)
+    """Nothing overflows, and the checks of offers and of tensors agree."""
+    shape = tuple(extent for extent, _ in dims)
+    strides = tuple(stride for _, stride in dims)
     ref = messages.TensorRef("t", dtype, shape, strides, 0, offset)  # type: ignore[arg-type]
-    offer = in_place(ref, memories=(messages.IpcMemory(bytes(64), size, GPU),))
-    sent = messages.encode(messages.Offer(0, "in-place", offer))
+    memory = messages.IpcMemory(bytes(64), size, _GPU)
+    in_place = _in_place_ref(ref, memories=(memory,))
+    sent = messages.encode(messages.Offer(0, "in-place", in_place))
     decoded = messages.decode_to_viewer(sent)
     assert isinstance(decoded, messages.Offer)
-    assert decoded.ref == offer
-    count = 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in dims)
-    fits = (
-        offset + count * limits.ITEM_SIZE[dtype] <= size
-        and offset % limits.ITEM_SIZE[dtype] == 0
+    assert decoded.ref == in_place
+    span = 0
+    if 0 not in shape:
+        span = 1 + sum((extent - 1) * stride for extent, stride in dims)
+    item_size = limits.ITEM_SIZE[dtype]
+    fits = offset + span * item_size <= size and offset % item_size == 0
+    assert _is_refused(lambda: check_tensors(in_place)) != fits
+    assert (
+        _is_refused(lambda: check_bounds(dtype, shape, strides, offset, size)) != fits
     )
-    for check in (
-        lambda: check_tensors(offer),
-        lambda: check_bounds(dtype, shape, strides, offset, size),
-    ):
-        try:
-            check()
-            refused = False
-        except SharingError:
-            refused = True
-        assert refused != fits
+
+
+def _tensor_ref(**changes: Any) -> messages.TensorRef:
+    """Return four floats at the start of memory 0; `changes` are fields."""
+    fields: dict[str, Any] = {
+        "name": "t",
+        "dtype": "float32",
+        "shape": (4,),
+        "strides": (1,),
+        "memory": 0,
+        "offset": 0,
+    }
+    return messages.TensorRef(**(fields | changes))
+
+
+_MEMORY = messages.IpcMemory(bytes(64), 4096, _GPU)
+_FOREIGN_MEMORY = messages.IpcMemory(bytes(64), 4096, _OTHER_GPU)
 
 
 @pytest.mark.parametrize(
-    "case", ["outside", "another gpu", "twice", "names", "strides", "no memory"]
+    "ref",
+    [
+        _in_place_ref(_tensor_ref(shape=(1024,), strides=(2,)), memories=(_MEMORY,)),
+        _in_place_ref(_tensor_ref(), memories=(_FOREIGN_MEMORY,)),
+        _in_place_ref(_tensor_ref(), memories=(_MEMORY, _MEMORY)),
+        _in_place_ref(_tensor_ref(), _tensor_ref(), memories=(_MEMORY,)),
+        _in_place_ref(_tensor_ref(strides=()), memories=(_MEMORY,)),
+        _in_place_ref(_tensor_ref(memory=1), memories=(_MEMORY,)),
+    ],
+    ids=["outside", "another gpu", "twice", "names", "strides", "no memory"],
 )
-def test_what_does_not_fit_together_is_refused_before_anything_is_opened(
-    case: str,
+def test_offer_that_contradicts_itself_is_refused_before_memory_is_opened(
+    ref: messages.InPlaceRef,
 ) -> None:
-    memory = messages.IpcMemory(bytes(64), 4096, GPU)
-    tensor = messages.TensorRef("t", "float32", (4,), (1,), 0, 0)
-    ref = {
-        "outside": in_place(
-            messages.TensorRef("t", "float32", (1024,), (2,), 0, 0), memories=(memory,)
-        ),
-        "another gpu": in_place(
-            tensor, memories=(messages.IpcMemory(bytes(64), 4096, OTHER),)
-        ),
-        "twice": in_place(tensor, memories=(memory, memory)),
-        "names": in_place(tensor, tensor, memories=(memory,)),
-        "strides": in_place(
-            messages.TensorRef("t", "float32", (4,), (), 0, 0), memories=(memory,)
-        ),
-        "no memory": in_place(
-            messages.TensorRef("t", "float32", (4,), (1,), 1, 0), memories=(memory,)
-        ),
-    }[case]
     with pytest.raises(SharingError):
         check_tensors(ref)

@@ -1,4 +1,7 @@
-"""What comes over a run's socket is refused and counted; publishing and honest viewers do not notice."""
+"""Hostile messages over a run's socket are refused and counted.
+
+Publishing and honest viewers do not notice.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from support.pair import Pair
 from splatview_ipc.control import limits, messages
 from splatview_ipc.control.sockets import MAX_CONNECTIONS
 
-GARBAGE = [
+_GARBAGE = [
     b"\x00" * 100,
     b"\xdf\xff\xff\xff\xff",
     b"\xdb\xff\xff\xff\xff",
@@ -29,154 +32,165 @@ GARBAGE = [
 ]
 
 
-class Run:
-    """A run with an honest viewer, which looks at every picture."""
+class _Run:
+    """A run with an honest viewer, which reads every picture."""
 
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
         self.image = torch.zeros(40, 60, 3, dtype=torch.uint8)
         self.step = 0
         pair.publish(self.image, "frame", step=0)
-        self.goes_on()
+        self.check_publishing()
 
-    def goes_on(self) -> None:
-        """Publish; the honest viewer sees it."""
+    def check_publishing(self) -> None:
+        """Publish, and check that the honest viewer gets it."""
         self.step += 1
-        self.pair.publish(self.image.fill_(self.step % 256), "frame", step=self.step)
-        assert (
-            self.pair.newest("frame", after=self.step)[2]["image"] == self.step % 256
-        ).all()
+        value = self.step % 256
+        self.pair.publish(self.image.fill_(value), "frame", step=self.step)
+        _, _, arrays = self.pair.newest("frame", after=self.step)
+        assert (arrays["image"] == value).all()
 
-    def alone(self) -> bool:
-        """Return whether the honest viewer is the only one."""
+    def has_one_viewer(self) -> bool:
         return len(self.pair.run.viewers) == 1
 
-    def liar(self) -> Liar:
-        """One that has sent a Hello."""
+    def connect_liar(self) -> Liar:
+        """Return a hostile viewer that has sent a Hello."""
         liar = Liar(self.pair.publisher.folder.path)
         liar.hello()
         self.pair.pump()
         return liar
 
+    def waited_fds(self) -> int:
+        """Return the number of descriptors that the helper waits for."""
+        return len(self.pair.publisher.helper.fds())
+
+    def dropped_messages(self) -> int:
+        return self.pair.publisher.control.counters()["dropped_messages"]
+
 
 @pytest.fixture
-def run(pair: Pair) -> Iterator[Run]:
-    yield Run(pair)
+def run(pair: Pair) -> Iterator[_Run]:
+    yield _Run(pair)
     assert not pair.faults
 
 
-def test_anything_in_any_field(run: Run) -> None:
-    """Each field of each message holds what it may not; each message holds more, and less, than it should."""
+def test_any_value_in_any_field_is_dropped_and_counted(run: _Run) -> None:
+    """Each message also comes with one field more, and with one less."""
     base = footprint()
-    wrong, right = spoiled(to_trainer(), messages.decode_to_trainer)
-    link = run.liar()
-    for packet in (*wrong, *GARBAGE):  # the trainer reads meanwhile
+    invalid, valid = spoiled(to_trainer(), messages.decode_to_trainer)
+    link = run.connect_liar()
+    for packet in (*invalid, *_GARBAGE):
+        # The trainer reads meanwhile.
         run.pair.until(lambda p=packet: link.send(p) or not link.up)
         assert link.up
-    count = len(wrong) + len(GARBAGE)
+    count = len(invalid) + len(_GARBAGE)
     run.pair.until(lambda: run.pair.counted("dropped_messages") >= count)
-    assert (run.pair.counted("dropped_messages"), run.pair.counted("faults")) == (
-        count,
-        0,
-    )
+    assert run.pair.counted("dropped_messages") == count
+    assert run.pair.counted("faults") == 0
     link.close()
-    for packet in right:  # a Bye ends a connection
-        link = run.liar()
+    for packet in valid:
+        # Each has a connection of its own, since a Bye ends it.
+        link = run.connect_liar()
         link.send(packet)
         run.pair.pump()
         link.close()
-    run.goes_on()
-    run.pair.until(run.alone)
+    run.check_publishing()
+    run.pair.until(run.has_one_viewer)
     settled(base)
 
 
-@pytest.mark.parametrize("what", ["garbage", "hellos", "opens", "fetches"])
-def test_flood_is_dropped_and_pictures_go_on(run: Run, what: str) -> None:
-    base = footprint()
-    luck = random.Random(7)
-    hello = messages.encode(
-        messages.Hello(limits.PROTOCOL, os.getpid(), "liar", inbox="in-0123abcd")
-    )
-    opens = [
-        messages.encode(m)
-        for m in (
+def _packets_of_flood(run: _Run, name: str) -> list[bytes]:
+    """Return the packets of which a flood consists."""
+    if name == "garbage":
+        return _GARBAGE
+    if name == "hellos":
+        hello = messages.Hello(
+            limits.PROTOCOL, os.getpid(), "liar", inbox="in-0123abcd"
+        )
+        return [messages.encode(hello)]
+    if name == "opens":
+        flood = (
             messages.Open(0, "ring"),
             messages.Release(0),
             messages.Open(0, "host"),
             messages.Pause(False),
             messages.Snapshot(0),
         )
-    ]
-    fetch = messages.encode(
-        messages.Fetch(run.pair.publisher.control.segment.ref.token)
-    )
-    kinds: dict[str, Callable[[], bytes]] = {
-        "garbage": lambda: luck.choice(GARBAGE),
-        "hellos": lambda: hello,
-        "opens": lambda: luck.choice(opens),
-        "fetches": lambda: fetch,
-    }
-    links = [run.liar() for _ in range(3)]
+        return [messages.encode(message) for message in flood]
+    token = run.pair.publisher.control.segment.ref.token
+    return [messages.encode(messages.Fetch(token))]
+
+
+def _send_until_full(link: Liar, next_packet: Callable[[], bytes]) -> None:
+    """Send 500 packets, or as many as the queue takes."""
+    for _ in range(500):
+        if not link.send(next_packet()):
+            return
+
+
+@pytest.mark.parametrize("name", ["garbage", "hellos", "opens", "fetches"])
+def test_flood_is_dropped_and_publishing_goes_on(run: _Run, name: str) -> None:
+    base = footprint()
+    luck = random.Random(7)
+    packets = _packets_of_flood(run, name)
+    links = [run.connect_liar() for _ in range(3)]
     for _ in range(10):
         for link in links:
-            for _ in range(500):
-                if not link.send(kinds[what]()):
-                    break
-        before = run.pair.publisher.control.counters()["dropped_messages"]
+            _send_until_full(link, lambda: luck.choice(packets))
+        dropped_before = run.dropped_messages()
         run.pair.turn_helper()
-        assert (
-            run.pair.publisher.control.counters()["dropped_messages"] <= before + 64
-        ), "in one turn"
-        run.goes_on()
+        # One turn of the helper is bounded.
+        assert run.dropped_messages() <= dropped_before + 64
+        run.check_publishing()
         assert footprint().descriptors <= base.descriptors + 24
-        if (
-            what != "fetches"
-        ):  # those who fetch do not read: what is queued for them is bounded
-            for link in links:
-                while link.receive() is not None:
-                    pass
+        # Those that fetch do not read: the queue of what is sent to them is bounded.
+        if name == "fetches":
+            continue
+        for link in links:
+            while link.receive() is not None:
+                pass
     for link in links:
         link.close()
-    run.pair.until(run.alone)
+    run.pair.until(run.has_one_viewer)
     settled(base)
 
 
-def test_connections_that_say_nothing_are_bounded_and_closed(run: Run) -> None:
+def test_silent_connections_are_bounded_and_closed(run: _Run) -> None:
     base = footprint()
     links = []
     for _ in range(2 * MAX_CONNECTIONS):
         try:
             links.append(Liar(run.pair.publisher.folder.path))
-        except BlockingIOError:  # as many wait as may
+        except BlockingIOError:
+            # As many wait as may.
             run.pair.turn_helper()
-    run.goes_on()
-    assert len(run.pair.publisher.helper.fds()) <= MAX_CONNECTIONS + 4
-    late = run.pair.attach(client="late")
-    assert run.pair.newest("frame", viewer=late)[0], "it waits until they are closed"
-    run.pair.until(lambda: len(run.pair.publisher.helper.fds()) == 6)
+    run.check_publishing()
+    assert run.waited_fds() <= MAX_CONNECTIONS + 4
+    # An honest viewer that comes late waits until they are closed.
+    late_viewer = run.pair.attach(client="late")
+    assert run.pair.newest("frame", viewer=late_viewer)[0]
+    run.pair.until(lambda: run.waited_fds() == 6)
     for link in links:
         link.close()
-    run.pair.viewers.remove(late)
-    late.close()
+    run.pair.viewers.remove(late_viewer)
+    late_viewer.close()
     run.pair.pump(2)
     settled(base)
 
 
-def test_full_table_of_open_files_is_named_once_and_neither_ends_nor_spins(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+def test_full_table_of_open_files_is_reported_once_and_does_not_wake_the_helper(
+    run: _Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: Any) -> Any:
+    def fail_to_accept(*_: Any) -> Any:
         raise OSError(24, "Too many open files")
 
     link = Liar(run.pair.publisher.folder.path)
-    with monkeypatch.context() as broken:
-        broken.setattr("socket.socket.accept", full)
+    with monkeypatch.context() as patch:
+        patch.setattr("socket.socket.accept", fail_to_accept)
         run.pair.turn_helper()
-        listening = len(run.pair.publisher.helper.fds())
+        fds_while_full = run.waited_fds()
         run.pair.pump(50)
-        assert len(run.pair.publisher.helper.fds()) == listening, (
-            "what waits does not wake it"
-        )
+        assert run.waited_fds() == fds_while_full
     assert len(run.pair.faults) == 1
     assert "ulimit -n" in str(run.pair.faults.pop())
     link.hello()

@@ -1,4 +1,7 @@
-"""A hostile run, seen by a viewer: what it sends is refused, counted and bounded; other runs are seen as ever."""
+"""A hostile run, seen by a viewer.
+
+Its messages are refused, counted and bounded; other runs are seen as ever.
+"""
 
 from __future__ import annotations
 
@@ -21,64 +24,77 @@ from splatview_ipc.subscriber.remote_stream import RemoteStream
 from splatview_ipc.transports.cpu_ring import CpuRingWriter
 
 
+def _image(value: int) -> torch.Tensor:
+    return torch.full((4, 4), value, dtype=torch.uint8)
+
+
 @pytest.fixture
 def pair(runtime_dir: Path) -> Iterator[Pair]:
-    """A viewer that sees the impostor and an honest run, whose picture it has seen."""
-    made = Pair(run=None, transports=("in-place", "ring"))
-    made.publish(torch.full((4, 4), 9, dtype=torch.uint8), "honest")
-    sees_the_honest(made)
-    yield made
-    made.close()
+    """A viewer that sees all runs, and an honest run, whose picture it has read."""
+    pair = Pair(run=None, transports=("in-place", "ring"))
+    pair.publish(_image(9), "honest")
+    _check_honest_run(pair)
+    yield pair
+    pair.close()
 
 
 @pytest.fixture
 def impostor(pair: Pair) -> Iterator[Impostor]:
-    made = Impostor()
-    pair.others.append(made.hear)
-    pair.until(lambda: made.viewers)
-    yield made
-    made.close()
+    """A hostile run that the viewer has attached to."""
+    impostor = Impostor()
+    pair.others.append(impostor.hear)
+    pair.until(lambda: impostor.viewers)
+    yield impostor
+    impostor.close()
 
 
-def sees_the_honest(pair: Pair) -> bool:
-    return bool((pair.newest("honest")[2]["image"] == 9).all())
+def _check_honest_run(pair: Pair, value: int = 9, after: int = 0) -> None:
+    """Check that the viewer can read the honest run's picture."""
+    _, _, arrays = pair.newest("honest", after=after)
+    assert (arrays["image"] == value).all()
 
 
-def liar(pair: Pair) -> RemoteRun:
-    return next(r for r in pair.viewer.runs if r.name == "impostor")
+def _hostile_run(pair: Pair) -> RemoteRun:
+    return next(run for run in pair.viewer.runs if run.name == "impostor")
 
 
-def through(impostor: Impostor, pair: Pair, packets: list[Any]) -> None:
-    """Send all of this, as fast as the viewer reads."""
-    left = list(packets)
+def _send_all(impostor: Impostor, pair: Pair, packets: list[Any]) -> None:
+    """Send packets as fast as the viewer reads."""
+    unsent = list(packets)
     for _ in range(250 + len(packets)):
-        if not left:
+        if not unsent:
             break
-        del left[: impostor.tell(*left[:60])]
+        sent = impostor.tell(*unsent[:60])
+        del unsent[:sent]
         pair.pump()
-    assert not left
+    assert not unsent
     pair.pump(5)
 
 
-def opened(impostor: Impostor, pair: Pair, **said: Any) -> RemoteStream:
-    """The viewer has attached to the impostor, and opened its stream 0, of which this is `said`."""
-    through(
-        impostor, pair, [impostor.welcome(), messages.Manifest((info(0, **said),), ())]
-    )
-    stream = liar(pair).streams[0]
+def _open_stream(impostor: Impostor, pair: Pair, **fields: Any) -> RemoteStream:
+    """Have the viewer open the impostor's stream 0, announced with these fields."""
+    manifest = messages.Manifest((info(0, **fields),), ())
+    _send_all(impostor, pair, [impostor.welcome(), manifest])
+    stream = _hostile_run(pair).streams[0]
     stream.open()
-    pair.until(lambda: any(isinstance(h, messages.Open) for h in impostor.heard))
+
+    def has_heard_open() -> bool:
+        return any(isinstance(message, messages.Open) for message in impostor.heard)
+
+    pair.until(has_heard_open)
     return stream
 
 
-def test_anything_in_any_field(impostor: Impostor, pair: Pair) -> None:
-    before = footprint()
-    wrong, right = spoiled(to_viewer(), messages.decode_to_viewer)
-    through(impostor, pair, wrong)
-    pair.until(lambda: liar(pair).dropped == len(wrong))
-    through(impostor, pair, right)
-    assert sees_the_honest(pair)
-    assert not footprint().over(before, descriptors=8)
+def test_any_value_in_any_field_is_dropped_and_counted(
+    impostor: Impostor, pair: Pair
+) -> None:
+    base = footprint()
+    invalid, valid = spoiled(to_viewer(), messages.decode_to_viewer)
+    _send_all(impostor, pair, invalid)
+    pair.until(lambda: _hostile_run(pair).dropped == len(invalid))
+    _send_all(impostor, pair, valid)
+    _check_honest_run(pair)
+    assert not footprint().over(base, descriptors=8)
 
 
 @pytest.mark.parametrize(
@@ -93,75 +109,84 @@ def test_anything_in_any_field(impostor: Impostor, pair: Pair) -> None:
         [(2, 2)],
         [(1, 0)],
     ],
-    ids=lambda packets: f"{packets[0][0]} with {packets[0][1]}, {len(packets)} times",
+    ids=[
+        "impossible total",
+        "none announced",
+        "more than announced",
+        "totals that differ",
+        "more than a packet may have",
+        "more than a token may have",
+        "more than the memory has",
+        "less than announced",
+    ],
 )
-def test_descriptors_that_were_not_asked_for_are_closed(
+def test_descriptors_that_do_not_fit_are_closed_and_their_memory_refused(
     impostor: Impostor, pair: Pair, packets: list[tuple[int, int]]
 ) -> None:
-    """A run hands over more than it says, less, none, or says what cannot be: all is closed, and its memory refused."""
-    stream = opened(impostor, pair)
+    """The packets are given by the total that they announce, and their descriptors."""
+    stream = _open_stream(impostor, pair)
     impostor.silent = True
     segment = Segment(1 << 16, "ring")
     impostor.tell(messages.Offer(0, "ring", messages.RingRef(segment.ref)))
     pair.pump(2)
-    before = open_files()
+    files_before = open_files()
     null = os.open("/dev/null", os.O_RDONLY)
     for token in (segment.token, "never-asked-for"):
         for total, count in packets:
-            impostor.hand(
-                messages.encode(
-                    {"type": "Descriptors", "token": token, "total": total}
-                ),
-                [null] * count,
-            )
+            message = {"type": "Descriptors", "token": token, "total": total}
+            impostor.hand(messages.encode(message), [null] * count)
     os.close(null)
     pair.pump(5)
     assert not stream.opened
     segment.close()
     stream.release()
     pair.pump(2)
-    assert open_files() <= before
-    assert sees_the_honest(pair)
+    assert open_files() <= files_before
+    _check_honest_run(pair)
 
 
 def test_offer_of_endless_memory_is_refused_before_it_is_fetched(
     impostor: Impostor, pair: Pair
 ) -> None:
     gpu = "0" * 32
-    stream = opened(impostor, pair, transports=("in-place",), device="cuda:0", gpu=gpu)
-    memories = tuple(
-        messages.FdMemory(f"fds-{i}", (1 << 21,) * 4096, gpu) for i in range(2)
+    stream = _open_stream(
+        impostor, pair, transports=("in-place",), device="cuda:0", gpu=gpu
+    )
+    pieces = (1 << 21,) * 4096
+    memories = tuple(messages.FdMemory(f"fds-{i}", pieces, gpu) for i in range(2))
+    ref = messages.InPlaceRef(
+        control=impostor.control.segment.ref,
+        gpu=gpu,
+        generation=1,
+        memories=memories,
+        tensors=(),
     )
     impostor.heard.clear()
     for _ in range(2):
-        impostor.tell(
-            messages.Offer(
-                0,
-                "in-place",
-                messages.InPlaceRef(impostor.control.segment.ref, gpu, 1, memories, ()),
-            )
-        )
+        impostor.tell(messages.Offer(0, "in-place", ref))
         pair.pump(20)
     assert stream.fault
     assert not stream.opened
-    assert {type(h) for h in impostor.heard} == {messages.Open, messages.Release}, (
-        "nothing is fetched"
-    )
+    # There is no Fetch among them.
+    heard_types = {type(message) for message in impostor.heard}
+    assert heard_types == {messages.Open, messages.Release}
 
 
-def test_silent_trainer_is_named_and_its_memory_taken_when_it_comes(
+def test_silent_trainer_is_reported_and_its_memory_opened_when_it_comes(
     impostor: Impostor, pair: Pair
 ) -> None:
-    stream = opened(impostor, pair)
+    stream = _open_stream(impostor, pair)
     writer = CpuRingWriter(1 << 16, 3)
     impostor.silent = True
     impostor.tell(messages.Offer(0, "ring", writer.ref))
     pair.pump(10)
-    assert stream.fault is None, "it may be on its way"
+    # The answer may be on its way.
+    assert stream.fault is None
     pair.until(lambda: stream.fault)
     assert "is the trainer stopped?" in str(stream.fault)
-    pair.publish(torch.full((4, 4), 8, dtype=torch.uint8), "honest")
-    assert (pair.newest("honest", after=1)[2]["image"] == 8).all(), "others do not wait"
+    # Other runs do not wait.
+    pair.publish(_image(8), "honest")
+    _check_honest_run(pair, value=8, after=1)
     impostor.silent = False
     pair.until(lambda: stream.opened)
     assert stream.fault is None

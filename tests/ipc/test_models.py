@@ -1,9 +1,10 @@
-"""The protocols of the shared memory: the real writers and readers over a modelled memory, in every interleaving.
+"""The protocols of the shared memory, in every interleaving.
 
-Readers store nothing, so that one reader beside one writer stands for any number. All that a writer stores is recorded
-in order; a reader then runs once for each series of values that it may load. On x86 both see stores in order. On the
-weaker memory, as ARM's, stores between two fences of the writer are seen in any order, and loads between two fences of
-the reader are made in any order.
+The real writers and readers run over a modelled memory. Readers store nothing, so that one
+reader beside one writer stands for any number. All that a writer stores is recorded in
+order; a reader then runs once for each series of values that it may load. On x86 both see
+stores in order. On the weaker memory, as ARM's, stores between two fences of the writer are
+seen in any order, and loads between two fences of the reader are made in any order.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -25,50 +26,89 @@ from splatview_ipc.transports import (
     zero_copy_writer,
 )
 
-CELLS = 2
+_CELLS = 2
 """Stores in which a frame's data come, and its header."""
-REF: Any = SimpleNamespace(size=1 << 40)
-EPOCH = 1000
+_REF: Any = SimpleNamespace(size=1 << 40)
+_EPOCH = 1000
 """The time of version 0."""
-PUBLISHED = ("published",)
-"""Where the test notes the newest version whose publish has returned."""
+_PUBLISHED = ("published",)
+"""Address at which the test stores the newest version whose publish has returned."""
+
+Choose = Callable[[int], int]
+"""Returns one of `range(count)`."""
 
 
-def every(run: Callable[[Callable[[int], int]], object]) -> int:
+# -- the model -------------------------------------------------------------------------
+
+
+class _Choice(NamedTuple):
+    pick: int
+    options: int
+
+    @property
+    def is_last(self) -> bool:
+        return self.pick + 1 == self.options
+
+
+class _Path:
+    """A series of choices: the given ones first, then 0."""
+
+    def __init__(self, picks: list[int]) -> None:
+        self._picks = picks
+        self.choices: list[_Choice] = []
+
+    def choose(self, count: int) -> int:
+        if count == 1:
+            return 0
+        index = len(self.choices)
+        pick = self._picks[index] if index < len(self._picks) else 0
+        self.choices.append(_Choice(pick, count))
+        return pick
+
+    def next_picks(self) -> list[int] | None:
+        """Return the picks of the next series; None if this is the last one."""
+        choices = list(self.choices)
+        while choices and choices[-1].is_last:
+            choices.pop()
+        if not choices:
+            return None
+        return [*(choice.pick for choice in choices[:-1]), choices[-1].pick + 1]
+
+
+def _run_all(run: Callable[[Choose], object]) -> int:
     """Call `run` once for each series of choices that it can make; return how often."""
-    path: list[int] = []
+    picks: list[int] | None = []
     runs = 0
-    while True:
-        made: list[tuple[int, int]] = []
-
-        def choose(count: int) -> int:
-            if count == 1:
-                return 0
-            made.append((path[len(made)] if len(made) < len(path) else 0, count))  # noqa: B023
-            return made[-1][0]  # noqa: B023
-
-        run(choose)
+    while picks is not None:
+        path = _Path(picks)
+        run(path.choose)
         runs += 1
-        while made and made[-1][0] + 1 == made[-1][1]:
-            made.pop()
-        if not made:
-            return runs
-        path = [*(pick for pick, _ in made[:-1]), made[-1][0] + 1]
+        picks = path.next_picks()
+    return runs
 
 
-class Memory:
-    """What one process stores, and a GPU some time after it was queued. Also the process's own view of it."""
+def _choose_first(count: int) -> int:
+    return 0
 
-    def __init__(
-        self, weak: bool = False, choose: Callable[[int], int] = lambda count: 0
-    ):
+
+class _Memory:
+    """The stores of one process, and of a GPU, which come some time after being queued.
+
+    Also the process's own view of them.
+    """
+
+    def __init__(self, weak: bool = False, choose: Choose = _choose_first):
         self.weak = weak
         self.choose = choose
         self.stamp = 0
-        self.begun = 0
+        self.reader_start = 0
+        """The stamp at which the reader came; 0: it has not come."""
         self.version = 0
         self.history: dict[Any, list[tuple[int, Any]]] = defaultdict(lambda: [(-1, 0)])
-        """By address: stamps and values. Stores of one stamp are seen in any order, all those before it first."""
+        """By address: stamps and values.
+
+        Stores of one stamp are seen in any order, all those before it first.
+        """
         self.queued: deque[tuple[Any, Any]] = deque()
 
     def store(self, address: Any, value: Any) -> None:
@@ -76,152 +116,190 @@ class Memory:
         self.history[address].append((self.stamp, value))
 
     def load(self, address: Any) -> Any:
-        return self.history[address][-1][1]
+        _, value = self.history[address][-1]
+        return value
 
     def fence(self) -> None:
         self.stamp += self.weak
-        self.complete(
-            self.choose(len(self.queued) + 1) if self.begun else len(self.queued)
-        )
+        count = len(self.queued)
+        if self.reader_start:
+            count = self.choose(count + 1)
+        self.complete(count)
 
     def complete(self, count: int) -> None:
-        """So many of the stores that are queued are made."""
+        """Make so many of the queued stores."""
         for _ in range(count):
-            self.store(*self.queued.popleft())
+            address, value = self.queued.popleft()
+            self.store(address, value)
 
-    def begin(self) -> None:
-        """Let the reader come in; it sees all that was stored so far."""
+    def start_reader(self) -> None:
+        """Let the reader come; it sees all that was stored until now."""
         self.complete(len(self.queued))
-        self.stamp = self.begun = self.stamp + 1
+        self.stamp += 1
+        self.reader_start = self.stamp
 
-    def until(self, stamp: int) -> Memory:
-        """Return what is left when the process is killed at this moment."""
-        left = Memory()
-        for address, stored in self.history.items():
-            left.history[address] = [entry for entry in stored if entry[0] <= stamp][
-                -1:
-            ]
-        left.begun = stamp + 1
+    def killed_at(self, stamp: int) -> _Memory:
+        """Return the memory as it is left when the process is killed at this moment."""
+        left = _Memory()
+        for address, stores in self.history.items():
+            made = [store for store in stores if store[0] <= stamp]
+            left.history[address] = made[-1:]
+        left.reader_start = stamp + 1
         return left
 
 
-class View:
+class _View:
     """A reader's view of a memory that is being written."""
 
-    def __init__(self, memory: Memory, choose: Callable[[int], int]):
+    def __init__(self, memory: _Memory, choose: Choose):
         self._memory = memory
         self._choose = choose
-        self._floor = memory.begun
-        self._newest = 0
-        self._at: dict[Any, int] = {}
+        self._fenced_stamp = memory.reader_start
+        """Stores before this stamp are seen."""
+        self._newest_stamp = 0
+        self._loaded: dict[Any, int] = {}
+        """By address, the index of the store that was loaded last."""
 
     def load(self, address: Any) -> Any:
-        stored = self._memory.history[address]
-        first = max(
-            self._at.get(address, 0),
-            sum(stamp < self._floor for stamp, _ in stored) - 1,
-            0,
-        )
-        self._at[address] = first + self._choose(len(stored) - first)
-        stamp, value = stored[self._at[address]]
-        self._newest = max(self._newest, stamp)
+        stores = self._memory.history[address]
+        fenced = sum(stamp < self._fenced_stamp for stamp, _ in stores)
+        first = max(self._loaded.get(address, 0), fenced - 1, 0)
+        index = first + self._choose(len(stores) - first)
+        self._loaded[address] = index
+        stamp, value = stores[index]
+        self._newest_stamp = max(self._newest_stamp, stamp)
         if not self._memory.weak:
             self.fence()
         return value
 
     def fence(self) -> None:
-        self._floor = max(self._floor, self._newest)
+        self._fenced_stamp = max(self._fenced_stamp, self._newest_stamp)
 
 
-now: Any = None
-"""The `Memory` or `View` of the process that runs."""
+current: Any = None
+"""The `_Memory` or `_View` of the process that runs."""
 
 
-def explore(
-    write: Callable[[Memory], object],
-    look: Callable[[View], object],
-    left: Callable[[View], object],
+def _explore(
+    write: Callable[[_Memory], object],
+    read: Callable[[_View], object],
+    read_rest: Callable[[_View], object],
     weak: bool = False,
 ) -> int:
-    """Return in how many ways a reader can look on while a writer writes.
+    """Return in how many ways a reader can read while a writer writes.
 
-    `left` looks at what is there when the writer is killed, at any moment. These three raise AssertionError where an
-    invariant does not hold.
+    All three functions raise AssertionError if an invariant does not hold.
+
+    Args:
+        write: the writer.
+        read: the reader.
+        read_rest: reads what is left when the writer is killed, at any moment.
+        weak: have the weaker memory.
     """
     total = 0
 
-    def run(choose: Callable[[int], int]) -> None:
-        global now
+    def run_writer(choose: Choose) -> None:
+        global current
         nonlocal total
-        now = Memory(weak, choose)
-        memory = now
+        memory = _Memory(weak, choose)
+        current = memory
         write(memory)
-        ended = memory.stamp
+        last_stamp = memory.stamp
         memory.complete(len(memory.queued))
 
-        def run_reader(choose: Callable[[int], int]) -> None:
-            global now
-            now = View(memory, choose)
-            look(now)
+        def run_reader(choose: Choose) -> None:
+            global current
+            current = _View(memory, choose)
+            read(current)
 
-        total += every(run_reader)
-        for stamp in range(ended if weak else memory.begun, ended + 1):
-            now = View(memory.until(stamp), lambda count: 0)
-            left(now)
+        total += _run_all(run_reader)
+        first_stamp = last_stamp if weak else memory.reader_start
+        for stamp in range(first_stamp, last_stamp + 1):
+            current = _View(memory.killed_at(stamp), _choose_first)
+            read_rest(current)
 
-    every(run)
+    _run_all(run_writer)
     return total
 
 
-class Region:
-    """A segment's mapping: its 64-bit words by number, its bytes by slice."""
+class _Region:
+    """A segment's mapping: its 64-bit words by index, its bytes by slice."""
 
-    def __getitem__(self, part: Any) -> Any:
-        if isinstance(part, int):
-            return now.load(("word", part))
-        if not part.start:
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, int):
+            return current.load(("word", key))
+        if not key.start:
             return self
-        return b"".join(
-            now.load(("header", part.start, cell)) or b"" for cell in range(CELLS)
-        )[: part.stop - part.start]
+        cells = [current.load(("header", key.start, cell)) for cell in range(_CELLS)]
+        return b"".join(cell or b"" for cell in cells)[: key.stop - key.start]
 
-    def __setitem__(self, part: Any, value: Any) -> None:
-        if isinstance(part, int):
-            now.store(("word", part), value)
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(key, int):
+            current.store(("word", key), value)
             return
-        for cell in range(CELLS):
-            share = value[len(value) * cell // CELLS : len(value) * (cell + 1) // CELLS]
-            now.store(("header", part.start, cell), share)
+        for cell in range(_CELLS):
+            start = len(value) * cell // _CELLS
+            stop = len(value) * (cell + 1) // _CELLS
+            current.store(("header", key.start, cell), value[start:stop])
 
-    def cast(self, _: str) -> Region:
+    def cast(self, _: str) -> _Region:
         return self
+
+
+def _make_segment(size: int, label: str) -> Any:
+    return SimpleNamespace(map=_Region(), ref=_REF)
+
+
+def _open_segment(*_: Any) -> _Region:
+    return _Region()
+
+
+def _memoryview(region: _Region) -> _Region:
+    return region
+
+
+def _fence() -> None:
+    current.fence()
+
+
+class _Time:
+    @staticmethod
+    def time_ns() -> int:
+        return _EPOCH + current.version
+
+
+class _Driver:
+    """The CUDA driver: a GPU makes the stores that are queued."""
+
+    @staticmethod
+    def is_capturing() -> bool:
+        return False
+
+    @staticmethod
+    def current_stream(index: int) -> int:
+        return 0
+
+    @staticmethod
+    def write_value(index: int, stream: int, word: int, value: int) -> None:
+        current.queued.append((("word", word), value))
 
 
 @pytest.fixture(autouse=True)
 def _modelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    replacements = {
+        "Segment": _make_segment,
+        "memoryview": _memoryview,
+        "full_fence": _fence,
+        "open_segment": _open_segment,
+        "time": _Time,
+    }
     for module in (slot_writer, slot_reader, zero_copy_writer, zero_copy_reader):
-        for name, value in {
-            "Segment": lambda size, label: SimpleNamespace(map=Region(), ref=REF),
-            "memoryview": lambda region: region,
-            "full_fence": lambda: now.fence(),
-            "open_segment": lambda *args: Region(),
-            "time": SimpleNamespace(time_ns=lambda: EPOCH + now.version),
-        }.items():
+        for name, value in replacements.items():
             monkeypatch.setattr(module, name, value, raising=False)
-    monkeypatch.setattr(
-        gpu_slots,
-        "driver",
-        SimpleNamespace(
-            is_capturing=lambda: False,
-            current_stream=lambda index: 0,
-            write_value=lambda index, stream, word, value: now.queued.append(
-                (("word", word), value)
-            ),
-        ),
-    )
+    monkeypatch.setattr(gpu_slots, "driver", _Driver)
 
 
-class Data:
+class _Data:
     """A tensor over a slot's data."""
 
     def __init__(self, slot: int):
@@ -229,108 +307,119 @@ class Data:
 
     def copy_(self, source: torch.Tensor, non_blocking: bool = False) -> None:
         for cell, value in enumerate(source.flatten().tolist()):
-            now.queued.append(
-                (("data", self._slot, cell), value)
-            ) if non_blocking else now.store(("data", self._slot, cell), value)
+            address = ("data", self._slot, cell)
+            if non_blocking:
+                current.queued.append((address, value))
+            else:
+                current.store(address, value)
 
     def values(self) -> list[int]:
-        return [now.load(("data", self._slot, cell)) for cell in range(CELLS)]
+        return [current.load(("data", self._slot, cell)) for cell in range(_CELLS)]
 
 
-# ---- slots
+def _image(value: int) -> torch.Tensor:
+    return torch.full((1, _CELLS), value, dtype=torch.uint8)
 
 
-class Ring(cpu_ring.CpuRingWriter):
+def _publish(memory: _Memory, writer: Any, version: int, image: torch.Tensor) -> None:
+    memory.version = version
+    meta = {"layout": "HW", "step": version}
+    if writer.write("image", {"image": image}, meta, version):
+        memory.store(_PUBLISHED, version)
+
+
+# -- slots -----------------------------------------------------------------------------
+
+
+class _Ring(cpu_ring.CpuRingWriter):
     def __init__(self) -> None:
-        super().__init__(CELLS, 3)
+        super().__init__(_CELLS, 3)
 
     def _targets(self, slot: int, headers: Any) -> Any:
-        return [Data(slot)]
+        return [_Data(slot)]
 
 
-class GpuRing(gpu_slots.GpuSlotWriter):
-    """A ring in GPU memory: what the driver is told is queued."""
+class _GpuRing(gpu_slots.GpuSlotWriter):
+    """A ring in GPU memory: the driver's stores are queued."""
 
     in_segment = False
-    _targets = Ring._targets  # type: ignore[assignment]
+    _targets = _Ring._targets  # type: ignore[assignment]
 
     def __init__(self) -> None:
-        super().__init__(0, CELLS, 3)
+        super().__init__(0, _CELLS, 3)
         self._marks = [base + DONE for base in self.bases]
 
     def fits(self, tensors: Any) -> bool:
         return True
 
 
-class Reader(slot_reader.SlotReader):
+class _Reader(slot_reader.SlotReader):
     def _tensor(self, slot: int, header: Any) -> Any:
-        return Data(slot)
+        return _Data(slot)
 
 
-class GpuReader(Reader):
+class _GpuReader(_Reader):
     in_segment = False
 
 
-def publish(
-    memory: Memory, writer: Any, version: int, image: torch.Tensor | None = None
-) -> None:
-    memory.version = version
-    if image is None:
-        image = torch.full((1, CELLS), version, dtype=torch.uint8)
-    if writer.write(
-        "image", {"image": image}, {"layout": "HW", "step": version}, version
-    ):
-        memory.store(PUBLISHED, version)
+def _read_frame(reader: Any, after: int = 0) -> int:
+    """Read the newest frame; return its version, or 0 if there is none or it is torn."""
+    frame = reader.read(after, 2)
+    assert not reader.garbled, "a complete header makes no sense"
+    if frame is None:
+        return 0
+    values = frame.tensors["image"].values()
+    if not frame.intact():
+        return 0
+    versions = {frame.meta["step"], frame.time_ns - _EPOCH, *values}
+    assert versions == {frame.version}, "torn"
+    return frame.version
 
 
-def explore_slots(
-    writer_type: Any = Ring,
-    reader_type: Any = Reader,
+def _explore_slots(
+    writer_type: Any = _Ring,
+    reader_type: Any = _Reader,
     filled: int = 3,
     publishes: int = 2,
     reads: int = 1,
     weak: bool = False,
 ) -> int:
-    """`filled`: versions that were published before the reader comes."""
-    gpu = issubclass(writer_type, GpuRing)
+    """Explore a ring; return in how many ways it can be read.
 
-    def write(memory: Memory) -> None:
+    Args:
+        writer_type: class of the writer.
+        reader_type: class of the reader.
+        filled: versions that were published before the reader comes.
+        publishes: versions that are published meanwhile.
+        reads: frames that the reader reads.
+        weak: have the weaker memory.
+    """
+    has_gpu = issubclass(writer_type, _GpuRing)
+
+    def write(memory: _Memory) -> None:
         writer = writer_type()
         for version in range(1, filled + 1):
-            publish(memory, writer, version)
-        memory.begin()
+            _publish(memory, writer, version, _image(version))
+        memory.start_reader()
         for version in range(filled + 1, filled + publishes + 1):
-            publish(memory, writer, version)
+            _publish(memory, writer, version, _image(version))
 
-    def read(reader: Any, after: int = 0) -> int:
-        frame = reader.read(after, 2)
-        assert not reader.garbled, "a whole header makes no sense"
-        if frame is None:
-            return 0
-        values = frame.tensors["image"].values()
-        if not frame.intact():
-            return 0
-        assert {frame.meta["step"], frame.time_ns - EPOCH, *values} == {
-            frame.version
-        }, "torn"
-        return frame.version
-
-    def look(view: View) -> None:
-        reader = reader_type(REF, {})
+    def read(view: _View) -> None:
+        reader = reader_type(_REF, {})
         newest = 0
         for _ in range(reads):
-            published = 0 if gpu or weak else view.load(PUBLISHED)
-            version = read(reader, newest)
+            published = 0 if has_gpu or weak else view.load(_PUBLISHED)
+            version = _read_frame(reader, newest)
             if version:
-                assert version > newest and version >= published, "not the newest"
+                assert version > newest, "not a newer one"
+                assert version >= published, "not the newest"
                 newest = version
 
-    def left(view: View) -> None:
-        assert read(reader_type(REF, {})) >= (
-            filled if gpu else view.load(PUBLISHED)
-        ), "lost"
+    def read_rest(view: _View) -> None:
+        expected = filled if has_gpu else view.load(_PUBLISHED)
+        assert _read_frame(reader_type(_REF, {})) >= expected, "lost"
 
-    return explore(write, look, left, weak)
+    return _explore(write, read, read_rest, weak)
 
 
 @pytest.mark.parametrize(
@@ -340,15 +429,19 @@ def explore_slots(
         {"filled": 0, "publishes": 3},
         {"reads": 2},
         {"weak": True},
-        {"writer_type": GpuRing, "reader_type": GpuReader},
+        {"writer_type": _GpuRing, "reader_type": _GpuReader},
     ],
     ids=["round", "empty", "two reads", "weak", "GPU"],
 )
-def test_every_interleaving_of_slots_holds(case: dict[str, Any]) -> None:
-    assert explore_slots(**case) > 500
+def test_slots_hold_their_invariants_in_every_interleaving(
+    case: dict[str, Any],
+) -> None:
+    assert _explore_slots(**case) > 500
 
 
-class NumberFirst(Ring):
+class _NumberFirst(_Ring):
+    """Stores the even sequence number before the header and the version."""
+
     def commit(
         self, slot: int, even_sequence: int, header: bytes, version: int
     ) -> None:
@@ -356,51 +449,62 @@ class NumberFirst(Ring):
         super().commit(slot, even_sequence, header, version)
 
 
-class NoFence(Ring):
+class _NoFence(_Ring):
+    """Commits without the fence."""
+
     def commit(
         self, slot: int, even_sequence: int, header: bytes, version: int
     ) -> None:
-        fence = now.fence
-        now.fence = lambda: None
+        fence = current.fence
+        current.fence = lambda: None
         super().commit(slot, even_sequence, header, version)
-        now.fence = fence
+        current.fence = fence
 
 
-class OverNewest(Ring):
+class _OverNewest(_Ring):
+    """Writes into the newest slot."""
+
     def free_slot(self) -> int:
         return max(self._last, 0)
 
 
-class Early(GpuReader):
-    """Does not look whether the GPU is done."""
+class _Early(_GpuReader):
+    """Reads slots whose copy has not ended."""
 
     def find_newest(self, after: int) -> tuple[int, int]:
-        found = max(
-            (self._words[base + VERSION], slot) for slot, base in enumerate(self.bases)
-        )
-        seq = self._words[self.bases[found[1]] + SEQ]
-        return (found[1], seq) if found[0] > after and seq % 2 == 0 else (-1, 0)
+        versions = [self._words[base + VERSION] for base in self.bases]
+        slot = versions.index(max(versions))
+        sequence = self._words[self.bases[slot] + SEQ]
+        if versions[slot] > after and sequence % 2 == 0:
+            return slot, sequence
+        return -1, 0
 
 
 @pytest.mark.parametrize(
-    ("case", "wrong"),
+    ("case", "error"),
     [
-        ({"writer_type": NumberFirst}, "torn"),
-        ({"writer_type": NoFence, "weak": True}, "torn"),
-        ({"writer_type": OverNewest}, "lost"),
-        ({"writer_type": GpuRing, "reader_type": Early}, "torn"),
+        ({"writer_type": _NumberFirst}, "torn"),
+        ({"writer_type": _NoFence, "weak": True}, "torn"),
+        ({"writer_type": _OverNewest}, "lost"),
+        ({"writer_type": _GpuRing, "reader_type": _Early}, "torn"),
     ],
 )
-def test_slots_broken_on_purpose_are_found(case: dict[str, Any], wrong: str) -> None:
-    with pytest.raises(AssertionError, match=wrong):
-        explore_slots(**case)
+def test_slots_broken_on_purpose_are_detected(case: dict[str, Any], error: str) -> None:
+    with pytest.raises(AssertionError, match=error):
+        _explore_slots(**case)
 
 
-# ---- in place
+# -- in place --------------------------------------------------------------------------
+
+_SECOND_GENERATION_AT = 5
+"""The first version of the second generation."""
 
 
-class InPlace(zero_copy_writer.ZeroCopyWriter):
-    """Without CUDA: the memory of a generation holds its number until it is given back."""
+class _InPlaceWriter(zero_copy_writer.ZeroCopyWriter):
+    """A writer without CUDA.
+
+    The memory of a generation holds its number until it is given back.
+    """
 
     def __init__(self) -> None:
         slot_writer.SlotWriter.__init__(self, 0, 3)
@@ -411,71 +515,81 @@ class InPlace(zero_copy_writer.ZeroCopyWriter):
         self._last_key = ()
 
     def _describe(self, tensors: Any) -> Any:
-        def fill(value: int) -> None:
-            for cell in range(CELLS):
-                now.store(("memory", generation, cell), value)
-
         generation = int(tensors["image"][0, 0])
+
+        def fill(value: int) -> None:
+            for cell in range(_CELLS):
+                current.store(("memory", generation, cell), value)
+
+        def give_back() -> None:
+            fill(0)
+
         fill(generation)
-        return (), (), [lambda: fill(0)]
+        return (), (), [give_back]
 
     def _mark(self, slot: int, sequence: int) -> None:
         pass
 
 
-class InPlaceReader(zero_copy_reader.ZeroCopyReader):
-    def __init__(self, number: int):
-        slot_reader.SlotReader.__init__(self, REF, {})
+class _InPlaceReader(zero_copy_reader.ZeroCopyReader):
+    def __init__(self, serial: int):
+        slot_reader.SlotReader.__init__(self, _REF, {})
         self._opened = {}
         self._closed = False
-        self._generations: Any = [
-            SimpleNamespace(
-                serial=number,
-                specs={"image": ("uint8", (1, CELLS))},
-                tensors={},
-                frames=0,
-                memories=frozenset(),
-            )
-        ]
+        generation: Any = SimpleNamespace(
+            serial=serial,
+            specs={"image": ("uint8", (1, _CELLS))},
+            tensors={},
+            frames=0,
+            memories=frozenset(),
+        )
+        self._generations = [generation]
 
 
-def explore_in_place(generation: int, weak: bool) -> int:
-    """Of a reader of the first generation, or of the second, which begins with version 5."""
-    numbers: list[int] = []
+def _explore_in_place(generation: int, weak: bool) -> int:
+    """Explore a reader of the first or the second generation."""
+    serials: list[int] = []
 
-    def write(memory: Memory) -> None:
-        writer = InPlace()
-        first, second = (torch.full((1, CELLS), n, dtype=torch.uint8) for n in (1, 2))
+    def write(memory: _Memory) -> None:
+        writer = _InPlaceWriter()
+        first = _image(1)
+        second = _image(2)
         for version in range(1, 4):
-            publish(memory, writer, version, first)
-        memory.begin()
-        publish(memory, writer, 4, first)
-        publish(memory, writer, 5, second)
-        numbers[:] = [generation.serial for generation in writer._generations]
+            _publish(memory, writer, version, first)
+        memory.start_reader()
+        _publish(memory, writer, 4, first)
+        _publish(memory, writer, _SECOND_GENERATION_AT, second)
+        serials[:] = [generation.serial for generation in writer._generations]
         for seconds in (1.0, 3.0):
             writer.turn(seconds)
-        publish(memory, writer, 6, second)
+        _publish(memory, writer, 6, second)
 
-    def look(view: View) -> None:
-        reader = InPlaceReader(numbers[generation - 1])
+    def read(view: _View) -> None:
+        reader = _InPlaceReader(serials[generation - 1])
         frame = reader.read(0, 1)
-        assert not reader.garbled, "a whole header makes no sense"
+        assert not reader.garbled, "a complete header makes no sense"
         if frame is None:
             return
-        assert frame.version == frame.meta["step"] == frame.time_ns - EPOCH, "torn"
-        assert (frame.version >= 5) == (generation == 2), "of another generation"
-        values = [view.load(("memory", generation, cell)) for cell in range(CELLS)]
-        assert not frame.intact() or values == [generation] * CELLS, "given back"
+        assert frame.version == frame.meta["step"], "torn"
+        assert frame.version == frame.time_ns - _EPOCH, "torn"
+        is_second = frame.version >= _SECOND_GENERATION_AT
+        assert is_second == (generation == 2), "of another generation"
+        values = [view.load(("memory", generation, cell)) for cell in range(_CELLS)]
+        if frame.intact():
+            assert values == [generation] * _CELLS, "given back"
 
-    def left(view: View) -> None:
-        reader = InPlaceReader(0)
+    def read_rest(view: _View) -> None:
+        reader = _InPlaceReader(0)
         slot, _ = reader.find_newest(0)
-        assert reader.stamp(slot)[0] >= view.load(PUBLISHED), "lost"
+        version, _ = reader.stamp(slot)
+        assert version >= view.load(_PUBLISHED), "lost"
 
-    return explore(write, look, left, weak)
+    return _explore(write, read, read_rest, weak)
 
 
 @pytest.mark.parametrize("weak", [False, True])
 @pytest.mark.parametrize("generation", [1, 2])
-def test_every_interleaving_in_place_holds(generation: int, weak: bool) -> None:
-    assert explore_in_place(generation, weak) > 100
+def test_generations_hold_their_invariants_in_every_interleaving(
+    generation: int, weak: bool
+) -> None:
+    assert _explore_in_place(generation, weak) > 100

@@ -1,9 +1,10 @@
-"""What keeps another user of the machine out: modes of folders and files, and owners of folders."""
+"""Modes and owners that keep another user of the machine out."""
 
 from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,63 +20,84 @@ from splatview_viewer.recording.recording import StreamFolder
 from splatview_viewer.snapshot.loading import from_pickled, store
 
 
-def test_the_folders_are_the_owners_alone(
-    runtime_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Of a run and of a viewer, its page's token among them, made where new files are everybody's."""
-    cache = tmp_path / "cache"
-    state = tmp_path / "state"
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    monkeypatch.setenv("XDG_STATE_HOME", str(state))
-    before = os.umask(0)
-    try:
-        splatview.publish(torch.zeros(8, 8), meta={"step": 1})
-        memo = memo_file()
-        Memo(memo).put("light", True)
-        columns = store.columns_folder()
-        assert columns is not None
-        store.save(columns, "0123", *store.pack(from_pickled({"segments": []})))
-        snapshot = memory_snapshots.write_snapshot(
-            memory_snapshots.snapshot_name("run-1-bbbb", 1, "asked"), b"x"
-        )
-        announcement = Announcement(
-            "http://127.0.0.1:7007/?token=secret", host="127.0.0.1", port=7007
-        )
-        recording = StreamFolder(tmp_path / "recordings", "run", "stream")
-        recording.write_index(1.0, [])
-        recording.close()
-    finally:
-        os.umask(before)
-    (told,) = runtime_dir.glob("viewer-*.json")
-    assert "secret" in told.read_text()
+def _is_owners_alone(path: Path) -> bool:
+    return not stat.S_IMODE(path.stat().st_mode) & 0o077
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    """New files are everybody's."""
+    previous = os.umask(0)
+    yield
+    os.umask(previous)
+
+
+@pytest.fixture
+def user_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the user's cache and state."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_run_folder_is_its_owners_alone(runtime_dir: Path) -> None:
+    splatview.publish(torch.zeros(8, 8), meta={"step": 1})
     publisher = publishing.begun()
     assert publisher is not None
-    run = publisher.folder.path
+    folder = publisher.folder.path
+    for path in (runtime_dir, folder, folder / "run.json", folder / "lock"):
+        assert _is_owners_alone(path), path
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_announced_token_is_its_owners_alone(runtime_dir: Path) -> None:
+    url = "http://127.0.0.1:7007/?token=secret"
+    with Announcement(url, host="127.0.0.1", port=7007):
+        (path,) = runtime_dir.glob("viewer-*.json")
+        assert "secret" in path.read_text()
+        assert _is_owners_alone(path)
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_preferences_are_their_owners_alone(user_folder: Path) -> None:
+    path = memo_file()
+    Memo(path).put("light", True)
+    assert _is_owners_alone(path)
+    assert _is_owners_alone(user_folder / "state" / "splatview")
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_memory_snapshots_are_their_owners_alone(user_folder: Path) -> None:
+    columns = store.columns_folder()
+    assert columns is not None
+    store.save(columns, "0123", *store.pack(from_pickled({"segments": []})))
+    name = memory_snapshots.snapshot_name("run-1-bbbb", 1, "asked")
+    snapshot = memory_snapshots.write_snapshot(name, b"x")
     for path in (
-        runtime_dir,
-        run,
-        run / "run.json",
-        run / "lock",
-        memo,
-        told,
         columns / "0123.columns",
-        snapshot,
-        cache / "splatview",
-        columns.parent,
         columns,
+        columns.parent,
+        snapshot,
         snapshot.parent,
-        state / "splatview",
-        recording.path,
+        user_folder / "cache" / "splatview",
     ):
-        assert not stat.S_IMODE(path.stat().st_mode) & 0o077, path
-    announcement.close()
+        assert _is_owners_alone(path), path
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_recording_is_its_owners_alone(tmp_path: Path) -> None:
+    recording = StreamFolder(tmp_path / "recordings", "run", "stream")
+    recording.write_index(1.0, [])
+    recording.close()
+    assert _is_owners_alone(recording.path)
 
 
 @needs_root
-def test_a_runtime_folder_of_another_user_is_not_used(
+def test_runtime_folder_of_another_user_is_not_used(
     runtime_dir: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Prepared in /tmp, say, to catch runs."""
+    """Such a folder may be prepared in /tmp to catch runs."""
     runtime_dir.mkdir(mode=0o777)
     os.chown(runtime_dir, OTHER, OTHER)
     splatview.publish(torch.zeros(4, 4))

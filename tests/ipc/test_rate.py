@@ -1,4 +1,4 @@
-"""How often versions come, whatever the rhythm in which they are looked for."""
+"""The rate of versions, whatever the rhythm in which they are counted."""
 
 from __future__ import annotations
 
@@ -7,23 +7,25 @@ import pytest
 from splatview_ipc.subscriber.rate import Rate
 
 
-def looked(
-    rate: Rate, hz: float, every: float, begin: float, seconds: float
-) -> list[float]:
-    """What it says at each look, while something happens `hz` times a second since 0."""
-    said = []
-    for k in range(int(seconds / every)):
-        now = begin + k * every
+def _measure(hz: float, period: float, start: float, seconds: float) -> list[float]:
+    """Return the rate at each poll, of versions that have come `hz` times a second.
+
+    The polls begin at `start`, and are `period` seconds apart.
+    """
+    rate = Rate()
+    measured = []
+    for index in range(int(seconds / period)):
+        now = start + index * period
         rate.look(now, int(now * hz))
-        said.append(rate.hz)
-    return said
+        measured.append(rate.hz)
+    return measured
 
 
-@pytest.mark.parametrize("every", [0.004, 0.07])
+@pytest.mark.parametrize("period", [0.004, 0.07])
 @pytest.mark.parametrize("hz", [0.3, 1.9, 60.0, 1000.0])
-def test_it_is_told_right_and_steadily(hz: float, every: float) -> None:
-    said = looked(Rate(), hz, every, 100.3, 20.0)
-    known = [r for r in said if r]
-    assert len(known) > len(said) / 2
-    assert min(known) > 0.8 * hz
-    assert max(known) < 1.25 * hz
+def test_rate_is_right_and_steady_once_it_is_known(hz: float, period: float) -> None:
+    measured = _measure(hz, period, start=100.3, seconds=20.0)
+    known_rates = [rate for rate in measured if rate]
+    assert len(known_rates) > len(measured) / 2
+    assert min(known_rates) > 0.8 * hz
+    assert max(known_rates) < 1.25 * hz

@@ -1,7 +1,8 @@
-"""`splatview.publish(..., shard=(rank, world))`: what is said of a part, and which parts belong together."""
+"""`splatview.publish(..., shard=(rank, world))`: parts of a scene, and which belong together."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,7 +23,7 @@ from splatview_viewer.scene.frames import scene_of
 from splatview_viewer.workspace.join_shards import join
 from splatview_viewer.workspace.shards import TOGETHER, Shards
 
-LAUNCHERS = (
+_LAUNCHER_VARIABLES = (
     "MASTER_ADDR",
     "MASTER_PORT",
     "TORCHELASTIC_RUN_ID",
@@ -34,15 +35,17 @@ LAUNCHERS = (
     "PMI_JOBID",
     "SPLATVIEW_GROUP",
 )
-PRINTS = "from splatview.api.shard import group_of_this_process as g; print(g())"
-STARTS = f"""
-import subprocess, sys
-open("a.py", "w").write({PRINTS!r})
-open("b.py", "w").write({PRINTS!r})
-for name in ("a.py", "a.py", "b.py"):
-    subprocess.run([sys.executable, name], check=True)
-"""
-SCENE = {
+
+
+@pytest.fixture(autouse=True)
+def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in _LAUNCHER_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+# -- announcements ---------------------------------------------------------------------
+
+_SCENE = {
     "means": torch.zeros(3, 3),
     "quats": torch.ones(3, 4),
     "scales": torch.zeros(3, 3),
@@ -52,41 +55,41 @@ SCENE = {
 }
 
 
-@pytest.fixture(autouse=True)
-def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in LAUNCHERS:
-        monkeypatch.delenv(name, raising=False)
+def test_viewers_get_the_shard_and_its_changes(subscriber: Subscriber) -> None:
+    splatview.publish(_SCENE, "scene", shard=(1, 4), meta={"step": 3})
+    splatview.publish(_SCENE, "alone")
 
-
-def test_viewers_are_told(subscriber: Subscriber) -> None:
-    splatview.publish(SCENE, "scene", shard=(1, 4), meta={"step": 3})
-    splatview.publish(SCENE, "alone")
-
-    def told() -> dict[str, StreamInfo]:
+    def poll_infos() -> dict[str, StreamInfo]:
         subscriber.poll()
-        return {s.name: s.info for s in subscriber.streams}
+        return {stream.name: stream.info for stream in subscriber.streams}
 
-    infos = wait_until(lambda: len(told()) == 2 and told())
+    wait_until(lambda: len(poll_infos()) == 2)
+    infos = poll_infos()
     assert infos["scene"].shard == (1, 4)
     assert infos["scene"].group == group_of_this_process()
-    assert (infos["alone"].shard, infos["alone"].group) == (None, "")
-    splatview.publish(SCENE, "scene", shard=(0, 3))  # fewer go on
-    wait_until(lambda: told()["scene"].shard == (0, 3))
-    splatview.publish(SCENE, "scene")
-    wait_until(lambda: told()["scene"].shard is None and told()["scene"].group == "")
+    assert infos["alone"].shard is None
+    assert infos["alone"].group == ""
+    # Fewer ranks go on.
+    splatview.publish(_SCENE, "scene", shard=(0, 3))
+    wait_until(lambda: poll_infos()["scene"].shard == (0, 3))
+    splatview.publish(_SCENE, "scene")
+    wait_until(lambda: poll_infos()["scene"].shard is None)
+    assert poll_infos()["scene"].group == ""
 
 
-TORCHRUN = {
+# -- groups ----------------------------------------------------------------------------
+
+_TORCHRUN = {
     "MASTER_ADDR": "127.0.0.1",
     "MASTER_PORT": "29500",
     "TORCHELASTIC_RUN_ID": "none",
     "RANK": "0",
 }
-STEP = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0"}
+_SLURM_STEP = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0"}
 
 
-def group(monkeypatch: pytest.MonkeyPatch, **environ: str) -> str:
-    """The group of a process with these variables."""
+def _group_with(monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]) -> str:
+    """Return the group of a process with these variables."""
     with monkeypatch.context() as patch:
         for name, value in environ.items():
             patch.setenv(name, value)
@@ -94,156 +97,215 @@ def group(monkeypatch: pytest.MonkeyPatch, **environ: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("one", "same", "other"),
+    ("environ", "same_group", "other_group"),
     [
         (
-            TORCHRUN,
+            _TORCHRUN,
             {"RANK": "1", "TORCHELASTIC_RESTART_COUNT": "3"},
             {"MASTER_PORT": "29501"},
         ),
-        (TORCHRUN, {}, {"TORCHELASTIC_RUN_ID": "other"}),
-        (STEP, {"SLURM_PROCID": "1"}, {"SLURM_STEP_ID": "1"}),
+        (_TORCHRUN, {}, {"TORCHELASTIC_RUN_ID": "other"}),
+        (_SLURM_STEP, {"SLURM_PROCID": "1"}, {"SLURM_STEP_ID": "1"}),
         ({"PMIX_NAMESPACE": "prterun-1@1"}, {}, {"PMIX_NAMESPACE": "prterun-1@2"}),
         (
-            {"SPLATVIEW_GROUP": "mine", **TORCHRUN},
+            {"SPLATVIEW_GROUP": "mine", **_TORCHRUN},
             {"MASTER_PORT": "1"},
             {"SPLATVIEW_GROUP": "m\u00efne \udcff"},
         ),
     ],
 )
-def test_what_the_launcher_tells_all_ranks_decides(
+def test_group_follows_the_variables_that_a_launcher_gives_all_ranks(
     monkeypatch: pytest.MonkeyPatch,
-    one: dict[str, str],
-    same: dict[str, str],
-    other: dict[str, str],
+    environ: dict[str, str],
+    same_group: dict[str, str],
+    other_group: dict[str, str],
 ) -> None:
-    first = group(monkeypatch, **one)
-    assert len(first) == 16
-    assert (
-        group(monkeypatch, **one | same) == first != group(monkeypatch, **one | other)
-    )
-    assert first != group(monkeypatch)
+    group = _group_with(monkeypatch, environ)
+    assert len(group) == 16
+    assert _group_with(monkeypatch, environ | same_group) == group
+    assert _group_with(monkeypatch, environ | other_group) != group
+    assert _group_with(monkeypatch, {}) != group
 
 
-def test_otherwise_the_parent_and_the_script_decide(programs: Programs) -> None:
-    """Two trainings of one script from two programs are two, the processes that one program starts are one."""
-    one, two = (
-        [*text.split()]
-        for text in (programs.code(STARTS).end()[0], programs.code(STARTS).end()[0])
-    )
-    assert one[0] == one[1] != one[2]
-    assert len({*one, *two}) == 4
+_PRINT_GROUP = "from splatview.api.shard import group_of_this_process as g; print(g())"
+_START_SCRIPTS = f"""
+import subprocess, sys
+open("a.py", "w").write({_PRINT_GROUP!r})
+open("b.py", "w").write({_PRINT_GROUP!r})
+for name in ("a.py", "a.py", "b.py"):
+    subprocess.run([sys.executable, name], check=True)
+"""
+"""Starts one script twice, and another one; each prints its group."""
 
 
-def frame(
-    n: int, rank: int = 0, *, rest: int | None = 3, rgb: bool = False, **meta: Any
+def test_group_follows_the_parent_and_the_script_without_a_launcher(
+    programs: Programs,
+) -> None:
+    first_groups = programs.code(_START_SCRIPTS).end()[0].split()
+    second_groups = programs.code(_START_SCRIPTS).end()[0].split()
+    first_a, second_a, first_b = first_groups
+    assert first_a == second_a
+    assert first_a != first_b
+    # The same scripts, started by another program.
+    assert len({*first_groups, *second_groups}) == 4
+
+
+# -- joined frames ---------------------------------------------------------------------
+
+
+def _frame(
+    count: int,
+    rank: int = 0,
+    *,
+    rest: int | None = 3,
+    rgb: bool = False,
+    activated: bool = False,
 ) -> StreamFrame:
-    """A rank's, all of whose numbers are its own."""
+    """Return the frame of a rank, all of whose numbers are its own."""
     random = np.random.default_rng(rank)
+    color = "rgb" if rgb else "sh"
     shapes: dict[str, tuple[int, ...]] = {
-        "means": (n, 3),
-        "quats": (n, 4),
-        "scales": (n, 3),
-        "opacities": (n,),
-        "rgb" if rgb else "sh0": (n, 3),
+        "means": (count, 3),
+        "quats": (count, 4),
+        "scales": (count, 3),
+        "opacities": (count,),
+        "rgb" if rgb else "sh0": (count, 3),
     }
     if rest is not None:
-        shapes["shN"] = n, rest, 3
-    tensors: dict[str, Any] = {
-        name: RemoteTensor("float32", random.random(shape, np.float32))
-        for name, shape in shapes.items()
-    }
-    said = {
-        "color": "rgb" if rgb else "sh",
-        "activated": False,
+        shapes["shN"] = (count, rest, 3)
+    tensors: dict[str, Any] = {}
+    for name, shape in shapes.items():
+        tensors[name] = RemoteTensor("float32", random.random(shape, np.float32))
+    meta = {
+        "color": color,
+        "activated": activated,
         "sh_degree": 1,
         "antialiased": False,
-        **meta,
     }
-    kinds.check_frame(
-        "gaussians", {name: (t.dtype, t.shape) for name, t in tensors.items()}, said
-    )
+    specs = {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
+    kinds.check_frame("gaussians", specs, meta)
     return StreamFrame(
-        "gaussians", 5 + rank, 100 + rank, said, tensors, lambda: True, lambda: None
+        kind="gaussians",
+        version=5 + rank,
+        time_ns=100 + rank,
+        meta=meta,
+        tensors=tensors,
+        intact=lambda: True,
     )
 
 
-def test_rank_by_rank_one_behind_the_other() -> None:
-    parts = [frame(4, 0), frame(0, 1), frame(3, 2)]
+def test_joined_scene_has_the_parts_in_the_order_of_their_ranks() -> None:
+    parts = [_frame(4, 0), _frame(0, 1), _frame(3, 2)]
     joined = join(parts, [0, 1, 2], 9)
-    assert (joined.version, joined.time_ns, joined.on_gpu) == (9, 102, False)
+    assert joined.version == 9
+    assert joined.time_ns == 102
+    assert not joined.on_gpu
     assert joined.shards == ((0, 4), (1, 0), (2, 3))
     scene, _ = scene_of(joined)
     for name in ("means", "quats", "scales", "opacities", "sh0", "shN"):
-        wanted = np.concatenate([p.tensors[name].to_float32() for p in parts])
-        np.testing.assert_array_equal(getattr(scene, name), wanted)
-        assert joined.tensors[name].shape == wanted.shape
+        expected = np.concatenate([part.tensors[name].to_float32() for part in parts])
+        np.testing.assert_array_equal(getattr(scene, name), expected)
+        assert joined.tensors[name].shape == expected.shape
 
 
 @pytest.mark.parametrize(
-    ("other", "words"),
+    ("difference", "message"),
     [
         ({"rgb": True, "rest": None}, "color 'sh', rank 3 'rgb'"),
         ({"activated": True}, "activated False, rank 3 True"),
         ({"rest": None}, "beyond degree 0"),
     ],
 )
-def test_what_does_not_fit_together_is_said(other: dict[str, Any], words: str) -> None:
-    for parts in ([frame(2, 0), frame(2, 3, **other)],):
-        with pytest.raises(ViewerError, match=words):
-            join(parts, [0, 3], 1)
+def test_parts_that_differ_are_refused_with_the_difference(
+    difference: dict[str, Any], message: str
+) -> None:
+    parts = [_frame(2, 0), _frame(2, 3, **difference)]
+    with pytest.raises(ViewerError, match=message):
+        join(parts, [0, 3], 1)
 
 
-def source(rank: int) -> Any:
-    """What there is of the stream of one of two ranks as far as versions go."""
-    info = SimpleNamespace(shard=(rank, 2), group="a" * 16, name="scene", shape=(3, 14))
-    run = SimpleNamespace(
-        alive=True, name="train", id=f"train-{rank}", pid=rank + 1, streams={}
-    )
-    made = SimpleNamespace(
-        run=run,
-        info=info,
-        version=1,
-        opened=True,
-        fault=None,
-        holds=1,
-        name="scene",
-        kind="gaussians",
-        fallback="",
-        shape=info.shape,
-        gpu="",
-        live=False,
-    )
-    made.open = made.release = lambda: None
-    made.read = lambda after: (
-        frame(3, rank) if made.version > after and made.opened else None
-    )
-    return made
+# -- versions --------------------------------------------------------------------------
 
 
-def test_a_step_of_all_is_one_version() -> None:
-    shards = Shards()
-    ranks = [source(0), source(1)]
-    now = 100.0
-    (whole,) = shards.update(ranks, now)
+@dataclass(eq=False)
+class _RankStream:
+    """The stream of one of two ranks, as far as its versions go."""
 
-    def version_after(seconds: float = 0.0) -> int:
-        nonlocal now
-        whole.version  # noqa: B018  (it looks)
-        now += seconds
-        shards.turn(now)
-        return whole.version
+    rank: int
+    version: int = 1
+    opened: bool = True
+    fault: None = None
+    holds: int = 1
+    name: str = "scene"
+    kind: str = "gaussians"
+    fallback: str = ""
+    shape: tuple[int, int] = (3, 14)
+    gpu: str = ""
+    live: bool = False
+    info: Any = field(init=False)
+    run: Any = field(init=False)
 
-    assert version_after() == 1
-    ranks[0].version = 2
-    assert version_after() == 1  # the other comes in a moment
-    ranks[1].version = 2
-    assert version_after() == 2
-    ranks[0].version = 5
-    assert version_after() == 2
-    assert version_after(TOGETHER) == 5  # it does not come
+    def __post_init__(self) -> None:
+        self.info = SimpleNamespace(
+            shard=(self.rank, 2), group="a" * 16, name=self.name, shape=self.shape
+        )
+        self.run = SimpleNamespace(
+            alive=True,
+            name="train",
+            id=f"train-{self.rank}",
+            pid=self.rank + 1,
+            streams={},
+        )
+
+    def open(self) -> None:
+        pass
+
+    def release(self) -> None:
+        pass
+
+    def read(self, after: int) -> StreamFrame | None:
+        if self.version <= after or not self.opened:
+            return None
+        return _frame(3, self.rank)
+
+
+class _Clock:
+    """Asks for the version of a sharded stream as time passes."""
+
+    def __init__(self, *ranks: Any) -> None:
+        self.now = 100.0
+        self._shards = Shards()
+        (self._stream,) = self._shards.update(list(ranks), self.now)
+
+    def version_after(self, seconds: float = 0.0) -> int:
+        self._stream.version  # noqa: B018  (reading it looks at the ranks)
+        self.now += seconds
+        self._shards.turn(self.now)
+        return self._stream.version
+
+
+def test_scene_has_a_new_version_once_all_ranks_have_or_time_has_passed() -> None:
+    first: Any = _RankStream(0)
+    second: Any = _RankStream(1)
+    clock = _Clock(first, second)
+    assert clock.version_after() == 1
+    first.version = 2
+    assert clock.version_after() == 1
+    second.version = 2
+    assert clock.version_after() == 2
+
+
+def test_scene_does_not_wait_for_a_rank_that_is_late() -> None:
+    first: Any = _RankStream(0, version=2)
+    second: Any = _RankStream(1, version=2)
+    clock = _Clock(first, second)
+    assert clock.version_after() == 2
+    first.version = 5
+    assert clock.version_after() == 2
+    assert clock.version_after(TOGETHER) == 5
     for step in (6, 7, 8):
-        ranks[0].version = step
-        assert version_after(TOGETHER) == step
-    ranks[1].version = 3  # it is far behind
-    assert version_after(TOGETHER) == 9
+        first.version = step
+        assert clock.version_after(TOGETHER) == step
+    # The late one is far behind now; its version is a change nevertheless.
+    second.version = 3
+    assert clock.version_after(TOGETHER) == 9

@@ -1,10 +1,10 @@
-"""One conformance suite over every transport, and what rings do with values and memory."""
+"""One conformance suite over every transport, and the values and memory of rings."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -18,93 +18,89 @@ from splatview_ipc.shm.slot_layout import ring_size
 from splatview_ipc.transports import TRANSPORTS
 from splatview_ipc.transports.cpu_ring import CpuRingReader, CpuRingWriter
 
-COPYING = ("ring", "device-ring", "host")
+_RINGS = ("ring", "device-ring", "host")
 """Transports whose frames are slots of a ring."""
+_ON_GPU = ("in-place", "device-ring")
+_WITH_REFERENCE = tuple(name for name in NAMES if name != "memory")
+_SAME_REFERENCES = ({"ring", "host"},)
+"""Transports that cannot be told apart by their references."""
 
 
-def _cases(names: Any) -> list[object]:
-    return [
-        pytest.param(n, marks=[] if n in ("memory", "ring") else [pytest.mark.cuda])
-        for n in names
-    ]
+def _mark_cuda(names: tuple[str, ...]) -> list[object]:
+    """Return the transports as parameters; most of them need a GPU."""
+    params = []
+    for name in names:
+        marks = [] if name in ("memory", "ring") else [pytest.mark.cuda]
+        params.append(pytest.param(name, marks=marks))
+    return params
 
 
-@pytest.fixture(params=_cases(NAMES))
+@pytest.fixture(params=_mark_cuda(tuple(NAMES)))
 def pair(request: pytest.FixtureRequest) -> Iterator[TransportPair]:
-    made = TransportPair(request.param)
-    yield made
-    made.close()
+    pair = TransportPair(request.param)
+    yield pair
+    pair.close()
 
 
-@pytest.fixture(params=_cases(COPYING))
-def copying(request: pytest.FixtureRequest) -> Iterator[TransportPair]:
-    made = TransportPair(request.param)
-    yield made
-    made.close()
+@pytest.fixture(params=_mark_cuda(_RINGS))
+def ring_pair(request: pytest.FixtureRequest) -> Iterator[TransportPair]:
+    pair = TransportPair(request.param)
+    yield pair
+    pair.close()
 
 
-def test_the_newest_frame_arrives_whole(pair: TransportPair) -> None:
-    for version, n in enumerate([5, 1000, 0, 17, 999], 1):
-        pair.write(n, version)
+# -- every transport -------------------------------------------------------------------
+
+
+def test_newest_frame_arrives_complete(pair: TransportPair) -> None:
+    for version, count in enumerate([5, 1000, 0, 17, 999], 1):
+        pair.write(count, version)
         with pair.read(version - 1) as frame:
-            assert (frame.kind, frame.version, frame.meta["step"]) == (
-                "gaussians",
-                version,
-                3,
-            )
+            assert frame.kind == "gaussians"
+            assert frame.version == version
+            assert frame.meta["step"] == 3
             assert frame.time_ns > 0
-            assert frame.on_gpu == (pair.name in ("in-place", "device-ring"))
+            assert frame.on_gpu == (pair.name in _ON_GPU)
             for name, tensor in frame.tensors.items():
                 values = tensor.to_float32()
-                assert tensor.shape == values.shape == (n, *SHAPES[name])
+                assert tensor.shape == (count, *SHAPES[name])
+                assert values.shape == tensor.shape
                 assert (values == version).all()
             assert frame.intact()
             assert frame.confirmed
 
 
-def test_it_says_what_fits_and_takes_nothing_else(copying: TransportPair) -> None:
-    assert copying.writer.fits(copying.scene(1000, 0))
-    assert copying.writer.fits(copying.scene(0, 0))
-    assert not copying.writer.fits(copying.scene(5000, 0))
-    copying.write(5, 1)
-    writer = copying.writer
-    assert not writer.write("gaussians", copying.scene(5000, 2), {"step": 3}, 2)
-    copying.write(7, 3)  # as soon as the transport takes anything again
-    assert copying.read(1).version == 3
-
-
-def test_an_overwritten_frame_is_known(copying: TransportPair) -> None:
-    copying.write(5, 1)
-    frame = copying.read()
-    for version in range(2, 12):
-        copying.write(5, version)
-    assert not frame.intact()
-    assert copying.reader.torn == 1
-    assert copying.read().version == 11
-
-
-def test_what_was_announced_is_not_trusted(pair: TransportPair) -> None:
-    if pair.name == "memory":
-        return
-    announced: Any = pair.writer.ref
-    ref = announced.segment if isinstance(announced, RingRef) else announced.control
-    for forged in (
+def _forged_segments(ref: SegmentRef) -> list[SegmentRef]:
+    return [
         SegmentRef(ref.token, ref.size * 2),
         SegmentRef("no-such-token", ref.size),
         SegmentRef(ref.token, 9),
-    ):
+    ]
+
+
+def _is_readable_by(name: str, written_by: str) -> bool:
+    if name == written_by:
+        return True
+    return any({name, written_by} <= names for names in _SAME_REFERENCES)
+
+
+@pytest.mark.parametrize("pair", _mark_cuda(_WITH_REFERENCE), indirect=True)
+def test_forged_and_foreign_references_are_refused(pair: TransportPair) -> None:
+    announced: Any = pair.writer.ref
+    if isinstance(announced, RingRef):
+        segment = announced.segment
+    else:
+        segment = announced.control
+    for forged in _forged_segments(segment):
         with pytest.raises(SharingError):
             reader_of("ring", RingRef(forged))
     for name in TRANSPORTS:
-        if name not in (
-            pair.name,
-            *({"ring", "host"} if pair.name in ("ring", "host") else ()),
-        ):
+        if not _is_readable_by(name, pair.name):
             with pytest.raises(SharingError):
                 reader_of(name, announced)
 
 
-def test_a_frame_outlives_both_sides(pair: TransportPair) -> None:
+def test_frame_outlives_its_writer_and_reader(pair: TransportPair) -> None:
     pair.write(5, 1)
     frame = pair.read()
     tensor = frame.tensors["means"]
@@ -115,72 +111,113 @@ def test_a_frame_outlives_both_sides(pair: TransportPair) -> None:
     frame.close()
 
 
-# ---- rings
+# -- transports with rings -------------------------------------------------------------
+
+
+def test_writer_says_if_tensors_fit_and_refuses_larger_ones(
+    ring_pair: TransportPair,
+) -> None:
+    writer = ring_pair.writer
+    too_large = ring_pair.scene(5000, 2)
+    assert writer.fits(ring_pair.scene(1000, 0))
+    assert writer.fits(ring_pair.scene(0, 0))
+    assert not writer.fits(too_large)
+    ring_pair.write(5, 1)
+    writer = ring_pair.writer
+    assert not writer.write("gaussians", too_large, {"step": 3}, 2)
+    # It goes on with tensors that fit.
+    ring_pair.write(7, 3)
+    assert ring_pair.read(1).version == 3
+
+
+def test_overwritten_frame_is_not_intact_and_counted_as_torn(
+    ring_pair: TransportPair,
+) -> None:
+    ring_pair.write(5, 1)
+    frame = ring_pair.read()
+    for version in range(2, 12):
+        ring_pair.write(5, version)
+    assert not frame.intact()
+    assert ring_pair.reader.torn == 1
+    assert ring_pair.read().version == 11
+
+
+# -- rings in host memory --------------------------------------------------------------
+
+
+class _Ring(NamedTuple):
+    writer: CpuRingWriter
+    reader: CpuRingReader
 
 
 @pytest.fixture
-def ring() -> Iterator[tuple[CpuRingWriter, CpuRingReader]]:
+def ring() -> Iterator[_Ring]:
     writer = CpuRingWriter(200_000, 3)
     reader = reader_of("ring", writer.ref)
     assert isinstance(reader, CpuRingReader)
-    yield writer, reader
+    yield _Ring(writer, reader)
     reader.close()
     writer.close()
+
+
+def _bytes_up_to(count: int) -> torch.Tensor:
+    return torch.arange(count, dtype=torch.uint8)
 
 
 @pytest.mark.parametrize(
     "image",
     [
-        *(
-            torch.arange(60).reshape(10, 6).to(dtype)
-            for dtype in (torch.float16, torch.bfloat16, torch.float32)
-        ),
-        torch.arange(60, dtype=torch.uint8).reshape(10, 6).t(),
-        torch.arange(60, dtype=torch.uint8).reshape(10, 6)[::2, 1:4],
-        torch.arange(6, dtype=torch.uint8).expand(5, 6),
-        torch.arange(60, dtype=torch.uint8)[7:].reshape(1, 53),
+        torch.arange(60).reshape(10, 6).to(torch.float16),
+        torch.arange(60).reshape(10, 6).to(torch.bfloat16),
+        torch.arange(60).reshape(10, 6).to(torch.float32),
+        _bytes_up_to(60).reshape(10, 6).t(),
+        _bytes_up_to(60).reshape(10, 6)[::2, 1:4],
+        _bytes_up_to(6).expand(5, 6),
+        _bytes_up_to(60)[7:].reshape(1, 53),
     ],
     ids=[
         "float16",
         "bfloat16",
         "float32",
         "transposed",
-        "a part",
+        "cropped",
         "repeated",
-        "from its middle",
+        "with an offset",
     ],
 )
-def test_values_of_any_dtype_and_strides_and_metadata_arrive(
-    ring: tuple[CpuRingWriter, CpuRingReader], image: torch.Tensor
+def test_values_of_any_dtype_and_strides_arrive_with_metadata(
+    ring: _Ring, image: torch.Tensor
 ) -> None:
-    writer, reader = ring
     meta = {"layout": "HW", "step": 12, "note": "\u00e9", "ok": True, "lr": 0.5}
-    writer.write("image", {"image": image}, meta, 5, confirmed=False)
-    frame = reader.read()
+    ring.writer.write("image", {"image": image}, meta, 5, confirmed=False)
+    frame = ring.reader.read()
     assert frame is not None
     with frame:
-        assert (frame.version, frame.meta, frame.confirmed) == (5, meta, False)
-        assert np.array_equal(
-            frame.tensors["image"].to_float32(), image.float().numpy()
-        )
+        assert frame.version == 5
+        assert frame.meta == meta
+        assert not frame.confirmed
+        values = frame.tensors["image"].to_float32()
+        assert np.array_equal(values, image.float().numpy())
 
 
-def test_slots_by_size() -> None:
-    for size, growing, slots in (
-        (1, False, 8),
-        (8, False, 8),
-        (8, True, 4),
-        (64, False, 4),
-        (64, True, 3),
-    ):
-        tensors = {"image": torch.empty(size << 20, dtype=torch.uint8, device="meta")}
-        assert ring_size(tensors, growing) == (
-            size << 20 if not growing else 3 * size << 19,
-            slots,
-        )
+@pytest.mark.parametrize(
+    ("mebibytes", "growing", "capacity", "slots"),
+    [
+        (1, False, 1 << 20, 8),
+        (8, False, 8 << 20, 8),
+        (8, True, 12 << 20, 4),
+        (64, False, 64 << 20, 4),
+        (64, True, 96 << 20, 3),
+    ],
+)
+def test_rings_of_large_tensors_have_few_slots(
+    mebibytes: int, growing: bool, capacity: int, slots: int
+) -> None:
+    image = torch.empty(mebibytes << 20, dtype=torch.uint8, device="meta")
+    assert ring_size({"image": image}, growing) == (capacity, slots)
 
 
-def test_segments_are_sealed_and_withdrawn() -> None:
+def test_segment_cannot_be_resized_and_is_withdrawn_when_closed() -> None:
     writer = CpuRingWriter(64, 3)
     ref = writer.ref
     for size in (10, ref.segment.size * 2):
@@ -189,8 +226,14 @@ def test_segments_are_sealed_and_withdrawn() -> None:
     writer.close()
     with pytest.raises(SharingError):
         reader_of("ring", ref)
+
+
+def test_unsealed_segment_is_refused() -> None:
+    writer = CpuRingWriter(64, 3)
+    ref = writer.ref
     unsealed = os.memfd_create("unsealed")
     os.ftruncate(unsealed, ref.segment.size)
     with pytest.raises(SharingError, match="sealed"):
         CpuRingReader(ref, {ref.segment.token: [unsealed]})
     os.close(unsealed)
+    writer.close()

@@ -1,4 +1,4 @@
-"""Child programs: what they say, how they end, and with whom."""
+"""Child programs: their output, how they end, and with which process."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ if "stubborn" in sys.argv:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print("libEGL warning: failed to open", file=sys.stderr)
 print("out", *sys.argv[1:], flush=True)
-print("words", file=sys.stderr, flush=True)
+print("error line", file=sys.stderr, flush=True)
 if "ends" in sys.argv:
     sys.exit(7)
-signal.pause() if "stays" in sys.argv else print("read", sys.stdin.readline(), flush=True)
+if "stays" in sys.argv:
+    signal.pause()
+else:
+    print("read", sys.stdin.readline(), flush=True)
 """
 
 
@@ -31,24 +34,26 @@ signal.pause() if "stays" in sys.argv else print("read", sys.stdin.readline(), f
 def env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The environment in which `child` is a module."""
     (tmp_path / "child.py").write_text(_CHILD)
-    monkeypatch.setenv(
-        "PYTHONPATH",
-        os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]),
-    )
+    folders = [str(tmp_path)]
+    python_path = os.environ.get("PYTHONPATH")
+    if python_path:
+        folders.append(python_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(folders))
     return dict(os.environ)
 
 
-def test_last_words_are_kept_without_pipes_and_without_noise(
+def test_last_error_lines_are_kept_without_pipes_and_without_noise(
     env: dict[str, str],
 ) -> None:
     program = ChildProgram("child", "ends", env=env)
     assert program.wait() == 7
-    assert (program.is_running(), program.exit_code) == (False, 7)
+    assert not program.is_running()
+    assert program.exit_code == 7
     program.end()
-    assert program.last_error_lines() == "out ends\nwords"
+    assert program.last_error_lines() == "out ends\nerror line"
 
 
-def test_pipes_carry_lines(env: dict[str, str]) -> None:
+def test_pipes_carry_lines_both_ways(env: dict[str, str]) -> None:
     program = ChildProgram("child", env=env, pipes=True)
     assert program.stdin is not None
     assert program.stdout is not None
@@ -58,34 +63,44 @@ def test_pipes_carry_lines(env: dict[str, str]) -> None:
     assert program.stdout.readline() == "read hello\n"
     assert program.wait() == 0
     program.end()
-    assert program.last_error_lines() == "words"
+    assert program.last_error_lines() == "error line"
 
 
-@pytest.mark.parametrize("apart", [True, False])
-def test_lines_are_handed_on_as_they_come(apart: bool, env: dict[str, str]) -> None:
-    """Without `on_output` both streams are one."""
-    output = list[str]()
-    errors = list[str]()
+@pytest.mark.parametrize(
+    ("has_on_output", "expected_output", "expected_errors"),
+    [
+        (True, ["out ends"], ["error line"]),
+        # Without `on_output` both streams are one.
+        (False, [], ["out ends", "error line"]),
+    ],
+)
+def test_callbacks_get_each_line_of_their_stream(
+    has_on_output: bool,
+    expected_output: list[str],
+    expected_errors: list[str],
+    env: dict[str, str],
+) -> None:
+    output: list[str] = []
+    errors: list[str] = []
     program = ChildProgram(
         "child",
         "ends",
         env=env,
-        on_output=output.append if apart else None,
+        on_output=output.append if has_on_output else None,
         on_error=errors.append,
     )
     program.wait()
     program.end()
-    assert (output, errors) == (
-        (["out ends"], ["words"]) if apart else ([], ["out ends", "words"])
-    )
-    assert "words" in program.last_error_lines()
+    assert output == expected_output
+    assert errors == expected_errors
+    assert "error line" in program.last_error_lines()
 
 
-def test_end_kills_what_ignores_its_signal(env: dict[str, str]) -> None:
+def test_end_kills_a_program_that_ignores_sigterm(env: dict[str, str]) -> None:
     program = ChildProgram("child", "stubborn", "stays", env=env, pipes=True)
     assert program.stdout is not None
     program.stdout.readline()
-    program.end(0.05)
+    program.end(timeout_s=0.05)
     program.end()
     assert program.exit_code == -signal.SIGKILL
 
@@ -93,51 +108,53 @@ def test_end_kills_what_ignores_its_signal(env: dict[str, str]) -> None:
 _PARENT = """
 import os, signal, sys, threading
 from splatview_ipc.system.child_program import ChildProgram
-kept = []
-thread = threading.Thread(target=lambda: kept.append(ChildProgram("child", "stays", pipes=True)))
+children = []
+def start():
+    children.append(ChildProgram("child", "stays", pipes=True))
+thread = threading.Thread(target=start)
 thread.start()
 thread.join()
-kept[0].stdout.readline()
+children[0].stdout.readline()
 if not os.fork():
-    kept[0].end()
-    kept.clear()
+    children[0].end()
+    children.clear()
     os._exit(0)
 os.wait()
 forked = os.fork()
 if not forked:
     os.close(1)
     signal.pause()
-print(kept[0].pid, forked, kept[0].is_running(), flush=True)
+print(children[0].pid, forked, children[0].is_running(), flush=True)
 sys.stdin.readline()
-kept.clear()
+children.clear()
 sys.stdin.readline()
 """
+"""Starts a child in a thread that ends at once, then forks: `end` in a forked process must
+not reach the child, and a forked process that lives on must not keep it alive."""
 
 
-@pytest.mark.parametrize("way", ["killed", "dropped"])
-def test_a_program_ends_with_the_process_or_the_object_that_started_it(
-    way: str, env: dict[str, str], programs: Programs
+@pytest.mark.parametrize("cause", ["parent killed", "object collected"])
+def test_child_ends_with_the_process_or_the_object_that_started_it(
+    cause: str, env: dict[str, str], programs: Programs
 ) -> None:
-    """Killed, although a thread that is gone started it and a forked child lives on; or no longer kept. What a forked
-    child does with it changes nothing.
-    """
-    process = programs.code(_PARENT, **env)
-    pid, forked, running = process.line().split()
-    assert running == "True"
-    if way == "killed":
-        process.killed()
+    parent = programs.code(_PARENT, **env)
+    pid, forked_pid, is_running = parent.line().split()
+    assert is_running == "True"
+    if cause == "parent killed":
+        parent.killed()
     else:
-        process.say()
+        parent.say()
     try:
-        wait_until(lambda: not _runs(int(pid)))
-        assert _runs(int(forked))
+        wait_until(lambda: not _is_alive(int(pid)))
+        assert _is_alive(int(forked_pid))
     finally:
-        os.kill(int(forked), signal.SIGKILL)
+        os.kill(int(forked_pid), signal.SIGKILL)
 
 
-def _runs(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
-        with open(f"/proc/{pid}/stat") as f:
-            return f.read().rpartition(")")[2].split()[0] != "Z"
+        stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return False
+    state = stat.rpartition(")")[2].split()[0]
+    return state != "Z"

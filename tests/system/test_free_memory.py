@@ -8,71 +8,67 @@ import pytest
 
 from splatview_ipc.system.free_memory import available_bytes
 
-MIB = 1 << 20
-V2_MOUNT = "30 23 0:26 {top} /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
-PROC = {
-    "proc/meminfo": f"MemTotal: {16 << 20} kB\nMemFree: 100 kB\nMemAvailable:   {8 << 20} kB\nHugePages_Total: 0\n",
-    "proc/self/status": f"Name:\tpython\nVmSize:\t {500 << 10} kB\nVmData:\t {200 << 10} kB\nThreads:\t1\n",
-    "proc/self/limits": "Limit                     Soft Limit           Hard Limit           Units\n"
-    "Max data size             unlimited            unlimited            bytes\n"
-    "Max address space         unlimited            unlimited            bytes\n",
+_MIB = 1 << 20
+_PROC = {
+    "proc/meminfo": (
+        f"MemTotal: {16 << 20} kB\n"
+        "MemFree: 100 kB\n"
+        f"MemAvailable:   {8 << 20} kB\n"
+        "HugePages_Total: 0\n"
+    ),
     "proc/self/cgroup": "0::/user.slice/job\n",
-    "proc/self/mountinfo": V2_MOUNT.format(top="/"),
 }
-JOB = "sys/fs/cgroup/user.slice/job"
-SLICE = "sys/fs/cgroup/user.slice"
+"""A machine with 8 GiB left, and a process in the cgroup `job`."""
+_JOB = "sys/fs/cgroup/user.slice/job"
+_SLICE = "sys/fs/cgroup/user.slice"
 
 
-def tree(root: Path, **changed: str) -> Path:
-    """A folder that looks as / does to a process in a cgroup; `changed` by path, with `__` in place of `/`."""
-    for name, text in {
-        **PROC,
-        **{k.replace("__", "/"): v for k, v in changed.items()},
-    }.items():
+def _write_files(root: Path, files: dict[str, str]) -> Path:
+    """Write a folder that looks as / does to a process; return it."""
+    for name, text in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return root
 
 
-def cgroup(folder: str, **files: object) -> dict[str, str]:
+def _cgroup(
+    folder: str, *, maximum: object, current: int, high: object = "max", stat: str = ""
+) -> dict[str, str]:
+    """Return the files of a cgroup by path."""
     return {
-        f"{folder}/{name.replace('__', '.')}": f"{value}\n"
-        for name, value in files.items()
+        f"{folder}/memory.max": f"{maximum}\n",
+        f"{folder}/memory.high": f"{high}\n",
+        f"{folder}/memory.current": f"{current}\n",
+        f"{folder}/memory.stat": f"anon 5\n{stat}\n",
     }
 
 
-def test_available_bytes_is_the_machines_when_nothing_limits(tmp_path: Path):
-    assert available_bytes(tmp_path) is None, "nothing is known"
-    assert available_bytes(tree(tmp_path)) == 8 << 30
+def test_available_bytes_is_unknown_without_proc(tmp_path: Path) -> None:
+    assert available_bytes(tmp_path) is None
 
 
-@pytest.mark.parametrize("name", ["memory__max", "memory__high"])
-def test_available_bytes_follows_a_cgroup_of_version_2(name: str, tmp_path: Path):
-    files = cgroup(
-        JOB,
-        memory__max="max",
-        memory__high="max",
-        memory__current=700 * MIB,
-        memory__stat=f"anon 5\ninactive_file {300 * MIB}\nactive_file 9",
+def test_available_bytes_is_the_machines_when_no_cgroup_limits(tmp_path: Path) -> None:
+    assert available_bytes(_write_files(tmp_path, _PROC)) == 8 << 30
+
+
+@pytest.mark.parametrize("limit", ["maximum", "high"])
+def test_available_bytes_follows_each_limit_of_a_cgroup(
+    limit: str, tmp_path: Path
+) -> None:
+    limits: dict[str, object] = {"maximum": "max", "high": "max"}
+    limits[limit] = 1000 * _MIB
+    files = _cgroup(
+        _JOB,
+        **limits,
+        current=700 * _MIB,
+        stat=f"inactive_file {300 * _MIB}\nactive_file 9",
     )
-    files |= cgroup(JOB, **{name: 1000 * MIB})
-    assert available_bytes(tree(tmp_path, **files)) == 600 * MIB
+    assert available_bytes(_write_files(tmp_path, _PROC | files)) == 600 * _MIB
 
 
-def test_available_bytes_follows_the_tightest_cgroup_above(tmp_path: Path):
-    files = cgroup(
-        JOB,
-        memory__max=1000 * MIB,
-        memory__high="max",
-        memory__current=100 * MIB,
-        memory__stat="anon 5",
-    )
-    files |= cgroup(
-        SLICE,
-        memory__max=2000 * MIB,
-        memory__high="max",
-        memory__current=1950 * MIB,
-        memory__stat="anon 5",
-    )
-    assert available_bytes(tree(tmp_path, **files)) == 50 * MIB
+def test_available_bytes_follows_the_tightest_cgroup_above(tmp_path: Path) -> None:
+    job = _cgroup(_JOB, maximum=1000 * _MIB, current=100 * _MIB)
+    parent = _cgroup(_SLICE, maximum=2000 * _MIB, current=1950 * _MIB)
+    root = _write_files(tmp_path, _PROC | job | parent)
+    assert available_bytes(root) == 50 * _MIB
