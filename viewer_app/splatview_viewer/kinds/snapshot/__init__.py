@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def _view(ctx: moderngl.Context, work: Any) -> SnapshotView:
+    """Return a new view."""
     from splatview_viewer.kinds.snapshot.state import SnapshotState
     from splatview_viewer.kinds.snapshot.view import SnapshotData, SnapshotView
 
@@ -23,6 +24,7 @@ def _view(ctx: moderngl.Context, work: Any) -> SnapshotView:
 
 
 def _holds(value: Any) -> bool:
+    """Return whether a value is a snapshot."""
     from splatview_viewer.snapshot.model import MemorySnapshot
 
     return isinstance(value, MemorySnapshot)
@@ -32,8 +34,9 @@ KIND = Kind("snapshot", view=_view, still="plot", holds=_holds)
 
 
 def expect(path: Path) -> None:
-    """Have a thread load what a timeline is painted with, if this is named like a snapshot, which is about to be shown:
-    that takes as long as reading a short one.
+    """Load in a thread what paints timelines, if a file is named like a snapshot.
+
+    That takes as long as reading a short one, which is about to be shown.
     """
     if path.suffix in (".pickle", ".pkl") and is_installed("numba"):
         from splatview_viewer.snapshot.timeline.compiled import kernels, pool

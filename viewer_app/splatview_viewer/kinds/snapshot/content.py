@@ -1,8 +1,10 @@
-"""One snapshot and all answers about it, for all its views: worked out by jobs, kept, never waited for.
+"""One snapshot and all answers about it, for all its views.
 
-table = content.ask(("leaks", device), lambda: leaks(snapshot, trace))
-if table is None:
-    ...  # `working`, or `fault(key)`; the view draws again once `changes` is another number
+Answers are worked out by jobs, kept, and never waited for:
+
+    table = content.request(("leaks", device), lambda: find_leaks(snapshot, trace))
+    if table is None:
+        ...  # `current_work`, or `fault(key)`; draw again once `changes` has changed
 """
 
 from __future__ import annotations
@@ -33,42 +35,52 @@ if TYPE_CHECKING:
 
     from splatview_viewer.kinds.snapshot.state import ColorBy, Highlight
     from splatview_viewer.snapshot.analysis.colors import Colors
-    from splatview_viewer.snapshot.model import MemorySnapshot
+    from splatview_viewer.snapshot.model import MemorySnapshot, Trace
 
     Key = tuple[Hashable, ...]
 
 T = TypeVar("T")
 log = logging.getLogger("splatview")
 
-LANES = ("layout", "analysis", "query")
+Lane = Literal["layout", "analysis", "query"]
+LANES: tuple[Lane, ...] = ("layout", "analysis", "query")
 """Threads that work side by side."""
-_PARTING_S = 3.0
-"""Wait for a job when the program ends."""
-_KEPT = 6
+_EXIT_WAIT_S = 3.0
+"""Seconds that the end of the program waits for a job."""
+_MAX_ANSWERS = 6
 """Answers that are kept of questions of which only the newest matters."""
+_MAX_OOMS = 50
 
 
-def _end() -> None:
-    """The program ends: no thread may still be in compiled code when Python takes itself apart."""
+def _close_all() -> None:
+    """Close all snapshots at the end of the program.
+
+    No thread may still be in compiled code when Python takes itself apart.
+    """
     for content in list(Content._all):
         content.close()
-        content.wait(_PARTING_S)
+        content.wait(_EXIT_WAIT_S)
 
 
-atexit.register(_end)
+atexit.register(_close_all)
 
 
 class _Question(NamedTuple):
+    """A question that is worked on, or was answered."""
+
     job: Job[Any]
-    words: str
-    lane: str
-    begun: threading.Event
+    description: str
+    """What is being done, for the user; may be empty."""
+    lane: Lane
+    started: threading.Event
+    """Set once a thread works on it."""
 
 
 class Content:
-    """A snapshot, and its answers. `device` is always a place in `Snapshot.traces`.
+    """A snapshot, and the answers about it.
 
-    Called by the thread of the viewer's loop alone.
+    `device` is always an index into `MemorySnapshot.traces`. Called by the thread of the
+    viewer's loop alone.
     """
 
     _all: ClassVar[WeakSet[Content]] = WeakSet()
@@ -76,18 +88,23 @@ class Content:
     def __init__(
         self, snapshot: MemorySnapshot, wake: Callable[[], None] = lambda: None
     ) -> None:
-        """`wake`: called from a thread when an answer is there."""
+        """Start without answers.
+
+        wake: called from a thread when an answer is there.
+        """
         self.snapshot = snapshot
         Content._all.add(self)
         self.changes = 0
-        """Another number after each job that ended."""
+        """Changes after each job that ended."""
         self._wake = wake
-        self._lanes = {lane: Jobs(f"snapshot {lane}", self._ended) for lane in LANES}
+        self._lanes = {
+            lane: Jobs(f"snapshot {lane}", self._on_job_end) for lane in LANES
+        }
         self._questions: dict[Key, _Question] = {}
-        """By key; the newest of a name is the last of that name."""
+        """By key; of the questions of one name the newest is the last."""
         self._closed = False
 
-    # -- questions -----------------------------------------------------------------------------------------------
+    # -- questions ---------------------------------------------------------------------
 
     def request(
         self,
@@ -95,28 +112,23 @@ class Content:
         function: Callable[..., T],
         *,
         newest: bool = False,
-        lane: Literal["layout", "analysis", "query"] = "analysis",
-        words: str = "",
+        lane: Lane = "analysis",
+        description: str = "",
     ) -> T | None:
-        """Return the result of `function()` once a thread has called it; None until then, or if it failed (`fault`).
+        """Return the result of `function()` once a thread has called it.
 
-        The answer is kept as long as the snapshot. newest: of the questions whose key begins with the same name only
-        the newest is worked on, and a few answers are kept. words: what is being done, for the user. `function` reads
-        nothing that the loop changes; in the lane "query" it is called with its job.
+        None until then, or if it failed (`fault`). The answer is kept as long as the
+        snapshot.
+
+        Args:
+            key: names the question; begins with a name of its kind.
+            function: reads nothing that the loop changes; in the lane "query" it is called
+                with its job.
+            newest: of the questions of one name only the newest is worked on, and a few
+                answers are kept.
+            lane: the thread that works on it.
+            description: what is being done, for the user.
         """
-        begun = threading.Event()
-
-        def work(job: Job[T]) -> T:
-            begun.set()
-            try:
-                return function(job) if lane == "query" else function()
-            except Exception as e:
-                if not isinstance(
-                    e, ViewerError
-                ):  # its pane says it, and the others go on
-                    log.error("%s", words or key, exc_info=e)
-                raise
-
         if key in self._questions:
             if newest:
                 self._questions[key] = self._questions.pop(key)
@@ -124,37 +136,60 @@ class Content:
         if self._closed:
             return None
         if newest:
-            same = {k: q for k, q in self._questions.items() if k[0] == key[0]}
-            going = [
-                k
-                for k, q in same.items()
-                if q.job.done or (q.begun.is_set() and lane != "query")
-            ]
-            for old in {*same} - {*going[-_KEPT + 1 :]}:
-                self.forget(old)
-        self._questions[key] = _Question(
-            self._lanes[lane].submit(work), words, lane, begun
-        )
+            self._forget_older(key, lane)
+        started = threading.Event()
+
+        def work(job: Job[T]) -> T:
+            started.set()
+            try:
+                return function(job) if lane == "query" else function()
+            except Exception as error:
+                # A ViewerError is for the user, and stands in the pane.
+                if not isinstance(error, ViewerError):
+                    log.error("%s", description or key, exc_info=error)
+                raise
+
+        job = self._lanes[lane].submit(work)
+        self._questions[key] = _Question(job, description, lane, started)
         return None
 
-    def _ended(self) -> None:
+    def _forget_older(self, key: Key, lane: Lane) -> None:
+        """Forget the questions of a name but for a few that are answered or worked on.
+
+        A query that runs is interrupted.
+        """
+        same_name = {k: q for k, q in self._questions.items() if k[0] == key[0]}
+        kept = [
+            k
+            for k, q in same_name.items()
+            if q.job.done or (q.started.is_set() and lane != "query")
+        ]
+        newest = kept[-_MAX_ANSWERS + 1 :]
+        for other_key in same_name:
+            if other_key not in newest:
+                self.forget(other_key)
+
+    def _on_job_end(self) -> None:
         self.changes += 1
         self._wake()
 
     def peek(self, key: Key) -> Any:
-        """The answer, if it is there; asks nothing."""
+        """Return the answer if it is there; starts nothing."""
         question = self._questions.get(key)
         if question is None or not question.job.done or question.job.fault:
             return None
         return question.job.result()
 
     def fault(self, key: Key) -> str:
-        """The reason why there will be no answer; "" while there may be one."""
+        """Return why there will be no answer; "" while there may be one."""
         question = self._questions.get(key)
         return question.job.fault if question is not None else ""
 
     def forget(self, key: Key) -> None:
-        """Drop a question and its answer, so that asking works on it anew. A query that runs is interrupted."""
+        """Drop a question and its answer, so that it can be worked on anew.
+
+        A query that runs is interrupted.
+        """
         question = self._questions.pop(key, None)
         if question is not None:
             question.job.cancel()
@@ -166,85 +201,85 @@ class Content:
 
     @property
     def current_work(self) -> str:
-        """The job in progress, in words; "" without one."""
-        return next(
-            (q.words for q in self._questions.values() if q.words and not q.job.done),
-            "",
-        )
+        """Description of a job in progress; "" without one."""
+        for question in self._questions.values():
+            if question.description and not question.job.done:
+                return question.description
+        return ""
 
     @property
     def layout_fault(self) -> str:
         """The reason why something cannot be laid out; "" while nothing failed."""
-        return next(
-            (
-                q.job.fault
-                for q in self._questions.values()
-                if q.lane == "layout" and q.job.fault
-            ),
-            "",
-        )
+        for question in self._questions.values():
+            if question.lane == "layout" and question.job.fault:
+                return question.job.fault
+        return ""
 
     def wait(self, timeout: float) -> bool:
-        """Wait until nothing is worked on any more, at most so many seconds. Returns whether that is so."""
+        """Wait until nothing is worked on, at most so many seconds for each lane.
+
+        Returns whether that is so.
+        """
         return all([lane.wait(timeout) for lane in self._lanes.values()])
 
     def close(self) -> None:
-        """Drop what waits, and cancel what runs. Idempotent."""
+        """Drop questions that wait, and cancel those that run. Idempotent."""
         self._closed = True
         for lane in self._lanes.values():
             lane.close()
         self._questions.clear()
 
-    # -- the snapshot ----------------------------------------------------------------------------------------------
+    # -- the snapshot ------------------------------------------------------------------
+
+    def _trace(self, device: int) -> Trace:
+        return self.snapshot.traces[device]
 
     @cached_property
     def busiest(self) -> int:
         """The GPU with most events; pinned host memory where there is no GPU."""
 
         def activity(index: int) -> tuple[bool, int, int]:
-            trace = self.snapshot.traces[index]
+            trace = self._trace(index)
             return trace.device >= 0, len(trace.events), len(trace.segments)
 
         return max(range(len(self.snapshot.traces)), key=activity)
 
     def other_contents(self) -> list[Content]:
-        """Return the other open snapshots, to compare it with this one, by name."""
-        return sorted(
-            (c for c in Content._all if c is not self and not c._closed),
-            key=lambda c: c.snapshot.name,
-        )
+        """Return the other open snapshots, by name, to compare them with this one."""
+        others = [c for c in Content._all if c is not self and not c._closed]
+        return sorted(others, key=lambda content: content.snapshot.name)
 
-    # -- the timeline ----------------------------------------------------------------------------------------------
+    # -- the timeline ------------------------------------------------------------------
 
     def bands(self, device: int) -> Bands | None:
-        """The timeline, laid out."""
+        """Return the layout of the timeline."""
         return self.request(
             ("bands", device),
-            lambda: Bands(self.snapshot.traces[device]),
+            lambda: Bands(self._trace(device)),
             lane="layout",
-            words="Laying out the timeline",
+            description="Laying out the timeline",
         )
 
     def addresses(self, device: int) -> Addresses | None:
-        """The address space, laid out."""
+        """Return the layout of the address space."""
         return self.request(
             ("addresses", device),
-            lambda: Addresses(self.snapshot.traces[device]),
+            lambda: Addresses(self._trace(device)),
             lane="layout",
-            words="Laying out the addresses",
+            description="Laying out the addresses",
         )
 
     def axis(self, device: int, unit: Literal["events", "time"]) -> TimelineAxis | None:
-        """The time axis."""
+        """Return the time axis."""
         return self.request(
             ("axis", device, unit),
-            lambda: TimelineAxis(self.snapshot.traces[device], unit),
+            lambda: TimelineAxis(self._trace(device), unit),
             lane="layout",
-            words="Reading the times",
+            description="Reading the times",
         )
 
     def peak(self, device: int) -> int | None:
-        """The moment with most live bytes."""
+        """Return the moment with most live bytes."""
         bands = self.bands(device)
         if bands is None:
             return None
@@ -252,62 +287,61 @@ class Content:
             ("peak", device),
             lambda: int(np.argmax(bands.live)),
             lane="layout",
-            words="Looking for the peak",
+            description="Looking for the peak",
         )
 
     def colors(self, device: int, by: ColorBy) -> Colors | None:
-        """The colour of each allocation, and the legend; `by`: see `analysis.colors`."""
+        """Return the colour of each allocation, and the legend."""
         return self.request(
             ("colors", device, by),
-            lambda: color_allocations(self.snapshot, self.snapshot.traces[device], by),
+            lambda: color_allocations(self.snapshot, self._trace(device), by),
             lane="layout",
-            words="Colouring",
+            description="Colouring",
         )
 
     def ooms(self, device: int) -> list[int] | None:
-        """The moments at which an allocation failed, the first 50."""
-        action = self.snapshot.traces[device].events.action
+        """Return the moments at which an allocation failed, the first 50."""
+        action = self._trace(device).events.action
+        oom = ACTIONS.index("oom")
         return self.request(
             ("ooms", device),
-            lambda: np.flatnonzero(action == ACTIONS.index("oom")).tolist()[:50],
+            lambda: np.flatnonzero(action == oom).tolist()[:_MAX_OOMS],
             lane="layout",
         )
 
-    # -- what is lit -----------------------------------------------------------------------------------------------
+    # -- search and SQL ----------------------------------------------------------------
 
     def hits(self, device: int, text: str) -> Hits | None:
-        """Return the hits of a search."""
+        """Return the hits of a search; None without a search."""
         text = text.strip()
         if not text:
             return None
         return self.request(
             ("search", device, text),
-            lambda: search(self.snapshot, self.snapshot.traces[device], text),
+            lambda: search(self.snapshot, self._trace(device), text),
             newest=True,
         )
 
     def highlight_mask(
-        self, device: int, text: str, lit: Highlight | None
+        self, device: int, text: str, highlight: Highlight | None
     ) -> tuple[Key, np.ndarray | None]:
-        """The allocations that a search and a row light together, bool (A,), and a key of them; None: all."""
+        """Return the allocations that a search and a row highlight together.
+
+        Returns:
+            A key of them, and bool (A,); None: all.
+        """
         hits = self.hits(device, text)
-        key = text if hits is not None else "", lit
-        if hits is None or lit is None:
-            return (
-                key,
-                lit.mask
-                if lit is not None
-                else hits.mask
-                if hits is not None
-                else None,
-            )
-        return key, hits.mask & lit.mask
+        if hits is None:
+            return ("", highlight), None if highlight is None else highlight.mask
+        if highlight is None:
+            return (text, None), hits.mask
+        return (text, highlight), hits.mask & highlight.mask
 
     def database(self) -> Database | None:
-        """Answers SQL. To be used in the lane "query" alone."""
+        """Return the database that answers SQL. To be used in the lane "query" alone."""
         return self.request(
             ("database",),
             lambda _: Database(self.snapshot),
             lane="query",
-            words="Opening the database",
+            description="Opening the database",
         )

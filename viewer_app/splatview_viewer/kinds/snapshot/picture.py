@@ -1,7 +1,8 @@
-"""The picture of a timeline: painted by a few threads, uploaded, and drawn in its plot."""
+"""The picture of a timeline: painted by a few threads, uploaded, drawn in its plot."""
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,36 +21,41 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.world import PlotWorld
     from splatview_viewer.snapshot.analysis.colors import Colors
 
-_AT_ONCE_S = 0.02
-"""Seconds for which a drawing waits for the picture that it shows: most are there by then. The one before is drawn in
-its place until then."""
-_LIT = 0.30
-_OUTLINED = 0.22
-"""Shares of white over the allocation under the pointer, and over the selected one."""
+_WAIT_S = 0.02
+"""Seconds for which a drawing waits for the picture that it needs: most are there by then.
+Until then the picture before is drawn in its place."""
+_HOVERED_WHITE = 0.30
+"""Share of white over the allocation under the pointer."""
+_SELECTED_WHITE = 0.22
+"""Share of white over the selected allocation."""
 _OUTLINE = (247, 250, 255, 255)
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A picture that is wanted: a part of a world in so many columns and rows."""
+    """A picture to be painted: a part of a world in columns and rows."""
 
     world: Hashable
     """Pictures of one world show the same things at the same x and y."""
     colors: Hashable
-    """Pictures of one world and of these colours look the same where they show the same."""
+    """Pictures of one world and of these colours look the same where they overlap."""
     x0: float
+    """The left edge of the first column."""
     step: float
-    """The first column begins at x0; a column is `step` wide."""
+    """The width of a column."""
     width: int
+    """Columns."""
     low: float
+    """The byte at which the lowest row begins."""
     per_pixel: float
-    """The lowest row begins at the byte `low`; a row is `per_pixel` bytes high."""
+    """Bytes of a row."""
     height: int
+    """Rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class Painting:
-    """A picture that is painted, its lowest row first."""
+    """A painted picture, its lowest row first."""
 
     sheet: Sheet
     pixels: np.ndarray
@@ -61,75 +67,95 @@ class Painting:
     seconds: float
 
     def pixel_at(self, x: float, y: float) -> tuple[int | None, int | None]:
-        """Return the moment and the allocation that the pixel at a place of the axes shows; None: there is none."""
-        s, (height, width) = self.sheet, self.ids.shape
-        column = int((x - s.x0) // s.step)
-        row = int((y - s.low) // s.per_pixel)
+        """Return the moment and the allocation at a point of the axes; None: none."""
+        sheet = self.sheet
+        height, width = self.ids.shape
+        column = int((x - sheet.x0) // sheet.step)
+        row = int((y - sheet.low) // sheet.per_pixel)
         if not 0 <= column < width or self.moments[column] < 0:
             return None, None
-        number = int(self.ids[row, column]) if 0 <= row < height else -1
-        return int(self.moments[column]), number if number >= 0 else None
+        moment = int(self.moments[column])
+        if not 0 <= row < height or self.ids[row, column] < 0:
+            return moment, None
+        return moment, int(self.ids[row, column])
 
 
 def paint_sheet(
-    s: Sheet, world: PlotWorld, colors: Colors, lit: np.ndarray | None
+    sheet: Sheet, world: PlotWorld, colors: Colors, lit: np.ndarray | None
 ) -> Painting:
-    """Paint a picture by the threads of `pool()`. lit: bool (A,), the allocations that are not dimmed; None: all."""
-    since = time.perf_counter()
-    inks = inks_of(colors.classes, colors.palette, lit)
-    moments = peaks(
-        world.bands.live, world.axis.edges(s.x0, s.x0 + s.step * s.width, s.width)
-    )
-    canvas = (
-        np.empty((s.height, s.width), np.uint32),
-        np.empty((s.height, s.width), np.int32),
-    )
-    part = -(-s.width // (4 * pool()._max_workers))
+    """Paint a picture by the threads of `pool()`.
 
-    def work(x: int) -> None:
+    lit: allocations that are not dimmed, bool (A,); None: all.
+    """
+    started_at = time.perf_counter()
+    inks = inks_of(colors.classes, colors.palette, lit)
+    x1 = sheet.x0 + sheet.step * sheet.width
+    edges = world.axis.edges(sheet.x0, x1, sheet.width)
+    moments = peaks(world.bands.live, edges)
+    shape = (sheet.height, sheet.width)
+    pixels = np.empty(shape, np.uint32)
+    ids = np.empty(shape, np.int32)
+    # Several pieces a thread, since some columns take longer than others.
+    piece = math.ceil(sheet.width / (4 * pool()._max_workers))
+
+    def paint_piece(first: int) -> None:
         world.painter.layers.paint(
-            canvas, (x, min(x + part, s.width)), moments, s.low, s.per_pixel, inks
+            canvas=(pixels, ids),
+            columns=(first, min(first + piece, sheet.width)),
+            moments=moments,
+            low=sheet.low,
+            per_pixel=sheet.per_pixel,
+            inks=inks,
         )
 
-    list(pool().map(work, range(0, s.width, part)))
-    return Painting(s, *canvas, moments, time.perf_counter() - since)
+    list(pool().map(paint_piece, range(0, sheet.width, piece)))
+    seconds = time.perf_counter() - started_at
+    return Painting(sheet, pixels, ids, moments, seconds)
 
 
 class TimelinePicture:
-    """One user's picture. Every call comes from the thread that holds the context; `want` waits a moment at most."""
+    """One user's picture.
+
+    Every call comes from the thread that holds the OpenGL context; `request` waits a moment
+    at most.
+    """
 
     def __init__(self, ctx: moderngl.Context, wake: Callable[[], None]) -> None:
-        """`wake`: called from a thread when a picture is painted."""
+        """Start without a picture.
+
+        wake: called from a thread when a picture is painted.
+        """
         self.error = ""
         """The reason why the picture cannot be painted."""
         self.painting: Painting | None = None
         """The painting in the texture."""
         self.texture: moderngl.Texture | None = None
         self.ms: dict[str, float] = {}
+        """Milliseconds of the last upload and painting."""
         self._ctx = ctx
         self._jobs = Jobs("picture", wake)
         self._job: Job[Painting] | None = None
-        self._wanted: Sheet | None = None
-        self._lifted: tuple[int | None, ...] = ()
-        """The allocations that are lifted in the texture."""
+        self._requested: Sheet | None = None
+        self._brightened: tuple[int | None, int | None] = (None, None)
+        """The hovered and the selected allocation in the texture."""
 
     def request(
         self, sheet: Sheet, world: PlotWorld, colors: Colors, lit: np.ndarray | None
     ) -> None:
-        """Have this painted, and take over what is done. Waits for it a moment."""
-        self._wanted = sheet
-        self._take()
-        if self._job is None and (
-            self.painting is None or self.painting.sheet != sheet
-        ):
-            self._job = self._jobs.submit(
-                lambda job: paint_sheet(sheet, world, colors, lit)
-            )
-            if self._job.wait(_AT_ONCE_S):
-                self._take()
+        """Have a picture painted, and upload what is done. Waits for it a moment."""
+        self._requested = sheet
+        self._upload_finished()
+        is_painted = self.painting is not None and self.painting.sheet == sheet
+        if self._job is not None or is_painted:
+            return
+        self._job = self._jobs.submit(
+            lambda job: paint_sheet(sheet, world, colors, lit)
+        )
+        if self._job.wait(_WAIT_S):
+            self._upload_finished()
 
-    def _take(self) -> None:
-        """Upload what is done."""
+    def _upload_finished(self) -> None:
+        """Upload the picture once its job has finished."""
         job = self._job
         if job is None or not job.done:
             return
@@ -137,108 +163,127 @@ class TimelinePicture:
         self.error = job.fault
         if self.error:
             return
-        since = time.perf_counter()
+        started_at = time.perf_counter()
         self.painting = job.result()
-        size = self.painting.sheet.width, self.painting.sheet.height
-        if self.texture is None or self.texture.size != size:
-            if self.texture is not None:
-                self.texture.release()
-            self.texture = self._ctx.texture(size, 4, alignment=4)
-            self.texture.filter = moderngl.NEAREST, moderngl.NEAREST
-        self.texture.write(self.painting.pixels)
-        self._lifted = ()
+        sheet = self.painting.sheet
+        texture = self._texture_of_size((sheet.width, sheet.height))
+        texture.write(self.painting.pixels)
+        self._brightened = (None, None)
         self.ms = {
-            "upload": (time.perf_counter() - since) * 1e3,
+            "upload": (time.perf_counter() - started_at) * 1e3,
             "paint": self.painting.seconds * 1e3,
         }
 
+    def _texture_of_size(self, size: tuple[int, int]) -> moderngl.Texture:
+        """Return the texture, made anew if its size changes."""
+        if self.texture is not None and self.texture.size == size:
+            return self.texture
+        if self.texture is not None:
+            self.texture.release()
+        self.texture = self._ctx.texture(size, 4, alignment=4)
+        self.texture.filter = moderngl.NEAREST, moderngl.NEAREST
+        return self.texture
+
     @property
     def current(self) -> Painting | None:
-        """The painting shown, if it is of the world that is wanted."""
-        shown = self.painting
-        if (
-            shown is not None
-            and self._wanted is not None
-            and (shown.sheet.world == self._wanted.world)
-        ):
-            return shown
-        return None
+        """The painting in the texture, if it is of the requested world."""
+        if self.painting is None or self._requested is None:
+            return None
+        if self.painting.sheet.world != self._requested.world:
+            return None
+        return self.painting
 
     @property
     def complete(self) -> bool:
-        """True if the wanted picture is shown, or cannot be."""
-        return (
-            self._wanted is None
-            or bool(self.error)
-            or (self.painting is not None and self.painting.sheet == self._wanted)
-        )
+        """The requested picture is in the texture, or cannot be painted."""
+        if self._requested is None or self.error:
+            return True
+        return self.painting is not None and self.painting.sheet == self._requested
 
     def tick(self) -> bool:
         """Return True if drawing again would show more."""
-        return self._job.done if self._job is not None else not self.complete
+        if self._job is not None:
+            return self._job.done
+        return not self.complete
 
     def draw(self, hovered: int | None, selected: int | None) -> None:
-        """Draw what there is into the plot that is open: as it should be, or what was painted before, stretched. These
-        allocations are brighter; the second has an outline.
+        """Draw the picture into the open plot; the one before is stretched.
+
+        The hovered and the selected allocation are brighter; the second has an outline.
         """
-        shown = self.current
-        if shown is None or self.texture is None:
+        painting = self.current
+        if painting is None or self.texture is None:
             return
-        s = shown.sheet
+        sheet = painting.sheet
         self.brighten(hovered, selected)
+        x1 = sheet.x0 + sheet.width * sheet.step
+        y1 = sheet.low + sheet.height * sheet.per_pixel
         implot.plot_image(
             "##picture",
             imgui.ImTextureRef(self.texture.glo),
-            implot.Point(s.x0, s.low),
-            implot.Point(s.x0 + s.width * s.step, s.low + s.height * s.per_pixel),
+            implot.Point(sheet.x0, sheet.low),
+            implot.Point(x1, y1),
             ImVec2(0, 1),
             ImVec2(1, 0),
         )
 
     def brighten(self, hovered: int | None, selected: int | None) -> None:
-        """Brighten these allocations in the texture, and no others any more."""
-        painted = self.painting
+        """Brighten these allocations in the texture, and no others."""
+        painting = self.painting
         texture = self.texture
-        if painted is None or texture is None or self._lifted == (hovered, selected):
+        if painting is None or texture is None:
             return
-        if any(number is not None for number in self._lifted):
-            texture.write(painted.pixels)
-        self._lifted = hovered, selected
-        for number, share in (
-            (hovered if hovered != selected else None, _LIT),
-            (selected, _OUTLINED),
-        ):
-            if number is not None:
-                mask = painted.ids == number
-            else:
-                mask = np.zeros((1, 1), bool)
-            columns = np.flatnonzero(mask.any(axis=0))
-            rows = np.flatnonzero(mask.any(axis=1))
-            if not len(columns):
-                continue
-            part = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
-            mask = mask[part]
-            pixels = np.ascontiguousarray(painted.pixels[part])
-            colors = pixels.view(np.uint8).reshape(*pixels.shape, 4)
-            colors[mask] = np.round(colors[mask] * (1 - share) + 255 * share)
-            if share == _OUTLINED:
-                around = np.pad(mask, 1)
-                inner = np.logical_and.reduce(
-                    [np.roll(around, d, axis) for axis in (0, 1) for d in (-1, 1)]
-                )
-                colors[mask & ~inner[1:-1, 1:-1]] = _OUTLINE
-            texture.write(
-                pixels,
-                (int(columns[0]), int(rows[0]), pixels.shape[1], pixels.shape[0]),
-            )
+        if self._brightened == (hovered, selected):
+            return
+        if self._brightened != (None, None):
+            texture.write(painting.pixels)
+        self._brightened = (hovered, selected)
+        if hovered is not None and hovered != selected:
+            _brighten(texture, painting, hovered, _HOVERED_WHITE, outline=False)
+        if selected is not None:
+            _brighten(texture, painting, selected, _SELECTED_WHITE, outline=True)
 
     def release(self) -> None:
-        """Give back the picture and its texture. Idempotent."""
+        """Free the picture and its texture. Idempotent."""
         if self._job is not None:
             self._job.cancel()
         self.painting = None
-        self._wanted = None
+        self._requested = None
         self._job = None
         if self.texture is not None:
             self.texture.release()
             self.texture = None
+
+
+def _brighten(
+    texture: moderngl.Texture,
+    painting: Painting,
+    allocation: int,
+    white: float,
+    *,
+    outline: bool,
+) -> None:
+    """Brighten one allocation in the texture. white: share of white."""
+    mask = painting.ids == allocation
+    columns = np.flatnonzero(mask.any(axis=0))
+    rows = np.flatnonzero(mask.any(axis=1))
+    if not len(columns):
+        return
+    x = int(columns[0])
+    y = int(rows[0])
+    bounds = (slice(y, rows[-1] + 1), slice(x, columns[-1] + 1))
+    mask = mask[bounds]
+    pixels = np.ascontiguousarray(painting.pixels[bounds])
+    colors = pixels.view(np.uint8).reshape(*pixels.shape, 4)
+    colors[mask] = np.round(colors[mask] * (1 - white) + 255 * white)
+    if outline:
+        colors[mask & ~_interior(mask)] = _OUTLINE
+    height, width = pixels.shape
+    texture.write(pixels, (x, y, width, height))
+
+
+def _interior(mask: np.ndarray) -> np.ndarray:
+    """Return the pixels of a mask whose four neighbours are all in it."""
+    padded = np.pad(mask, 1)
+    neighbours = [np.roll(padded, d, axis) for axis in (0, 1) for d in (-1, 1)]
+    return np.logical_and.reduce(neighbours)[1:-1, 1:-1]

@@ -27,7 +27,7 @@ TABS = {
 }
 """The tabs, and their titles."""
 PLOTS = ("timeline", "addresses")
-"""The tabs that are a plot alone. Above the others lies the timeline, lower."""
+"""Tabs that have a plot alone. In the others the timeline is above a pane."""
 COLORS: dict[ColorBy, str] = {
     "stack": "Stack",
     "category": "What it is",
@@ -39,38 +39,38 @@ COLORS: dict[ColorBy, str] = {
 
 @dataclass(frozen=True)
 class Highlight:
-    """A row of an answer whose allocations are seen among the rest."""
+    """A row of an answer whose allocations are highlighted in the timeline."""
 
     key: tuple[Hashable, ...]
-    """The answer's key (`Content.ask`)."""
+    """The answer's key (`Content.request`)."""
     row: int
     label: str
-    """"SQL", "a stack of 12.0 GiB"."""
+    """"SQL, 12 allocations", "forward  model.py:54, 12.0 GiB"."""
     mask: np.ndarray = field(compare=False, repr=False)
     """bool (A,)"""
 
 
 @dataclass(frozen=True)
 class SnapshotState:
-    """One user's view. Moments, events and allocations (ids) are those of the device that is shown."""
+    """One user's view. Moments, events and allocations are those of the shown device."""
 
     unit: Literal["events", "time"] = "events"
-    """The time axis counts events, or time as the clock goes."""
+    """The unit of the time axis: events, or time."""
     color_by: ColorBy = "stack"
     legend: bool = True
     """The meaning of the colours is written over the plot."""
     device: int | None = None
-    """A place in `Snapshot.traces`; None: the busiest."""
+    """Index into `MemorySnapshot.traces`; None: the busiest device."""
     tab: str = ""
     """One of TABS; "": the failed allocations if there are any, otherwise the timeline."""
     x: Range | None = None
-    """The seen part of the time axis, in its unit: moments, or microseconds since the epoch. None: all."""
+    """The visible range of the time axis, in its unit; None: all."""
     y: Range | None = None
-    """The seen part of the bytes axis of the timeline. None: all."""
+    """The visible range of the bytes axis of the timeline; None: all."""
     address_window: Range | None = None
-    """The seen part of the address space, in bytes of `Addresses`. None: all."""
+    """The visible range of the address space, in bytes of `Addresses`; None: all."""
     moment: int | None = None
-    """The chosen moment, of which panes tell; None: the peak."""
+    """The chosen moment, of which panes are; None: the peak."""
     marks: tuple[int | None, int | None] = (None, None)
     """The two moments that are compared."""
     selected: int | None = None
@@ -89,46 +89,45 @@ class SnapshotState:
         return dict(self.choices).get(name, default)
 
     def with_choice(self, name: str, value: str) -> SnapshotState:
-        """The state after a choice in a pane."""
-        return replace(
-            self, choices=tuple(sorted({**dict(self.choices), name: value}.items()))
-        )
+        """Return the state after a choice in a pane."""
+        choices = {**dict(self.choices), name: value}
+        return replace(self, choices=tuple(sorted(choices.items())))
 
     def with_mark(self, moment: int) -> SnapshotState:
-        """The state after a moment was marked to be compared: the first, then the second, then the first anew."""
+        """Return the state after a moment was marked to be compared.
+
+        The first one is marked, then the second, then the first anew.
+        """
         a, b = self.marks
-        return replace(
-            self,
-            marks=(moment, None)
-            if a is None or b is not None
-            else (min(a, moment), max(a, moment)),
-        )
+        if a is None or b is not None:
+            return replace(self, marks=(moment, None))
+        return replace(self, marks=(min(a, moment), max(a, moment)))
 
     def without_window(self) -> SnapshotState:
-        """The state in which all is seen."""
-        return replace(
-            self, x=None, **{"address_window" if self.tab == "addresses" else "y": None}
-        )
+        """Return the state in which all is visible."""
+        if self.tab == "addresses":
+            return replace(self, x=None, address_window=None)
+        return replace(self, x=None, y=None)
 
     def after_escape(self) -> SnapshotState:
-        """The state after Escape: it takes back one thing at a time."""
-        for held, changes in (
-            (self.selected, {"selected": None}),
-            (self.highlight, {"highlight": None}),
-            (self.search or None, {"search": ""}),
-            (self.marks[0], {"marks": (None, None)}),
-        ):
-            if held is not None:
-                return replace(self, **changes)
+        """Return the state after Escape, which takes back one thing at a time."""
+        if self.selected is not None:
+            return replace(self, selected=None)
+        if self.highlight is not None:
+            return replace(self, highlight=None)
+        if self.search:
+            return replace(self, search="")
+        if self.marks[0] is not None:
+            return replace(self, marks=(None, None))
         return replace(self, moment=None)
 
     def for_device(self, device: int | None = None) -> SnapshotState:
-        """The state for another device or snapshot: its look, tab and choices stay."""
+        """Return the state for another device or snapshot: tab and choices stay."""
         return SnapshotState(
-            self.unit,
-            self.color_by,
-            self.legend,
-            device,
-            self.tab,
+            unit=self.unit,
+            color_by=self.color_by,
+            legend=self.legend,
+            device=device,
+            tab=self.tab,
             choices=self.choices,
         )

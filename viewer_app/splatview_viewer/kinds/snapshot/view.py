@@ -1,10 +1,10 @@
-"""Shows a memory snapshot: who held how much of a GPU's memory, and when."""
+"""The view of a memory snapshot: the holders of a GPU's memory over time."""
 
 from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -45,37 +45,49 @@ if TYPE_CHECKING:
 
 _PAN = 0.12
 """Share of the window that one press of a key moves it."""
+
+
+class _Move(NamedTuple):
+    """What a key does to the window of the plot."""
+
+    right: int = 0
+    up: int = 0
+    zoom: int = 0
+
+
 _MOVES = {
-    "a": (-1, 0, 0),
-    "left": (-1, 0, 0),
-    "d": (1, 0, 0),
-    "right": (1, 0, 0),
-    "w": (0, 1, 0),
-    "up": (0, 1, 0),
-    "s": (0, -1, 0),
-    "down": (0, -1, 0),
-    "e": (0, 0, 1),
-    "equal": (0, 0, 1),
-    "q": (0, 0, -1),
-    "minus": (0, 0, -1),
+    "a": _Move(right=-1),
+    "left": _Move(right=-1),
+    "d": _Move(right=1),
+    "right": _Move(right=1),
+    "w": _Move(up=1),
+    "up": _Move(up=1),
+    "s": _Move(up=-1),
+    "down": _Move(up=-1),
+    "e": _Move(zoom=1),
+    "equal": _Move(zoom=1),
+    "q": _Move(zoom=-1),
+    "minus": _Move(zoom=-1),
+    "home": _Move(),
+    "end": _Move(),
 }
-"""Keys that go right, go up, and zoom in."""
+"""Keys that move the window."""
 _TABS = dict(zip("123456789", TABS, strict=False))
 _PAGE = (0.083, 0.088, 0.100)
-"""Around the plot, RGB in [0, 1]."""
+"""Colour around the plot, RGB in [0, 1]."""
 
 
 class SnapshotData:
-    """The snapshot that all views show, and what is worked out of it."""
+    """The snapshot that all views show, and the answers about it."""
 
     def __init__(self, ctx: moderngl.Context) -> None:
         self.ctx = ctx
         self.content: Content | None = None
         self.news = threading.Event()
-        """Set when something was worked out or painted."""
+        """Set when an answer or a picture is there."""
 
     def take(self, snapshot: MemorySnapshot) -> None:
-        """Show this one from now on."""
+        """Show a snapshot from now on."""
         self.close()
         self.content = Content(snapshot, self.news.set)
         self.content.bands(self.content.busiest)
@@ -109,16 +121,16 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         self.scale = 1.0
         """Pixels per point."""
         self.pointer = 0.0, 0.0
-        """The last place of the pointer in the plot, on both axes."""
+        """The last position of the pointer in the plot, on both axes."""
         self.focus_search = False
-        """The keyboard goes to the search field with the next picture."""
+        """The search field gets the keyboard with the next picture."""
         self.pane_memory: dict[Any, Any] = {}
-        """Values that panes keep from one picture to the next."""
-        self._of = data.content
-        """The content that the state is about."""
-        self._answers = 0
+        """What panes keep from one picture to the next."""
+        self._shown_content = data.content
+        """The content that the state is of."""
+        self._drawn_changes = 0
         """`Content.changes` when it was drawn."""
-        self._moved = False
+        self._state_changed = False
         """The last drawing changed the state."""
 
     def take(self, link: str, value: Value) -> bool:
@@ -138,53 +150,64 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         return True
 
     def _sync(self) -> bool:
-        """Forget what was chosen in a snapshot that is gone; True if there was one."""
-        gone = self._of is not self.data.content
-        if gone:
-            if self._of is not None:
-                self.state = self.state.for_device()
-            self._of = self.data.content
-            self.pane_memory.clear()
-            self.picture.release()
-        return gone
+        """Forget what was chosen in a snapshot that is gone; True if it is."""
+        content = self.data.content
+        if self._shown_content is content:
+            return False
+        if self._shown_content is not None:
+            self.state = self.state.for_device()
+        self._shown_content = content
+        self.pane_memory.clear()
+        self.picture.release()
+        return True
 
-    # -- what panes and hands read and change ----------------------------------------------------------------------
+    # -- what the plot and the panes read and change -----------------------------------
 
     @property
     def content(self) -> Content:
+        """The snapshot, and the answers about it."""
         assert self.data.content is not None
         return self.data.content
 
     @property
     def device(self) -> int:
-        """The device that is shown, a place in `Snapshot.traces`."""
-        return self.content.busiest if self.state.device is None else self.state.device
+        """The shown device, an index into `MemorySnapshot.traces`."""
+        if self.state.device is None:
+            return self.content.busiest
+        return self.state.device
 
     @property
     def trace(self) -> Trace:
+        """The trace of the shown device."""
         return self.content.snapshot.traces[self.device]
 
     @property
     def device_label(self) -> str:
-        """The device in the picture and the number of all; "" where there is only one GPU."""
+        """The shown device and the number of all; "" where there is only one GPU."""
         count = len(self.content.snapshot.traces)
         if count > 1:
             return f"{device_text(self.trace.device)}, one of {count} devices"
         return "" if self.trace.device >= 0 else device_text(self.trace.device)
 
     def choose_device(self, name: str) -> None:
-        """Show the device of this name: "1", "host". Raises ViewerError for one that the snapshot has not."""
-        self.state = self.state.for_device(find_device(self.content.snapshot, name))
+        """Show the device of this name: "1", "host".
+
+        Raises:
+            ViewerError: the snapshot has no such device.
+        """
+        device = find_device(self.content.snapshot, name)
+        self.state = self.state.for_device(device)
 
     @property
     def tab(self) -> str:
-        return self.state.tab or (
-            "oom" if self.content.ooms(self.device) else "timeline"
-        )
+        """The shown tab, one of TABS."""
+        if self.state.tab:
+            return self.state.tab
+        return "oom" if self.content.ooms(self.device) else "timeline"
 
     @property
     def moment(self) -> int | None:
-        """The moment that panes tell of; None until it is known."""
+        """The moment that panes are of; None until it is known."""
         if self.state.moment is None:
             return self.content.peak(self.device)
         return self.state.moment
@@ -205,38 +228,42 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         self.state = replace(self.state, **changes)
 
     def choose_moment(self, moment: int, *, close: bool = False) -> None:
-        """Choose a moment and bring it into sight. close: see a two-hundredth of all there, or less."""
+        """Choose a moment, and move the window to it if it is outside.
+
+        close: zoom in to a two-hundredth of the axis, or less.
+        """
         axis = self.content.axis(self.device, self.state.unit)
         self.change(moment=moment)
         if axis is None or (self.state.x is None and not close):
             return
-        (low, high), at = axis.extent, axis.x_of(moment)
+        x = axis.x_of(moment)
         x0, x1 = self.state.x or axis.extent
-        width = min(x1 - x0, max((high - low) / 200, 1.0)) if close else x1 - x0
-        if close or not x0 <= at <= x1:
-            self.change(
-                x=world.clamp_range(
-                    (at - width / 2, at + width / 2), axis.extent, width
-                )
-            )
+        if not close and x0 <= x <= x1:
+            return
+        width = x1 - x0
+        if close:
+            low, high = axis.extent
+            width = min(width, max((high - low) / 200, 1.0))
+        window = (x - width / 2, x + width / 2)
+        self.change(x=world.clamp_range(window, axis.extent, width))
 
     def toggle_highlight(
-        self, key: tuple[Any, ...], row: int, ids: np.ndarray, words: str
+        self, key: tuple[Any, ...], row: int, ids: np.ndarray, label: str
     ) -> None:
-        """Have the allocations of a row of an answer seen among the rest; no longer if they are."""
+        """Highlight the allocations of an answer's row in the timeline, or no longer."""
+        if self.is_highlighted(key, row):
+            self.change(highlight=None)
+            return
         mask = np.zeros(len(self.trace.allocations), bool)
         mask[ids] = True
-        self.change(
-            highlight=None
-            if self.is_highlighted(key, row)
-            else Highlight(key, row, words, mask)
-        )
+        self.change(highlight=Highlight(key, row, label, mask))
 
     def is_highlighted(self, key: tuple[Any, ...], row: int) -> bool:
-        lit = self.state.highlight
-        return lit is not None and (lit.key, lit.row) == (key, row)
+        """Return whether the allocations of an answer's row are highlighted."""
+        highlight = self.state.highlight
+        return highlight is not None and (highlight.key, highlight.row) == (key, row)
 
-    # -- drawing ---------------------------------------------------------------------------------------------------
+    # -- drawing -------------------------------------------------------------------------
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         self._sync()
@@ -244,110 +271,76 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         framebuffer.clear(*_PAGE, 1.0, viewport=rect.viewport(framebuffer.height))
 
     def ui(self, rect: Rect, scale: float) -> bool:
-        from splatview_viewer.kinds.snapshot.axes import (
-            draw_bar,
-            draw_minimap,
-            draw_plot,
-        )
+        from splatview_viewer.kinds.snapshot.axes import draw_minimap, draw_plot
+        from splatview_viewer.kinds.snapshot.bar import draw_bar
         from splatview_viewer.kinds.snapshot.panes import draw_pane
 
-        content = self.content
-        before = self.state
+        previous_state = self.state
         self.scale = scale
-        self._answers = content.changes
-        again = False
-        layout = world.lay_out(
-            rect, scale, self.tab, details=self.state.selected is not None
-        )
-        plot = layout.plot
-        strip = layout.minimap
-        if plot is not None:
-            plot = draw_plot(self, plot)
-        else:
+        self._drawn_changes = self.content.changes
+        has_details = self.state.selected is not None
+        layout = world.lay_out(rect, scale, self.tab, details=has_details)
+        minimap = layout.minimap
+        if layout.plot is None:
             self.picture.release()
-        if strip is not None:
-            draw_minimap(
-                self,
-                Rect(plot.x, strip.y, plot.width, strip.height)
-                if plot is not None
-                else strip,
-            )
+        else:
+            inner = draw_plot(self, layout.plot)
+            if minimap is not None:
+                minimap = Rect(inner.x, minimap.y, inner.width, minimap.height)
+        if minimap is not None:
+            draw_minimap(self, minimap)
+        needs_redraw = False
         if layout.bar is not None:
-            again |= draw_bar(self, layout.bar)
-        if (
-            layout.pane is not None and self.tab not in PLOTS
-        ):  # which the bar may have chosen
-            again |= draw_pane(self, self.tab, layout.pane)
+            needs_redraw |= draw_bar(self, layout.bar)
+        # The bar may have chosen another tab.
+        if layout.pane is not None and self.tab not in PLOTS:
+            needs_redraw |= draw_pane(self, self.tab, layout.pane)
         if layout.details is not None:
-            again |= draw_pane(self, "details", layout.details)
-        self._moved = self.state != before
-        return again or self._moved
+            needs_redraw |= draw_pane(self, "details", layout.details)
+        self._state_changed = self.state != previous_state
+        return needs_redraw or self._state_changed
 
-    def paint(self, found: PlotWorld, plot: Rect) -> None:
-        """Draw the picture into ImPlot's plot that is open, which covers this rectangle."""
-        state, device, (x, y) = self.state, self.device, found.window(self.state)
-        colors, (lit, mask) = (
-            self.content.colors(device, state.color_by),
-            self.content.highlight_mask(device, state.search, state.highlight),
+    def paint(self, plot_world: PlotWorld, plot: Rect) -> None:
+        """Draw the picture into ImPlot's open plot, which covers this rectangle."""
+        state = self.state
+        device = self.device
+        (x0, x1), (y0, y1) = plot_world.window(state)
+        colors = self.content.colors(device, state.color_by)
+        highlight_key, mask = self.content.highlight_mask(
+            device, state.search, state.highlight
         )
         if colors is not None:
-            self.picture.request(
-                Sheet(
-                    (id(self.content), device, state.tab == "addresses", state.unit),
-                    (state.color_by, lit),
-                    x[0],
-                    (x[1] - x[0]) / plot.width,
-                    plot.width,
-                    y[0],
-                    (y[1] - y[0]) / plot.height,
-                    plot.height,
-                ),
-                found,
-                colors,
-                mask,
+            is_addresses = state.tab == "addresses"
+            sheet = Sheet(
+                world=(id(self.content), device, is_addresses, state.unit),
+                colors=(state.color_by, highlight_key),
+                x0=x0,
+                step=(x1 - x0) / plot.width,
+                width=plot.width,
+                low=y0,
+                per_pixel=(y1 - y0) / plot.height,
+                height=plot.height,
             )
-        self.picture.draw(
-            None if self.host.exact else self.state.hovered, self.state.selected
-        )
+            self.picture.request(sheet, plot_world, colors, mask)
+        hovered = None if self.host.exact else state.hovered
+        self.picture.draw(hovered, state.selected)
 
-    # -- events ----------------------------------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------
 
     def handle(self, event: Event, rect: Rect) -> bool:
-        if (
-            not isinstance(event, Key)
-            or not event.pressed
-            or event.mods & {"ctrl", "alt", "super"}
-        ):
+        if not isinstance(event, Key) or not event.pressed:
+            return False
+        if event.mods & {"ctrl", "alt", "super"}:
             return False
         self._sync()
         name = event.name
         state = self.state
-        found = self.world()
-        moment = state.moment if state.pointed_moment is None else state.pointed_moment
-        if found is not None and (name in _MOVES or name in ("home", "end")):
-            (x, y), (right, up, zoom) = found.window(state), _MOVES.get(name, (0, 0, 0))
-            if state.pointed_moment is not None:
-                at = self.pointer
-            else:
-                at = ((x[0] + x[1]) / 2, (y[0] + y[1]) / 2)
-            x, y = (
-                world.zoom_range(
-                    (
-                        low + step * _PAN * (high - low),
-                        high + step * _PAN * (high - low),
-                    ),
-                    place,
-                    ZOOM_STEP ** (2 * zoom),
-                )
-                for (low, high), step, place in zip(
-                    (x, y), (right, up), at, strict=True
-                )
-            )
-            (low, high), width = found.axis.extent, x[1] - x[0]
-            x = {"home": (low, low + width), "end": (high - width, high)}.get(name, x)
-            self.state = found.with_window(
-                state, x, None if "shift" in event.mods else y
-            )
+        plot_world = self.world()
+        moment = state.pointed_moment
+        if moment is None:
+            moment = state.moment
+        if plot_world is not None and name in _MOVES:
+            self._move_window(plot_world, name, along_x="shift" in event.mods)
         elif name == "f":
             self.state = state.without_window()
         elif name == "escape":
@@ -356,56 +349,79 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
             self.state = state.with_mark(moment)
         elif name in _TABS:
             self.change(tab=_TABS[name])
-        self.focus_search |= name == "slash"
-        return name == "slash"
+        is_search = name == "slash"
+        self.focus_search |= is_search
+        return is_search
+
+    def _move_window(self, plot_world: PlotWorld, key: str, *, along_x: bool) -> None:
+        """Move the window of the plot as a key says. along_x: the bytes axis stays."""
+        state = self.state
+        x, y = plot_world.window(state)
+        center_x = (x[0] + x[1]) / 2
+        center_y = (y[0] + y[1]) / 2
+        if state.pointed_moment is not None:
+            center_x, center_y = self.pointer
+        move = _MOVES[key]
+        factor = ZOOM_STEP ** (2 * move.zoom)
+        x = world.zoom_range(_shifted(x, move.right), center_x, factor)
+        y = world.zoom_range(_shifted(y, move.up), center_y, factor)
+        low, high = plot_world.axis.extent
+        width = x[1] - x[0]
+        if key == "home":
+            x = (low, low + width)
+        elif key == "end":
+            x = (high - width, high)
+        self.state = plot_world.with_window(state, x, None if along_x else y)
 
     def tick(self, now: float) -> bool:
         content = self.data.content
         if content is None or self._sync():
             return content is not None
-        if content.changes != self._answers:
-            self._answers = content.changes
+        if content.changes != self._drawn_changes:
+            self._drawn_changes = content.changes
             return True
         return self.picture.tick()
 
     @property
     def status_text(self) -> str:
-        """Words beside the timeline, or instead of it: what is wrong, or being worked on."""
+        """A text on the timeline: what is wrong, or being worked on."""
         if self.picture.error:
             return f"It cannot be painted: {self.picture.error}"
-        busy = self.content.current_work or (
-            "Painting" if self.picture.current is None else ""
-        )
-        return self.content.layout_fault or (f"{busy} \u2026" if busy else "")
+        if self.content.layout_fault:
+            return self.content.layout_fault
+        work = self.content.current_work
+        if not work and self.picture.current is None:
+            work = "Painting"
+        return f"{work} \u2026" if work else ""
 
     @property
     def missing_text(self) -> str:
-        """Words over the plot for what the snapshot does not tell; "" where nothing is missing."""
+        """A text over the plot on what the snapshot lacks; "" where it lacks nothing."""
         trace = self.trace
         if not len(trace.allocations) and not len(trace.spans):
             events = count_text(len(trace.events), "event")
             return f"Nothing was allocated or reserved in this trace ({events})"
         if self.tab == "addresses" and not len(trace.spans):
-            return "The snapshot names no segments: only the addresses of allocations are known"
+            return (
+                "The snapshot names no segments: only the addresses of allocations are "
+                "known"
+            )
         return ""
 
     @property
     def complete(self) -> bool:
-        """True if the last picture showed everything as it should be: nothing is being worked on for it."""
+        """True if the last picture showed everything, and nothing is being worked on."""
         content = self.data.content
-        return (
-            content is not None
-            and not content.busy
-            and content.changes == self._answers
-            and not self._moved
-            and self.picture.complete
-        )
+        if content is None or content.busy or self._state_changed:
+            return False
+        return content.changes == self._drawn_changes and self.picture.complete
 
     def wait(self, timeout: float) -> None:
-        """Wait until another picture would show more than the last one, at most so many seconds. For callers that need
-        a complete picture and do nothing else meanwhile.
+        """Wait until another picture would show more, at most so many seconds.
+
+        For callers that need a complete picture and do nothing else meanwhile.
         """
-        if not self.complete and not self._moved:
+        if not self.complete and not self._state_changed:
             self.data.news.wait(timeout)
             self.data.news.clear()
 
@@ -415,7 +431,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         if how == "last":
             self.data.close()
 
-    # -- the panel and words -----------------------------------------------------------------------------------------
+    # -- the panel -----------------------------------------------------------------------
 
     def covered(self, rect: Rect) -> Sequence[Rect]:
         return (rect,)
@@ -424,68 +440,76 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         return (Section("", self._controls),)
 
     def _controls(self) -> None:
-        snapshot = self.content.snapshot
+        """Draw the controls of the panel."""
+        self._choose_shown_device()
         state = self.state
-        if len(snapshot.traces) > 1:
-            names = {k: device_text(t.device) for k, t in enumerate(snapshot.traces)}
-            device = ui.choice(
-                "Device", "The device whose memory is shown", self.device, names
-            )
-            if device != self.device:
-                state = state.for_device(device)
-                self.state = state
         color_by: Any = ui.choice(
             "Colour",
             "The property of an allocation that its colour stands for",
             state.color_by,
             COLORS,
         )
-        axis = self.content.axis(self.device, "time")
-        unit = state.unit
-        if axis is not None:
-            if axis.has_times:
-                unit = ui.choice(
-                    "Axis",
-                    "Events at equal distances, or by the time at which they happened",
-                    unit,
-                    {"events": "Events", "time": "Clock"},
-                )
-            else:
-                unit = "events"
+        unit = self._choose_unit(state.unit)
         legend = ui.check(
             "Legend", "The list of colours over the timeline", state.legend
         )
-        self.change(
-            unit=unit,
-            color_by=color_by,
-            legend=legend,
-            x=state.x if unit == state.unit else None,
+        x = state.x if unit == state.unit else None
+        self.change(unit=unit, color_by=color_by, legend=legend, x=x)
+
+    def _choose_shown_device(self) -> None:
+        """Draw the choice of the device, if there are several."""
+        traces = self.content.snapshot.traces
+        if len(traces) < 2:
+            return
+        names = {i: device_text(trace.device) for i, trace in enumerate(traces)}
+        tip = "The device whose memory is shown"
+        device = ui.choice("Device", tip, self.device, names)
+        if device != self.device:
+            self.state = self.state.for_device(device)
+
+    def _choose_unit(
+        self, unit: Literal["events", "time"]
+    ) -> Literal["events", "time"]:
+        """Draw the choice of the axis's unit, and return it."""
+        axis = self.content.axis(self.device, "time")
+        if axis is None:
+            return unit
+        if not axis.has_times:
+            return "events"
+        return ui.choice(
+            "Axis",
+            "Events at equal distances, or by the time at which they happened",
+            unit,
+            {"events": "Events", "time": "Clock"},
         )
 
     def info(self) -> Info:
-        content = self.content
-        pointed = self.state.pointed_moment
-        bands = content.peek(("bands", self.device))
-        if bands is None or pointed is None or pointed >= len(bands.live):
-            readout = ""
-        else:
-            readout = f"{pointed:,}   {size_text(int(bands.live[pointed]))} live"
-        settings = [
-            f"{name}: {value}" for name, value in content.snapshot.settings.items()
-        ]
-        traces = content.snapshot.traces
-        notes = len(content.snapshot.notes)
+        snapshot = self.content.snapshot
+        traces = snapshot.traces
+        moment = self.state.pointed_moment
+        bands = self.content.peek(("bands", self.device))
+        readout = ""
+        if bands is not None and moment is not None and moment < len(bands.live):
+            readout = f"{moment:,}   {size_text(int(bands.live[moment]))} live"
         counts = {
             "device": len(traces) if len(traces) > 1 else 0,
-            "event": sum(len(t.events) for t in traces),
-            "allocation": sum(len(t.allocations) for t in traces),
-            "note": notes,
+            "event": sum(len(trace.events) for trace in traces),
+            "allocation": sum(len(trace.allocations) for trace in traces),
+            "note": len(snapshot.notes),
         }
-        phrases = [count_text(count, what) for what, count in counts.items() if count]
+        phrases = [count_text(count, name) for name, count in counts.items() if count]
+        settings = [f"{name}: {value}" for name, value in snapshot.settings.items()]
         return Info(
             phrases,
-            [*content.snapshot.notes, *settings],
+            [*snapshot.notes, *settings],
             readout,
             [f"painted by {pool()._max_workers} threads"],
             self.picture.ms,
         )
+
+
+def _shifted(span: tuple[float, float], steps: int) -> tuple[float, float]:
+    """Return a range moved by some presses of a key."""
+    low, high = span
+    shift = steps * _PAN * (high - low)
+    return low + shift, high + shift

@@ -1,4 +1,4 @@
-"""The layout of the view's parts, and what a tab's plot is of: its axes, and the layers of its bytes."""
+"""The layout of the view's parts, and the axes and layers of its plot."""
 
 from __future__ import annotations
 
@@ -15,18 +15,22 @@ if TYPE_CHECKING:
     from splatview_viewer.snapshot.timeline.bands import Addresses, TimelineAxis
 
 BAR = 40
-"""Points: the height of the bar with the tabs and the search."""
+"""Height of the bar with the tabs and the search, in points; so are the following."""
 MINIMAP = 44
 GAP = 8
 DETAILS = 350
-_BARE = 200, 150
-"""Points below which there is the plot and nothing else."""
-_TALL = 400
-"""Points from which the timeline is seen above a table."""
-_ROOMY = 300
-"""Points above a table from which the minimap has room beside the timeline."""
-_WIDE = 760
-"""Points of width from which details lie beside the plot, not under it."""
+"""Width of the details beside the plot."""
+_MIN_WIDTH = 200
+"""Width below which there is the plot and nothing else."""
+_MIN_HEIGHT = 150
+"""Height below which there is the plot and nothing else."""
+_MIN_TIMELINE_HEIGHT = 400
+"""Height from which the timeline is visible above a table."""
+_MIN_MINIMAP_HEIGHT = 300
+"""Height above a table from which the minimap fits below the timeline."""
+_MIN_WIDE = 760
+"""Width from which details are beside the plot, not under it."""
+_MIN_PLOT_HEIGHT = 62
 
 
 @dataclass(frozen=True)
@@ -38,47 +42,50 @@ class PaneLayout:
     bar: Rect | None = None
     minimap: Rect | None = None
     pane: Rect | None = None
-    """The table or other of the tab."""
+    """The pane of the tab."""
     details: Rect | None = None
 
 
 def lay_out(rect: Rect, scale: float, tab: str, *, details: bool) -> PaneLayout:
-    """`scale`: pixels per point. `details`: an allocation's are to be seen."""
-    if rect.width < _BARE[0] * scale or rect.height < _BARE[1] * scale:
+    """Return the rectangles of the view's parts.
+
+    Args:
+        rect: the view.
+        scale: pixels per point.
+        tab: one of TABS.
+        details: an allocation is selected.
+    """
+    if rect.width < _MIN_WIDTH * scale or rect.height < _MIN_HEIGHT * scale:
         return PaneLayout(plot=rect)
 
     def px(points: float) -> int:
         return round(points * scale)
 
     x = rect.x
-    y = rect.y
+    y = rect.y + px(BAR)
     width = rect.width
-    height = rect.height
-    high = px(BAR)
-    bar = Rect(x, y, width, high)
-    y = y + high
-    height = height - high
-    side = None
-    if details and width >= _WIDE * scale:
-        w = min(px(DETAILS), width * 45 // 100)
-        side = Rect(x + width - w, y, w, height)
-        width -= w
+    height = rect.height - px(BAR)
+    bar = Rect(x, rect.y, width, px(BAR))
+    details_rect = None
+    if details and width >= _MIN_WIDE * scale:
+        details_width = min(px(DETAILS), width * 45 // 100)
+        width -= details_width
+        details_rect = Rect(x + width, y, details_width, height)
     elif details:
-        h = height // 2
-        side = Rect(x, y + height - h, width, h)
-        height -= h
+        details_height = height // 2
+        height -= details_height
+        details_rect = Rect(x, y + height, width, details_height)
     pane = None
     if tab not in PLOTS:
-        if height >= _TALL * scale:
-            above = max(height * 36 // 100, px(190))
-        else:
-            above = px(MINIMAP + 2 * GAP)
-        pane = Rect(x, y + above, width, height - above)
-        height = above
+        plot_height = px(MINIMAP + 2 * GAP)
+        if height >= _MIN_TIMELINE_HEIGHT * scale:
+            plot_height = max(height * 36 // 100, px(190))
+        pane = Rect(x, y + plot_height, width, height - plot_height)
+        height = plot_height
     minimap = None
-    if height >= px(MINIMAP + 2 * GAP) and (
-        pane is None or not px(150) < height < px(_ROOMY)
-    ):
+    has_height = height >= px(MINIMAP + 2 * GAP)
+    is_low_plot = px(150) < height < px(_MIN_MINIMAP_HEIGHT)
+    if has_height and (pane is None or not is_low_plot):
         minimap = Rect(
             x + px(GAP),
             y + height - px(MINIMAP + GAP),
@@ -86,34 +93,36 @@ def lay_out(rect: Rect, scale: float, tab: str, *, details: bool) -> PaneLayout:
             px(MINIMAP),
         )
         height -= px(MINIMAP + 2 * GAP)
-    return PaneLayout(
-        Rect(x, y, width, height) if height >= px(62) else None,
-        bar,
-        minimap,
-        pane,
-        side,
-    )
+    plot = None
+    if height >= px(_MIN_PLOT_HEIGHT):
+        plot = Rect(x, y, width, height)
+    return PaneLayout(plot, bar, minimap, pane, details_rect)
 
 
-def zoom_range(span: Range, at: float, factor: float) -> Range:
-    """Return the range that is seen after zooming in by a factor at a place."""
-    return at - (at - span[0]) / factor, at + (span[1] - at) / factor
+def zoom_range(span: Range, center: float, factor: float) -> Range:
+    """Return a range after zooming in by a factor, where `center` keeps its place."""
+    return center - (center - span[0]) / factor, center + (span[1] - center) / factor
 
 
-def clamp_range(wanted: Range, full: Range, least: float) -> Range | None:
-    """`wanted` moved and narrowed so that it lies in `full` and is at least `least` wide; None when it is all."""
+def clamp_range(wanted: Range, full: Range, min_width: float) -> Range | None:
+    """Return a range moved and resized to lie in `full`; None when it is all of it.
+
+    min_width: the range is at least as wide.
+    """
     low, high = full
-    width = max(wanted[1] - wanted[0], min(least, high - low))
+    width = max(wanted[1] - wanted[0], min(min_width, high - low))
     if width >= (high - low) * (1 - 1e-9):
         return None
-    begin = min(max((wanted[0] + wanted[1] - width) / 2, low), high - width)
-    return begin, begin + width
+    centered = (wanted[0] + wanted[1] - width) / 2
+    start = min(max(centered, low), high - width)
+    return start, start + width
 
 
 MIN_WINDOW = {"events": 6.0, "time": 20.0}
 """The narrowest window of the time axis: moments, microseconds."""
 MIN_WINDOW_BYTES = 256.0
-_AIR = 1.04
+_HEADROOM = 1.04
+"""Height of the timeline's axis, as a multiple of the bytes at the peak."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,37 +132,41 @@ class PlotWorld:
     axis: TimelineAxis
     bands: Bands
     painter: Bands | Addresses
-    """Of the tab: `bands`, or the address space."""
+    """The layers of the tab: `bands`, or the address space."""
 
     @property
     def full(self) -> Range:
-        """All of the bytes axis."""
-        return 0.0, max(self.painter.height, MIN_WINDOW_BYTES) * (
-            _AIR if self.painter is self.bands else 1.0
-        )
+        """The complete bytes axis."""
+        height = max(self.painter.height, MIN_WINDOW_BYTES)
+        if self.painter is self.bands:
+            height *= _HEADROOM
+        return 0.0, height
 
     def window(self, state: SnapshotState) -> tuple[Range, Range]:
-        """The part that the plot shows: of the time axis, and of the bytes axis."""
-        return state.x or self.axis.extent, (
-            state.address_window if state.tab == "addresses" else state.y
-        ) or self.full
+        """Return the visible ranges of the time axis and of the bytes axis."""
+        y = state.address_window if state.tab == "addresses" else state.y
+        return state.x or self.axis.extent, y or self.full
 
     def with_window(
         self, state: SnapshotState, x: Range | None, y: Range | None = None
     ) -> SnapshotState:
-        """The state in which these ranges are seen, as far as they exist; None: as they are."""
-        changes: dict[str, Range | None] = {}
+        """Return the state in which these ranges are visible, as far as they exist.
+
+        None: the range stays.
+        """
         if x is not None:
-            changes["x"] = clamp_range(x, self.axis.extent, MIN_WINDOW[state.unit])
-        if y is not None:
-            changes["address_window" if state.tab == "addresses" else "y"] = (
-                clamp_range(y, self.full, MIN_WINDOW_BYTES)
-            )
-        return replace(state, **changes)  # type: ignore[arg-type]
+            x = clamp_range(x, self.axis.extent, MIN_WINDOW[state.unit])
+            state = replace(state, x=x)
+        if y is None:
+            return state
+        y = clamp_range(y, self.full, MIN_WINDOW_BYTES)
+        if state.tab == "addresses":
+            return replace(state, address_window=y)
+        return replace(state, y=y)
 
     def y_text(self, y: float) -> str:
-        """A place of the bytes axis in words: bytes, or an address."""
+        """Return a label of the bytes axis: bytes, or an address."""
         if isinstance(self.painter, Bands):
             return size_text(int(max(y, 0)))
         address = self.painter.address(int(y)) if y >= 0 else None
-        return f"{address:x}" if address is not None else ""
+        return "" if address is None else f"{address:x}"

@@ -37,16 +37,16 @@ def draw_details(view: SnapshotView) -> None:
     snapshot = view.content.snapshot
     trace = view.trace
     moment = view.state.moment
-    shown = latest_answer(
+    latest = latest_answer(
         view,
         "details",
         ("details", device, allocation, moment),
         lambda: describe(snapshot, trace, allocation, moment),
         "",
     )
-    if shown is None or shown.answer.allocation != allocation:
+    if latest is None or latest.answer.allocation != allocation:
         return
-    details: Details = shown.answer
+    details: Details = latest.answer
     _draw_head(view, details)
     _draw_actions(view, details)
     values_x = 5.4 * imgui.get_font_size() + imgui.get_style().window_padding.x

@@ -96,10 +96,10 @@ def draw_events(view: SnapshotView) -> bool:
     chosen = -1 if state.moment is None else state.moment - 1
     chosen_index = bisect_left(events, chosen)
     window = _choose_window(view, events, chosen_index)
-    shown = window.events
+    listed = window.events
     count_label = f"{len(events):,} events"
-    if len(shown) < len(events):
-        count_label = f"{shown[0]:,} to {shown[-1]:,} of {count_label}"
+    if len(listed) < len(events):
+        count_label = f"{listed[0]:,} to {listed[-1]:,} of {count_label}"
     right_aligned_texts((count_label, theme.DIM))
 
     # Scrolls to the chosen event whenever it, or what the table shows, has changed.
@@ -111,7 +111,7 @@ def draw_events(view: SnapshotView) -> bool:
         reveal = chosen_index - window.first
 
     def on_click(row: int, double: bool) -> None:
-        event = int(shown[row])
+        event = int(listed[row])
         view.choose_moment(event + 1, close=double)
         view.change(selected=_allocation_of(trace, event))
         view.pane_memory["events at"] = (event, *position[1:])
@@ -120,21 +120,21 @@ def draw_events(view: SnapshotView) -> bool:
         stack_column_x = imgui.get_window_pos().x + imgui.get_window_width() * 0.6
         if pointer().x <= stack_column_x:
             return ""
-        return stack_tip(view, int(trace.events.stack[int(shown[row])]))
+        return stack_tip(view, int(trace.events.stack[int(listed[row])]))
 
     table = _EventTable(view)
     return draw_table(
         view,
         "events",
         TableRows(
-            answer=shown,
-            count=len(shown),
+            answer=listed,
+            count=len(listed),
             columns=[column.head for column in table.columns],
-            cells=lambda row: table.cells(int(shown[row])),
+            cells=lambda row: table.cells(int(listed[row])),
             on_click=on_click,
-            is_chosen=lambda row: int(shown[row]) == chosen,
+            is_chosen=lambda row: int(listed[row]) == chosen,
             tooltip=tooltip,
-            allocation=lambda row: _allocation_of(trace, int(shown[row])),
+            allocation=lambda row: _allocation_of(trace, int(listed[row])),
             empty_text="No such events",
             reveal=reveal,
         ),
@@ -165,7 +165,7 @@ def filter_events(trace: Trace, name: str, mask: np.ndarray | None) -> np.ndarra
 
     Args:
         name: a key of the filters: all, alloc, free, segment, mark.
-        mask: allocations whose events are shown, bool (A,); None: all events.
+        mask: allocations whose events are listed, bool (A,); None: all events.
     """
     if name == "all":
         is_action = np.ones(len(ACTIONS), bool)

@@ -122,12 +122,12 @@ def draw_flame(
         ("shades",), lambda: shades(snapshot.stacks.file, frame_kinds(snapshot) == USER)
     )
     hits = _request_hits(view)
-    shown = latest_answer(view, "flame", key, work, "Counting\u2026")
-    if shown is None or tones is None:
+    latest = latest_answer(view, "flame", key, work, "Counting\u2026")
+    if latest is None or tones is None:
         imgui.set_cursor_pos_y(top + height)
         imgui.dummy(ImVec2(0, 0))
         return False
-    graph: FlameGraph = shown.answer
+    graph: FlameGraph = latest.answer
     state: FlameState = view.pane_memory.setdefault("flame", FlameState())
     if state.graph is not graph:
         state = FlameState(graph)
@@ -160,7 +160,7 @@ def draw_flame(
     if hovered_box is not None:
         draw_tooltip(_node_text(graph, hovered_box.node))
         if imgui.is_mouse_clicked(imgui.MouseButton_.left):
-            _zoom_into(view, state, graph, shown.key, hovered_box.node)
+            _zoom_into(view, state, graph, latest.key, hovered_box.node)
     if is_hovered and imgui.is_mouse_clicked(imgui.MouseButton_.right) and state.zoom:
         state.zoom = int(graph.parent[state.zoom])
     return (state.zoom, state.top) != previous

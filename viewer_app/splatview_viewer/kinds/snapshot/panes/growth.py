@@ -76,11 +76,11 @@ class _Compared(NamedTuple):
 
 def draw_compare(view: SnapshotView) -> bool:
     """Draw groups of allocations at two moments, those that grew most first."""
-    shown = _compare(view)
-    if shown is None:
+    latest = _compare(view)
+    if latest is None:
         return False
-    key = shown.key
-    comparison: Comparison = shown.answer
+    key = latest.key
+    comparison: Comparison = latest.answer
     before = size_text(comparison.bytes_before)
     after = size_text(comparison.bytes_after)
     total = comparison.bytes_after - comparison.bytes_before
@@ -280,17 +280,17 @@ def draw_leaks(view: SnapshotView) -> bool:
     """Draw a table of stacks that may leak, and why the chosen one may."""
     snapshot = view.content.snapshot
     trace = view.trace
-    shown = latest_answer(
+    latest = latest_answer(
         view,
         "leaks",
         ("leaks", view.device),
         lambda: find_leaks(snapshot, trace),
         "Looking for what is never given back\u2026",
     )
-    if shown is None:
+    if latest is None:
         return False
-    key = shown.key
-    suspects: list[Suspect] = shown.answer
+    key = latest.key
+    suspects: list[Suspect] = latest.answer
     if suspects:
         _draw_leak_summary(suspects)
     highlight = view.state.highlight
@@ -392,15 +392,15 @@ def draw_oom(view: SnapshotView) -> bool:
         draw_centered("Memory never ran out in this trace")
         return False
     event = _choose_oom(view, events)
-    shown = latest_answer(
+    latest = latest_answer(
         view,
         "oom",
         ("oom", view.device, event),
         lambda: explain_oom(snapshot, trace, event),
     )
-    if shown is None:
+    if latest is None:
         return False
-    oom: Oom = shown.answer
+    oom: Oom = latest.answer
     imgui.align_text_to_frame_padding()
     requested = size_text(oom.requested)
     colored(f"{requested} was asked for at event {oom.event:,}", theme.TEXT)
@@ -425,7 +425,7 @@ def draw_oom(view: SnapshotView) -> bool:
         }
     )
     rows = group_rows(
-        view, shown.key, oom.holders, "Who held it", "Nothing was live then"
+        view, latest.key, oom.holders, "Who held it", "Nothing was live then"
     )
     return draw_table(view, "oom", rows)
 

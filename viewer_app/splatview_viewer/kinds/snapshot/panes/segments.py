@@ -62,15 +62,15 @@ def draw_segments(view: SnapshotView) -> bool:
     moment = draw_moment_line(view)
     if moment is None:
         return False
-    shown = latest_answer(
+    latest = latest_answer(
         view,
         "segments",
         ("segments", view.device, moment),
         lambda: segments_at(snapshot, trace, moment),
     )
-    if shown is None:
+    if latest is None:
         return False
-    segments: SegmentsAt = shown.answer
+    segments: SegmentsAt = latest.answer
     by = draw_choice(view, "order", _ORDERS)
     _draw_totals(segments)
     table = _SegmentTable(view, segments, by)

@@ -65,7 +65,7 @@ def draw_sql(view: SnapshotView) -> bool:
         )
         draw_centered(fault or help_text)
         return False
-    shown = latest_answer(
+    latest = latest_answer(
         view,
         "sql",
         key,
@@ -73,10 +73,10 @@ def draw_sql(view: SnapshotView) -> bool:
         "",
         lane="query",
     )
-    if shown is None:
+    if latest is None:
         return False
-    result: QueryResult = shown.answer
-    if shown.key == key and view.pane_memory.get("sql lit") is not result:
+    result: QueryResult = latest.answer
+    if latest.key == key and view.pane_memory.get("sql lit") is not result:
         view.pane_memory["sql lit"] = result
         ids = result.allocations(view.trace)
         if len(ids):

@@ -70,19 +70,19 @@ def draw_stacks(view: SnapshotView) -> bool:
     )
     draw_label("By")
     by = draw_choice(view, "by", GROUPINGS)
-    shown = latest_answer(
+    latest = latest_answer(
         view,
         "table",
         ("group", view.device, scope_key, by),
         lambda: group_allocations(snapshot, trace, members(), by),
         "Counting\u2026",
     )
-    if shown is None:
+    if latest is None:
         return needs_redraw
-    table = shown.answer
+    table = latest.answer
     right_aligned_texts(
         (f"{len(table):,} rows, {size_text(table.total)}", theme.DIM),
     )
     empty_text = "Nothing is live then" if scope == "moment" else "Nothing"
-    rows = group_rows(view, shown.key, table, GROUPINGS[table.by], empty_text)
+    rows = group_rows(view, latest.key, table, GROUPINGS[table.by], empty_text)
     return draw_table(view, "table", rows) or needs_redraw
