@@ -194,25 +194,31 @@ class GaussianLayout:
                     degree, is_antialiased = self._read_facts(model)
             # The very tensors of the last call keep their shapes, but for an assignment
             # to `.data`, which changes N.
-            is_last = all(map(is_, tensors, self._last))
+            last = self._last
+            is_last = all(map(is_, tensors, last))
             if not is_last or tensors[0].shape != self._forms[0].shape:
                 forms = zip(self._forms, tensors, strict=True)
                 if not all(form.fits(tensor) for form, tensor in forms):
                     return None
-                self._last = tensors
+                last = tensors
+                self._last = last
         except (LookupError, AttributeError, TypeError, ValueError):
             return None
         degree = meta.get("sh_degree", degree)
         used_degree = self._max_degree
         if degree is not None:
             used_degree = min(int(degree), used_degree)
-        return self._last, {
+        return last, {
             "antialiased": is_antialiased,
             **meta,
             "color": self._color,
             "activated": self._activated,
             "sh_degree": used_degree,
         }
+
+    def release(self) -> None:
+        """Let go of the tensors of the last value. On any thread."""
+        self._last = (None,) * len(self._forms)
 
     def _is_outdated(self, model: Any, raw: torch.Tensor) -> bool:
         """Return whether a model is to be recognised anew, before its parts are read."""

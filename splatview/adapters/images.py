@@ -61,6 +61,9 @@ class ImageLayout:
             return None
         return (value,), {**meta, "layout": self.layout}
 
+    def release(self) -> None:
+        """Let go of nothing: the last image is not kept here."""
+
     def frame(self, tensors: tuple[Any, ...]) -> dict[str, torch.Tensor]:
         """Return the tensors of a frame by name, of an image that `match` has checked."""
         picture = tensors[0]

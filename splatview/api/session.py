@@ -187,7 +187,9 @@ class Session:
 
         Not while another thread publishes it.
         """
-        self.published.pop(name, None)
+        entry = self.published.pop(name, None)
+        if entry is not None:
+            entry.layout.release()
         publisher = self.publisher
         stream = publisher.streams.get(name) if publisher is not None else None
         if stream is not None:

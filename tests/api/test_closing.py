@@ -6,6 +6,7 @@ import faulthandler
 import random
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -89,6 +90,21 @@ def test_what_a_window_no_longer_shows_is_given_back_without_a_viewer() -> None:
     retiring.retire(lambda: True, given_back.set)
     session().forget("window")
     wait_until(given_back.is_set, "the memory is given back")
+
+
+def test_the_tensors_of_a_forgotten_scene_are_given_back() -> None:
+    scene = {
+        "means": torch.zeros(5, 3),
+        "quats": torch.ones(5, 4),
+        "scales": torch.zeros(5, 3),
+        "opacities": torch.zeros(5),
+        "sh0": torch.zeros(5, 1, 3),
+    }
+    means = weakref.ref(scene["means"])
+    splatview.publish(scene, "scene")
+    session().forget("scene")
+    scene.clear()
+    assert means() is None
 
 
 _CHILDREN = """
