@@ -25,7 +25,7 @@ from splatview_ipc.transports.memory import MemoryTransport
 from splatview_viewer import kinds
 from splatview_viewer.__main__ import main
 from splatview_viewer.app import commands, loop
-from splatview_viewer.app.offscreen import Still, StillOptions
+from splatview_viewer.app.still import Still, StillOptions
 from splatview_viewer.core.events import Close
 from splatview_viewer.core.view import Section
 from splatview_viewer.formats import Format

@@ -18,7 +18,7 @@ from support.viewer import Viewer
 
 import splatview
 from splatview_ipc.control.frame import StreamFrame
-from splatview_viewer.app.offscreen import Still, StillOptions
+from splatview_viewer.app.still import Still, StillOptions
 from splatview_viewer.core.events import PointerMove
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.image.overlay import PALETTE, PLAIN

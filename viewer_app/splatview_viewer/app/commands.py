@@ -6,7 +6,9 @@ import os
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path  # noqa: TC003  (tyro reads the annotations)
+
+# tyro reads the annotations.
+from pathlib import Path  # noqa: TC003
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.screen import Screen
     from splatview_viewer.recording.recording import RecordOptions
+    from splatview_viewer.web.browser import Browsers
 
 
 @dataclass(frozen=True)
@@ -28,29 +31,34 @@ class _Viewer:
     window: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """In a window. The default where there is a display."""
     web: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """In browsers, as many as like: prints the address to open. The default where there is no display."""
+    """In browsers, as many as like: prints the address to open. The default where there
+    is no display."""
     offscreen: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Nowhere: for --out. See also: splatview shot."""
     port: Annotated[int, tyro.conf.arg(metavar="N")] = 7007
     """Where --web serves; if it is taken, at the next one that is free."""
     host: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
-    """Let --web be reached at this address of the machine from elsewhere as well (0.0.0.0: at all of them). Default:
-    this machine alone, which is enough for ssh -L. Every connection needs the token in the printed URL."""
+    """Let --web be reached at this address of the machine from elsewhere as well
+    (0.0.0.0: at all of them). Default: this machine alone, which is enough for ssh -L.
+    Every connection needs the token in the printed URL."""
     allow_host: Annotated[
         tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="NAME")
     ] = ()
-    """Answer --web by this name as well: that of a reverse proxy in front of it, such as viewer.example.org. May be
-    given more than once. The token is needed all the same."""
+    """Answer --web by this name as well: that of a reverse proxy in front of it, such
+    as viewer.example.org. May be given more than once. The token is needed all the
+    same."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="PICTURE")] = None
-    """Write what is shown, panel included, to this .png, .jpg or .webp: once a second when it changed, and at the
-    end."""
+    """Write what is shown, panel included, to this .png, .jpg or .webp: once a second
+    when it changed, and at the end."""
     size: Annotated[str, tyro.conf.arg(metavar="WxH")] = "1280x720"
     """Width and height of the window or picture. A browser's are its own."""
     max_fps: Annotated[float, tyro.conf.arg(metavar="N")] = 60.0
-    """Never draw more pictures a second than this. Less when nothing changes: an idle viewer draws none."""
+    """Never draw more pictures a second than this. Less when nothing changes: an idle
+    viewer draws none."""
     gpu_budget: Annotated[float, tyro.conf.arg(metavar="SHARE")] = 0.1
-    """The share of the GPU's time that the viewer takes at most while a run that it shows needs the GPU: 0.1 is a
-    tenth, 1 is no limit. Pictures come less often then, and coarser while you move."""
+    """The share of the GPU's time that the viewer takes at most while a run that it
+    shows needs the GPU: 0.1 is a tenth, 1 is no limit. Pictures come less often then,
+    and coarser while you move."""
     vsync: bool = True
     """Wait for the display's refresh, so that pictures do not tear."""
 
@@ -61,16 +69,18 @@ class _Viewer:
         run: str | None,
         record: RecordOptions | None = None,
     ) -> None:
-        """Open the viewer and show files and runs until it is closed. `run` and `record` as in AppOptions."""
-        asked = list[int]()
-        with entry.handle_signals(lambda number, _: asked.append(number)):
+        """Open the viewer, and show files and runs until it is closed.
+
+        `run` and `record` as in AppOptions.
+        """
+        signals = list[int]()
+        with entry.handle_signals(lambda signal, _: signals.append(signal)):
             self._check(command)
             if not files:
                 _check_runs_can_be_found(run)
             from splatview_viewer.app import loop
             from splatview_viewer.core.host import Memo, memo_file
             from splatview_viewer.core.screen import parse_size
-            from splatview_viewer.screens.offscreen import OffscreenScreen
             from splatview_viewer.workspace.sources import (
                 FileSource,
                 check_files,
@@ -78,35 +88,18 @@ class _Viewer:
             )
 
             size = parse_size(self.size)
-            check_files(entries := entries_of(files))
-            begun = tuple(
-                map(FileSource, entries)
-            )  # they are read while the screen is being opened
-            screen = next(
-                screen for make in SCREENS if (screen := make(self, size)) is not None
-            )
-            with ExitStack() as opened:
-                browsers = None
-                if not self.offscreen and isinstance(screen, OffscreenScreen):
-                    from splatview_viewer.web.browser import Browsers
-
-                    if not self.for_browsers:
-                        print(
-                            "splatview: no display here: the viewer is a page for your browser",
-                            file=sys.stderr,
-                        )
-                    browsers = Browsers(
-                        screen.ctx,
-                        screen.wake,
-                        host=self.host,
-                        port=self.port,
-                        allow_hosts=self.allow_host,
-                        run=run,
-                    )
-                    opened.callback(browsers.close)
+            paths = entries_of(files)
+            check_files(paths)
+            # They are read while the screen is being opened.
+            sources = tuple(FileSource(path) for path in paths)
+            screen = self._make_screen(size)
+            with ExitStack() as stack:
+                browsers = self._serve_pages(screen, run)
+                if browsers is not None:
+                    stack.callback(browsers.close)
                     browsers.say(dict(os.environ))
                 options = loop.AppOptions(
-                    files=begun,
+                    files=sources,
                     run=run,
                     max_fps=self.max_fps,
                     out=self.out,
@@ -116,8 +109,38 @@ class _Viewer:
                     record=record,
                 )
                 app = loop.App(screen, options, browsers=browsers)
-                opened.pop_all()
-            loop.run(app, asked)
+                stack.pop_all()
+            loop.run(app, signals)
+
+    def _make_screen(self, size: tuple[int, int]) -> Screen:
+        """Return the first screen that the options ask for and this machine has."""
+        for make in SCREENS:
+            screen = make(self, size)
+            if screen is not None:
+                return screen
+        raise AssertionError("the last maker returns a screen")
+
+    def _serve_pages(self, screen: Screen, run: str | None) -> Browsers | None:
+        """Start the server of pages, where the screen itself is not seen."""
+        from splatview_viewer.screens.offscreen import OffscreenScreen
+
+        if self.offscreen or not isinstance(screen, OffscreenScreen):
+            return None
+        from splatview_viewer.web.browser import Browsers
+
+        if not self.for_browsers:
+            print(
+                "splatview: no display here: the viewer is a page for your browser",
+                file=sys.stderr,
+            )
+        return Browsers(
+            screen.ctx,
+            screen.wake,
+            host=self.host,
+            port=self.port,
+            allow_hosts=self.allow_host,
+            run=run,
+        )
 
     @property
     def for_browsers(self) -> bool:
@@ -125,26 +148,10 @@ class _Viewer:
         return bool(self.web or self.host or self.allow_host)
 
     def _check(self, command: str) -> None:
-        """Raises ViewerError where options do not go together, or where nothing can be shown."""
+        """Raise ViewerError where options exclude each other or are out of range."""
         from splatview_viewer.core.errors import ViewerError
 
-        named = [
-            f"--{name}"
-            for name in ("window", "web", "offscreen")
-            if getattr(self, name)
-        ]
-        if len(named) > 1:
-            raise ViewerError(
-                f"{command}: {' and '.join(named)} exclude each other; name one"
-            )
-        for option, is_named in (
-            ("--host", self.host is not None),
-            ("--allow-host", bool(self.allow_host)),
-        ):
-            if is_named and (self.window or self.offscreen):
-                raise ViewerError(
-                    f"{command}: {option} is for --web, and {named[0]} was named"
-                )
+        self._check_screens(command)
         if self.allow_host:
             from splatview_viewer.web.address import allowed_host
 
@@ -152,12 +159,14 @@ class _Viewer:
                 allowed_host(name)
         if not 0 < self.max_fps <= 1000:
             raise ViewerError(
-                f"{command}: --max-fps is {self.max_fps:g}, not a number over 0 up to 1000"
+                f"{command}: --max-fps is {self.max_fps:g}, not a number over 0 up to "
+                "1000"
             )
         if not 0 < self.gpu_budget <= 1:
             raise ViewerError(
-                f"{command}: --gpu-budget is {self.gpu_budget:g}, not a number over 0 up to 1 (1: no "
-                "limit)"
+                f"{command}: --gpu-budget is {self.gpu_budget:g}, not a number over 0 "
+                "up "
+                "to 1 (1: no limit)"
             )
         if self.out is not None:
             from splatview_ipc.system.files import check_picture
@@ -165,13 +174,39 @@ class _Viewer:
 
             check_writable(self.out, check_picture)
 
+    def _check_screens(self, command: str) -> None:
+        """Raise ViewerError where options for several screens are named."""
+        from splatview_viewer.core.errors import ViewerError
+
+        screens = {
+            "--window": self.window,
+            "--web": self.web,
+            "--offscreen": self.offscreen,
+        }
+        named = [option for option, is_named in screens.items() if is_named]
+        if len(named) > 1:
+            raise ViewerError(
+                f"{command}: {' and '.join(named)} exclude each other; name one"
+            )
+        if not (self.window or self.offscreen):
+            return
+        web_options = {
+            "--host": self.host is not None,
+            "--allow-host": bool(self.allow_host),
+        }
+        for option, is_named in web_options.items():
+            if is_named:
+                raise ViewerError(
+                    f"{command}: {option} is for --web, and {named[0]} was named"
+                )
+
 
 def _window(options: _Viewer, size: tuple[int, int]) -> Screen | None:
-    display = os.environ.get("WAYLAND_DISPLAY") or os.environ.get("DISPLAY")
-    if not (
-        options.window or (display and not (options.offscreen or options.for_browsers))
-    ):
-        return None
+    """Open a window, if the options ask for one or there is a display."""
+    if not options.window:
+        has_display = os.environ.get("WAYLAND_DISPLAY") or os.environ.get("DISPLAY")
+        if not has_display or options.offscreen or options.for_browsers:
+            return None
     from splatview_viewer.core.errors import GraphicsError
     from splatview_viewer.screens.window import WindowScreen
 
@@ -185,6 +220,7 @@ def _window(options: _Viewer, size: tuple[int, int]) -> Screen | None:
 
 
 def _offscreen(options: _Viewer, size: tuple[int, int]) -> Screen:
+    """Open a screen that is not seen, for browsers and pictures."""
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
     if options.offscreen and options.out is None:
@@ -199,41 +235,46 @@ SCREENS: tuple[Callable[[_Viewer, tuple[int, int]], Screen | None], ...] = (
     _window,
     _offscreen,
 )
-"""Makers of screens, in the order in which they are tried; None from those that the options do not mean."""
+"""Makers of screens, in the order in which they are tried. They return None where the
+options do not ask for theirs; the last one never does."""
 
 
 @dataclass(frozen=True)
 class Serve(_Viewer):
     """Watch what training runs publish, and files.
 
-    Shows every stream of every run of yours on this machine, as it comes: start it before or after the training,
-    restart either at will. Nothing has to be configured. Files can be dropped on the window as well.
+    Shows every stream of every run of yours on this machine, as it comes: start it
+    before or after the training, restart either at will. Nothing has to be configured.
+    Files can be dropped on the window as well.
 
-    On a machine that you reach over ssh:   splatview serve --web   and open the address that it prints.
+    On a machine that you reach over ssh:   splatview serve --web   and open the address
+    that it prints.
 
-    Mouse: wheel zooms, drag moves a picture; over Gaussians, left drag orbits, right drag moves.
-    Touch: one finger drags, two zoom and move. Keys: F fits, H or Tab hides the panel, 1 shows a picture pixel by
-    pixel.
+    Mouse: wheel zooms, drag moves a picture; over Gaussians, left drag orbits, right
+    drag moves. Touch: one finger drags, two zoom and move. Keys: F fits, H or Tab hides
+    the panel, 1 shows a picture pixel by pixel.
     """
 
     files: Annotated[
         tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[FILE ...]")
     ] = ()
-    """Scenes (PLY, compressed PLY, splat, SPZ, SOG, checkpoints), pictures, memory snapshots, or what --record kept, to
-    show."""
+    """Scenes (PLY, compressed PLY, splat, SPZ, SOG, checkpoints), pictures, memory
+    snapshots, or what --record kept, to show."""
     run: Annotated[str | None, tyro.conf.arg(metavar="RUN")] = None
-    """Follow this run alone: its id, the beginning of it, its name or its process id; waits for one that is to
-    begin. Default: all."""
+    """Follow this run alone: its id, the beginning of it, its name or its process id;
+    waits for one that is to begin. Default: all."""
 
     record: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
-    """Keep snapshots of every scene that is published here, whether it is shown or not, to look at again later:
-    splatview serve FOLDER. A folder that was recorded into before is gone on with."""
+    """Keep snapshots of every scene that is published here, whether it is shown or not,
+    to look at again later: splatview serve FOLDER. A folder that was recorded into
+    before is gone on with."""
     record_every: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
-    """Steps between two snapshots, at first. When there is no more room, every second one is dropped and N doubles.
-    Default: 100 versions, or 10 seconds where they come slowly."""
+    """Steps between two snapshots, at first. When there is no more room, every second
+    one is dropped and N doubles. Default: 100 versions, or 10 seconds where they come
+    slowly."""
     record_memory: Annotated[int, tyro.conf.arg(metavar="MB")] = 512
-    """Room in memory for snapshots of the scenes that are shown: the bar under the picture goes back through them. 0:
-    keep none."""
+    """Room in memory for snapshots of the scenes that are shown: the bar under the
+    picture goes back through them. 0: keep none."""
     record_disk: Annotated[int, tyro.conf.arg(metavar="MB")] = 20_000
     """The same for what --record keeps in its folder."""
 
@@ -249,7 +290,10 @@ class Serve(_Viewer):
 
 @dataclass(frozen=True)
 class _Asked:
-    """The options for snapshots; bases' options come last first, so that these stand before those of the viewer."""
+    """The options for snapshots.
+
+    The options of the last base come first: these stand before those of the viewer.
+    """
 
     file: Annotated[
         Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")
@@ -260,40 +304,48 @@ class _Asked:
     ] = None
     """A second snapshot, to compare with."""
     sql: Annotated[str | None, tyro.conf.arg(metavar="QUERY")] = None
-    """Print the answer to this query and end; - reads it from standard input. The tables can only be read."""
+    """Print the answer to this query and end; - reads it from standard input. The
+    tables can only be read."""
     csv: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print the answer to --sql as CSV, all rows of it, bytes as plain numbers."""
     png: Annotated[Path | None, tyro.conf.arg(metavar="PNG")] = None
     """Draw the timeline into this file and end; --size says how large."""
     device: Annotated[str | None, tyro.conf.arg(metavar="N")] = None
-    """The device that --png draws: 1 for GPU 1, host for pinned memory. Default: the GPU with most events."""
+    """The device that --png draws: 1 for GPU 1, host for pinned memory. Default: the
+    GPU with most events."""
 
 
 @dataclass(frozen=True)
 class Memory(_Viewer, _Asked):
-    """Look into memory snapshots of PyTorch's: who held how much of the GPU's memory, and when.
+    """Look into memory snapshots of PyTorch's: who held how much of the GPU's memory,
+    and when.
 
-    To take one, in the training script:   torch.cuda.memory._record_memory_history()   at its beginning, and later
+    To take one, in the training script:
+    torch.cuda.memory._record_memory_history()   at its beginning, and later
     torch.cuda.memory._dump_snapshot("memory.pickle")
 
     To see it, in a window or a browser:   splatview memory memory.pickle
 
-    To see what grew:   splatview memory before.pickle after.pickle   and the tab Compare
+    To see what grew:   splatview memory before.pickle after.pickle   and the tab
+    Compare
 
     A picture, without a display:   splatview memory memory.pickle --png memory.png
 
-    The answer to a query in DuckDB's SQL:   splatview memory memory.pickle --sql "SHOW TABLES"   which lists the
-    tables and their columns. Sizes are bytes; NULL is what lies outside the trace. Three to begin with:
+    The answer to a query in DuckDB's SQL:   splatview memory memory.pickle --sql "SHOW
+    TABLES"   which lists the tables and their columns. Sizes are bytes; NULL is what
+    lies outside the trace. Three to begin with:
 
-    Who holds the memory when most of it is used:   SELECT coalesce(own_function, category) AS who, own_line AS line,
-    count(*) AS n, format_bytes(sum(size)::BIGINT) AS bytes FROM at_peak() LEFT JOIN stacks USING (stack_id)
-    GROUP BY ALL ORDER BY sum(size) DESC LIMIT 10
+    Who holds the memory when most of it is used:   SELECT coalesce(own_function,
+    category) AS who, own_line AS line, count(*) AS n, format_bytes(sum(size)::BIGINT)
+    AS bytes FROM at_peak() LEFT JOIN stacks USING (stack_id) GROUP BY ALL ORDER BY
+    sum(size) DESC LIMIT 10
 
-    What of one function stays for more than 100 ms:   SELECT id, size, lifetime_us FROM allocations JOIN stacks
-    USING (stack_id) WHERE text LIKE '%softmax%' AND lifetime_us > 100000 ORDER BY size DESC
+    What of one function stays for more than 100 ms:   SELECT id, size, lifetime_us FROM
+    allocations JOIN stacks USING (stack_id) WHERE text LIKE '%softmax%' AND lifetime_us
+    > 100000 ORDER BY size DESC
 
-    How memory is cut up at the end:   SELECT state, count(*) AS n, sum(size) AS bytes, max(size) AS largest
-    FROM blocks GROUP BY ALL
+    How memory is cut up at the end:   SELECT state, count(*) AS n, sum(size) AS bytes,
+    max(size) AS largest FROM blocks GROUP BY ALL
     """
 
     def execute(self) -> None:
@@ -303,50 +355,68 @@ class Memory(_Viewer, _Asked):
 
         if self.file is None:
             raise ViewerError(
-                "memory: name a snapshot: splatview memory FILE.pickle. For the memory of a run that is "
-                "alive: splatview.publish_memory() in the training script, then splatview serve"
+                "memory: name a snapshot: splatview memory FILE.pickle. For the memory "
+                "of a run that is "
+                "alive: splatview.publish_memory() in the training script, then "
+                "splatview serve"
             )
-        files = (self.file,) if self.other is None else (self.file, self.other)
-        alone = [
-            name
-            for name, given in (("--sql", self.sql), ("--png", self.png))
-            if given is not None
-        ]
-        shown = [
-            f"--{name}"
-            for name in ("window", "web", "offscreen", "host", "allow-host", "out")
-            if getattr(self, name.replace("-", "_"))
-        ]
-        if len(alone + shown) > 1 and alone:
+        files = [self.file]
+        if self.other is not None:
+            files.append(self.other)
+        self._check_answer()
+        for file in files:
+            if not os.path.exists(file):
+                raise ViewerError(f"{file}: no such file or folder")
+        if self.sql is not None:
+            check_sql()
+            answer(self.file, self.sql, as_csv=self.csv, out=sys.stdout)
+            return
+        check_timeline()
+        if self.png is not None:
+            Shot(self.png, self.file, size=self.size, device=self.device).execute()
+        else:
+            self._serve("memory", tuple(files), None)
+
+    def _check_answer(self) -> None:
+        """Raise ViewerError where an option does not go with the answer asked for."""
+        from splatview_viewer.core.errors import ViewerError
+
+        answers = {"--sql": self.sql is not None, "--png": self.png is not None}
+        screens = {
+            "--window": self.window,
+            "--web": self.web,
+            "--offscreen": self.offscreen,
+            "--host": self.host,
+            "--allow-host": self.allow_host,
+            "--out": self.out,
+        }
+        named_answers = [option for option, is_named in answers.items() if is_named]
+        named_screens = [option for option, is_named in screens.items() if is_named]
+        named = named_answers + named_screens
+        if named_answers and len(named) > 1:
             raise ViewerError(
-                f"memory: {' and '.join(alone + shown)} exclude each other; name one"
+                f"memory: {' and '.join(named)} exclude each other; name one"
             )
         if self.csv and self.sql is None:
             raise ViewerError("memory: --csv is for --sql, which was not named")
         if self.device is not None and self.png is None:
             raise ViewerError(
-                "memory: --device is for --png, which was not named; the viewer's panel chooses among devices, and "
-                "SQL has a column device"
+                "memory: --device is for --png, which was not named; the viewer's "
+                "panel "
+                "chooses among devices, and SQL has a column device"
             )
-        if alone and self.other is not None:
+        if named_answers and self.other is not None:
             raise ViewerError(
-                f"memory: {alone[0]} takes one snapshot, and {self.other} was named as well"
+                f"memory: {named_answers[0]} takes one snapshot, and {self.other} was "
+                "named as well"
             )
-        for file in files:
-            if not os.path.exists(file):
-                raise ViewerError(f"{file}: no such file or folder")
-        (check_timeline if self.sql is None else check_sql)()
-        if self.sql is not None:
-            answer(self.file, self.sql, as_csv=self.csv, out=sys.stdout)
-        elif self.png is not None:
-            Shot(self.png, self.file, size=self.size, device=self.device).execute()
-        else:
-            self._serve("memory", files, None)
 
 
 def _check_runs_can_be_found(run: str | None) -> None:
-    """Raise ViewerError when the runtime folder cannot be used: without files there would never be anything to show.
-    Say what there is where `run` has not begun.
+    """Raise ViewerError when the runtime folder cannot be used.
+
+    Without files there would never be anything to show. Prints which runs there are
+    where `run` has not started.
     """
     from splatview_ipc.control.errors import RuntimeFolderError
     from splatview_ipc.control.run_folder import explain_missing_run, runtime_folder
@@ -356,9 +426,10 @@ def _check_runs_can_be_found(run: str | None) -> None:
         folder = runtime_folder()
     except RuntimeFolderError as e:
         raise ViewerError(f"serve: {e}") from None
-    if run is not None and (there := explain_missing_run(folder, run)):
+    others = "" if run is None else explain_missing_run(folder, run)
+    if others:
         print(
-            f"splatview: serve: no run {run!r} yet; {there}; waiting for it",
+            f"splatview: serve: no run {run!r} yet; {others}; waiting for it",
             file=sys.stderr,
             flush=True,
         )
@@ -366,38 +437,48 @@ def _check_runs_can_be_found(run: str | None) -> None:
 
 @dataclass(frozen=True)
 class Shot:
-    """One picture of a stream or file, as a PNG, JPEG or WebP. Needs no display, no window and no running viewer.
+    """One picture of a stream or file, as a PNG, JPEG or WebP.
+
+    Needs no display, no window and no running viewer.
 
     What a training run shows:   splatview shot out.png
 
     One of its streams, large:   splatview shot out.png --stream render --size 1920x1080
 
-    A file, from a place:   splatview shot out.png a.ply --camera '{"position": [0,-1,-4], "look_at": [0,0,0]}'
+    A file, from a place:   splatview shot out.png a.ply --camera '{"position":
+    [0,-1,-4], "look_at": [0,0,0]}'
     """
 
     out: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT.png")]
-    """The picture to write, a .png, .jpg, .jpeg or .webp. It appears whole or not at all."""
+    """The picture to write, a .png, .jpg, .jpeg or .webp. It appears whole or not at
+    all."""
     file: Annotated[
         Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[FILE]")
     ] = None
     """A scene, a picture or a memory snapshot. Default: a stream of a run."""
     stream: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
-    """The stream to draw. Default: the only one, or the first; Gaussians before images."""
+    """The stream to draw. Default: the only one, or the first; Gaussians before images.
+    """
     run: Annotated[str | None, tyro.conf.arg(metavar="RUN")] = None
-    """The run that publishes it: its id, the beginning of it, its name or its process id."""
+    """The run that publishes it: its id, the beginning of it, its name or its process
+    id."""
     size: Annotated[str | None, tyro.conf.arg(metavar="WxH")] = None
-    """Width and height. Default: the picture's own, or 1280x720 for others. Pictures are fitted."""
+    """Width and height. Default: the picture's own, or 1280x720 for others. Pictures
+    are fitted."""
     camera: Annotated[str | None, tyro.conf.arg(metavar="JSON")] = None
-    """JSON, or a file that holds it: {"viewmat": 4x4, "K": 3x3} (world to camera, OpenCV axes) or
-    {"position": [x,y,z], "look_at": [x,y,z]} with optional "up", "fov"; or the first camera of a nerfstudio path, a
-    transforms.json or inria's cameras.json. Default: the scene seen whole."""
+    """JSON, or a file that holds it: {"viewmat": 4x4, "K": 3x3} (world to camera,
+    OpenCV axes) or {"position": [x,y,z], "look_at": [x,y,z]} with optional "up", "fov";
+    or the first camera of a nerfstudio path, a transforms.json or inria's cameras.json.
+    Default: the scene seen whole."""
     background: Annotated[str, tyro.conf.arg(metavar="R,G,B")] = "0,0,0"
-    """R,G,B as fractions (0.1,0.2,0.3), or as 0 to 255 if any is over 1; or transparent. Default: black."""
+    """R,G,B as fractions (0.1,0.2,0.3), or as 0 to 255 if any is over 1; or
+    transparent. Default: black."""
     device: Annotated[str | None, tyro.conf.arg(metavar="N")] = None
-    """The device of a memory snapshot: 1 for GPU 1, host for pinned memory. Default: the GPU with most events."""
+    """The device of a memory snapshot: 1 for GPU 1, host for pinned memory. Default:
+    the GPU with most events."""
 
     def execute(self) -> None:
-        from splatview_viewer.app.offscreen import shoot
+        from splatview_viewer.app.shot import shoot
 
         width, height = shoot(self)
         print(f"{printable(self.out)}: {width} x {height}")
@@ -405,16 +486,20 @@ class Shot:
 
 @dataclass(frozen=True)
 class Video:
-    """A film of a scene along a camera path, as an mp4 or a folder of PNGs. Needs no display and no running viewer.
+    """A film of a scene along a camera path, as an mp4 or a folder of PNGs.
+
+    Needs no display and no running viewer.
 
     Once around what a training run shows:   splatview video turn.mp4
 
-    A file, along a path of the viewer's or of nerfstudio's:   splatview video fly.mp4 scene.ply --path path.json
+    A file, along a path of the viewer's or of nerfstudio's:   splatview video fly.mp4
+    scene.ply --path path.json
 
-    For an editor, transparent:   splatview video frames/ scene.ply --path path.json --background transparent
+    For an editor, transparent:   splatview video frames/ scene.ply --path path.json
+    --background transparent
 
-    Paths are made in the viewer (the panel's part "Path"), in the format that nerfstudio's viewer writes and
-    ns-render reads.
+    Paths are made in the viewer (the panel's part "Path"), in the format that
+    nerfstudio's viewer writes and ns-render reads.
     """
 
     out: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
@@ -428,7 +513,8 @@ class Video:
     stream: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
     """The stream to film. Default: the only one, or the first."""
     run: Annotated[str | None, tyro.conf.arg(metavar="RUN")] = None
-    """The run that publishes it: its id, the beginning of it, its name or its process id."""
+    """The run that publishes it: its id, the beginning of it, its name or its process
+    id."""
     size: Annotated[str | None, tyro.conf.arg(metavar="WxH")] = None
     """Width and height. Default: the path's own, or 1280x720."""
     fps: Annotated[float | None, tyro.conf.arg(metavar="N")] = None
@@ -439,16 +525,16 @@ class Video:
     """R,G,B as fractions or as 0 to 255, or transparent. Default: black."""
 
     def execute(self) -> None:
-        from splatview_viewer.app.offscreen import film
+        from splatview_viewer.app.film import film
         from splatview_viewer.core.errors import ViewerError
 
-        for name, value, most in (
+        for name, value, maximum in (
             ("fps", self.fps, 1000),
             ("seconds", self.seconds, 3600),
         ):
-            if value is not None and not 0 < value <= most:
+            if value is not None and not 0 < value <= maximum:
                 raise ViewerError(
-                    f"video: --{name} is {value:g}, not a number over 0 up to {most}"
+                    f"video: --{name} is {value:g}, not a number over 0 up to {maximum}"
                 )
         print(f"{printable(self.out)}: {film(self)} pictures")
 
@@ -457,7 +543,7 @@ COMMANDS = {"serve": Serve, "shot": Shot, "video": Video, "memory": Memory}
 
 
 def parse(args: list[str]) -> Serve | Shot | Video | Memory:
-    """The command that these arguments name. Prints help or what is wrong and exits, as command lines do."""
+    """Return the command that arguments name; print help or what is wrong, and exit."""
     if not args or args[0] not in COMMANDS:
         sys.exit(f"splatview: the first argument names one of {', '.join(COMMANDS)}")
     return entry.parse_options(COMMANDS[args[0]], f"splatview {args[0]}", args[1:])

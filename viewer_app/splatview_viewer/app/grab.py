@@ -1,7 +1,8 @@
-"""The program that draws for `splatview.grab`: `python -m splatview_viewer grab [GPU]`, started by it alone.
+"""The program that draws for `splatview.grab`: `python -m splatview_viewer grab [GPU]`.
 
-It reads requests on its standard input and answers on its standard output (`render_requests`), one at a time, and ends
-with its input. It sleeps in between, and releases streams that were not requested lately.
+`splatview.grab` alone starts it. It reads requests on its standard input and answers on
+its standard output (`render_requests`), one at a time, and ends with its input. It
+sleeps in between, and releases streams that were not requested lately.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import select
 import sys
 import traceback
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import moderngl
 import numpy as np
@@ -29,7 +30,8 @@ from splatview_ipc.control.render_requests import (
 )
 from splatview_ipc.publisher.publisher import Publisher
 from splatview_ipc.system import entry
-from splatview_viewer.app.offscreen import Still, StillOptions, Stills
+from splatview_viewer.app.still import Still, StillOptions
+from splatview_viewer.app.stills import Stills
 from splatview_viewer.core.errors import (
     CameraError,
     LateError,
@@ -47,22 +49,26 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("splatview")
 
-_REASON = 4000
-"""Characters of a reason, of which a renderer's may be long."""
-_KINDS: dict[type[Exception], Literal["lookup", "timeout", "value", "fault"]] = {
+_MAX_REASON = 4000
+"""Characters of a reason; a renderer's may be long."""
+_ErrorKind = Literal["lookup", "timeout", "value", "fault"]
+_ERROR_KINDS: dict[type[Exception], _ErrorKind] = {
     NotFoundError: "lookup",
     LateError: "timeout",
     CameraError: "value",
     ValueError: "value",
-    Exception: "fault",
 }
+"""Kinds of a `RenderError` by the class of the exception; of others it is "fault"."""
 _REST_MS = 250
-"""Between two looks for runs and for streams that are not in use."""
+"""Milliseconds between two looks for runs and for streams that are not in use."""
+_READ_BYTES = 1 << 20
 
 
 @dataclass
 class _PictureLayout:
-    """The layout of pictures of one size on one device (`splatview_ipc.kinds.ValueLayout`)."""
+    """The layout of pictures of one size on one device
+    (`splatview_ipc.kinds.ValueLayout`).
+    """
 
     shape: tuple[int, ...]
     device: str
@@ -73,11 +79,23 @@ class _PictureLayout:
         return {"image": tensors[0]}
 
 
+class _Picture(NamedTuple):
+    """A picture that was drawn."""
+
+    tensor: torch.Tensor
+    """(H, W, 3 or 4) uint8."""
+    flipped: bool
+    """True if the lowest row comes first, as OpenGL has them."""
+
+
 class Grabber:
-    """Follows all runs, draws what is requested and publishes it in a hidden run of its own."""
+    """Follows all runs, draws requested pictures and publishes them in a hidden run."""
 
     def __init__(self, gpu_uuid: str | None = None) -> None:
-        """`gpu_uuid`: the GPU that is best drawn on, as `OffscreenScreen` takes it. Raises ViewerError, IpcError."""
+        """gpu_uuid: the GPU that is best drawn on, as `OffscreenScreen` takes it.
+
+        Raises ViewerError, IpcError.
+        """
         self._stills = Stills("grab", "camera", gpu_uuid=gpu_uuid)
         self._screen = self._stills.screen
         self._publisher = Publisher(
@@ -86,71 +104,97 @@ class Grabber:
         self.run_id = self._publisher.run_id
         """The id of the hidden run."""
         self._layouts: dict[str, _PictureLayout] = {}
+        """The layout of the last picture, by the name of its stream."""
         self._pixels = np.empty(0, np.uint8)
         self._shares: bool | None = None
+        """CUDA can read OpenGL's pictures; None: not known yet."""
 
     def draw(self, request: RenderRequest) -> RenderResult:
-        """Draw and publish. Raises ViewerError, of which NotFoundError, LateError and those for what makes no sense;
-        SharingError.
+        """Draw a picture and publish it.
+
+        Raises:
+            ViewerError: among them NotFoundError, LateError and CameraError.
+            ValueError: the size is out of range.
+            SharingError: a frame cannot be read here.
         """
         size = request.size
         if size is not None and not all(MIN_SIZE <= n <= MAX_SIZE for n in size):
+            width, height = size
             raise ValueError(
-                f"grab: a size of {size[0]} x {size[1]} is out of range; both sides must be {MIN_SIZE} to "
-                f"{MAX_SIZE} pixels"
+                f"grab: a size of {width} x {height} is out of range; both sides must "
+                "be "
+                f"{MIN_SIZE} to {MAX_SIZE} pixels"
             )
-        look = StillOptions(size, request.camera, request.background)
-        screen = self._screen
+        options = StillOptions(size, request.camera, request.background)
 
-        def publish(
+        def draw(
             still: Still, value: Value | None, overlays: Sequence[StreamFrame]
         ) -> RenderResult | None:
-            size = still.prepare(value, look)
+            size = still.prepare(value, options)
             if size is None:
                 return None
-            picture = still.tensor(size)
-            flipped = picture is None  # OpenGL has the lowest row first
-            if picture is None:
-                still.draw(size, overlays, shared=request.gpu and self._can_share())
-                picture = screen.tensor()
-                if picture is not None:  # on the GPU where CUDA can read it there
-                    screen.ctx.finish()  # whether a frame stayed whole that OpenGL reads in place is asked next
-                else:
-                    width, height = screen.size
-                    if self._pixels.shape != (height, width, 3):
-                        self._pixels = np.empty((height, width, 3), np.uint8)
-                    screen.framebuffer.read_into(
-                        self._pixels, components=3, alignment=1
-                    )
-                    picture = torch.from_numpy(self._pixels)
-            if not request.gpu and picture.is_cuda:
-                picture = picture.cpu()
-            if not still.whole():
+            tensor, flipped = self._draw(still, size, overlays, request.gpu)
+            if not request.gpu and tensor.is_cuda:
+                tensor = tensor.cpu()
+            if not still.is_intact():
                 return None
-            name = GPU if picture.is_cuda else HOST
-            stream = self._publisher.stream(name, "image")
-            layout = _PictureLayout((*picture.shape,), str(picture.device))
-            if layout != self._layouts.get(name):
-                self._layouts[name] = layout
-                stream.describe(layout, copy=True if picture.is_cuda else None)
-            stream.publish(((picture,), {"layout": "HWC"}))
-            return RenderResult(name, stream.version, flipped)
+            return self._publish(tensor, flipped)
 
-        return self._stills.draw(request, publish)
+        return self._stills.draw(request, draw)
+
+    def _draw(
+        self,
+        still: Still,
+        size: tuple[int, int],
+        overlays: Sequence[StreamFrame],
+        on_gpu: bool,
+    ) -> _Picture:
+        """Draw a picture: with CUDA where it draws, otherwise with OpenGL.
+
+        on_gpu: it is best in GPU memory.
+        """
+        tensor = still.tensor(size)
+        if tensor is not None:
+            return _Picture(tensor, flipped=False)
+        screen = self._screen
+        still.draw(size, overlays, shared=on_gpu and self._can_share())
+        tensor = screen.tensor()
+        if tensor is not None:
+            # Whether a frame stayed whole that OpenGL reads in place is asked next.
+            screen.ctx.finish()
+            return _Picture(tensor, flipped=True)
+        width, height = screen.size
+        if self._pixels.shape != (height, width, 3):
+            self._pixels = np.empty((height, width, 3), np.uint8)
+        screen.framebuffer.read_into(self._pixels, components=3, alignment=1)
+        return _Picture(torch.from_numpy(self._pixels), flipped=True)
+
+    def _publish(self, tensor: torch.Tensor, flipped: bool) -> RenderResult:
+        """Publish a picture in the stream for GPU memory or that for host memory."""
+        name = GPU if tensor.is_cuda else HOST
+        stream = self._publisher.stream(name, "image")
+        layout = _PictureLayout((*tensor.shape,), str(tensor.device))
+        if layout != self._layouts.get(name):
+            self._layouts[name] = layout
+            stream.describe(layout, copy=True if tensor.is_cuda else None)
+        stream.publish(((tensor,), {"layout": "HWC"}))
+        return RenderResult(name, stream.version, flipped)
 
     def _can_share(self) -> bool:
-        """Return whether OpenGL's pictures come to CUDA without going through the host; tried once."""
+        """Return whether OpenGL's pictures come to CUDA without the host; tried once."""
         if self._shares is None:
-            self._shares = torch.cuda.is_available()
-            try:
-                if self._shares:
-                    DrawTarget(
-                        self._screen.ctx, (MIN_SIZE, MIN_SIZE), shared=True
-                    ).release()
-            except (IpcError, moderngl.Error, RuntimeError) as e:
-                self._shares = False
-                log.warning("grab: what OpenGL draws goes through the host: %s", e)
+            self._shares = torch.cuda.is_available() and self._share_target()
         return self._shares
+
+    def _share_target(self) -> bool:
+        """Try to share a small picture with CUDA; return whether that works."""
+        try:
+            target = DrawTarget(self._screen.ctx, (MIN_SIZE, MIN_SIZE), shared=True)
+            target.release()
+        except (IpcError, moderngl.Error, RuntimeError) as e:
+            log.warning("grab: what OpenGL draws goes through the host: %s", e)
+            return False
+        return True
 
     def rest(self) -> None:
         """Do what is due between requests."""
@@ -163,66 +207,84 @@ class Grabber:
         self._stills.close()
 
 
-# -- the program ------------------------------------------------------------------------------------------------------
+# -- the program -----------------------------------------------------------------------
 
 
 def main(args: list[str]) -> int:
-    """The exit status. `args`: the UUID of the GPU that is best drawn on, or nothing."""
+    """Run the program, and return its exit status.
+
+    args: the UUID of the GPU that is best drawn on, or nothing.
+    """
     answers = os.dup(1)
-    os.dup2(2, 1)  # what libraries print must not be taken for an answer
+    # What libraries print must not be taken for an answer.
+    os.dup2(2, 1)
     with entry.handle_signals(lambda *_: sys.exit(0)):
         try:
             grabber = Grabber(args[0] if args else None)
         except (ViewerError, IpcError) as e:
-            _answer(answers, RenderError("fault", str(e)[:_REASON]))
+            _answer(answers, _render_error("fault", str(e)))
             return 2
         try:
             _answer(answers, render_requests.Ready(grabber.run_id))
             _serve(grabber, 0, answers)
         except BrokenPipeError:
-            pass  # the other program has ended
+            # The other program has ended.
+            pass
         finally:
             try:
-                entry.ignore_signals()  # SIGTERM may follow the end of the input at once
+                # SIGTERM may follow the end of the input at once.
+                entry.ignore_signals()
             finally:
                 grabber.close()
     return 0
 
 
 def _serve(grabber: Grabber, requests: int, answers: int) -> None:
+    """Answer requests until their end. Both are file descriptors."""
     poller = select.poll()
     poller.register(requests, select.POLLIN)
-    read = b""
+    buffer = b""
     while True:
         grabber.rest()
         if not poller.poll(_REST_MS):
             continue
-        part = os.read(requests, 1 << 20)
-        if not part or len(read) + len(part) > render_requests.MAX_LINE:
+        chunk = os.read(requests, _READ_BYTES)
+        if not chunk or len(buffer) + len(chunk) > render_requests.MAX_LINE:
             return
-        *lines, read = (read + part).split(b"\n")
+        *lines, buffer = (buffer + chunk).split(b"\n")
         for line in lines:
             try:
                 request = render_requests.decode_request(line)
             except (*render_requests.DecodeError, ValueError) as e:
                 sys.exit(f"splatview grab: a request that makes no sense: {e}")
-            answer: render_requests.Answer
-            try:
-                answer = grabber.draw(request)
-            except (ViewerError, IpcError, ValueError) as e:
-                answer = RenderError(
-                    next(
-                        kind for error, kind in _KINDS.items() if isinstance(e, error)
-                    ),
-                    str(e)[:_REASON],
-                )
-            except Exception as e:
-                traceback.print_exc()
-                answer = RenderError("fault", f"{type(e).__name__}: {e}"[:_REASON])
-            _answer(answers, answer)
+            _answer(answers, _answer_to(grabber, request))
+
+
+def _answer_to(grabber: Grabber, request: RenderRequest) -> render_requests.Answer:
+    """Return the picture that was requested, or the reason why there is none."""
+    try:
+        return grabber.draw(request)
+    except (ViewerError, IpcError, ValueError) as e:
+        return _render_error(_kind_of(e), str(e))
+    except Exception as e:
+        traceback.print_exc()
+        return _render_error("fault", f"{type(e).__name__}: {e}")
+
+
+def _kind_of(e: Exception) -> _ErrorKind:
+    """Return the kind of a `RenderError` for an exception."""
+    for error, kind in _ERROR_KINDS.items():
+        if isinstance(e, error):
+            return kind
+    return "fault"
+
+
+def _render_error(kind: _ErrorKind, reason: str) -> RenderError:
+    return RenderError(kind, reason[:_MAX_REASON])
 
 
 def _answer(answers: int, answer: render_requests.Answer) -> None:
+    """Write an answer as a line to a file descriptor."""
     line = render_requests.encode(answer) + b"\n"
     while line:
         line = line[os.write(answers, line) :]

@@ -1,7 +1,7 @@
 """The viewer's loop: streams and events in, pictures out; asleep while nothing happens.
 
-`App.turn(now, events)` works and returns when it has to be called again; `run` and `step` alone read a clock and
-sleep.
+`App.turn(now, events)` works and returns when it has to be called again; `run` and
+`step` alone read a clock and sleep.
 """
 
 from __future__ import annotations
@@ -44,35 +44,44 @@ if TYPE_CHECKING:
 FEATURES: tuple[
     Callable[[Catalogue, moderngl.Context, GpuWork, Callable[[], None]], Feature], ...
 ] = (Comparisons,)
-"""Makers of what adds its parts to the panel for several entries."""
-_NEWS_PERIOD = 0.004
-_NAP = 0.00025
-"""Seconds between turns while new versions come, and between glances at whether there is one, which cost little."""
-_REMOTE_NAP = 0.002
-"""The same glances while all screens are remote: sending takes longer."""
-_ACTIVE_PERIOD = 1 / 60
-"""Seconds between turns while something else happens, and where nothing is seen: in a window that is hidden."""
-_IDLE_PERIOD = 1 / 15
-_ACTIVE_FOR = 1.0
-_OUT_PERIOD = 1.0
-_MOST_AWAY = 16
+"""Makers of additions that show several entries in one picture."""
+_NEWS_PERIOD_S = 0.004
+"""Seconds between full turns while new versions come."""
+_NAP_S = 0.00025
+"""Seconds between glances at whether there is a new version, which cost little."""
+_REMOTE_NAP_S = 0.002
+"""The same while all screens are remote: sending takes longer."""
+_ACTIVE_PERIOD_S = 1 / 60
+"""Seconds between turns while something else happens, or in a window that is hidden."""
+_IDLE_PERIOD_S = 1 / 15
+"""Seconds between turns while nothing happens."""
+_ACTIVE_FOR_S = 1.0
+"""Seconds after the last event or version for which the loop turns often."""
+_OUT_PERIOD_S = 1.0
+"""Seconds between two pictures for --out."""
+_MAX_AWAY = 16
 """Disconnected browsers whose views are kept."""
 
 
 @dataclass(frozen=True)
 class AppOptions:
+    """The options of a viewer."""
+
     files: tuple[Path | FileSource, ...] = ()
     """To be read, or being read already."""
     run: str | None = None
+    """The run that is followed, by its id, name or process id; None: all."""
     max_fps: float = 60.0
     out: Path | None = None
-    """The file for what the screen itself shows, written once a second when it changed."""
+    """The file for the screen's own pictures, written once a second when they changed.
+    """
     panel: bool = True
     """False for pictures with nothing around or over them."""
     watched: bool = True
     """True where the screen itself is seen, and not only those of browsers."""
     gpu_budget: float = 0.1
-    """The share of the GPU's time that the viewer takes at most while a run that it shows needs it; 1: no limit."""
+    """The share of the GPU's time that the viewer takes at most while a run that it
+    shows needs it; 1: no limit."""
     memo: Memo | None = None
     """Settings that are kept between sessions; None: none are."""
     record: RecordOptions | None = None
@@ -80,7 +89,10 @@ class AppOptions:
 
 
 class App:
-    """Shows streams and files on a screen, and on those of browsers. Everything happens in the thread that made it."""
+    """Shows streams and files on a screen, and on those of browsers.
+
+    Everything happens in the thread that made it.
+    """
 
     def __init__(
         self,
@@ -90,7 +102,11 @@ class App:
         subscriber: Subscriber | None = None,
         browsers: Browsers | None = None,
     ) -> None:
-        """`screen` holds the OpenGL context of all users. `browsers`: makes a screen for each that connects."""
+        """screen: holds the OpenGL context of all users.
+
+        subscriber: None: it is made. browsers: makes a screen for each browser that
+        connects.
+        """
         self.screen = screen
         self.options = options or AppOptions()
         self.governor = Governor(self.options.gpu_budget)
@@ -109,30 +125,35 @@ class App:
         """Turns in which more was done than to look for a new version."""
         self._active_until = 0.0
         self._news_until = 0.0
-        self._full_at = 0.0
-        """The time of the next full turn."""
-        self._out_due = False
-        self._out_at = 0.0
+        """Until then a new version is looked for in short naps."""
+        self._next_full_turn = 0.0
+        self._is_out_late = False
+        """The file of --out is behind the screen's picture."""
+        self._last_out = 0.0
         if subscriber is None:
             subscriber = make_subscriber(screen.ctx, self.options.run)
-        self.catalogue = Catalogue(subscriber, screen.ctx, wake=screen.wake)
+        self.catalogue = self._make_catalogue(subscriber)
         self.pump = Pump(self.catalogue, screen.ctx, self.work)
-        self.catalogue.features += [
-            make(self.catalogue, screen.ctx, self.work, screen.wake)
-            for make in FEATURES
-        ]
-        self.catalogue.shards.run = self.options.run
-        if self.options.memo is not None:
-            self.catalogue.memo = self.options.memo
-        if self.options.record is not None and self.options.record.on:
-            self.catalogue.recorder = Recorder(
-                self.options.record, self.work, screen.wake
-            )
-        self._asked = [self.catalogue.open_file(file) for file in self.options.files]
+        self._files = [self.catalogue.open_file(file) for file in self.options.files]
+        """The sources of the files that were asked for."""
         if self.options.watched:
-            self.users.append(self._user(screen))
+            self.users.append(self._make_user(screen))
 
-    def _user(self, screen: Screen) -> User:
+    def _make_catalogue(self, subscriber: Subscriber) -> Catalogue:
+        options = self.options
+        screen = self.screen
+        catalogue = Catalogue(subscriber, screen.ctx, wake=screen.wake)
+        catalogue.features += [
+            make(catalogue, screen.ctx, self.work, screen.wake) for make in FEATURES
+        ]
+        catalogue.shards.run = options.run
+        if options.memo is not None:
+            catalogue.memo = options.memo
+        if options.record is not None and options.record.on:
+            catalogue.recorder = Recorder(options.record, self.work, screen.wake)
+        return catalogue
+
+    def _make_user(self, screen: Screen) -> User:
         return User(
             screen,
             self.catalogue,
@@ -151,11 +172,11 @@ class App:
     def state(self) -> State:
         return self.user.state
 
-    # -- the loop ------------------------------------------------------------------------------------------
+    # -- the loop ----------------------------------------------------------------------
 
     @property
     def ended(self) -> bool:
-        """The screen is closed, or the program was told to end."""
+        """The screen is closed, or `stop` was called."""
         return self.screen.state.closed or self._stopping
 
     def stop(self) -> None:
@@ -163,92 +184,108 @@ class App:
         self._stopping = True
         self.screen.wake()
 
+    def expect_news(self, until: float) -> None:
+        """Look for new versions in short naps until a time."""
+        self._active_until = until
+        self._news_until = until
+
     def turn(self, now: float, events: Sequence[Event] = ()) -> float:
-        """Take in what has happened, draw if need be, and return when to turn again if nothing happens.
+        """Do what is due, and return when to turn again if nothing happens.
 
-        events: of the app's own screen; those of others are fetched. While new versions come, most turns only look for
-        one, which costs little.
+        Events are taken in and pictures drawn. While new versions come, most turns only
+        look for one, which costs little.
 
-        Raises FileError when none of the files that were asked for can be read.
+        Args:
+            now: the present time, `time.monotonic()`.
+            events: of the app's own screen; those of others are fetched.
+
+        Raises:
+            FileError: none of the files that were asked for can be read.
         """
-
-        def looks() -> bool:
-            return now < self._news_until and any(
-                user.screen.state.visible for user in self.users
-            )
-
-        looking = looks()
-        if (
-            not looking
-            or events
-            or now >= self._full_at
-            or self.ended
-            or self.pump.has_news(now)
-        ):
+        is_napping = self._is_napping(now)
+        has_work = bool(events) or now >= self._next_full_turn or self.ended
+        if not is_napping or has_work or self.pump.has_news(now):
             self._turn(now, events)
-            looking = looks()
-            period = _IDLE_PERIOD
-            if self.catalogue.slots and now < self._active_until:
-                period = _NEWS_PERIOD if looking else _ACTIVE_PERIOD
-            self._full_at = min(
-                [
-                    now + period,
-                    *(
-                        max(user.may_draw(now), now)
-                        for user in self.users
-                        if user.waiting
-                    ),
-                ]
-            )
-        nap = _NAP if self.options.watched else _REMOTE_NAP
-        self.due = min(self._full_at, now + nap) if looking else self._full_at
+            is_napping = self._is_napping(now)
+            self._next_full_turn = self._plan_full_turn(now, is_napping)
+        self.due = self._next_full_turn
+        if is_napping:
+            nap = _NAP_S if self.options.watched else _REMOTE_NAP_S
+            self.due = min(self._next_full_turn, now + nap)
         return self.due
 
+    def _is_napping(self, now: float) -> bool:
+        """Return whether new versions come, and would be seen."""
+        if now >= self._news_until:
+            return False
+        return any(user.screen.state.visible for user in self.users)
+
+    def _plan_full_turn(self, now: float, is_napping: bool) -> float:
+        """Return when the next full turn is due: a period from now, or for a picture."""
+        period = _IDLE_PERIOD_S
+        if self.catalogue.slots and now < self._active_until:
+            period = _NEWS_PERIOD_S if is_napping else _ACTIVE_PERIOD_S
+        times = [now + period]
+        for user in self.users:
+            if user.waiting:
+                times.append(max(user.may_draw(now), now))
+        return min(times)
+
     def _turn(self, now: float, events: Sequence[Event]) -> None:
+        """Take in events and new versions, and draw the pictures that are due."""
         self.turns += 1
         with self._guard("connecting browsers"):
-            self._receive(now)
+            self._connect_browsers(now)
         for user in self.users:
             self._take_events(user, events, now)
         if self.screen.state.closed:
             return
         self.work.collect()
-        why = self.health.turn(now)
-        if why:
-            self.catalogue.notice(why)
+        fault = self.health.turn(now)
+        if fault:
+            self.catalogue.notice(fault)
         self.governor.shared = self.pump.gpu_is_needed(now)
         if self.pump.poll(now):
-            self._active_until = self._news_until = now + _ACTIVE_FOR
+            self.expect_news(now + _ACTIVE_FOR_S)
         for user in self.users:
             with self._guard("a user's turn"):
                 user.tick(now)
-        # When the GPU's time is short, each is the first in its turn.
-        for i in range(len(self.users)):
-            user = self.users[(self.turns + i) % len(self.users)]
+        self._draw_due(now)
+        if self._is_out_late and now - self._last_out >= _OUT_PERIOD_S:
+            with self._guard("drawing for --out"):
+                self.write_out(now)
+        # One file among others that cannot be read shows its fault.
+        if self._files and all(source.error for source in self._files):
+            raise FileError("\n".join(source.error for source in self._files))
+
+    def _draw_due(self, now: float) -> None:
+        """Draw the pictures that are due.
+
+        When the GPU's time is short, each user is the first once in a while.
+        """
+        count = len(self.users)
+        for index in range(count):
+            user = self.users[(self.turns + index) % count]
             if user.due(now):
                 with self._guard("drawing a picture"):
                     self._draw(user, now)
-        if self._out_due and now - self._out_at >= _OUT_PERIOD:
-            with self._guard("drawing for --out"):
-                self.write_out(now)
-        if self._asked and all(
-            source.error for source in self._asked
-        ):  # one among others shows its fault
-            raise FileError("\n".join(source.error for source in self._asked))
 
     def _take_events(self, user: User, events: Sequence[Event], now: float) -> None:
-        """Give a user the events of the screen; one that fails costs none of the others."""
+        """Give a user the events of the screen; a failing one costs none of the others."""
         with self._guard("reading a page's messages"):
             if user.screen is not self.screen:
                 events = user.screen.poll(0)
         for event in events:
-            self._active_until = now + _ACTIVE_FOR
+            self._active_until = now + _ACTIVE_FOR_S
             with self._guard(f"the event {type(event).__name__}"):
                 user.take(event, now)
 
     @contextmanager
-    def _guard(self, what: str) -> Iterator[None]:
-        """Tell a fault of one user or part once, and go on. One that ends OpenGL or CUDA is raised."""
+    def _guard(self, action: str) -> Iterator[None]:
+        """Show a fault of one user or part once, and go on.
+
+        One that ends OpenGL or CUDA is raised.
+        """
         try:
             yield
         except (moderngl.Error, GpuLostError):
@@ -256,40 +293,47 @@ class App:
         except Exception as e:
             if cuda_is_lost():
                 raise
-            self.catalogue.fail(what, e)
+            self.catalogue.fail(action, e)
 
-    def _receive(self, now: float) -> None:
-        """Connect and disconnect browsers. The views of one that leaves are kept for a while, should it come back."""
+    def _connect_browsers(self, now: float) -> None:
+        """Connect and disconnect browsers.
+
+        The views of one that leaves are kept for a while, should it come back.
+        """
         if self._browsers is None:
             return
         for user in list(self.users):
             if user.screen is not self.screen and user.screen.state.closed:
-                self._part(user)
+                self._disconnect(user)
         for arrived in self._browsers.arrivals(now, self.work):
-            self._seat(arrived)
+            self._connect(arrived)
 
-    def _part(self, user: User) -> None:
-        """Disconnect a browser."""
+    def _disconnect(self, user: User) -> None:
+        """Disconnect a browser, and keep its views."""
         self.users.remove(user)
         user.rise()
         user.screen.close()
-        gone = self._away.pop(user.who, None)
-        if gone is not None:
-            gone.close()
+        previous = self._away.pop(user.who, None)
+        if previous is not None:
+            previous.close()
         self._away[user.who] = user
-        if len(self._away) > _MOST_AWAY:
-            self._away.pop(next(iter(self._away))).close()
+        if len(self._away) > _MAX_AWAY:
+            oldest = next(iter(self._away))
+            self._away.pop(oldest).close()
 
-    def _seat(self, arrived: BrowserScreen) -> None:
-        """Connect a browser. One that connects again before its old connection was missed takes over from it."""
+    def _connect(self, arrived: BrowserScreen) -> None:
+        """Connect a browser.
+
+        One that connects again before its old connection was missed takes over from it.
+        """
         for user in list(self.users):
             if user.who == arrived.who and user.screen is not self.screen:
                 user.screen.close()
-                self._part(user)
+                self._disconnect(user)
         try:
             user = self._away.pop(arrived.who, None)
             if user is None:
-                user = self._user(arrived)
+                user = self._make_user(arrived)
                 user.who = arrived.who
             else:
                 user.sit(arrived)
@@ -299,27 +343,31 @@ class App:
             return
         self.users.append(user)
 
-    # -- pictures ------------------------------------------------------------------------------------------
+    # -- pictures ----------------------------------------------------------------------
 
     def _draw(self, user: User, now: float) -> None:
+        """Draw a user's picture and show it; write the screen's own for --out."""
         user.draw(now)
         if self.options.out is not None and user.screen is self.screen:
-            self._out_due = now - self._out_at < _OUT_PERIOD
-            if not self._out_due:
-                self._out_at = now
-                try:
-                    save_picture(
-                        read_pixels(self.screen.framebuffer)[..., :3], self.options.out
-                    )
-                except FileError as e:
-                    self.catalogue.notice(str(e))
+            self._is_out_late = now - self._last_out < _OUT_PERIOD_S
+            if not self._is_out_late:
+                self._last_out = now
+                self._save_picture(self.options.out)
         user.present(now)
 
+    def _save_picture(self, path: Path) -> None:
+        """Write the screen's picture to a file; show a fault of the file."""
+        pixels = read_pixels(self.screen.framebuffer)[..., :3]
+        try:
+            save_picture(pixels, path)
+        except FileError as e:
+            self.catalogue.notice(str(e))
+
     def write_out(self, now: float) -> None:
-        """Draw once more where the file of --out is behind what was shown."""
-        if self._out_due:
+        """Draw once more where the file of --out is behind the screen's picture."""
+        if self._is_out_late:
             self.user.dirty = 1
-            self._out_at = now - 2 * _OUT_PERIOD
+            self._last_out = now - 2 * _OUT_PERIOD_S
             self._draw(self.user, now)
 
     def close(self) -> None:
@@ -339,45 +387,59 @@ class App:
         self.screen.close()
 
 
-# -- around the loop --------------------------------------------------------------------------------------------------
+# -- around the loop -------------------------------------------------------------------
 
 
 def step(app: App) -> None:
     """Sleep until there is something to do, and do it."""
-    before = app.turns
-    while app.turns == before:
+    turns = app.turns
+    while app.turns == turns:
         events = app.screen.poll(max(app.due - time.monotonic(), 0.0))
         app.turn(time.monotonic(), events)
 
 
-def run(app: App, asked: Sequence[int] = ()) -> None:
-    """Turn until the screen closes, SIGINT, SIGTERM or SIGHUP comes; then give back everything. asked: such signals
-    that came before.
+def run(app: App, signals: Sequence[int] = ()) -> None:
+    """Turn until the screen closes, SIGINT, SIGTERM or SIGHUP comes; then close the
+    app.
 
-    Raises FileError when none of the files that were asked for can be read; GpuLostError when OpenGL or CUDA is lost
-    for this process, and then gives back nothing: a lost driver may never answer.
+    Args:
+        app: the viewer.
+        signals: such signals that came before.
+
+    Raises:
+        FileError: none of the files that were asked for can be read.
+        GpuLostError: OpenGL or CUDA is lost for this process. The app is not closed
+            then: a lost driver may never answer.
     """
     lost = ""
-    gc.freeze()  # what was imported lives to the end: looking through it takes up to 100 ms
+    # What was imported lives to the end: looking through it takes up to 100 ms.
+    gc.freeze()
     with handle_signals(lambda *_: app.stop()):
         try:
-            if asked:
+            if signals:
                 app.stop()
             while not app.ended:
                 step(app)
             app.write_out(time.monotonic())
-        except Exception as e:  # any call may be the first to meet it; faults of one view are told in its place
-            if isinstance(e, (moderngl.Error, GpuLostError)):
-                lost = words_of(e)
-            else:
-                lost = cuda_is_lost()
+        except Exception as e:
+            # Any call may be the first to meet a lost GPU; faults of one view are shown
+            # in its place.
+            lost = _lost_gpu(e)
             if not lost:
                 raise
             raise GpuLostError(
-                f"{lost}. Start the viewer again; what the driver says: nvidia-smi, dmesg; without a "
-                "graphics card: CUDA_VISIBLE_DEVICES= splatview serve"
+                f"{lost}. Start the viewer again; what the driver says: nvidia-smi, "
+                "dmesg; "
+                "without a graphics card: CUDA_VISIBLE_DEVICES= splatview serve"
             ) from e
         finally:
             gc.unfreeze()
             if not lost:
                 app.close()
+
+
+def _lost_gpu(e: Exception) -> str:
+    """Return how OpenGL or CUDA was lost; "" for another exception."""
+    if isinstance(e, (moderngl.Error, GpuLostError)):
+        return words_of(e)
+    return cuda_is_lost()

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from splatview_viewer.snapshot.model import MemorySnapshot
     from splatview_viewer.snapshot.query import QueryResult
 
-_CELL = 80
-_LAST = 200
-"""Characters of a cell of the table, and of one in the last column; longer ones are cut. A CSV has all."""
-_NUMBERS = (
+_MAX_CELL = 80
+"""Characters of a cell of the table; longer ones are cut. A CSV has all."""
+_MAX_LAST_CELL = 200
+"""The same of a cell in the last column."""
+_NUMBER_TYPES = (
     "TINYINT",
     "SMALLINT",
     "INTEGER",
@@ -32,15 +33,21 @@ _NUMBERS = (
 _CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
 )
-"""What a terminal would obey: a snapshot is written by others. Tabs and ends of lines are not in it."""
+"""The characters that a terminal would obey: a snapshot is written by others. Tabs and
+ends of lines are not among them."""
+_PROGRESS_DELAY_S = 0.5
+_PROGRESS_PERIOD_S = 0.1
+"""Seconds from the start to the first report of progress, and between two."""
 
 
 def answer(path: Path, sql: str, *, as_csv: bool, out: TextIO) -> None:
-    """Print the answer of a snapshot's tables to a query: an aligned table, or all of it as CSV.
+    """Print the answer of a snapshot's tables to a query.
 
     Args:
         path: a snapshot's file.
         sql: one query; "-": it is read from standard input.
+        as_csv: print all rows as CSV, not the first ones as an aligned table.
+        out: the text is printed there.
 
     Raises:
         ViewerError: no snapshot, or no query that can be answered.
@@ -57,15 +64,23 @@ def answer(path: Path, sql: str, *, as_csv: bool, out: TextIO) -> None:
             else:
                 result = database.run(sql, timeout=float("inf"))
                 out.write(table(result))
-                out.flush()  # before what follows it on a terminal
+                # It stands before the summary on a terminal.
+                out.flush()
                 if sys.stderr.isatty():
-                    shown = f"{len(result.rows):,} row{'s' * (len(result.rows) != 1)}, {result.seconds * 1000:,.0f} ms"
-                    if result.truncated:
-                        shown = f"the first {len(result.rows):,} rows; --csv prints all"
-                    print(shown, file=sys.stderr)
+                    print(_summary(result), file=sys.stderr)
         out.flush()
-    except BrokenPipeError:  # `| head` has seen enough
+    except BrokenPipeError:
+        # `| head` has read enough.
         pass
+
+
+def _summary(result: QueryResult) -> str:
+    """Return how many rows an answer has."""
+    count = len(result.rows)
+    if result.truncated:
+        return f"the first {count:,} rows; --csv prints all"
+    plural = "" if count == 1 else "s"
+    return f"{count:,} row{plural}, {result.seconds * 1000:,.0f} ms"
 
 
 class _Printable:
@@ -78,74 +93,95 @@ class _Printable:
         return self._out.write(_CONTROL.sub("?", text))
 
 
-def read(path: Path) -> MemorySnapshot:
-    """Return the snapshot in a file, with its progress on stderr when that takes a while on a terminal.
+class _Progress:
+    """Shows on a terminal how far a file has been read, where that takes a while."""
 
-    Raises FileError.
+    def __init__(self) -> None:
+        self._next_report = time.perf_counter() + _PROGRESS_DELAY_S
+        self._has_printed = False
+
+    def report(self, stage: str, fraction: float) -> None:
+        now = time.perf_counter()
+        if now >= self._next_report and sys.stderr.isatty():
+            self._next_report = now + _PROGRESS_PERIOD_S
+            self._has_printed = True
+            text = f"\r\x1b[K{stage} {fraction:.0%}"
+            print(text, end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        if self._has_printed:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def read(path: Path) -> MemorySnapshot:
+    """Return the snapshot in a file. Raises FileError.
+
+    Its progress is shown on stderr when that takes a while on a terminal.
     """
     from splatview_viewer.kinds.files import open_file, recognise
     from splatview_viewer.snapshot.model import MemorySnapshot
 
     try:
-        kind = recognise(path)
+        file_format = recognise(path)
     except FileError as e:
         raise FileError(f"{path}: {e}") from None
-    if kind != "snapshot":
+    if file_format != "snapshot":
         raise FileError(
-            f"{path}: of the format {kind}, not a snapshot of memory; splatview serve shows it"
+            f"{path}: of the format {file_format}, not a snapshot of memory; splatview "
+            "serve shows it"
         )
-    due = time.perf_counter() + 0.5
-    said = False
-
-    def progress(what: str, fraction: float) -> None:
-        nonlocal due, said
-        now = time.perf_counter()
-        if now >= due and sys.stderr.isatty():
-            due = now + 0.1
-            said = True
-            print(f"\r\x1b[K{what} {fraction:.0%}", end="", file=sys.stderr, flush=True)
-
+    progress = _Progress()
     try:
-        value = open_file(path, progress)
+        value = open_file(path, progress.report)
     finally:
-        if said:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-    assert isinstance(value, MemorySnapshot)  # by its format
+        progress.clear()
+    # Its format says so.
+    assert isinstance(value, MemorySnapshot)
     return value
 
 
 def table(result: QueryResult) -> str:
-    """The rows as lines of text, one below the other: numbers at the right, NULL as nothing."""
-    if result.columns == ("explain_key", "explain_value"):  # a drawing
-        return "".join(
-            _CONTROL.sub("?", str(row[1])).rstrip() + "\n" for row in result.rows
-        )
-    last = len(result.columns) - 1
-    right = [kind.removeprefix("U").startswith(_NUMBERS) for kind in result.types]
-    cells = [
-        [_cell(v, _LAST if i == last else _CELL) for i, v in enumerate(row)]
-        for row in result.rows
-    ]
-    head = [_cell(c) for c in result.columns]
+    """Return the rows as lines of text: numbers at the right, NULL as nothing."""
+    is_drawing = result.columns == ("explain_key", "explain_value")
+    if is_drawing:
+        texts = [_CONTROL.sub("?", str(text)).rstrip() for _, text in result.rows]
+        return "".join(f"{text}\n" for text in texts)
+    cells = [_row_cells(row) for row in result.rows]
+    head = [_cell(column) for column in result.columns]
     widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
+    are_numbers = [
+        name.removeprefix("U").startswith(_NUMBER_TYPES) for name in result.types
+    ]
 
     def line(row: list[str]) -> str:
-        return "  ".join(
-            c.rjust(w) if r else c.ljust(w)
-            for c, w, r in zip(row, widths, right, strict=True)
-        ).rstrip()
+        columns = []
+        for cell, width, is_number in zip(row, widths, are_numbers, strict=True):
+            columns.append(cell.rjust(width) if is_number else cell.ljust(width))
+        return "  ".join(columns).rstrip()
 
-    rule = "  ".join("-" * w for w in widths)
+    rule = "  ".join("-" * width for width in widths)
     return "\n".join([line(head), rule, *map(line, cells)]) + "\n"
 
 
-def _cell(value: Any, longest: int = _CELL) -> str:
+def _row_cells(row: tuple[Any, ...]) -> list[str]:
+    """Return the cells of a row; the last one may be longer."""
+    last = len(row) - 1
+    return [
+        _cell(value, _MAX_LAST_CELL if column == last else _MAX_CELL)
+        for column, value in enumerate(row)
+    ]
+
+
+def _cell(value: Any, max_length: int = _MAX_CELL) -> str:
+    """Return a value in one line without what a terminal would obey."""
     if value is None:
         return ""
     if isinstance(value, float):
-        if not value.is_integer() or abs(value) >= 1e15:
-            return f"{value:.6g}"
-        return f"{value:.1f}"
+        is_plain = value.is_integer() and abs(value) < 1e15
+        return f"{value:.1f}" if is_plain else f"{value:.6g}"
     text = f"{value:f}" if isinstance(value, Decimal) else str(value)
-    text = _CONTROL.sub("?", text.replace("\t", " ").replace("\n", " \u2190 ").strip())
-    return text if len(text) <= longest else text[: longest - 1] + "\u2026"
+    text = text.replace("\t", " ").replace("\n", " \u2190 ").strip()
+    text = _CONTROL.sub("?", text)
+    if len(text) <= max_length:
+        return text
+    return text[: max_length - 1] + "\u2026"

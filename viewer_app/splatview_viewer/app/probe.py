@@ -1,7 +1,8 @@
-"""Tries the viewer's parts on this machine: run as a program, so that a driver that crashes takes nothing along.
+"""Tries of the viewer's parts on this machine.
 
-`python -m splatview_viewer.app.probe egl|window|gsplat|interop|web|sandbox` prints one JSON object:
-{"ok": bool, "detail": str, "mend": str}.
+A program of its own, so that a driver that crashes takes nothing along. `python -m
+splatview_viewer.app.probe egl|window|gsplat|interop|web|sandbox` prints one JSON
+object: {"ok": bool, "detail": str, "mend": str}.
 """
 
 from __future__ import annotations
@@ -9,31 +10,44 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import moderngl
 
-EGL_MEND = "apt-get install libegl1 libgl1-mesa-dri"
-GL_MEND = "apt-get install libgl1 libglx-mesa0 libgl1-mesa-dri"
+    from splatview_viewer.formats.confinement import Examined
+
+_EGL_ADVICE = "apt-get install libegl1 libgl1-mesa-dri"
+_GL_ADVICE = "apt-get install libgl1 libglx-mesa0 libgl1-mesa-dri"
+_NVIDIA_ADVICE = (
+    "let the program see NVIDIA's OpenGL (in a container: "
+    "NVIDIA_DRIVER_CAPABILITIES=all; on a laptop: __NV_PRIME_RENDER_OFFLOAD=1 "
+    "__GLX_VENDOR_LIBRARY_NAME=nvidia)"
+)
+_KERNEL_ADVICE = (
+    "a kernel of 5.13 or later with landlock among its security modules (lsm=); in a "
+    "container, a seccomp profile that permits landlock_create_ruleset and seccomp"
+)
 
 
 class Broken(Exception):  # noqa: N818  (a finding)
-    """Something does not work: the detail, and how to mend it."""
+    """A part does not work: the detail, and what to do about it."""
 
-    def __init__(self, detail: object, mend: str = "") -> None:
+    def __init__(self, detail: object, advice: str = "") -> None:
         super().__init__(str(detail))
-        self.mend = mend
+        self.advice = advice
 
 
 def _context() -> moderngl.Context:
+    """Make an offscreen context. Raises Broken."""
     from splatview_viewer.core.errors import GraphicsError
     from splatview_viewer.screens.offscreen import create_context
 
     try:
         return create_context()
     except GraphicsError as e:
-        raise Broken(e, EGL_MEND) from None
+        raise Broken(e, _EGL_ADVICE) from None
 
 
 def probe_egl() -> str:
@@ -43,7 +57,7 @@ def probe_egl() -> str:
 
 
 def probe_window() -> str:
-    """Open a window that is not seen."""
+    """Open a window that is not visible."""
     display = os.environ.get("WAYLAND_DISPLAY") or os.environ.get("DISPLAY")
     if not display:
         raise Broken(
@@ -56,19 +70,16 @@ def probe_window() -> str:
     try:
         screen = WindowScreen(64, 64, visible=False)
     except GraphicsError as e:
-        raise Broken(
-            f"display {display!r}: {e}", f"check DISPLAY, xhost, ssh -X; {GL_MEND}"
-        ) from None
+        advice = f"check DISPLAY, xhost, ssh -X; {_GL_ADVICE}"
+        raise Broken(f"display {display!r}: {e}", advice) from None
     renderer = screen.ctx.info["GL_RENDERER"]
     screen.close()
     return f"display {display}, {renderer}"
 
 
 def probe_interop() -> str:
-    """Try the bridges that bring CUDA tensors to OpenGL (`splatview_ipc.gl`) with real pictures."""
+    """Try the bridges from CUDA tensors to OpenGL (`splatview_ipc.gl`) with pictures."""
     from splatview_ipc.control.errors import SharingError
-    from splatview_ipc.cuda import driver
-    from splatview_ipc.gl.glapi import gl_device_uuid
     from splatview_ipc.gl.probe import BRIDGES, forced_bridge, probe
 
     try:
@@ -76,30 +87,46 @@ def probe_interop() -> str:
     except SharingError as e:
         raise Broken(e) from None
     ctx = _context()
-    mend = ""
-    drawn_on = gl_device_uuid(ctx)
-    if drawn_on is None:
-        same = "OpenGL does not say which GPU it draws on, so it is not NVIDIA's"
-        mend = (
-            "let the program see NVIDIA's OpenGL (in a container: NVIDIA_DRIVER_CAPABILITIES=all; on a laptop: "
-            "__NV_PRIME_RENDER_OFFLOAD=1 __GLX_VENDOR_LIBRARY_NAME=nvidia)"
-        )
-    else:
-        try:
-            index = driver.find_device(drawn_on)
-            same = f"OpenGL draws on CUDA's GPU {index}"
-            if index is None:
-                same = f"OpenGL draws on GPU {drawn_on}, which CUDA does not see"
-                mend = "check CUDA_VISIBLE_DEVICES"
-        except SharingError as e:
-            same = f"CUDA cannot be asked ({e})"
+    gpu = _compare_gpus(ctx)
     reasons = {name: probe(ctx, name) for name in BRIDGES}
-    works = [name for name, why in reasons.items() if not why]
-    words = [same, f"{', '.join(works)} {'work' if len(works) > 1 else 'works'}"]
-    words += [f"{name} does not: {why}" for name, why in reasons.items() if why]
+    working = [name for name, reason in reasons.items() if not reason]
+    verb = "work" if len(working) > 1 else "works"
+    findings = [gpu.detail, f"{', '.join(working)} {verb}"]
+    findings += [f"{name} does not: {r}" for name, r in reasons.items() if r]
+    detail = "; ".join(findings)
     if any(reasons.values()):
-        raise Broken("; ".join(words), mend)
-    return "; ".join(words)
+        raise Broken(detail, gpu.advice)
+    return detail
+
+
+@dataclass(slots=True)
+class _GpuFinding:
+    detail: str
+    advice: str = ""
+
+
+def _compare_gpus(ctx: moderngl.Context) -> _GpuFinding:
+    """Return whether OpenGL draws on a GPU that CUDA sees."""
+    from splatview_ipc.control.errors import SharingError
+    from splatview_ipc.cuda import driver
+    from splatview_ipc.gl.glapi import gl_device_uuid
+
+    gl_gpu = gl_device_uuid(ctx)
+    if gl_gpu is None:
+        return _GpuFinding(
+            "OpenGL does not say which GPU it draws on, so it is not NVIDIA's",
+            _NVIDIA_ADVICE,
+        )
+    try:
+        index = driver.find_device(gl_gpu)
+    except SharingError as e:
+        return _GpuFinding(f"CUDA cannot be asked ({e})")
+    if index is None:
+        return _GpuFinding(
+            f"OpenGL draws on GPU {gl_gpu}, which CUDA does not see",
+            "check CUDA_VISIBLE_DEVICES",
+        )
+    return _GpuFinding(f"OpenGL draws on CUDA's GPU {index}")
 
 
 def probe_web() -> str:
@@ -112,26 +139,49 @@ def probe_web() -> str:
 
     ctx = _context()
     pixels: Any = np.full((48, 64, 4), 255, np.uint8)
-    mend = "pip install --force-reinstall simplejpeg"
+    advice = "pip install --force-reinstall simplejpeg"
     try:
         encoder = choose(ctx)
         if encoder.device is not None:
             import torch
 
-            mend = "update the graphics driver; until then CUDA_VISIBLE_DEVICES= splatview serve --web"
+            advice = (
+                "update the graphics driver; until then CUDA_VISIBLE_DEVICES= "
+                "splatview "
+                "serve --web"
+            )
             pixels = torch.from_numpy(pixels).cuda()
         encoder.encode(pixels, 90)
         encoder.close()
     except ViewerError as e:
-        raise Broken(e, mend) from None
+        raise Broken(e, advice) from None
     detail = f"aiohttp {aiohttp.__version__}, pictures encoded by {encoder.name}"
-    return detail + (
-        f"; nvJPEG is not used: {encoder.reason}" if encoder.reason else ""
-    )
+    if encoder.reason:
+        detail += f"; nvJPEG is not used: {encoder.reason}"
+    return detail
 
 
 def probe_sandbox() -> str:
     """Decode a file in the sandbox, and try there what decoders must not do."""
+    examined = _examine_sandbox()
+    means = [f"Landlock {examined.landlock}"] if examined.landlock else []
+    if examined.seccomp:
+        means.append("seccomp")
+    if examined.permitted:
+        raise Broken(
+            f"the kernel does not refuse {', '.join(examined.permitted)} to decoders "
+            "of "
+            f"pages' files: {'; '.join((*means, *examined.reasons))}",
+            _KERNEL_ADVICE,
+        )
+    return (
+        "decoders of pages' files reach no network, program or other file: "
+        f"{' and '.join(means)}"
+    )
+
+
+def _examine_sandbox() -> Examined:
+    """Return what a program in the sandbox was permitted. Raises Broken."""
     import tempfile
     from pathlib import Path
 
@@ -147,42 +197,40 @@ def probe_sandbox() -> str:
             with output_file(path, private=True) as out:
                 out.file.write(text.encode())
         try:
-            found, _ = run(
+            examined, _ = run(
                 confinement.examine, [job], limits_for(0), confinement.Examined
             )
         except FileError as e:
             raise Broken(e) from None
-    means = [f"Landlock {found.landlock}"] if found.landlock else []
-    means += ["seccomp"] if found.seccomp else []
-    if found.permitted:
-        raise Broken(
-            f"the kernel does not refuse {', '.join(found.permitted)} to decoders of pages' files: "
-            f"{'; '.join((*means, *found.reasons))}",
-            "a kernel of 5.13 or later with landlock among its security modules (lsm=); in a container, a seccomp "
-            "profile that permits landlock_create_ruleset and seccomp",
-        )
-    return f"decoders of pages' files reach no network, program or other file: {' and '.join(means)}"
+    return examined
 
 
 def probe_gsplat() -> str:
-    """Get gsplat's kernels as the viewer does, which may compile them, and draw with them."""
+    """Get gsplat's kernels as the viewer does, which may compile them, and draw."""
     from importlib.metadata import version
 
     from splatview_viewer.render.gsplat.build import kernels
 
-    found = kernels()
-    if not found.wait():
-        raise Broken(f"{found.reason}; the OpenGL renderer is used")
+    build = kernels()
+    if not build.wait():
+        raise Broken(f"{build.reason}; the OpenGL renderer is used")
     return f"{version('gsplat')} draws"
 
 
+PROBES = {
+    "egl": probe_egl,
+    "window": probe_window,
+    "gsplat": probe_gsplat,
+    "interop": probe_interop,
+    "web": probe_web,
+    "sandbox": probe_sandbox,
+}
+
 if __name__ == "__main__":
+    finding: dict[str, Any]
     try:
-        finding = {
-            "ok": True,
-            "detail": globals()[f"probe_{sys.argv[1]}"](),
-            "mend": "",
-        }
+        detail = PROBES[sys.argv[1]]()
+        finding = {"ok": True, "detail": detail, "mend": ""}
     except Broken as e:
-        finding = {"ok": False, "detail": str(e), "mend": e.mend}
+        finding = {"ok": False, "detail": str(e), "mend": e.advice}
     print(json.dumps(finding))

@@ -1,7 +1,8 @@
-"""The program of a `splatview.Window`: a window that shows the stream that the caller names.
+"""The program of a `splatview.Window`: a window that shows the stream that the caller
+names.
 
-The caller alone starts it. It reads messages on its standard input and writes its state to its standard output
-(`splatview_ipc.control.render_requests`).
+The caller alone starts it. It reads messages on its standard input and writes its state
+to its standard output (`splatview_ipc.control.render_requests`).
 """
 
 from __future__ import annotations
@@ -32,39 +33,43 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.core.events import Event
+    from splatview_viewer.workspace.slot import Slot
 
 log = logging.getLogger("splatview")
 
-_AT_LATEST = 1.0
-"""Seconds after which what is wanted is shown, if only that it has brought nothing."""
-_LIVELY = 1.0
-"""Seconds for which the loop looks often after something else was wanted."""
+_SHOW_AFTER_S = 1.0
+"""Seconds after which a named stream is shown, if only that it has brought nothing."""
+_LIVELY_S = 1.0
+"""Seconds for which the loop looks often after another stream was named."""
+_MAX_REASON = 1000
+"""Characters of the reason why the window ended."""
 
 
 def main(args: list[str]) -> int:
-    """`args`: WindowSettings as JSON. The exit status: 0, 2 after a fault, of which the caller has the reason."""
+    """Run the program, and return its exit status.
+
+    args: WindowSettings as JSON. The status is 0, or 2 after a fault, of which the
+    caller has the reason.
+    """
     try:
         (text,) = args
         settings = msgspec.json.decode(text, type=WindowSettings)
     except (ValueError, *DecodeError) as e:
         raise ViewerError(f"window: {e}; it is opened by splatview.Window") from None
     caller = NewestLines(0, os.dup(1))
-    os.dup2(2, 1)  # what libraries print must not be taken for a message
+    # What libraries print must not be taken for a message.
+    os.dup2(2, 1)
     reason = ""
     try:
-        app = _OneWindow(
-            _Titled(settings.width, settings.height, title=settings.title),
-            settings,
-            caller,
-        )
-        run(app)
+        screen = _Titled(settings.width, settings.height, title=settings.title)
+        run(_OneWindow(screen, settings, caller))
     except (ViewerError, IpcError) as e:
         reason = str(e)
     except Exception as e:
         log.exception("the window ends")
         reason = f"{type(e).__name__}: {e}"
     finally:
-        caller.send(_line(WindowState(closed=True, reason=reason[:1000])))
+        caller.send(_line(WindowState(closed=True, reason=reason[:_MAX_REASON])))
     return 2 if reason else 0
 
 
@@ -76,22 +81,26 @@ class _Titled(WindowScreen):
 
 
 class _OneWindow(App):
-    """Shows the stream that the caller wants. What was seen before stays until there is something to see of that."""
+    """Shows the stream that the caller names.
+
+    The previous one stays until there is something to see of that.
+    """
 
     def __init__(
         self, screen: WindowScreen, settings: WindowSettings, caller: NewestLines
     ) -> None:
         self._caller = caller
         self._show: Show | None = None
-        self._told: WindowState | None = None
-        self._brought = 0
-        self._at_latest = 0.0
-        """Time of publication of what the awaited stream had brought before, and when to show it in any case."""
+        """The stream that the caller named last."""
+        self._sent_state: WindowState | None = None
+        self._previous_time_ns = 0
+        """Time of publication of what the awaited stream had brought before."""
+        self._show_at = 0.0
+        """Time at which the awaited stream is shown in any case."""
         subscriber = make_subscriber(screen.ctx, str(settings.pid), client="window")
         super().__init__(screen, AppOptions(), subscriber=subscriber)
-        self._waiting = Viewport(
-            self.user
-        )  # without a picture: it opens what the caller wants
+        # A viewport without a picture opens the stream.
+        self._waiting = Viewport(self.user)
         self.catalogue.chooses = False
         self.catalogue.join(self._waiting)
         self.state.panel_open = False
@@ -101,38 +110,45 @@ class _OneWindow(App):
         line = self._caller.newest()
         if line is not None:
             self._show = msgspec.json.decode(line, type=Show)
-            self._active_until = self._news_until = now + _LIVELY
+            self.expect_news(now + _LIVELY_S)
+        self._show_named_stream(now)
+        due = super().turn(now, events)
+        state = WindowState(*self.screen.state.size, self.user.pace.fps(now))
+        if not self.screen.state.closed and state != self._sent_state:
+            self._sent_state = state
+            self._caller.send(_line(state))
+        return due
+
+    def _show_named_stream(self, now: float) -> None:
+        """Open the stream that the caller named, and show it when it has brought a
+        value.
+        """
         viewport = self.user.layout.active
         waiting = self._waiting
-        show = self._show
-        slot = next(
-            (
-                s
-                for s in self.catalogue.slots.values()
-                if show is not None
-                and s.source.stream is not None
-                and (s.entry.name, s.source.stream.run.id) == (show.stream, show.run)
-            ),
-            None,
-        )
+        slot = self._named_slot()
         if slot is None or slot.entry.key == viewport.key:
             waiting.select(None)
         elif slot.entry.key != waiting.key:
-            self._brought = slot.source.time_ns
-            self._at_latest = now + _AT_LATEST
+            self._previous_time_ns = slot.source.time_ns
+            self._show_at = now + _SHOW_AFTER_S
             waiting.select(slot.entry.key)
-        elif (
-            slot.source.time_ns != self._brought
-            or slot.entry.fault
-            or now > self._at_latest
-        ):
-            viewport.select(slot.entry.key)
-        due = super().turn(now, events)
-        state = WindowState(*self.screen.state.size, self.user.pace.fps(now))
-        if not self.screen.state.closed and state != self._told:
-            self._told = state
-            self._caller.send(_line(state))
-        return due
+        else:
+            has_news = slot.source.time_ns != self._previous_time_ns
+            if has_news or slot.entry.fault or now > self._show_at:
+                viewport.select(slot.entry.key)
+
+    def _named_slot(self) -> Slot | None:
+        """Return the entry of the stream that the caller named; None: not there yet."""
+        show = self._show
+        if show is None:
+            return None
+        for slot in self.catalogue.slots.values():
+            stream = slot.source.stream
+            if stream is None or slot.entry.name != show.stream:
+                continue
+            if stream.run.id == show.run:
+                return slot
+        return None
 
 
 def _line(state: WindowState) -> bytes:

@@ -1,0 +1,168 @@
+"""A film of a scene along a camera path: `splatview video`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from splatview_viewer.app.shot import parse_background
+from splatview_viewer.app.still import DEFAULT_SIZE, Still, StillOptions
+from splatview_viewer.app.stills import Named, draw_named
+from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.screen import MIN_SIZE, Rect, parse_size
+from splatview_viewer.formats.camera_paths import (
+    Film,
+    check_film,
+    check_length,
+    make_writer,
+    read_path,
+)
+from splatview_viewer.geometry.path import turntable
+from splatview_viewer.kinds import about
+from splatview_viewer.scene_view.film import Camerawork, Filming
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from splatview_ipc.control.frame import StreamFrame
+    from splatview_viewer.app.commands import Video
+    from splatview_viewer.core.view import Value
+    from splatview_viewer.kinds.gaussians.view import GaussianView
+
+_POLL_S = 0.001
+"""Seconds to wait for a job of the film before the next look."""
+_TERMINAL_PERIOD_S = 0.2
+"""Seconds between two reports on a terminal, which are written over each other."""
+_LOG_PERIOD_S = 10.0
+"""Seconds between two reports elsewhere, one a line."""
+
+
+def film(command: Video) -> int:
+    """Film a scene as it is when this begins, and return the number of pictures.
+
+    The progress is printed on stderr. Raises ViewerError: nothing to film, a path or
+    file that makes no sense, no graphics.
+    """
+    options = StillOptions(
+        size=None if command.size is None else parse_size(command.size),
+        background=parse_background(command.background),
+    )
+    path = None if command.path is None else read_path(command.path)
+    check_film(command.out)
+
+    def film_value(
+        still: Still, value: Value | None, overlays: Sequence[StreamFrame]
+    ) -> int | None:
+        return _film(still, value, options, command, path)
+
+    named = Named(command.file, command.run, command.stream)
+    return draw_named(named, "video", "--path", film_value)
+
+
+def _film(
+    still: Still,
+    value: Value,
+    options: StillOptions,
+    command: Video,
+    path: Film | None,
+) -> int | None:
+    """Film a value, and return the number of pictures.
+
+    None when the writer overwrote the frame before it was loaded.
+    """
+    if not about(still.kind).filmed:
+        raise ViewerError(
+            f"video: this is of kind {still.kind}; only Gaussians can be filmed"
+        )
+    size = options.size
+    if size is None:
+        size = DEFAULT_SIZE if path is None else (path.width, path.height)
+    if still.prepare(value, replace(options, size=size)) is None:
+        return None
+    # A small picture loads the scene.
+    still.draw((MIN_SIZE, MIN_SIZE))
+    if not still.is_intact():
+        return None
+    view = still.scene
+    assert view is not None
+    if path is None:
+        path = _turntable(view, size)
+    planned = Film(path.path, *size, command.fps or path.fps)
+    if command.seconds is not None:
+        planned.path.stretch(command.seconds)
+    check_length(planned)
+    is_transparent = options.background is None
+    filming = Filming(
+        Camerawork(still.screen.ctx, view, *size),
+        planned,
+        make_writer(command.out, *size, planned.fps, is_transparent),
+        transparent=is_transparent,
+    )
+    _wait_for(filming)
+    return filming.drawn
+
+
+def _turntable(view: GaussianView, size: tuple[int, int]) -> Film:
+    """Return a film of one turn around a scene."""
+    camera = view.rig.camera(Rect(0, 0, *size))
+    sight = view.data.sample
+    if camera is None or sight is None:
+        raise ViewerError("video: there are no Gaussians to film")
+    return Film(turntable(camera, sight.middle, view.rig.orbit.up))
+
+
+def _wait_for(filming: Filming) -> None:
+    """Draw a film to its end, with reports on stderr.
+
+    Raises ViewerError if it fails.
+    """
+    progress = _Progress(filming)
+    try:
+        while not filming.is_ended:
+            filming.advance()
+            filming.wait(_POLL_S)
+            progress.report()
+        if filming.fault:
+            raise ViewerError(f"video: {filming.fault}")
+        progress.clear()
+    finally:
+        filming.close()
+
+
+class _Progress:
+    """Reports on stderr how far a film is."""
+
+    def __init__(self, filming: Filming) -> None:
+        self._filming = filming
+        self._is_terminal = sys.stderr.isatty()
+        self._period = _TERMINAL_PERIOD_S if self._is_terminal else _LOG_PERIOD_S
+        self._started_at = time.monotonic()
+        self._last_report = -1.0
+
+    def report(self) -> None:
+        """Print how far the film is, if the last report is a period ago."""
+        now = time.monotonic()
+        if now - self._last_report <= self._period:
+            return
+        self._last_report = now
+        text = self._text(now)
+        if self._is_terminal:
+            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+        else:
+            print(f"splatview: {text}", file=sys.stderr, flush=True)
+
+    def _text(self, now: float) -> str:
+        drawn = self._filming.drawn
+        total = self._filming.total
+        rate = drawn / max(now - self._started_at, 1e-3)
+        text = f"{drawn} of {total} pictures, {rate:.1f}/s"
+        if drawn > 2:
+            text += f", {(total - drawn) / rate:.0f} s left"
+        return text
+
+    def clear(self) -> None:
+        """Remove the last report from a terminal."""
+        if self._is_terminal:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,107 @@
+"""One picture of a stream or a file, as a file: `splatview shot`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from splatview_ipc.system.files import check_picture
+from splatview_viewer.app.still import Still, StillOptions
+from splatview_viewer.app.stills import Named, draw_named
+from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.screen import parse_size
+from splatview_viewer.formats.pictures import check_writable, save_picture
+from splatview_viewer.scene.scene import GaussianScene
+from splatview_viewer.snapshot.model import MemorySnapshot, device_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from splatview_ipc.control.frame import StreamFrame
+    from splatview_viewer.app.commands import Shot
+    from splatview_viewer.core.settings import Color
+    from splatview_viewer.core.view import Value
+
+
+def shoot(command: Shot) -> tuple[int, int]:
+    """Draw one stream or file into a picture, which appears whole or not at all.
+
+    Returns its width and height. Raises ViewerError: nothing to draw, a camera or file
+    that makes no sense, no graphics.
+    """
+    options = StillOptions(
+        size=None if command.size is None else parse_size(command.size),
+        camera=command.camera,
+        background=parse_background(command.background),
+        device=command.device,
+    )
+    check_writable(command.out, check_picture, options.background is None)
+
+    def draw(
+        still: Still, value: Value | None, overlays: Sequence[StreamFrame]
+    ) -> tuple[int, int] | None:
+        size = still.prepare(value, options)
+        if size is None:
+            return None
+        if options.background is None:
+            pixels = still.see_through(size)
+        else:
+            still.draw(size, overlays)
+            pixels = still.screen.pixels()[..., :3]
+        if not still.is_intact():
+            return None
+        save_picture(pixels, command.out)
+        for note in _notes(still, value, command):
+            print(f"splatview: shot: {note}", file=sys.stderr)
+        return size
+
+    named = Named(command.file, command.run, command.stream)
+    return draw_named(named, "shot", "--camera", draw)
+
+
+def _notes(still: Still, value: Value | None, command: Shot) -> list[str]:
+    """Return what a user would wonder at in a picture."""
+    notes = []
+    if still.missing:
+        notes.append(f"Gaussians: {still.missing}")
+    if isinstance(value, GaussianScene):
+        notes += [f"{command.file}: {note}" for note in value.notes]
+    if isinstance(value, MemorySnapshot) and command.device is None:
+        if len(value.traces) > 1:
+            devices = ", ".join(
+                f"{device_name(trace.device)} ({len(trace.events):,} events)"
+                for trace in value.traces
+            )
+            notes.append(
+                f"{command.file}: the picture shows one of the devices {devices}; "
+                "choose "
+                "with --device"
+            )
+    return notes
+
+
+def parse_background(text: str) -> Color | None:
+    """Return RGB in [0, 1] from "R,G,B", or None from "transparent".
+
+    The numbers are fractions, or 0 to 255 if any is over 1. Raises ViewerError for
+    anything else.
+    """
+    if text.strip().lower() in ("transparent", "none"):
+        return None
+    try:
+        r, g, b = (float(number) for number in text.split(","))
+    except ValueError:
+        raise ViewerError(
+            f"background: {text!r} is not R,G,B, such as 0.1,0.2,0.3 or 25,50,75, nor "
+            "transparent"
+        ) from None
+    maximum = 255.0 if max(r, g, b) > 1 else 1.0
+    # NaN is in no range.
+    is_in_range = all(0 <= channel <= maximum for channel in (r, g, b))
+    if not is_in_range:
+        raise ViewerError(
+            f"background: {text!r} is out of range: three numbers from 0 to 1, or from "
+            "0 "
+            "to 255"
+        )
+    return r / maximum, g / maximum, b / maximum

@@ -1,0 +1,348 @@
+"""Single pictures of one stream or file, each complete, drawn without a window."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from splatview_viewer.core.errors import CameraError, ViewerError
+from splatview_viewer.core.host import Host
+from splatview_viewer.core.screen import MAX_SIZE, Rect, settled_pixels
+from splatview_viewer.core.view import has_arrived
+from splatview_viewer.geometry.cameras import camera_from_json
+from splatview_viewer.kinds import about, make_view, shown
+from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.kinds.image.view import ImageView
+from splatview_viewer.shell.viewport import transparent_picture
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import torch
+
+    from splatview_ipc.control.frame import StreamFrame
+    from splatview_viewer.core.settings import Color
+    from splatview_viewer.core.view import ShownView, Value
+    from splatview_viewer.screens.offscreen import OffscreenScreen
+    from splatview_viewer.shell.panel import Panel
+
+T = TypeVar("T")
+
+DEFAULT_SIZE = (1280, 720)
+_POLL_S = 0.001
+"""Seconds between two looks for what is on its way."""
+_ARRIVAL_S = 2.0
+"""Seconds for the data of a picture in place; a view shows it after half a second in
+any case."""
+_LATE_WRITE_S = 0.1
+"""Seconds for an image in place: the trainer's GPU may write it later than it was
+announced."""
+_COMPLETE_S = 300.0
+"""Seconds for a plot to be complete: ten million events take a few."""
+
+
+def until(poll: Callable[[], T | None], end: float) -> T | None:
+    """Call `poll` until it returns something, and return that; the only place that
+    waits.
+
+    end: `time.monotonic()`; None is returned if there was nothing by then.
+    """
+    while True:
+        result = poll()
+        if result is not None or time.monotonic() >= end:
+            return result
+        time.sleep(_POLL_S)
+
+
+@dataclass(frozen=True)
+class StillOptions:
+    """Size, camera and background of a picture."""
+
+    size: tuple[int, int] | None = None
+    """Width and height in pixels; None: a picture's own, 1280x720 for others."""
+    camera: str | None = None
+    """JSON or the name of a file that holds it; None: the scene seen whole."""
+    background: Color | None = None
+    """RGB in [0, 1]; None: what comes with the stream, else black."""
+    device: str | None = None
+    """The device of a memory snapshot: "1", "host". None: the busiest GPU."""
+
+
+class Still:
+    """Draws pictures of one stream or file, one at a time and each complete.
+
+        size = still.prepare(value, options)     # None: the value was overwritten meanwhile
+        still.draw(size)                         # into the screen's framebuffer, to be read now
+        if still.is_intact(): ...                # else it is to be thrown away and drawn again
+
+    What was loaded stays for the next picture, until `close`.
+    """
+
+    def __init__(
+        self, screen: OffscreenScreen, kind: str, who: str, camera: str
+    ) -> None:
+        """Prepare to draw on a screen.
+
+        Args:
+            screen: its framebuffer gets the size of each picture.
+            kind: of the stream, or "snapshot".
+            who: the command, which messages begin with.
+            camera: the name that messages give the camera.
+
+        Raises:
+            ViewerError: the kind cannot be drawn.
+        """
+        if not about(kind).shown:
+            raise ViewerError(
+                f"{who}: a stream of kind {kind!r} cannot be drawn; legal are "
+                f"{', '.join(shown())}"
+            )
+        self.screen = screen
+        self.kind = kind
+        self._is_plot = about(kind).still == "plot"
+        """Its picture has texts and axes; each is of one value alone."""
+        self._command = who
+        self._camera_name = camera
+        self.view: ShownView | None = None
+        """The view that draws it; None before `prepare`."""
+        self._image: ImageView | None = None
+        """The view, where it shows an image."""
+        self.scene: GaussianView | None = None
+        """The view, where it shows Gaussians."""
+        self._panel: Panel | None = None
+        """Writes over the picture. Making it takes a tenth of a second."""
+
+    def prepare(
+        self, value: Value | None, options: StillOptions
+    ) -> tuple[int, int] | None:
+        """Get ready to draw a value, and return the picture's width and height.
+
+        Args:
+            value: None: the last one once more.
+            options: of the picture.
+
+        Returns:
+            None when the writer overwrote the value meanwhile.
+
+        Raises:
+            ViewerError: the value cannot be drawn, or an option makes no sense.
+            SharingError: a frame cannot be read here.
+        """
+        if options.camera is not None and not about(self.kind).filmed:
+            raise CameraError(
+                f"{self._command}: a picture takes no {self._camera_name}; leave it out"
+            )
+        size = options.size or DEFAULT_SIZE
+        # A camera that makes no sense is reported before anything is drawn.
+        camera = None
+        if options.camera is not None:
+            camera = camera_from_json(options.camera, *size)
+        if value is not None and self._is_plot:
+            self.close()
+        view = self.view or self._make_view()
+        image = self._image
+        if image is not None:
+            background = options.background or (0.0, 0.0, 0.0)
+            image.state = replace(
+                image.state, alpha="background", background=background
+            )
+        if self.scene is not None:
+            self.scene.host = Host(exact="scene")
+            self.scene.change(background=options.background)
+            self.scene.rig.reset_to(camera)
+        if value is not None and not self._take(view, value):
+            return None
+        if options.device is not None:
+            self._choose_device(view, options.device)
+        if options.size is None and image is not None:
+            width, height = image.size
+            size = min(width, MAX_SIZE), min(height, MAX_SIZE)
+        return size
+
+    def _make_view(self) -> ShownView:
+        view = make_view(self.kind, self.screen.ctx)
+        self.view = view
+        if isinstance(view.view, ImageView):
+            self._image = view.view
+        if isinstance(view.view, GaussianView):
+            self.scene = view.view
+        return view
+
+    def _take(self, view: ShownView, value: Value) -> bool:
+        """Give a value to the view, once its data has arrived; return whether it took
+        it.
+        """
+
+        def take() -> bool | None:
+            view.tick(time.monotonic())
+            if view.update(value):
+                return True
+            return False if has_arrived(value) else None
+
+        if not until(take, time.monotonic() + _ARRIVAL_S):
+            return False
+        if self._image is not None:
+            end = time.monotonic() + _LATE_WRITE_S
+            until(lambda: has_arrived(value) or None, end)
+        return True
+
+    def _choose_device(self, view: ShownView, device: str) -> None:
+        """Show a device of a memory snapshot. Raises ViewerError for anything else."""
+        from splatview_viewer.kinds.snapshot.view import SnapshotView
+
+        if not isinstance(view.view, SnapshotView):
+            raise ViewerError(
+                f"{self._command}: --device chooses a device of a memory snapshot; "
+                "leave "
+                "it out"
+            )
+        view.view.choose_device(device)
+
+    def draw(
+        self,
+        size: tuple[int, int],
+        overlays: Sequence[StreamFrame] = (),
+        *,
+        shared: bool = False,
+    ) -> None:
+        """Draw what was prepared into the screen's framebuffer.
+
+        Args:
+            size: that the framebuffer gets.
+            overlays: frames to draw over an image. Those that cannot be read are left
+                out, and their age is not written.
+            shared: CUDA reads the framebuffer.
+
+        Raises:
+            ViewerError: a plot cannot be shown or is not complete in time.
+        """
+        view = self.view
+        assert view is not None
+        self.screen.resize(*size, shared=shared)
+        rect = Rect(0, 0, *size)
+        if self._is_plot:
+            self._draw_plot(view, rect)
+            return
+        view.draw(self.screen.framebuffer, rect)
+        if overlays and self._image is not None:
+            self._draw_overlays(self._image, rect, overlays)
+
+    def _draw_plot(self, view: ShownView, rect: Rect) -> None:
+        """Draw a plot until it is complete."""
+        framebuffer = self.screen.framebuffer
+
+        def draw() -> None:
+            view.draw(framebuffer, rect)
+            self._write(view.over)
+
+        end = time.monotonic() + _COMPLETE_S
+        settled_pixels(framebuffer, draw)
+        # Some plots work on a picture while others are drawn.
+        while not view.view.complete:
+            if time.monotonic() > end:
+                raise ViewerError(
+                    f"the picture was not complete within {_COMPLETE_S:g} s"
+                )
+            view.view.wait(end - time.monotonic())
+            settled_pixels(framebuffer, draw)
+
+    def _draw_overlays(
+        self, image: ImageView, rect: Rect, overlays: Sequence[StreamFrame]
+    ) -> None:
+        """Draw frames of kind overlay over an image that has been drawn."""
+
+        def write(_: Rect, scale: float) -> bool:
+            return image.write_layers(rect, scale, corner=False) or False
+
+        layers = image.data.layers
+        for index, frame in enumerate(overlays):
+            with suppress(ViewerError):
+                layers.take(index, frame)
+        try:
+            image.draw_layers(self.screen.framebuffer, rect, 1.0)
+            if any(not layer.result.empty for layer in layers.all):
+                self._write(write)
+        finally:
+            layers.clear()
+
+    def _write(self, over: Callable[[Rect, float], bool]) -> None:
+        """Draw over the picture with imgui."""
+        if self._panel is None:
+            from splatview_viewer.shell.panel import Panel
+
+            self._panel = Panel()
+        self._panel.draw_over(self.screen.framebuffer, over, 1.0)
+
+    @property
+    def missing(self) -> str:
+        """The Gaussians that are not in the picture, with the reasons; "" where all
+        are.
+        """
+        view = self.scene
+        if view is None or view.data.summary is None:
+            return ""
+        renderer = view.data.renderer
+        reasons = [renderer.left_out.words(view.data.summary.count), renderer.thinned]
+        reasons.append(self._nearness(view))
+        return "; ".join(filter(None, reasons))
+
+    def _nearness(self, view: GaussianView) -> str:
+        """Return that all Gaussians are nearer than the camera sees; "" otherwise."""
+        camera = view.rig.camera()
+        sight = view.data.sample
+        if camera is None or sight is None or not len(sight.means):
+            return ""
+        depths = sight.means @ camera.viewmat[2, :3] + camera.viewmat[2, 3]
+        farthest = np.nanmax(depths, initial=-np.inf)
+        if not 0 < farthest < camera.near:
+            return ""
+        return (
+            f"everything is nearer than near {camera.near:g}: the farthest is "
+            f"{farthest:.3g} away; give {self._camera_name} a smaller near"
+        )
+
+    def tensor(self, size: tuple[int, int]) -> torch.Tensor | None:
+        """Return the picture as a tensor, (H, W, 3) uint8, top row first.
+
+        It is for what torch's current stream does next. None where CUDA does not draw:
+        then it is for `draw`.
+        """
+        return None if self.scene is None else self.scene.tensor(*size)
+
+    def see_through(self, size: tuple[int, int]) -> np.ndarray:
+        """Return the picture over no background.
+
+        (H, W, 4) uint8, top row first, colours not multiplied by alpha. Raises
+        ViewerError for a kind that covers all of its background.
+        """
+        assert self.view is not None
+        if self.scene is None and self._image is None:
+            raise ViewerError(
+                f"{self._command}: a picture of kind {self.kind} cannot be "
+                "transparent; "
+                "leave that out"
+            )
+        pixels = transparent_picture(self.view, self.screen.ctx, size)
+        assert pixels is not None
+        return pixels
+
+    def is_intact(self) -> bool:
+        """Return whether the picture is of one version, once the GPU has drawn it."""
+        if self.view is None or self._is_plot:
+            return True
+        self.view.tick(time.monotonic())
+        return not self.view.wants.stale
+
+    def close(self) -> None:
+        """Give back everything. Idempotent."""
+        if self.view is not None:
+            self.view.close()
+        if self._panel is not None:
+            self._panel.close()
+        self.view = None
+        self.scene = None
+        self._panel = None
