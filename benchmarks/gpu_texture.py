@@ -24,7 +24,7 @@ from splatview_ipc.gl.probe import BRIDGES, probe
 from splatview_ipc.gl.shared_texture import SharedTexture
 from splatview_ipc.gl.sources import TextureSource, read_source
 from splatview_ipc.gl.texture_tensor import WAYS, TextureTensor
-from splatview_viewer.screens.offscreen import create_context
+from splatview_viewer.screens.egl import create_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -60,7 +60,7 @@ def opened(files: tuple[Path, ...], size: tuple[int, int]) -> App:
     app = App(OffscreenScreen(*size), AppOptions(files=files, gpu_budget=1.0))
     end = time.monotonic() + 300
     while (
-        app.state.shown is None
+        app.state.selected_entry is None
         or any(e.progress is not None for e in app.state.entries)
         or app.user.dirty
     ):

@@ -24,7 +24,7 @@ from splatview_viewer.geometry.cameras import Camera
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.gl import renderer as gl_renderer
 from splatview_viewer.render.gl.renderer import GlRenderer
-from splatview_viewer.screens.offscreen import create_context
+from splatview_viewer.screens.egl import create_context
 
 DATA = Path(
     os.environ.get(

@@ -89,7 +89,7 @@ def subscriber(runtime_dir: Path) -> Iterator[Subscriber]:
 @pytest.fixture(scope="module")
 def ctx() -> Iterator[moderngl.Context]:
     """An OpenGL context without a screen. Set-up installs what it needs, so that its absence is a failure."""
-    from splatview_viewer.screens.offscreen import create_context
+    from splatview_viewer.screens.egl import create_context
 
     context = create_context()
     yield context

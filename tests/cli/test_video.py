@@ -77,7 +77,7 @@ def true_picture(
     view: Any, screen: OffscreenScreen, i: int, background: Any = (0, 0, 0)
 ) -> np.ndarray:
     """What the view itself draws from there."""
-    other_view = view.beside()
+    other_view = view.another_view()
     other_view.view.change(background=background)
     screen.resize(W, H)
     other_view.view.rig.reset_to(short_film().path.at(i / 10, W, H))

@@ -30,7 +30,7 @@ from support.browser_rig import (
 
 from splatview_ipc.control.errors import SharingError
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.screens import offscreen as targets
+from splatview_viewer.screens import draw_target as targets
 from splatview_viewer.web import encoders, sender
 from splatview_viewer.web.encoders import NvJpegEncoder
 

@@ -280,7 +280,7 @@ class _Clock:
     def version_after(self, seconds: float = 0.0) -> int:
         self._stream.version  # noqa: B018  (reading it looks at the ranks)
         self.now += seconds
-        self._shards.turn(self.now)
+        self._shards.tick(self.now)
         return self._stream.version
 
 

@@ -24,7 +24,7 @@ from splatview_viewer.app import loop
 def step(app):
     if os.path.exists("lost"):
         raise loop.GpuLostError("the GPU is lost")
-    app.turn(time.monotonic(), app.screen.poll(0.02))
+    app.tick(time.monotonic(), app.screen.poll(0.02))
 
 loop.step = step
 sys.exit(main(sys.argv[1:]))

@@ -13,7 +13,7 @@ import PIL.Image
 
 from splatview_viewer.core.events import Event
 from splatview_viewer.core.screen import Caption, read_pixels
-from splatview_viewer.screens.offscreen import create_context
+from splatview_viewer.screens.egl import create_context
 from splatview_viewer.web.browser import BrowserScreen
 from splatview_viewer.web.encoders import Encoder, choose
 from splatview_viewer.web.messages import Hello

@@ -60,7 +60,7 @@ class User:
 
     def draw(self) -> bool:
         self._adapted.draw(self.screen.framebuffer, self.rect)
-        return self.panel.draw_over(self.screen.framebuffer, self._adapted.over, 1.0)
+        return self.panel.draw_over(self.screen.framebuffer, self._adapted.draw_ui, 1.0)
 
     def settle(self) -> np.ndarray:
         """(H, W, 3): the picture when nothing is missing in it any more."""

@@ -88,7 +88,7 @@ def shown(
         if panel is None:
             break
         panel.draw_over(
-            screen.framebuffer, lambda _, scale: view.over(rect, scale), 1.0
+            screen.framebuffer, lambda _, scale: view.draw_ui(rect, scale), 1.0
         )
         quiet += 1
         if not getattr(inner, "complete", True) and not view.empty:
@@ -150,7 +150,7 @@ def opened(
         if kind == "stub"
         else make_view(kind, screen.ctx)
     )
-    views = [first, *(first.beside() for _ in range(count - 1))]
+    views = [first, *(first.another_view() for _ in range(count - 1))]
     try:
         yield views
     finally:

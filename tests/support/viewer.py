@@ -35,7 +35,7 @@ class Viewer(App):
 
     def step(self) -> None:
         """One turn, with the events that were pushed."""
-        self.turn(clock(), self.screen.poll(0))
+        self.tick(clock(), self.screen.poll(0))
 
     def do(self, *events: Any) -> None:
         """Take in events, and draw until nothing is left to draw, nor to be done by what was drawn."""

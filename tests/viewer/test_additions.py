@@ -56,7 +56,7 @@ def test_a_kind_and_a_format(
     viewer: Viewer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, KIND))
-    assert kinds.shown()[-1] == "stub"
+    assert kinds.shown_kinds()[-1] == "stub"
     assert kinds.about("stub") is KIND
     monkeypatch.setattr(files, "FORMATS", (*files.FORMATS, BARS))
     (tmp_path / "two.bars").write_text("bars 1 0")

@@ -36,8 +36,8 @@ def main(args: list[str] | None = None) -> int:
         GpuLostError,
         PrintableFormatter,
         ViewerError,
+        error_text,
         of_opengl,
-        words_of,
     )
 
     assert logging.lastResort is not None
@@ -70,7 +70,9 @@ def main(args: list[str] | None = None) -> int:
     except Exception as e:
         if not of_opengl(e):
             raise
-        print(f"splatview: {words_of(e)}; update the graphics driver", file=sys.stderr)
+        print(
+            f"splatview: {error_text(e)}; update the graphics driver", file=sys.stderr
+        )
         return 2
     return 0
 

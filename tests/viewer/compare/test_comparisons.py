@@ -92,7 +92,7 @@ class House:
         source = self.viewport.slot.source
         if isinstance(source, MergedSource):
             step(self.app)
-            self.app.until(lambda: not (source.reading or source.has_news()))
+            self.app.until(lambda: not (source.reading or source.has_new_value()))
         self.app.user.mark()
         self.app.do()
         return self.app.picture()
@@ -221,16 +221,16 @@ def test_scenes_are_one_and_each_is_seen_or_not_and_put_anywhere(
     source = h.together("a", "b")
     both = h.picture()
     look = h.viewport.view
-    source.parts[1].visible = False
+    source.scenes[1].visible = False
     only = h.picture()
     assert look.info.details[0] == "200 Gaussians"
-    source.parts[0].placement = Placement((1.0, 0, 0), (0, 90, 0), 0.5)
+    source.scenes[0].placement = Placement((1.0, 0, 0), (0, 90, 0), 0.5)
     assert (h.picture() != only).any()
-    source.parts[0].placement = STAYS
-    source.parts[0].visible = False
+    source.scenes[0].placement = STAYS
+    source.scenes[0].visible = False
     assert h.picture().max() == 0
-    source.parts[0].visible = True
-    source.parts[1].visible = True
+    source.scenes[0].visible = True
+    source.scenes[1].visible = True
     np.testing.assert_array_equal(h.picture(), both)
     np.testing.assert_allclose(only, h.alone("a", look), atol=1)
     np.testing.assert_allclose(both, h.alone("ab", look), atol=1)
@@ -246,7 +246,7 @@ def test_scenes_come_and_go(house: Callable[..., House]) -> None:
     assert [e.group for e in h.app.state.entries].count("Compare") == 1
     h.app.catalogue.forget(h.keys["b"])
     h.app.until(lambda: h.viewport.view.info.details[0] == "400 Gaussians")
-    source.remove(source.parts[0])
+    source.remove(source.scenes[0])
     h.app.until(lambda: h.viewport.view.info.details[0] == "200 Gaussians")
     h.app.catalogue.forget(h.keys["c"])
     h.app.until(lambda: len(h.app.state.entries) == 1)

@@ -249,7 +249,7 @@ def test_a_follower_sees_the_photograph_and_leaves_with_its_leader(
 ) -> None:
     through(view, 1, screen, content)
     frustums(view).change(how="photo", opacity=0.7)
-    follower = view.beside()
+    follower = view.another_view()
     try:
         frustums(follower).use(content)
         follower.follow(view, alike=True)
@@ -276,7 +276,7 @@ def test_the_psnr_is_that_of_the_same_pixels(
 
     wait_until(measured)
     assert content.cameras is not None
-    alone = view.beside()
+    alone = view.another_view()
     try:
         camera = content.cameras.camera(2)
         assert camera is not None
@@ -338,7 +338,7 @@ def test_transparent_photographs_lie_over_the_scenes_background(
         return frustums(view).through.meter.psnr is not None
 
     wait_until(measured)
-    alone = view.beside()
+    alone = view.another_view()
     try:
         assert content.cameras is not None
         alone.view.rig.use_camera(content.cameras.camera(1))

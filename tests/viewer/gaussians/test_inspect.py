@@ -85,7 +85,7 @@ def see(view: Any, panel: Panel, screen: OffscreenScreen, *titles: str) -> None:
     """Take a turn of the loop while these parts of the panel are open."""
 
     def over(_: Rect, scale: float) -> bool:
-        view.over(RECT, scale)
+        view.draw_ui(RECT, scale)
         imgui.set_next_window_size(imgui.ImVec2(300, 2000))
         imgui.begin("parts")
         for section in view.sections:
@@ -188,7 +188,7 @@ def test_alt_and_a_click_choose_what_is_seen(view: Any) -> None:
 def test_a_choice_survives_versions_until_their_number_changes(view: Any) -> None:
     tool = view.view.tools["inspect"]
     messages = []
-    view.view.host = replace(view.view.host, say=messages.append)
+    view.view.host = replace(view.view.host, notify=messages.append)
     tool.choose(7)
     turn_until(view, lambda: len(tool.history) == 1)
     brighter = cloud()
@@ -303,7 +303,7 @@ def test_it_is_saved_where_it_is_said(
     tool = view.view.tools["filter"]
     messages = []
     view.view.host = replace(
-        view.view.host, say=messages.append, name="../my run: splats.ply"
+        view.view.host, notify=messages.append, name="../my run: splats.ply"
     )
     assert view.update(gaussian_frame(step=1500, version=2))
     tool.limit(QUANTITIES[0], 0.8, 1.0)

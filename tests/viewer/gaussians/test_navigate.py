@@ -196,7 +196,7 @@ def test_up_is_found_in_the_ground_unless_the_user_says_it(
     fresh.view.rig.up_axis.set_by_user(np.array([0.0, 0.0, 1.0]))
     fresh.view.rig.frame_scene()
     shown(fresh, screen, RECT)
-    follower = fresh.beside()
+    follower = fresh.another_view()
     follower.follow(fresh, alike=True)
     for shown_view in (fresh, follower):
         np.testing.assert_array_equal(shown_view.view.rig.orbit.up, (0, 0, 1))
@@ -252,7 +252,7 @@ def test_the_camera_goes_to_the_clipboard_and_back(
 ) -> None:
     assert view.handle(Key("c", mods=CTRL), RECT)
     panel = Panel()
-    panel.draw_over(screen.framebuffer, lambda _, scale: view.over(RECT, scale), 1.0)
+    panel.draw_over(screen.framebuffer, lambda _, scale: view.draw_ui(RECT, scale), 1.0)
     text = imgui.get_clipboard_text()
     panel.close()
     view.view.host.pasted = lambda: text

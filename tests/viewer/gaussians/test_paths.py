@@ -320,7 +320,9 @@ class Rig:
         self.screen, self.panel = screen, Panel()
         self.said: list[str] = []
         self.view = scene_view(screen)
-        self.view.view.host = Host(say=self.said.append, memo=Memo(), name="scene.ply")
+        self.view.view.host = Host(
+            notify=self.said.append, memo=Memo(), name="scene.ply"
+        )
         self.tool = self.view.view.tools["path"]
         self.view.update(gaussian_frame(cloud(100, seed=5)))
         self.draw()
@@ -336,7 +338,7 @@ class Rig:
 
     def draw(self) -> None:
         self.view.draw(self.screen.framebuffer, RECT)
-        self.panel.draw_over(self.screen.framebuffer, self.view.over, 1.0)
+        self.panel.draw_over(self.screen.framebuffer, self.view.draw_ui, 1.0)
 
     def point(self, kind: type, *times: float) -> None:
         """Send events at these times of the timeline, right of its buttons."""
@@ -393,7 +395,7 @@ def test_a_path_is_remembered_by_the_name_of_its_scene(rig: Rig) -> None:
     rig.view.tick(0.0)
     rig.key(-1.0, 1.0)
     rig.view.tick(1.0)
-    other = rig.view.beside()
+    other = rig.view.another_view()
     other.view.host = Host(memo=rig.view.view.host.memo, name="scene.ply")
     other.tick(2.0)
     for time in (0.0, 1.0, 2.0):
@@ -529,8 +531,8 @@ def test_film_goes_on_while_its_scene_is_not_seen(
     if away == "another entry":
         viewer.user.select(str(picture))
     elif away == "a fault":
-        assert viewer.state.shown is not None
-        viewer.state.shown.fault = "the newest version is damaged"
+        assert viewer.state.selected_entry is not None
+        viewer.state.selected_entry.fault = "the newest version is damaged"
     else:
         viewer.user.layout.add(str(picture))
         viewer.user.layout.maximise(viewer.user.layout.active)

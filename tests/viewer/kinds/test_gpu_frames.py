@@ -196,7 +196,7 @@ def test_an_image_in_place_is_held_for_all_until_the_next_is_drawn(
     in_place: Any, screen: OffscreenScreen
 ) -> None:
     a = in_place
-    b = in_place.beside()
+    b = in_place.another_view()
     first = picture(50)
     second = picture(90)
     torn = picture(20)
@@ -273,7 +273,7 @@ def reader(screen: OffscreenScreen) -> Reader:
 def two(screen: OffscreenScreen, reader: Reader) -> Iterator[list[Any]]:
     """Two views in different looks that show a scene in place."""
     first = scene_view(screen, reader)
-    views = [first, first.beside()]
+    views = [first, first.another_view()]
     scene().show(first)
     for view, look in zip(views, (LOOKS[0], LOOKS[2]), strict=True):
         look.take(view, screen)

@@ -216,7 +216,7 @@ def test_another_size_of_picture_keeps_what_each_looks_at(
         see(b, place=Place(4.0 * 80, (20 / 80, 30 / 60)))
         a.update(np.zeros((120, 160, 3), np.uint8))
         assert b.view.pan_zoom.placed(RECT) == (W / 2 - 2.0 * 40, H / 2 - 2.0 * 60, 2.0)
-        c: Any = a.beside()
+        c: Any = a.another_view()
         assert c.view.size == (160, 120)
         c.close()
 

@@ -45,7 +45,7 @@ def test_each_kind_has_an_adapter() -> None:
 def test_each_kind_with_a_view_has_a_folder() -> None:
     folder = folder_of(kinds.__file__)
     folders = {path.parent.name for path in folder.glob("*/__init__.py")}
-    assert folders == set(kinds.shown())
+    assert folders == set(kinds.shown_kinds())
 
 
 def test_one_kind_is_recorded() -> None:

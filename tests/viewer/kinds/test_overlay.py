@@ -166,7 +166,7 @@ def test_a_single_picture_gets_its_overlay(view: Any, screen: OffscreenScreen) -
     put(view, boxes=[[40, 40, 100, 80]], labels=["cat"], classes=[0])
     with closing(Panel()) as panel:
         view.draw(screen.framebuffer, Rect(0, 0, *screen.size))
-        panel.draw_over(screen.framebuffer, view.over, 1.0)
+        panel.draw_over(screen.framebuffer, view.draw_ui, 1.0)
         expected = screen.pixels()[..., :3].astype(int)
     still = Still(screen, "image", "shot", "--camera")
     assert still.prepare(grey(), StillOptions()) == (W, H)

@@ -31,7 +31,7 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, Wheel
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import Info, ShownView
-from splatview_viewer.kinds import shown as shown_kinds
+from splatview_viewer.kinds import shown_kinds as shown_kinds
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 pytestmark = pytest.mark.usefixtures("sharp")
@@ -181,7 +181,7 @@ def test_a_picture_depends_on_its_state_alone(
         for state, pixels in reversed(seen):
             view.view.state = state
             np.testing.assert_array_equal(shown(view, screen), pixels)
-            other: Any = view.beside()
+            other: Any = view.another_view()
             other.view.state = state
             np.testing.assert_array_equal(shown(other, screen), pixels)
             other.close()

@@ -138,23 +138,23 @@ def test_the_snapshot_that_is_asked_for_comes(player: Player) -> None:
     view = Screenless()
     for place in (5, 6, 7, 19, 0, 3):
         player.seek(place)
-        wait_until(player.has_news)
+        wait_until(player.has_new_value)
         assert player.feed(view)  # type: ignore[arg-type]
         assert player.at == place
         np.testing.assert_array_equal(view[-1].means, scene(30, seed=place + 1).means)
         assert view[-1].notes == (f"step {5 * (place + 1)}", "recorded")
-        assert not player.has_news()
+        assert not player.has_new_value()
     places = []
     for by in (20, 1, -1, -30):
         player.move(by)
         places.append(player.at)
     assert places == [None, None, 20, 0]
     player.seek(99)
-    wait_until(player.has_news)
+    wait_until(player.has_new_value)
     with pytest.raises(ViewerError, match=r"000000021\.gaussians"):
         player.feed(view)  # type: ignore[arg-type]
     player.live()
-    assert (player.at, player.has_news()) == (None, False)
+    assert (player.at, player.has_new_value()) == (None, False)
 
 
 def test_it_plays_all_of_them_and_comes_back_to_live(player: Player) -> None:
@@ -166,7 +166,7 @@ def test_it_plays_all_of_them_and_comes_back_to_live(player: Player) -> None:
         nonlocal now
         now += 1.0
         player.tick(now)
-        if player.has_news():
+        if player.has_new_value():
             player.feed(view)  # type: ignore[arg-type]
         return not player.playing
 

@@ -192,8 +192,8 @@ def test_a_folder_is_recorded_into_unseen_and_seen_again_later(
     publish(0)
     viewer.until(lambda: len(viewer.state.entries) == 2)
     record(viewer, 1, 2)
-    assert viewer.state.shown is not None
-    assert viewer.state.shown.name == "render"
+    assert viewer.state.selected_entry is not None
+    assert viewer.state.selected_entry.name == "render"
     viewer.close()
     later = open_viewer(
         (300, 200), files=tuple(FileSource(p) for p in entries_of([folder]))

@@ -46,7 +46,7 @@ def test_a_kind_of_points_is_framed_orbited_and_placed(
         view.handle(event, RECT)
     assert view.view.state.place.by_hand
     assert (shown(view, screen, RECT) != first).any()
-    other = view.beside()
+    other = view.another_view()
     other.follow(view, alike=True)
     np.testing.assert_array_equal(shown(other, screen, RECT), shown(view, screen, RECT))
     other.close()

@@ -20,7 +20,8 @@ from splatview_viewer.app.loop import App, AppOptions, step
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.events import Close, Key, Resize, Text
 from splatview_viewer.core.screen import Caption, Screen, read_pixels
-from splatview_viewer.screens.offscreen import OffscreenScreen, devices
+from splatview_viewer.screens.egl import devices
+from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.screens.window import WindowScreen
 from splatview_viewer.web.browser import BrowserScreen
 

@@ -112,8 +112,8 @@ def test_section_that_fails_is_shown_as_failed_and_nothing_else_suffers(
     for _ in range(3):
         assert reason in redraw(viewer, texts)
     assert caplog.text.count(reason) == 1
-    assert viewer.state.shown is not None
-    assert not viewer.state.shown.fault
+    assert viewer.state.selected_entry is not None
+    assert not viewer.state.selected_entry.fault
     np.testing.assert_array_equal(viewer.picture(), before)
     assert widgets.drawn["Well"].width > 0
     viewer.catalogue.features.pop()
@@ -153,8 +153,8 @@ def test_words_over_a_picture_that_fail_leave_the_picture(
     viewer.do()
     faults = viewer.user.layout.active.faults
     assert "the sensor is cross" in faults.reason("overlay")
-    assert viewer.state.shown is not None
-    assert not viewer.state.shown.fault
+    assert viewer.state.selected_entry is not None
+    assert not viewer.state.selected_entry.fault
     changed = (viewer.picture() != before).any(axis=2)
     assert 0.001 < changed.mean() < 0.3  # a card with the reason
     monkeypatch.undo()

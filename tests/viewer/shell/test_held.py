@@ -124,10 +124,10 @@ def test_drag_ends_with_its_release_while_a_fault_is_shown(
     viewer = open_viewer((900, 520), files=(path,))
     viewer.until(viewer.loaded)
     viewer.do(ev.PointerMove(X, Y), ev.PointerPress(X, Y), ev.PointerMove(X + 9, Y))
-    assert viewer.state.shown is not None
-    viewer.state.shown.fault = "its frame is damaged"
+    assert viewer.state.selected_entry is not None
+    viewer.state.selected_entry.fault = "its frame is damaged"
     viewer.do(ev.PointerRelease(X + 9, Y))
-    viewer.state.shown.fault = ""
+    viewer.state.selected_entry.fault = ""
     center = viewer.image.state.place.center
     viewer.do(ev.PointerMove(X + 90, Y + 50))
     assert viewer.image.state.place.center == center

@@ -122,7 +122,7 @@ def test_list_of_very_many_files_costs_what_is_seen_of_it(
         FileSource, "refresh", lambda *of: (asked.append(of[0]), refresh(*of))
     )
     for _ in range(5):
-        viewer.turn(viewer.due + 1)
+        viewer.tick(viewer.due + 1)
     assert {source.file for source in asked} == {paths[0]}
 
     for _ in range(40):

@@ -49,7 +49,7 @@ class Given(ValueSource):
     def __init__(self, value: Any) -> None:
         self.value = value
 
-    def has_news(self) -> bool:
+    def has_new_value(self) -> bool:
         return self.value is not None
 
     def feed(self, view: ShownView) -> bool:
@@ -184,6 +184,6 @@ def test_pointer_that_leaves_a_page_leaves_the_history_of_a_scene(
     viewer.do(ev.PointerMove(400, 300), ev.PointerLeave())
     viewer.user.mark()
     viewer.do()
-    assert viewer.state.shown is not None
-    assert not viewer.state.shown.fault
+    assert viewer.state.selected_entry is not None
+    assert not viewer.state.selected_entry.fault
     assert not viewer.user.layout.active.faults.reason("overlay")

@@ -136,13 +136,13 @@ def test_a_fault_in_a_view_is_shown_and_logged_once(
     viewer.until(viewer.loaded)
     for x in range(3):
         viewer.do(PointerMove(PICTURE.x + x, 100))
-    assert viewer.state.shown is not None
-    assert viewer.state.shown.fault == "the shader is cross"
+    assert viewer.state.selected_entry is not None
+    assert viewer.state.selected_entry.fault == "the shader is cross"
     assert caplog.text.count("the shader is cross") == 1
     assert not viewer.user.dirty
     monkeypatch.undo()
     viewer.click(str(picture_file))  # a click tries again
-    assert viewer.state.shown.fault == ""
+    assert viewer.state.selected_entry.fault == ""
     exact(viewer, picture_file)
 
 

@@ -21,7 +21,7 @@ from splatview_viewer.web.messages import Visible
 
 
 def shown(user: User) -> str:
-    entry = user.state.shown
+    entry = user.state.selected_entry
     return "" if entry is None else entry.name
 
 

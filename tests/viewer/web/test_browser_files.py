@@ -129,7 +129,7 @@ def test_scenes_of_pages_are_never_decoded_in_the_viewer(
             pages.send(page, tmp_path / name)
             pages.until(
                 lambda name=name: (
-                    getattr(pages.users[page].state.shown, "name", "") == name
+                    getattr(pages.users[page].state.selected_entry, "name", "") == name
                 )
             )
         pages.send(page, tmp_path / "evil.pt")

@@ -74,7 +74,11 @@ def test_only_what_is_shown_is_shared(viewer: Viewer) -> None:
     publish_grey(77)
     viewer.until(lambda: sees(viewer, 77))
     splatview.publish(cloud(), "splats", meta={"step": 7})
-    viewer.until(lambda: viewer.loaded() and viewer.state.shown.name == "splats")  # type: ignore[union-attr]
+    viewer.until(
+        lambda: (
+            viewer.loaded() and viewer.state.selected_entry.name == "splats"  # type: ignore[union-attr]
+        )
+    )
     assert viewer.picture().max() > 60, "Gaussians come before images"
     streams = {s.name: s for s in viewer.catalogue.subscriber.streams}
     viewer.until(lambda: streams["splats"].opened and not streams["render"].opened)
@@ -133,7 +137,7 @@ def test_hundreds_of_files_are_read_by_a_few_threads(tmp_path: Path) -> None:
     path = tmp_path / "picture.png"
     Image.new("RGB", (8, 8)).save(path)
     for apart in (False, True):
-        sources = [FileSource(path, apart=apart) for _ in range(200)]
+        sources = [FileSource(path, sandboxed=apart) for _ in range(200)]
         reading = [t for t in threading.enumerate() if t.name.startswith("read")]
         assert 0 < len(reading) <= 8
         for source in sources:

@@ -26,7 +26,7 @@ class Announced(ValueSource):
         self.feeding = feeding
         self.fed = 0
 
-    def has_news(self) -> bool:
+    def has_new_value(self) -> bool:
         return True
 
     def feed(self, view: ShownView) -> bool:
@@ -54,7 +54,7 @@ class Time:
         end = self.now + seconds
         count = 0
         while self.now < end and count < 20_000:
-            self.now = max(self.app.turn(self.now), self.now)
+            self.now = max(self.app.tick(self.now), self.now)
             count += 1
         return count
 

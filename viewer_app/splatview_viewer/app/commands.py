@@ -289,7 +289,7 @@ class Serve(_Viewer):
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _SnapshotOptions:
     """The options for snapshots.
 
     The options of the last base come first: these stand before those of the viewer.
@@ -316,7 +316,7 @@ class _Asked:
 
 
 @dataclass(frozen=True)
-class Memory(_Viewer, _Asked):
+class Memory(_Viewer, _SnapshotOptions):
     """Look into memory snapshots of PyTorch's: who held how much of the GPU's memory,
     and when.
 

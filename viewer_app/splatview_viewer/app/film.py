@@ -118,7 +118,7 @@ def _wait_for(filming: Filming) -> None:
 
     Raises ViewerError if it fails.
     """
-    progress = _Progress(filming)
+    progress = _FilmProgress(filming)
     try:
         while not filming.is_ended:
             filming.advance()
@@ -131,7 +131,7 @@ def _wait_for(filming: Filming) -> None:
         filming.close()
 
 
-class _Progress:
+class _FilmProgress:
     """Reports on stderr how far a film is."""
 
     def __init__(self, filming: Filming) -> None:

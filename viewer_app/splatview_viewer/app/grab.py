@@ -39,7 +39,7 @@ from splatview_viewer.core.errors import (
     ViewerError,
 )
 from splatview_viewer.core.screen import MAX_SIZE, MIN_SIZE
-from splatview_viewer.screens.offscreen import DrawTarget
+from splatview_viewer.screens.draw_target import DrawTarget
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -196,9 +196,9 @@ class Grabber:
             return False
         return True
 
-    def rest(self) -> None:
+    def release_idle(self) -> None:
         """Do what is due between requests."""
-        if self._stills.rest():
+        if self._stills.release_idle():
             self._screen.resize(MIN_SIZE, MIN_SIZE)
             self._pixels = np.empty(0, np.uint8)
 
@@ -245,7 +245,7 @@ def _serve(grabber: Grabber, requests: int, answers: int) -> None:
     poller.register(requests, select.POLLIN)
     buffer = b""
     while True:
-        grabber.rest()
+        grabber.release_idle()
         if not poller.poll(_REST_MS):
             continue
         chunk = os.read(requests, _READ_BYTES)

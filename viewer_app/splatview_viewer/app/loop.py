@@ -1,6 +1,6 @@
 """The viewer's loop: streams and events in, pictures out; asleep while nothing happens.
 
-`App.turn(now, events)` works and returns when it has to be called again; `run` and
+`App.tick(now, events)` works and returns when it has to be called again; `run` and
 `step` alone read a clock and sleep.
 """
 
@@ -16,7 +16,7 @@ import moderngl
 
 from splatview_ipc.system.entry import handle_signals
 from splatview_viewer.compare.comparisons import Comparisons
-from splatview_viewer.core.errors import FileError, GpuLostError, words_of
+from splatview_viewer.core.errors import FileError, GpuLostError, error_text
 from splatview_viewer.core.screen import read_pixels
 from splatview_viewer.formats.pictures import save_picture
 from splatview_viewer.gpu.governor import Governor
@@ -121,7 +121,7 @@ class App:
         self._closed = False
         self.due = 0.0
         """The time of the next turn if nothing happens."""
-        self.turns = 0
+        self.full_ticks = 0
         """Turns in which more was done than to look for a new version."""
         self._active_until = 0.0
         self._news_until = 0.0
@@ -184,12 +184,12 @@ class App:
         self._stopping = True
         self.screen.wake()
 
-    def expect_news(self, until: float) -> None:
+    def expect_news(self, end: float) -> None:
         """Look for new versions in short naps until a time."""
-        self._active_until = until
-        self._news_until = until
+        self._active_until = end
+        self._news_until = end
 
-    def turn(self, now: float, events: Sequence[Event] = ()) -> float:
+    def tick(self, now: float, events: Sequence[Event] = ()) -> float:
         """Do what is due, and return when to turn again if nothing happens.
 
         Events are taken in and pictures drawn. While new versions come, most turns only
@@ -204,8 +204,8 @@ class App:
         """
         is_napping = self._is_napping(now)
         has_work = bool(events) or now >= self._next_full_turn or self.ended
-        if not is_napping or has_work or self.pump.has_news(now):
-            self._turn(now, events)
+        if not is_napping or has_work or self.pump.has_new_value(now):
+            self._tick_fully(now, events)
             is_napping = self._is_napping(now)
             self._next_full_turn = self._plan_full_turn(now, is_napping)
         self.due = self._next_full_turn
@@ -231,9 +231,9 @@ class App:
                 times.append(max(user.may_draw(now), now))
         return min(times)
 
-    def _turn(self, now: float, events: Sequence[Event]) -> None:
+    def _tick_fully(self, now: float, events: Sequence[Event]) -> None:
         """Take in events and new versions, and draw the pictures that are due."""
-        self.turns += 1
+        self.full_ticks += 1
         with self._guard("connecting browsers"):
             self._connect_browsers(now)
         for user in self.users:
@@ -265,7 +265,7 @@ class App:
         """
         count = len(self.users)
         for index in range(count):
-            user = self.users[(self.turns + index) % count]
+            user = self.users[(self.full_ticks + index) % count]
             if user.due(now):
                 with self._guard("drawing a picture"):
                     self._draw(user, now)
@@ -392,10 +392,10 @@ class App:
 
 def step(app: App) -> None:
     """Sleep until there is something to do, and do it."""
-    turns = app.turns
-    while app.turns == turns:
+    full_ticks = app.full_ticks
+    while app.full_ticks == full_ticks:
         events = app.screen.poll(max(app.due - time.monotonic(), 0.0))
-        app.turn(time.monotonic(), events)
+        app.tick(time.monotonic(), events)
 
 
 def run(app: App, signals: Sequence[int] = ()) -> None:
@@ -411,7 +411,7 @@ def run(app: App, signals: Sequence[int] = ()) -> None:
         GpuLostError: OpenGL or CUDA is lost for this process. The app is not closed
             then: a lost driver may never answer.
     """
-    lost = ""
+    lost_reason = ""
     # What was imported lives to the end: looking through it takes up to 100 ms.
     gc.freeze()
     with handle_signals(lambda *_: app.stop()):
@@ -424,22 +424,23 @@ def run(app: App, signals: Sequence[int] = ()) -> None:
         except Exception as e:
             # Any call may be the first to meet a lost GPU; faults of one view are shown
             # in its place.
-            lost = _lost_gpu(e)
-            if not lost:
+            lost_reason = _lost_gpu(e)
+            if not lost_reason:
                 raise
             raise GpuLostError(
-                f"{lost}. Start the viewer again; what the driver says: nvidia-smi, "
+                f"{lost_reason}. Start the viewer again; what the driver says: "
+                "nvidia-smi, "
                 "dmesg; "
                 "without a graphics card: CUDA_VISIBLE_DEVICES= splatview serve"
             ) from e
         finally:
             gc.unfreeze()
-            if not lost:
+            if not lost_reason:
                 app.close()
 
 
 def _lost_gpu(e: Exception) -> str:
     """Return how OpenGL or CUDA was lost; "" for another exception."""
     if isinstance(e, (moderngl.Error, GpuLostError)):
-        return words_of(e)
+        return error_text(e)
     return cuda_is_lost()

@@ -93,7 +93,7 @@ class _Printable:
         return self._out.write(_CONTROL.sub("?", text))
 
 
-class _Progress:
+class _ReadProgress:
     """Shows on a terminal how far a file has been read, where that takes a while."""
 
     def __init__(self) -> None:
@@ -130,7 +130,7 @@ def read(path: Path) -> MemorySnapshot:
             f"{path}: of the format {file_format}, not a snapshot of memory; splatview "
             "serve shows it"
         )
-    progress = _Progress()
+    progress = _ReadProgress()
     try:
         value = open_file(path, progress.report)
     finally:

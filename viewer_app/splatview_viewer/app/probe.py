@@ -42,7 +42,7 @@ class Broken(Exception):  # noqa: N818  (a finding)
 def _context() -> moderngl.Context:
     """Make an offscreen context. Raises Broken."""
     from splatview_viewer.core.errors import GraphicsError
-    from splatview_viewer.screens.offscreen import create_context
+    from splatview_viewer.screens.egl import create_context
 
     try:
         return create_context()

@@ -14,7 +14,7 @@ from splatview_viewer.core.host import Host
 from splatview_viewer.core.screen import MAX_SIZE, Rect, settled_pixels
 from splatview_viewer.core.view import has_arrived
 from splatview_viewer.geometry.cameras import camera_from_json
-from splatview_viewer.kinds import about, make_view, shown
+from splatview_viewer.kinds import about, make_view, shown_kinds
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.shell.viewport import transparent_picture
@@ -45,7 +45,7 @@ _COMPLETE_S = 300.0
 """Seconds for a plot to be complete: ten million events take a few."""
 
 
-def until(poll: Callable[[], T | None], end: float) -> T | None:
+def wait_until(poll: Callable[[], T | None], end: float) -> T | None:
     """Call `poll` until it returns something, and return that; the only place that
     waits.
 
@@ -83,7 +83,7 @@ class Still:
     """
 
     def __init__(
-        self, screen: OffscreenScreen, kind: str, who: str, camera: str
+        self, screen: OffscreenScreen, kind: str, command: str, camera: str
     ) -> None:
         """Prepare to draw on a screen.
 
@@ -96,16 +96,16 @@ class Still:
         Raises:
             ViewerError: the kind cannot be drawn.
         """
-        if not about(kind).shown:
+        if not about(kind).has_view:
             raise ViewerError(
-                f"{who}: a stream of kind {kind!r} cannot be drawn; legal are "
-                f"{', '.join(shown())}"
+                f"{command}: a stream of kind {kind!r} cannot be drawn; legal are "
+                f"{', '.join(shown_kinds())}"
             )
         self.screen = screen
         self.kind = kind
         self._is_plot = about(kind).still == "plot"
         """Its picture has texts and axes; each is of one value alone."""
-        self._command = who
+        self._command = command
         self._camera_name = camera
         self.view: ShownView | None = None
         """The view that draws it; None before `prepare`."""
@@ -183,11 +183,11 @@ class Still:
                 return True
             return False if has_arrived(value) else None
 
-        if not until(take, time.monotonic() + _ARRIVAL_S):
+        if not wait_until(take, time.monotonic() + _ARRIVAL_S):
             return False
         if self._image is not None:
             end = time.monotonic() + _LATE_WRITE_S
-            until(lambda: has_arrived(value) or None, end)
+            wait_until(lambda: has_arrived(value) or None, end)
         return True
 
     def _choose_device(self, view: ShownView, device: str) -> None:
@@ -237,7 +237,7 @@ class Still:
 
         def draw() -> None:
             view.draw(framebuffer, rect)
-            self._write(view.over)
+            self._write(view.draw_ui)
 
         end = time.monotonic() + _COMPLETE_S
         settled_pixels(framebuffer, draw)
@@ -269,13 +269,13 @@ class Still:
         finally:
             layers.clear()
 
-    def _write(self, over: Callable[[Rect, float], bool]) -> None:
+    def _write(self, draw: Callable[[Rect, float], bool]) -> None:
         """Draw over the picture with imgui."""
         if self._panel is None:
             from splatview_viewer.shell.panel import Panel
 
             self._panel = Panel()
-        self._panel.draw_over(self.screen.framebuffer, over, 1.0)
+        self._panel.draw_over(self.screen.framebuffer, draw, 1.0)
 
     @property
     def missing(self) -> str:

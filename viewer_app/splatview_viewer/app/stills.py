@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.render_requests import RenderRequest
-from splatview_viewer.app.still import Still, until
+from splatview_viewer.app.still import Still, wait_until
 from splatview_viewer.core.errors import LateError, ViewerError
 from splatview_viewer.core.screen import MIN_SIZE
 from splatview_viewer.kinds import kind_of
@@ -59,7 +59,7 @@ class Named(NamedTuple):
     stream: str | None
 
 
-def draw_named(named: Named, who: str, camera: str, use: Use[T]) -> T:
+def draw_named(named: Named, command: str, camera: str, use: Use[T]) -> T:
     """Return the result of `use` for a file, or for the newest frame of a stream.
 
     Args:
@@ -73,13 +73,14 @@ def draw_named(named: Named, who: str, camera: str, use: Use[T]) -> T:
     """
     with ExitStack() as stack:
         if named.file is None:
-            stills = Stills(who, camera, named.run, overlays_s=_COMMAND_OVERLAYS_S)
+            stills = Stills(command, camera, named.run, overlays_s=_COMMAND_OVERLAYS_S)
             stack.callback(stills.close)
             request = RenderRequest(_TIMEOUT_S, named.run, named.stream)
             return stills.draw(request, use)
         if named.stream is not None or named.run is not None:
             raise ViewerError(
-                f"{who}: a file was named, and --stream or --run as well; name one or "
+                f"{command}: a file was named, and --stream or --run as well; name one "
+                "or "
                 "the "
                 "other"
             )
@@ -88,7 +89,7 @@ def draw_named(named: Named, who: str, camera: str, use: Use[T]) -> T:
         value = open_file(named.file)
         screen = OffscreenScreen(MIN_SIZE, MIN_SIZE)
         stack.callback(screen.close)
-        still = Still(screen, kind_of(value), who, camera)
+        still = Still(screen, kind_of(value), command, camera)
         stack.callback(still.close)
         result = use(still, value, ())
         # Only a frame can be overwritten meanwhile.
@@ -118,7 +119,7 @@ class _Outcome:
     """The end of waiting for a picture."""
 
     result: object = None
-    """Of `use`; None: the stream will bring nothing."""
+    """The result of `use`; None: the stream will bring nothing."""
 
 
 class Stills:
@@ -126,7 +127,7 @@ class Stills:
 
     def __init__(
         self,
-        who: str,
+        command: str,
         camera: str,
         run: str | None = None,
         *,
@@ -148,9 +149,9 @@ class Stills:
             IpcError: runs cannot be found.
         """
         self.screen = OffscreenScreen(MIN_SIZE, MIN_SIZE, gpu_uuid=gpu_uuid)
-        self._subscriber = make_subscriber(self.screen.ctx, run, client=who)
-        self._finder = Finder(self._subscriber, who)
-        self._command = who
+        self._subscriber = make_subscriber(self.screen.ctx, run, client=command)
+        self._finder = Finder(self._subscriber, command)
+        self._command = command
         self._camera_name = camera
         self._overlays_s = overlays_s
         self._open: dict[_StreamKey, _OpenStream] = {}
@@ -179,13 +180,13 @@ class Stills:
             self._subscriber.poll()
             return len(run.streams) >= request.streams or not run.alive or None
 
-        until(has_announced, end)
+        wait_until(has_announced, end)
         newest_end = min(time.monotonic() + _NEWEST_S, end)
         newest = stream.version
 
         def attempt() -> _Outcome | None:
             # Parts of a sharded scene may come late.
-            self._finder.look(request.run, time.monotonic())
+            self._finder.poll(request.run, time.monotonic())
             version = request.after
             if not version:
                 version = newest if time.monotonic() < newest_end else 1
@@ -196,7 +197,7 @@ class Stills:
                 return _Outcome()
             return None
 
-        outcome = until(attempt, end)
+        outcome = wait_until(attempt, end)
         if outcome is None or outcome.result is None:
             raise self._why_nothing(stream, request)
         opened.last_use = time.monotonic()
@@ -213,7 +214,7 @@ class Stills:
             now = time.monotonic()
             return self._finder.find(request.stream, request.run, now, settled, end)
 
-        stream = until(find, math.inf)
+        stream = wait_until(find, math.inf)
         assert stream is not None
         return stream
 
@@ -311,10 +312,10 @@ class Stills:
                     waiting.remove(linked)
             return not waiting or None
 
-        until(poll, math.inf)
+        wait_until(poll, math.inf)
         return frames
 
-    def rest(self) -> bool:
+    def release_idle(self) -> bool:
         """Look for new runs, and release idle streams; return whether there were any."""
         self._subscriber.poll()
         now = time.monotonic()

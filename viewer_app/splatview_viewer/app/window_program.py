@@ -106,13 +106,13 @@ class _OneWindow(App):
         self.state.panel_open = False
         self.state.hint = ""
 
-    def turn(self, now: float, events: Sequence[Event] = ()) -> float:
+    def tick(self, now: float, events: Sequence[Event] = ()) -> float:
         line = self._caller.newest()
         if line is not None:
             self._show = msgspec.json.decode(line, type=Show)
             self.expect_news(now + _LIVELY_S)
         self._show_named_stream(now)
-        due = super().turn(now, events)
+        due = super().tick(now, events)
         state = WindowState(*self.screen.state.size, self.user.pace.fps(now))
         if not self.screen.state.closed and state != self._sent_state:
             self._sent_state = state
@@ -133,8 +133,8 @@ class _OneWindow(App):
             self._show_at = now + _SHOW_AFTER_S
             waiting.select(slot.entry.key)
         else:
-            has_news = slot.source.time_ns != self._previous_time_ns
-            if has_news or slot.entry.fault or now > self._show_at:
+            has_brought = slot.source.time_ns != self._previous_time_ns
+            if has_brought or slot.entry.fault or now > self._show_at:
                 viewport.select(slot.entry.key)
 
     def _named_slot(self) -> Slot | None:

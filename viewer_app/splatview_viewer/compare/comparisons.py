@@ -10,7 +10,12 @@ from weakref import WeakKeyDictionary
 from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.compare.merged import MergedSource, name_of
-from splatview_viewer.compare.pair import PairSource, PairState, PairView, told_apart
+from splatview_viewer.compare.pair import (
+    PairSource,
+    PairState,
+    PairView,
+    distinct_names,
+)
 from splatview_viewer.compare.ties import Ties
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.settings import Entry
@@ -83,7 +88,7 @@ class Comparisons:
             self.tie(viewport.user, True)
             viewport.user.layout.add(key)
             return
-        slot = self._catalogue.shown(viewport)
+        slot = self._catalogue.slot_of(viewport)
         other = self._catalogue.slots.get(key)
         if slot is None or other is None or slot is other:
             return
@@ -92,11 +97,11 @@ class Comparisons:
             if is_comparable and about(slot.entry.kind).merged:
                 self._put_together(viewport, slot, other)
             else:
-                viewport.host.say("Only scenes can be put together")
+                viewport.host.notify("Only scenes can be put together")
         elif is_comparable:
             self._show_pair(viewport, slot, other)
         else:
-            viewport.host.say(
+            viewport.host.notify(
                 f"{slot.entry.name} and {other.entry.name} are not of one kind: "
                 "nothing "
                 "to compare"
@@ -106,7 +111,7 @@ class Comparisons:
         """Show the scenes of two entries in one space; a merged scene takes the other."""
         keys = [other.entry.key]
         if isinstance(other.source, MergedSource):
-            keys = [part.key for part in other.source.parts]
+            keys = [compared.key for compared in other.source.scenes]
         try:
             if isinstance(slot.source, MergedSource):
                 slot.source.add(keys)
@@ -116,7 +121,7 @@ class Comparisons:
                 name = name_of([slot.entry, other.entry], " + ")
                 self._add(name, slot.entry.kind, source, viewport)
         except ViewerError as e:
-            viewport.host.say(str(e))
+            viewport.host.notify(str(e))
         viewport.user.mark()
 
     def _show_pair(self, viewport: Viewport, slot: Slot, other: Slot) -> None:
@@ -164,7 +169,7 @@ class Comparisons:
 
     def sections(self, viewport: Viewport) -> list[Section]:
         """Return the parts of the panel for comparing what a viewport shows."""
-        slot = self._catalogue.shown(viewport)
+        slot = self._catalogue.slot_of(viewport)
         if slot is None or not about(slot.entry.kind).compared:
             return []
         sections = []
@@ -208,12 +213,12 @@ class Comparisons:
     ) -> None:
         """Draw the choice of another entry, and the ways to compare with it."""
         keys = [entry.key for entry in candidates]
-        options = dict(zip(keys, told_apart(candidates), strict=True))
-        chosen = self._chosen.get(viewport, "")
+        options = dict(zip(keys, distinct_names(candidates), strict=True))
+        chosen_key = self._chosen.get(viewport, "")
         key = ui.choice(
             "With",
             "The scene that this one is compared with",
-            chosen if chosen in options else keys[0],
+            chosen_key if chosen_key in options else keys[0],
             options,
         )
         self._chosen[viewport] = key
@@ -237,11 +242,11 @@ class Comparisons:
     def _draw_scenes(self, source: MergedSource) -> None:
         """Draw a box for each scene that shows it, and a fold with its placement."""
         slots = self._catalogue.slots
-        parts = [part for part in source.parts if part.key in slots]
-        for index, part in enumerate(parts):
-            entry = slots[part.key].entry
+        scenes = [compared for compared in source.scenes if compared.key in slots]
+        for index, compared in enumerate(scenes):
+            entry = slots[compared.key].entry
             imgui.push_id(index)
-            part.visible = imgui.checkbox("##visible", part.visible)[1]
+            compared.visible = imgui.checkbox("##visible", compared.visible)[1]
             imgui.set_item_tooltip("Whether this scene is seen")
             imgui.same_line()
             padding = ImVec2(0, imgui.get_style().frame_padding.y)
@@ -250,16 +255,16 @@ class Comparisons:
             imgui.pop_style_var()
             imgui.set_item_tooltip(f"{entry.name}, {entry.group}: where it is put")
             if is_open:
-                self._draw_placement(source, part)
+                self._draw_placement(source, compared)
             imgui.pop_id()
 
-    def _draw_placement(self, source: MergedSource, part: ComparedScene) -> None:
+    def _draw_placement(self, source: MergedSource, compared: ComparedScene) -> None:
         """Draw where a scene is put, and the buttons that put it back or remove it."""
-        placement = part.placement
+        placement = compared.placement
         move = _triple(
             "Move",
             placement.move,
-            part.radius / 300,
+            compared.radius / 300,
             "%.4g",
             "World units along x, y and z",
         )
@@ -277,7 +282,7 @@ class Comparisons:
         # Numbers may be typed.
         is_finite = all(abs(number) < _MAX_PLACEMENT for number in (*move, *turn))
         if is_finite and _SCALES[0] <= scale <= _SCALES[1]:
-            part.placement = replace(placement, move=move, turn=turn, scale=scale)
+            compared.placement = replace(placement, move=move, turn=turn, scale=scale)
         pressed = ui.buttons(
             "",
             ["Reset", "Remove"],
@@ -287,9 +292,9 @@ class Comparisons:
             ],
         )
         if pressed == 0:
-            part.placement = STAYS
+            compared.placement = STAYS
         elif pressed == 1:
-            self._catalogue.do(source.remove, part)
+            self._catalogue.do(source.remove, compared)
         imgui.dummy(ImVec2(0, 0.2 * imgui.get_font_size()))
 
 

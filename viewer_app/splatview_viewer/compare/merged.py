@@ -43,19 +43,19 @@ class ComparedScene:
 class _LoadedScene(NamedTuple):
     """A visible scene that has been loaded, with a view of it."""
 
-    part: ComparedScene
+    compared: ComparedScene
     view: ShownView
 
     @property
     def content(self) -> Any:
-        """What its views share."""
+        """The data that its views share."""
         return self.view.content
 
 
 class _MergedVersion(NamedTuple):
-    """What a merged scene was made of: of each scene the part, placement and version."""
+    """A scene as it was merged: its entry, placement and version."""
 
-    part: ComparedScene
+    compared: ComparedScene
     placement: Placement
     content: Any
     loads: int
@@ -72,28 +72,28 @@ class MergedSource(ValueSource):
 
     def __init__(self, catalogue: Catalogue, wake: Callable[[], None]) -> None:
         """`wake` ends the loop's sleep, from any thread."""
-        self.parts: list[ComparedScene] = []
+        self.scenes: list[ComparedScene] = []
         self._catalogue = catalogue
         self._jobs = Jobs("merge scenes", wake)
         self._job: Job[GaussianScene] | None = None
         self._merged: tuple[_MergedVersion, ...] | None = None
-        """What was merged last."""
+        """The scenes as they were merged last; None: to be merged once more."""
         self._scene: GaussianScene | None = None
         """The scene that the view took last: on a GPU it may still be read."""
 
     def add(self, keys: Sequence[str]) -> None:
         """Show more entries. Raises ViewerError for too many."""
-        present = {part.key for part in self.parts}
+        present = {compared.key for compared in self.scenes}
         new = [key for key in dict.fromkeys(keys) if key not in present]
-        if len(self.parts) + len(new) > MAX_SCENES:
+        if len(self.scenes) + len(new) > MAX_SCENES:
             raise ViewerError(
                 f"together: {MAX_SCENES} scenes are the most that can be shown in one "
                 "picture; take one away first"
             )
-        self.parts += map(ComparedScene, new)
+        self.scenes += map(ComparedScene, new)
 
-    def remove(self, part: ComparedScene) -> None:
-        self.parts = [other for other in self.parts if other is not part]
+    def remove(self, compared: ComparedScene) -> None:
+        self.scenes = [other for other in self.scenes if other is not compared]
 
     @property
     def reading(self) -> bool:
@@ -101,17 +101,19 @@ class MergedSource(ValueSource):
 
     @property
     def uses(self) -> list[str]:  # type: ignore[override]
-        return [part.key for part in self.parts if part.visible]
+        return [compared.key for compared in self.scenes if compared.visible]
 
     def refresh(self, entry: Entry, now: float) -> None:
         catalogue = self._catalogue
-        self.parts = [part for part in self.parts if part.key in catalogue.slots]
-        if not self.parts:
+        self.scenes = [
+            compared for compared in self.scenes if compared.key in catalogue.slots
+        ]
+        if not self.scenes:
             catalogue.forget(entry.key)
             return
-        entries = [catalogue.slots[part.key].entry for part in self.parts]
+        entries = [catalogue.slots[compared.key].entry for compared in self.scenes]
         entry.name = name_of(entries, " + ")
-        self.notes = [f"of {len(self.parts)} scenes"]
+        self.notes = [f"of {len(self.scenes)} scenes"]
         slot = catalogue.slots[entry.key]
         if slot in catalogue.watched():
             # The scenes may be drawn nowhere else.
@@ -127,13 +129,13 @@ class MergedSource(ValueSource):
     def _loaded(self) -> list[_LoadedScene]:
         """Return the visible parts that have a scene."""
         loaded = []
-        for part in self.parts:
-            slot = self._catalogue.slots.get(part.key)
-            if not part.visible or slot is None:
+        for compared in self.scenes:
+            slot = self._catalogue.slots.get(compared.key)
+            if not compared.visible or slot is None:
                 continue
             view = slot.view
             if view is not None and not view.empty:
-                loaded.append(_LoadedScene(part, view))
+                loaded.append(_LoadedScene(compared, view))
         return loaded
 
     def _to_merge(self) -> tuple[_MergedVersion, ...] | None:
@@ -145,12 +147,12 @@ class MergedSource(ValueSource):
         if self._merged is None and self._awaits_scenes():
             return None
         versions = []
-        for part, view in self._loaded():
+        for compared, view in self._loaded():
             if view.wants.busy or view.wants.stale:
                 return None
             content = view.content
             versions.append(
-                _MergedVersion(part, part.placement, content, content.loads)
+                _MergedVersion(compared, compared.placement, content, content.loads)
             )
         return tuple(versions)
 
@@ -170,7 +172,7 @@ class MergedSource(ValueSource):
         """Merge once more: the last time may have failed."""
         self._merged = None
 
-    def has_news(self) -> bool:
+    def has_new_value(self) -> bool:
         if self._job is not None:
             return self._job.done
         to_merge = self._to_merge()
@@ -216,8 +218,8 @@ class _Merge:
         self._scenes: list[GaussianScene] = [
             scene.content.renderer.scene() for scene in loaded
         ]
-        self._placements = [scene.part.placement for scene in loaded]
-        self._pivots = [scene.part.pivot for scene in loaded]
+        self._placements = [scene.compared.placement for scene in loaded]
+        self._pivots = [scene.compared.pivot for scene in loaded]
         self._antialiased = [scene.content.summary.antialiased for scene in loaded]
         self.gpu = next((scene.gpu for scene in self._scenes if scene.on_gpu), None)
         """The first GPU that holds one of the scenes; None: all are on the host."""
@@ -240,8 +242,10 @@ class _Merge:
 def _note_bounds(loaded: _LoadedScene) -> None:
     """Set the pivot and radius of a scene from the first version that is merged."""
     sight = loaded.content.sample
-    if loaded.part.pivot is None and sight is not None:
-        loaded.part.pivot, loaded.part.radius = bounds(sight.means, sight.weights)
+    if loaded.compared.pivot is None and sight is not None:
+        loaded.compared.pivot, loaded.compared.radius = bounds(
+            sight.means, sight.weights
+        )
 
 
 def name_of(entries: Sequence[Entry], separator: str) -> str:

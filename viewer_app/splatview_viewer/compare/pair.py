@@ -167,7 +167,7 @@ class PairView(View[PairSource, PairState]):
             self.host,
             name=previous.name,
             identity=previous.identity,
-            again=previous.again,
+            resend=previous.resend,
         )
         return None if view.empty else view
 
@@ -265,7 +265,7 @@ class PairView(View[PairSource, PairState]):
     def ui(self, rect: Rect, scale: float) -> bool:
         lead = self.lead
         try:
-            return lead is not None and lead.over(rect, scale)
+            return lead is not None and lead.draw_ui(rect, scale)
         finally:
             self._draw_line(rect, scale)
 
@@ -274,7 +274,7 @@ class PairView(View[PairSource, PairState]):
         if self._state.mode == "split" and len(self.views) == 2:
             slots = self.data.catalogue.slots
             entries = [slots[key].entry for key in self.data.uses]
-            first, second = told_apart(entries)
+            first, second = distinct_names(entries)
             self.divider.over(rect, scale, (first, second))
 
     # -- events and time ---------------------------------------------------------------
@@ -445,7 +445,7 @@ def _psnr_phrases(psnr: float | None) -> list[str]:
     return ["no difference" if psnr == math.inf else f"PSNR {psnr:.2f} dB"]
 
 
-def told_apart(entries: Sequence[Entry]) -> list[str]:
+def distinct_names(entries: Sequence[Entry]) -> list[str]:
     """Return the names of entries, with the run's where several have the same."""
     names = [entry.name for entry in entries]
     titles = []

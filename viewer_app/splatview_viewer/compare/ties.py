@@ -17,21 +17,21 @@ class Ties:
     """The users whose viewports are tied."""
 
     def __init__(self) -> None:
-        self._places: WeakKeyDictionary[User, dict[ShownView, Any]] = (
+        self._last_positions: WeakKeyDictionary[User, dict[ShownView, Any]] = (
             WeakKeyDictionary()
         )
         """The place of each view when all were last alike, by the user."""
 
     def __contains__(self, user: User) -> bool:
-        return user in self._places
+        return user in self._last_positions
 
     def tie(self, user: User, tied: bool) -> None:
         """Have the cameras of a user's viewports move together from now on, or no
         longer.
         """
-        places = self._places.pop(user, {})
+        positions = self._last_positions.pop(user, {})
         if tied:
-            self._places[user] = places
+            self._last_positions[user] = positions
         user.mark()
 
     def pull(self, user: User) -> None:
@@ -39,14 +39,14 @@ class Ties:
 
         New ones follow the others; if all are new, the active one leads.
         """
-        places = self._places.get(user)
-        if places is None:
+        positions = self._last_positions.get(user)
+        if positions is None:
             return
         views = _comparable_views(user)
         for kind in {view.kind for view in views}:
             alike = [view for view in views if view.kind == kind]
-            _pull_alike(alike, places)
-        self._places[user] = {view: view.view.state.place for view in views}
+            _pull_alike(alike, positions)
+        self._last_positions[user] = {view: view.view.state.place for view in views}
 
 
 def _comparable_views(user: User) -> list[ShownView]:
@@ -66,11 +66,11 @@ def _comparable_views(user: User) -> list[ShownView]:
     return views
 
 
-def _pull_alike(alike: list[ShownView], places: dict[ShownView, Any]) -> None:
+def _pull_alike(alike: list[ShownView], positions: dict[ShownView, Any]) -> None:
     """Have views of one kind follow the one that was moved since `places`."""
-    known = [view for view in alike if view in places]
-    moved = [view for view in known if places[view] != view.view.state.place]
-    leader = (moved or known or alike)[0]
+    followed = [view for view in alike if view in positions]
+    moved = [view for view in followed if positions[view] != view.view.state.place]
+    leader = (moved or followed or alike)[0]
     for view in alike:
-        if view is not leader and (moved or view not in places):
+        if view is not leader and (moved or view not in positions):
             view.follow(leader)

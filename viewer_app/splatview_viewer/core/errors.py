@@ -77,7 +77,7 @@ def of_opengl(e: BaseException) -> bool:
     return moderngl is not None and isinstance(e, moderngl.Error)
 
 
-def words_of(e: BaseException) -> str:
+def error_text(e: BaseException) -> str:
     """Return an error in words, in one line where a driver's answer is a page."""
     if of_opengl(e):
         return f"OpenGL failed: {telling(str(e))}"

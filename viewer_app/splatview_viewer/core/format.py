@@ -153,7 +153,7 @@ def count_ticks(low: float, high: float, count: int) -> list[Tick]:
     return [(value, f"{value:,.0f}") for value in _multiples(low, high, step)]
 
 
-def log_ticks(low: float, high: float, most: int = 6) -> list[Tick]:
+def log_ticks(low: float, high: float, max_ticks: int = 6) -> list[Tick]:
     """Return round numbers for a logarithmic axis of less than two powers of ten.
 
     None for an axis of more, which has its own.
@@ -165,7 +165,7 @@ def log_ticks(low: float, high: float, most: int = 6) -> list[Tick]:
         values += [m * 10.0**exponent for m in (1, 2, 5)]
     values = [value for value in values if low <= value <= high]
     if len(values) < 3:
-        values = _multiples(low, high, round_up((high - low) / most))
+        values = _multiples(low, high, round_up((high - low) / max_ticks))
     return [(value, f"{value:g}") for value in values]
 
 
@@ -221,9 +221,9 @@ def ago_text(seconds: float, step: float = 1.0) -> str:
         return f"+{-seconds:g} s"
     if seconds < 120 or step < 1:
         return f"-{seconds:.{_second_digits(step * 1e6)}f} s"
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, seconds_left = divmod(round(seconds), 60)
     if minutes < 120:
-        return f"-{minutes} min" + (f" {rest} s" if rest else "")
+        return f"-{minutes} min" + (f" {seconds_left} s" if seconds_left else "")
     return f"-{minutes // 60} h" + (f" {minutes % 60} min" if minutes % 60 else "")
 
 

@@ -136,7 +136,7 @@ class Memo:
 class Host:
     """The user and the loop around a view. The default calls have no effect."""
 
-    say: Callable[[str], None] = lambda _: None
+    notify: Callable[[str], None] = lambda _: None
     """Show a line to the user for a few seconds: that a file was written, and where."""
     open: Callable[[Path], None] = lambda _: None
     """Show a file in the place of the entry that is shown."""
@@ -155,7 +155,7 @@ class Host:
     hand_over: Callable[[Path], None] = lambda _: None
     """Give the user a file that was written: a browser downloads it. Elsewhere it has
     no effect: `say` where it is."""
-    again: Callable[[], None] = lambda: None
+    resend: Callable[[], None] = lambda: None
     """Hand out the newest value of the entry once more."""
     name: str = ""
     """The name of the entry: part of the names of files."""

@@ -104,6 +104,6 @@ class Kind:
     what it gives the GPU."""
 
     @property
-    def shown(self) -> bool:
+    def has_view(self) -> bool:
         """True for an entry of the list, False for what is drawn over other streams."""
         return self.view is not None

@@ -83,16 +83,16 @@ class State:
     notices: list[str] = field(default_factory=list)
     """Faults of the surroundings, one line each."""
     timings: Timings = field(default_factory=Timings)
-    said: Timings = field(default_factory=Timings)
+    displayed_timings: Timings = field(default_factory=Timings)
     """The panel's numbers: the timings of a moment ago, so that they can be read, and
     that pictures of what does not change are alike."""
     screen: str = ""
     """The OpenGL renderer's name: the GPU's, where it runs on one."""
-    says_trouble: bool = False
+    screen_shows_faults: bool = False
     """True where the screen itself shows that a run has ended."""
 
     @property
-    def shown(self) -> Entry | None:
+    def selected_entry(self) -> Entry | None:
         """The selected entry."""
         return next(
             (entry for entry in self.entries if entry.key == self.selected), None

@@ -230,7 +230,7 @@ class View(Generic[Data, State]):
 
     @property
     def wants(self) -> Wants:
-        """What the view needs of its caller."""
+        """The needs of the view that its caller looks up in each turn."""
         return Wants()
 
     @property
@@ -280,7 +280,7 @@ class ShownView:
     def empty(self) -> bool:
         return not self._shared.has_value
 
-    def beside(self) -> ShownView:
+    def another_view(self) -> ShownView:
         """Make another view of the same data, which sees all of the picture at first."""
         state = self.view.state
         if hasattr(state, "place"):
@@ -318,7 +318,7 @@ class ShownView:
     def covered(self, rect: Rect) -> Sequence[Rect]:
         return () if self.empty else self.view.covered(rect)
 
-    def over(self, rect: Rect, scale: float) -> bool:
+    def draw_ui(self, rect: Rect, scale: float) -> bool:
         """Draw with imgui over the picture; return whether to draw it again."""
         if self.empty:
             return False

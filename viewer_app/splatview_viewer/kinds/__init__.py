@@ -26,9 +26,9 @@ KINDS = (
 """All kinds. Strips in the panel are in this order."""
 
 
-def shown() -> tuple[str, ...]:
+def shown_kinds() -> tuple[str, ...]:
     """Return the names of the kinds that are entries of the list."""
-    return tuple(kind.name for kind in KINDS if kind.shown)
+    return tuple(kind.name for kind in KINDS if kind.has_view)
 
 
 def kind_of(value: Any) -> str:
@@ -50,7 +50,7 @@ def links_of(name: str) -> tuple[Link, ...]:
     """Return the links that feed the views of a kind: its own, and the plots of its run."""
     kind = about(name)
     plots = (Link(other.name, plotted=True) for other in KINDS if other.strip)
-    return kind.links if kind.strip or not kind.shown else (*kind.links, *plots)
+    return kind.links if kind.strip or not kind.has_view else (*kind.links, *plots)
 
 
 def make_view(
@@ -62,6 +62,6 @@ def make_view(
     view = about(name).view
     if view is None:
         raise ViewerError(
-            f"a stream of kind {name!r} cannot be shown here; legal are {', '.join(shown())}"
+            f"a stream of kind {name!r} cannot be shown here; legal are {', '.join(shown_kinds())}"
         )
     return ShownView(view(ctx, work or GpuWork(ctx)))

@@ -472,7 +472,7 @@ class Player:
 
     # -- as a source -------------------------------------------------------------------
 
-    def has_news(self) -> bool:
+    def has_new_value(self) -> bool:
         """Return whether `feed` would bring something new, while a snapshot is shown."""
         self._make()
         return (
@@ -502,7 +502,7 @@ class Player:
         )  # it was dropped while it was being read
         return False
 
-    def again(self) -> None:
+    def resend(self) -> None:
         """Bring the snapshot that is shown once more."""
         self._fed = None
 

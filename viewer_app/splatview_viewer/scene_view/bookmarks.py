@@ -46,7 +46,7 @@ class Bookmarks:
         if digit is None:
             digit = next((n for n in _DIGITS if n not in bookmarks), None)
         if digit is None:
-            self._view.host.say("There are nine bookmarks: delete one first")
+            self._view.host.notify("There are nine bookmarks: delete one first")
             return
         camera = self._view.rig.camera()
         if camera is None:
@@ -56,7 +56,7 @@ class Bookmarks:
             "pivot": self._view.rig.orbit.target.tolist(),
         }
         self._remember({**bookmarks, digit: bookmark})
-        self._view.host.say(f"Kept as bookmark {digit}")
+        self._view.host.notify(f"Kept as bookmark {digit}")
 
     def visit(self, digit: int) -> bool:
         """Fly to a bookmark. Returns False if there is none that can be read."""

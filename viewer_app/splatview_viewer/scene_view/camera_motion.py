@@ -138,7 +138,7 @@ class CameraMotion:
         if hits is None:
             return
         if not hits:
-            self._view.host.say("There is nothing to orbit around")
+            self._view.host.notify("There is nothing to orbit around")
             return
         end = self._view.rig.copy_orbit()
         end.center(hits[0].point)

@@ -65,7 +65,7 @@ def _draw_buttons(navigate: Navigate) -> None:
         if text:
             navigate.paste_camera(text)
         else:
-            host.say("Press Ctrl + V over the picture to paste a camera")
+            host.notify("Press Ctrl + V over the picture to paste a camera")
 
 
 def _draw_lens(rig: CameraRig) -> None:
@@ -106,7 +106,7 @@ def _draw_up(view: SceneView) -> None:
     else:
         up = np.array(UPS[choice], np.float64)
     if up is None:
-        view.host.say("Neither cameras nor a ground say what is up")
+        view.host.notify("Neither cameras nor a ground say what is up")
     else:
         view.rig.up_axis.set_by_user(up)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from splatview_viewer.core.errors import words_of
+from splatview_viewer.core.errors import error_text
 from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.core.screen import Rect
 
@@ -181,7 +181,7 @@ class Filming:
                 self._write(picture)
             except Exception as error:
                 # Without an end the film would never be closed.
-                self._give_up(words_of(error))
+                self._give_up(error_text(error))
                 return
             if time.perf_counter() - started_at >= seconds:
                 return
@@ -206,7 +206,7 @@ class Filming:
         while self._written and self._written[0].done:
             job = self._written.popleft()
             if job.error is not None:
-                self._give_up(words_of(job.error))
+                self._give_up(error_text(job.error))
                 return False
         return True
 

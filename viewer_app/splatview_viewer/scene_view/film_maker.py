@@ -44,7 +44,7 @@ class FilmMaker:
                 out, film.width, film.height, film.fps, transparent, numbered=True
             )
         except ViewerError as error:
-            view.host.say(str(error))
+            view.host.notify(str(error))
             return
         camerawork = Camerawork(view.data.ctx, view, film.width, film.height)
         self.filming = Filming(
@@ -55,7 +55,7 @@ class FilmMaker:
         """Give up the film."""
         if self.filming is not None:
             self.close()
-            self._tool.view.host.say("The film was given up")
+            self._tool.view.host.notify("The film was given up")
 
     def advance(self) -> bool:
         """Advance the film. Returns True when it has come further."""
@@ -72,9 +72,9 @@ class FilmMaker:
     def _tell_end(self, filming: Filming) -> None:
         host = self._tool.view.host
         if filming.fault:
-            host.say(filming.fault)
+            host.notify(filming.fault)
             return
-        host.say(f"Saved {filming.out}, {filming.drawn} pictures")
+        host.notify(f"Saved {filming.out}, {filming.drawn} pictures")
         host.hand_over(filming.out)
 
     def close(self) -> None:

@@ -139,7 +139,7 @@ class Frustums(Tool[TrainedView]):
             if self.through.enter(cameras, index, seconds):
                 self.last_index = index
             else:
-                self.view.host.say(
+                self.view.host.notify(
                     f"Camera {index} is no camera: its matrix is no pose"
                 )
         self.hovered = None

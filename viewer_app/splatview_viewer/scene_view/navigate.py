@@ -80,7 +80,7 @@ class Navigate(Tool[SceneView]):
         camera = self.view.rig.camera()
         if camera is not None:
             imgui.set_clipboard_text(camera.to_json())
-            self.view.host.say("Camera copied")
+            self.view.host.notify("Camera copied")
 
     def paste_camera(self, text: str) -> None:
         """Fly to the camera that a text describes, or say why it describes none."""
@@ -88,7 +88,7 @@ class Navigate(Tool[SceneView]):
         try:
             camera = camera_from_text(text, rect.width, rect.height)
         except CameraError as error:
-            self.view.host.say(str(error)[:_MAX_MESSAGE])
+            self.view.host.notify(str(error)[:_MAX_MESSAGE])
             return
         self.view.rig.fly_to(camera)
 
@@ -183,9 +183,9 @@ class Navigate(Tool[SceneView]):
     def _switch_drag(self) -> None:
         self.drag_looks = not self.drag_looks
         if self.drag_looks:
-            self.view.host.say("Fly: drag looks around")
+            self.view.host.notify("Fly: drag looks around")
         else:
-            self.view.host.say("Orbit: drag turns the scene")
+            self.view.host.notify("Orbit: drag turns the scene")
 
     # -- the other methods of tools ------------------------------------------------
 
@@ -197,7 +197,7 @@ class Navigate(Tool[SceneView]):
             self._tell_speed_at = now + _WHEEL_REST_S
         if now >= self._tell_speed_at:
             self._tell_speed_at = math.inf
-            self.view.host.say(f"Speed {motion.flying.speed:.2g}x")
+            self.view.host.notify(f"Speed {motion.flying.speed:.2g}x")
         return needs_redraw
 
     def draw(self, framebuffer: object, rect: Rect) -> None:

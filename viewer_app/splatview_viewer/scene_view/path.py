@@ -98,7 +98,7 @@ class PathTool(Tool[SceneView]):
             return
         keys = self.path.keys
         if len(keys) >= MOST_KEYS:
-            self.view.host.say(f"{MOST_KEYS} keyframes are the most")
+            self.view.host.notify(f"{MOST_KEYS} keyframes are the most")
             return
         index = len(keys) if self.chosen_key is None else self.chosen_key + 1
         keys.insert(index, Keyframe.of(camera, self.view.rig.orbit.distance))
@@ -191,7 +191,7 @@ class PathTool(Tool[SceneView]):
     def play(self) -> None:
         """Play from where the playhead is; at the end, from the beginning."""
         if len(self.path.keys) < 2:
-            self.view.host.say("A path needs two keyframes: press K at two places")
+            self.view.host.notify("A path needs two keyframes: press K at two places")
             return
         if self.time >= self.path.duration - 1e-6:
             self.time = 0.0

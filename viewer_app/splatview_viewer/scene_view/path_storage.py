@@ -40,9 +40,9 @@ class PathStorage:
             with output_file(path, numbered=True) as out:
                 out.file.write(text)
         except (OSError, CameraError) as error:
-            host.say(f"The path is not saved: {error}")
+            host.notify(f"The path is not saved: {error}")
             return
-        host.say(f"Saved {out.path}")
+        host.notify(f"Saved {out.path}")
         host.hand_over(out.path)
 
     def take_file(self, file: Path) -> bool:
@@ -56,9 +56,9 @@ class PathStorage:
         try:
             self._tool.use(read_path(file))
         except CameraError as error:
-            host.say(str(error))
+            host.notify(str(error))
             return False
-        host.say(f"{len(self._tool.path.keys)} keyframes from {file.name}")
+        host.notify(f"{len(self._tool.path.keys)} keyframes from {file.name}")
         return True
 
     def remember(self) -> None:

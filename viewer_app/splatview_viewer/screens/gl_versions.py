@@ -1,6 +1,4 @@
-"""The OpenGL version that a display or EGL offers where it is older than the viewer
-needs, for the error that says so.
-"""
+"""The OpenGL version of a display or of EGL that is too old, for the error's words."""
 
 from __future__ import annotations
 
@@ -20,30 +18,32 @@ _RENDERER = 0x1F01
 """GL_VERSION and GL_RENDERER."""
 _NEXT_STEP = (
     "update the graphics driver, or draw in software: LIBGL_ALWAYS_SOFTWARE=1, with "
-    "Mesa 17 or later "
-    "(apt-get install libgl1-mesa-dri)"
+    "Mesa 17 or later (apt-get install libgl1-mesa-dri)"
 )
 
 
 def too_old(place: str, offered: str, next_step: str = "") -> str:
     """Return the error's words.
 
-    `offered`: as `egl_version` returns it; `next_step`: comes before the others.
+    offered: as `egl_version` returns it. next_step: comes before the others.
     """
-    return f"{NEEDED} or newer is needed, {place} offers {offered}: {next_step}{_NEXT_STEP}"
+    return (
+        f"{NEEDED} or newer is needed, {place} offers {offered}: "
+        f"{next_step}{_NEXT_STEP}"
+    )
 
 
 def egl_version(**settings: Any) -> str:
-    """Return the version and the renderer that EGL offers, "" where it makes no context
-    at all.
+    """Return the version and the renderer that EGL offers.
 
-    `settings`: of glcontext's EGL backend.
+    "" where it makes no context at all. `settings`: of glcontext's EGL backend.
     """
     create = glcontext.get_backend_by_name("egl")
     for version in _OLDER:
         try:
             context = create(mode="standalone", glversion=version, **settings)
-        except Exception:  # glcontext raises bare Exception
+        except Exception:
+            # glcontext raises bare Exception.
             continue
         try:
             with context:
@@ -66,4 +66,7 @@ def version_words(load: Callable[[str], int | None]) -> str:
         (get_string(name) or b"").decode("utf-8", "replace")
         for name in (_VERSION, _RENDERER)
     )
-    return f"{version.split(' ')[0]} ({renderer})" if version else ""
+    if not version:
+        return ""
+    number, *_ = version.split(" ")
+    return f"{number} ({renderer})"

@@ -39,36 +39,36 @@ from splatview_viewer.core.events import (
 )
 from splatview_viewer.core.screen import ScreenState
 from splatview_viewer.screens import gl_versions
-from splatview_viewer.screens.offscreen import LocalDesktop, let_go
+from splatview_viewer.screens.egl import let_go
+from splatview_viewer.screens.offscreen import LocalDesktop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from splatview_viewer.core.screen import Caption
 
 
 def _bundled() -> Path | None:
-    """Return the library in the installed wheel for this session's display server, if
-    the wheel holds one.
+    """Return the library in the installed wheel for this session's display server.
+
+    None where the wheel holds none.
     """
     spec = find_spec("glfw")
     if spec is None or spec.origin is None:
         return None
-    wanted = os.environ.get("PYGLFW_LIBRARY_VARIANT", "").lower()
-    if wanted in ("wayland", "x11"):
-        wayland = wanted == "wayland"
-    else:
-        wayland = os.environ.get("XDG_SESSION_TYPE") == "wayland"
-    library = (
-        Path(spec.origin).parent / ("wayland" if wayland else "x11") / "libglfw.so"
-    )
+    variant = os.environ.get("PYGLFW_LIBRARY_VARIANT", "").lower()
+    if variant not in ("wayland", "x11"):
+        is_wayland = os.environ.get("XDG_SESSION_TYPE") == "wayland"
+        variant = "wayland" if is_wayland else "x11"
+    library = Path(spec.origin).parent / variant / "libglfw.so"
     return library if library.is_file() else None
 
 
-if not os.environ.get("PYGLFW_LIBRARY") and (library := _bundled()) is not None:
-    os.environ["PYGLFW_LIBRARY"] = str(library)
+if not os.environ.get("PYGLFW_LIBRARY"):
+    library = _bundled()
+    if library is not None:
+        os.environ["PYGLFW_LIBRARY"] = str(library)
 
-import glfw  # noqa: E402  (reads the variable)
+# glfw reads the variable.
+import glfw  # noqa: E402
 
 log = logging.getLogger("splatview")
 _BUTTONS: dict[int, Button] = {
@@ -84,10 +84,31 @@ _MODS: dict[int, Mod] = {
 }
 
 
+_KEY_OF_MODIFIER = {
+    "shift": "LEFT_SHIFT",
+    "ctrl": "LEFT_CONTROL",
+    "alt": "LEFT_ALT",
+    "super": "LEFT_SUPER",
+}
+"""GLFW's names of the left modifier keys, by the names of events."""
+
+
+def _key_names() -> dict[int, str]:
+    """Return the names of events' keys by GLFW's codes."""
+    names = {}
+    for name in KEYS:
+        glfw_name = _KEY_OF_MODIFIER.get(name, name.upper())
+        names[getattr(glfw, f"KEY_{glfw_name}")] = name
+    # Both sides of the modifier keys share a name.
+    for name, left in _KEY_OF_MODIFIER.items():
+        right = left.replace("LEFT_", "RIGHT_")
+        names[getattr(glfw, f"KEY_{right}")] = name
+    names[glfw.KEY_KP_ENTER] = "enter"
+    return names
+
+
 def _fit_screen(width: int, height: int) -> tuple[int, int]:
-    """Return the size of a window, smaller in proportion where the screen has no room
-    for it.
-    """
+    """Return the size of a window, in proportion, for which the screen has room."""
     monitor = glfw.get_primary_monitor()
     if not monitor:
         return width, height
@@ -95,25 +116,33 @@ def _fit_screen(width: int, height: int) -> tuple[int, int]:
     # On X11 the work area is in pixels, and a window gets its points times the scale of
     # them.
     is_wayland = "wayland" in os.environ.get("PYGLFW_LIBRARY", "")
-    scale = 1.0 if is_wayland else max(glfw.get_monitor_content_scale(monitor))
-    room = area_width / max(scale, 1.0), area_height / max(scale, 1.0)
-    if min(room) < 1 or (width <= room[0] and height <= room[1]):
+    scale = 1.0
+    if not is_wayland:
+        scale = max(*glfw.get_monitor_content_scale(monitor), 1.0)
+    max_width = area_width / scale
+    max_height = area_height / scale
+    has_room = width <= max_width and height <= max_height
+    if has_room or min(max_width, max_height) < 1:
         return width, height
-    factor = min(room[0] / width, room[1] / height)
-    fitted = max(int(width * factor), 1), max(int(height * factor), 1)
+    factor = min(max_width / width, max_height / height)
+    fitted_width = max(int(width * factor), 1)
+    fitted_height = max(int(height * factor), 1)
     log.warning(
         "a window of %dx%d is larger than the screen (%dx%d): it is opened as %dx%d",
         width,
         height,
-        *map(int, room),
-        *fitted,
+        int(max_width),
+        int(max_height),
+        fitted_width,
+        fitted_height,
     )
-    return fitted
+    return fitted_width, fitted_height
 
 
 def _offered_version() -> str:
-    """Return the OpenGL version and renderer that a window gets which asks for none; ""
-    where there is none.
+    """Return the OpenGL version and renderer of a window that asks for none.
+
+    "" where there is none.
     """
     glfw.default_window_hints()
     glfw.window_hint(glfw.VISIBLE, False)
@@ -131,7 +160,10 @@ def _offered_version() -> str:
 
 
 def _why_no_window(offered: str, faults: list[str]) -> str:
-    """Return the words for a window that could not be opened. `faults`: GLFW's."""
+    """Return the words for a window that could not be opened.
+
+    offered: the OpenGL version of the display; "" for none. faults: GLFW's.
+    """
     if offered:
         return gl_versions.too_old(
             "this display",
@@ -139,9 +171,9 @@ def _why_no_window(offered: str, faults: list[str]) -> str:
             "use --web, for a browser, which does not need the display (over ssh -X it "
             "is an old one), ",
         )
-    why = f" ({faults[0]})" if faults else ""
+    fault = f" ({faults[0]})" if faults else ""
     return (
-        f"no window could be opened{why}. Is a display reachable (DISPLAY or "
+        f"no window could be opened{fault}. Is a display reachable (DISPLAY or "
         "WAYLAND_DISPLAY)? Without one use --web, for a browser, or splatview shot"
     )
 
@@ -161,10 +193,17 @@ class WindowScreen:
         vsync: bool = True,
         visible: bool = True,
     ) -> None:
-        """Sides in points.
+        """Open the window.
 
-        `visible`: it is seen. Raises GraphicsError when there is no display or no
-        OpenGL 3.3.
+        Args:
+            width: in points.
+            height: in points.
+            title: of the window.
+            vsync: wait for the display's refresh.
+            visible: it is seen.
+
+        Raises:
+            GraphicsError: there is no display or no OpenGL 3.3.
         """
         self._events: list[Event] = []
         self._closed = False
@@ -173,39 +212,15 @@ class WindowScreen:
         self.desktop = _WindowDesktop()
         self._clicks = ClickCounter()
         self._mods: Mods = frozenset()
-        faults: list[str] = []
+        self._key_names = _key_names()
         let_go()
-        with warnings.catch_warnings(
-            record=True
-        ) as caught:  # pyGLFW reports errors as warnings
-            warnings.simplefilter("always")
-            ready = glfw.init()
-            if ready:
-                for hint, value in (
-                    (glfw.CONTEXT_VERSION_MAJOR, 3),
-                    (glfw.CONTEXT_VERSION_MINOR, 3),
-                    (glfw.OPENGL_PROFILE, glfw.OPENGL_CORE_PROFILE),
-                    (glfw.OPENGL_FORWARD_COMPAT, True),
-                    (glfw.SCALE_TO_MONITOR, True),
-                    (glfw.DEPTH_BITS, 0),
-                    (glfw.STENCIL_BITS, 0),
-                    (glfw.VISIBLE, visible),
-                ):
-                    glfw.window_hint(hint, value)
-                width, height = _fit_screen(width, height)
-                self._window = glfw.create_window(width, height, title, None, None)
-            # pyGLFW writes its bytes as Python does: (65543) b'GLX: ...'
-            faults = [re.sub(r" b'(.*)'$", r" \1", str(w.message)) for w in caught]
-        if not self._window:
-            offered = _offered_version() if ready else ""
-            if ready:
-                glfw.terminate()
-            raise GraphicsError(_why_no_window(offered, faults))
+        self._open(width, height, visible)
         glfw.make_context_current(self._window)
         glfw.swap_interval(1 if vsync else 0)
         try:
             self.ctx = moderngl.create_context(require=330)
-        except Exception as e:  # moderngl raises bare Exception here
+        except Exception as e:
+            # moderngl raises bare Exception here.
             glfw.terminate()
             raise GraphicsError(
                 f"no OpenGL 3.3 for a window ({e}); update the graphics driver"
@@ -214,79 +229,94 @@ class WindowScreen:
         self._framebuffer_size = self._framebuffer.size
         self._connect()
 
-    def _connect(self) -> None:
-        own = {
-            "shift": "LEFT_SHIFT",
-            "ctrl": "LEFT_CONTROL",
-            "alt": "LEFT_ALT",
-            "super": "LEFT_SUPER",
-        }
-        names = {
-            getattr(glfw, "KEY_" + own.get(name, name.upper())): name for name in KEYS
-        }
-        # Both sides of the modifier keys share a name.
-        names |= {
-            getattr(glfw, "KEY_RIGHT_" + left.removeprefix("LEFT_")): name
-            for name, left in own.items()
-        }
-        names[glfw.KEY_KP_ENTER] = "enter"
-
-        def pixels(x: float, y: float) -> tuple[float, float]:
-            points = glfw.get_window_size(self._window)
-            width, height = self._size
-            return x * width / max(points[0], 1), y * height / max(points[1], 1)
-
-        def pointer() -> tuple[float, float]:
-            return pixels(*glfw.get_cursor_pos(self._window))
-
-        def button(_: Any, code: int, action: int, mods: int) -> None:
-            which = _BUTTONS.get(code)
-            if which is None:
-                return
-            x, y = pointer()
-            if action == glfw.PRESS:
-                clicks = self._clicks.count(glfw.get_time(), x, y, which, self._scale)
-                self._events.append(PointerPress(x, y, which, _mods(mods), clicks))
-            else:
-                self._events.append(PointerRelease(x, y, which, _mods(mods)))
-
-        def key(_: Any, code: int, _scan: int, action: int, mods: int) -> None:
-            self._mods = _mods(mods)
-            name = names.get(code)
-            if name:
-                self._events.append(
-                    Key(name, action != glfw.RELEASE, self._mods, action == glfw.REPEAT)
+    def _open(self, width: int, height: int, visible: bool) -> None:
+        """Open GLFW's window. Raises GraphicsError."""
+        # pyGLFW reports errors as warnings.
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            is_ready = glfw.init()
+            if is_ready:
+                _set_hints(visible)
+                width, height = _fit_screen(width, height)
+                self._window = glfw.create_window(
+                    width, height, self._title, None, None
                 )
+        if self._window:
+            return
+        # pyGLFW writes its bytes as Python does: (65543) b'GLX: ...'
+        faults = [re.sub(r" b'(.*)'$", r" \1", str(w.message)) for w in caught]
+        offered = ""
+        if is_ready:
+            offered = _offered_version()
+            glfw.terminate()
+        raise GraphicsError(_why_no_window(offered, faults))
 
-        def move(_: Any, x: float, y: float) -> None:
-            if self._events and isinstance(
-                self._events[-1], PointerMove
-            ):  # a fast mouse sends a thousand a second
-                self._events.pop()
-            self._events.append(PointerMove(*pixels(x, y), self._mods))
+    # -- events ------------------------------------------------------------------------
 
-        def resize(_: Any, width: int, height: int) -> None:
-            if width > 0 and height > 0:  # a minimised window has neither
-                self._events.append(Resize(width, height, self._scale))
-
-        on: dict[str, Callable[..., None]] = {
-            "cursor_pos": move,
-            "cursor_enter": lambda _, inside: (
-                None if inside else self._events.append(PointerLeave())
-            ),
-            "mouse_button": button,
-            "scroll": lambda _, dx, dy: self._events.append(
-                Wheel(*pointer(), dy, -dx, self._mods)
-            ),
-            "key": key,
-            "char": lambda _, code: self._events.append(Text(chr(code))),
-            "framebuffer_size": resize,
-            "window_refresh": lambda _: self._events.append(Expose()),
-            "window_close": lambda _: self._events.append(Close()),
-        }
-        for name, callback in on.items():
-            getattr(glfw, f"set_{name}_callback")(self._window, callback)
+    def _connect(self) -> None:
+        """Have GLFW call the methods that make events."""
+        window = self._window
+        glfw.set_cursor_pos_callback(window, self._on_move)
+        glfw.set_cursor_enter_callback(window, self._on_enter)
+        glfw.set_mouse_button_callback(window, self._on_button)
+        glfw.set_scroll_callback(window, self._on_scroll)
+        glfw.set_key_callback(window, self._on_key)
+        glfw.set_char_callback(window, self._on_char)
+        glfw.set_framebuffer_size_callback(window, self._on_resize)
+        glfw.set_window_refresh_callback(
+            window, lambda _: self._events.append(Expose())
+        )
+        glfw.set_window_close_callback(window, lambda _: self._events.append(Close()))
         self._take_drops()
+
+    def _to_pixels(self, x: float, y: float) -> tuple[float, float]:
+        """Return a point of the window, given in GLFW's points, in pixels."""
+        window_width, window_height = glfw.get_window_size(self._window)
+        width, height = self._size
+        return x * width / max(window_width, 1), y * height / max(window_height, 1)
+
+    def _pointer(self) -> tuple[float, float]:
+        return self._to_pixels(*glfw.get_cursor_pos(self._window))
+
+    def _on_move(self, _: Any, x: float, y: float) -> None:
+        # A fast mouse sends a thousand a second: the last one counts.
+        if self._events and isinstance(self._events[-1], PointerMove):
+            self._events.pop()
+        self._events.append(PointerMove(*self._to_pixels(x, y), self._mods))
+
+    def _on_enter(self, _: Any, is_inside: int) -> None:
+        if not is_inside:
+            self._events.append(PointerLeave())
+
+    def _on_button(self, _: Any, code: int, action: int, mods: int) -> None:
+        button = _BUTTONS.get(code)
+        if button is None:
+            return
+        x, y = self._pointer()
+        if action == glfw.PRESS:
+            clicks = self._clicks.count(glfw.get_time(), x, y, button, self._scale)
+            self._events.append(PointerPress(x, y, button, _mods(mods), clicks))
+        else:
+            self._events.append(PointerRelease(x, y, button, _mods(mods)))
+
+    def _on_scroll(self, _: Any, dx: float, dy: float) -> None:
+        self._events.append(Wheel(*self._pointer(), dy, -dx, self._mods))
+
+    def _on_key(self, _: Any, code: int, _scan: int, action: int, mods: int) -> None:
+        self._mods = _mods(mods)
+        name = self._key_names.get(code)
+        if name:
+            is_pressed = action != glfw.RELEASE
+            is_repeat = action == glfw.REPEAT
+            self._events.append(Key(name, is_pressed, self._mods, is_repeat))
+
+    def _on_char(self, _: Any, code: int) -> None:
+        self._events.append(Text(chr(code)))
+
+    def _on_resize(self, _: Any, width: int, height: int) -> None:
+        # A minimised window has neither.
+        if width > 0 and height > 0:
+            self._events.append(Resize(width, height, self._scale))
 
     def _take_drops(self) -> None:
         """Have dropped files become events.
@@ -298,16 +328,21 @@ class WindowScreen:
             names = tuple(os.fsdecode(paths[i]) for i in range(count))
             self._events.append(FileDrop(names))
 
-        own: Any = glfw
-        self._drop = own._GLFWdropfun(drop)  # kept alive for as long as GLFW calls it
-        own._glfw.glfwSetDropCallback(self._window, self._drop)
+        untyped_glfw: Any = glfw
+        # It lives for as long as GLFW calls it.
+        self._drop = untyped_glfw._GLFWdropfun(drop)
+        untyped_glfw._glfw.glfwSetDropCallback(self._window, self._drop)
+
+    # -- the screen --------------------------------------------------------------------
 
     @property
     def _size(self) -> tuple[int, int]:
-        width, height = (
-            glfw.get_framebuffer_size(self._window) if self._window else (0, 0)
-        )
-        return (width, height) if width > 0 and height > 0 else self._framebuffer_size
+        """Width and height in pixels; the last ones while it is minimised or closed."""
+        if self._window:
+            width, height = glfw.get_framebuffer_size(self._window)
+            if width > 0 and height > 0:
+                return width, height
+        return self._framebuffer_size
 
     @property
     def _scale(self) -> float:
@@ -317,19 +352,21 @@ class WindowScreen:
 
     @property
     def state(self) -> ScreenState:
-        visible = bool(self._window) and not glfw.get_window_attrib(
-            self._window, glfw.ICONIFIED
-        )
+        is_open = bool(self._window)
+        is_minimised = is_open and glfw.get_window_attrib(self._window, glfw.ICONIFIED)
         return ScreenState(
-            self._size, self._scale, visible, bool(self._window), self._closed
+            size=self._size,
+            scale=self._scale,
+            visible=is_open and not is_minimised,
+            ready=is_open,
+            closed=self._closed,
         )
 
     @property
     def framebuffer(self) -> moderngl.Framebuffer:
         if self._size != self._framebuffer_size:
             self._framebuffer_size = self._size
-            # moderngl keeps the size that it saw first, and has no way to be told
-            # another
+            # moderngl keeps the size that it saw first, and has no way to set another.
             self._framebuffer._size = self._size  # pyright: ignore[reportAttributeAccessIssue]
             self._framebuffer.viewport = (0, 0, *self._size)
         return self._framebuffer
@@ -365,14 +402,30 @@ class WindowScreen:
         glfw.terminate()
 
 
+def _set_hints(visible: bool) -> None:
+    """Ask for a window with an OpenGL 3.3 core context."""
+    for hint, value in (
+        (glfw.CONTEXT_VERSION_MAJOR, 3),
+        (glfw.CONTEXT_VERSION_MINOR, 3),
+        (glfw.OPENGL_PROFILE, glfw.OPENGL_CORE_PROFILE),
+        (glfw.OPENGL_FORWARD_COMPAT, True),
+        (glfw.SCALE_TO_MONITOR, True),
+        (glfw.DEPTH_BITS, 0),
+        (glfw.STENCIL_BITS, 0),
+        (glfw.VISIBLE, visible),
+    ):
+        glfw.window_hint(hint, value)
+
+
 class _WindowDesktop(LocalDesktop):
+    """The user of a window: GLFW has the clipboard."""
+
     def copy(self, text: str) -> None:
         glfw.set_clipboard_string(None, text)  # pyright: ignore[reportArgumentType]
 
     def pasted(self) -> str:
-        with (
-            warnings.catch_warnings()
-        ):  # an empty clipboard, or one that holds no text, is an error to GLFW
+        # An empty clipboard, or one that holds no text, is an error to GLFW.
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             text: bytes | str | None = glfw.get_clipboard_string(None)  # pyright: ignore[reportArgumentType]
         if isinstance(text, bytes):

@@ -120,7 +120,7 @@ class Layout:
         seen = self.seen if self._there else []
         for viewport in self.all:
             if viewport not in seen:
-                catalogue.part(viewport)
+                catalogue.hide(viewport)
         for viewport in seen:
             if viewport not in catalogue.viewports:
                 catalogue.join(viewport)

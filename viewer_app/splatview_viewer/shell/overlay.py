@@ -89,7 +89,7 @@ def draw_overlay(state: State, viewport: Viewport, scale: float) -> None:
             words = "The run ended before it was seen"
         _message(picture, scale, [entry.name, words], theme.DIM)
     else:
-        if not entry.alive and not state.says_trouble:
+        if not entry.alive and not state.screen_shows_faults:
             lines = [(ENDED, theme.TEXT)]
         else:
             lines = []
@@ -187,7 +187,7 @@ def draw_status(
 
 def status_phrases(state: State, info: Info) -> list[str]:
     """Return the parts of the status line, most important first."""
-    t = state.said
+    t = state.displayed_timings
     phrases = list(info.details)
     if t.fps >= 2:
         phrases.append(f"{t.fps:.0f} pictures/s")
@@ -204,8 +204,12 @@ def status_phrases(state: State, info: Info) -> list[str]:
 
 def latency_phrases(state: State) -> list[str]:
     """Return the time that a version takes to the screen."""
-    ms = state.said.latency_ms
-    alive = state.shown is not None and state.shown.alive and not state.shown.is_file
+    ms = state.displayed_timings.latency_ms
+    alive = (
+        state.selected_entry is not None
+        and state.selected_entry.alive
+        and not state.selected_entry.is_file
+    )
     if ms is None or not alive:
         return []
     return [f"{ms:.1f} ms from publish to the screen"]

@@ -441,7 +441,7 @@ class Panel:
 
     def _run_controls(self, user: User) -> None:
         """Draw the buttons that pause the run of what is shown, if it can be paused."""
-        entry = user.state.shown
+        entry = user.state.selected_entry
         if entry is not None and entry.paused is not None:
             gap(self._scale * 4)
             draw_run_controls(entry, user)
@@ -526,7 +526,7 @@ def _help(user: User, picture: Rect, scale: float) -> None:
 def _details(user: User, info: Info) -> None:
     """Draw all that is known of how the picture came to the screen."""
     state = user.state
-    if state.shown is None or not info.details or not fold("Details"):
+    if state.selected_entry is None or not info.details or not fold("Details"):
         return
     for line in [*status_phrases(state, info), *latency_phrases(state), *info.extras]:
         wrapped(line, theme.DIM)

@@ -97,7 +97,7 @@ def _draw_entry(entry: Entry, user: User) -> None:
         about = f"{key}\n{entry.kind}. Right click to close it."
     imgui.set_item_tooltip(fault or about)
     if imgui.begin_popup_context_item(f"menu##{key}"):
-        shown = state.shown
+        shown = state.selected_entry
         kind = kinds.about(entry.kind)
         commands = [
             ("Show", "", user.choose),

@@ -192,7 +192,7 @@ class User:
     def sit(self, screen: Screen) -> None:
         """Continue on another screen, after a browser connected again."""
         self.screen = screen
-        self.state.says_trouble = screen.desktop.shows_captions
+        self.state.screen_shows_faults = screen.desktop.shows_captions
         self.let_go()
         self.layout.look(True)
         self.mark(SETTLE)
@@ -273,7 +273,7 @@ class User:
         """Return whether to draw now."""
         return self.waiting and now >= self.pace.next(now)
 
-    def takes(self, now: float) -> bool:
+    def accepts_value(self, now: float) -> bool:
         """Return whether a new value would be seen soon.
 
         One for a remote screen is taken with the next picture.
@@ -390,7 +390,7 @@ class User:
                 if done is not None:
                     done(path)
             else:
-                source = FileSource(path, apart=done is not None)
+                source = FileSource(path, sandboxed=done is not None)
                 source.done = done
                 self.catalogue.open_file(source, self.layout.active)
 
@@ -491,7 +491,7 @@ class User:
         self._rate_shown = t.fps >= 2
         if now >= self._say_at or not self._rate_shown:
             self._say_at = now + _SAID_FOR
-            self.state.said = replace(t, stages=dict(t.stages))
+            self.state.displayed_timings = replace(t, stages=dict(t.stages))
         if not self._with_panel:
             return
         if (
@@ -505,7 +505,7 @@ class User:
     def present(self, now: float) -> None:
         """Show what was drawn, and take down what it cost."""
         begin = time.perf_counter()
-        self.screen.present(caption_of(self.state.shown, self.panel.typing))
+        self.screen.present(caption_of(self.state.selected_entry, self.panel.typing))
         self.pace.present()
         view = self.view
         t = self.state.timings

@@ -63,7 +63,7 @@ class Viewport:
 
     @property
     def slot(self) -> Slot | None:
-        return self.user.catalogue.shown(self)
+        return self.user.catalogue.slot_of(self)
 
     @property
     def view(self) -> ShownView | None:
@@ -210,7 +210,7 @@ class Viewport:
         draw the picture again.
         """
         return self._attempt(
-            "overlay", lambda _, view: view.over(self.rect, scale), False
+            "overlay", lambda _, view: view.draw_ui(self.rect, scale), False
         )
 
     def describe(self) -> tuple[Sequence[Section], Info]:
@@ -285,7 +285,9 @@ class Viewport:
 
         def draw() -> None:
             view.draw(screen.framebuffer, Rect(0, 0, *screen.state.size))
-            self.user.panel.draw_over(screen.framebuffer, view.over, screen.state.scale)
+            self.user.panel.draw_over(
+                screen.framebuffer, view.draw_ui, screen.state.scale
+            )
 
         pixels = None
         with view.view.host.drawing_exactly("scene" if transparent else "picture"):

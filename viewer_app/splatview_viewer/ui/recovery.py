@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import imgui, implot
 
-from splatview_viewer.core.errors import words_of
+from splatview_viewer.core.errors import error_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,7 +99,7 @@ class Faults:
             with recovering():
                 yield
         except Exception as e:
-            reason = words_of(e)
+            reason = error_text(e)
             self._reasons[part] = reason
             self._log(part, reason)
         else:

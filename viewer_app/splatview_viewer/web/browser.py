@@ -21,7 +21,7 @@ from splatview_viewer.core.events import ClickCounter, Expose, Resize
 from splatview_viewer.core.heap import trim
 from splatview_viewer.core.screen import ScreenState
 from splatview_viewer.formats.pictures import safe_name
-from splatview_viewer.screens.offscreen import DrawTarget, copied
+from splatview_viewer.screens.draw_target import DrawTarget, copied
 from splatview_viewer.web import messages as m
 from splatview_viewer.web.address import lines, local_url
 from splatview_viewer.web.encoders import choose, nvjpeg_library

@@ -27,7 +27,7 @@ from splatview_viewer.web.messages import Picture
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from splatview_viewer.screens.offscreen import Copy
+    from splatview_viewer.screens.draw_target import Copy
     from splatview_viewer.web.encoders import Encoder
     from splatview_viewer.web.server import PageConnection
 

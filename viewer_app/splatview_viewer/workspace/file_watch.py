@@ -24,7 +24,7 @@ class FileWatch:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._jobs = Jobs(f"watch {path.name}")
-        self._look: Job[Signature | None] | None = None
+        self._signature_job: Job[Signature | None] | None = None
         self._next_look = 0.0
         self._read_signature: Signature | None = None
         """The files that were read last."""
@@ -39,21 +39,23 @@ class FileWatch:
         """Look when it is time; return whether there are other files, completely
         written.
         """
-        look = self._look
-        if look is None:
+        job = self._signature_job
+        if job is None:
             if now >= self._next_look:
-                self._look = self._jobs.submit(lambda _: signature_of(self._path))
+                self._signature_job = self._jobs.submit(
+                    lambda _: signature_of(self._path)
+                )
             return False
-        if not look.done:
+        if not job.done:
             return False
-        self._look = None
+        self._signature_job = None
         self._next_look = now + LOOK_PERIOD_S
-        signature = None if look.fault else look.result()
+        signature = None if job.fault else job.result()
         is_settled = signature is not None and signature == self._last_signature
         self._last_signature = signature
         return is_settled and signature != self._read_signature
 
     def close(self) -> None:
         """Look no more. Idempotent."""
-        self._look = None
+        self._signature_job = None
         self._jobs.close(0.2)

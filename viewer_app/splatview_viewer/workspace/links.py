@@ -48,30 +48,34 @@ def linked_to(
     links = {link.kind: link for link in links_of(stream.kind) if link.over}
     if not links:
         return []
-    known = list(streams)
-    bases = [s for s in known if s.name == stream.name and not s.info.over]
-    over = []
-    for other in known:
-        is_over_name = other.kind in links and other.info.over == stream.name
-        if is_over_name and _base_of(other, bases, stream.kind) is stream:
-            over.append(other)
-    live_names = {s.name for s in over if s.run.alive}
-    return [(links[s.kind], s) for s in over if s.run.alive or s.name not in live_names]
+    all_streams = list(streams)
+    bases = [s for s in all_streams if s.name == stream.name and not s.info.over]
+    over_streams = []
+    for candidate in all_streams:
+        is_over_name = candidate.kind in links and candidate.info.over == stream.name
+        if is_over_name and _base_of(candidate, bases, stream.kind) is stream:
+            over_streams.append(candidate)
+    live_names = {s.name for s in over_streams if s.run.alive}
+    return [
+        (links[s.kind], s)
+        for s in over_streams
+        if s.run.alive or s.name not in live_names
+    ]
 
 
 def _base_of(
-    over: RemoteStream, bases: list[RemoteStream], kind: str
+    linked: RemoteStream, bases: list[RemoteStream], kind: str
 ) -> RemoteStream | None:
     """Return the one of `bases` that a stream lies over, which all have the right name.
 
     It is of the run that the stream names, otherwise of its own run, or the newest live
     one of this kind, or the newest.
     """
-    run_id = over.info.over_run
+    run_id = linked.info.over_run
     if run_id:
         return next((base for base in bases if base.run.id == run_id), None)
     for base in bases:
-        if base.run is over.run:
+        if base.run is linked.run:
             return base
     live = [base for base in bases if base.run.alive and base.kind == kind]
     if live:
@@ -161,7 +165,7 @@ class _Feed:
 
 
 class Links:
-    """What is visible: the entries that viewports show, and what is linked to them."""
+    """The visible entries: those that viewports show, and those linked to them."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.watched: dict[Slot, bool] = {}
@@ -180,14 +184,14 @@ class Links:
         """Return the entries plotted in the panel beside one: one of a kind at most."""
         return list(self._of_run(slot, plotted=True).values())
 
-    def _parts(self, slot: Slot) -> list[Slot]:
+    def _in_picture(self, slot: Slot) -> list[Slot]:
         """Return the entries that are visible in the picture of another one."""
         slots = self._catalogue.slots
-        parts = [slots[key] for key in slot.source.uses if key in slots]
+        slots_used = [slots[key] for key in slot.source.uses if key in slots]
         nested = []
-        for part in parts:
-            nested += self._parts(part)
-        return [*parts, *nested, *self._of_run(slot, plotted=False).values()]
+        for slot_used in slots_used:
+            nested += self._in_picture(slot_used)
+        return [*slots_used, *nested, *self._of_run(slot, plotted=False).values()]
 
     def _of_run(self, slot: Slot, *, plotted: bool) -> dict[Link, Slot]:
         """Return the entries of the run of an entry's stream, by the links to them."""
@@ -203,17 +207,17 @@ class Links:
             return {}
         runs = runs_of(stream)
         first_of_kind: dict[str, Slot] = {}
-        for other in self._catalogue.slots.values():
-            other_stream = other.source.stream
-            if other_stream is not None and other_stream.run in runs:
-                first_of_kind.setdefault(other.entry.kind, other)
+        for candidate in self._catalogue.slots.values():
+            candidate_stream = candidate.source.stream
+            if candidate_stream is not None and candidate_stream.run in runs:
+                first_of_kind.setdefault(candidate.entry.kind, candidate)
         return {
             link: first_of_kind[link.kind]
             for link in links
             if link.kind in first_of_kind
         }
 
-    def seen_by(self, viewport: ViewportLike, slot: Slot) -> bool:
+    def is_visible_in(self, viewport: ViewportLike, slot: Slot) -> bool:
         """Return whether a viewport, or the panel beside it, shows an entry."""
         return slot in self._visible.get(viewport, ())
 
@@ -230,10 +234,10 @@ class Links:
         self._visible = {}
         self.watched = {}
         for viewport in catalogue.viewports:
-            slot = catalogue.shown(viewport)
+            slot = catalogue.slot_of(viewport)
             if slot is None:
                 continue
-            pictures = [slot, *self._parts(slot)]
+            pictures = [slot, *self._in_picture(slot)]
             plots = self.plots(slot) if viewport.has_panel else []
             self._visible[viewport] = [*pictures, *plots]
             in_panel = dict.fromkeys(plots, False)
@@ -281,30 +285,31 @@ class Links:
     def _update_feeds(self) -> None:
         """Read the streams over the visible entries, and no others."""
         streams = self._catalogue.subscriber.streams
-        over: dict[int, _LinkedStream] = {}
+        linked_streams: dict[int, _LinkedStream] = {}
         for slot in self.watched:
             if slot.source.stream is None:
                 continue
             for link, stream in linked_to(slot.source.stream, streams):
-                over[id(stream)] = _LinkedStream(link, slot, stream)
+                linked_streams[id(stream)] = _LinkedStream(link, slot, stream)
         for key, feed in list(self._feeds.items()):
-            if key not in over or over[key].slot is not feed.slot:
+            if key not in linked_streams or linked_streams[key].slot is not feed.slot:
                 self._feeds.pop(key).release()
         self._feeds = {
-            key: self._feeds.get(key) or _Feed(*linked) for key, linked in over.items()
+            key: self._feeds.get(key) or _Feed(*linked)
+            for key, linked in linked_streams.items()
         }
 
     def read(self, now: float) -> bool:
         """Read the streams over visible entries; return whether there is news to draw."""
-        has_news = False
+        needs_redraw = False
         for feed in self._feeds.values():
             feed.tend(now)
             if self._is_ready(feed, now):
                 with self._catalogue.guard(feed.slot):
-                    has_news |= feed.take(now)
-        return has_news
+                    needs_redraw |= feed.take(now)
+        return needs_redraw
 
-    def has_news(self, now: float) -> bool:
+    def has_new_frame(self, now: float) -> bool:
         """Return whether `read` would read a frame."""
         return any(self._is_ready(feed, now) for feed in self._feeds.values())
 
@@ -336,4 +341,4 @@ class Links:
 def _draws_now(user: UserLike, now: float) -> bool:
     """Return whether a user's screen would draw a new value now."""
     is_visible = user.screen.state.visible
-    return is_visible and user.takes(now) and now >= user.may_draw(now)
+    return is_visible and user.accepts_value(now) and now >= user.may_draw(now)

@@ -50,10 +50,10 @@ def _preferred_stream(streams: Iterable[Any], name: str | None) -> Any:
 class Finder:
     """Finds streams by name, for single pictures of them."""
 
-    def __init__(self, subscriber: Subscriber, who: str) -> None:
+    def __init__(self, subscriber: Subscriber, command: str) -> None:
         """`who`: the command, which messages begin with."""
         self._subscriber = subscriber
-        self._command = who
+        self._command = command
         self._shards = Shards()
         self._first_seen: dict[str, float] = {}
         """The time at which a run was first seen, by its id."""
@@ -80,11 +80,11 @@ class Finder:
             NotFoundError: there is no such stream; lists those that there are.
             ViewerError: runs cannot be found.
         """
-        live = [stream for stream in self.look(run, now) if stream.run.alive]
+        live = [stream for stream in self.poll(run, now) if stream.run.alive]
         runs = self._live_runs(run)
         for live_run in runs:
             self._first_seen.setdefault(live_run.id, now)
-        candidates = [s for s in live if about(s.kind).shown and not s.info.over]
+        candidates = [s for s in live if about(s.kind).has_view and not s.info.over]
         stream = _preferred_stream(candidates, name)
         if stream is not None and (now > settled or self._have_announced(runs, now)):
             return stream
@@ -93,7 +93,7 @@ class Finder:
             raise self._not_found(name, run)
         return None
 
-    def look(self, run: str | None, now: float) -> list[Any]:
+    def poll(self, run: str | None, now: float) -> list[Any]:
         """Return the streams now, parts of one scene as one stream.
 
         `run` as for `find`.
@@ -184,18 +184,19 @@ def _is_called(run: RemoteRun, name: str | None) -> bool:
     return name is None or run.folder.description.is_called(name)
 
 
-def why_nothing(stream: RemoteStream, who: str, timeout: float) -> ViewerError:
+def why_nothing(stream: RemoteStream, command: str, timeout: float) -> ViewerError:
     """Return the error for a stream that brought no frame within `timeout` seconds."""
     if stream.fault:
         return ViewerError(
-            f"{who}: stream {stream.name!r} cannot be read: {stream.fault}"
+            f"{command}: stream {stream.name!r} cannot be read: {stream.fault}"
         )
     if not stream.run.alive:
         return NotFoundError(
-            f"{who}: the run of stream {stream.name!r} ended before it could be read"
+            f"{command}: the run of stream {stream.name!r} ended before it could be "
+            "read"
         )
     return LateError(
-        f"{who}: stream {stream.name!r} brought no frame within {timeout:g} s. A "
+        f"{command}: stream {stream.name!r} brought no frame within {timeout:g} s. A "
         "trainer "
         "shares its data when it publishes next: is it still running?"
     )

@@ -63,7 +63,7 @@ class Pump:
     def poll(self, now: float) -> bool:
         """Bring entries and views up to date; return whether there is news to draw."""
         catalogue = self._catalogue
-        catalogue.shards.turn(now)
+        catalogue.shards.tick(now)
         if catalogue.subscriber.poll():
             self._match_streams(now)
         if catalogue.subscriber.fault:
@@ -118,7 +118,7 @@ class Pump:
             return
         catalogue = self._catalogue
         candidates = [slot.entry for slot in catalogue.slots.values()]
-        slot = catalogue.shown(viewport)
+        slot = catalogue.slot_of(viewport)
         if slot is not None:
             candidates = [
                 entry for entry in candidates if _is_better(entry, slot.entry)
@@ -203,10 +203,13 @@ class Pump:
 
         candidates = []
         for slot in self._catalogue.slots.values():
-            other = slot.source.stream
-            if other is None or not has_ended(other):
+            previous_stream = slot.source.stream
+            if previous_stream is None or not has_ended(previous_stream):
                 continue
-            if slot.entry.name == title_of(stream) and other.kind == stream.kind:
+            if (
+                slot.entry.name == title_of(stream)
+                and previous_stream.kind == stream.kind
+            ):
                 candidates.append(slot)
         watched = self._catalogue.watched()
 
@@ -226,8 +229,8 @@ class Pump:
             if stream.run.alive or stream.run.id in self._ended_runs:
                 continue
             self._ended_runs.add(stream.run.id)
-            since = stream.run.ended_at - _OOM_BEFORE_END_S
-            path = newest_oom_snapshot(stream.run.id, since)
+            earliest = stream.run.ended_at - _OOM_BEFORE_END_S
+            path = newest_oom_snapshot(stream.run.id, earliest)
             if path is not None:
                 self._show_snapshot(path, slot.entry.key)
 
@@ -246,7 +249,7 @@ class Pump:
         """Release an entry that is not visible any more."""
         view = slot.view
         if view is not None:
-            has_last_value = not slot.entry.alive and slot.source.has_news()
+            has_last_value = not slot.entry.alive and slot.source.has_new_value()
             if has_last_value and not view.wants.busy:
                 # The last value of an ended run can be read now, or never.
                 self._feed(slot, slot.next_feed)
@@ -269,11 +272,11 @@ class Pump:
         with self._catalogue.guard(slot):
             view = slot.view
             if view is not None and slot.entry.alive and view.wants.stale:
-                slot.source.again()
+                slot.source.resend()
             if view is not None and slot.entry.fault and view.wants.busy:
                 # Viewports do not call it while they show the fault.
                 view.tick(now)
-            if not slot.source.has_news():
+            if not slot.source.has_new_value():
                 slot.missed = 0
                 return False
             if self._is_ready(slot, now):
@@ -282,13 +285,13 @@ class Pump:
             return slot.missed < _MAX_MISSES and self._has_ready_screen(slot)
         return False
 
-    def has_news(self, now: float) -> bool:
+    def has_new_value(self, now: float) -> bool:
         """Return whether `poll` would take a visible value. Costs a hundredth of it."""
         try:
             for slot in self._catalogue.watched():
-                if slot.source.has_news() and self._is_ready(slot, now):
+                if slot.source.has_new_value() and self._is_ready(slot, now):
                     return True
-            return self._catalogue.links.has_news(now)
+            return self._catalogue.links.has_new_frame(now)
         except Exception:
             # `poll` meets it again, and tells whose fault it is.
             return True
@@ -305,9 +308,9 @@ class Pump:
                 return False
         links = self._catalogue.links
         return any(
-            viewport.user.takes(now)
+            viewport.user.accepts_value(now)
             for viewport in self._catalogue.viewports
-            if links.seen_by(viewport, slot)
+            if links.is_visible_in(viewport, slot)
         )
 
     def _next_version_at(self, slot: Slot) -> float:
@@ -321,7 +324,7 @@ class Pump:
         A screen that does not wakes the loop itself when it does again.
         """
         for viewport in self._catalogue.viewports:
-            if self._catalogue.links.seen_by(viewport, slot):
+            if self._catalogue.links.is_visible_in(viewport, slot):
                 state = viewport.user.screen.state
                 if state.visible and state.ready:
                     return True

@@ -50,7 +50,7 @@ class ReadShard:
 
 
 class _PartState(NamedTuple):
-    """What decides of a part whether the whole has changed, beside its version."""
+    """The facts of a part, beside its version, by which the whole has changed."""
 
     stream_id: int
     alive: bool
@@ -77,7 +77,7 @@ class Shard:
         return self.stream.run.alive
 
     @property
-    def has_news(self) -> bool:
+    def is_new(self) -> bool:
         """True if it has a version that does not count yet in that of the whole."""
         return self.stream.version > self.counted_version
 
@@ -124,7 +124,7 @@ class ShardedStream:
         self.name = name
         self.group = group
         self.world = world
-        self.parts: list[Shard] = []
+        self.shards: list[Shard] = []
         """By rank; some may have ended."""
         self._lead_stream: RemoteStream | None = None
         self._last_read: tuple[ReadShard, ...] = ()
@@ -141,25 +141,27 @@ class ShardedStream:
 
     def put(self, streams: Sequence[tuple[int, RemoteStream]]) -> None:
         """Replace its parts: streams by rank. None: what was read last stays."""
-        known = {id(part.stream): part for part in self.parts}
-        is_restart = bool(known) and all(id(s) not in known for _, s in streams)
+        known_shards = {id(shard.stream): shard for shard in self.shards}
+        is_restart = bool(known_shards) and all(
+            id(s) not in known_shards for _, s in streams
+        )
         if is_restart:
             self._gathers = True
             self._gathers_since = self.now
-        parts = []
+        shards = []
         for rank, stream in streams:
-            parts.append(known.get(id(stream)) or Shard(rank, stream))
-        self.parts = parts
-        if parts:
-            live = [part for part in parts if part.alive]
-            self._lead_stream = (live or parts)[0].stream
+            shards.append(known_shards.get(id(stream)) or Shard(rank, stream))
+        self.shards = shards
+        if shards:
+            live = [shard for shard in shards if shard.alive]
+            self._lead_stream = (live or shards)[0].stream
 
     @property
-    def trouble(self) -> str:
+    def missing_ranks(self) -> str:
         """The ranks that are missing, for people; "" where none is."""
-        ended = {part.rank for part in self.parts if not part.alive}
-        silent = {part.rank for part in self.parts if part.skipped} - ended
-        present = {part.rank for part in self.parts} - ended - silent
+        ended = {shard.rank for shard in self.shards if not shard.alive}
+        silent = {shard.rank for shard in self.shards if shard.skipped} - ended
+        present = {shard.rank for shard in self.shards} - ended - silent
         absent = set(range(self.world)) - present - ended - silent
         is_complete = len(present) == self.world
         has_ended = not present and not silent and len(ended) == self.world
@@ -225,45 +227,45 @@ class ShardedStream:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        shapes = [part.stream.shape for part in self.parts]
+        shapes = [shard.stream.shape for shard in self.shards]
         if shapes and all(shapes):
             return (sum(shape[0] for shape in shapes), *shapes[0][1:])
         return ()
 
     @property
     def device(self) -> str:
-        return ", ".join(dict.fromkeys(part.stream.device for part in self.parts))
+        return ", ".join(dict.fromkeys(shard.stream.device for shard in self.shards))
 
     @property
     def fault(self) -> str | None:
         """The reasons why no part can be read; those of some are trouble."""
         faults = [
-            f"rank {part.rank}: {part.stream.fault}"
-            for part in self.parts
-            if part.stream.fault
+            f"rank {shard.rank}: {shard.stream.fault}"
+            for shard in self.shards
+            if shard.stream.fault
         ]
-        if faults and len(faults) == len(self.parts):
+        if faults and len(faults) == len(self.shards):
             return "; ".join(faults[:3])
         return None
 
     @property
     def fallback(self) -> str:
-        fallbacks = [part.stream.fallback for part in self.parts]
+        fallbacks = [shard.stream.fallback for shard in self.shards]
         return "; ".join(dict.fromkeys(filter(None, fallbacks)))
 
     def open(self) -> None:
-        for part in self.parts:
-            part.stream.open()
+        for shard in self.shards:
+            shard.stream.open()
 
     def release(self) -> None:
-        for part in self.parts:
-            part.stream.release()
-            part.read_version = 0
+        for shard in self.shards:
+            shard.stream.release()
+            shard.read_version = 0
 
     def refuse(self, reason: str) -> None:
-        for part in self.parts:
-            if part.stream.gpu:
-                part.stream.refuse(reason)
+        for shard in self.shards:
+            if shard.stream.gpu:
+                shard.stream.refuse(reason)
 
     @property
     def version(self) -> int:
@@ -272,19 +274,19 @@ class ShardedStream:
         As a rule it is the version that all live ranks have published.
         """
         now = self.now
-        parts = self.parts
+        shards = self.shards
         state = self._state()
-        has_news = any(part.has_news for part in parts)
-        if not parts or not (has_news or state != self._counted_state):
+        has_new_version = any(shard.is_new for shard in shards)
+        if not shards or not (has_new_version or state != self._counted_state):
             return self._version
-        is_gathering = self._gathers and len(parts) < self.world
+        is_gathering = self._gathers and len(shards) < self.world
         if is_gathering and now < self._gathers_since + GATHER:
             return self._version
         self._new_since = self._new_since or now
-        newest = max(part.stream.version for part in parts)
+        newest = max(shard.stream.version for shard in shards)
         if newest and self._may_count(state):
-            for part in parts:
-                part.counted_version = part.stream.version
+            for shard in shards:
+                shard.counted_version = shard.stream.version
             self._counted_state = state
             self._new_since = 0.0
             self._gathers = False
@@ -294,16 +296,16 @@ class ShardedStream:
     def _state(self) -> tuple[_PartState, ...]:
         return tuple(
             _PartState(
-                stream_id=id(part.stream),
-                alive=part.alive,
-                is_left_out=part.skipped and part.stream.opened,
+                stream_id=id(shard.stream),
+                alive=shard.alive,
+                is_left_out=shard.skipped and shard.stream.opened,
             )
-            for part in self.parts
+            for shard in self.shards
         )
 
     def _may_count(self, state: tuple[_PartState, ...]) -> bool:
         """Return whether what is new makes a version now, and waits for no other rank."""
-        if all(part.has_news for part in self.parts if part.alive):
+        if all(shard.is_new for shard in self.shards if shard.alive):
             return True
         if self.now >= self._new_since + TOGETHER:
             return True
@@ -319,22 +321,22 @@ class ShardedStream:
             return None
         frames = dict[Shard, "StreamFrame"]()
         with ExitStack() as stack:
-            for part in self.parts:
-                frame = part.read(self.now)
+            for shard in self.shards:
+                frame = shard.read(self.now)
                 if frame is not None:
                     stack.callback(frame.close)
-                    frames[part] = frame
-                elif not part.skipped:
+                    frames[shard] = frame
+                elif not shard.skipped:
                     return None
             if not frames:
                 return None
-            ranks = [part.rank for part in frames]
-            joined = join([*frames.values()], ranks, version, self.trouble)
+            ranks = [shard.rank for shard in frames]
+            joined = join([*frames.values()], ranks, version, self.missing_ranks)
             stack.pop_all()
-        for part, frame in frames.items():
-            part.read_version = frame.version
+        for shard, frame in frames.items():
+            shard.read_version = frame.version
             # A version that counted before its frame was there is new once more.
-            part.counted_version = min(part.counted_version, part.read_version)
+            shard.counted_version = min(shard.counted_version, shard.read_version)
         versions = [frame.version for frame in frames.values()]
         self._last_read = tuple(
             ReadShard(rank, count, version)
@@ -362,7 +364,7 @@ class Shards:
     def streams(self) -> list[ShardedStream]:
         return list(self._scenes.values())
 
-    def turn(self, now: float) -> None:
+    def tick(self, now: float) -> None:
         """Set the time by which versions of ranks wait for each other.
 
         To be called at least once in each turn of the loop.
@@ -375,7 +377,7 @@ class Shards:
 
         It stands in the place of the first of them.
         """
-        self.turn(now)
+        self.tick(now)
         members: dict[ShardedScene, list[RemoteStream]] = {}
         for stream in streams:
             scene = self._scene_of(stream)
@@ -402,7 +404,7 @@ class Shards:
         sharded = self._scenes.get(scene)
         previous = set[int]()
         if sharded is not None:
-            previous = {id(part.stream) for part in sharded.parts}
+            previous = {id(shard.stream) for shard in sharded.shards}
         live: dict[int, RemoteStream] = {}
         ended: dict[int, RemoteStream] = {}
         for stream in streams:
@@ -440,7 +442,7 @@ class Shards:
 def streams_of(stream: Any) -> list[RemoteStream]:
     """Return the processes' streams of a stream."""
     if isinstance(stream, ShardedStream):
-        return [part.stream for part in stream.parts]
+        return [shard.stream for shard in stream.shards]
     return [stream]
 
 

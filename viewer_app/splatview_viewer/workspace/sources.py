@@ -103,11 +103,11 @@ class ValueSource:
     def release(self) -> None:
         """Bring no more values: the entry is not visible any more."""
 
-    def has_news(self) -> bool:
+    def has_new_value(self) -> bool:
         """Return whether `feed` would bring something new. Cheap."""
         return False
 
-    def again(self) -> None:
+    def resend(self) -> None:
         """Count the value handed out last as new: it was overwritten."""
 
     def feed(self, view: ShownView) -> bool:
@@ -184,10 +184,10 @@ class StreamSource(ValueSource):
         if self.tape is not None and not self.streams:
             self.tape.finish()
 
-    def has_news(self) -> bool:
+    def has_new_value(self) -> bool:
         player = self._player
         if player is not None:
-            return player.has_news()
+            return player.has_new_value()
         stream = self.stream
         if stream.version > self._last_version:
             return True
@@ -198,11 +198,11 @@ class StreamSource(ValueSource):
             return False
         return time.monotonic() >= self._next_live_look
 
-    def again(self) -> None:
+    def resend(self) -> None:
         self._last_version = 0
         player = self._player
         if player is not None:
-            player.again()
+            player.resend()
 
     def feed(self, view: ShownView) -> bool:
         if self.tape is not None:
@@ -213,21 +213,21 @@ class StreamSource(ValueSource):
             self._last_version = 0
             return player.feed(view)
         stream = self.stream
-        after = self._last_version
-        if stream.live and stream.version == after:
-            after = max(after - 1, 0)
-        frame = stream.read(after=after)
+        newer_than = self._last_version
+        if stream.live and stream.version == newer_than:
+            newer_than = max(newer_than - 1, 0)
+        frame = stream.read(after=newer_than)
         if frame is None:
             if not stream.run.alive:
-                self._skip_lost_version(after)
+                self._skip_lost_version(newer_than)
             return False
         with frame:
             return self._hand_out(frame, view)
 
-    def _skip_lost_version(self, after: int) -> None:
+    def _skip_lost_version(self, newer_than: int) -> None:
         """Wait no more for a version that an ended run announced and did not complete."""
         self._last_version = self.stream.version
-        if after == 0 and self.tape is not None and len(self.tape.recording):
+        if newer_than == 0 and self.tape is not None and len(self.tape.recording):
             self.tape.player.end()
 
     def _hand_out(self, frame: StreamFrame, view: ShownView) -> bool:
@@ -316,7 +316,7 @@ class FileSource(ValueSource):
         path: Path,
         wake: Callable[[], None] = lambda: None,
         *,
-        apart: bool = False,
+        sandboxed: bool = False,
     ) -> None:
         """wake: ends the loop's sleep; may be set later.
 
@@ -335,7 +335,7 @@ class FileSource(ValueSource):
         """The reason why the file in its place cannot be read."""
         self._is_seen = False
         # A file that is decoded apart is a copy, which does not change.
-        self._watch = None if apart else FileWatch(path)
+        self._watch = None if sandboxed else FileWatch(path)
         self._resolved = os.path.realpath(path)
         self._job: Job[Value] | None = self._submit(self._read)
 
@@ -416,14 +416,14 @@ class FileSource(ValueSource):
     def release(self) -> None:
         self._is_seen = False
 
-    def has_news(self) -> bool:
+    def has_new_value(self) -> bool:
         if self.player is not None:
-            return self.player.has_news()
+            return self.player.has_new_value()
         return self.value is not None
 
-    def again(self) -> None:
+    def resend(self) -> None:
         if self.player is not None:
-            self.player.again()
+            self.player.resend()
 
     def feed(self, view: ShownView) -> bool:
         if self.player is not None:

@@ -129,7 +129,7 @@ class Filter(Tool["GaussianView"]):
             scene = view.data.renderer.scene()
             path = output_path(stem, ".ply")
         except (RendererError, FileError) as error:
-            view.host.say(str(error))
+            view.host.notify(str(error))
             return
         selection = view.state.selection
         antialiased = summary.antialiased
@@ -155,9 +155,9 @@ class Filter(Tool["GaussianView"]):
         try:
             path, count = job.result()
         except (FileError, MemoryError) as error:
-            host.say(f"Not saved: {str(error) or 'not enough memory'}")
+            host.notify(f"Not saved: {str(error) or 'not enough memory'}")
             return
-        host.say(f"Saved {count:,} Gaussians to {path}")
+        host.notify(f"Saved {count:,} Gaussians to {path}")
         host.hand_over(path)
 
     # -- drawing -------------------------------------------------------------------

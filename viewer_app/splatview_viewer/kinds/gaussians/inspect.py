@@ -133,7 +133,7 @@ class Inspect(Tool["GaussianView"]):
         try:
             self._picker.search(event.x, event.y, rect)
         except RendererError as error:
-            self.view.host.say(str(error))
+            self.view.host.notify(str(error))
 
     # -- time ----------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class Inspect(Tool["GaussianView"]):
         if index is None:
             return needs_redraw
         if count != self._count_at_choice:
-            self.view.host.say(
+            self.view.host.notify(
                 "The scene has another number of Gaussians now: none is chosen"
             )
             self.choose(None)

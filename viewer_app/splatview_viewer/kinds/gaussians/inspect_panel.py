@@ -117,7 +117,7 @@ def _choose_typed(tool: Inspect, text: str) -> None:
     summary = tool.view.data.summary
     index = int(text) if text.isdecimal() else -1
     if summary is not None and not 0 <= index < summary.count:
-        tool.view.host.say(
+        tool.view.host.notify(
             f"{text[:20]} is no index: this scene's go from 0 to {summary.count - 1:,}"
         )
         return

@@ -258,7 +258,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         # Hint and sample are of the scene as it was.
         hints.hint = None
         self.data.sample = None
-        self.host.again()
+        self.host.resend()
 
     def panel(self) -> Sequence[Section]:
         return self.tools.sections()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import moderngl
 import numpy as np
 
-from splatview_viewer.core.errors import RendererError, words_of
+from splatview_viewer.core.errors import RendererError, error_text
 from splatview_viewer.geometry.cameras import MODELS
 from splatview_viewer.gpu.work import is_software
 from splatview_viewer.render.activation import activate, middle
@@ -220,7 +220,7 @@ class GlRenderer(Renderer):
                     self._project(camera, options, visible)
                 picture = GlPicture(*compositor.draw(visible, camera.near))
         except moderngl.Error as e:
-            raise RendererError(f"gl: {words_of(e)}") from e
+            raise RendererError(f"gl: {error_text(e)}") from e
         self.thinned = compositor.thinned
         return picture
 

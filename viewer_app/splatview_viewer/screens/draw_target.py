@@ -1,0 +1,127 @@
+"""Framebuffers without a window, and copies of what was drawn for other threads."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from splatview_ipc.control.errors import SharingError
+from splatview_ipc.gl.shared_texture import SharedTexture
+from splatview_ipc.gl.texture_tensor import TextureTensor
+
+if TYPE_CHECKING:
+    import moderngl
+    import torch
+
+    Pixels = np.ndarray | torch.Tensor
+
+
+class DrawTarget:
+    """A framebuffer of one size, black at first.
+
+    Lives in the thread of its context, which it does not own.
+    """
+
+    def __init__(
+        self, ctx: moderngl.Context, size: tuple[int, int], *, shared: bool = False
+    ) -> None:
+        """shared: CUDA reads the texture as well, by `self.shared`.
+
+        Raises SharingError or moderngl's Error when it cannot be made.
+        """
+        self._ctx = ctx
+        self.shared: SharedTexture | TextureTensor | None = None
+        with ExitStack() as stack:
+            texture = self._make_texture(size, shared, stack)
+            self.framebuffer = ctx.framebuffer([texture])
+            stack.callback(self.framebuffer.release)
+            self._resources = stack.pop_all()
+        # Moderngl binds what was in use again after a clear: that must not be an old
+        # one.
+        self.framebuffer.use()
+        self.framebuffer.clear(0.0, 0.0, 0.0, 1.0)
+
+    def _make_texture(
+        self, size: tuple[int, int], shared: bool, stack: ExitStack
+    ) -> moderngl.Texture:
+        """Make the texture, and what CUDA reads it by; `stack` gives both back."""
+        if shared:
+            # Reading it in this way has only the GPU wait.
+            with suppress(SharingError):
+                shared_texture = SharedTexture(self._ctx, size)
+                stack.callback(shared_texture.close)
+                self.shared = shared_texture
+                return shared_texture.texture
+        texture = self._ctx.texture(size, 4)
+        stack.callback(texture.release)
+        if shared:
+            self.shared = TextureTensor(texture, "register")
+            stack.callback(self.shared.close)
+        return texture
+
+    @property
+    def size(self) -> tuple[int, int]:
+        width, height = self.framebuffer.size
+        return width, height
+
+    def tensor(self) -> torch.Tensor:
+        """Return what has been drawn, for the next work of the current CUDA stream.
+
+        (H, W, 4) uint8, lowest row first. The next call writes into the same tensor.
+        """
+        assert self.shared is not None, "made without `shared`"
+        if isinstance(self.shared, SharedTexture):
+            return self.shared.read()
+        return self.shared.update()
+
+    def release(self) -> None:
+        """Give back the framebuffer and its texture. Idempotent."""
+        if self._ctx.fbo is self.framebuffer:
+            self._ctx.detect_framebuffer(0).use()
+        self._resources.close()
+
+
+@dataclass(eq=False)
+class Copy:
+    """One picture for other threads."""
+
+    pixels: Pixels
+    """(H, W, 4) uint8, the lowest row first."""
+    at: float
+    """The newest event that the picture reflects, by the page's clock; 0: none."""
+    arrived: torch.cuda.Event | None = None
+    """Passed by the GPU once the pixels are there; None: they are."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        height, width = self.pixels.shape[:2]
+        return width, height
+
+
+def copied(target: DrawTarget, at: float, device: int | None) -> Copy:
+    """Copy what has been drawn, in the thread of the context.
+
+    Copies on a GPU stay there, and nothing waits; others wait for the drawing.
+
+    Args:
+        target: what was drawn into.
+        at: as in `Copy`.
+        device: CUDA's ordinal of the GPU that OpenGL draws on, for targets that are
+            shared with it.
+    """
+    if target.shared is None:
+        width, height = target.size
+        pixels = np.empty((height, width, 4), np.uint8)
+        target.framebuffer.read_into(pixels, components=4, alignment=1)
+        return Copy(pixels, at)
+    import torch
+
+    with torch.cuda.device(device):
+        tensor = target.tensor().clone()
+        # A thread that waits for a blocking event sleeps.
+        arrived = torch.cuda.Event(blocking=True)
+        arrived.record()
+    return Copy(tensor, at, arrived)
