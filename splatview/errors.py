@@ -13,8 +13,8 @@ for a result raise those faults:
 
 | function | raises |
 |---|---|
-| `show` | NoViewerError, RuntimeFolderError, SharingError |
-| `frames` | LookupError for no such stream, TimeoutError, SharingError |
+| `show` | NoViewerError, RuntimeFolderError |
+| `frames` | TimeoutError when no frame comes in time |
 | `grab` | LookupError for no such stream, TimeoutError, RuntimeError, SharingError |
 | `Window.start` | RuntimeError, RuntimeFolderError, SharingError |
 | `splatview.gl` | SharingError |
