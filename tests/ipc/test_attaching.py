@@ -295,7 +295,7 @@ def test_last_picture_of_a_killed_run_stays_and_its_folder_goes(
     )
 
 
-def test_viewers_do_not_wait_for_a_stopped_trainer(
+def test_stopped_trainer_stops_no_viewer(
     programs: Programs, subscriber: Subscriber
 ) -> None:
     trainer = Trainer(programs)

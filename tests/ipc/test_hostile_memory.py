@@ -153,8 +153,8 @@ def test_ring_that_contradicts_itself_is_refused(
     segment.close()
 
 
-def test_control_block_is_read_only_for_viewers() -> None:
-    """A mistake of a viewer cannot reach the trainer."""
+def test_a_viewer_cannot_write_what_the_trainer_alone_writes() -> None:
+    """Control blocks and frames are mapped read-only."""
     splatview.publish(torch.zeros(4, 4))
     run = publishing.begun()
     assert run is not None
@@ -162,10 +162,6 @@ def test_control_block_is_read_only_for_viewers() -> None:
         control = ControlReader(run.control.segment.ref, fds)
     assert control.words.readonly
     control.close()
-
-
-def test_frames_are_read_only_for_viewers() -> None:
-    splatview.publish(torch.zeros(4, 4))
     with Subscriber() as viewer:
 
         def poll_streams() -> Any:
@@ -221,7 +217,7 @@ def _is_refused(check: Callable[[], object]) -> bool:
     st.sampled_from(list(limits.ITEM_SIZE)),
     st.sampled_from([1, 4096, 2**40, limits.MAX_SEGMENT]),
 )
-def test_tensors_that_reach_beyond_their_memory_are_refused(
+def test_shapes_strides_and_offsets_never_reach_beyond_their_memory(
     dims: list[tuple[int, int]], offset: int, dtype: str, size: int
 ) -> None:
     """Nothing overflows, and the checks of offers and of tensors agree."""

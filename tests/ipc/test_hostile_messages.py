@@ -74,7 +74,7 @@ def run(pair: Pair) -> Iterator[_Run]:
     assert not pair.faults
 
 
-def test_any_value_in_any_field_is_dropped_and_counted(run: _Run) -> None:
+def test_anything_in_any_field(run: _Run) -> None:
     """Each message also comes with one field more, and with one less."""
     base = footprint()
     invalid, valid = spoiled(to_trainer(), messages.decode_to_trainer)
@@ -129,7 +129,7 @@ def _send_until_full(link: Liar, next_packet: Callable[[], bytes]) -> None:
 
 
 @pytest.mark.parametrize("name", ["garbage", "hellos", "opens", "fetches"])
-def test_flood_is_dropped_and_publishing_goes_on(run: _Run, name: str) -> None:
+def test_flood_is_dropped_and_pictures_go_on(run: _Run, name: str) -> None:
     base = footprint()
     luck = random.Random(7)
     packets = _packets_of_flood(run, name)
@@ -155,7 +155,7 @@ def test_flood_is_dropped_and_publishing_goes_on(run: _Run, name: str) -> None:
     settled(base)
 
 
-def test_silent_connections_are_bounded_and_closed(run: _Run) -> None:
+def test_connections_that_say_nothing_are_bounded_and_closed(run: _Run) -> None:
     base = footprint()
     links = []
     for _ in range(2 * MAX_CONNECTIONS):
@@ -178,7 +178,7 @@ def test_silent_connections_are_bounded_and_closed(run: _Run) -> None:
     settled(base)
 
 
-def test_full_table_of_open_files_is_reported_once_and_does_not_wake_the_helper(
+def test_full_table_of_open_files_is_named_once_and_neither_ends_nor_spins(
     run: _Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail_to_accept(*_: Any) -> Any:

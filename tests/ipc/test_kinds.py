@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,8 @@ from splatview_ipc.kinds import check_frame
 from splatview_ipc.kinds.cameras import CAMERA_LIMITS
 
 
-class _Frame(NamedTuple):
+@dataclass(frozen=True)
+class _Frame:
     """What `check_frame` takes."""
 
     kind: str
@@ -110,19 +112,23 @@ _INVALID_META: list[tuple[_Frame, str, tuple[Any, ...]]] = [
 ]
 
 
+def _check(frame: _Frame) -> None:
+    check_frame(frame.kind, frame.tensors, frame.meta)
+
+
 def _assert_refused(frame: _Frame, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        check_frame(*frame)
+        _check(frame)
         pytest.fail(f"{frame} was accepted")
 
 
 def _with_tensor(frame: _Frame, name: str, dtype: str, shape: Any) -> _Frame:
     """Return the frame with one tensor replaced or added."""
-    return frame._replace(tensors={**frame.tensors, name: (dtype, shape)})
+    return replace(frame, tensors={**frame.tensors, name: (dtype, shape)})
 
 
 def _with_meta(frame: _Frame, name: str, value: Any) -> _Frame:
-    return frame._replace(meta={**frame.meta, name: value})
+    return replace(frame, meta={**frame.meta, name: value})
 
 
 def _wrong_forms(dtype: str, shape: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
@@ -135,7 +141,7 @@ def _wrong_forms(dtype: str, shape: tuple[int, ...]) -> Iterator[tuple[str, Any]
 def test_each_tensor_must_have_its_dtype_and_shape(name: str) -> None:
     frame = _FRAMES[name]
     assert len(frame.tensors) <= MAX_TENSORS
-    check_frame(*frame)
+    _check(frame)
     for tensor, (dtype, shape) in frame.tensors.items():
         for wrong_dtype, wrong_shape in _wrong_forms(dtype, shape):
             wrong_frame = _with_tensor(frame, tensor, wrong_dtype, wrong_shape)
@@ -149,7 +155,7 @@ def test_unknown_tensor_is_refused(name: str) -> None:
 
 
 def test_unknown_kind_is_refused() -> None:
-    _assert_refused(_IMAGE._replace(kind="video"), "kind 'video'")
+    _assert_refused(replace(_IMAGE, kind="video"), "kind 'video'")
 
 
 @pytest.mark.parametrize(("frame", "key", "values"), _INVALID_META)
@@ -161,9 +167,9 @@ def test_invalid_metadata_is_refused(
 
 
 def test_scene_may_have_two_scales_and_a_pair_of_activations() -> None:
-    check_frame(*_with_tensor(_SCENE, "scales", "float32", (7, 2)))
+    _check(_with_tensor(_SCENE, "scales", "float32", (7, 2)))
     for pair in ((1.0, 0.0), (0.0, 1.0)):
-        check_frame(*_with_meta(_SCENE, "activated", pair))
+        _check(_with_meta(_SCENE, "activated", pair))
 
 
 def test_tensors_that_do_not_belong_together_are_refused() -> None:
@@ -175,7 +181,7 @@ def test_tensors_that_do_not_belong_together_are_refused() -> None:
     scene = _with_tensor(_SCENE, "scales", "float32", (6, 3))
     _assert_refused(scene, "scales is float32 of shape")
     viewmats = {"viewmats": _CAMERAS.tensors["viewmats"]}
-    _assert_refused(_CAMERAS._replace(tensors=viewmats), "needs Ks, sizes")
+    _assert_refused(replace(_CAMERAS, tensors=viewmats), "needs Ks, sizes")
 
 
 def test_frames_over_a_limit_are_refused() -> None:
@@ -184,7 +190,7 @@ def test_frames_over_a_limit_are_refused() -> None:
         name: (dtype, (too_many, *shape[1:]))
         for name, (dtype, shape) in _CAMERAS.tensors.items()
     }
-    _assert_refused(_CAMERAS._replace(tensors=tensors), "cameras")
+    _assert_refused(replace(_CAMERAS, tensors=tensors), "cameras")
     too_long = (CAMERA_LIMITS["text"] + 1,)
     cameras = _with_tensor(_CAMERAS, "paths", "uint8", too_long)
     _assert_refused(cameras, "bytes of paths")

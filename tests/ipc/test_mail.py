@@ -51,7 +51,7 @@ for line in sys.stdin:
 """Opens as many files as it may; publishes once for each line, and closes them if told to."""
 
 
-def test_trainer_survives_without_open_files_and_answers_when_it_has_some(
+def test_a_trainer_without_any_open_file_left_lives_on_and_answers_when_it_has_some(
     programs: Programs,
 ) -> None:
     """libzmq would have ended it, had it been the one that listens."""

@@ -433,7 +433,7 @@ def _explore_slots(
     ],
     ids=["round", "empty", "two reads", "weak", "GPU"],
 )
-def test_slots_hold_their_invariants_in_every_interleaving(
+def test_every_interleaving_of_slots_holds(
     case: dict[str, Any],
 ) -> None:
     assert _explore_slots(**case) > 500
@@ -489,7 +489,7 @@ class _Early(_GpuReader):
         ({"writer_type": _GpuRing, "reader_type": _Early}, "torn"),
     ],
 )
-def test_slots_broken_on_purpose_are_detected(case: dict[str, Any], error: str) -> None:
+def test_slots_broken_on_purpose_are_found(case: dict[str, Any], error: str) -> None:
     with pytest.raises(AssertionError, match=error):
         _explore_slots(**case)
 
@@ -589,7 +589,5 @@ def _explore_in_place(generation: int, weak: bool) -> int:
 
 @pytest.mark.parametrize("weak", [False, True])
 @pytest.mark.parametrize("generation", [1, 2])
-def test_generations_hold_their_invariants_in_every_interleaving(
-    generation: int, weak: bool
-) -> None:
+def test_every_interleaving_in_place_holds(generation: int, weak: bool) -> None:
     assert _explore_in_place(generation, weak) > 100

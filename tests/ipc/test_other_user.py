@@ -40,61 +40,57 @@ def user_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.usefixtures("open_umask")
-def test_run_folder_is_its_owners_alone(runtime_dir: Path) -> None:
+def _make_run(runtime_dir: Path) -> list[Path]:
     splatview.publish(torch.zeros(8, 8), meta={"step": 1})
     publisher = publishing.begun()
     assert publisher is not None
     folder = publisher.folder.path
-    for path in (runtime_dir, folder, folder / "run.json", folder / "lock"):
-        assert _is_owners_alone(path), path
+    return [runtime_dir, folder, folder / "run.json", folder / "lock"]
 
 
-@pytest.mark.usefixtures("open_umask")
-def test_announced_token_is_its_owners_alone(runtime_dir: Path) -> None:
-    url = "http://127.0.0.1:7007/?token=secret"
-    with Announcement(url, host="127.0.0.1", port=7007):
-        (path,) = runtime_dir.glob("viewer-*.json")
-        assert "secret" in path.read_text()
-        assert _is_owners_alone(path)
-
-
-@pytest.mark.usefixtures("open_umask")
-def test_preferences_are_their_owners_alone(user_folder: Path) -> None:
+def _make_preferences(user_folder: Path) -> list[Path]:
     path = memo_file()
     Memo(path).put("light", True)
-    assert _is_owners_alone(path)
-    assert _is_owners_alone(user_folder / "state" / "splatview")
+    return [path, user_folder / "state" / "splatview"]
 
 
-@pytest.mark.usefixtures("open_umask")
-def test_memory_snapshots_are_their_owners_alone(user_folder: Path) -> None:
+def _make_snapshots(user_folder: Path) -> list[Path]:
     columns = store.columns_folder()
     assert columns is not None
     store.save(columns, "0123", *store.pack(from_pickled({"segments": []})))
     name = memory_snapshots.snapshot_name("run-1-bbbb", 1, "asked")
     snapshot = memory_snapshots.write_snapshot(name, b"x")
-    for path in (
-        columns / "0123.columns",
-        columns,
-        columns.parent,
-        snapshot,
-        snapshot.parent,
-        user_folder / "cache" / "splatview",
-    ):
-        assert _is_owners_alone(path), path
+    files = [columns / "0123.columns", snapshot]
+    folders = [columns, columns.parent, snapshot.parent]
+    return [*files, *folders, user_folder / "cache" / "splatview"]
+
+
+def _make_recording(user_folder: Path) -> list[Path]:
+    recording = StreamFolder(user_folder / "recordings", "run", "stream")
+    recording.write_index(1.0, [])
+    recording.close()
+    return [recording.path]
 
 
 @pytest.mark.usefixtures("open_umask")
-def test_recording_is_its_owners_alone(tmp_path: Path) -> None:
-    recording = StreamFolder(tmp_path / "recordings", "run", "stream")
-    recording.write_index(1.0, [])
-    recording.close()
-    assert _is_owners_alone(recording.path)
+def test_the_folders_are_the_owners_alone(runtime_dir: Path, user_folder: Path) -> None:
+    """So is the file of an announced viewer, with the token of its page."""
+    paths = [
+        *_make_run(runtime_dir),
+        *_make_preferences(user_folder),
+        *_make_snapshots(user_folder),
+        *_make_recording(user_folder),
+    ]
+    url = "http://127.0.0.1:7007/?token=secret"
+    with Announcement(url, host="127.0.0.1", port=7007):
+        (announced,) = runtime_dir.glob("viewer-*.json")
+        assert "secret" in announced.read_text()
+        for path in (*paths, announced):
+            assert _is_owners_alone(path), path
 
 
 @needs_root
-def test_runtime_folder_of_another_user_is_not_used(
+def test_a_runtime_folder_of_another_user_is_not_used(
     runtime_dir: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Such a folder may be prepared in /tmp to catch runs."""

@@ -192,7 +192,7 @@ def test_runs_have_a_folder_of_their_own_in_a_folder_that_others_enter(
 
 
 @pytest.mark.parametrize("mode", [0o2775, 0o777])
-def test_folder_that_others_write_in_is_refused_and_stays_as_it_is(
+def test_a_folder_that_others_write_in_is_refused_and_stays_as_it_is(
     mode: int, runtime_dir: Path
 ) -> None:
     runtime_dir.mkdir()

@@ -210,7 +210,7 @@ def test_values_of_any_dtype_and_strides_arrive_with_metadata(
         (64, True, 96 << 20, 3),
     ],
 )
-def test_rings_of_large_tensors_have_few_slots(
+def test_slots_by_size(
     mebibytes: int, growing: bool, capacity: int, slots: int
 ) -> None:
     image = torch.empty(mebibytes << 20, dtype=torch.uint8, device="meta")

@@ -114,11 +114,11 @@ class SlotWriter(SlotLayout):
         slot: int,
         targets: list[torch.Tensor],
         sources: list[torch.Tensor],
-        whole: int,
+        even_sequence: int,
     ) -> None:
         """Copy the sources (any strides) into the targets.
 
-        Behind the last copy, `done` must become `whole`, the slot's next even number:
+        Behind the last copy, `done` must become the even number of the slot:
         by `set_done`, or by a write of the GPU in stream order.
         """
         raise NotImplementedError

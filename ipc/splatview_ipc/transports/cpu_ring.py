@@ -35,11 +35,11 @@ class CpuRingWriter(SlotWriter):
         slot: int,
         targets: list[torch.Tensor],
         sources: list[torch.Tensor],
-        whole: int,
+        even_sequence: int,
     ) -> None:
         for target, source in zip(targets, sources, strict=True):
             target.copy_(source)
-        self.set_done(slot, whole)
+        self.set_done(slot, even_sequence)
 
     def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
         """Return whether tensors fit into a slot; those on a GPU do not."""

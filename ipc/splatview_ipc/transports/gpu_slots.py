@@ -102,11 +102,11 @@ class GpuSlotWriter(SlotWriter):
         slot: int,
         targets: list[torch.Tensor],
         sources: list[torch.Tensor],
-        whole: int,
+        even_sequence: int,
     ) -> None:
         for target, source in zip(targets, sources, strict=True):
             target.copy_(source, non_blocking=True)
-        self._mark(slot, whole)
+        self._mark(slot, even_sequence)
 
     def _mark(self, slot: int, sequence: int) -> None:
         """Have the GPU write a slot's number behind torch's current stream."""

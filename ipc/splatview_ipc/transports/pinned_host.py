@@ -77,17 +77,17 @@ class PinnedHostWriter(GpuSlotWriter):
         slot: int,
         targets: list[torch.Tensor],
         sources: list[torch.Tensor],
-        whole: int,
+        even_sequence: int,
     ) -> None:
         started_at = time.perf_counter()
         if self._pinned:
             self._copy_start.record()
-            super()._copy(slot, targets, sources, whole)
+            super()._copy(slot, targets, sources, even_sequence)
             self._copy_end.record()
             self._copied_at = started_at
             return
         for target, source in zip(targets, sources, strict=True):
             target.copy_(source)
-        self.set_done(slot, whole)
+        self.set_done(slot, even_sequence)
         seconds = time.perf_counter() - started_at
         self._rests_until = started_at + seconds / SHARE
