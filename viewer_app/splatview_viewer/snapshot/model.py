@@ -324,6 +324,12 @@ class MemorySnapshot:
             name=self.texts[int(stacks.name[frame_id])],
         )
 
+    def pool(self, index: int) -> tuple[int, int] | None:
+        """Return the id of a pool; None for UNKNOWN_POOL."""
+        if index == UNKNOWN_POOL:
+            return None
+        return self.pools[index]
+
     def stack(self, stack_id: int) -> list[StackFrame]:
         """Return the frames of a stack, innermost first."""
         return [self.frame(int(f)) for f in self.stacks.frames_of(stack_id)]

@@ -220,7 +220,9 @@ class Content:
 
         Returns whether that is so.
         """
-        return all([lane.wait(timeout) for lane in self._lanes.values()])
+        # Every lane is waited for, also behind one that does not end.
+        has_ended = [lane.wait(timeout) for lane in self._lanes.values()]
+        return all(has_ended)
 
     def close(self) -> None:
         """Drop questions that wait, and cancel those that run. Idempotent."""

@@ -157,7 +157,7 @@ def _origin_rows(
     rows = [
         ("Category", CATEGORIES[category]),
         ("Stream", stream_text(stream)),
-        ("Pool", pool_text(snapshot.pools[pool] if pool >= 0 else None)),
+        ("Pool", pool_text(snapshot.pool(pool))),
     ]
     event_texts = {
         "Compiled": trace.events.context,

@@ -127,11 +127,7 @@ def classes(
             category, names = categories(snapshot, trace)
             return category, lambda key: names[key]
         case "pool":
-            pools = snapshot.pools
-            return (
-                allocations.pool,
-                lambda key: pool_text(pools[key] if key >= 0 else None),
-            )
+            return allocations.pool, lambda key: pool_text(snapshot.pool(key))
         case "stream":
             return (
                 allocations.stream,

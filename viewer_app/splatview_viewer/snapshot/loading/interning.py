@@ -76,7 +76,8 @@ class Tables:
         # events takes 4 s, in which a call for each of them would be seen.
         ids = []
         known_stacks = self._known_stacks
-        for i, frames in enumerate(lists):
+        for i, value in enumerate(lists):
+            frames = value
             if not frames or type(frames) is not list:
                 if frames is None or frames in ((), []):
                     ids.append(NO_STACK)

@@ -14,6 +14,7 @@ from splatview_viewer.kinds.snapshot.panes.parts import (
     HIT,
     draw_choice,
     right_aligned_texts,
+    size_or_blank,
     stack_tip,
 )
 from splatview_viewer.kinds.snapshot.panes.table import (
@@ -243,8 +244,7 @@ class _EventTable:
         return Cell(name.replace("_", " "), _ACTION_COLORS.get(name, theme.DIM))
 
     def _size(self, event: int) -> Cell:
-        size = int(self._events.size[event])
-        return Cell(size_text(size) if size else "")
+        return Cell(size_or_blank(int(self._events.size[event])))
 
     def _live(self, event: int) -> Cell:
         if self._bands is None:
@@ -263,8 +263,7 @@ class _EventTable:
         return Cell(stream_text(stream), theme.DIM)
 
     def _pool(self, event: int) -> Cell:
-        index = self._events.pool[event]
-        pool = self._snapshot.pools[index] if index >= 0 else None
+        pool = self._snapshot.pool(int(self._events.pool[event]))
         if pool in (None, (0, 0)):
             return Cell("")
         return Cell(pool_text(pool), theme.DIM)

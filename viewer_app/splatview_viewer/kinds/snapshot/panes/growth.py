@@ -21,6 +21,7 @@ from splatview_viewer.kinds.snapshot.panes.parts import (
     WAITING,
     PaneAnswer,
     continue_line,
+    count_or_blank,
     draw_centered,
     draw_choice,
     draw_label,
@@ -28,6 +29,7 @@ from splatview_viewer.kinds.snapshot.panes.parts import (
     latest_answer,
     moment_text,
     right_aligned_texts,
+    size_or_blank,
     stack_tip,
 )
 from splatview_viewer.kinds.snapshot.panes.table import (
@@ -134,14 +136,13 @@ def _change_cells(comparison: Comparison, row: int) -> list[Cell | str]:
         change_cell = Cell(
             change_text(change), _change_color(change), bar=abs(change) / largest
         )
-    count_before = f"{group.count_before:,}" if group.count_before else ""
     return [
         group.label,
         change_cell,
-        Cell(size_text(group.bytes_before) if group.bytes_before else "", theme.DIM),
-        size_text(group.bytes_after) if group.bytes_after else "",
-        Cell(count_before, theme.DIM),
-        f"{group.count_after:,}" if group.count_after else "",
+        Cell(size_or_blank(group.bytes_before), theme.DIM),
+        size_or_blank(group.bytes_after),
+        Cell(count_or_blank(group.count_before), theme.DIM),
+        count_or_blank(group.count_after),
     ]
 
 

@@ -203,6 +203,16 @@ def _question(key: Key) -> tuple[object, ...]:
 # -- texts -----------------------------------------------------------------------------
 
 
+def size_or_blank(size: int) -> str:
+    """Return bytes as a text; "" for 0."""
+    return size_text(size) if size else ""
+
+
+def count_or_blank(count: int) -> str:
+    """Return a number as a text; "" for 0."""
+    return f"{count:,}" if count else ""
+
+
 def stack_tip(view: SnapshotView, stack: int) -> str:
     """Return the frames of a stack that tell something, innermost first.
 

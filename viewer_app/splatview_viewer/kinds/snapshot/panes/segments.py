@@ -17,6 +17,7 @@ from splatview_viewer.kinds.snapshot.panes.parts import (
     draw_moment_line,
     draw_size_bar,
     latest_answer,
+    size_or_blank,
 )
 from splatview_viewer.kinds.snapshot.panes.table import (
     Cell,
@@ -151,7 +152,7 @@ class _SegmentTable:
         cells: list[Cell | str] = [
             Cell(address_text(int(self._segments.addr[segment])), theme.DIM),
             size_text(int(self._segments.size[segment])),
-            Cell(size_text(free_bytes) if free_bytes else "", theme.DIM),
+            Cell(size_or_blank(free_bytes), theme.DIM),
         ]
         if self._has_pools:
             cells.append(self._pool_cell(segment))
@@ -170,10 +171,10 @@ class _SegmentTable:
 
     def _pool_cell(self, segment: int) -> Cell:
         index = int(self._segments.pool[segment])
+        # The default pool needs no name.
         if index == 0:
             return Cell("")
-        pool = self._snapshot.pools[index] if index > 0 else None
-        return Cell(pool_text(pool), theme.DIM)
+        return Cell(pool_text(self._snapshot.pool(index)), theme.DIM)
 
     def hovered_allocation(self) -> int | None:
         """Return the allocation of the block under the pointer, or None."""
