@@ -251,7 +251,7 @@ def test_secrets_of_the_environment_stay_out(
 def test_a_result_cannot_be_written_after_it_was_checked() -> None:
     fd = os.memfd_create("splatview-test", os.MFD_ALLOW_SEALING)
     os.ftruncate(fd, 4096)
-    room = sandbox.mapped(fd)
+    room = sandbox.seal_and_map(fd)
     for change in (lambda: os.pwrite(fd, b"x", 0), lambda: os.ftruncate(fd, 0)):
         with pytest.raises(OSError, match="not permitted"):
             change()

@@ -192,7 +192,7 @@ def hustvl() -> tuple[Any, ...]:
 def test_checkpoints_of_other_trainers_are_read(value: Any, tmp_path: Path) -> None:
     got = read(tmp_path, value)
     w.assert_same(got, T, w.EXACT)
-    assert got.facts.sh_degree == 1
+    assert got.scene_facts.sh_degree == 1
 
 
 @pytest.mark.parametrize("degree", [0, 1])
@@ -202,10 +202,10 @@ def test_the_degree_in_use_travels_with_a_checkpoint(
     value = lightning()
     key = "gaussian_model._active_sh_degree"
     value["state_dict"][key] = torch.tensor(degree, dtype=torch.uint8)
-    assert read(tmp_path, value).facts.sh_degree == degree
-    assert read(tmp_path, {**grut(), "n_active_features": degree}).facts.sh_degree == (
-        degree
-    )
+    assert read(tmp_path, value).scene_facts.sh_degree == degree
+    assert read(
+        tmp_path, {**grut(), "n_active_features": degree}
+    ).scene_facts.sh_degree == (degree)
 
 
 def foreign(name: str) -> Any:
@@ -284,7 +284,7 @@ def test_the_settings_beside_a_checkpoint_say_how_it_was_trained(
     torch.save(named(""), folder / "step-000029999.ckpt")
     (tmp_path / config).write_text(text)
     fields = read_checkpoint(folder / "step-000029999.ckpt", silent)
-    assert fields.facts.antialiased is antialiased
+    assert fields.scene_facts.antialiased is antialiased
 
 
 # -- SplaTAM's arrays ---------------------------------------------------------------------------------------------

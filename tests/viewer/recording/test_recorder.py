@@ -100,15 +100,15 @@ def test_a_recording_is_bounded_and_covers_everything_however_many_come() -> Non
     recording = Recording(1.0, limit=1000)
     taken = 0
     for version in range(1, 5001):
-        if not taken or version >= taken + recording.every:
+        if not taken or version >= taken + recording.interval:
             recording.add(snapshot(version))
             taken = version
         assert recording.nbytes <= 1000
-    numbers = [s.number for s in recording.snapshots]
+    numbers = [s.serial for s in recording.snapshots]
     assert 40 <= len(numbers) <= 100
     assert numbers[0] == 1
-    assert numbers[-1] > 5000 - recording.every
-    assert np.diff(numbers).max() <= 2 * recording.every
+    assert numbers[-1] > 5000 - recording.interval
+    assert np.diff(numbers).max() <= 2 * recording.interval
 
 
 # -- going back ------------------------------------------------------------------------------------------------------
@@ -140,21 +140,21 @@ def test_the_snapshot_that_is_asked_for_comes(player: Player) -> None:
         player.seek(place)
         wait_until(player.has_new_value)
         assert player.feed(view)  # type: ignore[arg-type]
-        assert player.at == place
+        assert player.index == place
         np.testing.assert_array_equal(view[-1].means, scene(30, seed=place + 1).means)
         assert view[-1].notes == (f"step {5 * (place + 1)}", "recorded")
         assert not player.has_new_value()
     places = []
     for by in (20, 1, -1, -30):
         player.move(by)
-        places.append(player.at)
+        places.append(player.index)
     assert places == [None, None, 20, 0]
     player.seek(99)
     wait_until(player.has_new_value)
     with pytest.raises(ViewerError, match=r"000000021\.gaussians"):
         player.feed(view)  # type: ignore[arg-type]
     player.live()
-    assert (player.at, player.has_new_value()) == (None, False)
+    assert (player.index, player.has_new_value()) == (None, False)
 
 
 def test_it_plays_all_of_them_and_comes_back_to_live(player: Player) -> None:
@@ -173,10 +173,10 @@ def test_it_plays_all_of_them_and_comes_back_to_live(player: Player) -> None:
     player.seek(9)
     player.play(True)
     wait_until(ended)
-    assert player.at is None
+    assert player.index is None
     assert [v.version for v in view][-11:] == list(range(10, 21))
     player.play(True)  # from the beginning
-    assert player.at == 0
+    assert player.index == 0
 
 
 # -- on disk -----------------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def record(root: Path, count: int = 5, begin: int = 1, run: str = "a run") -> Pa
                 folder.path / file, pack(scene(20, seed=number), (0.25, 0.5, 1.0))
             )
             recording.add(SceneSnapshot(file, number * 10, number, 1, 20, size))
-        folder.write_index(recording.every, recording.snapshots)
+        folder.write_index(recording.interval, recording.snapshots)
         return folder.path
 
 

@@ -128,7 +128,7 @@ def test_the_bar_and_keys_go_back_and_return(viewer: Viewer) -> None:
     assert player.position in player.recording.snapshots[1:3]
     assert view(viewer).view.rig.camera().key == camera.key
     viewer.do(PointerMove(*bar_at(viewer, 0)))
-    viewer.until(lambda: player.at == 0 and seen(viewer) == 100)
+    viewer.until(lambda: player.index == 0 and seen(viewer) == 100)
     viewer.do(PointerRelease(*bar_at(viewer, 0)))
     assert any("recorded" in text for text in view(viewer).info.details)
     record(viewer, 4)  # the recording goes on meanwhile
@@ -140,7 +140,7 @@ def test_the_bar_and_keys_go_back_and_return(viewer: Viewer) -> None:
     history = view(viewer).view.tools["history"]
     for key in ("comma", "comma", "period", "t", "end"):
         viewer.do(Key(key))
-        places.append(player.at)
+        places.append(player.index)
         assert history.is_shown == (key != "end")  # it is how one returns
     newest = len(player.recording) - 1
     assert places == [newest, newest - 1, newest, newest, None]

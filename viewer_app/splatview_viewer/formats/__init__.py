@@ -182,7 +182,7 @@ def read_as(
     else:
         value = found.read(path, progress)
     if isinstance(value, Fields):
-        return value.facts, value.arrays
+        return value.scene_facts, value.arrays
     kind = f"{value.dtype.kind}{value.dtype.itemsize}"
     return PictureAnswer(), [
         value if kind in ("u1", "u2", "f4") else value.astype(np.float32)

@@ -207,23 +207,25 @@ def _film(d: Any) -> Film:
         )
     model = _MODELS[kind]
     width, height = (
-        int(_number(d, name, default, 1, 16384))
+        int(_read_float(d, name, default, 1, 16384))
         for name, default in (("render_width", 1920), ("render_height", 1080))
     )
-    fps = _number(d, "fps", 30.0, 0.01, 1000)
-    between = _number(d, "default_transition_sec", SECONDS, 0.001, 3600)
+    fps = _read_float(d, "fps", 30.0, 0.01, 1000)
+    between = _read_float(d, "default_transition_sec", SECONDS, 0.001, 3600)
     loop = d.get("is_cycle") is True
     if isinstance(keys, list) and keys:
         if len(keys) > MOST_KEYS:
             raise CameraError(f"path: {len(keys)} keyframes; {MOST_KEYS} are the most")
         path = CameraPath([_key(k, d, between, model) for k in keys], loop, model=model)
-        path.smooth = _number(d, "smoothness_value", 0.0, -1e9, 1e9) < 1.0
+        path.smooth = _read_float(d, "smoothness_value", 0.0, -1e9, 1e9) < 1.0
         # The first viewer names the length of the whole alone.
         has_transitions = "default_transition_sec" in d or any(
             "override_transition_sec" in key for key in keys
         )
         if not has_transitions:
-            path.stretch(_number(d, "seconds", path.duration or between, 0.001, 1e6))
+            path.stretch(
+                _read_float(d, "seconds", path.duration or between, 0.001, 1e6)
+            )
         return Film(path, width, height, fps)
     keys = _frames(frames or (), d, 1 / fps, model)
     return Film(CameraPath(keys, False, False, model, held=True), width, height, fps)
@@ -290,13 +292,13 @@ def _seconds(d: dict[str, Any], between: float) -> float:
     """Return the seconds from a keyframe to the next."""
     if d.get("override_transition_enabled") is not True:
         return between
-    return _number(d, "override_transition_sec", between, 0.001, 3600)
+    return _read_float(d, "override_transition_sec", between, 0.001, 3600)
 
 
 def _fov(d: dict[str, Any], whole: dict[str, Any], model: CameraModel) -> float:
     """Return the field of view of a keyframe, in degrees; of all, where it has none."""
-    default = _number(whole, "default_fov", 50.0, LEAST_FOV, MOST_FOV)
-    fov = _number(d, "fov", default, LEAST_FOV, MOST_FOV)
+    default = _read_float(whole, "default_fov", 50.0, LEAST_FOV, MOST_FOV)
+    fov = _read_float(d, "fov", default, LEAST_FOV, MOST_FOV)
     return _fisheye_fov(fov) if model == "fisheye" else fov
 
 
@@ -308,7 +310,7 @@ def _fisheye_fov(fov: float) -> float:
     return field_of_view(focal_length(fov, 2), 2, "fisheye")
 
 
-def _number(
+def _read_float(
     d: dict[str, Any], name: str, default: float, low: float, high: float
 ) -> float:
     value = d.get(name, default)

@@ -44,7 +44,7 @@ from splatview_viewer.formats.common import (
 )
 from splatview_viewer.formats.repeats import check_repeats
 from splatview_viewer.formats.sandbox import limits_for, run
-from splatview_viewer.formats.trainer_names import fields_from, find_parts, joined
+from splatview_viewer.formats.trainer_names import fields_from, find_tensors, joined
 from splatview_viewer.scene.scene import as_floats
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def read_ranks(
 ) -> tuple[SceneFacts, list[np.ndarray]]:
     """Read the files of one checkpoint, in the sandbox."""
     fields = read_tensors([file.path for file in files], progress)
-    return fields.facts, fields.arrays
+    return fields.scene_facts, fields.arrays
 
 
 def read_tensors(files: Sequence[Path], progress: Progress) -> Fields:
@@ -222,7 +222,7 @@ def read_tensors(files: Sequence[Path], progress: Progress) -> Fields:
         progress("reading tensors", i / len(files))
         root = _load(file)
         check_repeats(root, file.stat().st_size)
-        found = find_parts(root, _is_tensor)
+        found = find_tensors(root, _is_tensor)
         degree = found.degree
         arrays = {name: _array(t, name) for name, t in found.tensors.items()}
         parts.append(fields_from(arrays, found))

@@ -182,7 +182,7 @@ class Fields:
     sh0: np.ndarray
     shN: np.ndarray  # noqa: N815  (gsplat's own name for the field)
     _: KW_ONLY
-    facts: SceneFacts = field(default_factory=SceneFacts)
+    scene_facts: SceneFacts = field(default_factory=SceneFacts)
 
     @property
     def arrays(self) -> list[np.ndarray]:
@@ -192,7 +192,7 @@ class Fields:
     def scene(self) -> GaussianScene:
         """Return checked fields as a scene, without a copy."""
         return GaussianScene.of_arrays(
-            *self.arrays, **msgspec.structs.asdict(self.facts)
+            *self.arrays, **msgspec.structs.asdict(self.scene_facts)
         )
 
     def checked(
@@ -257,7 +257,8 @@ class Fields:
         stored = SH_REST.index(k)
         degree = stored if sh_degree is None else max(0, min(sh_degree, stored))
         return Fields(
-            *arrays, facts=SceneFacts(degree, MODES.get(word, False), notes, upward)
+            *arrays,
+            scene_facts=SceneFacts(degree, MODES.get(word, False), notes, upward),
         )
 
 
@@ -277,7 +278,9 @@ def fields_of(facts: SceneFacts, arrays: list[np.ndarray]) -> Fields:
     fields = Fields(*arrays).checked(sh_degree=facts.sh_degree)
     return Fields(
         *fields.arrays,
-        facts=msgspec.structs.replace(facts, sh_degree=fields.facts.sh_degree),
+        scene_facts=msgspec.structs.replace(
+            facts, sh_degree=fields.scene_facts.sh_degree
+        ),
     )
 
 

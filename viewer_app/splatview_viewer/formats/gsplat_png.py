@@ -83,7 +83,7 @@ def _read(meta: dict[str, Any], load: Load, progress: Progress) -> Fields:
         return Fields(*(np.zeros(size, np.float32) for size in sizes)).checked()
     means = planes.means()
     arrays = {
-        field: planes.between(field, planes.pixels(field)[:, :channels], 255)
+        field: planes.dequantize(field, planes.pixels(field)[:, :channels], 255)
         for field, channels in CHANNELS.items()
     }
     return Fields(
@@ -134,8 +134,8 @@ def _higher(planes: Planes, coefficients: int) -> np.ndarray:
         raise FileError(
             f"shN has a quantization of {bits!r:.40} bits; legal are 1 to 8"
         )
-    low = planes.numbers("shN", "mins", None)
-    high = planes.numbers("shN", "maxs", None)
+    low = planes.read_numbers("shN", "mins", None)
+    high = planes.read_numbers("shN", "maxs", None)
     values = low + centroids / np.float32(2**bits - 1) * (high - low)
     planes.count_decoded()
     return values.astype(np.float32)[labels].reshape(count, coefficients, 3)

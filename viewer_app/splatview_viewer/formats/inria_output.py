@@ -60,19 +60,19 @@ def find_scenes(folder: Path) -> list[Path]:
     return [path for _, _, path in sorted(scenes)]
 
 
-def read(path: Path, progress: Progress) -> Fields:
+def read_output_folder(path: Path, progress: Progress) -> Fields:
     """Return the Gaussians of the last iteration in a folder."""
     scenes = find_scenes(path)
     if not scenes:
         raise FileError(f"no point_cloud/iteration_N/{SCENE} in the folder")
     scene = scenes[-1]
-    fields = ply.read(scene, progress)
+    fields = ply.read_ply(scene, progress)
     iteration = scene.parent.name.rpartition("_")[2]
-    notes = fields.facts.notes
+    notes = fields.scene_facts.notes
     if len(scenes) > 1:
         notes += (f"iteration {iteration}, the last of {len(scenes)}",)
     background = None
-    up = fields.facts.up
+    up = fields.scene_facts.up
     root = _root_of(scene)
     try:
         background = _background(root)
@@ -81,9 +81,9 @@ def read(path: Path, progress: Progress) -> Fields:
     except Exception as e:  # as of a reader
         notes += (f"cfg_args or cameras.json beside it: {fault_text(e)}",)
     facts = msgspec.structs.replace(
-        fields.facts, notes=notes, up=up, background=background
+        fields.scene_facts, notes=notes, up=up, background=background
     )
-    return Fields(*fields.arrays, facts=facts)
+    return Fields(*fields.arrays, scene_facts=facts)
 
 
 def find_parts(path: Path) -> list[Path]:
@@ -100,7 +100,7 @@ def _root_of(scene: Path) -> Path:
     return folder.parent if folder.name == "point_cloud" else folder
 
 
-def _beside(root: Path, name: str) -> str:
+def _read_side_file(root: Path, name: str) -> str:
     """Return the text of a file of a training, "" where there is none.
 
     Raises FileError, OSError.
@@ -119,7 +119,9 @@ def _background(root: Path) -> tuple[float, float, float] | None:
     """Return white where a training had a white background; None for black, which
     scenes are shown on anyway.
     """
-    is_white = re.search(r"\bwhite_background=True\b", _beside(root, "cfg_args"))
+    is_white = re.search(
+        r"\bwhite_background=True\b", _read_side_file(root, "cfg_args")
+    )
     return WHITE if is_white else None
 
 
@@ -128,7 +130,7 @@ def _up(root: Path) -> tuple[float, float, float] | None:
 
     Their rotations are camera to world, in OpenCV axes.
     """
-    text = _beside(root, "cameras.json")
+    text = _read_side_file(root, "cameras.json")
     if not text:
         return None
     check_json(len(text), "cameras.json")
@@ -154,6 +156,6 @@ INRIA = Format(
     ("point_cloud/",),
     "the folder that inria's train.py writes: its last iteration",
     _is_output,
-    read,
+    read_output_folder,
     parts=find_parts,
 )

@@ -24,7 +24,7 @@ from splatview_viewer.formats.common import (
     clipped,
     open_zip,
 )
-from splatview_viewer.formats.trainer_names import ALIASES, fields_from, find_parts
+from splatview_viewer.formats.trainer_names import ALIASES, fields_from, find_tensors
 
 if TYPE_CHECKING:
     import zipfile
@@ -55,7 +55,7 @@ def read_npz(path: Path, progress: Progress) -> Fields:
             arrays[name] = _read_array(archive, entry, name)
     progress("reading arrays", 1.0)
     others = dict.fromkeys(list(entries)[:16])
-    parts = find_parts({**others, **arrays}, _is_array)
+    parts = find_tensors({**others, **arrays}, _is_array)
     return fields_from(parts.tensors, parts).checked()
 
 

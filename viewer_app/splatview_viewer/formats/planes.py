@@ -167,7 +167,7 @@ class Planes:
         self.done += 1
         self.progress("decoding planes", self.done / len(self.files))
 
-    def numbers(self, field: str, key: str, length: int | None) -> np.ndarray:
+    def read_numbers(self, field: str, key: str, length: int | None) -> np.ndarray:
         """Return a list of numbers of meta.json; a single number for a length of None."""
         numbers = np.array(self.meta[field][key], np.float32)
         if numbers.shape != (() if length is None else (length,)):
@@ -177,13 +177,13 @@ class Planes:
             )
         return numbers
 
-    def between(self, field: str, pixels: np.ndarray, top: int) -> np.ndarray:
+    def dequantize(self, field: str, pixels: np.ndarray, top: int) -> np.ndarray:
         """Return (N, C) float32: pixels (N, C) of 0 to `top` between the bounds of a
         field, one for each channel.
         """
         channels = pixels.shape[1]
-        low = self.numbers(field, "mins", channels)
-        high = self.numbers(field, "maxs", channels)
+        low = self.read_numbers(field, "mins", channels)
+        high = self.read_numbers(field, "maxs", channels)
         return low + pixels / np.float32(top) * (high - low)
 
     def means(self) -> np.ndarray:
@@ -192,5 +192,5 @@ class Planes:
         """
         low_bytes = self.pixels("means", 0)[:, :3]
         high_bytes = self.pixels("means", 1)[:, :3].astype(np.uint16)
-        logs = self.between("means", low_bytes | (high_bytes << 8), 65535)
+        logs = self.dequantize("means", low_bytes | (high_bytes << 8), 65535)
         return np.sign(logs) * np.expm1(np.abs(logs))

@@ -256,7 +256,7 @@ def _between(
 # -- reading a file --------------------------------------------------------------------
 
 
-def read(path: Path, progress: Progress) -> Fields:
+def read_ply(path: Path, progress: Progress) -> Fields:
     """Return the Gaussians of a PLY, compressed or not, in gzip or not."""
     with open_plain(path, progress) as (f, packed):
         header = read_header(f)
@@ -410,5 +410,5 @@ PLY = Format(
     (".ply", ".ply.gz"),
     "3D Gaussian splatting PLY (inria, gsplat), SuperSplat's compressed PLY",
     _is_ply,
-    read,
+    read_ply,
 )

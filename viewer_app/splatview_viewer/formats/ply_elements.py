@@ -149,7 +149,7 @@ class PlyHeader:
     size: int
     """Bytes of the header: the first record begins behind them."""
 
-    def before(self, name: str) -> list[Element]:
+    def elements_before(self, name: str) -> list[Element]:
         """Return the elements before one."""
         return [*takewhile(lambda e: e.name != name, self.elements.values())]
 
@@ -159,7 +159,7 @@ class PlyHeader:
         """
         f.seek(self.size)
         left = max(remaining(f), 0)
-        for element in (*self.before(name), self.elements[name]):
+        for element in (*self.elements_before(name), self.elements[name]):
             # The last number of a text needs no space behind it.
             needed = element.least_bytes(is_text=self.is_text) - self.is_text
             if needed > left:
@@ -256,7 +256,7 @@ def read_blocks(
     element = header.elements[name]
     offset = header.size
     passed: list[Element] = []
-    for earlier in header.before(name):
+    for earlier in header.elements_before(name):
         if header.is_text or passed or earlier.lists:
             passed.append(earlier)
         else:

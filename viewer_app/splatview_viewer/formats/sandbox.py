@@ -126,7 +126,7 @@ class StoredArray(msgspec.Struct, frozen=True):
 class Going(msgspec.Struct, frozen=True, array_like=True, tag="progress"):
     """How far the child is."""
 
-    what: str
+    activity: str
     fraction: float
 
 
@@ -229,16 +229,18 @@ def run(
             )
         )
         opened.callback(process.kill)
-        done = outcome(
-            process, errors, progress, patience=WAIT_BASE + WAIT_FACTOR * limits.seconds
+        done = await_result(
+            process, errors, progress, timeout=WAIT_BASE + WAIT_FACTOR * limits.seconds
         )
         process.kill()
         process.wait()  # what is mapped is never written by another process
-        return decoded(bytes(done.answer), answer), arrays_of(done.columns, mapped(out))
+        return decode_answer(bytes(done.answer), answer), map_arrays(
+            done.columns, seal_and_map(out)
+        )
 
 
-def outcome(
-    process: subprocess.Popen[bytes], errors: int, progress: Progress, patience: float
+def await_result(
+    process: subprocess.Popen[bytes], errors: int, progress: Progress, timeout: float
 ) -> Done:
     """Return the description of a child's result, once it is written.
 
@@ -261,8 +263,8 @@ def outcome(
             if not selector.select(POLL):
                 # Turns, not a clock: nothing is late because this process was stopped
                 # meanwhile.
-                patience -= POLL
-                if patience < 0:
+                timeout -= POLL
+                if timeout < 0:
                     raise FileError(
                         "the program that reads the file does not answer: it hangs, or "
                         "its file system does"
@@ -277,12 +279,12 @@ def outcome(
                     "without an end of line"
                 )
             for line in lines:
-                message = decoded(line, Going | Failed | Done)
+                message = decode_answer(line, Going | Failed | Done)
                 if isinstance(message, Done):
                     return message
                 if isinstance(message, Failed):
                     raise FileError(message.reason)
-                last = message.what, message.fraction
+                last = message.activity, message.fraction
                 progress(*last)
     code = process.wait()
     end = os.lseek(errors, 0, os.SEEK_CUR)
@@ -311,7 +313,7 @@ def outcome(
     )
 
 
-def decoded(data: bytes, answer: Any) -> Any:
+def decode_answer(data: bytes, answer: Any) -> Any:
     """Return JSON of a child as a value of a type.
 
     Raises FileError where it is of another type.
@@ -324,7 +326,7 @@ def decoded(data: bytes, answer: Any) -> Any:
         ) from None
 
 
-def mapped(fd: int) -> mmap.mmap | None:
+def seal_and_map(fd: int) -> mmap.mmap | None:
     """Seal a memory file and map it privately; return None for an empty one."""
     try:
         fcntl.fcntl(
@@ -344,7 +346,7 @@ def mapped(fd: int) -> mmap.mmap | None:
     return mmap.mmap(fd, size, access=mmap.ACCESS_COPY) if size else None
 
 
-def arrays_of(columns: list[StoredArray], room: mmap.mmap | None) -> list[np.ndarray]:
+def map_arrays(columns: list[StoredArray], room: mmap.mmap | None) -> list[np.ndarray]:
     """Return the arrays of a result.
 
     Raises FileError for one that would lie outside.

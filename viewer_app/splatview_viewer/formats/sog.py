@@ -90,12 +90,12 @@ def _read(meta: dict[str, Any], load: Load, progress: Progress) -> Fields:
     scales = planes.pixels("scales")[:, :3]
     rgba = planes.pixels("sh0")
     if has_codebooks:
-        scales = planes.numbers("scales", "codebook", 256)[scales]
-        sh0 = planes.numbers("sh0", "codebook", 256)[rgba[:, :3]]
+        scales = planes.read_numbers("scales", "codebook", 256)[scales]
+        sh0 = planes.read_numbers("sh0", "codebook", 256)[rgba[:, :3]]
         opacities = LOGIT_OF_BYTE[rgba[:, 3]]
     else:
-        scales = planes.between("scales", scales, 255)
-        colors = planes.between("sh0", rgba, 255)
+        scales = planes.dequantize("scales", scales, 255)
+        colors = planes.dequantize("sh0", rgba, 255)
         sh0 = colors[:, :3]
         opacities = colors[:, 3]
     fields = Fields(
@@ -128,10 +128,10 @@ def _higher(planes: Planes, *, has_codebooks: bool) -> np.ndarray:
         )
     palette = centroids.reshape(-1, k, 4)[:, :, :3]
     if has_codebooks:
-        palette = planes.numbers("shN", "codebook", 256)[palette]
+        palette = planes.read_numbers("shN", "codebook", 256)[palette]
     else:
-        low = planes.numbers("shN", "mins", None)
-        high = planes.numbers("shN", "maxs", None)
+        low = planes.read_numbers("shN", "mins", None)
+        high = planes.read_numbers("shN", "maxs", None)
         palette = low + palette / np.float32(255) * (high - low)
     labels = planes.pixels("shN", 1)
     labels = labels[:, 0] | (labels[:, 1].astype(np.uint16) << 8)

@@ -129,7 +129,7 @@ class _Head(NamedTuple):
         check_scene(self.n, SH_REST[self.degree], packed)
 
 
-def read(path: Path, progress: Progress) -> Fields:
+def read_spz(path: Path, progress: Progress) -> Fields:
     """Return the Gaussians of an SPZ file."""
     with open(path, "rb") as f:
         raw = read_exact(f, remaining(f), "the file")
@@ -287,7 +287,7 @@ SPZ = Format(
     (".spz",),
     "Niantic SPZ",
     lambda start: start.head.startswith((MAGIC, GZIP_MAGIC)),
-    read,
+    read_spz,
 )
 
 

@@ -51,7 +51,7 @@ _COLORS = {"sh0", "shs", "colors", "rgb"}
 
 
 @dataclass(frozen=True)
-class Parts:
+class SavedTensors:
     """The tensors of a scene as they were saved."""
 
     tensors: dict[str, Any]
@@ -66,7 +66,7 @@ class Parts:
     whose opacities lie in [0, 1], if their values do."""
 
 
-def find_parts(root: Any, is_tensor: Callable[[Any], bool]) -> Parts:
+def find_tensors(root: Any, is_tensor: Callable[[Any], bool]) -> SavedTensors:
     """Return the tensors of the Gaussians in whatever a trainer has saved.
 
     Raises FileError where there are none.
@@ -111,7 +111,7 @@ def _values(root: Any) -> Iterator[Any]:
         level = [value for value in inner if isinstance(value, (Mapping, tuple, list))]
 
 
-def _of_mapping(mapping: Mapping[Any, Any], is_tensor: Any) -> Parts | None:
+def _of_mapping(mapping: Mapping[Any, Any], is_tensor: Any) -> SavedTensors | None:
     """Return the scene among a mapping's tensors; None: there is none."""
     groups: dict[str, dict[str, Any]] = {}
     degree = None
@@ -134,7 +134,7 @@ def _of_mapping(mapping: Mapping[Any, Any], is_tensor: Any) -> Parts | None:
                 tensors.setdefault("shs" if colors.ndim == 3 else "rgb", colors)
             is_of_rasteriser = "sh0" not in tensors and "colors" not in tensors
             is_of_rasteriser &= {names["scales"], names["opacities"]} <= _ACTIVATED
-            return Parts(tensors, degree, has_logits, is_of_rasteriser)
+            return SavedTensors(tensors, degree, has_logits, is_of_rasteriser)
     return None
 
 
@@ -161,7 +161,7 @@ def _degree(value: Any, is_tensor: Any) -> int | None:
         return None
 
 
-def _of_capture(value: Any, is_tensor: Any) -> Parts | None:
+def _of_capture(value: Any, is_tensor: Any) -> SavedTensors | None:
     """Return the scene of inria's `capture`: the active degree, xyz, and then in order
     features_dc, features_rest, scaling, rotation, opacity; None for any other tuple.
     """
@@ -184,7 +184,7 @@ def _of_capture(value: Any, is_tensor: Any) -> Parts | None:
     )
     if not is_capture:
         return None
-    return Parts(
+    return SavedTensors(
         {
             "means": means,
             "sh0": sh0,
@@ -197,7 +197,7 @@ def _of_capture(value: Any, is_tensor: Any) -> Parts | None:
     )
 
 
-def fields_from(arrays: Mapping[str, np.ndarray], parts: Parts) -> Fields:
+def fields_from(arrays: Mapping[str, np.ndarray], parts: SavedTensors) -> Fields:
     """Return raw fields from the arrays of a scene by the fields of `ALIASES`.
 
     `parts` describes them. Raises FileError.

@@ -14,7 +14,7 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.recording.packed import Packed, pack, packed_bytes, write_packed
 from splatview_viewer.recording.recording import (
-    EVERY,
+    DEFAULT_INTERVAL,
     Player,
     Recording,
     SceneSnapshot,
@@ -65,7 +65,7 @@ class Recorder:
         self.jobs = Jobs("splatview recorder", wake)
         """At most two of each tape."""
 
-    def begin(self, run: str, name: str) -> Tape:
+    def start_tape(self, run: str, name: str) -> Tape:
         """Record a stream from now on.
 
         Faults of the folder are logged: then it is recorded in memory.
@@ -92,7 +92,7 @@ class Recorder:
         self._share()
         return tape
 
-    def forget(self, tape: Tape) -> None:
+    def remove(self, tape: Tape) -> None:
         if tape in self._tapes:
             self._tapes.remove(tape)
             self._share()
@@ -145,10 +145,10 @@ class Tape:
     def __init__(self, recorder: Recorder, folder: StreamFolder | None) -> None:
         self._recorder = recorder
         self._wanted_every = recorder.options.every
-        self._first_every = float(self._wanted_every or EVERY)
+        self._first_every = float(self._wanted_every or DEFAULT_INTERVAL)
         self.recording = Recording(self._first_every, folder=folder)
         self.player = Player(self.recording, recorder.wake)
-        self.trouble = ""
+        self.error = ""
         """Why nothing is recorded at the moment."""
         self._seen = _Seen()
         self._taking: tuple[StreamFrame, Job[_Made]] | None = None
@@ -156,7 +156,7 @@ class Tape:
         self._written: Job[None] | None = None
         """Done when the folder's index is written."""
 
-    def anew(self) -> None:
+    def start_next_run(self) -> None:
         """Continue with another run."""
         self.finish()
         self._seen = _Seen()
@@ -167,7 +167,7 @@ class Tape:
         self.recording.limit = limit
         self._settle(self.recording.fit())
 
-    def turn(self, stream: RemoteStream, wanted: bool, now: float) -> None:
+    def tick(self, stream: RemoteStream, wanted: bool, now: float) -> None:
         """Work once in each turn of the loop. `wanted`: the stream is open."""
         self.player.tick(now)
         if self._taking is not None:
@@ -182,7 +182,7 @@ class Tape:
             seen.since = now
         if not wanted or now < seen.not_before or version <= seen.version_taken:
             return
-        every = self.recording.every
+        every = self.recording.interval
         steps = self._wanted_every is not None
         last = not stream.run.alive or now - seen.since >= max(_QUIET, 3 * seen.period)
         enough = (
@@ -315,7 +315,7 @@ class Tape:
             rest = max(rest, cost * 1e-3 / (_SHARE * governor.share))
         seen.not_before = max(seen.not_before, now + rest)
         if made.snapshot is not None:
-            self.trouble = ""
+            self.error = ""
             seen.version_taken = taken
             self._settle(
                 recording.add(
@@ -329,7 +329,7 @@ class Tape:
         folder = self.recording.folder
         if folder is None:
             return
-        every = recording.every
+        every = recording.interval
         snapshots = list(recording.snapshots)
 
         def write(_: Job[None]) -> None:
@@ -345,8 +345,8 @@ class Tape:
         self._seen.not_before = now + _TROUBLE_GAP
 
     def _say(self, text: str) -> None:
-        if text != self.trouble:
-            self.trouble = text
+        if text != self.error:
+            self.error = text
             log.warning("%s", text)
 
     def finish(self, whole: bool = False) -> None:
@@ -363,7 +363,7 @@ class Tape:
         """Give back everything. Idempotent."""
         self.finish(whole=True)
         self.player.close()
-        self._recorder.forget(self)
+        self._recorder.remove(self)
         if self.recording.folder is not None:
             if self._written is not None:
                 self._written.wait(_PATIENCE)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from splatview_viewer.scene.scene import GaussianScene
 
 INDEX = "recording.json"
-EVERY = 100
+DEFAULT_INTERVAL = 100
 """Versions between two snapshots, at first, if nothing else is asked for."""
 MOST_SNAPSHOTS = 2000
 """Of one recording, in memory as well."""
@@ -72,7 +72,7 @@ class SceneSnapshot(msgspec.Struct, frozen=True):
     bytes: _Count
 
     @property
-    def number(self) -> int:
+    def serial(self) -> int:
         """Counts the snapshots of a recording, those that were dropped as well."""
         return int(self.file[:9])
 
@@ -157,7 +157,7 @@ class StreamFolder:
         """
         self.run = run[:200]
         self.name = name[:200]
-        self.before = Index(_FORMAT, self.run, self.name, 1.0, [])
+        self.previous = Index(_FORMAT, self.run, self.name, 1.0, [])
         """The index of what was recorded here before."""
         self._lock = -1
         make_output_folder(root, private=True)
@@ -174,9 +174,9 @@ class StreamFolder:
                 if is_recording(self.path):
                     found = read_index(self.path)
                 else:
-                    found = self.before
+                    found = self.previous
                 if (found.run, found.name) == (self.run, self.name):
-                    self.before = found
+                    self.previous = found
                     named = {line.file for line in found.snapshots}
                     for path in (
                         self.path.iterdir()
@@ -269,7 +269,7 @@ class Recording:
         `limit`: bytes. `folder`: where they are kept, if not in memory; what is there
         already is a part of it.
         """
-        self.every = every
+        self.interval = every
         self.limit = limit
         self.folder = folder
         self.path: Path | None = None
@@ -279,8 +279,8 @@ class Recording:
         self._packed: dict[SceneSnapshot, Packed] = {}
         if folder is not None:
             self.path = folder.path
-            self.snapshots = folder.before.snapshots
-            self.every = max(every, folder.before.every)
+            self.snapshots = folder.previous.snapshots
+            self.interval = max(every, folder.previous.every)
 
     @classmethod
     def opened(cls, path: Path) -> Recording:
@@ -306,7 +306,7 @@ class Recording:
     @property
     def next_file(self) -> str:
         """The name of the next snapshot's file."""
-        return f"{self.snapshots[-1].number + 1 if self.snapshots else 1:09}.gaussians"
+        return f"{self.snapshots[-1].serial + 1 if self.snapshots else 1:09}.gaussians"
 
     def add(
         self, snapshot: SceneSnapshot, packed: Packed | None = None
@@ -329,7 +329,7 @@ class Recording:
             self.nbytes > self.limit or len(self) > MOST_SNAPSHOTS
         ):
             out = dict.fromkeys(self.snapshots[1:-1:2] or self.snapshots[:1])
-            self.every *= 2 if len(self) > 2 else 1
+            self.interval *= 2 if len(self) > 2 else 1
             self.snapshots = [s for s in self.snapshots if s not in out]
             dropped += out
         for snapshot in dropped:
@@ -337,11 +337,11 @@ class Recording:
         self.changes += 1
         return dropped
 
-    def place(self, snapshot: SceneSnapshot) -> int:
+    def index_of(self, snapshot: SceneSnapshot) -> int:
         """Return its place, or if it was dropped that of the one nearest to it."""
-        at = bisect.bisect_left(self.snapshots, snapshot.number, key=lambda s: s.number)
+        at = bisect.bisect_left(self.snapshots, snapshot.serial, key=lambda s: s.serial)
         near = range(max(at - 1, 0), min(at + 1, len(self)))
-        return min(near, key=lambda i: abs(self.snapshots[i].number - snapshot.number))
+        return min(near, key=lambda i: abs(self.snapshots[i].serial - snapshot.serial))
 
     def scene(self, snapshot: SceneSnapshot) -> GaussianScene:
         """Return a snapshot again, in host memory.
@@ -389,9 +389,9 @@ class Player:
         self._make()
 
     @property
-    def at(self) -> int | None:
+    def index(self) -> int | None:
         """The place of what is shown among the snapshots; None: live."""
-        return None if self.position is None else self.recording.place(self.position)
+        return None if self.position is None else self.recording.index_of(self.position)
 
     def seek(self, place: int) -> None:
         """Show the snapshot at this place, or the first or last."""
@@ -404,7 +404,7 @@ class Player:
     def move(self, by: int) -> None:
         """Show the snapshot so many places on. Before what is live lies the last."""
         self.playing = False
-        at = self.at
+        at = self.index
         if at is None:
             if by < 0:
                 self.seek(len(self.recording) + by)
@@ -433,14 +433,14 @@ class Player:
     def play(self, on: bool) -> None:
         """Go from one snapshot to the next; from the first if it is at the end."""
         self.playing = on and len(self.recording) > 1
-        if self.playing and self.at in (None, len(self.recording) - 1):
+        if self.playing and self.index in (None, len(self.recording) - 1):
             self.seek(0)
 
     def tick(self, now: float) -> None:
         """Play on; once in each turn of the loop."""
         if self.playing and self._fed is self.position and now >= self._next_at:
             self._next_at = max(self._next_at + PLAY_PERIOD, now + PLAY_PERIOD / 2)
-            at = self.at
+            at = self.index
             assert at is not None
             if at + 1 < len(self.recording):
                 self.seek(at + 1)
@@ -498,7 +498,7 @@ class Player:
         if snapshot in self.recording.snapshots:
             raise ViewerError(made)
         self.seek(
-            self.recording.place(snapshot)
+            self.recording.index_of(snapshot)
         )  # it was dropped while it was being read
         return False
 

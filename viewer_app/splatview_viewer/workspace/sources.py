@@ -142,7 +142,7 @@ class StreamSource(ValueSource):
 
     def follow(self, stream: Any) -> None:
         if self.tape is not None:
-            self.tape.anew()
+            self.tape.start_next_run()
         self.stream = stream
         self._last_version = 0
         self.trouble = ""
@@ -158,9 +158,9 @@ class StreamSource(ValueSource):
         entry.paused = any(run.paused for run in runs) if entry.alive else None
         entry.waits = max((run.waits for run in runs), default=0)
         if self._recorder is not None and self.tape is None and self.streams:
-            self.tape = self._recorder.begin(stream.run.name, stream.name)
+            self.tape = self._recorder.start_tape(stream.run.name, stream.name)
         if self.tape is not None:
-            self.tape.turn(stream, bool(self.streams), now)
+            self.tape.tick(stream, bool(self.streams), now)
 
     @property
     def streams(self) -> Sequence[RemoteStream]:  # type: ignore[override]

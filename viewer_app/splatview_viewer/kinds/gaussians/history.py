@@ -159,7 +159,7 @@ def _caption(player: Player) -> str:
 
 def _draw_caption(player: Player, caption: str) -> None:
     recording = player.recording
-    ui.colored(caption, theme.DIM if player.at is None else theme.TEXT)
+    ui.colored(caption, theme.DIM if player.index is None else theme.TEXT)
     storage = "in memory" if recording.path is None else "on disk"
     imgui.set_item_tooltip(
         f"{len(recording):,} snapshots\n{recording.nbytes / 1e6:,.1f} MB {storage}"
@@ -180,7 +180,7 @@ def _draw_play_button(player: Player, width: float) -> None:
 def _draw_live_button(player: Player, width: float) -> None:
     color = theme.DIM
     tip = "Back to what comes"
-    if player.at is None:
+    if player.index is None:
         color = theme.ALIVE
         tip = "Shows what comes"
     imgui.push_style_color(imgui.Col_.text, color)
@@ -197,7 +197,7 @@ def _draw_track(player: Player, width: float) -> Rect:
     """
     snapshots = player.recording.snapshots
     last = len(snapshots) - 1 + player.has_live
-    current = last if player.at is None else player.at
+    current = last if player.index is None else player.index
     imgui.set_next_item_width(width)
     no_input = imgui.SliderFlags_.no_input.value
     is_moved, index = imgui.slider_int("##track", current, 0, last, "", no_input)

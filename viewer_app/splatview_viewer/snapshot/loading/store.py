@@ -26,7 +26,12 @@ from msgspec import Meta
 
 from splatview_ipc.system.files import cache_folder, make_private, output_file
 from splatview_viewer.core.errors import FileError
-from splatview_viewer.formats.sandbox import Done, arrays_of, decoded, write_columns
+from splatview_viewer.formats.sandbox import (
+    Done,
+    decode_answer,
+    map_arrays,
+    write_columns,
+)
 from splatview_viewer.snapshot.model import (
     ACTIONS,
     BLOCK_STATES,
@@ -184,7 +189,7 @@ def unpack(
         stacks=stacks,
         streams=tuple(answer.streams),
         pools=tuple(answer.pools),
-        annotations=decoded(encoded_annotations, tuple[Annotation, ...]),
+        annotations=decode_answer(encoded_annotations, tuple[Annotation, ...]),
         settings=answer.settings,
         notes=tuple(answer.notes),
         file_bytes=answer.file_bytes,
@@ -364,9 +369,9 @@ def _map_columns(fd: int, name: str) -> MemorySnapshot:
     offset = size - TAIL.size - length
     # Otherwise the file is of another version, or was not written to its end.
     _check(magic == MAGIC and offset >= 0, "columns")
-    done = decoded(mapping[offset : offset + length], Done)
-    answer = decoded(bytes(done.answer), SnapshotAnswer)
-    return unpack(answer, arrays_of(done.columns, mapping), name)
+    done = decode_answer(mapping[offset : offset + length], Done)
+    answer = decode_answer(bytes(done.answer), SnapshotAnswer)
+    return unpack(answer, map_arrays(done.columns, mapping), name)
 
 
 def save(
