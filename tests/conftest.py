@@ -53,7 +53,7 @@ def data_dir() -> Path:
 @pytest.fixture(autouse=True)
 def nothing_left() -> Iterator[None]:
     """Fails a test that leaves a thread, a descriptor or a program behind, naming the line that made it."""
-    before = leaks.Here()
+    before = leaks.OpenResources()
     yield
     before.check()
 

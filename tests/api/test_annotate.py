@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from support.annotate_cases import made, texts
+from support.annotate_cases import annotation_tensors, texts
 from support.reading import newest, stream_of
 from support.wait import PATIENCE
 
@@ -45,7 +45,7 @@ NAN = math.nan
     ],
 )
 def test_boxes_of_any_library(make: Any) -> None:
-    tensors, meta = made(boxes=make(BOXES))
+    tensors, meta = annotation_tensors(boxes=make(BOXES))
     assert set(tensors) == {"boxes"}
     assert tensors["boxes"].tolist() == BOXES
     assert tensors["boxes"].dtype == torch.float32
@@ -64,7 +64,7 @@ def test_boxes_of_any_library(make: Any) -> None:
 )
 def test_formats_of_boxes(form: str | None, given: list[int]) -> None:
     for boxes in ([given, given], given):  # one box, too
-        assert made(boxes=boxes, format=form)[0]["boxes"][0].tolist() == [
+        assert annotation_tensors(boxes=boxes, format=form)[0]["boxes"][0].tolist() == [
             10,
             20,
             40,
@@ -74,7 +74,7 @@ def test_formats_of_boxes(form: str | None, given: list[int]) -> None:
 
 @pytest.mark.parametrize("empty", [[], np.zeros((0, 4)), torch.zeros(0)])
 def test_nothing_found(empty: Any) -> None:
-    tensors, _ = made(
+    tensors, _ = annotation_tensors(
         boxes=empty,
         labels=[],
         scores=[],
@@ -86,7 +86,7 @@ def test_nothing_found(empty: Any) -> None:
     )
     assert tensors["boxes"].shape == (0, 4)
     assert not any(t.numel() for t in tensors.values())
-    tensors, _ = made(
+    tensors, _ = annotation_tensors(
         boxes=empty,
         classes=[],
         colors={1: "#ff0000"},
@@ -105,7 +105,7 @@ def test_the_callers_own_memory_is_not_kept() -> None:
         "classes": torch.ones(3, dtype=torch.int32),
         "scores": torch.ones(3),
     }
-    tensors, _ = made(**given)
+    tensors, _ = annotation_tensors(**given)
     for value in given.values():
         value.fill_(7)
     assert {float(tensors[name].max()) for name in given} == {1.0}
@@ -119,35 +119,42 @@ def test_what_is_not_finite_is_told() -> None:
         [-math.inf, 0, math.inf, 0],
         [3e38] * 4,
     ]
-    tensors, meta = made(boxes=boxes)
+    tensors, meta = annotation_tensors(boxes=boxes)
     assert meta["trouble"].startswith("3 of 5 boxes")
     assert len(tensors["boxes"]) == 5
-    assert made(boxes=boxes, trouble="other")[1]["trouble"] == "other"
+    assert annotation_tensors(boxes=boxes, trouble="other")[1]["trouble"] == "other"
 
 
 def test_labels_are_texts() -> None:
     labels = ["person", "Hündchen 犬"]
     for given in (labels, np.array(labels), np.array(labels, object)):
-        assert texts(made(boxes=BOXES, labels=given)[0]["labels"]) == labels
-    assert texts(made(boxes=BOXES, labels="cat")[0]["labels"]) == ["cat", "cat"]
-    assert texts(made(boxes=BOXES, labels=[None, "dog"])[0]["labels"]) == ["", "dog"]
+        assert (
+            texts(annotation_tensors(boxes=BOXES, labels=given)[0]["labels"]) == labels
+        )
+    assert texts(annotation_tensors(boxes=BOXES, labels="cat")[0]["labels"]) == [
+        "cat",
+        "cat",
+    ]
+    assert texts(
+        annotation_tensors(boxes=BOXES, labels=[None, "dog"])[0]["labels"]
+    ) == ["", "dog"]
 
 
 @pytest.mark.parametrize(
     "names", [["person", "dog", "cat"], {np.int64(2): "cat", 0: "person"}]
 )
 def test_names_of_classes(names: Any) -> None:
-    tensors, _ = made(
+    tensors, _ = annotation_tensors(
         boxes=[*BOXES, BOXES[0], BOXES[1]], labels=[2, 0, -1, 7], names=names
     )
     assert texts(tensors["labels"]) == ["cat", "person", "", "7"]
-    assert made(boxes=BOXES, labels=["cat", "person"], names=names)[0][
+    assert annotation_tensors(boxes=BOXES, labels=["cat", "person"], names=names)[0][
         "classes"
     ].tolist() == [2, 0]
 
 
 def test_classes_and_scores_beside_labels() -> None:
-    tensors, _ = made(
+    tensors, _ = annotation_tensors(
         boxes=BOXES, labels=["track 1", "track 2"], classes=[4, 4], scores=[0.5, None]
     )
     assert (texts(tensors["labels"]), tensors["classes"].tolist()) == (
@@ -156,7 +163,7 @@ def test_classes_and_scores_beside_labels() -> None:
     )
     assert tensors["scores"][0] == 0.5
     assert tensors["scores"][1].isnan()
-    assert made(boxes=BOXES, scores=torch.tensor([[0.5], [0.25]]))[0][
+    assert annotation_tensors(boxes=BOXES, scores=torch.tensor([[0.5], [0.25]]))[0][
         "scores"
     ].tolist() == [0.5, 0.25]
 
@@ -172,7 +179,7 @@ def test_classes_and_scores_beside_labels() -> None:
     ],
 )
 def test_colors_of_boxes(given: Any) -> None:
-    tensors, _ = made(boxes=BOXES, colors=given)
+    tensors, _ = annotation_tensors(boxes=BOXES, colors=given)
     assert tensors["colors"].tolist() == [[255, 0, 0, 255], [0, 128, 255, 255]]
 
 
@@ -192,7 +199,7 @@ def test_colors_of_all_and_of_classes() -> None:
             [[0] * 4, [255] * 4],
         ),
     ):
-        assert made(boxes=BOXES, **given)[0]["colors"].tolist() == colors
+        assert annotation_tensors(boxes=BOXES, **given)[0]["colors"].tolist() == colors
 
 
 def test_order_names_the_parts_of_a_result() -> None:
@@ -201,7 +208,9 @@ def test_order_names_the_parts_of_a_result() -> None:
         ("boxes,scores,classes", detected),
         ("classes, boxes, scores", (detected[2], *detected[:2])),
     ):
-        tensors, _ = made(boxes=parts, order=order, names=["a", "b", "c", "d"])
+        tensors, _ = annotation_tensors(
+            boxes=parts, order=order, names=["a", "b", "c", "d"]
+        )
         assert tensors["boxes"].tolist() == BOXES
         assert tensors["scores"].tolist() == [
             0.5,
@@ -216,22 +225,24 @@ def test_order_names_the_parts_of_a_result() -> None:
         ("boxes,labels,scores", np.zeros((3, 4))),
     ):
         with pytest.raises(ValueError, match="order"):
-            made(boxes=given, order=order)
+            annotation_tensors(boxes=given, order=order)
 
 
 def test_points() -> None:
-    assert made(points=[(1, 2), (3, 4)])[0]["points"].tolist() == [
+    assert annotation_tensors(points=[(1, 2), (3, 4)])[0]["points"].tolist() == [
         [[1, 2, 1], [3, 4, 1]]
     ]
     given = torch.rand(3, 17, 3, generator=torch.manual_seed(0))
-    tensors, _ = made(points=given, skeleton="coco", point_classes=[0, 5, -1])
+    tensors, _ = annotation_tensors(
+        points=given, skeleton="coco", point_classes=[0, 5, -1]
+    )
     assert torch.equal(tensors["points"], given)
     assert tensors["boxes"].shape == (0, 4)
     assert tensors["skeleton"].tolist() == [list(pair) for pair in COCO_SKELETON]
     assert tensors["point_classes"].tolist() == [0, 5, -1]
-    assert made(points=given.tolist(), skeleton=[(0, 16)])[0]["skeleton"].tolist() == [
-        [0, 16]
-    ]
+    assert annotation_tensors(points=given.tolist(), skeleton=[(0, 16)])[0][
+        "skeleton"
+    ].tolist() == [[0, 16]]
 
 
 @pytest.mark.parametrize(
@@ -250,7 +261,7 @@ def test_points() -> None:
     ],
 )
 def test_lines(given: Any, vertices: list[list[float]], ends: list[int]) -> None:
-    tensors, _ = made(lines=given, line_classes=list(range(len(ends))))
+    tensors, _ = annotation_tensors(lines=given, line_classes=list(range(len(ends))))
     assert tensors["lines"].reshape(-1, 2).tolist() == vertices
     assert (tensors["line_ends"].tolist(), tensors["line_classes"].tolist()) == (
         ends,
@@ -267,7 +278,7 @@ def test_notes() -> None:
             ["a", "b"],
         ),
     ):
-        tensors, _ = made(notes=given)
+        tensors, _ = annotation_tensors(notes=given)
         assert (tensors["notes_at"].tolist(), texts(tensors["notes"])) == (
             places,
             words,
@@ -302,7 +313,7 @@ RUNS_MASK = np.repeat([i % 2 == 1 for i in range(len(RUNS))], RUNS).reshape(37, 
     ],
 )
 def test_masks_as_tensors(make: Any) -> None:
-    tensors, meta = made(boxes=SIX, masks=make(MASKS))
+    tensors, meta = annotation_tensors(boxes=SIX, masks=make(MASKS))
     assert tensors["masks"].dtype == torch.uint8
     assert meta["width"] == 0
     assert np.array_equal(tensors["masks"].numpy() != 0, MASKS)
@@ -314,7 +325,7 @@ def test_masks_as_tensors(make: Any) -> None:
 def test_masks_as_coco_writes_them(counts: Any) -> None:
     mask = {"size": [23, 37], "counts": counts}
     for given, count in (([mask] * 6, 6), (mask, 1)):
-        masks = made(boxes=SIX[:count], masks=given)[0]["masks"].numpy()
+        masks = annotation_tensors(boxes=SIX[:count], masks=given)[0]["masks"].numpy()
         assert len(masks) == count
         assert (masks.astype(bool) == RUNS_MASK).all()
 
@@ -324,15 +335,15 @@ def test_masks_alone_have_boxes_around_them() -> None:
     around[0] = NAN
     around[2, 2] = 5
     for size, scale in (((37, 23), 1), ((74, 92), [2, 4, 2, 4])):
-        tensors, meta = made(
+        tensors, meta = annotation_tensors(
             masks=MASKS, labels="road", **({} if scale == 1 else {"size": size})
         )
         np.testing.assert_array_equal(tensors["boxes"].numpy(), around * scale)
         assert (meta["width"], meta["height"]) == size
         assert "trouble" not in meta
-    assert made(masks={"size": [23, 37], "counts": RUNS})[0]["boxes"].tolist() == [
-        [1, 5, 20, 20]
-    ]
+    assert annotation_tensors(masks={"size": [23, 37], "counts": RUNS})[0][
+        "boxes"
+    ].tolist() == [[1, 5, 20, 20]]
 
 
 # ---- frames that results belong to

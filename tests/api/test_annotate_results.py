@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.annotate_cases import made, texts
+from support.annotate_cases import annotation_tensors, texts
 
 import splatview
 
@@ -41,23 +41,23 @@ def result(**more: Any) -> SimpleNamespace:
 def test_an_ultralytics_result_is_taken_whole(convert: Any) -> None:
     whole = result(boxes=boxes(convert))
     for value in (whole, [whole], (whole,)):
-        tensors, meta = made(boxes=value)
+        tensors, meta = annotation_tensors(boxes=value)
         assert tensors["boxes"].tolist() == XYXY
         assert tensors["scores"].tolist() == SCORES
         assert tensors["classes"].tolist() == [7, 2, 9]
         assert texts(tensors["labels"]) == ["deer", "fox", "9"]
         assert (meta["width"], meta["height"]) == (100, 80)
-    assert made(boxes=boxes(convert))[0]["boxes"].tolist() == XYXY
-    own = made(boxes=whole, labels=["a", "b", "c"], scores=[1, 1, 1])[0]
+    assert annotation_tensors(boxes=boxes(convert))[0]["boxes"].tolist() == XYXY
+    own = annotation_tensors(boxes=whole, labels=["a", "b", "c"], scores=[1, 1, 1])[0]
     assert texts(own["labels"]) == ["a", "b", "c"]
     assert own["scores"].tolist() == [1] * 3
     with pytest.raises(ValueError, match=r"list of 2 results.*results\[0\]"):
-        made(boxes=[whole, whole])
+        annotation_tensors(boxes=[whole, whole])
 
 
 def test_tracked_things_are_named_by_their_ids() -> None:
     tracked = boxes(id=torch.tensor([3.0, 11.0, 4.0]))
-    tensors, _ = made(boxes=result(boxes=tracked))
+    tensors, _ = annotation_tensors(boxes=result(boxes=tracked))
     assert texts(tensors["labels"]) == ["id:3 deer", "id:11 fox", "id:4 9"]
     assert tensors["classes"].tolist() == [7, 2, 9]
 
@@ -65,7 +65,7 @@ def test_tracked_things_are_named_by_their_ids() -> None:
 def test_nothing_found_in_an_ultralytics_result() -> None:
     nothing = boxes(xyxy=torch.empty(0, 4), conf=torch.empty(0), cls=torch.empty(0))
     for value in (result(boxes=nothing), result()):
-        tensors, meta = made(boxes=value)
+        tensors, meta = annotation_tensors(boxes=value)
         assert tensors["boxes"].shape == (0, 4)
         assert meta["width"] == 100
 
@@ -74,11 +74,13 @@ def test_masks_of_a_result_lie_over_the_picture_without_the_networks_border() ->
     """A picture of 100 x 80 in an input of 64 x 64: 6.4 rows of it are free above and below."""
     masks = torch.zeros(3, 64, 64)
     masks[:, 6:58] = 1
-    tensors, _ = made(boxes=result(boxes=boxes(), masks=SimpleNamespace(data=masks)))
+    tensors, _ = annotation_tensors(
+        boxes=result(boxes=boxes(), masks=SimpleNamespace(data=masks))
+    )
     assert tensors["masks"].shape == (3, 52, 64)
     assert bool(tensors["masks"].all())
     full = SimpleNamespace(data=np.ones((3, 80, 100), bool))
-    tensors, _ = made(boxes=result(boxes=boxes(), masks=full))
+    tensors, _ = annotation_tensors(boxes=result(boxes=boxes(), masks=full))
     assert tensors["masks"].shape == (3, 80, 100)
 
 
@@ -86,7 +88,7 @@ def test_keypoints_of_a_result_are_drawn_where_they_were_seen() -> None:
     points = torch.ones(3, 17, 3)
     points[0, 0] = 0
     points[1, 1] = torch.tensor([5.0, 6.0, 0.125])
-    tensors, _ = made(
+    tensors, _ = annotation_tensors(
         boxes=result(boxes=boxes(), keypoints=SimpleNamespace(data=points))
     )
     seen = tensors["points"][..., 2]
@@ -100,10 +102,10 @@ def test_the_classes_of_a_picture_are_written_over_it() -> None:
     probs = SimpleNamespace(
         data=torch.zeros(8), top5=[7, 2, 0], top5conf=torch.tensor([0.75, 0.125, 0.0])
     )
-    tensors, _ = made(boxes=result(probs=probs))
+    tensors, _ = annotation_tensors(boxes=result(probs=probs))
     assert texts(tensors["notes"]) == ["deer 0.75\nfox 0.12\n0 0.00"]
     with pytest.raises(ValueError, match=r"depth alone.*publish"):
-        made(boxes=result(depth=SimpleNamespace(data=torch.zeros(8, 8))))
+        annotation_tensors(boxes=result(depth=SimpleNamespace(data=torch.zeros(8, 8))))
 
 
 def test_a_yolov5_result_is_taken_whole() -> None:
@@ -111,11 +113,13 @@ def test_a_yolov5_result_is_taken_whole() -> None:
         (torch.tensor(XYXY), torch.tensor([[0.5, 7.0], [0.25, 2.0], [1.0, 5.0]])), 1
     )
     hub = SimpleNamespace(xyxy=[table], pred=[table], names=NAMES)
-    tensors, _ = made(boxes=hub)
+    tensors, _ = annotation_tensors(boxes=hub)
     assert tensors["boxes"].tolist() == XYXY
     assert texts(tensors["labels"]) == ["deer", "fox", "hare"]
     with pytest.raises(ValueError, match="2 pictures"):
-        made(boxes=SimpleNamespace(xyxy=[table] * 2, pred=[table] * 2, names=NAMES))
+        annotation_tensors(
+            boxes=SimpleNamespace(xyxy=[table] * 2, pred=[table] * 2, names=NAMES)
+        )
 
 
 def detections(**more: Any) -> SimpleNamespace:
@@ -132,28 +136,28 @@ def detections(**more: Any) -> SimpleNamespace:
 
 
 def test_detections_of_supervision_are_taken_whole() -> None:
-    tensors, meta = made(boxes=detections())
+    tensors, meta = annotation_tensors(boxes=detections())
     assert tensors["boxes"].tolist() == XYXY
     assert tensors["scores"].tolist() == SCORES
     assert texts(tensors["labels"]) == ["7", "2", "9"]
     assert meta["width"] == 0
     named = {"class_name": np.array(["deer", "fox", "owl"])}
-    tensors, _ = made(boxes=detections(data=named))
+    tensors, _ = annotation_tensors(boxes=detections(data=named))
     assert texts(tensors["labels"]) == ["deer", "fox", "owl"]
     tracked = detections(data=named, tracker_id=np.array([3, 11, 4]))
-    assert texts(made(boxes=tracked)[0]["labels"]) == [
+    assert texts(annotation_tensors(boxes=tracked)[0]["labels"]) == [
         "id:3 deer",
         "id:11 fox",
         "id:4 owl",
     ]
     bare = detections(confidence=None, class_id=None)
-    assert set(made(boxes=bare)[0]) == {"boxes"}
+    assert set(annotation_tensors(boxes=bare)[0]) == {"boxes"}
     masked = detections(mask=np.ones((3, 8, 10), bool))
-    assert made(boxes=masked)[0]["masks"].shape == (3, 8, 10)
+    assert annotation_tensors(boxes=masked)[0]["masks"].shape == (3, 8, 10)
     empty = detections(
         xyxy=np.empty((0, 4)), confidence=np.empty(0), class_id=np.empty(0, int)
     )
-    assert made(boxes=empty)[0]["boxes"].shape == (0, 4)
+    assert annotation_tensors(boxes=empty)[0]["boxes"].shape == (0, 4)
 
 
 def test_keypoints_of_supervision_are_taken_whole() -> None:
@@ -163,7 +167,7 @@ def test_keypoints_of_supervision_are_taken_whole() -> None:
         confidence=np.array([[1.0, 1.0, 0.0]], np.float32),
         data={},
     )
-    tensors, _ = made(boxes=points)
+    tensors, _ = annotation_tensors(boxes=points)
     assert tensors["points"].tolist() == [[[1, 2, 1], [0, 0, 0], [3, 4, 0]]]
     assert tensors["point_classes"].tolist() == [4]
 
@@ -183,7 +187,7 @@ def test_turned_boxes_keep_their_corners() -> None:
         (detections(data={"xyxyxyxy": np.array([TURNED] * 3)}), None),
         (result(obb=boxes(xyxyxyxy=torch.tensor([TURNED] * 3))), None),
     ):
-        tensors, _ = made(boxes=value, format=form)
+        tensors, _ = annotation_tensors(boxes=value, format=form)
         count = len(tensors["boxes"])
         expected = torch.tensor([[20.0, 20.0, 34.0, 34.0]] * count)
         torch.testing.assert_close(tensors["boxes"], expected)
@@ -191,12 +195,12 @@ def test_turned_boxes_keep_their_corners() -> None:
         for corner in TURNED:
             nearest = min(math.dist(corner, other) for other in corners)
             assert nearest < 1e-3, form
-    assert set(made(boxes=np.empty((0, 4, 2)))[0]) == {"boxes"}
+    assert set(annotation_tensors(boxes=np.empty((0, 4, 2)))[0]) == {"boxes"}
     for value, form in (([TURNED], "xywhr"), ([[1, 2, 3, 4, 5]], "xyxyxyxy")):
         with pytest.raises(ValueError, match=r"boxes have shape.*format"):
-            made(boxes=value, format=form)
+            annotation_tensors(boxes=value, format=form)
     with pytest.raises(ValueError, match='format="xywhr"'):
-        made(boxes=[[1, 2, 3, 4, 5]])
+        annotation_tensors(boxes=[[1, 2, 3, 4, 5]])
 
 
 def test_boxes_that_look_like_fractions_are_told_about_once(
@@ -224,12 +228,12 @@ def test_a_mapping_of_parts_as_boxes_is_refused_with_the_way_to_give_it() -> Non
         "scores": torch.tensor([0.5]),
     }
     with pytest.raises(TypeError, match=r"annotate\(name, \*\*result\)"):
-        made(boxes=parts)
-    tensors, _ = made(**parts)
+        annotation_tensors(boxes=parts)
+    tensors, _ = annotation_tensors(**parts)
     assert tensors["classes"].tolist() == [7]
 
 
 def test_names_that_are_none_leave_the_number() -> None:
     whole = result(boxes=boxes())
     whole.names = {2: None, 7: "deer"}
-    assert texts(made(boxes=whole)[0]["labels"]) == ["deer", "2", "9"]
+    assert texts(annotation_tensors(boxes=whole)[0]["labels"]) == ["deer", "2", "9"]

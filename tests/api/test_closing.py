@@ -165,9 +165,9 @@ def test_the_last_version_of_a_child_process_is_seen(
             newest(subscriber, "scalars", pid=pid)
             image = stream_of(subscriber, "image", pid)
             scalars = stream_of(subscriber, "scalars", pid)
-            program.say()
+            program.write_line()
             last = int(program.line())
-            program.say()
+            program.write_line()
             assert program.line() == "ended 0"
             wait_until(partial(ended, subscriber, image.run), "the run has ended")
             _, meta, arrays = copied(image)

@@ -215,7 +215,7 @@ def test_what_a_program_publishes_last_is_read_after_its_end(
     with of() as frames, of("scalars") as scalars:
         assert next(frames).meta["number"] == 0
         next(scalars)
-        program.say()
+        program.write_line()
         assert program.end() == ("", "")
         frame = next(frames)
         assert (frame.meta["number"], float(frame.tensor.min())) == (1, 1.0)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.memory_cases import PLACE, Reader, newest, rows
+from support.memory_cases import COLUMN_INDEX, MemoryReader, newest, rows
 from support.memory_on_cpu import GIB, Allocator
 from support.wait import PATIENCE, wait_until
 
@@ -44,30 +44,30 @@ def allocator(monkeypatch: pytest.MonkeyPatch) -> Allocator:
 
 
 @pytest.fixture
-def reader(subscriber: Subscriber) -> Reader:
-    return Reader(subscriber)
+def reader(subscriber: Subscriber) -> MemoryReader:
+    return MemoryReader(subscriber)
 
 
 def test_without_cuda_it_shows_the_hosts_memory(
-    reader: Reader, monkeypatch: pytest.MonkeyPatch
+    reader: MemoryReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         torch.cuda, "is_initialized", lambda: False
     )  # whatever other tests began in this process
     for _ in range(5):
         splatview.publish_memory(hz=50)
-    wait_until(lambda: len(reader.look().samples) > 3)
+    wait_until(lambda: len(reader.poll().samples) > 3)
     assert (reader.meta["device"], reader.meta["total"]) == ("cpu", 0)
-    assert (reader.samples[:, PLACE["host"]] > 10_000_000).all()
-    assert not reader.samples[:, PLACE["reserved"]].any()
-    assert reader.samples[-1, PLACE["step"]] == 4
+    assert (reader.samples[:, COLUMN_INDEX["host"]] > 10_000_000).all()
+    assert not reader.samples[:, COLUMN_INDEX["reserved"]].any()
+    assert reader.samples[-1, COLUMN_INDEX["step"]] == 4
     reader.stream.request_snapshot()
-    wait_until(lambda: "CUDA is not in use" in reader.look().meta["trouble"])
+    wait_until(lambda: "CUDA is not in use" in reader.poll().meta["trouble"])
     assert reader.meta["snapshots"] == 0
 
 
 def test_it_shows_a_gpu_and_the_peaks_between_two_looks(
-    allocator: Allocator, reader: Reader
+    allocator: Allocator, reader: MemoryReader
 ) -> None:
     allocator.current = 1
     splatview.publish_memory(hz=100, step=12)
@@ -75,22 +75,22 @@ def test_it_shows_a_gpu_and_the_peaks_between_two_looks(
     allocator.allocate(3 * GIB, gpu=1)
     allocator.allocate(-2 * GIB, gpu=1)
     wait_until(lambda: newest("allocated") == GIB and newest("peak") == GIB)
-    assert rows()[:, PLACE["peak"]].max() == 3 * GIB
+    assert rows()[:, COLUMN_INDEX["peak"]].max() == 3 * GIB
     assert newest("reserved") == 3 * GIB
-    wait_until(lambda: reader.look().meta.get("device") == "cuda:1")
+    wait_until(lambda: reader.poll().meta.get("device") == "cuda:1")
     assert (reader.meta["gpu"], reader.meta["total"]) == ("GPU 1", 80 * GIB)
     np.testing.assert_array_equal(reader.samples, rows()[: len(reader.samples)])
 
 
 def test_cuda_that_begins_later_is_noticed(
-    allocator: Allocator, reader: Reader
+    allocator: Allocator, reader: MemoryReader
 ) -> None:
-    allocator.begun = False
+    allocator.is_initialized = False
     splatview.publish_memory(hz=100)
     wait_until(lambda: len(rows()) > 2)
     assert newest("reserved") == 0
     assert not allocator.recorded
-    allocator.begin()
+    allocator.initialize()
     assert (
         len(allocator.recorded) == 1
     )  # with the first use, by the trainer's own thread
@@ -98,7 +98,7 @@ def test_cuda_that_begins_later_is_noticed(
     wait_until(
         lambda: newest("reserved") == GIB
     )  # no call came: the one on which something is allocated
-    wait_until(lambda: reader.look().meta.get("device") == "cuda:1")
+    wait_until(lambda: reader.poll().meta.get("device") == "cuda:1")
 
 
 def test_recording_is_switched_on_and_off_again(allocator: Allocator) -> None:
@@ -117,13 +117,13 @@ def test_recording_is_switched_on_and_off_again(allocator: Allocator) -> None:
 
 
 def test_a_snapshot_that_a_viewer_asks_for(
-    allocator: Allocator, reader: Reader, cache: Path
+    allocator: Allocator, reader: MemoryReader, cache: Path
 ) -> None:
     for step in range(3):
         splatview.publish_memory(hz=50, step=step)
-    wait_until(lambda: len(reader.look().samples))
+    wait_until(lambda: len(reader.poll().samples))
     reader.stream.request_snapshot()
-    wait_until(lambda: reader.look().meta["snapshots"] == 1)
+    wait_until(lambda: reader.poll().meta["snapshots"] == 1)
     assert allocator.snapshots == 1
     path = memory_snapshots.find_snapshot(reader.meta["snapshot"])
     assert path is not None
@@ -138,14 +138,14 @@ def test_a_snapshot_that_a_viewer_asks_for(
 
 def test_memory_that_runs_out_is_written_down_at_once(
     allocator: Allocator,
-    reader: Reader,
+    reader: MemoryReader,
     cache: Path,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(memory_recording, "OOM_PERIOD_S", PATIENCE)
     splatview.publish_memory(hz=1)
-    wait_until(lambda: len(reader.look().samples))
+    wait_until(lambda: len(reader.poll().samples))
     allocator.fail()
     assert (
         newest("ooms") == 1
@@ -153,7 +153,7 @@ def test_memory_that_runs_out_is_written_down_at_once(
     (name,) = (path.name for path in cache.iterdir())
     assert name.endswith("-1-oom.pickle")
     assert f"splatview memory {memory_snapshots.find_snapshot(name)}" in caplog.text
-    wait_until(lambda: reader.look().meta["snapshot"] == name)
+    wait_until(lambda: reader.poll().meta["snapshot"] == name)
     allocator.fail()  # and no second one so soon
     assert allocator.snapshots == 1
     assert newest("ooms") == 2
@@ -185,9 +185,9 @@ def test_old_samples_share_rows_and_no_peak_is_lost() -> None:
         samples.add([*row.values()])
     rows = samples.rows
     assert len(rows) <= MEMORY_ROWS
-    assert rows[:, PLACE["peak"]].max() == 9
-    assert rows[:, PLACE["low"]].min() == 1
-    spans = np.diff(rows[:, PLACE["time"]])
-    assert rows[-1, PLACE["time"]] == 3 * MEMORY_ROWS - 1
+    assert rows[:, COLUMN_INDEX["peak"]].max() == 9
+    assert rows[:, COLUMN_INDEX["low"]].min() == 1
+    spans = np.diff(rows[:, COLUMN_INDEX["time"]])
+    assert rows[-1, COLUMN_INDEX["time"]] == 3 * MEMORY_ROWS - 1
     assert spans.max() <= 16
     assert (spans[-1000:] == 1).all()

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 from support.programs import Output, Programs, children
 from support.wait import PATIENCE, wait_until
-from support.web_clients import address, ask
+from support.web_clients import address, send_request
 
 import splatview
 from splatview.camera.capture import PLAYED
@@ -237,4 +237,4 @@ def test_viewer_of_a_camera_answers_to_names_of_proxies(programs: Programs) -> N
     program = programs.splatview("camera", "test", "--port", "0", *options)
     port, _ = address(program, [])
     for name, status in ((names[0], 200), (names[1], 200), ("c.example", 403)):
-        assert ask(port, "/", Host=name).status == status
+        assert send_request(port, "/", Host=name).status == status

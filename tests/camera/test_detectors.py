@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 import pytest
 import torch
-from support.annotate_cases import made
+from support.annotate_cases import annotation_tensors
 from support.detect_models import bright, fixed, yolo
 
 import splatview
@@ -539,7 +539,7 @@ def test_functions_return_results_of_libraries(
     for expression in (result, f"[{result}]"):
         annotations = returning(expression).detect(np.zeros((8, 8, 3), np.uint8))
         splatview.annotate("picture", **annotations)
-        assert made(**annotations)[0]["boxes"].tolist() == [[1, 2, 3, 4]]
+        assert annotation_tensors(**annotations)[0]["boxes"].tolist() == [[1, 2, 3, 4]]
 
 
 def test_illegal_functions_and_results_are_refused(

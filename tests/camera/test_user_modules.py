@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from support.other_users import OTHER, needs_root
+from support.other_users import OTHER_USER_ID, needs_root
 
 from splatview.camera.detectors import DetectorError, InferenceSettings, open_detector
 
@@ -95,12 +95,12 @@ def shared_file(path: Path) -> None:
 
 
 def group_file(path: Path) -> None:
-    os.chown(path, -1, OTHER)
+    os.chown(path, -1, OTHER_USER_ID)
     path.chmod(0o664)
 
 
 def foreign_file(path: Path) -> None:
-    os.chown(path, OTHER, -1)
+    os.chown(path, OTHER_USER_ID, -1)
 
 
 def symbolic_link(path: Path) -> None:

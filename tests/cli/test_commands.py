@@ -36,7 +36,7 @@ def test_help_and_version_are_printed(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_messages_for_illegal_arguments_stay_the_same() -> None:
     """`python tests/support/messages.py` writes the file anew: read the difference."""
-    assert messages.said() == json.loads(messages.MESSAGES.read_text())
+    assert messages.collect_messages() == json.loads(messages.MESSAGES.read_text())
 
 
 def test_one_bad_file_among_good_ones_does_not_end_the_viewer(

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.frames import scene
-from support.other_users import OTHER, needs_root
+from support.other_users import OTHER_USER_ID, needs_root
 from support.programs import ROOT
 
 from splatview.camera import command as camera
@@ -314,14 +314,14 @@ def taken_folder(path: Path) -> Path:
     """Have another user make a folder before its name is used."""
     path.mkdir()
     path.chmod(0o777)
-    os.chown(path, OTHER, OTHER)
+    os.chown(path, OTHER_USER_ID, OTHER_USER_ID)
     return path
 
 
 def taken_link(path: Path, target: Path) -> Path:
     """Have another user make a link before its name is used."""
     path.symlink_to(target)
-    os.chown(path, OTHER, OTHER, follow_symlinks=False)
+    os.chown(path, OTHER_USER_ID, OTHER_USER_ID, follow_symlinks=False)
     return path
 
 
@@ -437,7 +437,7 @@ def test_links_of_a_folders_owner_are_followed_where_the_kernel_would(
 
 FLIP = f"""
 import os, sys
-os.setgroups([]); os.setgid({OTHER}); os.setuid({OTHER})
+os.setgroups([]); os.setgid({OTHER_USER_ID}); os.setuid({OTHER_USER_ID})
 folder = int(sys.argv[2])
 print("flips", flush=True)
 while os.getppid() == {os.getpid()}:
@@ -498,7 +498,7 @@ def test_modes_of_other_users_files_are_not_taken_over(tmp_path: Path) -> None:
     target = tmp_path / "out"
     target.write_bytes(b"old")
     target.chmod(0o666)
-    os.chown(target, OTHER, OTHER)
+    os.chown(target, OTHER_USER_ID, OTHER_USER_ID)
     saved_umask = os.umask(0o077)
     try:
         write_output(target, b"new")

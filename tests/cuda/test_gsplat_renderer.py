@@ -397,7 +397,7 @@ def test_more_pairs_than_may_be_are_not_drawn(
 FULL = """
 import torch
 from support.renderer_cases import Chance, psnr, random_scene
-from support.view_cases import scene_view, shown
+from support.view_cases import scene_view, view_pixels
 from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.render.gsplat.build import kernels
 from splatview_viewer.screens.offscreen import OffscreenScreen
@@ -406,7 +406,7 @@ assert kernels().wait(), kernels().reason
 screen = OffscreenScreen(160, 120)
 view = scene_view(screen)
 view.update(random_scene(1, Chance(n=3000)))
-shown(view, screen)
+view_pixels(view, screen)
 assert "gsplat renderer" in view.info.path, view.info.extras
 torch.cuda.synchronize()
 torch.cuda.empty_cache()
@@ -414,12 +414,12 @@ total = torch.cuda.get_device_properties(0).total_memory
 torch.cuda.set_per_process_memory_fraction(torch.cuda.memory_reserved() / total)
 big = random_scene(1, Chance(n=2_000_000, sh_degree=3))
 view.update(big)
-got = shown(view, screen)
+got = view_pixels(view, screen)
 assert "gl renderer" in view.info.path and "memory" in view.info.extras[-1], view.info.extras
 other = scene_view(screen, GlRenderer(screen.ctx))
 other.update(big)
 other.follow(view, alike=True)
-assert psnr(got / 255, shown(other, screen) / 255) > 40
+assert psnr(got / 255, view_pixels(other, screen) / 255) > 40
 print(view.info.extras[-1], flush=True)
 """
 

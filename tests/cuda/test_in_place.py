@@ -35,7 +35,7 @@ def trainers(
         }
 
         def get(allocator: str) -> Trainer:
-            if not running[allocator].begin_anew():
+            if not running[allocator].prepare_next_run():
                 running[allocator] = Trainer(programs, ALLOCATORS[allocator])
             return running[allocator]
 

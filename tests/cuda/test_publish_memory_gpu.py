@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.memory_cases import PLACE, Reader, newest, rows
+from support.memory_cases import COLUMN_INDEX, MemoryReader, newest, rows
 from support.programs import Program, Programs
 from support.wait import wait_until
 
@@ -34,12 +34,12 @@ def cuda_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 
 
 @pytest.fixture
-def reader() -> Iterator[Reader]:
+def reader() -> Iterator[MemoryReader]:
     with Subscriber() as subscriber:
-        yield Reader(subscriber)
+        yield MemoryReader(subscriber)
 
 
-def test_the_numbers_are_the_allocators(reader: Reader) -> None:
+def test_the_numbers_are_the_allocators(reader: MemoryReader) -> None:
     splatview.publish_memory(hz=100)
     kept = torch.empty(64 * MIB, dtype=torch.uint8, device="cuda")
     wait_until(lambda: newest("allocated") == torch.cuda.memory_allocated())
@@ -48,7 +48,7 @@ def test_the_numbers_are_the_allocators(reader: Reader) -> None:
     spike = torch.empty(last_peak + 300 * MIB, dtype=torch.uint8, device="cuda")
     peak = torch.cuda.memory_allocated()
     del spike
-    wait_until(lambda: rows()[:, PLACE["peak"]].max() == peak)
+    wait_until(lambda: rows()[:, COLUMN_INDEX["peak"]].max() == peak)
 
     def is_over() -> bool:
         allocated = torch.cuda.memory_allocated()
@@ -57,7 +57,7 @@ def test_the_numbers_are_the_allocators(reader: Reader) -> None:
     wait_until(is_over)
     assert newest("reserved") == torch.cuda.memory_reserved()
     device = f"cuda:{torch.cuda.current_device()}"
-    wait_until(lambda: reader.look().meta.get("device") == device)
+    wait_until(lambda: reader.poll().meta.get("device") == device)
     assert reader.meta["gpu"] == torch.cuda.get_device_name()
     assert reader.meta["total"] == torch.cuda.get_device_properties(0).total_memory
     assert reader.meta["trouble"] == ""
@@ -87,27 +87,31 @@ else:
 """
 
 
-def start_program(programs: Programs, mode: str, reader: Reader) -> Program:
+def start_program(programs: Programs, mode: str, reader: MemoryReader) -> Program:
     """Start the program, and wait until its GPU is shown."""
     trainer = programs.code(PROGRAM, mode)
     assert trainer.line() == "allocated", trainer.end()[1]
     # Though no call came since CUDA is in use.
-    wait_until(lambda: reader.look().meta.get("device") == "cuda:0")
-    wait_until(lambda: reader.look().samples[-1, PLACE["allocated"]] >= 5_000_000)
-    trainer.say()
+    wait_until(lambda: reader.poll().meta.get("device") == "cuda:0")
+    wait_until(
+        lambda: reader.poll().samples[-1, COLUMN_INDEX["allocated"]] >= 5_000_000
+    )
+    trainer.write_line()
     return trainer
 
 
-def snapshot_of(reader: Reader) -> tuple[Path, Any]:
-    wait_until(lambda: reader.look().meta["snapshots"] == 1)
+def snapshot_of(reader: MemoryReader) -> tuple[Path, Any]:
+    wait_until(lambda: reader.poll().meta["snapshots"] == 1)
     path = memory_snapshots.find_snapshot(reader.meta["snapshot"])
     assert path is not None
     return path, load_snapshot(path)
 
 
-def test_a_snapshot_that_a_viewer_asks_for(programs: Programs, reader: Reader) -> None:
+def test_a_snapshot_that_a_viewer_asks_for(
+    programs: Programs, reader: MemoryReader
+) -> None:
     start_program(programs, "go on", reader)
-    wait_until(lambda: reader.look().samples[-1, PLACE["step"]] >= 5)
+    wait_until(lambda: reader.poll().samples[-1, COLUMN_INDEX["step"]] >= 5)
     reader.stream.request_snapshot()
     _, snapshot = snapshot_of(reader)
     assert {"step 3", "step 4"} <= {a.name for a in snapshot.annotations}
@@ -120,15 +124,15 @@ def test_a_snapshot_that_a_viewer_asks_for(programs: Programs, reader: Reader) -
     assert "my_own_function" in [frame.name for frame in stack]
 
 
-def test_memory_that_runs_out(programs: Programs, reader: Reader) -> None:
+def test_memory_that_runs_out(programs: Programs, reader: MemoryReader) -> None:
     trainer = start_program(programs, "fail", reader)
     assert trainer.line() == "caught"  # the exception is the trainer's as ever
     path, snapshot = snapshot_of(reader)
-    assert reader.samples[-1, PLACE["ooms"]] >= 1
+    assert reader.samples[-1, COLUMN_INDEX["ooms"]] >= 1
     assert path.name.endswith("-1-oom.pickle")
     events = snapshot.traces[0].events
     assert events.size[events.action == ACTIONS.index("oom")].tolist() == [1 << 44]
-    trainer.say()
+    trainer.write_line()
     _, errors = trainer.end()
     assert f"splatview memory {path}" in errors
     assert trainer.returncode == 0, errors

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 from support.renderer_cases import psnr
-from support.view_cases import scene_view, shown
+from support.view_cases import scene_view, view_pixels
 from support.wait import turns
 
 from splatview_viewer.core.events import PointerMove, PointerPress
@@ -78,7 +78,7 @@ def test_the_last_picture_is_moved_while_the_next_is_awaited(
         for v in (view, still):
             v.update(ball())
             v.view.rig.use_camera(FRONT)
-            shown(v, screen)
+            view_pixels(v, screen)
         governor.took(("scene", W, H), 5.0)
         view.handle(PointerPress(300, 200, "right"), RECT)
         x = 300.0
@@ -86,27 +86,27 @@ def test_the_last_picture_is_moved_while_the_next_is_awaited(
             now[0] += 1.0
             x += 0.5
             view.handle(PointerMove(x, 200), RECT)
-            shown(view, screen)
+            view_pixels(view, screen)
             view.tick(now[0])
             if view.view.picture.has_depth:
                 break
         for _ in range(40):
             governor.gives(("scene", W, H), "cuda")  # nothing is drawn for some time
         view.content.moved.land(wait=True)
-        seen = shown(view, screen)
+        seen = view_pixels(view, screen)
         key = view.view.picture.key
         view.handle(PointerMove(x + 12, 200), RECT)
-        moved = shown(view, screen)
+        moved = view_pixels(view, screen)
         assert view.view.picture.key == key
         camera = view.view.rig.camera()
         assert camera is not None
         still.view.rig.use_camera(camera)
-        true = shown(still, screen)
+        true = view_pixels(still, screen)
         assert psnr(moved, true, 255) > 33
         assert psnr(moved, true, 255) > psnr(seen, true, 255) + 8
         view.view.picture.motion.moved_at = -math.inf
         assert view.tick(now[0])
-        assert psnr(shown(view, screen), true, 255) > 50
+        assert psnr(view_pixels(view, screen), true, 255) > 50
     finally:
         view.close()
         still.close()

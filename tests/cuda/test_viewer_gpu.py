@@ -16,7 +16,7 @@ import torch
 from support.programs import Programs
 from support.renderer_cases import psnr
 from support.trainers import ALLOCATORS, Trainer
-from support.view_cases import scene_view, see
+from support.view_cases import change_state, scene_view
 from support.viewer import Viewer
 from support.wait import PATIENCE
 
@@ -187,7 +187,7 @@ def wait_for(viewer: Viewer, want: np.ndarray) -> None:
     def fits() -> bool:
         image = viewer.shows(ImageView)
         if image is not None and image.state.alpha != "ignore":
-            see(viewer.user.view, alpha="ignore")
+            change_state(viewer.user.view, alpha="ignore")
             viewer.user.mark()
         return bool(np.abs(viewer.pixels() - want).max() <= 1)
 

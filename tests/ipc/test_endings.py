@@ -59,14 +59,14 @@ class _Trainings:
         self.errors = programs.folder / "errors"
         self.program: Program = programs.code(_TRAININGS)
         assert self.program.line() == "loaded"
-        self.program.say()
+        self.program.write_line()
 
     def start(self, code: str, folder: Path) -> int:
         """Start a training, and return its process id once it has published.
 
         It goes on with `code` when a line comes.
         """
-        self.program.say(json.dumps([code, str(folder), str(self.errors)]))
+        self.program.write_line(json.dumps([code, str(folder), str(self.errors)]))
         word, pid = self.program.line().split()
         assert word == "ready"
         return int(pid)
@@ -151,7 +151,7 @@ def test_last_picture_stays_and_the_folder_goes_when_a_training_ends(
     pid = trainings.start(code, runtime_dir)
     assert newest(subscriber, "image", pid=pid)[0] == 1
     stream = stream_of(subscriber, "image")
-    trainings.program.say()
+    trainings.program.write_line()
     assert trainings.wait() == ending.exit_code
     errors = trainings.errors.read_text()
     assert ending.error in errors
@@ -207,10 +207,10 @@ def test_forked_children_do_not_harm_their_parents_run(
     def parent_is_only_run() -> bool:
         return [run.description.pid for run in list_runs(runtime_dir)] == [pid]
 
-    trainings.program.say()
+    trainings.program.write_line()
     for step, (name, child) in enumerate(_CHILDREN.items(), 2):
         exit_code = -signal.SIGKILL if name == "is killed" else 0
-        trainings.program.say(child)
+        trainings.program.write_line(child)
         assert trainings.program.line() == f"forked {exit_code}", name
         version, meta, tensors = newest(subscriber, "image", step - 1, pid)
         assert version == step, name
@@ -220,7 +220,7 @@ def test_forked_children_do_not_harm_their_parents_run(
         wait_until(parent_is_only_run, name)
     with Subscriber() as late:
         assert newest(late, "image", pid=pid)[0] == len(_CHILDREN) + 1
-    trainings.program.say()
+    trainings.program.write_line()
     assert trainings.wait() == 0
 
 
@@ -249,7 +249,7 @@ def test_run_ends_with_its_parent_although_forked_children_live_on(
 ) -> None:
     """Threads were just publishing, or starting a run, when they were forked."""
     trainings.start(_CHILDREN_THAT_LIVE_ON, runtime_dir)
-    trainings.program.say()
+    trainings.program.write_line()
     children = [int(pid) for pid in trainings.program.line().split()]
     assert len(children) == 5
 
@@ -258,7 +258,7 @@ def test_run_ends_with_its_parent_although_forked_children_live_on(
 
     try:
         _wait_polling(subscriber, lambda: live_runs() == 1)
-        trainings.program.say()
+        trainings.program.write_line()
         assert trainings.wait() == 0
         _wait_polling(subscriber, lambda: live_runs() == 0)
         _wait_polling(subscriber, lambda: not list(runtime_dir.iterdir()))

@@ -42,7 +42,7 @@ def pair(runtime_dir: Path) -> Iterator[Pair]:
 def impostor(pair: Pair) -> Iterator[Impostor]:
     """A hostile run that the viewer has attached to."""
     impostor = Impostor()
-    pair.others.append(impostor.hear)
+    pair.other_programs.append(impostor.receive_messages)
     pair.until(lambda: impostor.viewers)
     yield impostor
     impostor.close()
@@ -64,7 +64,7 @@ def _send_all(impostor: Impostor, pair: Pair, packets: list[Any]) -> None:
     for _ in range(250 + len(packets)):
         if not unsent:
             break
-        sent = impostor.tell(*unsent[:60])
+        sent = impostor.send_messages(*unsent[:60])
         del unsent[:sent]
         pair.pump()
     assert not unsent
@@ -79,7 +79,7 @@ def _open_stream(impostor: Impostor, pair: Pair, **fields: Any) -> RemoteStream:
     stream.open()
 
     def has_heard_open() -> bool:
-        return any(isinstance(message, messages.Open) for message in impostor.heard)
+        return any(isinstance(message, messages.Open) for message in impostor.received)
 
     pair.until(has_heard_open)
     return stream
@@ -92,7 +92,7 @@ def test_anything_in_any_field(impostor: Impostor, pair: Pair) -> None:
     pair.until(lambda: _hostile_run(pair).dropped == len(invalid))
     _send_all(impostor, pair, valid)
     _check_honest_run(pair)
-    assert not footprint().over(base, descriptors=8)
+    assert not footprint().growth_over(base, descriptors=8)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_descriptors_that_were_not_asked_for_are_closed(
     stream = _open_stream(impostor, pair)
     impostor.silent = True
     segment = Segment(1 << 16, "ring")
-    impostor.tell(messages.Offer(0, "ring", messages.RingRef(segment.ref)))
+    impostor.send_messages(messages.Offer(0, "ring", messages.RingRef(segment.ref)))
     pair.pump(2)
     files_before = open_files()
     null = os.open("/dev/null", os.O_RDONLY)
@@ -159,14 +159,14 @@ def test_offer_of_endless_memory_is_refused_before_it_is_fetched(
         memories=memories,
         tensors=(),
     )
-    impostor.heard.clear()
+    impostor.received.clear()
     for _ in range(2):
-        impostor.tell(messages.Offer(0, "in-place", ref))
+        impostor.send_messages(messages.Offer(0, "in-place", ref))
         pair.pump(20)
     assert stream.fault
     assert not stream.opened
     # There is no Fetch among them.
-    heard_types = {type(message) for message in impostor.heard}
+    heard_types = {type(message) for message in impostor.received}
     assert heard_types == {messages.Open, messages.Release}
 
 
@@ -176,7 +176,7 @@ def test_silent_trainer_is_reported_and_its_memory_opened_when_it_comes(
     stream = _open_stream(impostor, pair)
     writer = CpuRingWriter(1 << 16, 3)
     impostor.silent = True
-    impostor.tell(messages.Offer(0, "ring", writer.ref))
+    impostor.send_messages(messages.Offer(0, "ring", writer.ref))
     pair.pump(10)
     # The answer may be on its way.
     assert stream.fault is None

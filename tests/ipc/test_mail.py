@@ -59,16 +59,16 @@ def test_a_trainer_without_any_open_file_left_lives_on_and_answers_when_it_has_s
     assert trainer.line() == "up"
     with Subscriber() as early:
         assert newest(early, "image")[0] == 1
-        trainer.say()
+        trainer.write_line()
         assert trainer.line() == "full"
         with Subscriber() as late:
             for step in range(1, 5):
-                trainer.say("publish")
+                trainer.write_line("publish")
                 assert trainer.line() == str(step)
                 assert newest(early, "image", after=step)[0] == step + 1
                 late.poll()
             assert not any(run.welcomed for run in late.runs)
-            trainer.say("close files")
+            trainer.write_line("close files")
             assert trainer.line() == "5"
             assert newest(late, "image", after=5)[0] == 6
     assert trainer.poll() is None

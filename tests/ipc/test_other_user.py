@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.other_users import OTHER, needs_root
+from support.other_users import OTHER_USER_ID, needs_root
 
 import splatview
 from splatview.api import session as publishing
@@ -95,7 +95,7 @@ def test_a_runtime_folder_of_another_user_is_not_used(
 ) -> None:
     """Such a folder may be prepared in /tmp to catch runs."""
     runtime_dir.mkdir(mode=0o777)
-    os.chown(runtime_dir, OTHER, OTHER)
+    os.chown(runtime_dir, OTHER_USER_ID, OTHER_USER_ID)
     splatview.publish(torch.zeros(4, 4))
     assert publishing.begun() is None
     assert "not a folder that belongs to you" in caplog.text

@@ -111,7 +111,7 @@ def test_what_the_patch_adds_shows_gaussians_and_renders(programs: Programs) -> 
     """Its very lines, with the names that the trainer has there."""
     _, _, loop = PATCH.read_text().split("\n@@")
     process = programs.code(TRAINER, SPLATVIEW_STRICT="1")
-    process.say(
+    process.write_line(
         json.dumps("\n".join(line[1:] for line in loop.splitlines() if line[:1] == "+"))
     )
     assert process.line() == "done", process.end()[1]

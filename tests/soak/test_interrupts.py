@@ -62,7 +62,7 @@ def test_interrupts_lose_no_version(programs: Programs, subscriber: Subscriber) 
     program = programs.code(_INTERRUPTED)
     assert program.line() == "published"
     assert newest(subscriber, "image")[1]["step"] == 0
-    program.say()
+    program.write_line()
     assert program.line() == "500"
     for _ in turns("the last version is seen"):
         _, meta, arrays = newest(subscriber, "image", pid=program.pid)
@@ -70,7 +70,7 @@ def test_interrupts_lose_no_version(programs: Programs, subscriber: Subscriber) 
         if meta["step"] == 0:
             break
     assert stream_of(subscriber, "image").run.counters["faults"] == 0
-    program.say()
+    program.write_line()
     output, errors = program.end()
     assert (output, program.returncode) == ("", 0)
     assert "Traceback" not in errors

@@ -65,7 +65,7 @@ def blocks(trainer: Trainer, **slack: int) -> dict[str, Any]:
         )
         now = footprint(trainer.process.pid)
         first = first or (now, objects)
-        assert now.over(first[0], rss=SLACK_BYTES, **slack) == {}, number
+        assert now.growth_over(first[0], rss=SLACK_BYTES, **slack) == {}, number
         assert objects <= first[1] + 200, number
         assert counters["faults"] == 0
     return counters

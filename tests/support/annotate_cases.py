@@ -17,7 +17,7 @@ from splatview_viewer.screens.offscreen import OffscreenScreen
 from support.frames import remote
 
 
-def made(**given: Any) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+def annotation_tensors(**given: Any) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """Return the frame that `annotate` makes of this, once the receiver's own check has passed it."""
     tensors, meta = overlay_tensors(given)
     check_frame(
@@ -37,7 +37,7 @@ def texts(tensor: Any) -> list[str]:
 
 def overlay_frame(version: int = 1, time_ns: int = 0, **given: Any) -> StreamFrame:
     """What `annotate` sends for this, computed on this version of the image."""
-    tensors, meta = made(**given)
+    tensors, meta = annotation_tensors(**given)
     meta |= {"version": version, "time_ns": time_ns}
     return StreamFrame(
         "overlay",
@@ -58,7 +58,7 @@ def result_of(frame: StreamFrame, shown: tuple[int, int] = (64, 48)) -> OverlayR
     return result
 
 
-def seen(view: ShownView, screen: OffscreenScreen) -> np.ndarray:
+def overlay_pixels(view: ShownView, screen: OffscreenScreen) -> np.ndarray:
     """(H, W, 3) int: the image with its overlay, without words."""
     view.draw(screen.framebuffer, Rect(0, 0, *screen.size))
     assert screen.ctx.error == "GL_NO_ERROR"

@@ -61,7 +61,7 @@ class House:
             self._newest[page] = picture
         return self._newest.get(page)
 
-    def at_rest(self, page: Page) -> np.ndarray:
+    def final_picture(self, page: Page) -> np.ndarray:
         """(H, W, 3) int: what a page shows once it has, without loss, what was drawn for it last."""
         user = self.users[page]
 

@@ -99,17 +99,19 @@ class Impostor:
         self.server = Server(self.folder.path / SOCKET_NAME)
         self.control = ControlBlock()
         self.silent = False
-        self.heard: list[Any] = []
+        self.received: list[Any] = []
         """Messages of viewers, decoded."""
         self.viewers: dict[Connection, mail.Push] = {}
 
-    def hear(self) -> None:
+    def receive_messages(self) -> None:
         """Take in connections and messages."""
         self.server.accept(0.0)
         for connection in list(self.server.connections.values()):
             try:
                 while (packet := connection.receive()) is not None:
-                    self.heard.append(message := messages.decode_to_trainer(packet[0]))
+                    self.received.append(
+                        message := messages.decode_to_trainer(packet[0])
+                    )
                     if isinstance(message, messages.Hello):
                         self.viewers[connection] = mail.Push(
                             inproc(self.folder.path, message.inbox)
@@ -122,7 +124,7 @@ class Impostor:
                 if push is not None:
                     push.close()
 
-    def tell(self, *said: Any) -> int:
+    def send_messages(self, *said: Any) -> int:
         """Send messages (bytes: as they are) to the viewer; return how many its queue took."""
         for push in self.viewers.values():
             for number, message in enumerate(said):

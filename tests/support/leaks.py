@@ -68,7 +68,7 @@ def install() -> None:
     os.close = functools.wraps(plain)(close)
 
 
-class Here:
+class OpenResources:
     """The threads, descriptors and programs of this process at one moment."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from support.reading import copied
 if TYPE_CHECKING:
     from splatview_ipc.subscriber.subscriber import Subscriber
 
-PLACE = {name: i for i, name in enumerate(MEMORY_COLUMNS)}
+COLUMN_INDEX = {name: i for i, name in enumerate(MEMORY_COLUMNS)}
 
 
 def rows(name: str = "memory") -> np.ndarray:
@@ -24,10 +24,10 @@ def rows(name: str = "memory") -> np.ndarray:
 def newest(column: str, name: str = "memory") -> float:
     """The newest value; NaN before there is one."""
     samples = rows(name)
-    return float(samples[-1, PLACE[column]]) if len(samples) else float("nan")
+    return float(samples[-1, COLUMN_INDEX[column]]) if len(samples) else float("nan")
 
 
-class Reader:
+class MemoryReader:
     """A viewer that reads the stream."""
 
     def __init__(self, subscriber: Subscriber) -> None:
@@ -36,7 +36,7 @@ class Reader:
         self.meta: dict[str, Any] = {}
         self.samples = np.empty((0, len(MEMORY_COLUMNS)))
 
-    def look(self) -> Reader:
+    def poll(self) -> MemoryReader:
         self.subscriber.poll()
         for stream in (s for s in self.subscriber.streams if s.kind == "memory"):
             self.stream = stream

@@ -19,7 +19,7 @@ class Allocator:
     """Stands where torch calls CUDA's. What its methods are called with, it keeps."""
 
     def __init__(self, gpus: int = 2) -> None:
-        self.begun = True
+        self.is_initialized = True
         """Whether CUDA is in use."""
         self.current = 0
         self.allocated = [0] * gpus
@@ -34,7 +34,7 @@ class Allocator:
 
     def install(self, put: Callable[..., None]) -> Allocator:
         """`put(object, name, value)`: as setattr."""
-        put(torch.cuda, "is_initialized", lambda: self.begun)
+        put(torch.cuda, "is_initialized", lambda: self.is_initialized)
         put(torch.cuda, "current_device", lambda: self.current)
         put(torch.cuda, "device_count", lambda: len(self.allocated))
         put(
@@ -45,7 +45,7 @@ class Allocator:
         put(
             torch.cuda,
             "_lazy_call",
-            lambda call: call() if self.begun else self._queued.append(call),
+            lambda call: call() if self.is_initialized else self._queued.append(call),
         )
         put(torch._C, "_cuda_memoryStats", self.stats)
         put(torch._C, "_cuda_isHistoryEnabled", lambda: self.recording)
@@ -54,11 +54,11 @@ class Allocator:
         put(torch.cuda.memory, "_snapshot", self.snapshot)
         return self
 
-    def begin(self) -> None:
+    def initialize(self) -> None:
         """The trainer uses CUDA for the first time."""
         for call in self._queued:
             call()
-        self.begun = True
+        self.is_initialized = True
 
     def allocate(self, size: int, gpu: int = 0) -> None:
         self.allocated[gpu] += size

@@ -56,7 +56,7 @@ def run(args: list[str]) -> tuple[int, str]:
     return code, "(usage)" if usage else err.getvalue().rstrip("\n")
 
 
-def said() -> dict[str, str]:
+def collect_messages() -> dict[str, str]:
     """Run all commands in a folder of their own: what each said. AssertionError unless each ends with status 2."""
     found = {}
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
@@ -78,7 +78,9 @@ def said() -> dict[str, str]:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["SPLATVIEW_RUNTIME_DIR"] = folder
-        MESSAGES.write_text(json.dumps(said(), indent=2, ensure_ascii=False) + "\n")
+        MESSAGES.write_text(
+            json.dumps(collect_messages(), indent=2, ensure_ascii=False) + "\n"
+        )
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ class Footprint:
     segment_bytes: int
     """Bytes of those."""
 
-    def over(self, base: Footprint, **slack: int) -> dict[str, tuple[int, int]]:
+    def growth_over(self, base: Footprint, **slack: int) -> dict[str, tuple[int, int]]:
         """What is more than in `base` by more than its slack (0 unless given; 16 MB of anonymous memory, which
         allocators keep): name -> (before, now). Empty: nothing grew.
         """
@@ -65,10 +65,10 @@ def footprint(pid: int | None = None) -> Footprint:
 def settled(base: Footprint, pid: int | None = None, **slack: int) -> None:
     """Wait until a process takes up no more than `base` (`Footprint.over`)."""
     try:
-        wait_until(lambda: not footprint(pid).over(base, **slack))
+        wait_until(lambda: not footprint(pid).growth_over(base, **slack))
     except AssertionError:
         raise AssertionError(
-            f"still more than before (before, now): {footprint(pid).over(base, **slack)}"
+            f"still more than before (before, now): {footprint(pid).growth_over(base, **slack)}"
         ) from None
 
 

@@ -20,7 +20,7 @@ from support.programs import ROOT
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 SOURCE = """
 #include "kernels_on_cpu.h"
 #include "common.cuh"
@@ -48,7 +48,7 @@ COMPILER = (
     "-Werror",
     "-Wno-unknown-pragmas",
     "-Wno-unused-function",
-    f"-I{HERE}",
+    f"-I{FOLDER}",
     f"-I{KERNELS}",
 )
 BUILT = ROOT / ".pytest_cache" / "kernels_on_cpu"
@@ -70,7 +70,7 @@ def _library(
     command = [*COMPILER, *(f"-D{name}={value}" for name, value in defines)]
     included = [
         path.read_text()
-        for path in (HERE / "kernels_on_cpu.h", *sorted(KERNELS.glob("*.cu*")))
+        for path in (FOLDER / "kernels_on_cpu.h", *sorted(KERNELS.glob("*.cu*")))
     ]
     version = subprocess.run(
         [COMPILER[0], "--version"], capture_output=True, text=True, check=True

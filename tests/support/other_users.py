@@ -8,14 +8,14 @@ import sys
 
 import pytest
 
-OTHER = 65534
+OTHER_USER_ID = 65534
 
 
 def why_not() -> str:
     """Return why programs here cannot become another user; "" when they can."""
     if os.getuid() != 0:
         return "only root can become another user"
-    become = f"import os; os.setgroups([]); os.setgid({OTHER}); os.setuid({OTHER})"
+    become = f"import os; os.setgroups([]); os.setgid({OTHER_USER_ID}); os.setuid({OTHER_USER_ID})"
     if subprocess.run([sys.executable, "-ISc", become], capture_output=True).returncode:
         return "this machine lets root not become another user (a user namespace without other ids, or seccomp)"
     return ""

@@ -87,7 +87,7 @@ def on_canvas(page: Page) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB"))
 
 
-def seen(page: Page) -> np.ndarray:
+def screenshot(page: Page) -> np.ndarray:
     """What a person sees, (H, W, 3) uint8."""
     with Image.open(io.BytesIO(page.screenshot(animations="disabled"))) as picture:
         return np.asarray(picture.convert("RGB"))
@@ -106,7 +106,7 @@ def state(page: Page) -> dict[str, Any]:
     return page.evaluate("splatview.state()")
 
 
-def until(page: Page, condition: str) -> Any:
+def wait_for_script(page: Page, condition: str) -> Any:
     """Wait for a JavaScript expression to be true. Playwright's own way needs eval, which the page's policy forbids."""
     for _ in turns(condition, rest=False):
         result = page.evaluate(condition)
@@ -123,7 +123,7 @@ def connected(
     page = open_page(viewer.url, *args, **options)
     client = viewer.client()
     shows(client, drawn(client.hello.width, client.hello.height))
-    until(page, "!document.body.classList.contains('empty')")
+    wait_for_script(page, "!document.body.classList.contains('empty')")
     return page, client
 
 

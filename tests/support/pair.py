@@ -49,7 +49,7 @@ class Pair:
             clock=lambda: self.now,
             endpoint=inproc,
         )
-        self.others: list[Callable[[], object]] = []
+        self.other_programs: list[Callable[[], object]] = []
         """Called in each turn: other programs that take part."""
         self.viewers: list[Subscriber] = []
         self.viewer = self.attach(**options)
@@ -76,7 +76,7 @@ class Pair:
         for _ in range(turns):
             self.now += TURN_S
             self.turn_helper()
-            for other in self.others:
+            for other in self.other_programs:
                 other()
             for viewer in self.viewers:
                 viewer.poll(self.now)

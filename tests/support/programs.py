@@ -51,7 +51,7 @@ class Program(subprocess.Popen[str]):
             )
         return line.rstrip("\n")
 
-    def say(self, line: str = "") -> None:
+    def write_line(self, line: str = "") -> None:
         """Send it a line."""
         self.stdin.write(line + "\n")
         self.stdin.flush()
@@ -119,16 +119,16 @@ class Programs:
 class Output(io.StringIO):
     """Standard output or error on which words bring an action, once."""
 
-    def __init__(self, words: str, act: Callable[[], object]):
+    def __init__(self, trigger: str, action: Callable[[], object]):
         super().__init__()
-        self.words = words
-        self.act = act
+        self.trigger = trigger
+        self.action = action
 
     def write(self, text: str) -> int:
         written = super().write(text)
-        if self.words and self.words in self.getvalue():
-            self.words = ""
-            self.act()
+        if self.trigger and self.trigger in self.getvalue():
+            self.trigger = ""
+            self.action()
         return written
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from splatview_viewer.screens.offscreen import OffscreenScreen
     from splatview_viewer.snapshot.model import MemorySnapshot
 
-MOMENT = 15_000
+EVENT_INDEX = 15_000
 """Somewhere in the middle of the real snapshot."""
 
 
@@ -46,12 +46,12 @@ class User:
     def state(self) -> SnapshotState:
         return self.view.state
 
-    def found(self, pane: str) -> Any:
+    def answer_of(self, pane: str) -> Any:
         """The answer that a pane shows."""
         return self.view.pane_memory[pane, "shown"].answer
 
     @property
-    def lit(self) -> list[int] | None:
+    def highlighted(self) -> list[int] | None:
         """The allocations that are lit in the timeline."""
         mask = self.view.content.highlight_mask(
             self.view.device, self.state.search, self.state.highlight

@@ -76,7 +76,7 @@ class Trainer:
     def start(self, code: str) -> None:
         """Run it, and go on; `finish` waits for it."""
         self._busy = True
-        self.process.say(json.dumps(code))
+        self.process.write_line(json.dumps(code))
 
     def finish(self, timeout: float = PATIENCE) -> Any:
         line = self.process.line(timeout)
@@ -90,7 +90,7 @@ class Trainer:
         """Whether `finish` would not have to wait."""
         return bool(select.select([self.process.stdout], [], [], 0)[0])
 
-    def begin_anew(self) -> bool:
+    def prepare_next_run(self) -> bool:
         """End its run, for another test, which finds the next one in the present runtime folder. False when it is of
         no use any more.
         """

@@ -75,7 +75,7 @@ def value(kind: str, k: int = 0, **more: Any) -> Any:
     raise AssertionError(kind)
 
 
-def shown(
+def view_pixels(
     view: ShownView, screen: OffscreenScreen, rect: Rect | None = None
 ) -> np.ndarray:
     """(H, W, 3) int: what the view draws; all of it, of one whose pictures are painted by threads."""
@@ -100,7 +100,7 @@ def shown(
     return screen.pixels()[..., :3].astype(int)
 
 
-class Look:
+class ViewUser:
     """A user: a place on the screen, settings, and what the mouse did."""
 
     def __init__(
@@ -113,31 +113,33 @@ class Look:
     def take(self, view: ShownView, screen: OffscreenScreen) -> None:
         """Make a view that has data look like this."""
         names = {field.name for field in fields(view.view.state)}
-        see(
+        change_state(
             view,
             **{name: value for name, value in self.settings.items() if name in names},
         )
-        shown(view, screen, self.rect)
+        view_pixels(view, screen, self.rect)
         for event in self.events:
             view.handle(event, self.rect)
 
 
-LOOKS = [
-    Look(
+VIEW_USERS = [
+    ViewUser(
         RECT,
         (Wheel(30, 20, 2),),
         exposure=1.0,
         show="color",
         background=(0.2, 0.3, 0.4),
     ),
-    Look(
+    ViewUser(
         SMALL,
         (PointerPress(20, 20), PointerMove(26, 18), PointerRelease(26, 18)),
         gamma=2.0,
         show="depth",
     ),
-    Look(RECT, (Pinch(20, 10, 1.7, 4, -3),), exposure=-1.0, background=(0.9, 0.1, 0.1)),
-    Look(LOW, (Wheel(30, 20, -3),), show="alpha"),
+    ViewUser(
+        RECT, (Pinch(20, 10, 1.7, 4, -3),), exposure=-1.0, background=(0.9, 0.1, 0.1)
+    ),
+    ViewUser(LOW, (Wheel(30, 20, -3),), show="alpha"),
 ]
 
 
@@ -158,14 +160,16 @@ def opened(
             view.close()
 
 
-def alone(kind: str, screen: OffscreenScreen, look: Look, *later: Any) -> np.ndarray:
+def alone(
+    kind: str, screen: OffscreenScreen, look: ViewUser, *later: Any
+) -> np.ndarray:
     """What a view without others draws in `look`, as far as that reaches; `later`: values after the first."""
     with opened(kind, screen, 1) as (view,):
         view.update(value(kind))
         look.take(view, screen)
         for other in later:
             view.update(other)
-        return part(view, screen, look)
+        return user_pixels(view, screen, look)
 
 
 def scene_view(
@@ -182,15 +186,15 @@ def scene_view(
 def image_view(screen: OffscreenScreen, **changes: Any) -> Any:
     """A view of an image, in a state with these fields changed."""
     view = make_view("image", screen.ctx)
-    see(view, **changes)
+    change_state(view, **changes)
     return view
 
 
-def see(view: Any, **changes: Any) -> None:
+def change_state(view: Any, **changes: Any) -> None:
     """Change fields of a view's state."""
     view.view.state = replace(view.view.state, **changes)
 
 
-def part(view: ShownView, screen: OffscreenScreen, look: Look) -> np.ndarray:
+def user_pixels(view: ShownView, screen: OffscreenScreen, look: ViewUser) -> np.ndarray:
     r = look.rect
-    return shown(view, screen, r)[r.y : r.y + r.height, r.x : r.x + r.width]
+    return view_pixels(view, screen, r)[r.y : r.y + r.height, r.x : r.x + r.width]

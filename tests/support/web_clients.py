@@ -167,30 +167,30 @@ class Client:
         self.hello = connection.hello
         self.acks: list[int] = []
         self.number = 0
-        self._said: list[Event | m.Visible] = []
+        self._received: list[Event | m.Visible] = []
         self._waiting: deque[tuple[m.Picture, bytes]] = deque()
         connection.pictures = self  # type: ignore[assignment]  # in a Sender's place
 
-    def said(self, *kinds: type[T]) -> list[T]:
+    def received(self, *kinds: type[T]) -> list[T]:
         """All that it said so far, of these kinds."""
-        self._said += self.connection.inbox.take(0)
-        return [message for message in self._said if isinstance(message, kinds)]
+        self._received += self.connection.inbox.take(0)
+        return [message for message in self._received if isinstance(message, kinds)]
 
     def forget(self) -> None:
-        self.said()
-        self._said.clear()
+        self.received()
+        self._received.clear()
 
     def wait(self, kind: type[T], count: int = 1) -> T:
         """The message of this kind that makes it `count` of them."""
         return wait_until(
-            lambda: (self.said(kind)[count - 1 :] or [None])[0],
-            f"{count} of {kind}: {self._said[-20:]}",
+            lambda: (self.received(kind)[count - 1 :] or [None])[0],
+            f"{count} of {kind}: {self._received[-20:]}",
         )
 
     def files(self, count: int = 1) -> list[Path]:
         """The files that it has sent, as soon as there are so many."""
-        wait_until(lambda: len(self.said(FileDrop)) >= count, f"{count} files")
-        return [Path(drop.paths[0]) for drop in self.said(FileDrop)]
+        wait_until(lambda: len(self.received(FileDrop)) >= count, f"{count} files")
+        return [Path(drop.paths[0]) for drop in self.received(FileDrop)]
 
     def put(self, picture: m.Picture, image: bytes) -> None:
         self._waiting.append((picture, image))
@@ -228,11 +228,11 @@ class Visitor(Page):
     def post(
         self, body: bytes = b"content", name: str = "scene.ply", **headers: str
     ) -> Answer:
-        return ask(
+        return send_request(
             self.port, f"/upload?name={quote(name)}", body, **self.headers(**headers)
         )
 
-    def begin(
+    def start_upload(
         self, size: int, body: bytes = b"", name: str = "scene.ply"
     ) -> socket.socket:
         """As much of a file as there is; the rest is to follow."""
@@ -255,9 +255,11 @@ class Visitor(Page):
     def fetch(self, key: str, **headers: str) -> Answer:
         """Download what was offered with `key`, as the page's script does."""
         headers = {"X-Splatview-Token": self.token, **headers}
-        return ask(self.port, f"/download?key={quote(key)}", None, "GET", **headers)
+        return send_request(
+            self.port, f"/download?key={quote(key)}", None, "GET", **headers
+        )
 
-    def goes_on(self, number: int = 1) -> None:
+    def check_goes_on(self, number: int = 1) -> None:
         """The page gets a picture, and is heard."""
         self.client.put(m.Picture(number, "jpeg", (8, 8)), os.urandom(20_000))
         assert self.picture().number == number
@@ -272,7 +274,7 @@ class Answer(NamedTuple):
     text: str
 
 
-def ask(
+def send_request(
     port: int, path: str, body: bytes | None = None, method: str = "", **headers: str
 ) -> Answer:
     """Send one request; `method`: by default POST with a body, and GET without."""
@@ -289,7 +291,7 @@ def ask(
         )
 
 
-def asking(path: str, *headers: tuple[str, str]) -> web.Request:
+def server_request(path: str, *headers: tuple[str, str]) -> web.Request:
     """A request as a server gets it, without a server."""
     return make_mocked_request("GET", path, headers=CIMultiDict(headers))
 
@@ -307,7 +309,7 @@ def raw(port: int, request: bytes) -> bytes:
     return received
 
 
-def kept(folder: Path) -> list[Path]:
+def uploaded_files(folder: Path) -> list[Path]:
     """Files that were sent and are there, whole or in part. Folders may go meanwhile, which `glob` does not bear."""
     return sorted(
         Path(at, name)

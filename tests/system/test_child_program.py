@@ -143,7 +143,7 @@ def test_child_ends_with_the_process_or_the_object_that_started_it(
     if cause == "parent killed":
         parent.killed()
     else:
-        parent.say()
+        parent.write_line()
     try:
         wait_until(lambda: not _is_alive(int(pid)))
         assert _is_alive(int(forked_pid))

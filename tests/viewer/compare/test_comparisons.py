@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from support.frames import cloud
 from support.scene_files import ply_columns, truth, write_ply
-from support.view_cases import see
+from support.view_cases import change_state
 from support.viewer import Viewer
 
 import splatview
@@ -169,7 +169,7 @@ def test_boxes_are_seen_in_a_difference_and_do_not_count_in_its_psnr(
     h.app.until(lambda: len(h.app.state.entries) == 2)
     h.keys |= {entry.name: entry.key for entry in h.app.state.entries}
     view = h.pair("one", "two")
-    see(h.viewport.view, mode="difference")
+    change_state(h.viewport.view, mode="difference")
     assert h.picture().max() <= 4
     splatview.annotate("two", boxes=[[5, 5, 40, 30]])
     h.app.until(lambda: h.picture().max() > 100)

@@ -18,7 +18,7 @@ from support.frames import (
     photographs,
     photos_frame,
 )
-from support.view_cases import RECT, H, W, scene_view, shown
+from support.view_cases import RECT, H, W, scene_view, view_pixels
 from support.wait import clock, wait_until
 
 from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease
@@ -68,7 +68,7 @@ def view(screen: OffscreenScreen, content: CamerasContent) -> Iterator[Any]:
     made = scene_view(screen)
     made.update(gaussian_frame())
     frustums(made).use(content)
-    shown(made, screen)
+    view_pixels(made, screen)
     yield made
     made.close()
 
@@ -144,11 +144,11 @@ def through(
     """Look through a camera, until its photograph is there."""
     frustums(view).enter(number, 0.0)
     for now in (0.0, 2.0, 4.0):
-        shown(view, screen, rect)
+        view_pixels(view, screen, rect)
         view.tick(now)
         content.photos.whole(number)
         answer(content, now)
-    shown(view, screen, rect)
+    view_pixels(view, screen, rect)
     assert frustums(view).through.is_there
 
 
@@ -168,7 +168,7 @@ def test_each_way_to_compare(
     pictures = {}
     for how in ("render", "photo", "wipe", "side", "error"):
         frustums(view).change(how=how)
-        pictures[how] = shown(view, screen, rect)
+        pictures[how] = view_pixels(view, screen, rect)
     inside = slice(place.y, place.y + 320), slice(0, 480)
     photo = pictures["photo"][inside]
     rendered = pictures["render"][inside]
@@ -191,7 +191,7 @@ def test_each_way_to_compare(
     bright = pictures["error"][inside].sum(2)
     assert bright[difference > 60].mean() > bright[difference <= 60].mean() + 50
     frustums(view).change(how="photo", opacity=0.5)
-    half = shown(view, screen, rect)[inside]
+    half = view_pixels(view, screen, rect)[inside]
     assert np.abs(half - (photo + rendered) / 2).max() <= 1.5
     # The line is dragged.
     frustums(view).change(how="wipe")
@@ -202,7 +202,7 @@ def test_each_way_to_compare(
     ):
         assert view.handle(event, rect)
     assert abs(view.view.state.training.at - 0.25) < 0.01
-    moved = shown(view, screen, rect)[inside]
+    moved = view_pixels(view, screen, rect)[inside]
     np.testing.assert_array_equal(moved[:, 122:], photo[:, 122:])
 
 
@@ -255,7 +255,9 @@ def test_a_follower_sees_the_photograph_and_leaves_with_its_leader(
         follower.follow(view, alike=True)
         follower.tick(5.0)
         assert frustums(follower).through.is_there
-        np.testing.assert_array_equal(shown(follower, screen), shown(view, screen))
+        np.testing.assert_array_equal(
+            view_pixels(follower, screen), view_pixels(view, screen)
+        )
         frustums(view).leave()
         follower.follow(view, alike=True)
         follower.tick(6.0)
@@ -282,7 +284,7 @@ def test_the_psnr_is_that_of_the_same_pixels(
         assert camera is not None
         alone.view.rig.use_camera(camera)
         screen.resize(*SIZE)
-        pixels = shown(alone, screen, Rect(0, 0, *SIZE))
+        pixels = view_pixels(alone, screen, Rect(0, 0, *SIZE))
     finally:
         alone.close()
     rendered = torch.from_numpy(pixels).double() / 255
@@ -291,7 +293,7 @@ def test_the_psnr_is_that_of_the_same_pixels(
     assert first is not None
     assert abs(float(-10 * torch.log10(error)) - first) < 0.01
     view.update(gaussian_frame(cloud(50, seed=9)))
-    shown(view, screen)
+    view_pixels(view, screen)
     wait_until(lambda: measured() and tool.meter.psnr != first)
 
 
@@ -315,7 +317,7 @@ def test_transparent_photographs_lie_over_the_scenes_background(
     frustums(view).enter(1, 0.0)
     frustums(view).change(how="photo")
     for now in (0.0, 2.0, 4.0):
-        shown(view, screen)
+        view_pixels(view, screen)
         view.tick(now)
         content.photos.whole(1)
         for camera, side in content.photos.requests(now):
@@ -323,9 +325,9 @@ def test_transparent_photographs_lie_over_the_scenes_background(
                 content.take_part(photos_frame(clear[camera : camera + 1], camera))
     screen.resize(480, 400)
     rect = Rect(0, 0, 480, 400)
-    shown(view, screen, rect)
+    view_pixels(view, screen, rect)
     view.tick(6.0)
-    pixels = shown(view, screen, rect)
+    pixels = view_pixels(view, screen, rect)
     place = frustums(view).through.photo_rect(rect)
     got = pixels[place.y : place.y + place.height, place.x : place.x + place.width]
     inner = np.kron(expected[1].numpy(), np.ones((10, 10, 1)))
@@ -343,7 +345,7 @@ def test_transparent_photographs_lie_over_the_scenes_background(
         assert content.cameras is not None
         alone.view.rig.use_camera(content.cameras.camera(1))
         screen.resize(*SIZE)
-        rendered = shown(alone, screen, Rect(0, 0, *SIZE))
+        rendered = view_pixels(alone, screen, Rect(0, 0, *SIZE))
     finally:
         alone.close()
     error = np.mean(((rendered - expected[1].numpy().round()) / 255) ** 2)

@@ -14,7 +14,7 @@ from imgui_bundle import imgui
 from support import widgets
 from support.frames import cloud, gaussian_frame
 from support.renderer_cases import pick
-from support.view_cases import RECT, scene_view, shown
+from support.view_cases import RECT, scene_view, view_pixels
 from support.wait import clock, wait_until
 
 from splatview_viewer.core.events import (
@@ -69,7 +69,7 @@ EVENTS = (
 def view(screen: OffscreenScreen) -> Iterator[Any]:
     made = scene_view(screen)
     assert made.update(gaussian_frame())
-    shown(made, screen)
+    view_pixels(made, screen)
     yield made
     made.close()
 
@@ -129,7 +129,7 @@ def test_tools_take_every_event_and_draw_in_every_place(
     view = scene_view(screen)
     if loaded:
         assert view.update(gaussian_frame())
-        unfiltered = shown(view, screen)
+        unfiltered = view_pixels(view, screen)
         for tool in view.view.tools.values():
             tool.draw(screen.framebuffer, RECT)
             np.testing.assert_array_equal(screen.pixels()[..., :3], unfiltered)
@@ -137,7 +137,7 @@ def test_tools_take_every_event_and_draw_in_every_place(
         for event in EVENTS:
             assert tool.handle(event, RECT) in (None, True, False)
             assert tool.tick(0.0) in (True, False)
-        shown(view, screen)
+        view_pixels(view, screen)
         for rect, scale in ((RECT, 1.0), (Rect(0, 0, 8, 8), 2.0)):
 
             def over(_: Rect, s: float, rect: Rect = rect, tool: Tool = tool) -> bool:
@@ -212,7 +212,7 @@ def test_what_is_filtered_is_counted_and_not_drawn(
     view: Any, panel: Panel, screen: OffscreenScreen
 ) -> None:
     tool = view.view.tools["filter"]
-    unfiltered = shown(view, screen)
+    unfiltered = view_pixels(view, screen)
     assert not tool.details()
 
     def counted() -> bool:
@@ -231,9 +231,9 @@ def test_what_is_filtered_is_counted_and_not_drawn(
     assert 0 < expected < 400
     assert tool.statistics.chosen == expected
     assert tool.details() == [f"{expected:,} of them shown"]
-    assert (shown(view, screen) != unfiltered).any()
+    assert (view_pixels(view, screen) != unfiltered).any()
     tool.reset(opacity)
-    np.testing.assert_array_equal(shown(view, screen), unfiltered)
+    np.testing.assert_array_equal(view_pixels(view, screen), unfiltered)
     assert not tool.is_active
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from imgui_bundle import imgui
 from support.frames import gaussian_frame
-from support.view_cases import scene_view, shown
+from support.view_cases import scene_view, view_pixels
 from support.wait import wait_until
 
 from splatview_viewer.core.events import (
@@ -58,9 +58,9 @@ def view_fixture(screen: OffscreenScreen) -> Iterator[Any]:
     made.said = []  # type: ignore[attr-defined]
     made.view.host = Host(made.said.append, name="scene")  # type: ignore[attr-defined]
     made.update(gaussian_frame(balls(np.array(CENTERS)), color="rgb"))
-    shown(made, screen, RECT)
+    view_pixels(made, screen, RECT)
     made.view.rig.use_camera(FRONT)
-    shown(made, screen, RECT)
+    view_pixels(made, screen, RECT)
     yield made
     made.close()
 
@@ -187,15 +187,15 @@ def test_up_is_found_in_the_ground_unless_the_user_says_it(
     view: Any, fresh: Any, screen: OffscreenScreen
 ) -> None:
     fresh.update(gaussian_frame(ground(), color="rgb"))
-    shown(fresh, screen, RECT)
+    view_pixels(fresh, screen, RECT)
     np.testing.assert_array_equal(fresh.view.rig.orbit.up, (1, 0, 0))
     assert viewmat(fresh)[1, 0] < 0  # x is up in the picture
     fresh.view.rig.reset_to(None)  # as `grab` does for each picture
-    shown(fresh, screen, RECT)
+    view_pixels(fresh, screen, RECT)
     np.testing.assert_array_equal(fresh.view.rig.orbit.up, (1, 0, 0))
     fresh.view.rig.up_axis.set_by_user(np.array([0.0, 0.0, 1.0]))
     fresh.view.rig.frame_scene()
-    shown(fresh, screen, RECT)
+    view_pixels(fresh, screen, RECT)
     follower = fresh.another_view()
     follower.follow(fresh, alike=True)
     for shown_view in (fresh, follower):
@@ -224,9 +224,9 @@ def test_up_of_the_file_goes_before_the_ground_and_cameras(
     if cameras_first:
         up_axis.use_cameras(np.eye(4)[None])
     fresh.update(scene)
-    shown(fresh, screen, RECT)
+    view_pixels(fresh, screen, RECT)
     up_axis.use_cameras(np.eye(4)[None])
-    shown(fresh, screen, RECT)
+    view_pixels(fresh, screen, RECT)
     np.testing.assert_array_equal(fresh.view.rig.orbit.up, (0, 0, -1))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from support.frames import cloud, frame_of, gaussian_frame
-from support.view_cases import RECT, H, W, scene_view, shown
+from support.view_cases import RECT, H, W, scene_view, view_pixels
 
 from splatview_viewer.core.events import (
     Key,
@@ -46,7 +46,7 @@ def test_a_scene_is_seen_whole_at_first_sight(
     tensors["means"][1, 0] = float("nan")
     gaussians.view.change(show="alpha")
     gaussians.update(gaussian_frame(tensors))
-    seen = np.argwhere(shown(gaussians, screen)[..., 0] > 40)
+    seen = np.argwhere(view_pixels(gaussians, screen)[..., 0] > 40)
     (top, left), (bottom, right) = seen.min(axis=0), seen.max(axis=0)
     assert 0 < top < H * 0.3
     assert H * 0.7 < bottom < H - 1
@@ -58,18 +58,18 @@ def test_updates_keep_the_camera_and_f_frames_again(
     gaussians: Any, screen: OffscreenScreen
 ) -> None:
     gaussians.update(gaussian_frame())
-    shown(gaussians, screen)
+    view_pixels(gaussians, screen)
     gaussians.handle(Wheel(20, 20, 3.0), RECT)
     camera = gaussians.view.rig.orbit.camera(W, H).viewmat
     tensors = cloud()
     tensors["means"] += 0.5
     gaussians.update(gaussian_frame(tensors, version=2))
-    shown(gaussians, screen)
+    view_pixels(gaussians, screen)
     np.testing.assert_array_equal(gaussians.view.rig.orbit.camera(W, H).viewmat, camera)
     assert gaussians.handle(Key("f"), RECT)
     assert gaussians.tick(10.0)
     assert gaussians.tick(20.0)  # it flies there
-    shown(gaussians, screen)
+    view_pixels(gaussians, screen)
     assert np.abs(gaussians.view.rig.orbit.camera(W, H).viewmat - camera).max() > 0.1
 
 
@@ -82,7 +82,7 @@ def test_every_form_of_a_scene_looks_the_same(
     activated = {"scales": t["scales"].exp(), "opacities": t["opacities"].sigmoid()}
     gaussians.update(gaussian_frame())
     gaussians.view.rig.use_camera(FRONT)
-    expected = shown(gaussians, screen)
+    expected = view_pixels(gaussians, screen)
     assert expected.max() > 100
     for frame, tolerance in (
         *(
@@ -99,7 +99,9 @@ def test_every_form_of_a_scene_looks_the_same(
         (gaussian_frame(t | {"shN": torch.zeros(len(rgb), 15, 3)}, sh_degree=3), 1),
     ):
         assert gaussians.update(frame)
-        np.testing.assert_allclose(shown(gaussians, screen), expected, atol=tolerance)
+        np.testing.assert_allclose(
+            view_pixels(gaussians, screen), expected, atol=tolerance
+        )
 
 
 def test_georeferenced_streams_look_as_they_do_at_the_origin(
@@ -108,7 +110,7 @@ def test_georeferenced_streams_look_as_they_do_at_the_origin(
     tensors = cloud()
     offset = torch.tensor([500_000.0, 5_400_000.0, 120.0], dtype=torch.float64)
     gaussians.update(gaussian_frame(tensors))
-    expected = shown(gaussians, screen)
+    expected = view_pixels(gaussians, screen)
     place = gaussians.view.rig.orbit.position
     halves = [
         gaussian_frame(
@@ -125,7 +127,7 @@ def test_georeferenced_streams_look_as_they_do_at_the_origin(
     ):
         assert gaussians.update(frame)
         gaussians.view.rig.frame_scene()
-        np.testing.assert_allclose(shown(gaussians, screen), expected, atol=2)
+        np.testing.assert_allclose(view_pixels(gaussians, screen), expected, atol=2)
         np.testing.assert_allclose(
             gaussians.view.rig.orbit.position - offset.numpy(), place, atol=1e-5
         )
@@ -145,7 +147,7 @@ def test_small_scenes_are_orbited_like_large_ones(
         gaussians.view.rig.use_camera(
             Camera(look_at((0, 0, -4 * size), (0, 0, 0)), intrinsics(50, W, H), W, H)
         )
-        seen.append([shown(gaussians, screen)])
+        seen.append([view_pixels(gaussians, screen)])
         for event in (
             Wheel(30, 30, 8.0),
             Wheel(30, 30, 4.0),
@@ -153,7 +155,7 @@ def test_small_scenes_are_orbited_like_large_ones(
             PointerMove(50, 38),
         ):
             gaussians.handle(event, RECT)
-            seen[-1].append(shown(gaussians, screen))
+            seen[-1].append(view_pixels(gaussians, screen))
         gaussians.handle(PointerRelease(50, 38), RECT)
     for large, small in zip(*seen, strict=True):
         assert large.max() > 100
@@ -195,9 +197,9 @@ def test_the_background_shines_through(gaussians: Any, screen: OffscreenScreen) 
     }
     gaussians.update(gaussian_frame(tensors, color="rgb"))
     gaussians.view.rig.use_camera(FRONT)
-    pixels = shown(gaussians, screen)
+    pixels = view_pixels(gaussians, screen)
     assert pixels[0, 0].tolist() == [0, 0, 255]  # the stream's own
     assert pixels[H // 2, W // 2] == pytest.approx([127, 127, 255], abs=6)
     gaussians.view.change(background=(1.0, 0.0, 0.0))
-    pixels = shown(gaussians, screen)
+    pixels = view_pixels(gaussians, screen)
     assert pixels[0, 0].tolist() == [255, 0, 0]

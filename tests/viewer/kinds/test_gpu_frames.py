@@ -12,7 +12,15 @@ import numpy as np
 import pytest
 import torch
 from support.frames import cloud
-from support.view_cases import LOOKS, RECT, H, W, image_view, scene_view, shown
+from support.view_cases import (
+    RECT,
+    VIEW_USERS,
+    H,
+    W,
+    image_view,
+    scene_view,
+    view_pixels,
+)
 from support.wait import clock
 
 from splatview_ipc.control.frame import DeviceTensor, StreamFrame
@@ -204,7 +212,7 @@ def test_an_image_in_place_is_held_for_all_until_the_next_is_drawn(
     torn.whole = False
     assert not torn.show(a)
     assert torn.released
-    assert (shown(a, screen) == 50).all()
+    assert (view_pixels(a, screen) == 50).all()
     assert (a.info.path, a.tick(clock()), first.released) == (
         ["drawn in place"],
         False,
@@ -212,14 +220,14 @@ def test_an_image_in_place_is_held_for_all_until_the_next_is_drawn(
     )
     second.show(b)
     assert not first.released
-    assert (shown(b, screen) == 90).all()
+    assert (view_pixels(b, screen) == 90).all()
     a.tick(clock())
     assert first.released
     assert not second.released
-    assert (shown(a, screen) == 90).all()
+    assert (view_pixels(a, screen) == 90).all()
     a.close()
     assert not second.released
-    shown(b, screen)
+    view_pixels(b, screen)
     second.whole = False  # overwritten while it is drawn
     b.tick(clock())
     assert b.wants.stale
@@ -275,9 +283,9 @@ def two(screen: OffscreenScreen, reader: Reader) -> Iterator[list[Any]]:
     first = scene_view(screen, reader)
     views = [first, first.another_view()]
     scene().show(first)
-    for view, look in zip(views, (LOOKS[0], LOOKS[2]), strict=True):
+    for view, look in zip(views, (VIEW_USERS[0], VIEW_USERS[2]), strict=True):
         look.take(view, screen)
-        shown(view, screen)
+        view_pixels(view, screen)
     yield views
     for view in views:
         view.close()
@@ -299,13 +307,13 @@ def test_a_scene_in_place_is_read_with_the_first_picture_of_any_and_held_until_t
         assert not two[k % 2].wants.busy
         before = [view.view.picture.key for view in two]
         for view in two:
-            shown(view, screen)
+            view_pixels(view, screen)
             assert shared.released
         assert all(
             view.view.picture.key != b for view, b in zip(two, before, strict=True)
         )
         assert (reader.loads - loads, reader.drawings - drawings) == (1, 2)
-        shown(two[0], screen)
+        view_pixels(two[0], screen)
         assert reader.drawings - drawings == 2  # the same picture again
     last = scene(seed=9)
     last.show(two[0])
@@ -319,17 +327,17 @@ def test_what_was_overwritten_while_it_was_read_is_never_seen(
     two: list[Any], screen: OffscreenScreen
 ) -> None:
     """However many such scenes follow each other: the renderer draws into the memory of earlier pictures again."""
-    before = [shown(view, screen) for view in two]
+    before = [view_pixels(view, screen) for view in two]
     for k in range(5):
         torn = scene(seed=k + 5)
         assert torn.show(two[k % 2])
         torn.whole = False
         for i in (k // 2 % 2, (k // 2 + 1) % 2):
             two[i].handle(Wheel(20, 20, 1), RECT)  # has it want another picture, too
-            np.testing.assert_array_equal(shown(two[i], screen), before[i])
+            np.testing.assert_array_equal(view_pixels(two[i], screen), before[i])
         assert torn.released
         assert all(view.wants.stale for view in two)
     assert scene(seed=9).show(two[0])
     assert not any(view.wants.stale for view in two)
     for view, pixels in zip(two, before, strict=True):
-        assert (shown(view, screen) != pixels).any()
+        assert (view_pixels(view, screen) != pixels).any()

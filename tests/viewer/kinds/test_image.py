@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from support.frames import image_frame
-from support.view_cases import RECT, H, W, image_view, opened, see, shown
+from support.view_cases import RECT, H, W, change_state, image_view, opened, view_pixels
 from support.wait import clock, wait_until
 
 from splatview_viewer.core.events import PointerLeave, PointerMove
@@ -29,7 +29,7 @@ FORMS = [
 @pytest.fixture
 def image(screen: OffscreenScreen) -> Iterator[Any]:
     v = image_view(screen)
-    see(v, background=(0.0, 0.0, 0.0))
+    change_state(v, background=(0.0, 0.0, 0.0))
     yield v
     v.close()
 
@@ -58,11 +58,11 @@ def test_every_form_is_exact(
         "BGR": values[..., [2, 1, 0, 3][:channels]] if channels > 2 else None,
     }[layout]
     assert laid is not None
-    see(image, alpha="ignore")
+    change_state(image, alpha="ignore")
     assert image.update(image_frame(laid.contiguous(), layout))
     expected = values.float() * (1 if dtype == torch.uint8 else 255)
     expected = expected.expand(H, W, 3) if channels == 1 else expected[..., :3]
-    np.testing.assert_allclose(shown(image, screen), expected.numpy(), atol=1)
+    np.testing.assert_allclose(view_pixels(image, screen), expected.numpy(), atol=1)
     assert image.view.value_at(37, 11) == pytest.approx(values[11, 37].tolist(), abs=0)
 
 
@@ -70,13 +70,13 @@ def test_pictures_from_files_are_exact(image: Any, screen: OffscreenScreen) -> N
     rng = np.random.default_rng(0)
     deep = rng.integers(0, 65536, (H, W, 3), dtype=np.uint16)
     image.update(deep)
-    np.testing.assert_allclose(shown(image, screen), np.round(deep / 257), atol=1)
+    np.testing.assert_allclose(view_pixels(image, screen), np.round(deep / 257), atol=1)
     assert image.view.value_at(5, 9) == tuple(deep[9, 5])
     grey_alpha = rng.integers(0, 256, (H, W, 2), dtype=np.uint8)
-    see(image, alpha="ignore")
+    change_state(image, alpha="ignore")
     image.update(grey_alpha)
     np.testing.assert_array_equal(
-        shown(image, screen), np.repeat(grey_alpha[..., :1], 3, axis=2)
+        view_pixels(image, screen), np.repeat(grey_alpha[..., :1], 3, axis=2)
     )
 
 
@@ -85,7 +85,7 @@ def test_minified_pixels_are_averages(
     image: Any, screen: OffscreenScreen, height: int, width: int
 ) -> None:
     picture = np.random.default_rng(0).random((height, width, 3)).astype(np.float32)
-    see(image, background=(0.2, 0.4, 0.6))
+    change_state(image, background=(0.2, 0.4, 0.6))
     image.update(picture)
     x, y, zoom = image.view.pan_zoom.placed(RECT)
     rows = coverage(H, height, y, zoom)
@@ -94,7 +94,7 @@ def test_minified_pixels_are_averages(
     expected += (
         1 - rows.sum(1)[:, None, None] * columns.sum(1)[None, :, None]
     ) * np.array((0.2, 0.4, 0.6))
-    np.testing.assert_allclose(shown(image, screen), expected * 255, atol=1.01)
+    np.testing.assert_allclose(view_pixels(image, screen), expected * 255, atol=1.01)
 
 
 def coverage(screen: int, picture: int, origin: float, zoom: float) -> np.ndarray:
@@ -131,14 +131,14 @@ def test_values_out_of_range_are_shown_as_they_look(
     hint = image.content.hints.hint
     assert hint is not None
     assert hint.choice == choice
-    see(image, range=choice)
+    change_state(image, range=choice)
     finite = values[values.isfinite()].float().numpy()
     low, high = choice or np.percentile(finite, (1, 99))
     expected = (
         np.clip((values.float().numpy() - low) / (high - low), 0, 1) * 255
     )  # what is infinite is farthest
     np.testing.assert_allclose(
-        shown(image, screen),
+        view_pixels(image, screen),
         expected.reshape(H, W, -1).repeat(3 // expected[0, 0].size, 2),
         atol=1.01,
     )
@@ -147,13 +147,13 @@ def test_values_out_of_range_are_shown_as_they_look(
 def test_exposure_and_gamma(image: Any, screen: OffscreenScreen) -> None:
     values = torch.rand(H, W, 3, generator=torch.Generator().manual_seed(0)) * 3 - 0.2
     image.update(image_frame(values))
-    see(image, exposure=-1.5, gamma=2.2)
+    change_state(image, exposure=-1.5, gamma=2.2)
     expected = (values.clamp(min=0) * 2**-1.5) ** (1 / 2.2)
     np.testing.assert_allclose(
-        shown(image, screen), expected.clamp(0, 1).numpy() * 255, atol=1
+        view_pixels(image, screen), expected.clamp(0, 1).numpy() * 255, atol=1
     )
     image.update(np.full((H, W, 3), 77, np.uint8))
-    assert (shown(image, screen) == 77).all()  # bytes are shown as they are
+    assert (view_pixels(image, screen) == 77).all()  # bytes are shown as they are
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
@@ -165,7 +165,7 @@ def test_nan_and_inf_stand_out(
     values[7, 9, 0] = float("inf")
     values[7, 10] = -float("inf")
     image.update(image_frame(values))
-    pixels = shown(image, screen)
+    pixels = view_pixels(image, screen)
     magenta = (pixels == (255, 0, 255)).all(axis=-1)
     assert np.argwhere(magenta).tolist() == [[3, 5], [7, 9], [7, 10]]
     wait_until(lambda: image.tick(clock()))
@@ -177,18 +177,20 @@ def test_alpha(image: Any, screen: OffscreenScreen) -> None:
     picture = rng.integers(0, 256, (H, W, 4), dtype=np.uint8)
     color = picture[..., :3].astype(float)
     alpha = picture[..., 3:] / 255
-    see(image, background=(1.0, 0.5, 0.0))
+    change_state(image, background=(1.0, 0.5, 0.0))
     image.update(picture)
-    see(image, alpha="background")
+    change_state(image, alpha="background")
     np.testing.assert_allclose(
-        shown(image, screen), color * alpha + (1 - alpha) * (255, 127.5, 0), atol=1
+        view_pixels(image, screen),
+        color * alpha + (1 - alpha) * (255, 127.5, 0),
+        atol=1,
     )
-    see(image, alpha="ignore")
-    np.testing.assert_array_equal(shown(image, screen), picture[..., :3])
-    see(image, alpha="checkerboard")
+    change_state(image, alpha="ignore")
+    np.testing.assert_array_equal(view_pixels(image, screen), picture[..., :3])
+    change_state(image, alpha="checkerboard")
     picture[..., 3] = 0
     image.update(picture)
-    squares = shown(image, screen)[..., 0] == shown(image, screen)[0, 0, 0]
+    squares = view_pixels(image, screen)[..., 0] == view_pixels(image, screen)[0, 0, 0]
     np.testing.assert_array_equal(
         squares, (np.add.outer(np.arange(H) // 8, np.arange(W) // 8) % 2) == 0
     )
@@ -197,7 +199,7 @@ def test_alpha(image: Any, screen: OffscreenScreen) -> None:
 def test_the_readout_names_the_original_value(image: Any) -> None:
     values = torch.arange(6 * 8 * 3, dtype=torch.float32).reshape(6, 8, 3) / 10
     image.update(image_frame(values))
-    see(image, exposure=-4.0)
+    change_state(image, exposure=-4.0)
     assert image.handle(PointerMove(3 * 8 + 4, 2 * 8 + 1), RECT)
     assert image.info.readout == "(3, 2)   5.7  5.8  5.9"
     assert not image.handle(PointerMove(3 * 8 + 5, 2 * 8 + 2), RECT)  # the same pixel
@@ -213,7 +215,7 @@ def test_another_size_of_picture_keeps_what_each_looks_at(
     b: Any
     with opened("image", screen) as (a, b):
         a.update(np.zeros((60, 80, 3), np.uint8))
-        see(b, place=Place(4.0 * 80, (20 / 80, 30 / 60)))
+        change_state(b, place=Place(4.0 * 80, (20 / 80, 30 / 60)))
         a.update(np.zeros((120, 160, 3), np.uint8))
         assert b.view.pan_zoom.placed(RECT) == (W / 2 - 2.0 * 40, H / 2 - 2.0 * 60, 2.0)
         c: Any = a.another_view()
@@ -232,7 +234,7 @@ def test_a_picture_beyond_the_gpus_textures_is_scaled_and_says_so(
         f"1 pixel in 2 per axis: larger than this GPU's {limit}" in line
         for line in image.info.details
     )
-    pixels = shown(image, screen)
+    pixels = view_pixels(image, screen)
     assert pixels.min() == 0
     assert pixels.shape[2] == 3
     assert image.view.value_at(limit // 2, 2) == (255,)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from support.annotate_cases import overlay_frame, result_of, seen
+from support.annotate_cases import overlay_frame, overlay_pixels, result_of
 from support.frames import image_frame
-from support.view_cases import image_view, see
+from support.view_cases import change_state, image_view
 from support.viewer import Viewer
 
 import splatview
@@ -40,7 +40,7 @@ def grey(version: int = 1, time_ns: int = 10**18) -> StreamFrame:
 def view(screen: OffscreenScreen) -> Iterator[Any]:
     screen.resize(W, H)
     v = image_view(screen)
-    see(v, background=(0.0, 0.0, 0.0))
+    change_state(v, background=(0.0, 0.0, 0.0))
     v.update(grey())
     yield v
     v.close()
@@ -56,7 +56,7 @@ def of_color(pixels: np.ndarray, color: np.ndarray) -> np.ndarray:
 
 def test_a_box_lies_where_it_says(view: Any, screen: OffscreenScreen) -> None:
     put(view, boxes=[[40, 20, 100, 80]], classes=[0])
-    pixels = seen(view, screen)
+    pixels = overlay_pixels(view, screen)
     expected = np.zeros((H, W), bool)
     expected[19:81, 39:101] = True
     expected[21:79, 41:99] = False  # two pixels, on both sides of the edge
@@ -72,8 +72,8 @@ def test_turned_boxes_are_drawn_by_their_corners(
     """Also named under the pointer only inside; scores under the threshold hide them."""
     corners = [[100, 20], [140, 60], [120, 80], [80, 40]]
     put(view, boxes=[corners, corners], classes=[0, 1], scores=[0.9, 0.2])
-    see(view, threshold=0.5)
-    pixels = seen(view, screen)
+    change_state(view, threshold=0.5)
+    pixels = overlay_pixels(view, screen)
     side = of_color(pixels, PALETTE[0])
     assert not of_color(pixels, PALETTE[1]).any()
     for (x0, y0), (x1, y1) in zip(corners, corners[1:] + corners[:1], strict=True):
@@ -93,7 +93,7 @@ def test_masks_are_seen_through_and_have_an_edge(
     mask[0, 30:70, 50:120] = 1
     mask[0, 45:55, 70:90] = 0
     put(view, boxes=[[50, 30, 120, 70]], masks=mask, classes=[1], colors=None)
-    pixels = seen(view, screen)
+    pixels = overlay_pixels(view, screen)
     inside = 0.6 * GREY + 0.4 * PALETTE[1].astype(int)
     np.testing.assert_allclose(pixels[38, 60], inside, atol=3)
     np.testing.assert_array_equal(pixels[50, 80], (GREY,) * 3)  # the hole
@@ -111,7 +111,7 @@ def test_points_bones_and_lines(view: Any, screen: OffscreenScreen) -> None:
         lines=[[[130, 20], [130, 100], [180, 100]]],
         line_classes=[3],
     )
-    pixels = seen(view, screen)
+    pixels = overlay_pixels(view, screen)
     bone = of_color(pixels, PALETTE[2])
     line = of_color(pixels, PALETTE[3])
     assert bone[30, 28:92].all()
@@ -133,8 +133,8 @@ def test_scores_under_the_threshold_are_not_drawn(
         masks=torch.ones(3, H, W),
         points=[[[x, 70, 1]] for x in (25, 75, 125)],
     )
-    see(view, threshold=0.5)
-    pixels = seen(view, screen)
+    change_state(view, threshold=0.5)
+    pixels = overlay_pixels(view, screen)
     assert not of_color(pixels, PALETTE[0]).any()
     assert of_color(pixels, PALETTE[1])[70, 75]
     assert of_color(pixels, PALETTE[2])[25, 110]
@@ -145,7 +145,7 @@ def test_scores_under_the_threshold_are_not_drawn(
 def test_what_lies_under_the_pointer_is_named(
     view: Any, screen: OffscreenScreen
 ) -> None:
-    seen(view, screen)
+    overlay_pixels(view, screen)
     view.handle(PointerMove(50, 50), Rect(0, 0, W, H))
     assert view.info.readout == "(50, 50)   90  90  90"
     put(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.reference import ReferenceRenderer
 from support.renderer_cases import Chance, looking_at_origin, random_scene
-from support.view_cases import scene_view, shown
+from support.view_cases import scene_view, view_pixels
 
 from splatview_viewer.render.base import Pixels, RenderOptions
 from splatview_viewer.scene import Selection, color_maps
@@ -62,9 +62,12 @@ def test_paints_lie_over_the_background_and_alpha_is_grey(
     for show in ("color", "normals", "ellipsoids", "rings", "points"):
         view.view.change(show=show)
         p = reference(paint=show)
-        alike(shown(view, screen), over_background(p.color, p.alpha))
+        alike(view_pixels(view, screen), over_background(p.color, p.alpha))
     view.view.change(show="alpha")
-    alike(shown(view, screen), np.repeat(reference().alpha[..., None] * 255, 3, axis=2))
+    alike(
+        view_pixels(view, screen),
+        np.repeat(reference().alpha[..., None] * 255, 3, axis=2),
+    )
 
 
 def test_depth_by_every_map_over_a_range_by_hand(
@@ -76,24 +79,24 @@ def test_depth_by_every_map_over_a_range_by_hand(
         wanted = (
             color_maps.colors(name, (expected_depth(p) - 2.5) / 3) * p.alpha[..., None]
         )
-        alike(shown(view, screen), over_background(wanted, p.alpha))
+        alike(view_pixels(view, screen), over_background(wanted, p.alpha))
 
 
 def test_the_range_of_depth_by_itself(view: Any, screen: OffscreenScreen) -> None:
     view.view.change(show="depth")
-    automatic = shown(view, screen)
+    automatic = view_pixels(view, screen)
     p = reference()
     low, high = np.percentile(expected_depth(p)[p.alpha > 0.3], (1, 99))
     assert view.view.picture.depth.range == pytest.approx((low, high), rel=0.02)
     view.view.change(depth_range=view.view.picture.depth.range)
-    assert np.array_equal(shown(view, screen), automatic)
+    assert np.array_equal(view_pixels(view, screen), automatic)
     view.view.change(depth_range=(low, high / 2))
-    assert not np.array_equal(shown(view, screen), automatic)
+    assert not np.array_equal(view_pixels(view, screen), automatic)
 
 
 def test_overdraw_by_a_map(view: Any, screen: OffscreenScreen) -> None:
     view.view.change(show="overdraw", color_map="magma")
-    got = shown(view, screen)
+    got = view_pixels(view, screen)
     p, (low, high) = reference(paint="overdraw"), view.view.picture.depth.range
     assert low == 0
     assert high == np.ceil(high)
@@ -108,11 +111,11 @@ def test_size_and_selection_reach_the_picture(
     selection = Selection(opacity=(0.4, 1.0), marked=(7,))
     view.view.change(show="ellipsoids", scale=0.5, selection=selection)
     p = reference(paint="ellipsoids", scale=0.5, selection=selection)
-    alike(shown(view, screen), over_background(p.color, p.alpha))
+    alike(view_pixels(view, screen), over_background(p.color, p.alpha))
     view.view.change(show="points", point_px=4.0)
     view.view.host.scale = 2.0  # diameters are in points of the screen
     p = reference(paint="points", point_px=8.0, selection=selection)
-    alike(shown(view, screen), over_background(p.color, p.alpha))
+    alike(view_pixels(view, screen), over_background(p.color, p.alpha))
 
 
 def test_colour_maps() -> None:

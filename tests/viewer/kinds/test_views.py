@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 from support.view_cases import (
-    LOOKS,
     RECT,
+    VIEW_USERS,
     WRITTEN,
     H,
     W,
     alone,
+    change_state,
     opened,
-    part,
-    see,
-    shown,
+    user_pixels,
     value,
+    view_pixels,
 )
 from support.wait import clock
 
@@ -90,12 +90,12 @@ def test_it_is_empty_and_then_shows_a_frame(
 ) -> None:
     assert view.empty
     assert view.info == Info()
-    pixels = shown(view, screen)
+    pixels = view_pixels(view, screen)
     assert (pixels == pixels[0, 0]).all()
     assert not view.tick(clock())
     assert view.update(value(view.kind))
     assert not view.empty
-    pixels = shown(view, screen)
+    pixels = view_pixels(view, screen)
     assert pixels.std() > 10
     assert view.info.details
     assert view.info.path
@@ -106,8 +106,8 @@ def test_it_is_empty_and_then_shows_a_frame(
         Rect(0, 0, W, 1),
         Rect(5, 0, 1, H),
     ):
-        shown(view, screen, rect)
-    np.testing.assert_array_equal(shown(view, screen), pixels)
+        view_pixels(view, screen, rect)
+    np.testing.assert_array_equal(view_pixels(view, screen), pixels)
 
 
 def test_it_draws_all_of_its_rectangle_and_nothing_else(
@@ -117,14 +117,14 @@ def test_it_draws_all_of_its_rectangle_and_nothing_else(
     rect = Rect(11, 5, 30, 21)
     marker = np.array([3, 250, 7])
     screen.framebuffer.clear(3 / 255, 250 / 255, 7 / 255, 1.0)
-    pixels = shown(view, screen, rect)
+    pixels = view_pixels(view, screen, rect)
     inside = np.zeros((H, W), bool)
     inside[5:26, 11:41] = True
     np.testing.assert_array_equal((pixels == marker).all(axis=-1), ~inside)
     screen.resize(30, 21)  # what the whole screen would show
     if view.kind == "gaussians":
         view.view.rig.frame_scene()  # type: ignore[attr-defined]
-    np.testing.assert_allclose(shown(view, screen), pixels[5:26, 11:41], atol=1)
+    np.testing.assert_allclose(view_pixels(view, screen), pixels[5:26, 11:41], atol=1)
 
 
 def test_it_refuses_what_it_cannot_show(view: ShownView) -> None:
@@ -145,19 +145,19 @@ def test_only_a_whole_frame_changes_pictures(
     with opened(kind, screen) as views:
         frame = value(kind)
         views[0].update(frame)
-        before = [shown(view, screen) for view in views]
+        before = [view_pixels(view, screen) for view in views]
         details = views[0].info.details
         for tensor in frame.tensors.values():  # its memory may change after an update
             tensor.array[...] = 0
         for view in views:
             if kind == "gaussians":
-                see(view, sh_degree=0)  # so that it draws anew
+                change_state(view, sh_degree=0)  # so that it draws anew
             assert not view.update(value(kind, 1, intact=False))
             assert view.info.details == details
             for v, pixels in zip(views, before, strict=True):
-                np.testing.assert_array_equal(shown(v, screen), pixels)
+                np.testing.assert_array_equal(view_pixels(v, screen), pixels)
         assert views[1].update(value(kind, 1))
-        assert (shown(views[0], screen) != before[0]).any()
+        assert (view_pixels(views[0], screen) != before[0]).any()
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -168,22 +168,22 @@ def test_a_picture_depends_on_its_state_alone(
         assert isinstance(view, ShownView)
         view.update(value(kind))
         first = view.view.state
-        seen = [(first, shown(view, screen))]
+        seen = [(first, view_pixels(view, screen))]
         for event in EVENTS:
             before = view.view.state
             assert view.handle(event, RECT) == (view.view.state != before)
-            seen.append((view.view.state, shown(view, screen)))
+            seen.append((view.view.state, view_pixels(view, screen)))
         if kind == "memory":  # which the pointer alone moves
-            see(view, span=5.0)
-            seen.append((view.view.state, shown(view, screen)))
+            change_state(view, span=5.0)
+            seen.append((view.view.state, view_pixels(view, screen)))
         assert seen[-1][0] != first
         assert (seen[-1][1] != seen[0][1]).any()
         for state, pixels in reversed(seen):
             view.view.state = state
-            np.testing.assert_array_equal(shown(view, screen), pixels)
+            np.testing.assert_array_equal(view_pixels(view, screen), pixels)
             other: Any = view.another_view()
             other.view.state = state
-            np.testing.assert_array_equal(shown(other, screen), pixels)
+            np.testing.assert_array_equal(view_pixels(other, screen), pixels)
             other.close()
         with pytest.raises(FrozenInstanceError):
             setattr(first, fields(first)[0].name, None)
@@ -196,7 +196,7 @@ def test_a_picture_depends_on_its_state_alone(
 def test_each_draws_what_it_would_alone(
     pair: list[ShownView], kind: str, screen: OffscreenScreen, other: int
 ) -> None:
-    looks = LOOKS[0], LOOKS[other]
+    looks = VIEW_USERS[0], VIEW_USERS[other]
     want = [alone(kind, screen, look) for look in looks]
     after = [alone(kind, screen, look, value(kind, 1)) for look in looks]
     pair[0].update(value(kind))
@@ -204,27 +204,28 @@ def test_each_draws_what_it_would_alone(
         look.take(view, screen)
     for _ in range(3):
         for view, look, pixels in zip(pair, looks, want, strict=True):
-            np.testing.assert_array_equal(part(view, screen, look), pixels)
+            np.testing.assert_array_equal(user_pixels(view, screen, look), pixels)
     pair[1].update(value(kind, 1))
     for view, look, pixels in zip(pair, looks, after, strict=True):
-        np.testing.assert_array_equal(part(view, screen, look), pixels)
+        np.testing.assert_array_equal(user_pixels(view, screen, look), pixels)
 
 
 def test_closing_one_leaves_the_other(kind: str, screen: OffscreenScreen) -> None:
     for gone in (0, 1):
         with opened(kind, screen) as views:
             views[0].update(value(kind))
-            for view, look in zip(views, LOOKS, strict=False):
+            for view, look in zip(views, VIEW_USERS, strict=False):
                 look.take(view, screen)
             left = views[1 - gone]
-            look = LOOKS[1 - gone]
-            before = part(left, screen, look)
+            look = VIEW_USERS[1 - gone]
+            before = user_pixels(left, screen, look)
             for _ in range(2):
                 views[gone].close()
-            np.testing.assert_array_equal(part(left, screen, look), before)
+            np.testing.assert_array_equal(user_pixels(left, screen, look), before)
             assert left.update(value(kind, 1))
             np.testing.assert_array_equal(
-                part(left, screen, look), alone(kind, screen, look, value(kind, 1))
+                user_pixels(left, screen, look),
+                alone(kind, screen, look, value(kind, 1)),
             )
 
 
@@ -233,9 +234,9 @@ def test_closing_all_gives_back_everything(kind: str, screen: OffscreenScreen) -
         with opened(kind, screen, 3) as views:
             for k in range(3):
                 views[1].update(value(kind, k))
-                for view, look in zip(views, LOOKS, strict=False):
+                for view, look in zip(views, VIEW_USERS, strict=False):
                     look.take(view, screen)
-                    shown(view, screen, look.rect)
+                    view_pixels(view, screen, look.rect)
                     view.tick(clock())
             assert objects() - before or kind == "stub"
 
@@ -249,15 +250,15 @@ def test_closing_all_gives_back_everything(kind: str, screen: OffscreenScreen) -
 def test_following_in_the_same_place_shows_the_same(
     pair: list[ShownView], kind: str, screen: OffscreenScreen
 ) -> None:
-    (a, b), look = pair, LOOKS[1]
+    (a, b), look = pair, VIEW_USERS[1]
     a.update(value(kind))
     look.take(a, screen)
     for _ in range(3):
-        want = part(a, screen, look)
+        want = user_pixels(a, screen, look)
         b.follow(a, alike=True)
-        np.testing.assert_array_equal(part(b, screen, look), want)
+        np.testing.assert_array_equal(user_pixels(b, screen, look), want)
         a.handle(Wheel(20, 20, 1), look.rect)
-    want = part(a, screen, look)
+    want = user_pixels(a, screen, look)
     b.handle(Wheel(20, 20, -3), look.rect)  # from there on by itself
-    assert (part(b, screen, look) != want).any()
-    np.testing.assert_array_equal(part(a, screen, look), want)
+    assert (user_pixels(b, screen, look) != want).any()
+    np.testing.assert_array_equal(user_pixels(a, screen, look), want)

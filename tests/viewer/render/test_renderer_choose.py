@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.reference import ReferenceRenderer
 from support.renderer_cases import Chance, psnr, random_scene
-from support.view_cases import scene_view, shown
+from support.view_cases import scene_view, view_pixels
 
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.render import choose as choosing
@@ -96,7 +96,7 @@ def test_opengl_draws_until_gsplat_is_ready(
     screen: OffscreenScreen, kernels: Promised
 ) -> None:
     view = view_of(screen)
-    before = shown(view, screen)
+    before = view_pixels(view, screen)
     assert "gl renderer" in view.info.path
     assert "building" in view.info.extras[-1]
     assert not view.tick(0.0)
@@ -105,7 +105,7 @@ def test_opengl_draws_until_gsplat_is_ready(
     assert not view.tick(0.0)
     assert "gsplat renderer" in view.info.path
     assert renderer_note(view.content.renderer) == ""
-    assert psnr(shown(view, screen) / 255, before / 255) > 40
+    assert psnr(view_pixels(view, screen) / 255, before / 255) > 40
     view.close()
 
 
@@ -124,12 +124,12 @@ def test_opengl_takes_over_when_gsplat_fails(
         monkeypatch.setattr(gsplat, "GsplatRenderer", fail)
     kernels.ready = True
     view = view_of(screen)
-    before = shown(view, screen)
+    before = view_pixels(view, screen)
     assert ("gsplat renderer" if start else "gl renderer") in view.info.path
     monkeypatch.setattr(Slow, "fails", "the GPU is lost")
     view.view.rig.orbit.orbit(0.5, 0.0)
     view.view.rig.apply_orbit()
-    after = shown(view, screen)
+    after = view_pixels(view, screen)
     assert "gl renderer" in view.info.path
     assert view.info.extras[-1] == "gl: the GPU is lost"
     assert after.any()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support import points_kind
-from support.view_cases import shown
+from support.view_cases import view_pixels
 from support.wait import clock, wait_until
 
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease
@@ -38,17 +38,19 @@ def view_fixture(screen: OffscreenScreen) -> Iterator[ShownView]:
 def test_a_kind_of_points_is_framed_orbited_and_placed(
     view: Any, screen: OffscreenScreen
 ) -> None:
-    first = shown(view, screen, RECT)
+    first = view_pixels(view, screen, RECT)
     assert first.any()  # the whole scene is in view
     place = view.view.state.place
     assert place.framed
     for event in (PointerPress(40, 30), PointerMove(70, 50), PointerRelease(70, 50)):
         view.handle(event, RECT)
     assert view.view.state.place.by_hand
-    assert (shown(view, screen, RECT) != first).any()
+    assert (view_pixels(view, screen, RECT) != first).any()
     other = view.another_view()
     other.follow(view, alike=True)
-    np.testing.assert_array_equal(shown(other, screen, RECT), shown(view, screen, RECT))
+    np.testing.assert_array_equal(
+        view_pixels(other, screen, RECT), view_pixels(view, screen, RECT)
+    )
     other.close()
     view.view.rig.use_camera(FRONT)
     assert view.view.rig.camera(RECT).key == FRONT.key
@@ -67,7 +69,7 @@ def test_a_kind_of_points_is_filmed_along_a_path(
     monkeypatch.chdir(tmp_path)
     messages: list[str] = []
     view.view.host = Host(messages.append, name="points.ply")
-    shown(view, screen, RECT)
+    view_pixels(view, screen, RECT)
     tool = view.view.path
     for _ in range(2):
         assert view.handle(Key("k"), RECT)

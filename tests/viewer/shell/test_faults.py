@@ -171,8 +171,8 @@ def test_event_that_fails_is_told_to_its_user_alone(
     with House(path) as house:
         first = house.page()
         second = house.page()
-        house.at_rest(first)
-        before = house.at_rest(second)
+        house.final_picture(first)
+        before = house.final_picture(second)
 
         def fail(*_: Any) -> bool:
             raise RuntimeError("no such gesture")
@@ -182,7 +182,7 @@ def test_event_that_fails_is_told_to_its_user_alone(
             for x in range(4):
                 first.send(ev.Wheel(x=500 + x, y=200, dy=1))
             house.until(lambda: house.app.users[0].state.toasts)
-        np.testing.assert_array_equal(house.at_rest(second), before)
+        np.testing.assert_array_equal(house.final_picture(second), before)
         assert not any(entry.fault for entry in house.app.catalogue.entries)
         assert "no such gesture" in house.app.users[0].state.toasts[0][1]
         assert not house.app.users[1].state.toasts

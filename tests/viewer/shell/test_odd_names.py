@@ -59,12 +59,12 @@ def test_file_of_any_name_is_shown_in_list_and_panel(
 def test_page_is_offered_and_told_names_that_are_not_utf8(folder: Path) -> None:
     with House(folder / f"{ODD}.png") as house:
         page = house.page()
-        assert house.at_rest(page).shape == (520, 900, 3)
+        assert house.final_picture(page).shape == (520, 900, 3)
         user = house.app.users[0]
         user.screen.desktop.hand_over(folder / f"{ODD}.json")
         user.say(f"Saved {folder / ODD}")
         user.screen.desktop.copy(ODD)
-        assert house.at_rest(page).shape == (520, 900, 3)
+        assert house.final_picture(page).shape == (520, 900, 3)
         assert not house.app.catalogue.notices
 
 

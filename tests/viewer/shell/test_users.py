@@ -48,18 +48,18 @@ def test_each_page_has_its_own_size_zoom_and_entry(
     wide = house.page(900, 520)
     tall = house.page(400, 700)
     whole = np.asarray(Image.open(picture)).astype(int)
-    before = house.at_rest(tall)
+    before = house.final_picture(tall)
     assert before.shape == (700, 400, 3)
     np.testing.assert_array_equal(
         before[200:500], whole
     )  # a narrow page begins without the panel
     wide.send(ev.Wheel(x=590, y=250, dx=0, dy=4, at=1.0))
     house.until(lambda: house.app.users[0].view.view.zoom > 2)  # type: ignore[union-attr]
-    assert house.at_rest(wide).shape == (520, 900, 3)
+    assert house.final_picture(wide).shape == (520, 900, 3)
     assert house.app.users[1].view.view.zoom == 1  # type: ignore[union-attr]
     tall.send(ev.Key(name="h", pressed=True, repeat=False, at=2.0))
     tall.send(ev.Key(name="h", pressed=True, repeat=False, at=2.0))
-    np.testing.assert_array_equal(house.at_rest(tall), before)
+    np.testing.assert_array_equal(house.final_picture(tall), before)
     Image.new("RGB", (50, 40), (200, 10, 30)).save(tmp_path / "other.png")
     house.app.catalogue.open_file(
         tmp_path / "other.png", house.app.users[1].layout.active
@@ -77,7 +77,7 @@ def test_a_picture_is_written_beside_browsers(picture: Path, tmp_path: Path) -> 
     house = House(picture, watched=True, out=out)
     page = house.page()
     house.until(out.exists)
-    assert house.at_rest(page).shape == (520, 900, 3)
+    assert house.final_picture(page).shape == (520, 900, 3)
     with Image.open(out) as written:
         assert written.size == (700, 400)
     house.close()
@@ -96,8 +96,8 @@ def test_page_that_is_hidden_or_closes_gives_back_what_it_was_drawn_with(
         before = living_pixels()
         page = house.page(1600, 1200)
         other = house.page(1600, 1200)
-        house.at_rest(page)
-        house.at_rest(other)
+        house.final_picture(page)
+        house.final_picture(other)
         shown = living_pixels()
         assert shown - before > 2 * 1600 * 1200
         first, second = house.app.users
@@ -109,7 +109,7 @@ def test_page_that_is_hidden_or_closes_gives_back_what_it_was_drawn_with(
         house.until(lambda: living_pixels() < before + 1600 * 1200 // 2)
         house.until(trimmed.is_set)
         page.send(Visible(True))
-        assert house.at_rest(page).shape == (1200, 1600, 3)
+        assert house.final_picture(page).shape == (1200, 1600, 3)
 
 
 def test_a_page_that_comes_back_sees_what_it_saw_and_costs_nothing_meanwhile(
@@ -123,7 +123,7 @@ def test_a_page_that_comes_back_sees_what_it_saw_and_costs_nothing_meanwhile(
     house.until(lambda: house.app.users[0].view is not None)
     page.send(ev.Wheel(x=590, y=250, dx=0, dy=4, at=1.0))
     house.until(lambda: house.app.users[0].view.view.zoom > 2)  # type: ignore[union-attr]
-    before, zoom = house.at_rest(page), house.app.users[0].view.view.zoom  # type: ignore[union-attr]
+    before, zoom = house.final_picture(page), house.app.users[0].view.view.zoom  # type: ignore[union-attr]
     assert before[250, 600].tolist() == [77, 77, 77]
     stream = house.app.catalogue.slots[entry.key].source.stream  # type: ignore[attr-defined]
     assert stream.opened
@@ -133,6 +133,8 @@ def test_a_page_that_comes_back_sees_what_it_saw_and_costs_nothing_meanwhile(
     other = house.page(id="another")
     back = house.page(id="mine")
     house.until(lambda: stream.opened)
-    np.testing.assert_array_equal(house.at_rest(back)[:480, 280:], before[:480, 280:])
+    np.testing.assert_array_equal(
+        house.final_picture(back)[:480, 280:], before[:480, 280:]
+    )
     assert house.app.users[1].view.view.zoom == zoom  # type: ignore[union-attr]
     assert shown(house.users[other]) == "picture.png"

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from imgui_bundle import imgui
 from support import widgets
-from support.snapshot_cases import MOMENT, User
+from support.snapshot_cases import EVENT_INDEX, User
 from support.wait import PATIENCE
 
 from splatview_viewer.core.events import Key, PointerMove
@@ -72,9 +72,9 @@ def test_a_click_on_an_event_goes_there_and_a_double_click_looks_closer(
     u.press("events 9", double=True)
     low, high = u.state.x or (0.0, 1e9)
     assert low <= u.state.moment == 10 <= high < low + 200
-    u.view.choose_moment(MOMENT)  # far away: the table goes there
+    u.view.choose_moment(EVENT_INDEX)  # far away: the table goes there
     u.settle()
-    assert f"events {MOMENT - 1}" in widgets.drawn
+    assert f"events {EVENT_INDEX - 1}" in widgets.drawn
 
 
 def test_a_click_on_a_block_selects_what_it_holds(
@@ -123,9 +123,9 @@ def test_details_can_be_copied_and_shown(user: Any, real: MemorySnapshot) -> Non
 def test_a_row_lights_its_allocations_and_puts_them_out(
     user: Any, real: MemorySnapshot
 ) -> None:
-    u = user(real, "stacks", moment=MOMENT, choices=(("by", "category"),))
+    u = user(real, "stacks", moment=EVENT_INDEX, choices=(("by", "category"),))
     table = group_allocations(
-        real, real.traces[0], live_mask(real.traces[0], MOMENT), "category"
+        real, real.traces[0], live_mask(real.traces[0], EVENT_INDEX), "category"
     )
     u.press("table 1")
     assert u.lit == sorted(table.allocations(table[1].key).tolist())
@@ -166,13 +166,13 @@ def test_moments_and_snapshots_are_compared(
         live[0],
         live.max(),
     )  # up to the peak
-    u.view.state = u.state.with_mark(MOMENT).with_mark(3000)
+    u.view.state = u.state.with_mark(EVENT_INDEX).with_mark(3000)
     u.settle()
-    assert u.found("compare").changes.sum() == live[MOMENT] - live[3000]
+    assert u.found("compare").changes.sum() == live[EVENT_INDEX] - live[3000]
     u.press("compare 0")
     assert (
         u.lit
-        == compare_moments((real, trace, 3000), (real, trace, MOMENT))
+        == compare_moments((real, trace, 3000), (real, trace, EVENT_INDEX))
         .allocations(0)
         .tolist()
     )
@@ -216,7 +216,7 @@ def sql(user: Any, real: MemorySnapshot) -> User:
 def ask(u: User, text: str) -> Any:
     u.view.state = u.state.with_choice("sql", text)
     u.press("Run")
-    return u.found("sql")
+    return u.answer_of("sql")
 
 
 def test_an_answer_lights_its_allocations_and_a_click_goes_there(
@@ -229,7 +229,7 @@ def test_an_answer_lights_its_allocations_and_a_click_goes_there(
     ).rows
     chosen = [row[0] for row in rows]
     assert (
-        sql.lit
+        sql.highlighted
         == chosen[::-1]
         == np.flatnonzero((a.size > 20_000_000) & (a.start > 100)).tolist()
     )
@@ -244,9 +244,9 @@ def test_an_answer_lights_its_allocations_and_a_click_goes_there(
         sql,
         "SELECT stack_id, count(*) AS n FROM allocations WHERE stack_id >= 0 GROUP BY stack_id",
     )
-    assert sql.lit is None  # the new answer names none
+    assert sql.highlighted is None  # the new answer names none
     sql.press("rows stack_id n 0")
-    assert sql.lit == np.flatnonzero(a.stack == found.rows[0][0]).tolist()
+    assert sql.highlighted == np.flatnonzero(a.stack == found.rows[0][0]).tolist()
 
 
 def test_values_of_millions_of_letters_cost_a_picture_nothing(sql: User) -> None:
@@ -271,7 +271,7 @@ def test_a_fault_is_seen_and_ctrl_enter_asks_again(sql: User) -> None:
     sql.press("sql")
     sql.do(Key("enter", mods=frozenset({"ctrl"})))
     sql.settle()
-    assert sql.found("sql").rows == [(42,)]
+    assert sql.answer_of("sql").rows == [(42,)]
 
 
 def test_answers_are_copied(sql: User) -> None:

@@ -244,11 +244,11 @@ def test_search_lights_what_it_finds(user: User) -> None:
     snapshot = small_snapshot(0, 400)
     want = search(snapshot, snapshot.traces[0], "step_3").mask
     assert 0 < want.sum() < len(want)
-    assert user.lit == np.flatnonzero(want).tolist()
+    assert user.highlighted == np.flatnonzero(want).tolist()
     user.do(Key("escape"))
     user.view.change(search="")
     assert (user.settle() != pixels).any()
-    assert user.lit is None
+    assert user.highlighted is None
 
 
 def test_annotations_and_marks_are_drawn(screen: OffscreenScreen) -> None:

@@ -14,7 +14,7 @@ from PIL import Image
 from support.house import House
 from support.programs import children
 from support.scene_files import ply_columns, truth, write_ply
-from support.web_clients import ask, kept
+from support.web_clients import send_request, uploaded_files
 
 from splatview_viewer import formats as files
 from splatview_viewer.formats import camera_paths, open_file
@@ -34,7 +34,7 @@ class FilePages(House):
 
     def send(self, page: Page, path: Path) -> None:
         """As the page's script does."""
-        answer = ask(
+        answer = send_request(
             page.port,
             f"/upload?name={quote(path.name)}",
             path.read_bytes(),
@@ -55,7 +55,7 @@ class FilePages(House):
             )
         )
         (offer,) = found
-        answer = ask(
+        answer = send_request(
             page.port, f"/download?key={offer.key}&token={self.browsers.server.token}"
         )
         assert answer.status == 200
@@ -81,7 +81,7 @@ class FilePages(House):
 def pages(folder: Path) -> Iterator[FilePages]:
     with FilePages() as made:
         yield made
-    assert not kept(folder)
+    assert not uploaded_files(folder)
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_scenes_of_pages_are_never_decoded_in_the_viewer(
     keys = len(tool.path.keys)
     tool.path.keys.clear()
     pages.send(page, tmp_path / "path.json")
-    pages.until(lambda: len(tool.path.keys) == keys and not kept(folder))
+    pages.until(lambda: len(tool.path.keys) == keys and not uploaded_files(folder))
     pages.forget_all()
     with monkeypatch.context() as patch:
         for module, name in (
@@ -138,13 +138,13 @@ def test_scenes_of_pages_are_never_decoded_in_the_viewer(
     names = ["fox.ply", "picture.png", "evil.pt"]
     assert (
         [entry.name for entry in pages.users[other].state.entries]
-        == [path.name for path in kept(folder)]
+        == [path.name for path in uploaded_files(folder)]
         == names
     )
     pages.forget_all()
     pages.until(
         lambda: (
-            not kept(folder)
+            not uploaded_files(folder)
             and "splatview_viewer.formats" not in str(children(os.getpid()))
         )
     )

@@ -23,7 +23,7 @@ from support.browser_rig import (
     settle,
 )
 from support.wait import wait_until
-from support.web_clients import ask
+from support.web_clients import send_request
 
 from splatview_viewer.core.events import (
     Expose,
@@ -163,7 +163,9 @@ def test_captions_texts_and_pictures_to_keep(
     offer = page.receive()
     assert isinstance(offer, m.Offer)
     assert offer.name == "a-..-b-c-\u4e16.png"
-    png = ask(page.port, f"/download?key={offer.key}&token={rig.server.token}").body
+    png = send_request(
+        page.port, f"/download?key={offer.key}&token={rig.server.token}"
+    ).body
     assert len(png) == offer.size
     np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(png))), picture)
 

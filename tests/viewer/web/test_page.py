@@ -17,15 +17,15 @@ from support.pages import (
     elsewhere,
     mask,
     on_canvas,
-    seen,
+    screenshot,
     send,
     shows,
     state,
-    until,
+    wait_for_script,
 )
 from support.proxy import PATH, reverse_proxy
 from support.wait import PATIENCE, wait_until
-from support.web_clients import kept
+from support.web_clients import uploaded_files
 
 import splatview
 from splatview_ipc.control.registry import list_viewers
@@ -58,7 +58,9 @@ def test_pictures_are_on_the_page_and_fill_it(viewer: Viewer, open_page: Open) -
     pixels = drawn(640, 400)
     shows(client, pixels)
     np.testing.assert_array_equal(on_canvas(page), pixels)
-    np.testing.assert_array_equal(seen(page)[90:], pixels[90:])  # the buttons are above
+    np.testing.assert_array_equal(
+        screenshot(page)[90:], pixels[90:]
+    )  # the buttons are above
     small = np.full((200, 320, 3), (200, 90, 30), np.uint8)
     shows(client, small, quality=95, full=(640, 400))
     np.testing.assert_allclose(
@@ -73,7 +75,7 @@ def test_pictures_are_on_the_page_and_fill_it(viewer: Viewer, open_page: Open) -
         lambda: sorted(client.acks) == [1, 2, 3, *numbers],
         "every picture is acknowledged",
     )
-    until(page, "splatview.state().number === 15")
+    wait_for_script(page, "splatview.state().number === 15")
     np.testing.assert_array_equal(on_canvas(page), drawn(640, 400, 11))
 
 
@@ -83,14 +85,14 @@ def test_the_size_follows_the_window_and_the_last_picture_stays(
     page, client = connected(viewer, open_page)
     page.set_viewport_size({"width": 1000, "height": 700})
     assert client.wait(ev.Resize) == ev.Resize(1000, 700, 1.0)
-    picture = seen(
+    picture = screenshot(
         page
     )  # the old picture over all of the new window: no black, no empty edge
     np.testing.assert_allclose(
         picture[-1, -1].astype(int), drawn(800, 600)[-1, -1], atol=2
     )
     shows(client, drawn(1000, 700, 5))
-    np.testing.assert_array_equal(seen(page)[60:], drawn(1000, 700, 5)[60:])
+    np.testing.assert_array_equal(screenshot(page)[60:], drawn(1000, 700, 5)[60:])
     page.evaluate("""() => { Object.defineProperty(document, 'hidden', {get: () => window.away, configurable: true});
       window.away = true; document.dispatchEvent(new Event('visibilitychange')); }""")
     assert client.wait(m.Visible).on is False
@@ -113,10 +115,10 @@ def test_title_trouble_and_clipboard(viewer: Viewer, open_page: Open) -> None:
     client.connection.send(
         m.Caption("render - splatview", "The trainer is gone.", False)
     )
-    until(page, "splatview.state().notice === 'The trainer is gone.'")
+    wait_for_script(page, "splatview.state().notice === 'The trainer is gone.'")
     assert page.title() == "render - splatview"
     client.connection.send(m.Caption("render - splatview", "", False))
-    until(page, "splatview.state().notice === ''")
+    wait_for_script(page, "splatview.state().notice === ''")
     client.connection.send(m.Clipboard("0.25, 0.5"))
     page.wait_for_selector("#toast.shown >> text=Copied")
     assert page.evaluate("navigator.clipboard.readText()") == "0.25, 0.5"
@@ -141,11 +143,11 @@ def test_a_phone_has_room_for_fingers(viewer: Viewer, open_page: Open) -> None:
     for button, key in (("#panel", "h"), ("#fit", "f")):
         page.tap(button)
         client.wait(ev.Key, 2)
-        assert [said.name for said in client.said(ev.Key)] == [
+        assert [said.name for said in client.received(ev.Key)] == [
             key,
             key,
         ]
-        assert not client.said(ev.PointerPress)
+        assert not client.received(ev.PointerPress)
         client.forget()
     client.connection.send(m.Caption("render", "", True))
     page.wait_for_selector("#keyboard")
@@ -162,11 +164,13 @@ def test_the_page_comes_back_after_the_viewer_restarts(
     first = start(token="kept")
     page, client = connected(first, open_page, expected="ERR_CONNECTION_REFUSED|404")
     client.connection.send(m.Caption("render", "", True))
-    until(page, "splatview.state().typing")
+    wait_for_script(page, "splatview.state().typing")
     page.mouse.move(300, 200)
     page.mouse.down()
     first.close()
-    until(page, "splatview.state().notice === 'The viewer is gone. Trying again…'")
+    wait_for_script(
+        page, "splatview.state().notice === 'The viewer is gone. Trying again…'"
+    )
     np.testing.assert_array_equal(
         on_canvas(page), drawn(800, 600)
     )  # the last picture is kept
@@ -180,7 +184,7 @@ def test_the_page_comes_back_after_the_viewer_restarts(
     page.mouse.up()  # of the press before: the new viewer knows nothing of it
     page.keyboard.press("f")
     fresh.wait(ev.Key, 2)
-    assert not fresh.said(ev.PointerPress, ev.PointerRelease)
+    assert not fresh.received(ev.PointerPress, ev.PointerRelease)
 
 
 def test_an_older_page_reloads_once(viewer: Viewer, open_page: Open) -> None:
@@ -199,7 +203,7 @@ def test_an_older_page_reloads_once(viewer: Viewer, open_page: Open) -> None:
     page = open_page(viewer.url, routes={"**/viewer.js": old})
     wait_until(lambda: page.wait_for_timeout(20) or len(loads) == 2, "the page reloads")
     page.wait_for_load_state()
-    until(
+    wait_for_script(
         page,
         "splatview.state().notice === 'This page is older than the viewer: reload it.'",
     )
@@ -208,7 +212,7 @@ def test_an_older_page_reloads_once(viewer: Viewer, open_page: Open) -> None:
     page.unroute("**/viewer.js")
     page.click("#again")
     viewer.client()
-    until(page, "splatview.state().connected")
+    wait_for_script(page, "splatview.state().connected")
 
 
 def test_tabs_have_ids_of_their_own_and_keep_them(
@@ -250,7 +254,7 @@ def test_the_viewer_shows_in_a_notebooks_frame(open_page: Open) -> None:
 
             def both() -> list[np.ndarray]:
                 """Places of the two colours."""
-                picture = seen(tab).astype(int)
+                picture = screenshot(tab).astype(int)
                 found = [
                     np.argwhere(
                         np.abs(picture - halves[row, 0].astype(int)).max(-1) < 40
@@ -284,7 +288,7 @@ def test_page_opens_by_an_address_with_a_name_and_password(
     url = f"http://me:word@127.0.0.1:{viewer.port}/{path}{joint}token={TOKEN}"
     page = open_page(url)
     viewer.client()
-    until(page, CONNECTED)
+    wait_for_script(page, CONNECTED)
     assert page.evaluate("location.href") == f"{viewer.bare}{path}"
     page.reload()
     viewer.client()
@@ -303,14 +307,14 @@ def test_token_behind_a_hash_is_in_no_request(
     page = open_page(
         f"{viewer.bare}#token=another", routes={"**/*": note}, expected="403"
     )
-    until(page, "splatview.state().notice.includes('token')")
+    wait_for_script(page, "splatview.state().notice.includes('token')")
     page.evaluate("token => { location.hash = `token=${token}`; }", TOKEN)
     page.wait_for_url(viewer.bare)
-    until(page, CONNECTED)
+    wait_for_script(page, CONNECTED)
     viewer.client()
     assert page.evaluate("location.href") == viewer.bare
     page.reload()
-    until(page, CONNECTED)
+    wait_for_script(page, CONNECTED)
     viewer.client()
     assert urls
     assert not any(TOKEN in url for url in urls)
@@ -334,7 +338,7 @@ def test_token_leaves_the_address(
     assert page.url == page.evaluate("location.href") == viewer.bare
     page.reload()
     assert viewer.client().hello.id == client.hello.id
-    until(page, CONNECTED)
+    wait_for_script(page, CONNECTED)
     assert page.url == viewer.bare
     assert TOKEN not in page.content()
     page.evaluate("url => { location.href = url; }", other)
@@ -357,14 +361,16 @@ def test_a_page_without_the_token_says_what_to_do(
     first.close()
     second = start(first.port, token="another")
     assert second.port == first.port
-    until(
+    wait_for_script(
         page, 'splatview.state().notice.startsWith("This token is not this viewer\'s.")'
     )
     page.goto(second.url)
     second.client()
-    until(page, CONNECTED)
+    wait_for_script(page, CONNECTED)
     bare = open_page(second.bare, expected="403|WebSocket connection")
-    until(bare, "splatview.state().notice.startsWith('This viewer needs a token.')")
+    wait_for_script(
+        bare, "splatview.state().notice.startsWith('This viewer needs a token.')"
+    )
     assert not second.arrivals()
 
 
@@ -400,7 +406,9 @@ def test_page_of_an_unnamed_proxy_names_the_option(
 ) -> None:
     with reverse_proxy(viewer.port) as url:
         page = open_page(f"{url}?token={viewer.token}", expected=REFUSED)
-        until(page, "splatview.state().notice.includes('--allow-host 127.0.0.1')")
+        wait_for_script(
+            page, "splatview.state().notice.includes('--allow-host 127.0.0.1')"
+        )
         assert page.is_visible("#again"), "there is no use in trying by itself"
     assert not viewer.arrivals()
 
@@ -411,7 +419,9 @@ def test_page_says_that_no_websocket_comes_through(
     viewer = start(allow_hosts=["127.0.0.1"])
     with reverse_proxy(viewer.port, websockets=False) as url:
         page = open_page(f"{url}?token={viewer.token}", expected="400|WebSocket|ERR_")
-        until(page, "splatview.state().notice.includes('no WebSocket through')")
+        wait_for_script(
+            page, "splatview.state().notice.includes('no WebSocket through')"
+        )
         notice = state(page)["notice"]
         assert "Upgrade" in notice
         assert "ssh -L" in notice
@@ -426,11 +436,13 @@ def test_page_says_what_answers_in_the_viewers_place(
     with reverse_proxy(viewer.port) as url:
         page = open_page(f"{url}?token={TOKEN}", expected="WebSocket|502|ERR_")
         viewer.client()
-        until(page, CONNECTED)
+        wait_for_script(page, CONNECTED)
         viewer.close()
-        until(page, "splatview.state().notice.includes('502')")
+        wait_for_script(page, "splatview.state().notice.includes('502')")
         start(viewer.port, TOKEN, allow_hosts=["127.0.0.1"])
-        until(page, f"{CONNECTED} && !splatview.state().notice.includes('502')")
+        wait_for_script(
+            page, f"{CONNECTED} && !splatview.state().notice.includes('502')"
+        )
 
 
 def test_page_without_its_script_is_not_blank(viewer: Viewer, open_page: Open) -> None:
@@ -472,14 +484,14 @@ def test_files_are_dropped_and_pasted(
     one.write_bytes(os.urandom(2_500_000))
     other.write_text('{"camera_path": []}')
     drag(page, one, other, kinds=("dragEnter", "dragOver"))
-    until(page, "!document.querySelector('#drop').hidden")
+    wait_for_script(page, "!document.querySelector('#drop').hidden")
     drag(page, one, other)
     first, second = client.files(2)
     assert first.name == one.name
     assert first.read_bytes() == one.read_bytes()
     assert second.name == "Füchse - 狐.json"
     assert second.read_bytes() == other.read_bytes()
-    until(page, f"!({SENDING})")
+    wait_for_script(page, f"!({SENDING})")
     paste = """(text) => { const data = new DataTransfer(); data.items.add(new File(['png'], 'image.png'));
       if (text) data.setData('text/plain', text);
       document.body.dispatchEvent(new ClipboardEvent(
@@ -514,25 +526,25 @@ def test_why_a_file_is_not_sent_and_how_sending_is_given_up(
             file.truncate(size)
     drag(page, tmp_path / "large.ply", tmp_path / "small.ply")
     assert client.files()[0].name == "small.ply"
-    until(
+    wait_for_script(
         page,
         f"({TOAST}).startsWith('large.ply has 42 MB; 41 MB is the most that a page can send')",
     )
     with monkeypatch.context() as patch:
         patch.setattr(files, "SPARE", 10**18)
         drag(page, tmp_path / "small.ply")
-        until(
+        wait_for_script(
             page, f"({TOAST}).includes('There is no room for small.ply on the viewer')"
         )
     slow(page, 200_000)
     drag(page, tmp_path / "one.ply", tmp_path / "small.ply")
-    until(
+    wait_for_script(
         page,
         f"({SENDING}) === 'Sending one.ply, 40 MB, 1 more' && document.querySelector('#sendbar').value > 0",
     )
     page.click("#stopsending")
-    until(page, f"!({SENDING}) && ({TOAST}) === 'Not sent'")
-    wait_until(lambda: len(kept(folder)) == 1)
+    wait_for_script(page, f"!({SENDING}) && ({TOAST}) === 'Not sent'")
+    wait_until(lambda: len(uploaded_files(folder)) == 1)
     slow(page, -1)
     drag(page, tmp_path / "small.ply")
     assert client.files(2)[1].name == "small.ply"
@@ -555,7 +567,7 @@ def test_files_are_downloaded(viewer: Viewer, open_page: Open, tmp_path: Path) -
             content if isinstance(content, bytes) else content.read_bytes()
         )
     client.connection.offer("not there.ply", tmp_path / "not there.ply", 10)
-    until(page, f"({TOAST}).includes('not there.ply: cannot be read')")
+    wait_for_script(page, f"({TOAST}).includes('not there.ply: cannot be read')")
     assert page.evaluate("document.activeElement.id") == "canvas"
     assert page.url == viewer.bare
     assert state(page)["connected"]
@@ -579,7 +591,7 @@ def test_the_mouse(viewer: Viewer, open_page: Open) -> None:
         release = client.wait(ev.PointerRelease)
         assert (press.x, press.y, press.button, mask(press)) == (400, 300, button, 0)
         assert (release.x, release.y, release.button) == (441, 320, button)
-        said = client.said(*POINTER)
+        said = client.received(*POINTER)
         assert [type(one) for one in said] == [
             POINTER[0],
             POINTER[1],
@@ -595,7 +607,7 @@ def test_the_mouse(viewer: Viewer, open_page: Open) -> None:
     release = client.wait(ev.PointerRelease, 2)
     assert (release.x, release.y) == (1320, 860)
     client.wait(ev.PointerLeave)
-    assert type(client.said(*POINTER, ev.PointerLeave)[-1]) is ev.PointerLeave
+    assert type(client.received(*POINTER, ev.PointerLeave)[-1]) is ev.PointerLeave
     client.forget()
     page.mouse.move(300, 200)
     page.mouse.wheel(100, -200)  # of device pixels, two to a point
@@ -604,7 +616,8 @@ def test_the_mouse(viewer: Viewer, open_page: Open) -> None:
     client.wait(ev.Wheel, 2)
     page.keyboard.up("Shift")
     assert [
-        (wheel.x, wheel.dx, wheel.dy, mask(wheel)) for wheel in client.said(ev.Wheel)
+        (wheel.x, wheel.dx, wheel.dy, mask(wheel))
+        for wheel in client.received(ev.Wheel)
     ] == [(600, 0.5, 1, 0), (600, 0, -3, 1)]
     client.wait(ev.Key, 2)
     for away in ("blur", "pagehide"):
@@ -646,8 +659,8 @@ def test_one_finger_is_the_left_button_and_two_pinch_and_pan(
     ):
         touch(cdp, kind, *point)
     client.wait(ev.PointerLeave)
-    press = client.said(ev.PointerPress)[0]
-    release = client.said(ev.PointerRelease)[0]
+    press = client.received(ev.PointerPress)[0]
+    release = client.received(ev.PointerRelease)[0]
     assert (press.x, press.y, press.button) == (600, 900, "left")
     assert (release.x, release.y, release.button) == (660, 1020, "left")
     client.forget()
@@ -665,8 +678,8 @@ def test_one_finger_is_the_left_button_and_two_pinch_and_pan(
     touch(cdp, "End")
     page.touchscreen.tap(100, 700)
     client.wait(ev.PointerRelease, 2)
-    kinds = [type(one) for one in client.said(*POINTER, ev.Pinch)]
-    pinches = client.said(ev.Pinch)
+    kinds = [type(one) for one in client.received(*POINTER, ev.Pinch)]
+    pinches = client.received(ev.Pinch)
     assert kinds == [
         ev.PointerPress,
         ev.PointerRelease,
@@ -695,7 +708,7 @@ def test_one_finger_is_the_left_button_and_two_pinch_and_pan(
         client.wait(
             ev.PointerLeave, 2
         )  # of the finger that came first, and of the one that followed
-        return math.degrees(sum(pinch.turn for pinch in client.said(ev.Pinch)))
+        return math.degrees(sum(pinch.turn for pinch in client.received(ev.Pinch)))
 
     assert turn(10) == 0  # fingers never keep quite straight
     assert turn(370, 40) == pytest.approx(370 - 14, abs=24)  # all the way round and on
@@ -713,7 +726,7 @@ def test_keys_have_the_viewers_names(viewer: Viewer, open_page: Open) -> None:
         client.wait(ev.Key, count)
         found = [
             (key.name, key.pressed, key.repeat, mask(key))
-            for key in client.said(ev.Key)
+            for key in client.received(ev.Key)
         ]
         client.forget()
         return found
@@ -785,7 +798,9 @@ def test_keys_have_the_viewers_names(viewer: Viewer, open_page: Open) -> None:
         page.keyboard.press(name)
     wait_until(
         lambda: [
-            key for key in client.said(ev.Key) if key.name == "q" and not key.pressed
+            key
+            for key in client.received(ev.Key)
+            if key.name == "q" and not key.pressed
         ]
     )
     assert [name for name, *_ in said(1) if name not in ("ctrl", "shift")] == [
@@ -814,8 +829,8 @@ def test_text_and_paste(viewer: Viewer, open_page: Open) -> None:
         },
     )
     client.wait(ev.Text, 6)
-    assert "".join(text.text for text in client.said(ev.Text)) == "aZ 3/€"
-    assert mask(client.said(ev.Key)[-1]) == 0  # AltGr is no Ctrl and Alt
+    assert "".join(text.text for text in client.received(ev.Text)) == "aZ 3/€"
+    assert mask(client.received(ev.Key)[-1]) == 0  # AltGr is no Ctrl and Alt
     client.forget()
     for key in ("Control+a", "Enter", "x"):
         page.keyboard.press(key)
@@ -823,7 +838,7 @@ def test_text_and_paste(viewer: Viewer, open_page: Open) -> None:
     page.evaluate("navigator.clipboard.writeText('0.25\\n日本')")
     page.keyboard.press("Control+v")
     assert client.wait(ev.Text, 2).text == "0.25\n日本"
-    assert "v" not in [key.name for key in client.said(ev.Key)]
+    assert "v" not in [key.name for key in client.received(ev.Key)]
 
 
 def test_a_text_field_gets_the_keyboard_and_what_is_composed(
@@ -831,11 +846,11 @@ def test_a_text_field_gets_the_keyboard_and_what_is_composed(
 ) -> None:
     page, client = connected(viewer, open_page)
     client.connection.send(m.Caption("render", "", True))
-    until(page, "document.activeElement.id === 'field'")
+    wait_for_script(page, "document.activeElement.id === 'field'")
     page.keyboard.type("a1")
     page.keyboard.press("Backspace")
     client.wait(ev.Key, 6)
-    assert [text.text for text in client.said(ev.Text)] == ["a", "1"]  # once each
+    assert [text.text for text in client.received(ev.Text)] == ["a", "1"]  # once each
     client.forget()
     page.keyboard.insert_text("日本")  # as an input method or a phone does
     assert client.wait(ev.Text).text == "日本"
@@ -848,11 +863,11 @@ def test_a_text_field_gets_the_keyboard_and_what_is_composed(
         )
     cdp.send("Input.insertText", {"text": "你"})
     wait_until(
-        lambda: [text for text in client.said(ev.Text) if text.text == "你"],
+        lambda: [text for text in client.received(ev.Text) if text.text == "你"],
         "what was composed",
     )
     typed = ""
-    for message in client.said(ev.Text, ev.Key):
+    for message in client.received(ev.Text, ev.Key):
         if isinstance(message, ev.Text):
             typed += message.text
         elif message.pressed:
@@ -860,4 +875,4 @@ def test_a_text_field_gets_the_keyboard_and_what_is_composed(
             typed = typed[:-1]
     assert typed == "你"
     client.connection.send(m.Caption("render", "", False))
-    until(page, "document.activeElement.id === 'canvas'")
+    wait_for_script(page, "document.activeElement.id === 'canvas'")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from support.wait import turns, wait_until
-from support.web_clients import Visitor, kept
+from support.web_clients import Visitor, uploaded_files
 
 from splatview_viewer.core.events import FileDrop
 from splatview_viewer.web import files
@@ -53,12 +53,12 @@ def test_files_have_folders_of_their_own_and_safe_names(
         stat.S_IMODE(path.stat().st_mode) == 0o700
         for path in (paths[0].parent, paths[0].parent.parent)
     )
-    upload = visitor.client.said(FileDrop)[0]
+    upload = visitor.client.received(FileDrop)[0]
     assert upload.done is not None
     upload.done(paths[0])
     wait_until(lambda: not paths[0].parent.exists())
     upload.done(paths[0])
-    assert len(kept(folder)) == len(names) - 1
+    assert len(uploaded_files(folder)) == len(names) - 1
 
 
 def test_hostile_pages_send_nothing(visitor: Visitor, folder: Path) -> None:
@@ -73,8 +73,8 @@ def test_hostile_pages_send_nothing(visitor: Visitor, folder: Path) -> None:
     wait_until(
         lambda: visitor.client.connection.closed and visitor.post().status == 403
     )
-    assert not kept(folder)
-    assert not visitor.client.said(FileDrop)
+    assert not uploaded_files(folder)
+    assert not visitor.client.received(FileDrop)
 
 
 def test_what_is_too_large_or_too_much_is_refused(
@@ -88,33 +88,39 @@ def test_what_is_too_large_or_too_much_is_refused(
     monkeypatch.setattr(files, "MAX_FILE", 1000)
     monkeypatch.setattr(files, "MAX_KEPT", 1600)
     refused(413, "the most", 1001)
-    with visitor.begin(10**18) as client:
+    with visitor.start_upload(10**18) as client:
         assert status_of(client) == 413, "before anything of it came"
     refused(200, "", 1000)
     refused(507, "Close some in the list", 601)
     (path,) = visitor.client.files()
-    done = visitor.client.said(FileDrop)[0].done
+    done = visitor.client.received(FileDrop)[0].done
     assert done is not None
     done(path)
     refused(200, "", 601)
-    wait_until(lambda: len(kept(folder)) == 1)
+    wait_until(lambda: len(uploaded_files(folder)) == 1)
 
 
 def test_nothing_stays_of_half_a_file(
     visitor: Visitor, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A browser that is gone in the middle, one that stalls, and one that sends too much."""
-    with visitor.begin(2_000_000, b"x"):
-        wait_until(lambda: len(kept(folder)) == 1)
-    wait_until(lambda: not kept(folder))
+    with visitor.start_upload(2_000_000, b"x"):
+        wait_until(lambda: len(uploaded_files(folder)) == 1)
+    wait_until(lambda: not uploaded_files(folder))
     monkeypatch.setattr(files, "STALL", 0.2)
-    with visitor.begin(1000, b"some") as client:
+    with visitor.start_upload(1000, b"some") as client:
         assert status_of(client) == 408
-    with visitor.begin(1000, bytes(100_000)) as client, suppress(ConnectionError):
+    with (
+        visitor.start_upload(1000, bytes(100_000)) as client,
+        suppress(ConnectionError),
+    ):
         while client.recv(4096):
             client.sendall(bytes(100_000))
     wait_until(
-        lambda: sorted(path.stat().st_size for path in kept(folder)) in ([], [1000])
+        lambda: (
+            sorted(path.stat().st_size for path in uploaded_files(folder))
+            in ([], [1000])
+        )
     )
     assert visitor.post(b"another").status == 200
 
@@ -129,23 +135,23 @@ def test_uploads_at_a_time_are_bounded(
     with ExitStack() as opened:
 
         def begin(page: Visitor) -> socket.socket:
-            return opened.enter_context(page.begin(1000, b"some"))
+            return opened.enter_context(page.start_upload(1000, b"some"))
 
         coming = [begin(first) for _ in range(files.MAX_COMING_OF_PAGE)]
-        wait_until(lambda: len(kept(folder)) == len(coming))
+        wait_until(lambda: len(uploaded_files(folder)) == len(coming))
         answer = first.post()
         assert answer.status == 429
         assert "on their way" in answer.text
         assert answer.headers["Retry-After"]
         assert second.post().status == 200, "another page has places of its own"
         begin(second)
-        wait_until(lambda: len(kept(folder)) == 6)
+        wait_until(lambda: len(uploaded_files(folder)) == 6)
         assert second.post().status == 429
         for client in coming[:2]:
             client.close()
-        wait_until(lambda: len(kept(folder)) == 4)
+        wait_until(lambda: len(uploaded_files(folder)) == 4)
         assert first.post().status == second.post().status == 200
-    wait_until(lambda: len(kept(folder)) == 3)
+    wait_until(lambda: len(uploaded_files(folder)) == 3)
 
 
 def test_number_of_kept_files_is_bounded(
@@ -157,7 +163,7 @@ def test_number_of_kept_files_is_bounded(
     answer = visitor.post(b"")
     assert answer.status == 429
     assert "Close some in the list" in answer.text
-    drop = visitor.client.said(FileDrop)[0]
+    drop = visitor.client.received(FileDrop)[0]
     assert drop.done is not None
     drop.done(Path(drop.paths[0]))
     assert visitor.post(b"").status == 200
@@ -169,8 +175,8 @@ def test_an_upload_that_drips_gives_its_place_and_room_back(
     """What is only announced holds no room; what comes by the byte is no progress."""
     monkeypatch.setattr(files, "STALL", 0.3)
     monkeypatch.setattr(files, "MAX_KEPT", 1000)
-    with visitor.begin(1000, b"x") as client:
-        wait_until(lambda: len(kept(folder)) == 1)
+    with visitor.start_upload(1000, b"x") as client:
+        wait_until(lambda: len(uploaded_files(folder)) == 1)
         assert visitor.post(b"x" * 900).status == 200, "the room is not taken yet"
         client.settimeout(0.02)
         answer = b""
@@ -188,13 +194,16 @@ def test_upload_that_fills_the_room_meanwhile_is_refused(
     visitor: Visitor, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "MAX_KEPT", 100)
-    with visitor.begin(60, b"x" * 30) as first, visitor.begin(60, b"x" * 30) as second:
-        wait_until(lambda: len(kept(folder)) == 2)
+    with (
+        visitor.start_upload(60, b"x" * 30) as first,
+        visitor.start_upload(60, b"x" * 30) as second,
+    ):
+        wait_until(lambda: len(uploaded_files(folder)) == 2)
         first.sendall(b"x" * 30)
         assert status_of(first) == 200
         second.sendall(b"x" * 30)
         assert status_of(second) == 507
-    wait_until(lambda: len(kept(folder)) == 1)
+    wait_until(lambda: len(uploaded_files(folder)) == 1)
 
 
 def test_uploads_take_no_thread_each(
@@ -211,10 +220,10 @@ def test_uploads_take_no_thread_each(
     monkeypatch.setattr(threading.Thread, "start", count)
     for _ in range(20):
         assert visitor.post().status == 200
-    for drop in visitor.client.said(FileDrop):
+    for drop in visitor.client.received(FileDrop):
         assert drop.done is not None
         drop.done(Path(drop.paths[0]))
-    wait_until(lambda: not kept(folder))
+    wait_until(lambda: not uploaded_files(folder))
     assert len(started) <= 4, started
 
 
@@ -238,8 +247,8 @@ def test_files_go_with_the_viewer_and_those_of_a_killed_one_with_the_next(
     wait_until(lambda: not left.exists())
     os.close(held)
     assert visitor.post().status == 200
-    with visitor.begin(4_000_000, b"x" * 1_500_000):
-        wait_until(lambda: len(kept(folder)) == 3)
+    with visitor.start_upload(4_000_000, b"x" * 1_500_000):
+        wait_until(lambda: len(uploaded_files(folder)) == 3)
         server.close()
     visitor.end()
     assert {*folder.iterdir()} == {used, users}

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.web_clients import asking
+from support.web_clients import server_request
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.web.address import Guard, allowed_host, lines
@@ -23,7 +23,7 @@ def refusal(
     path: str = "/ws?token=secret",
     public: bool = False,
 ) -> str:
-    return guard.refuse(asking(path, *headers), public=public)
+    return guard.refuse(server_request(path, *headers), public=public)
 
 
 def test_own_names_under_any_port() -> None:

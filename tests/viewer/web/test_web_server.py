@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fuzz.targets import PAGE
-from support.other_users import OTHER, needs_root
+from support.other_users import OTHER_USER_ID, needs_root
 from support.wait import PATIENCE, turns, wait_until
-from support.web_clients import HELLO, Answer, Page, Visitor, ask, raw
+from support.web_clients import HELLO, Answer, Page, Visitor, raw, send_request
 
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.errors import ViewerError
@@ -38,7 +38,7 @@ def serve(
 
 def upgrade(port: int, path: str = "/ws?token=secret", **headers: str) -> Answer:
     """Ask for a WebSocket."""
-    return ask(
+    return send_request(
         port,
         path,
         None,
@@ -65,7 +65,7 @@ def test_the_page_comes_with_its_policy_and_asks_nothing_of_the_internet(
         ("/viewer.css", "css"),
         ("/favicon.svg", "svg+xml"),
     ):
-        answer = ask(server.port, path)
+        answer = send_request(server.port, path)
         assert (answer.status, answer.headers.get_content_subtype()) == (200, kind)
         for name, value in (
             ("X-Content-Type-Options", "nosniff"),
@@ -102,13 +102,13 @@ def test_no_path_leads_anywhere_else_and_methods_are_few(server: WebServer) -> N
         assert b"root:" not in answer and b"import" not in answer, path
     for method in ("PUT", "OPTIONS", "HEAD"):
         for path in ("/", "/upload", "/download"):
-            answer = ask(server.port, path + "?token=secret", method=method)
+            answer = send_request(server.port, path + "?token=secret", method=method)
             assert answer.status == 405
             assert answer.headers.get("Access-Control-Allow-Origin") is None
 
 
 def test_an_address_with_a_proxys_own_path_is_told_as_such(server: WebServer) -> None:
-    answer = ask(server.port, "/sites/view/?token=secret")
+    answer = send_request(server.port, "/sites/view/?token=secret")
     assert answer.status == 404
     assert "proxy_pass" in answer.text
 
@@ -124,7 +124,7 @@ def test_a_page_can_ask_whether_its_websocket_would_be_accepted(
         (own, {}, 403),
         ("http://a.example", token, 403),
     ):
-        answer = ask(server.port, "/check", b"", Origin=origin, **headers)
+        answer = send_request(server.port, "/check", b"", Origin=origin, **headers)
         assert answer.status == status, origin
         assert answer.headers["X-Splatview"] == "viewer"
 
@@ -143,11 +143,11 @@ def test_nothing_of_a_viewer_is_given_out_without_the_token(
         port = server.port
         for wrong in ("", "?token=", "?token=wrong", f"?token={token}%20"):
             for path in ("/ws", "/download", "/nothing"):
-                answer = ask(port, path + wrong)
+                answer = send_request(port, path + wrong)
                 assert answer.status == 403
                 assert "?token=" in answer.text
                 assert token not in answer.text
-            assert ask(port, f"/upload{wrong}", b"x").status == 403
+            assert send_request(port, f"/upload{wrong}", b"x").status == 403
             with pytest.raises(ConnectionError, match="403"):
                 Page(port).connect(token=wrong)
         (tmp_path / "scene.ply").write_bytes(b"content")
@@ -163,8 +163,10 @@ def test_nothing_of_a_viewer_is_given_out_without_the_token(
             assert own.post().status == 200
             assert own.fetch(offer.key).text == "content"
         answers = [
-            ask(port, f"/?token={token}"),
-            ask(port, "/download", None, "GET", **{"X-Splatview-Token": token}),
+            send_request(port, f"/?token={token}"),
+            send_request(
+                port, "/download", None, "GET", **{"X-Splatview-Token": token}
+            ),
             *(
                 upgrade(port, "/ws", **{"Sec-WebSocket-Protocol": offered})
                 for offered in (f"token.{token}", f"splatview, token.{token}")
@@ -182,7 +184,7 @@ def test_other_hosts_and_origins_are_refused_and_heads_that_lie(
     port = server.port
     for path in ("/", "/viewer.js", "/download?token=secret", "/nothing"):
         assert (
-            ask(
+            send_request(
                 port, path, Host=f"evil.example:{port}", Origin="http://evil.example"
             ).status
             == 403
@@ -213,8 +215,8 @@ def test_status_of_root_prints_no_token_of_another_user(
     told.write_text(
         '{"pid": 1, "url": "http://127.0.0.1:7007/?token=secret", "host": "127.0.0.1", "port": 7007}'
     )
-    os.chown(theirs, OTHER, OTHER)
-    os.chown(told, OTHER, OTHER)
+    os.chown(theirs, OTHER_USER_ID, OTHER_USER_ID)
+    os.chown(told, OTHER_USER_ID, OTHER_USER_ID)
     with told.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)  # as the viewer holds it
         program = programs.splatview(
@@ -350,7 +352,7 @@ def test_what_is_no_hello_and_no_message_ends_that_page_only(
             assert page.ended().code in (1008, 1009) and reason in str(page.closed), (
                 sent
             )
-    visitor.goes_on()
+    visitor.check_goes_on()
 
 
 UPGRADE = {
@@ -387,7 +389,9 @@ def test_handshakes_that_are_none_cost_one_answer(
 ) -> None:
     for key in ("\xff", "a", "", "=" * 8000):
         headers = {**UPGRADE, "Sec-WebSocket-Key": key}
-        assert ask(server.port, "/ws", None, "GET", **headers).status == 400, key
+        assert send_request(server.port, "/ws", None, "GET", **headers).status == 400, (
+            key
+        )
     assert not caplog.records
 
 
@@ -396,7 +400,7 @@ def test_cookies_of_the_other_programs_behind_a_name_are_no_fault(
 ) -> None:
     """Browsers send all in one header; those of single sign-on have some kilobytes each."""
     cookies = "; ".join(f"session{i}={'x' * 3900}" for i in range(4))
-    assert ask(server.port, "/", Cookie=cookies).status == 200
+    assert send_request(server.port, "/", Cookie=cookies).status == 200
 
 
 def test_a_page_that_floods_a_busy_viewer_is_closed(server: WebServer) -> None:
@@ -436,7 +440,7 @@ def test_pages_and_connections_beyond_the_caps_are_closed(
     for one in idle:
         one.close()
     wait_until(lambda: raw(server.port, get).startswith(b"HTTP/1.1 200"))
-    second.goes_on()
+    second.check_goes_on()
 
 
 def test_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -454,7 +458,7 @@ def test_the_end_of_the_server_is_the_end_of_all_pages(
     deaf = join(reading=False)
     page = join()
     deaf.client.put(m.Picture(1, "jpeg", (64, 32)), bytes(10_000_000))
-    page.goes_on()
+    page.check_goes_on()
     server.close()
     server.close()
     assert deaf.client.connection.closed
