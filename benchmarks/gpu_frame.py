@@ -40,7 +40,7 @@ from splatview_viewer.screens.offscreen import OffscreenScreen
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_viewer.geometry.controls import Orbit
+    from splatview_viewer.geometry.orbit import Orbit
 
 COUNTS = {1_000_000: 1.15, 3_000_000: 1.10, 6_000_000: 1.08}
 """Gaussians, and the ratio to reach."""

@@ -169,7 +169,7 @@ class _Alone:
         self._renderer.load(self._scene)
 
     def draw(self, k: int, converts: bool) -> Any:
-        from splatview_viewer.geometry.cameras import camera_from_json
+        from splatview_viewer.geometry.camera_text import camera_from_json
         from splatview_viewer.render.base import RenderOptions
 
         if converts:

@@ -80,7 +80,7 @@ def true_picture(
     other_view = view.another_view()
     other_view.view.change(background=background)
     screen.resize(W, H)
-    other_view.view.rig.reset_to(short_film().path.at(i / 10, W, H))
+    other_view.view.rig.reset_to(short_film().path.camera_at(i / 10, W, H))
     other_view.draw(screen.framebuffer, Rect(0, 0, W, H))
     other_view.close()
     return screen.pixels()[..., :3]

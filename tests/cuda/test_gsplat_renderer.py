@@ -166,7 +166,7 @@ def test_straight_into_opengl(renderer: GsplatRenderer, ctx: moderngl.Context) -
             picture = renderer.render(
                 looking_at_origin(*size, distance=distance), SHOWN
             )
-            assert picture._shown is not None
+            assert picture._target is not None
             assert picture._rgba.dtype == torch.float16
             values = read_source(ctx, picture.source())
             p = picture.pixels()

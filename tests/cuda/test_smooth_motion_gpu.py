@@ -79,7 +79,7 @@ def test_the_last_picture_is_moved_while_the_next_is_awaited(
             v.update(ball())
             v.view.rig.use_camera(FRONT)
             view_pixels(v, screen)
-        governor.took(("scene", W, H), 5.0)
+        governor.record(("scene", W, H), 5.0)
         view.handle(PointerPress(300, 200, "right"), RECT)
         x = 300.0
         for _ in turns("the first picture with depth"):
@@ -91,7 +91,7 @@ def test_the_last_picture_is_moved_while_the_next_is_awaited(
             if view.view.picture.has_depth:
                 break
         for _ in range(40):
-            governor.gives(("scene", W, H), "cuda")  # nothing is drawn for some time
+            governor.charge(("scene", W, H), "cuda")  # nothing is drawn for some time
         view.content.moved.land(wait=True)
         seen = view_pixels(view, screen)
         key = view.view.picture.key

@@ -33,7 +33,7 @@ from splatview_viewer.formats import silent
 from splatview_viewer.formats.camera_paths import Film, parse_path, write_path
 from splatview_viewer.formats.checkpoint import read_tensors
 from splatview_viewer.formats.sandbox import File
-from splatview_viewer.geometry.cameras import camera_from_json, camera_from_text
+from splatview_viewer.geometry.camera_text import camera_from_json, camera_from_text
 from splatview_viewer.geometry.path import CameraPath, Keyframe
 from splatview_viewer.kinds.files import open_file
 from splatview_viewer.scene.scene import GaussianScene
@@ -300,7 +300,7 @@ def _camera_path(data: bytes) -> None:
         assert 1 <= film.width <= 16384
         assert 1 <= film.height <= 16384
         assert film.fps > 0
-        film.path.at(0.1, film.width, film.height)
+        film.path.camera_at(0.1, film.width, film.height)
 
 
 # -- pages -------------------------------------------------------------------------------------------------------------

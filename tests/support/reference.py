@@ -32,9 +32,9 @@ from splatview_viewer.render.base import (
     Renderer,
     RenderOptions,
 )
-from splatview_viewer.render.picking import blurred, places
+from splatview_viewer.render.picking import blur_covariance, project_points
 from splatview_viewer.scene import HIDDEN, MARKED, flags
-from splatview_viewer.scene.scene import FIELDS, GaussianScene, nothing
+from splatview_viewer.scene.scene import FIELDS, GaussianScene, empty_scene
 from splatview_viewer.scene.turning import harmonics
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class ReferenceRenderer(Renderer):
     def __init__(self, ctx: moderngl.Context | None = None) -> None:
         """`ctx`: only for `Picture.source`."""
         self._ctx = ctx
-        self._scene = nothing()
+        self._scene = empty_scene()
 
     def load(
         self, scene: GaussianScene, ready: Callable[[int], None] | None = None
@@ -235,9 +235,9 @@ def ellipses(p: np.ndarray, camera: Camera, m: np.ndarray) -> Iterator[np.ndarra
     """Of points (M, 3) in camera axes with square roots (M, 3, 3) of their covariances: places (M, 2) in pixels,
     Jacobians (M, 2, 3), and what `blurred` gives.
     """
-    at, rows = places(torch.from_numpy(p).unbind(1), camera)
+    at, rows = project_points(torch.from_numpy(p).unbind(1), camera)
     jacobian = np.stack([np.stack(row, axis=1) for row in rows], axis=1)
-    found = blurred(torch.from_numpy(jacobian @ m).permute(1, 2, 0))
+    found = blur_covariance(torch.from_numpy(jacobian @ m).permute(1, 2, 0))
     return (np.asarray(values) for values in (np.stack(at, axis=1), jacobian, *found))
 
 

@@ -25,7 +25,7 @@ from splatview_viewer.core.events import (
     Wheel,
 )
 from splatview_viewer.render.pair_compositor import PairCompositor
-from splatview_viewer.scene.turning import STAYS, Placement
+from splatview_viewer.scene.turning import IDENTITY, Placement
 
 pytestmark = pytest.mark.usefixtures("sharp")
 SIZE = 500, 320
@@ -226,7 +226,7 @@ def test_scenes_are_one_and_each_is_seen_or_not_and_put_anywhere(
     assert look.info.details[0] == "200 Gaussians"
     source.scenes[0].placement = Placement((1.0, 0, 0), (0, 90, 0), 0.5)
     assert (h.picture() != only).any()
-    source.scenes[0].placement = STAYS
+    source.scenes[0].placement = IDENTITY
     source.scenes[0].visible = False
     assert h.picture().max() == 0
     source.scenes[0].visible = True

@@ -24,7 +24,7 @@ from splatview_viewer.formats.checkpoint import read_tensors
 from splatview_viewer.formats.ply import write_ply
 from splatview_viewer.kinds.files import read_untrusted, recognise
 from splatview_viewer.recording.packed import pack, read_packed, unpack, write_packed
-from splatview_viewer.render.cameras.content import read_photo
+from splatview_viewer.render.cameras.photos import read_photo
 from splatview_viewer.scene.scene import FIELDS, GaussianScene
 
 # What each format's steps allow: means in units of a scene 4 wide, alpha and colour mostly half an 8-bit step,

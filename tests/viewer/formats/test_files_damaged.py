@@ -24,7 +24,7 @@ from splatview_viewer.core.host import Memo
 from splatview_viewer.formats import open_file, silent
 from splatview_viewer.formats.camera_paths import read_path
 from splatview_viewer.formats.spz import SPLAT
-from splatview_viewer.geometry.cameras import camera_from_json
+from splatview_viewer.geometry.camera_text import camera_from_json
 from splatview_viewer.recording.packed import read_packed
 from splatview_viewer.recording.recording import INDEX, read_index
 

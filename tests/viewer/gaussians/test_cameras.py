@@ -10,15 +10,12 @@ import numpy as np
 import pytest
 
 from splatview_viewer.core.errors import CameraError
-from splatview_viewer.geometry.cameras import (
+from splatview_viewer.geometry.camera_text import (
     FILE_LIMIT,
-    Camera,
     camera_from_json,
     camera_from_text,
-    frame_points,
-    intrinsics,
-    look_at,
 )
+from splatview_viewer.geometry.cameras import Camera, frame_points, intrinsics, look_at
 
 EYE = np.eye(4).tolist()
 K33 = [[50, 0, 32], [0, 50, 24], [0, 0, 1]]

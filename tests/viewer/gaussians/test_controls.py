@@ -17,7 +17,8 @@ from splatview_viewer.core.events import (
     Wheel,
 )
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.geometry.controls import FAST, FITTED, SLOW, Flying, PanZoom
+from splatview_viewer.geometry.flying import FAST, SLOW, Flying
+from splatview_viewer.geometry.pan_zoom import FITTED, PanZoom
 
 RECT = Rect(100, 20, 400, 300)
 

@@ -51,7 +51,7 @@ def answer(content: CamerasContent, now: float = 0.0) -> None:
                 .permute(0, 2, 3, 1)
                 .to(torch.uint8)
             )
-        content.take_part(photos_frame(photos, camera, side))
+        content.take_update(photos_frame(photos, camera, side))
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def through(
     for now in (0.0, 2.0, 4.0):
         view_pixels(view, screen, rect)
         view.tick(now)
-        content.photos.whole(number)
+        content.photos.photo(number)
         answer(content, now)
     view_pixels(view, screen, rect)
     assert frustums(view).through.is_there
@@ -319,10 +319,10 @@ def test_transparent_photographs_lie_over_the_scenes_background(
     for now in (0.0, 2.0, 4.0):
         view_pixels(view, screen)
         view.tick(now)
-        content.photos.whole(1)
+        content.photos.photo(1)
         for camera, side in content.photos.requests(now):
             if not side:
-                content.take_part(photos_frame(clear[camera : camera + 1], camera))
+                content.take_update(photos_frame(clear[camera : camera + 1], camera))
     screen.resize(480, 400)
     rect = Rect(0, 0, 480, 400)
     view_pixels(view, screen, rect)
@@ -364,7 +364,7 @@ def test_transparent_photographs_in_frustums_show_the_background(
     clear[..., 3] = 51
     content.tick(0.0)
     for camera, side in content.photos.requests(0.0):
-        content.take_part(photos_frame(clear, camera, side))
+        content.take_update(photos_frame(clear, camera, side))
     content.tick(0.0)
     cameras = content.cameras
     assert cameras is not None

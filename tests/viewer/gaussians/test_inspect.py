@@ -32,7 +32,7 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.formats import open_file
 from splatview_viewer.geometry.cameras import project
 from splatview_viewer.scene import Box
-from splatview_viewer.scene.scene import QUANTITIES
+from splatview_viewer.scene.statistics import QUANTITIES
 from splatview_viewer.scene_view.tool import Tool
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.panel import Panel
@@ -220,7 +220,7 @@ def test_what_is_filtered_is_counted_and_not_drawn(
         return tool.counted_selection == replace(view.view.state.selection, marked=())
 
     wait_until(counted)
-    assert (tool.statistics.total, tool.statistics.chosen) == (400, 400)
+    assert (tool.statistics.total, tool.statistics.selected) == (400, 400)
     opacity = QUANTITIES[0]
     tool.limit(opacity, 0.8, 0.85)
     wait_until(counted)
@@ -229,7 +229,7 @@ def test_what_is_filtered_is_counted_and_not_drawn(
         - (o > 0.85).sum()
     )
     assert 0 < expected < 400
-    assert tool.statistics.chosen == expected
+    assert tool.statistics.selected == expected
     assert tool.details() == [f"{expected:,} of them shown"]
     assert (view_pixels(view, screen) != unfiltered).any()
     tool.reset(opacity)

@@ -26,12 +26,8 @@ from splatview_viewer.geometry.cameras import (
     look_at,
     project,
 )
-from splatview_viewer.geometry.controls import Flight, Orbit, turned
-from splatview_viewer.geometry.training_cameras import (
-    snapped,
-    up_of_cameras,
-    up_of_scene,
-)
+from splatview_viewer.geometry.orbit import Flight, Orbit, axis_rotation
+from splatview_viewer.geometry.upward import snap_to_axis, up_of_cameras, up_of_scene
 
 RECT = Rect(100, 20, 400, 300)
 CORNER = np.array([RECT.x, RECT.y])
@@ -45,7 +41,7 @@ def seen_from(
     fov: float = 50,
 ) -> Orbit:
     o = Orbit()
-    o.take(
+    o.look_from(
         Camera(look_at(position, target), intrinsics(fov, 400, 300), 400, 300),
         np.array(target),
     )
@@ -163,26 +159,26 @@ def test_a_flight_begins_and_ends_where_it_should_and_is_smooth() -> None:
     b = seen_from((4, -2, 3), (1, 0, 1), 30)
     flight = Flight(a, b, 0.5)
     np.testing.assert_allclose(
-        flight.between(0).camera(400, 300).viewmat,
+        flight.interpolate(0).camera(400, 300).viewmat,
         a.camera(400, 300).viewmat,
         atol=1e-12,
     )
     np.testing.assert_allclose(
-        flight.between(1).camera(400, 300).viewmat,
+        flight.interpolate(1).camera(400, 300).viewmat,
         b.camera(400, 300).viewmat,
         atol=1e-12,
     )
-    assert flight.at(10.0) is not None
-    positions = np.array([flight.between(i / 100).position for i in range(101)])
+    assert flight.orbit_at(10.0) is not None
+    positions = np.array([flight.interpolate(i / 100).position for i in range(101)])
     steps = np.linalg.norm(np.diff(positions, axis=0), axis=1)
     assert steps.max() < 0.05 * steps.sum()
     assert steps[0] < steps.max() / 5
     assert steps[-1] < steps.max() / 5
     for i in range(0, 101, 10):
-        o = flight.between(i / 100)
+        o = flight.interpolate(i / 100)
         np.testing.assert_allclose(o.rotation @ o.rotation.T, np.eye(3), atol=1e-9)
-    assert flight.at(10.49) is not None
-    assert flight.at(10.51) is None
+    assert flight.orbit_at(10.49) is not None
+    assert flight.orbit_at(10.51) is None
 
 
 # -- up ------------------------------------------------------------------------
@@ -207,7 +203,7 @@ def ring(count: int, height: float, roll: float) -> np.ndarray:
             + height * UP
         )
         spin = np.eye(4)
-        spin[:3, :3] = turned(np.array([0.0, 0.0, 1.0]), random.normal() * roll)
+        spin[:3, :3] = axis_rotation(np.array([0.0, 0.0, 1.0]), random.normal() * roll)
         out.append(spin @ look_at(position, (0, 0, 0), UP))
     return np.stack(out)
 
@@ -230,7 +226,7 @@ def test_real_cameras_and_their_scene_agree(data_dir: Path) -> None:
     assert by_ground is not None
     for found in (by_cameras, by_ground):
         assert found @ (0, 0, 1) > np.cos(np.radians(3))
-        np.testing.assert_array_equal(snapped(found), (0, 0, 1))
+        np.testing.assert_array_equal(snap_to_axis(found), (0, 0, 1))
 
 
 @pytest.mark.parametrize(

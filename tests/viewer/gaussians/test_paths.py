@@ -30,7 +30,7 @@ from splatview_viewer.formats.camera_paths import (
 )
 from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import Camera, field_of_view, intrinsics, look_at
-from splatview_viewer.geometry.path import MOST_FRAMES, MOST_KEYS, CameraPath, Keyframe
+from splatview_viewer.geometry.path import MAX_FRAMES, MAX_KEYS, CameraPath, Keyframe
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.panel import Panel
 
@@ -63,7 +63,7 @@ def test_it_leads_through_every_key(loop: bool, smooth: bool) -> None:
         expected = camera(
             POSITIONS[i % len(POSITIONS)], fov=40 + 10 * (i % len(POSITIONS))
         )
-        got = curve.at(time, 640, 480)
+        got = curve.camera_at(time, 640, 480)
         np.testing.assert_allclose(got.viewmat, expected.viewmat, atol=1e-9)
         np.testing.assert_allclose(got.K, expected.K, rtol=1e-9)
 
@@ -77,7 +77,7 @@ def test_it_is_smooth_at_the_keys(loop: bool) -> None:
         h = 1e-5
         for time in curve.times[1:-1]:
             before, middle, after = (
-                curve.at(time + d, 640, 480).viewmat[:3] for d in (-h, 0, h)
+                curve.camera_at(time + d, 640, 480).viewmat[:3] for d in (-h, 0, h)
             )
             worst = max(
                 worst, float(np.abs((after - middle) - (middle - before)).max()) / h
@@ -106,7 +106,7 @@ def test_there_and_back(tmp_path: Path, loop: bool, model: Any) -> None:
     )
     assert back.path.smooth
     for time in np.linspace(0, film.path.duration, 20):
-        a, b = (f.path.at(float(time), 800, 600) for f in (film, back))
+        a, b = (f.path.camera_at(float(time), 800, 600) for f in (film, back))
         np.testing.assert_allclose(a.viewmat, b.viewmat, atol=1e-9)
         np.testing.assert_allclose(a.K, b.K, rtol=1e-9)
 
@@ -117,11 +117,11 @@ def test_frames_are_as_ns_render_reads_them() -> None:
     d = json.loads(write_path(film))
     assert (
         len(d["camera_path"])
-        == film.path.frames(10.0)
+        == film.path.frame_count(10.0)
         == round(film.path.duration * 10)
     )
     for i, frame in enumerate(d["camera_path"]):
-        expected = film.path.at(i / 10, 640, 480)
+        expected = film.path.camera_at(i / 10, 640, 480)
         pose = np.array(frame["camera_to_world"]).reshape(4, 4)
         np.testing.assert_allclose(pose[:3, 3], expected.position, atol=1e-9)
         right, down, forward = expected.viewmat[:3, :3]
@@ -157,7 +157,7 @@ def test_fisheye_path_has_the_focal_lengths_that_nerfstudio_makes() -> None:
     d["camera_path"][0]["fov"] = 120
     for document in (d, d | {"keyframes": []}):
         film = parse_path(json.dumps(document))
-        camera = film.path.at(0.0, 640, 480)
+        camera = film.path.camera_at(0.0, 640, 480)
         assert camera.model == "fisheye"
         assert camera.K[1, 1] == pytest.approx(240 / np.tan(np.radians(60)))
         back = json.loads(write_path(film))
@@ -271,9 +271,9 @@ def many_frames(count: int, *, values: dict[int, Any] | None = None) -> str:
 def test_path_of_more_pictures_than_an_hour_is_refused() -> None:
     film = parse_path(many_frames(2000))
     assert len(film.path.keys) == 2000
-    assert film.path.frames(30.0) == 2000
-    with pytest.raises(CameraError, match=f"{MOST_FRAMES + 1} pictures.*keyframes"):
-        parse_path(many_frames(MOST_FRAMES + 1))
+    assert film.path.frame_count(30.0) == 2000
+    with pytest.raises(CameraError, match=f"{MAX_FRAMES + 1} pictures.*keyframes"):
+        parse_path(many_frames(MAX_FRAMES + 1))
 
 
 @pytest.mark.parametrize(
@@ -359,7 +359,9 @@ class Rig:
         seen = self.view.view.rig.camera(RECT)
         assert seen is not None
         np.testing.assert_allclose(
-            seen.viewmat, self.tool.path.at(self.tool.time, W, H).viewmat, atol=1e-9
+            seen.viewmat,
+            self.tool.path.camera_at(self.tool.time, W, H).viewmat,
+            atol=1e-9,
         )
 
 
@@ -400,8 +402,8 @@ def test_a_path_is_remembered_by_the_name_of_its_scene(rig: Rig) -> None:
     other.tick(2.0)
     for time in (0.0, 1.0, 2.0):
         np.testing.assert_allclose(
-            other.view.tools["path"].path.at(time, W, H).viewmat,
-            rig.tool.path.at(time, W, H).viewmat,
+            other.view.tools["path"].path.camera_at(time, W, H).viewmat,
+            rig.tool.path.camera_at(time, W, H).viewmat,
             atol=1e-9,
         )
     other.close()
@@ -481,12 +483,12 @@ def test_path_of_very_many_pictures_is_drawn_played_and_not_remembered(
     assert rig.view.view.host.memo.get("path/scene.ply") is None
     rig.tool.seek(500.0)
     rig.check_camera()
-    del rig.tool.path.keys[MOST_KEYS:]
+    del rig.tool.path.keys[MAX_KEYS:]
     rig.draw()
     rig.tool.tick(2.0)
     saved = rig.view.view.host.memo.get("path/scene.ply")
     assert saved is not None
-    assert len(saved["keyframes"]) == MOST_KEYS + 1
+    assert len(saved["keyframes"]) == MAX_KEYS + 1
 
 
 @pytest.mark.parametrize("filmed", [False, True])

@@ -30,9 +30,9 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease
 from splatview_viewer.geometry.cameras import project
 from splatview_viewer.geometry.training_cameras import CameraSet, cameras_of
-from splatview_viewer.render.cameras import content as photos_module
-from splatview_viewer.render.cameras.content import PhotoStore
+from splatview_viewer.render.cameras import photos as photos_module
 from splatview_viewer.render.cameras.hints import CameraHints
+from splatview_viewer.render.cameras.photos import PhotoStore
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 
@@ -47,11 +47,11 @@ def test_what_a_frame_says_is_read() -> None:
     views, Ks = ring(8)
     np.testing.assert_array_equal(camera_set.viewmats, views.numpy())
     assert camera_set.photos == 3
-    assert camera_set.fine.all()
+    assert camera_set.is_valid.all()
     np.testing.assert_allclose(
         np.linalg.norm(camera_set.positions, axis=1), np.hypot(4, 1)
     )
-    assert (camera_set.called(0), camera_set.called(1)) == ("Camera 0", "1  b.png")
+    assert (camera_set.label(0), camera_set.label(1)) == ("Camera 0", "1  b.png")
     camera = camera_set.camera(2)
     assert camera is not None
     np.testing.assert_array_equal(camera.K, Ks[2].numpy())
@@ -78,7 +78,7 @@ def test_what_is_no_camera_is_told_apart() -> None:
         },
     )
     camera_set = cameras_of(frame)
-    assert camera_set.fine.tolist() == [True, False, False, False, False, True]
+    assert camera_set.is_valid.tolist() == [True, False, False, False, False, True]
     assert all(
         np.isfinite(part).all()
         for part in (
@@ -106,22 +106,22 @@ def test_one_that_is_looked_at_is_asked_for_and_kept_within_bounds(
 ) -> None:
     photos = photographs(8)
     held = PhotoStore()
-    assert held.use(cameras(8, 1))
-    monkeypatch.setattr(photos_module, "KEPT", 3 * photos[0].nbytes)
-    assert held.whole(5) is None
+    assert held.use_cameras(cameras(8, 1))
+    monkeypatch.setattr(photos_module, "MAX_PHOTO_BYTES", 3 * photos[0].nbytes)
+    assert held.photo(5) is None
     assert held.requests(0.0) == [(5, 0)]
     assert held.requests(0.5) == []  # on its way
     assert held.requests(2.0) == [(5, 0)]  # it did not come
-    assert not held.take(photos_frame(photos[5:6], 5, intact=False))
-    assert held.take(photos_frame(photos[5:6], 5))
-    np.testing.assert_array_equal(held.whole(5), photos[5])
+    assert not held.take_frame(photos_frame(photos[5:6], 5, intact=False))
+    assert held.take_frame(photos_frame(photos[5:6], 5))
+    np.testing.assert_array_equal(held.photo(5), photos[5])
     assert held.requests(9.0) == []
-    assert held.take(photos_frame(photos[4:5], 4, number=2))  # of another set
-    assert held.whole(4) is None
+    assert held.take_frame(photos_frame(photos[4:5], 4, number=2))  # of another set
+    assert held.photo(4) is None
     for i in range(8):
-        held.whole(i)
-        held.take(photos_frame(photos[i : i + 1], i))
-    assert [i for i in range(8) if held.whole(i) is not None] == [5, 6, 7]
+        held.photo(i)
+        held.take_frame(photos_frame(photos[i : i + 1], i))
+    assert [i for i in range(8) if held.photo(i) is not None] == [5, 6, 7]
     held.close()
 
 
@@ -131,33 +131,33 @@ def test_files_are_read_by_a_thread_that_ends(tmp_path: Path) -> None:
     (tmp_path / "damaged.png").write_bytes(b"\x89PNG\r\n nothing")
     Image.new("RGB", SIZE, (10, 20, 30)).save(tmp_path / "a.png")
     names = ["a.png", "missing.png", None, "damaged.png", ""]
-    held.use(
+    held.use_cameras(
         cameras(5, 1, ["" if name is None else str(tmp_path / name) for name in names])
     )
 
     def settled(number: int) -> bool:
         held.tick(clock())
-        return held.whole(number) is not None or bool(held.trouble(number))
+        return held.photo(number) is not None or bool(held.problem(number))
 
     for number in (0, 1, 3, 4):
         wait_until(lambda n=number: settled(n))
     assert woken.is_set()
     np.testing.assert_array_equal(
-        held.whole(0), np.asarray(Image.open(tmp_path / "a.png"))
+        held.photo(0), np.asarray(Image.open(tmp_path / "a.png"))
     )
-    assert held.trouble(1) == "missing.png: there is no such file"
-    assert held.trouble(3).startswith("damaged.png: ")
-    assert "not a file" in held.trouble(4)
-    held.whole(2)
+    assert held.problem(1) == "missing.png: there is no such file"
+    assert held.problem(3).startswith("damaged.png: ")
+    assert "not a file" in held.problem(4)
+    held.photo(2)
     assert held.requests(0.0) == [(2, 0)]  # it is in the memory of its publisher
-    held.want_small(8)
+    held.want_thumbnails(8)
     wait_until(lambda: (held.tick(clock()), (2, 8) in held.requests(clock()))[1])
-    held.take(photos_frame(torch.full((3, 8, 8, 3), 77, dtype=torch.uint8), 2, 8))
+    held.take_frame(photos_frame(torch.full((3, 8, 8, 3), 77, dtype=torch.uint8), 2, 8))
     wait_until(
         lambda: not [t for t in threading.enumerate() if t.name == "read photographs"]
     )
     held.tick(clock())
-    assert {n: int(p[0, 0, 0]) for n, p in held.take_small(99)} == {0: 10, 2: 77}
+    assert {n: int(p[0, 0, 0]) for n, p in held.take_thumbnails(99)} == {0: 10, 2: 77}
     held.close()
 
 
@@ -165,21 +165,21 @@ def photo_of(path: Path, size: tuple[int, int] = SIZE, side: int = 0) -> np.ndar
     """What a camera's photograph in a file is, as its store reads it."""
     store = PhotoStore()
     frame = cameras_frame(1, 0, [str(path)])
-    store.use(replace(cameras_of(frame), sizes=np.array([size])))
-    store.want_small(side)
+    store.use_cameras(replace(cameras_of(frame), sizes=np.array([size])))
+    store.want_thumbnails(side)
     arrived: list[np.ndarray] = []
 
     def settled() -> bool:
         store.tick(clock())
         if side:
-            arrived.extend(photo for _, photo in store.take_small(1))
+            arrived.extend(photo for _, photo in store.take_thumbnails(1))
             return bool(arrived)
-        whole = store.whole(0)
+        whole = store.photo(0)
         arrived.extend([] if whole is None else [whole])
-        return bool(arrived) or bool(store.trouble(0))
+        return bool(arrived) or bool(store.problem(0))
 
     wait_until(settled)
-    message = store.trouble(0)
+    message = store.problem(0)
     store.close()
     assert not message, message
     return arrived[0]
@@ -251,21 +251,21 @@ def test_poses_are_compared_anew_when_they_or_the_scene_are_others() -> None:
     right = cameras(8)
     invalid = replace(right, viewmats=np.linalg.inv(right.viewmats))
     assert not hints.compare(points, 1, 0.0)  # there are no cameras
-    hints.take(right)
+    hints.check_intrinsics(right)
     assert not hints.compare(points, 1, 1.0)
     assert not hints.texts
-    hints.take(invalid)
+    hints.check_intrinsics(invalid)
     assert not hints.compare(points, 1, 2.0)  # too soon
     assert hints.compare(points, 1, 20.0)
     assert "camera to world" in hints.texts[0]
     assert not hints.compare(points, 1, 40.0)
     assert not hints.compare(points, 2, 60.0)
     assert hints.texts
-    hints.take(replace(right))
+    hints.check_intrinsics(replace(right))
     hints.take_photo_hint("images are floats from 0 to 255")
     assert hints.compare(points, 2, 80.0)
     assert hints.texts == ["images are floats from 0 to 255"]
-    hints.take(replace(right, photos=2))
+    hints.check_intrinsics(replace(right, photos=2))
     assert not hints.texts
 
 

@@ -127,7 +127,7 @@ class Reader(GlRenderer):
     """
 
     name = "gsplat"
-    wants_gpu = True
+    reads_gpu = True
     has_fallback = True
 
     def __init__(self, ctx: Any) -> None:

@@ -14,7 +14,7 @@ from support.view_cases import RECT, H, W, change_state, image_view, opened, vie
 from support.wait import clock, wait_until
 
 from splatview_viewer.core.events import PointerLeave, PointerMove
-from splatview_viewer.geometry.controls import Place
+from splatview_viewer.geometry.pan_zoom import Place
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 DTYPES = torch.uint8, torch.float16, torch.bfloat16, torch.float32

@@ -8,7 +8,8 @@ from collections import Counter
 
 import pytest
 
-from splatview_viewer.gpu.governor import SCALES, SWITCH, Governor, scaled
+from splatview_viewer.gpu.costs import SCALES, scaled_size
+from splatview_viewer.gpu.governor import SWITCH, WITH_DEPTH, Governor
 
 SIZE = (1280, 720)
 
@@ -52,8 +53,8 @@ def draw(
     while clock.now < end:
         if clock.now >= governor.next_picture():
             governor.begin_picture()
-            governor.gives(("scene", *SIZE))
-            governor.took(("scene", *SIZE), cost)
+            governor.charge(("scene", *SIZE))
+            governor.record(("scene", *SIZE), cost)
             drawn.append(clock.now)
         clock.now += every
     return drawn
@@ -99,11 +100,11 @@ def test_the_resolution_while_moving_lets_it_run_smoothly(
     while clock.now < end:
         if clock.now >= governor.next_picture():
             scale = governor.scale("scene", SIZE)
-            w, h = scaled(SIZE, scale)
+            w, h = scaled_size(SIZE, scale)
             cost = fixed + (full - fixed) * w * h / (SIZE[0] * SIZE[1])
             governor.begin_picture()
-            governor.gives(("scene", w, h))
-            governor.took(("scene", w, h), cost)
+            governor.charge(("scene", w, h))
+            governor.record(("scene", w, h), cost)
             times.append(clock.now)
             used.append(scale)
         clock.now += 0.001
@@ -125,15 +126,15 @@ def test_a_cost_that_was_once_too_much_is_forgotten(
     governor: Governor, clock: Clock, brought: bool
 ) -> None:
     """The other process got in between while the first picture was measured."""
-    words = ("brought",) if brought else ()
+    words = (WITH_DEPTH,) if brought else ()
     scales = list[float]()
-    governor.took(("scene", *SIZE, *words), 8.0)
+    governor.record(("scene", *SIZE, *words), 8.0)
     for _ in range(60 * 10):
         if brought:
-            scale = governor.scale_later("scene", SIZE)[0]
+            scale = governor.scale_with_depth("scene", SIZE)[0]
         else:
             scale = governor.scale("scene", SIZE)
-        governor.took(("scene", *scaled(SIZE, scale), *words), 0.2 + scale**2)
+        governor.record(("scene", *scaled_size(SIZE, scale), *words), 0.2 + scale**2)
         scales.append(scale)
         clock.now += 1 / 60
     assert scales[0] < 1.0 == scales[-1]
@@ -150,7 +151,7 @@ def test_pictures_that_take_long_are_coarser_while_moving_where_nothing_is_share
     for _ in range(100):
         scale = governor.scale("scene", SIZE)
         took = full * scale**2
-        governor.took(("scene", *scaled(SIZE, scale)), took)
+        governor.record(("scene", *scaled_size(SIZE, scale)), took)
         clock.now += took / 1e3
         scales[scale] += 1
     assert scales.most_common(1)[0][0] == least
@@ -159,16 +160,16 @@ def test_pictures_that_take_long_are_coarser_while_moving_where_nothing_is_share
 def test_versions_that_come_fast_are_shown_at_a_pace_of_their_own(
     governor: Governor, clock: Clock
 ) -> None:
-    governor.took(("scene", *SIZE), 5.0)
-    governor.took(("load",), 0.0)
+    governor.record(("scene", *SIZE), 5.0)
+    governor.record(("load",), 0.0)
     loaded = 0
     for _ in range(4000):
         if clock.now >= governor.next_version(180.0):
             governor.begin_picture()
             governor.loads_version()
-            governor.gives(("load",), "cuda")
-            governor.gives(("scene", *SIZE), "cuda")
-            governor.gives(("compose",), "opengl")
+            governor.charge(("load",), "cuda")
+            governor.charge(("scene", *SIZE), "cuda")
+            governor.charge(("compose",), "opengl")
             loaded += 1
         clock.now += 0.001
     assert 9.5 <= loaded / 4 <= 10.5
@@ -190,22 +191,22 @@ def motion(
     displays = 0
     scenes = 0
     for name, ms in costs.items():
-        governor.took((name, *SIZE), ms)
+        governor.record((name, *SIZE), ms)
     end = clock.now + seconds
     due = clock.now
     while clock.now < end:
         for name, ms in costs.items():
-            governor.took((name, *SIZE), ms)
+            governor.record((name, *SIZE), ms)
         if clock.now >= max(due, governor.next_picture()):
             governor.begin_picture()
             due = max(due + 1 / pace, clock.now - 1 / pace)
             governor.moves_along("scene", SIZE, WARP)
             if governor.has_saved(costs["scene"]):
-                governor.gives(("scene", *SIZE), "cuda")
+                governor.charge(("scene", *SIZE), "cuda")
                 scenes += 1
             for name in costs:
                 if name != "scene":
-                    governor.gives((name, *SIZE), "opengl")
+                    governor.charge((name, *SIZE), "opengl")
             displays += 1
         clock.now += 0.001
     return displays, scenes
@@ -232,8 +233,8 @@ def seen(governor: Governor, *, scene: float, panel: float = 0.25) -> None:
         (("scene", *SIZE), scene, "cuda"),
         (("compose", *SIZE), panel, "opengl"),
     ):
-        governor.took(work, ms)
-        governor.gives(work, by)
+        governor.record(work, ms)
+        governor.charge(work, by)
 
 
 @pytest.mark.parametrize(
@@ -253,7 +254,7 @@ def test_a_picture_is_moved_only_where_that_is_clearly_cheaper(
     if scene > 1:
         assert governor.moves_along("scene", SIZE, WARP), "what is not known is tried"
     for _ in range(3):
-        governor.took(WARP, warp)
+        governor.record(WARP, warp)
         clock.now += 0.02
         governor.moves_along("scene", SIZE, WARP)
     assert governor.moves_along("scene", SIZE, WARP) is expected

@@ -30,8 +30,8 @@ from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import Camera
 from splatview_viewer.render import activation
 from splatview_viewer.render.base import ALPHA_MIN, Pixels, RenderOptions
-from splatview_viewer.render.gsplat import frame
-from splatview_viewer.render.gsplat.frame import GraphKey, Parameters, Scene
+from splatview_viewer.render.gsplat import drawing
+from splatview_viewer.render.gsplat.drawing import GraphKey, Parameters, Scene
 from splatview_viewer.render.gsplat.scene import Active, activate
 from splatview_viewer.scene import EVERYTHING, Selection
 from splatview_viewer.scene import flags as flags_of
@@ -320,7 +320,7 @@ def drawn(
         selected=flags is not None,
         scaled=options.scale != 1.0,
     )
-    frame.draw(kind, tensors, parameters, Projection(), own)
+    drawing.draw(kind, tensors, parameters, Projection(), own)
     picture = rgba.numpy()
     return Pixels(
         picture[..., :3], picture[..., 3], None if depth is None else depth.numpy()

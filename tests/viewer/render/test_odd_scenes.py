@@ -31,7 +31,7 @@ from splatview_viewer.render.base import (
     RenderOptions,
 )
 from splatview_viewer.render.gl import tiles as gl_tiles
-from splatview_viewer.render.gl.tiles import Chunks
+from splatview_viewer.render.gl.tile_lists import Chunks
 
 VIEW = looking_at_origin(80, 60)
 

@@ -14,7 +14,7 @@ from support.view_cases import scene_view, view_pixels
 
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.render import choose as choosing
-from splatview_viewer.render.choose import choose, renderer_note
+from splatview_viewer.render.choose import choose_renderer, renderer_note
 from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.render.gsplat import build as gsplat_kernels
 from splatview_viewer.render.gsplat import renderer as gsplat
@@ -37,7 +37,7 @@ class Slow(ReferenceRenderer):
     """In gsplat's place, where there is no GPU: draws the same picture."""
 
     name = "gsplat"
-    wants_gpu = True
+    reads_gpu = True
     has_fallback = True
     fails: ClassVar[str] = ""
 
@@ -75,18 +75,18 @@ def test_without_a_gpu(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -
         gsplat_kernels, "obstacle", lambda: "gsplat needs CUDA, and this is a test"
     )
     monkeypatch.setattr(choosing, "kernels", KernelBuild)
-    renderer = choose(ctx)
+    renderer = choose_renderer(ctx)
     assert isinstance(renderer, GlRenderer)
     assert renderer_note(renderer) == "gl: gsplat needs CUDA, and this is a test"
     renderer.close()
     monkeypatch.setenv("SPLATVIEW_RENDERER", "gsplat")
     with pytest.raises(RendererError, match="is 'gsplat', but gsplat needs CUDA"):
-        choose(ctx)
+        choose_renderer(ctx)
     monkeypatch.setenv("SPLATVIEW_RENDERER", "vulkan")
     with pytest.raises(RendererError, match="'vulkan'; legal are gsplat, gl"):
-        choose(ctx)
+        choose_renderer(ctx)
     monkeypatch.setenv("SPLATVIEW_RENDERER", "gl")
-    renderer = choose(ctx)
+    renderer = choose_renderer(ctx)
     assert isinstance(renderer, GlRenderer)
     assert renderer_note(renderer) == "gl: SPLATVIEW_RENDERER says so"
     renderer.close()

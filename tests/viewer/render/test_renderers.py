@@ -253,7 +253,7 @@ def test_renderer_that_rests_draws_the_same_afterwards(
     renderer: Renderer, ctx: moderngl.Context
 ) -> None:
     """Nobody looks at its scene: what a picture takes is given back, and made anew for the next one."""
-    renderer.rest()
+    renderer.free_pictures()
     renderer.load(random_scene(16, Chance(n=300)))
     options = replace(CLASSIC, depth=True)
     view = looking_at_origin(400, 300)
@@ -261,8 +261,8 @@ def test_renderer_that_rests_draws_the_same_afterwards(
     pixels = before.pixels()
     shown = read_source(ctx, before.source())
     held = living_pixels()
-    renderer.rest()
-    renderer.rest()
+    renderer.free_pictures()
+    renderer.free_pictures()
     if renderer.name == "gl":
         assert living_pixels() <= held - 400 * 300
     after = renderer.render(view, options)
@@ -271,4 +271,4 @@ def test_renderer_that_rests_draws_the_same_afterwards(
     np.testing.assert_array_equal(again.depth, pixels.depth)
     np.testing.assert_array_equal(read_source(ctx, after.source()), shown)
     renderer.close()
-    renderer.rest()
+    renderer.free_pictures()

@@ -34,7 +34,7 @@ def test_what_is_seen_at_a_pixel_is_seen_there(model: str) -> None:
         begin, direction = shapes.ray(camera, *at)
         off = np.array(point) - begin
         np.testing.assert_allclose(off - (off @ direction) * direction, 0, atol=1e-6)
-        found = shapes.beside(camera, at, np.array(point, float))
+        found = shapes.point_at_depth(camera, at, np.array(point, float))
         assert found is not None
         np.testing.assert_allclose(found, point, atol=1e-6)
 
@@ -50,7 +50,7 @@ def test_a_face_follows_the_pointer(model: str) -> None:
         axis = face[1] * np.array(box.axes[face[0]])
         middle = shapes.face_centers(box)[i]
         before, now = (
-            shapes.along(camera, project(camera, p), np.array(box.center), axis)
+            shapes.axis_distance(camera, project(camera, p), np.array(box.center), axis)
             for p in (middle, middle + 0.25 * axis)
         )
         assert before is not None
@@ -72,7 +72,8 @@ def test_a_box_is_not_dragged_inside_out_or_along_an_axis_seen_end_on() -> None:
     camera = looking_at_origin()
     sight = -camera.position / np.linalg.norm(camera.position)
     assert (
-        shapes.along(camera, project(camera, np.zeros(3)), np.zeros(3), sight) is None
+        shapes.axis_distance(camera, project(camera, np.zeros(3)), np.zeros(3), sight)
+        is None
     )
 
 

@@ -40,15 +40,9 @@ from splatview_viewer.scene import (
     largest_scale,
     sh_energy,
 )
-from splatview_viewer.scene.scene import (
-    FIELDS,
-    QUANTITIES,
-    SH_C0,
-    GaussianScene,
-    count_later,
-    merged,
-)
-from splatview_viewer.scene.turning import Placement, placed
+from splatview_viewer.scene.scene import FIELDS, SH_C0, GaussianScene, merged
+from splatview_viewer.scene.statistics import QUANTITIES, count_later
+from splatview_viewer.scene.turning import Placement, transformed
 
 
 @pytest.fixture(
@@ -138,14 +132,14 @@ def test_all_are_counted_and_the_chosen_ones_beside_them(device: str) -> None:
     found = count_later(
         on(device, host), Selection(opacity=(0.25, 0.75), marked=(3,))
     )()
-    assert (found.total, found.chosen) == (
+    assert (found.total, found.selected) == (
         39_999,
         int(((host.opacities >= 0.25) & (host.opacities <= 0.75)).sum()),
     )
     for quantity in QUANTITIES:
         every, chosen = found.counts[quantity.name]
-        assert (every.sum(), chosen.sum()) == (found.total, found.chosen)
-        values = np.delete(quantity.of(host).double().numpy(), 5)
+        assert (every.sum(), chosen.sum()) == (found.total, found.selected)
+        values = np.delete(quantity.values_of(host).double().numpy(), 5)
         wanted = np.histogram(
             values, [quantity.edge(i) for i in range(quantity.bins + 1)]
         )[0]
@@ -252,7 +246,7 @@ def test_a_camera_that_goes_with_the_scene_sees_the_same(
         before = on(device, host)
     placement = Placement((3, -2, 1), (30, -50, 110), 2.0)
     pivot = np.array([0.5, 1.0, -0.25])
-    after = placed(before, placement, pivot)
+    after = transformed(before, placement, pivot)
     assert after.means.device == before.means.device
     assert before.activated == as_used
     a, b = placement.matrix(pivot)

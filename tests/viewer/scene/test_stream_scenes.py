@@ -15,7 +15,7 @@ from splatview_viewer.recording.packed import pack, read_packed, unpack, write_p
 from splatview_viewer.render.activation import activate
 from splatview_viewer.scene.frames import activated_in, scene_of
 from splatview_viewer.scene.scene import GaussianScene, merged
-from splatview_viewer.scene.turning import Placement, placed
+from splatview_viewer.scene.turning import Placement, transformed
 from splatview_viewer.workspace.join_shards import join
 
 RAW = cloud(40)
@@ -59,7 +59,7 @@ def test_activated_counts_for_scales_and_opacities_apart(
     assert_drawn(scene, SCALES, OPACITIES)
     assert tuple(scene.activation) == tuple(activated_in(given))
     assert_drawn(merged([scene, scene], [False, False])[:40], SCALES, OPACITIES)
-    half = placed(scene, Placement(scale=0.5), np.zeros(3))
+    half = transformed(scene, Placement(scale=0.5), np.zeros(3))
     assert_drawn(half, SCALES / 2, OPACITIES)
     np.testing.assert_allclose(scene.sample(99)[1], OPACITIES, rtol=1e-6)
     write_packed(tmp_path / "a", pack(scene))
@@ -81,7 +81,9 @@ def test_two_scales_are_flat_gaussians(activated: Any, tmp_path: Any) -> None:
     flat = torch.cat([SCALES[:, :2], torch.zeros(40, 1)], 1)
     assert_drawn(scene, flat, OPACITIES)
     assert_drawn(merged([scene], [False]), flat, OPACITIES)
-    assert_drawn(placed(scene, Placement(scale=2.0), np.zeros(3)), 2 * flat, OPACITIES)
+    assert_drawn(
+        transformed(scene, Placement(scale=2.0), np.zeros(3)), 2 * flat, OPACITIES
+    )
     write_packed(tmp_path / "a", pack(scene))
     np.testing.assert_allclose(
         drawn(unpack(read_packed(tmp_path / "a")))[0], flat, rtol=0.005, atol=1e-30

@@ -18,7 +18,7 @@ from splatview_viewer.core.events import (
     Wheel,
 )
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.geometry.controls import FITTED
+from splatview_viewer.geometry.pan_zoom import FITTED
 from splatview_viewer.shell.layout import HEADER, grid
 
 SIZE = 900, 520

@@ -23,7 +23,7 @@ from splatview_viewer.core.events import (
     Wheel,
 )
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.geometry.controls import FITTED
+from splatview_viewer.geometry.pan_zoom import FITTED
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.screens.offscreen import OffscreenScreen
 

@@ -20,7 +20,8 @@ from splatview_viewer.core.errors import FileError, GpuLostError, error_text
 from splatview_viewer.core.screen import read_pixels
 from splatview_viewer.formats.pictures import save_picture
 from splatview_viewer.gpu.governor import Governor
-from splatview_viewer.gpu.work import GpuWork, Health, cuda_is_lost
+from splatview_viewer.gpu.health import Health, cuda_is_lost
+from splatview_viewer.gpu.work import GpuWork
 from splatview_viewer.recording.recorder import Recorder
 from splatview_viewer.shell.user import User
 from splatview_viewer.workspace.catalogue import Catalogue
@@ -241,7 +242,7 @@ class App:
         if self.screen.state.closed:
             return
         self.work.collect()
-        fault = self.health.turn(now)
+        fault = self.health.check(now)
         if fault:
             self.catalogue.notice(fault)
         self.governor.shared = self.pump.gpu_is_needed(now)

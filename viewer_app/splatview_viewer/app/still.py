@@ -13,7 +13,7 @@ from splatview_viewer.core.errors import CameraError, ViewerError
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.screen import MAX_SIZE, Rect, settled_pixels
 from splatview_viewer.core.view import has_arrived
-from splatview_viewer.geometry.cameras import camera_from_json
+from splatview_viewer.geometry.camera_text import camera_from_json
 from splatview_viewer.kinds import about, make_view, shown_kinds
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.kinds.image.view import ImageView
@@ -286,7 +286,7 @@ class Still:
         if view is None or view.data.summary is None:
             return ""
         renderer = view.data.renderer
-        reasons = [renderer.left_out.words(view.data.summary.count), renderer.thinned]
+        reasons = [renderer.left_out.summary(view.data.summary.count), renderer.thinned]
         reasons.append(self._nearness(view))
         return "; ".join(filter(None, reasons))
 

@@ -21,7 +21,7 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.settings import Entry
 from splatview_viewer.core.view import Section, ShownView
 from splatview_viewer.kinds import about
-from splatview_viewer.scene.turning import STAYS
+from splatview_viewer.scene.turning import IDENTITY
 from splatview_viewer.ui import widgets as ui
 from splatview_viewer.workspace.slot import Slot
 
@@ -292,7 +292,7 @@ class Comparisons:
             ],
         )
         if pressed == 0:
-            compared.placement = STAYS
+            compared.placement = IDENTITY
         elif pressed == 1:
             self._catalogue.do(source.remove, compared)
         imgui.dummy(ImVec2(0, 0.2 * imgui.get_font_size()))

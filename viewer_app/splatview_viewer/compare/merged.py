@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.geometry.cameras import bounds
-from splatview_viewer.scene.scene import merged, nothing
-from splatview_viewer.scene.turning import STAYS, Placement, placed
+from splatview_viewer.scene.scene import empty_scene, merged
+from splatview_viewer.scene.turning import IDENTITY, Placement, transformed
 from splatview_viewer.workspace.sources import ValueSource
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class ComparedScene:
     key: str
     """Key of its entry."""
     visible: bool = True
-    placement: Placement = STAYS
+    placement: Placement = IDENTITY
     pivot: np.ndarray | None = None
     """Centre of turns and scales: the middle of the scene when it was first merged."""
     radius: float = 1.0
@@ -231,11 +231,11 @@ class _Merge:
             self._scenes, self._placements, self._pivots, strict=True
         ):
             if pivot is not None:
-                moved.append(placed(scene, placement, pivot))
+                moved.append(transformed(scene, placement, pivot))
             else:
                 moved.append(scene)
         if not moved:
-            return nothing()
+            return empty_scene()
         return merged(moved, self._antialiased, self.gpu or "cpu")
 
 

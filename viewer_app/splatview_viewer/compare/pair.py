@@ -220,7 +220,7 @@ class PairView(View[PairSource, PairState]):
             if state.mode == "split":
                 position = (self.divider.x(rect) - rect.x) / max(rect.width, 1)
             self._compositor.draw(
-                framebuffer, rect, state.mode, position, state.gain, part=rect
+                framebuffer, rect, state.mode, position, state.gain, source_rect=rect
             )
             self._measure_at = min(self._measure_at, self._now + _MEASURE_DELAY_S)
             return

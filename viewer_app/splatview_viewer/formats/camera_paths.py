@@ -35,9 +35,9 @@ from splatview_viewer.formats.pictures import (
 from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import field_of_view, focal_length
 from splatview_viewer.geometry.path import (
-    MOST_FRAMES,
-    MOST_KEYS,
-    MOST_PICTURES,
+    MAX_FRAMES,
+    MAX_KEYS,
+    MAX_PICTURES,
     SECONDS,
     CameraPath,
     Keyframe,
@@ -76,15 +76,15 @@ class Film:
 
 def write_path(film: Film) -> str:
     """Return the JSON text. Raises CameraError for a film of too many pictures."""
-    check_length(film, MOST_FRAMES, "a file of its path")
+    check_length(film, MAX_FRAMES, "a file of its path")
     return json.dumps(path_values(film))
 
 
-def check_length(film: Film, most: int = MOST_PICTURES, what: str = "a film") -> None:
+def check_length(film: Film, most: int = MAX_PICTURES, what: str = "a film") -> None:
     """Raise CameraError for a film of more pictures than `what` may have, before
     anything is made of them.
     """
-    count = film.path.frames(film.fps)
+    count = film.path.frame_count(film.fps)
     if count > most:
         raise CameraError(
             f"path: {film.path.duration:,.0f} s at {film.fps:g} pictures a second are "
@@ -111,8 +111,8 @@ def path_values(film: Film, *, frames: bool = True) -> dict[str, Any]:
 
     aspect = film.width / film.height
     pictures = []
-    for i in range(path.frames(film.fps) if frames else 0):
-        camera = path.at(i / film.fps, film.width, film.height)
+    for i in range(path.frame_count(film.fps) if frames else 0):
+        camera = path.camera_at(i / film.fps, film.width, film.height)
         fov = field_of_view(float(camera.K[1, 1]), film.height)
         pictures.append(
             {
@@ -132,7 +132,7 @@ def path_values(film: Film, *, frames: bool = True) -> dict[str, Any]:
                 "override_transition_enabled": True,
                 "override_transition_sec": key.seconds,
             }
-            for key in path.keys + path.keys[-1:] * (path.held and not path.loop)
+            for key in path.keys + path.keys[-1:] * (path.holds_last and not path.loop)
         ],
         "camera_type": "fisheye" if path.model == "fisheye" else "perspective",
         "render_height": film.height,
@@ -214,8 +214,8 @@ def _film(d: Any) -> Film:
     between = _read_float(d, "default_transition_sec", SECONDS, 0.001, 3600)
     loop = d.get("is_cycle") is True
     if isinstance(keys, list) and keys:
-        if len(keys) > MOST_KEYS:
-            raise CameraError(f"path: {len(keys)} keyframes; {MOST_KEYS} are the most")
+        if len(keys) > MAX_KEYS:
+            raise CameraError(f"path: {len(keys)} keyframes; {MAX_KEYS} are the most")
         path = CameraPath([_key(k, d, between, model) for k in keys], loop, model=model)
         path.smooth = _read_float(d, "smoothness_value", 0.0, -1e9, 1e9) < 1.0
         # The first viewer names the length of the whole alone.
@@ -228,16 +228,18 @@ def _film(d: Any) -> Film:
             )
         return Film(path, width, height, fps)
     keys = _frames(frames or (), d, 1 / fps, model)
-    return Film(CameraPath(keys, False, False, model, held=True), width, height, fps)
+    return Film(
+        CameraPath(keys, False, False, model, holds_last=True), width, height, fps
+    )
 
 
 def _frames(
     frames: Sequence[Any], whole: dict[str, Any], between: float, model: CameraModel
 ) -> list[Keyframe]:
     """Return a key for each picture of a path, all matrices at once."""
-    if len(frames) > MOST_FRAMES:
+    if len(frames) > MAX_FRAMES:
         raise CameraError(
-            f"path: {len(frames)} pictures without keyframes; {MOST_FRAMES} are the "
+            f"path: {len(frames)} pictures without keyframes; {MAX_FRAMES} are the "
             "most. "
             "Write the path with its keyframes, or in parts"
         )

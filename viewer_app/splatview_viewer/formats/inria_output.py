@@ -26,7 +26,7 @@ from splatview_viewer.formats.common import (
     check_json,
     fault_text,
 )
-from splatview_viewer.geometry.training_cameras import snapped, up_of_cameras
+from splatview_viewer.geometry.upward import snap_to_axis, up_of_cameras
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -143,7 +143,7 @@ def _up(root: Path) -> tuple[float, float, float] | None:
     up = up_of_cameras(viewmats)
     if up is None:
         return None
-    x, y, z = snapped(up).tolist()
+    x, y, z = snap_to_axis(up).tolist()
     return x, y, z
 
 

@@ -33,7 +33,7 @@ from splatview_viewer.formats.common import (
     remaining,
 )
 from splatview_viewer.scene.scene import sh0_of_rgb
-from splatview_viewer.scene.turning import turns
+from splatview_viewer.scene.turning import rotation_matrices
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -166,7 +166,9 @@ def read_spz(path: Path, progress: Progress) -> Fields:
         )
     system, notes = _read_extensions(extensions if head.flags & EXTENSIONS else b"")
     axes = np.array([DIRECTIONS[letter] for letter in SYSTEMS[system]], np.float64).T
-    turn, sh_turn = (matrix.astype(np.float32) for matrix in turns(axes, head.degree))
+    turn, sh_turn = (
+        matrix.astype(np.float32) for matrix in rotation_matrices(axes, head.degree)
+    )
     fields = Fields(
         means=means @ axes.T.astype(np.float32),
         quats=quats @ turn,

@@ -1,9 +1,11 @@
 """A camera path: keyframes in time, and a smooth way through them.
 
-Positions and fields of view follow cubic Hermite curves; their velocities at a key are those of the parabola through it
-and its neighbours, as in a Catmull-Rom spline for keys that are not evenly spaced. Orientations follow the curve of
-the same sort on the sphere of unit quaternions: Shoemake, "Animating rotation with quaternion curves" (1985), with
-control points from the angular velocities at the keys. Both go through every key without a jolt.
+Positions and fields of view follow cubic Hermite curves; their velocities at a key are
+those of the parabola through it and its neighbours, as in a Catmull-Rom spline for keys
+that are not evenly spaced. Orientations follow the curve of the same sort on the sphere
+of unit quaternions: Shoemake, "Animating rotation with quaternion curves" (1985), with
+control points from the angular velocities at the keys. Both go through every key without
+a jolt.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import math
 from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -25,34 +27,40 @@ if TYPE_CHECKING:
 
     from splatview_viewer.geometry.cameras import CameraModel
 
+    Difference = Callable[["Keyframe", "Keyframe"], np.ndarray]
+
 SECONDS = 2.0
-"""Between two keyframes, unless something else is said."""
-MOST_KEYS = 1000
+"""Seconds between two keyframes by default."""
+MAX_KEYS = 1000
 """Keyframes that are set by hand, drawn and remembered."""
-MOST_FRAMES = 108_000
+MAX_FRAMES = 108_000
 """Keyframes of a path that was written as pictures, and pictures in a file of a path:
 an hour of 30 a second."""
-MOST_PICTURES = 1_000_000
+MAX_PICTURES = 1_000_000
 """Pictures of a film, which are numbered by six digits."""
-MOST_FOV = 179.0
-MOST_FISHEYE_FOV = 13140.0
-"""Degrees from top to bottom of the picture. An equidistant one may show more than a whole turn: nerfstudio makes focal
-lengths so short."""
+MIN_FOV = 0.1
+MAX_FOV = 179.0
+MAX_FISHEYE_FOV = 13140.0
+"""Degrees from top to bottom of the picture. An equidistant one may show more than a
+whole turn: nerfstudio makes focal lengths so short."""
 
 
-def most_fov(model: CameraModel) -> float:
-    """Return the largest field of view of a keyframe."""
-    return MOST_FISHEYE_FOV if model == "fisheye" else MOST_FOV
+def max_fov(model: CameraModel) -> float:
+    """Return the largest field of view of a keyframe, degrees."""
+    if model == "fisheye":
+        return MAX_FISHEYE_FOV
+    return MAX_FOV
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Keyframe:
-    """One keyframe: where the camera is at that time. Equal to itself alone."""
+    """One keyframe: the camera's pose at that time. Equal to itself alone."""
 
     position: np.ndarray
     """(3,) world."""
     rotation: np.ndarray
-    """(4,) unit quaternion w x y z of the camera's axes (OpenCV: x right, y down, z forward) in the world."""
+    """(4,) unit quaternion w x y z of the camera's axes (OpenCV: x right, y down, z
+    forward) in the world."""
     fov: float
     """Vertical, degrees."""
     seconds: float = SECONDS
@@ -62,17 +70,45 @@ class Keyframe:
     def of(
         cls, camera: Camera, distance: float = 1.0, seconds: float = SECONDS
     ) -> Keyframe:
-        """Pose of a camera. `distance`: at which an orthographic one shows what a perspective one with this field of
-        view would show.
+        """Make the keyframe of a camera's pose.
+
+        Args:
+            camera: the camera.
+            distance: the depth at which an orthographic camera shows what a perspective
+                one with the keyframe's field of view would show.
+            seconds: seconds to the next key.
         """
-        focal = float(camera.K[1, 1]) * (distance if camera.model == "ortho" else 1.0)
+        focal = float(camera.K[1, 1])
+        if camera.model == "ortho":
+            focal *= distance
         fov = field_of_view(focal, camera.height, camera.model)
         return cls(
             camera.position,
             rotations.quaternion(camera.viewmat[:3, :3].T),
-            min(max(fov, 0.1), most_fov(camera.model)),
+            min(max(fov, MIN_FOV), max_fov(camera.model)),
             seconds,
         )
+
+
+class _KeyTimes(NamedTuple):
+    """The times of keys, and the keys that they were worked out from."""
+
+    keys: list[Keyframe]
+    loop: bool
+    times: list[float]
+
+
+class _Segment(NamedTuple):
+    """The way between two neighbouring keys."""
+
+    key_index: int
+    """Index of the key where it starts."""
+    first: Keyframe
+    second: Keyframe
+    seconds: float
+    """Time from `first` to `second`."""
+    share: float
+    """Share of that time that has passed, 0 to 1."""
 
 
 @dataclass
@@ -85,158 +121,173 @@ class CameraPath:
     smooth: bool = True
     """True if it is curved; otherwise it leads straight from key to key."""
     model: CameraModel = "pinhole"
-    held: bool = False
+    holds_last: bool = False
     """True if the last key is shown for its seconds, as each picture of a film is."""
-    _times: tuple[list[Keyframe], bool, list[float]] | None = field(
+    _key_times: _KeyTimes | None = field(
         default=None, init=False, repr=False, compare=False
     )
-    """The keys, whether it was a loop, and the times that came of them."""
 
     @property
     def times(self) -> list[float]:
-        """When each key is reached, in seconds; of a loop, the first once more at the end. Not to be changed."""
-        known = self._times
+        """Seconds at which each key is reached. Not to be changed.
+
+        Of a loop, the first key is there once more at the end.
+        """
+        known = self._key_times
         # Comparing the keys takes a hundredth of adding up the times of many.
-        if known is not None and known[1] == self.loop and known[0] == self.keys:
-            return known[2]
-        closed = self.loop and len(self.keys) > 1
-        steps = [key.seconds for key in self.keys[: None if closed else -1]]
+        if known is not None and (known.loop, known.keys) == (self.loop, self.keys):
+            return known.times
+        is_closed = self.loop and len(self.keys) > 1
+        steps = [key.seconds for key in self.keys]
+        if not is_closed:
+            del steps[-1:]
         times = list(accumulate(steps, initial=0.0))
-        self._times = list(self.keys), self.loop, times
+        self._key_times = _KeyTimes(list(self.keys), self.loop, times)
         return times
 
     @property
     def duration(self) -> float:
         """Seconds; 0 with fewer than two keys, unless the last one is held."""
-        return self.times[-1] + sum(
-            key.seconds for key in self.keys[-1:] if self.held and not self.loop
-        )
+        duration = self.times[-1]
+        if self.keys and self.holds_last and not self.loop:
+            duration += self.keys[-1].seconds
+        return duration
 
     def stretch(self, duration: float) -> None:
-        """Have all of it take so many seconds."""
-        if self.duration > 0 and duration > 0:
-            factor = duration / self.duration
-            self.keys = [
-                replace(key, seconds=key.seconds * factor) for key in self.keys
-            ]
+        """Have the whole path take `duration` seconds."""
+        if self.duration <= 0 or duration <= 0:
+            return
+        factor = duration / self.duration
+        self.keys = [replace(key, seconds=key.seconds * factor) for key in self.keys]
 
-    def at(self, seconds: float, width: int, height: int, near: float = 0.01) -> Camera:
-        """The camera at a time, which is kept within the path.
+    def frame_count(self, fps: float) -> int:
+        """Return the number of pictures of the path's film."""
+        if not self.keys:
+            return 0
+        return max(round(self.duration * fps), 1)
 
-        Raises CameraError when there is no key.
+    def camera_at(
+        self, seconds: float, width: int, height: int, near: float = 0.01
+    ) -> Camera:
+        """Return the camera at a time, which is kept within the path.
+
+        Raises:
+            CameraError: there is no key.
         """
         if not self.keys:
             raise CameraError("path: there is no keyframe; add one where the camera is")
         if len(self.keys) == 1:
-            return self._camera(
-                self.keys[0].position,
-                self.keys[0].rotation,
-                self.keys[0].fov,
-                width,
-                height,
-                near,
-            )
-        times = self.times
-        seconds = min(max(seconds, 0.0), times[-1])
-        i = min(bisect_right(times, seconds) - 1, len(times) - 2)
-        span = times[i + 1] - times[i]
-        # times are sums: at a key 0 or 1, not near it
-        if span > 0:
-            t = round((seconds - times[i]) / span, 10)
+            pose = self.keys[0]
+        elif self.smooth:
+            pose = self._smooth_pose(self._segment(seconds))
         else:
-            t = 0.0
-        a = self.keys[i]
-        b = self.keys[(i + 1) % len(self.keys)]
-        if not self.smooth:
-            return self._camera(
-                a.position + (b.position - a.position) * t,
-                rotations.slerp(a.rotation, b.rotation, t),
-                a.fov + (b.fov - a.fov) * t,
-                width,
-                height,
-                near,
-            )
-        # Hermite's cubic, and for rotations a Bezier curve by de Casteljau's scheme, with slerp for straight lines.
-        t2 = t * t
-        t3 = t * t * t
-        begin, end = (np.append(key.position, math.log(key.fov)) for key in (a, b))
-        place = (
-            (2 * t3 - 3 * t2 + 1) * begin
-            + (t3 - 2 * t2 + t) * span * self._slope(i, _way)
-            + (3 * t2 - 2 * t3) * end
-            + (t3 - t2) * span * self._slope(i + 1, _way)
-        )
-        last = b.rotation if a.rotation @ b.rotation >= 0 else -b.rotation
-        q = [
-            a.rotation,
-            rotations.multiply(
-                a.rotation, rotations.exp(self._slope(i, _turn) * span / 3)
-            ),
-            rotations.multiply(
-                last, rotations.exp(-self._slope(i + 1, _turn) * span / 3)
-            ),
-            last,
-        ]
-        while len(q) > 1:
-            q = [rotations.slerp(first, second, t) for first, second in pairwise(q)]
-        fov = min(math.exp(place[3]), most_fov(self.model))
-        return self._camera(place[:3], q[0], fov, width, height, near)
-
-    def frames(self, fps: float) -> int:
-        """Number of pictures of its film."""
-        return max(round(self.duration * fps), 1) if self.keys else 0
-
-    def _camera(
-        self,
-        position: np.ndarray,
-        rotation: np.ndarray,
-        fov: float,
-        width: int,
-        height: int,
-        near: float,
-    ) -> Camera:
+            pose = _straight_pose(self._segment(seconds))
         viewmat = np.eye(4)
-        viewmat[:3, :3] = rotations.matrix(rotation).T
-        viewmat[:3, 3] = -viewmat[:3, :3] @ position
-        focal = focal_length(fov, height, self.model)
+        viewmat[:3, :3] = rotations.matrix(pose.rotation).T
+        viewmat[:3, 3] = -viewmat[:3, :3] @ pose.position
+        focal = focal_length(pose.fov, height, self.model)
         K = np.array([[focal, 0, width / 2], [0, focal, height / 2], [0, 0, 1.0]])
         return Camera(viewmat, K, width, height, self.model, near)
 
-    def _slope(
-        self, i: int, way: Callable[[Keyframe, Keyframe], np.ndarray]
-    ) -> np.ndarray:
-        """How fast something changes at the key that is reached at `times[i]`, a second: the slope of the parabola
-        through it and its neighbours there; at an end, that to the one there is. `way`: its change between keys.
+    def _segment(self, seconds: float) -> _Segment:
+        """Return the way between two keys on which the camera is at a time."""
+        times = self.times
+        seconds = min(max(seconds, 0.0), times[-1])
+        index = min(bisect_right(times, seconds) - 1, len(times) - 2)
+        span = times[index + 1] - times[index]
+        share = 0.0
+        if span > 0:
+            # Times are sums: rounding makes it 0 or 1 at a key, and not nearly so.
+            share = round((seconds - times[index]) / span, 10)
+        first = self.keys[index]
+        second = self.keys[(index + 1) % len(self.keys)]
+        return _Segment(index, first, second, span, share)
+
+    def _smooth_pose(self, segment: _Segment) -> Keyframe:
+        """Return the pose on Hermite's cubic, and for rotations on a Bezier curve."""
+        index, first, second, span, t = segment
+        t2 = t * t
+        t3 = t * t * t
+        start = np.append(first.position, math.log(first.fov))
+        end = np.append(second.position, math.log(second.fov))
+        # Position and the logarithm of the field of view.
+        values = (
+            (2 * t3 - 3 * t2 + 1) * start
+            + (t3 - 2 * t2 + t) * span * self._slope(index, _translation)
+            + (3 * t2 - 2 * t3) * end
+            + (t3 - t2) * span * self._slope(index + 1, _translation)
+        )
+        # De Casteljau's scheme, with slerp for straight lines.
+        last = second.rotation
+        if first.rotation @ last < 0:
+            last = -last
+        leaving = rotations.exp(self._slope(index, _rotation) * span / 3)
+        arriving = rotations.exp(-self._slope(index + 1, _rotation) * span / 3)
+        controls = [
+            first.rotation,
+            rotations.multiply(first.rotation, leaving),
+            rotations.multiply(last, arriving),
+            last,
+        ]
+        while len(controls) > 1:
+            controls = [rotations.slerp(a, b, t) for a, b in pairwise(controls)]
+        fov = min(math.exp(values[3]), max_fov(self.model))
+        return Keyframe(values[:3], controls[0], fov)
+
+    def _slope(self, index: int, difference: Difference) -> np.ndarray:
+        """Return the change a second at the key that is reached at `times[index]`.
+
+        It is the slope there of the parabola through the key and its neighbours; at an
+        end, the slope to the one neighbour there is.
+
+        Args:
+            index: of the key; one more than the last of a loop is its first.
+            difference: what changes, from one key to another.
         """
-        n = len(self.keys)
-        sides = []
-        for before in (i - 1, i):
-            if self.loop or 0 <= before < n - 1:
-                a = self.keys[before % n]
-                b = self.keys[(before + 1) % n]
-                if a.seconds > 0:
-                    sides.append((way(a, b) / a.seconds, a.seconds))
-        if len(sides) < 2:
-            return sides[0][0] if sides else 0 * way(self.keys[i % n], self.keys[i % n])
-        (left, before_s), (right, after_s) = sides
-        return (left * after_s + right * before_s) / (before_s + after_s)
+        count = len(self.keys)
+        slopes: list[np.ndarray] = []
+        spans: list[float] = []
+        for left in (index - 1, index):
+            if not (self.loop or 0 <= left < count - 1):
+                continue
+            first = self.keys[left % count]
+            second = self.keys[(left + 1) % count]
+            if first.seconds > 0:
+                slopes.append(difference(first, second) / first.seconds)
+                spans.append(first.seconds)
+        if not slopes:
+            key = self.keys[index % count]
+            return 0 * difference(key, key)
+        if len(slopes) == 1:
+            return slopes[0]
+        total = spans[0] + spans[1]
+        return (slopes[0] * spans[1] + slopes[1] * spans[0]) / total
 
 
-def _way(a: Keyframe, b: Keyframe) -> np.ndarray:
-    """(4,) of position and the logarithm of the field of view."""
+def _straight_pose(segment: _Segment) -> Keyframe:
+    """Return the pose on a straight line between two keys."""
+    _, first, second, _, t = segment
+    return Keyframe(
+        first.position + (second.position - first.position) * t,
+        rotations.slerp(first.rotation, second.rotation, t),
+        first.fov + (second.fov - first.fov) * t,
+    )
+
+
+def _translation(a: Keyframe, b: Keyframe) -> np.ndarray:
+    """Return the change of position and of the field of view's logarithm, (4,)."""
     return np.append(b.position - a.position, math.log(b.fov / a.fov))
 
 
-def _turn(a: Keyframe, b: Keyframe) -> np.ndarray:
-    """(3,) in the axes of a."""
+def _rotation(a: Keyframe, b: Keyframe) -> np.ndarray:
+    """Return the rotation from `a` to `b`, axis times angle in the axes of `a`, (3,)."""
     return rotations.log(rotations.between(a.rotation, b.rotation))
 
 
 def positions(path: CameraPath, count: int) -> np.ndarray:
-    """(count, 3) places along a path, evenly in time."""
-    return np.stack(
-        [path.at(t, 16, 16).position for t in np.linspace(0, path.duration, count)]
-    )
+    """Return `count` positions along a path, evenly in time, (count, 3)."""
+    times = np.linspace(0, path.duration, count)
+    return np.stack([path.camera_at(t, 16, 16).position for t in times])
 
 
 def turntable(
@@ -246,19 +297,26 @@ def turntable(
     seconds: float = 8.0,
     keys: int = 8,
 ) -> CameraPath:
-    """Once around a point, beginning at `camera`, which goes on looking as it does: for who has no path yet."""
+    """Return a path once around a point, for users who have none yet.
+
+    Args:
+        camera: where the path starts; it goes on looking at the point as it does.
+        target: the point, (3,).
+        up: the axis, (3,).
+        seconds: duration of the path.
+        keys: number of keyframes.
+    """
     axis = np.asarray(up, np.float64) / np.linalg.norm(up)
     arm = camera.position - target
-    base = camera.viewmat[:3, :3].T
-    made = []
+    orientation = camera.viewmat[:3, :3].T
+    first = Keyframe.of(camera, float(np.linalg.norm(arm)), seconds / keys)
+    keyframes = []
     for i in range(keys):
-        turn = rotations.matrix(rotations.exp(axis * (2 * math.pi * i / keys)))
-        key = Keyframe.of(camera, float(np.linalg.norm(arm)), seconds / keys)
-        made.append(
-            replace(
-                key,
-                position=target + turn @ arm,
-                rotation=rotations.quaternion(turn @ base),
-            )
+        rotation = rotations.matrix(rotations.exp(axis * (2 * math.pi * i / keys)))
+        key = replace(
+            first,
+            position=target + rotation @ arm,
+            rotation=rotations.quaternion(rotation @ orientation),
         )
-    return CameraPath(made, loop=True, model=camera.model)
+        keyframes.append(key)
+    return CameraPath(keyframes, loop=True, model=camera.model)

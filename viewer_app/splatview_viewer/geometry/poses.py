@@ -1,4 +1,7 @@
-"""Poses of cameras as other programs write them: camera to world, in OpenGL's axes (x right, y up, z backward)."""
+"""Poses of cameras as other programs write them.
+
+They lead from camera to world, in OpenGL's axes (x right, y up, z backward).
+"""
 
 from __future__ import annotations
 
@@ -12,26 +15,46 @@ from splatview_viewer.core.errors import CameraError
 from splatview_viewer.geometry import rotations
 
 FAR = 1e30
-"""No camera is so far from the middle of the world: positions between two of them could not be worked out."""
+"""No camera is so far from the middle of the world: positions between two of them could
+not be worked out."""
 LONGEST_TEXT = 4096
 """Characters of a matrix that is written as a text."""
 
 
 def read_pose(values: Any, name: str) -> np.ndarray:
-    """Return the matrix (4, 4) float64 that a value of JSON describes, its rotation of length 1.
+    """Read the matrix (4, 4) float64 that a value of JSON describes.
 
-    Sixteen numbers, or the twelve of the upper rows, flat or nested, also as a text. nerfstudio writes them by rows;
-    its first viewer wrote texts by columns, as three.js does. Where the translation stands says which, if it is not 0.
+    The value is sixteen numbers, or the twelve of the upper rows, flat or nested, also as
+    a text. nerfstudio writes them by rows; its first viewer wrote texts by columns, as
+    three.js does. The place of the translation tells which, if it is not 0. The rotation
+    is brought to length 1.
 
     Args:
         values: the value.
-        name: what errors call it, such as 'path: "matrix"'.
+        name: the value's name in errors, such as 'path: "matrix"'.
 
     Raises:
         CameraError: the value is no such matrix.
     """
+    pose = _read_matrix(values, name)
+    # Scenes are scaled to fit, and their poses with them.
+    with np.errstate(all="ignore"):
+        lengths = np.linalg.norm(pose[:3, :3], axis=0)
+    if ((lengths > 1e-6) & (lengths < 1e6)).all():
+        pose[:3, :3] /= lengths
+    is_near = (np.abs(pose) < FAR).all()
+    if not (is_near and rotations.is_rotation(pose[:3, :3])):
+        raise CameraError(
+            f"{name} holds no rotation: {pose[:3, :3].tolist()!s:.100}; its upper left "
+            "3x3 is one, and all numbers are finite"
+        )
+    return pose
+
+
+def _read_matrix(values: Any, name: str) -> np.ndarray:
+    """Return sixteen or twelve numbers as a matrix (4, 4) that ends in 0 0 0 1."""
     try:
-        numbers = np.ravel(np.asarray(_parsed(values), np.float64))
+        numbers = np.ravel(np.asarray(_parse_text(values), np.float64))
     except (TypeError, ValueError, OverflowError, RecursionError):
         numbers = np.zeros(0)
     if numbers.size not in (12, 16):
@@ -46,26 +69,20 @@ def read_pose(values: Any, name: str) -> np.ndarray:
     if is_by_columns:
         pose = pose.T
     pose[3] = 0, 0, 0, 1
-    # Scenes are scaled to fit, and their poses with them.
-    with np.errstate(all="ignore"):
-        lengths = np.linalg.norm(pose[:3, :3], axis=0)
-    if ((lengths > 1e-6) & (lengths < 1e6)).all():
-        pose[:3, :3] /= lengths
-    is_near = (np.abs(pose) < FAR).all()
-    if not (is_near and rotations.is_rotation(pose[:3, :3])):
-        raise CameraError(
-            f"{name} holds no rotation: {pose[:3, :3].tolist()!s:.100}; its upper left 3x3 is one, and all "
-            "numbers are finite"
-        )
     return pose
 
 
-def _parsed(values: Any) -> Any:
-    """Return the numbers of a text; other values as they are. Raises ValueError, RecursionError."""
+def _parse_text(values: Any) -> Any:
+    """Return the numbers of a text; other values as they are.
+
+    Raises:
+        ValueError: the text is too long, or holds something else.
+        RecursionError: the text is JSON of too many levels.
+    """
     if not isinstance(values, str):
         return values
     if len(values) > LONGEST_TEXT:
         raise ValueError("the text is too long for a matrix")
     if values.lstrip().startswith("["):
         return json.loads(values)
-    return [float(word) for word in re.split(r"[\s,;]+", values.strip())]
+    return [float(number) for number in re.split(r"[\s,;]+", values.strip())]

@@ -1,68 +1,115 @@
-"""Holds the viewer to its share of a GPU that a training run needs as well. Plain arithmetic, no graphics.
+"""Holds the viewer to its share of a GPU that a training run needs as well.
 
-Whatever is given to the GPU is called a work: a tuple of a word and what decides what it costs, such as
-("scene", 1280, 720). The governor learns what each costs, pays for it from an account that fills with the share,
-and says when the next picture may begin and how large it may be while the camera moves.
+Plain arithmetic, no graphics. The governor learns what each work costs (`costs`), pays
+for it from an account that fills with the share, and says when the next picture may begin
+and how large it may be while the camera moves.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from splatview_viewer.gpu.costs import WorkCosts, estimate, highest_scale
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Work = tuple[object, ...]
+    from splatview_viewer.gpu.costs import Costs, Work
 
-SCALES = (1.0, 0.84, 0.71, 0.59, 0.5, 0.42, 0.35)
-"""Resolutions of pictures while the camera moves: a few, so that each is measured often."""
 SMOOTH = 52.0
 FLUENT = 45.0
-"""Pictures a second to aim for while the camera moves, and with how few a resolution is kept once it was chosen."""
+"""Pictures a second to aim for while the camera moves, and with how few a resolution is
+kept once it was chosen."""
 ALONE = 60.0
-"""Milliseconds that a picture may take at most while the camera moves and nothing else needs the GPU."""
+"""Milliseconds that a picture may take at most while the camera moves and nothing else
+needs the GPU."""
 SWITCH = 0.4
-"""Milliseconds that another process loses whenever the GPU turns to the viewer's CUDA, and again for its OpenGL, beside
-what is done then. (On an H200 a turn to CUDA and on to OpenGL takes 0.34 ms however little is done, and a training at
-its side lost 2.1 ms for each picture of 1.03 ms.)"""
+"""Milliseconds that another process loses whenever the GPU turns to the viewer's CUDA,
+and again for its OpenGL, beside what is done then.
+
+On an H200 a turn to CUDA and on to OpenGL takes 0.34 ms however little is done, and a
+training at its side lost 2.1 ms for each picture of 1.03 ms."""
 SLOW = 40.0
 """Versions a second up to which each is shown as soon as the share allows it."""
 VERSIONS = 10.0
-"""New versions of a scene a second, at most, while the camera moves and where they come faster than SLOW."""
+"""New versions of a scene a second, at most, while the camera moves and where they come
+faster than SLOW."""
 RENDERS = 15.0
-"""Pictures of a scene a second to aim for, at full resolution, while the last one is moved along with the camera."""
-BROUGHT = "brought"
-"""Last word of a scene's work that gives depth as well, for a picture that is going to be moved along."""
-_DISPLAY = 0.65
-"""Part of the share that pictures on the screen take at most that show a scene's last picture moved."""
+"""Pictures of a scene a second to aim for, at full resolution, while the last one is
+moved along with the camera."""
+WITH_DEPTH = "with depth"
+"""Option of a scene's work that gives depth as well, for a picture that is going to be
+moved along."""
+_DISPLAY_SHARE = 0.65
+"""Part of the share that pictures on the screen take at most that show a scene's last
+picture moved."""
 _ENOUGH = 45.0
-"""Pictures a second on the screen with which moving the last one along goes on, once FLUENT seemed possible."""
-_CLEARLY = 0.75
-"""Part of the cost of a picture of the scene itself that one that shows the last one moved may cost to be worth it."""
-_WITH_DEPTH = 1.6
-"""Cost of a picture that is brought with its depth, in those of one without, as long as one of both is not measured."""
-_TRY_MOVING = 5.0
-"""Seconds after which it is measured again what it costs to move a picture, if that seemed too much."""
-_LEAST = 0.5
+"""Pictures a second on the screen with which moving the last one along goes on, once
+FLUENT seemed possible."""
+_WORTHWHILE = 0.75
+"""Part of the cost of a picture of the scene itself that one that shows the last one
+moved may cost to be worth it."""
+_DEPTH_FACTOR = 1.6
+"""Cost of a picture with depth, in those of one without, as long as one of both is not
+measured."""
+_TRY_MOVING_S = 5.0
+"""Seconds after which it is measured again what it costs to move a picture, if that
+seemed too much."""
+_MIN_MOVED_SCALE = 0.5
 """The lowest resolution of a picture that is moved along."""
-_PAUSE = 0.5
+_PAUSE_S = 0.5
 """Seconds without such pictures after which the choice of a resolution begins anew."""
-_BURST = 0.05
-"""Seconds of its share that may be saved up, so that the first picture after a rest comes at once."""
-_MEMORY = 5.0
-"""Seconds after which what was measured is forgotten, unless nothing was measured since."""
-_SAMPLES = 32
+_BURST_S = 0.05
+"""Seconds of its share that may be saved up, so that the first picture after a rest comes
+at once."""
+_LONG_AGO = -1e9
+
+
+@dataclass(slots=True)
+class _PictureWork:
+    """The works of one picture."""
+
+    works: list[Work] = field(default_factory=list)
+    interfaces: set[str] = field(default_factory=set)
+    """The interfaces that did them: "cuda", "opengl"."""
+    goal_ms: float = 0.0
+    """Milliseconds that are being saved up."""
+
+
+class _Payment(NamedTuple):
+    paid_at: float
+    ms: float
+
+
+class ScaleChoice(NamedTuple):
+    """A resolution, and what a picture costs there."""
+
+    scale: float
+    ms: float
+    """As far as is known, else 0."""
 
 
 class Governor:
-    """Spaces pictures so that the GPU works for the viewer at most `share` of the time, while `shared` is set."""
+    """Spaces pictures so that the GPU works for the viewer at most `share` of the time.
+
+    Only while `shared` is set.
+    """
 
     def __init__(
         self, share: float = 0.1, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`share`: over 0 up to 1; 1 means no limit. `clock`: seconds."""
+        """Start with a full account.
+
+        Args:
+            share: over 0 up to 1; 1 means no limit.
+            clock: seconds.
+
+        Raises:
+            ValueError: `share` is something else.
+        """
         if not 0 < share <= 1:
             raise ValueError(
                 f"share is {share:g}, not a number over 0 up to 1 (1: no limit)"
@@ -71,21 +118,23 @@ class Governor:
         self.shared = False
         """True while another process needs the GPU. Otherwise nothing is held back."""
         self._clock = clock
-        self._samples: dict[Work, deque[tuple[float, float]]] = {}
-        self._unknown: dict[Work, int] = {}
-        self._account = _BURST * share * 1e3  # ms that may be spent; less than 0: debts
+        self._costs = WorkCosts(clock)
+        self._unpaid: dict[Work, int] = {}
+        """Number of works by work, of those that were done before their cost was known."""
+        self._account_ms = _BURST_S * self._ms_per_second
+        """Milliseconds that may be spent; less than 0: debts."""
         self._counted_at = clock()
-        self._spent: deque[tuple[float, float]] = deque()
-        # Of the present picture and the one before it: works, what did them, what is saved up for.
-        self._works: tuple[list[Work], list[Work]] = [], []
-        self._bursts: tuple[set[str], set[str]] = set(), set()
-        self._goals = 0.0, 0.0
-        self._begun_at = -1e9
+        self._payments: deque[_Payment] = deque()
+        self._picture = _PictureWork()
+        self._previous = _PictureWork()
+        self._picture_at = _LONG_AGO
         self._moved_ms: float | None = None
         """Cost in ms of a picture that shows the last one moved, while that goes on."""
         self._scale = 1.0
-        self._later_scale = 1.0
-        self._scaled_at = self._moving_tried_at = self._version_at = -1e9
+        self._depth_scale = 1.0
+        self._scaled_at = _LONG_AGO
+        self._moving_tried_at = _LONG_AGO
+        self._version_at = _LONG_AGO
         self._version_period = 0.0
 
     @property
@@ -94,183 +143,200 @@ class Governor:
         return self.shared and self.share < 1
 
     @property
-    def _per_second(self) -> float:
+    def _ms_per_second(self) -> float:
         """Milliseconds of the GPU that may be spent in a second."""
         return self.share * 1e3
 
-    # -- what is done and what it costs --------------------------------------------------------------------
+    # -- works and their costs ------------------------------------------------------------
 
     def begin_picture(self) -> None:
         """Begin another picture: the works that follow belong to it."""
-        self._works = ([], self._works[0])
-        self._bursts = (set(), self._bursts[0])
-        self._goals, self._begun_at = (0.0, self._goals[0]), self._clock()
+        self._previous = self._picture
+        self._picture = _PictureWork()
+        self._picture_at = self._clock()
 
     @property
-    def words(self) -> set[object]:
-        """The first words of the works that the present picture consists of."""
-        return {work[0] for work in self._works[0]}
+    def work_names(self) -> set[object]:
+        """The names of the works that the present picture consists of."""
+        return {work[0] for work in self._picture.works}
 
-    def gives(self, work: Work, by: str = "") -> None:
-        """Take note that the GPU was given this work, and pay for it.
+    def charge(self, work: Work, interface: str = "") -> None:
+        """Take note that the GPU was given a work, and pay for it.
 
-        `by`: "cuda" or "opengl". The first of each in a picture makes the GPU turn to it, which costs SWITCH.
+        Args:
+            work: the work.
+            interface: "cuda" or "opengl". The first of each in a picture makes the GPU
+                turn to it, which costs SWITCH.
         """
-        self._works[0].append(work)
-        if by and by not in self._bursts[0]:
-            self._bursts[0].add(by)
+        self._picture.works.append(work)
+        if interface and interface not in self._picture.interfaces:
+            self._picture.interfaces.add(interface)
             if self.shared:
                 self._pay(SWITCH)
         cost = self.cost(work)
         if cost is None:
-            self._unknown[work] = self._unknown.get(work, 0) + 1
+            self._unpaid[work] = self._unpaid.get(work, 0) + 1
         else:
             self._pay(cost)
 
-    def took(self, work: Work, ms: float) -> None:
-        """Take note that the GPU spent `ms` on it, from begin to end.
+    def record(self, work: Work, ms: float) -> None:
+        """Take note that the GPU spent `ms` on a work, from its start to its end.
 
-        What another process did in between counts in: the least of the last few is what it costs.
+        What another process did in between counts in.
         """
-        now = self._clock()
-        samples = self._samples.setdefault(work, deque(maxlen=_SAMPLES))
-        samples.append((now, ms))
-        for _ in range(self._unknown.pop(work, 0)):
+        self._costs.record(work, ms)
+        for _ in range(self._unpaid.pop(work, 0)):
             self._pay(self.cost(work) or 0.0)
-        if len(self._samples) > 200:  # of windows that were dragged to many sizes
-            self._samples = {
-                w: s for w, s in self._samples.items() if now - s[-1][0] < _MEMORY
-            }
 
     def cost(self, work: Work) -> float | None:
-        """Milliseconds that it takes, as far as is known."""
-        samples = self._samples.get(work)
-        if not samples:
-            return None
-        newest = samples[-1][0]
-        return min(ms for at, ms in samples if newest - at <= _MEMORY)
+        """Return the milliseconds that a work takes; None if it was not measured."""
+        return self._costs.cost(work)
 
     def _pay(self, ms: float) -> None:
         now = self._clock()
         self._balance(now)
         if self.limited:
-            self._account -= ms
-        self._spent.append((now, ms))
+            self._account_ms -= ms
+        self._payments.append(_Payment(now, ms))
 
     def _balance(self, now: float) -> float:
-        earned = (now - self._counted_at) * self._per_second
+        """Return the milliseconds that may be spent now."""
+        earned = (now - self._counted_at) * self._ms_per_second
         self._counted_at = now
-        most = max(_BURST * self._per_second, *self._goals)
+        burst = _BURST_S * self._ms_per_second
+        limit = max(burst, self._picture.goal_ms, self._previous.goal_ms)
         if self.limited:
-            self._account = min(self._account + max(earned, 0.0), most)
+            self._account_ms = min(self._account_ms + max(earned, 0.0), limit)
         else:
-            self._account = most
-        return self._account
+            self._account_ms = limit
+        return self._account_ms
 
     @property
-    def used(self) -> float:
-        """The share of the last second that the GPU worked for the viewer."""
+    def used_share(self) -> float:
+        """Share of the last second that the GPU worked for the viewer."""
         now = self._clock()
-        while self._spent and self._spent[0][0] < now - 1:
-            self._spent.popleft()
-        return sum(ms for _, ms in self._spent) * 1e-3
+        while self._payments and self._payments[0].paid_at < now - 1:
+            self._payments.popleft()
+        return sum(payment.ms for payment in self._payments) * 1e-3
 
-    # -- what may be done ----------------------------------------------------------------------------------
+    # -- what may be done -----------------------------------------------------------------
 
     def next_picture(self) -> float:
-        """Return the time of the clock at which the next picture may begin; 0 means now. Pictures that show the last
-        one moved take only a part of the share, so that scenes are drawn as well.
+        """Return the time of the clock at which the next picture may begin; 0 means now.
+
+        Pictures that show the last one moved take only a part of the share, so that
+        scenes are drawn as well.
         """
         now = self._clock()
-        due = now - self._balance(now) / self._per_second
-        if self.limited and any(self._goals) and self._moved_ms is not None:
-            due = max(
-                due, self._begun_at + self._moved_ms / (self._per_second * _DISPLAY)
-            )
-        return due if due > now else 0.0
+        due = now - self._balance(now) / self._ms_per_second
+        is_saving = self._picture.goal_ms or self._previous.goal_ms
+        if self.limited and is_saving and self._moved_ms is not None:
+            period = self._moved_ms / (self._ms_per_second * _DISPLAY_SHARE)
+            due = max(due, self._picture_at + period)
+        if due <= now:
+            return 0.0
+        return due
 
     def has_saved(self, ms: float) -> bool:
-        """Return whether the account holds what works of `ms` and a turn to CUDA cost, so that they hold back no
-        picture on the screen. What is missing is saved up, as long as it is asked for with each picture.
+        """Return True if the account holds the cost of works of `ms` and a turn to CUDA.
+
+        Then they hold back no picture on the screen. What is missing is saved up, as long
+        as this is asked with each picture.
         """
         needed = ms + SWITCH
-        self._goals = max(self._goals[0], needed), self._goals[1]
+        self._picture.goal_ms = max(self._picture.goal_ms, needed)
         return self._balance(self._clock()) >= needed or not self.limited
 
     def moves_along(self, name: str, size: tuple[int, int], warp: Work) -> bool:
-        """Return whether the last picture of a scene, moved along, is to be shown while the camera moves, and not the
-        works `(name, width, height)` each time: only where that is clearly cheaper, and can be done often enough.
+        """Return True if a scene's last picture, moved along, is to be shown meanwhile.
 
-        `warp`: the work of moving one. As long as its cost is not known, it is tried.
+        That is while the camera moves, in place of the works `(name, width, height)` each
+        time: only where it is clearly cheaper, and can be done often enough.
+
+        Args:
+            name: of the scene's work.
+            size: width and height on the screen.
+            warp: the work of moving a picture. As long as its cost is not known, it is
+                tried.
         """
-        known = self._known(name, size)
-        moves = self._moved_ms is not None
-        now = self._clock()
+        costs = self._costs.by_scale(name, size)
+        was_moving = self._moved_ms is not None
         self._moved_ms = None
-        if not self.limited or not known:
+        if not self.limited or not costs:
             return False
-        beside = self._beside(name)
-        scale = self._fluent(known, beside, None if moves else 1.0)
-        cost = self.cost(warp) or 0.0
-        if cost and not moves and now - self._moving_tried_at > _TRY_MOVING:
-            self._moving_tried_at = now
-            cost = 0.0
-        display = beside + cost
-        pace = _ENOUGH if moves else FLUENT
-        if (
-            scale < 1.0
-            and display <= _CLEARLY * (_estimate(known, scale) + beside)
-            and display * pace <= self._per_second * _DISPLAY
-        ):
-            self._moved_ms = display
-        return self._moved_ms is not None
+        display_ms = self._display_ms(name)
+        kept_scale = None if was_moving else 1.0
+        scale = self._fluent_scale(costs, display_ms, kept_scale)
+        moved_ms = display_ms + self._warp_ms(warp, was_moving)
+        pace = _ENOUGH if was_moving else FLUENT
+        is_cheaper = moved_ms <= _WORTHWHILE * (estimate(costs, scale) + display_ms)
+        is_possible = moved_ms * pace <= self._ms_per_second * _DISPLAY_SHARE
+        if scale < 1.0 and is_cheaper and is_possible:
+            self._moved_ms = moved_ms
+            return True
+        return False
 
-    def scale_later(self, name: str, size: tuple[int, int]) -> tuple[float, float]:
-        """Return the resolution at which to draw the works `(name, width, height, BROUGHT)` RENDERS times a second,
-        beside pictures on the screen that show the last one moved: 1, or one of SCALES, but no less than _LEAST. And
-        how many ms one takes, as far as is known.
+    def _warp_ms(self, warp: Work, is_moving: bool) -> float:
+        """Return the cost of moving a picture; 0 now and then, so that it is tried again."""
+        ms = self.cost(warp) or 0.0
+        now = self._clock()
+        if ms and not is_moving and now - self._moving_tried_at > _TRY_MOVING_S:
+            self._moving_tried_at = now
+            return 0.0
+        return ms
+
+    def scale_with_depth(self, name: str, size: tuple[int, int]) -> ScaleChoice:
+        """Choose the resolution of pictures with depth, RENDERS of them a second.
+
+        They are the works `(name, width, height, WITH_DEPTH)`, beside pictures on the
+        screen that show the last one moved. It is 1, or one of SCALES, but no less than
+        `_MIN_MOVED_SCALE`.
         """
-        known = self._known(name, size, BROUGHT)
-        if not known:
-            known = {
-                scale: cost * _WITH_DEPTH
-                for scale, cost in self._known(name, size).items()
-            }
-        if not self.limited or not known:
-            return 1.0, 0.0
-        display = self._beside(name) if self._moved_ms is None else self._moved_ms
-        room = (
-            self._per_second - min(SMOOTH * display, self._per_second * _DISPLAY)
-        ) / RENDERS - SWITCH
-        self._later_scale = max(
-            _allowed(known, room, self._later_scale, 1.2 * room), _LEAST
-        )
-        return self._later_scale, _estimate(known, self._later_scale)
+        costs = self._costs.by_scale(name, size, WITH_DEPTH)
+        if not costs:
+            without_depth = self._costs.by_scale(name, size)
+            costs = {scale: ms * _DEPTH_FACTOR for scale, ms in without_depth.items()}
+        if not self.limited or not costs:
+            return ScaleChoice(1.0, 0.0)
+        moved_ms = self._moved_ms
+        if moved_ms is None:
+            moved_ms = self._display_ms(name)
+        display = min(SMOOTH * moved_ms, self._ms_per_second * _DISPLAY_SHARE)
+        budget = (self._ms_per_second - display) / RENDERS - SWITCH
+        scale = highest_scale(costs, budget, self._depth_scale, 1.2 * budget)
+        self._depth_scale = max(scale, _MIN_MOVED_SCALE)
+        return ScaleChoice(self._depth_scale, estimate(costs, self._depth_scale))
 
     def scale(self, name: str, size: tuple[int, int]) -> float:
-        """Return the resolution at which to draw the works `(name, width, height)` while the camera moves, of SCALES:
-        as the share allows it or, where nothing is limited, so that a picture takes at most ALONE.
+        """Choose the resolution of the works `(name, width, height)` while the camera moves.
 
-        Costs that are not known are taken from those that are: a part stays, a part goes with the number of pixels.
+        It is one of SCALES: as the share allows it or, where nothing is limited, so that a
+        picture takes at most ALONE. Costs that are not known are estimated from those
+        that are.
         """
         now = self._clock()
-        if now - self._scaled_at > _PAUSE:
+        if now - self._scaled_at > _PAUSE_S:
             self._scale = 1.0
         self._scaled_at = now
-        known = self._known(name, size)
-        if not known:
+        costs = self._costs.by_scale(name, size)
+        if not costs:
             return 1.0
         if self.limited:
-            self._scale = self._fluent(known, self._beside(name), self._scale)
+            display_ms = self._display_ms(name)
+            self._scale = self._fluent_scale(costs, display_ms, self._scale)
         else:
-            self._scale = _allowed(known, ALONE / 1.3, self._scale, ALONE)
+            self._scale = highest_scale(costs, ALONE / 1.3, self._scale, ALONE)
         return self._scale
 
     def next_version(self, rate_hz: float, moving: bool = False) -> float:
-        """Return the time of the clock at which the next version of a scene may be loaded; 0 means now.
+        """Return the time of the clock at which a scene's next version may be loaded.
 
-        `rate_hz`: how many come in a second. `moving`: the camera moves, whose pictures come first, however large the
-        share is.
+        0 means now.
+
+        Args:
+            rate_hz: versions that come in a second.
+            moving: the camera moves, whose pictures come first, however large the share
+                is.
         """
         if not self.shared or not (self.limited or moving):
             return 0.0
@@ -279,92 +345,43 @@ class Governor:
         return max(self.next_picture(), self._version_at + self._version_period)
 
     def loads_version(self) -> None:
-        """Take note that a version is being loaded. On average one is in a period, though each comes a little late."""
-        self._version_at = max(
-            self._version_at + self._version_period,
-            self._clock() - self._version_period / 2,
-        )
+        """Take note that a version is being loaded."""
+        # On average one is loaded in a period, though each comes a little late.
+        earliest = self._clock() - self._version_period / 2
+        self._version_at = max(self._version_at + self._version_period, earliest)
 
-    def _known(
-        self, name: str, size: tuple[int, int], *more: object
-    ) -> dict[float, float]:
-        """Return the cost of the work `(name, width, height, *more)` at each of SCALES, as far as is known.
-
-        What is measured beside another process is often too much: a resolution that is not drawn is soon unknown again,
-        and drawn anew if what others cost lets it.
-        """
-        works = {s: (name, *scaled(size, s), *more) for s in SCALES}
-        measured = {
-            s: self._samples[work][-1][0]
-            for s, work in works.items()
-            if work in self._samples
-        }
-        newest = max(measured.values(), default=0.0)
-        return {
-            s: self.cost(works[s]) or 0.0
-            for s, at in measured.items()
-            if newest - at <= _MEMORY
-        }
-
-    def _fluent(
-        self, known: dict[float, float], beside: float, kept: float | None
+    def _fluent_scale(
+        self, costs: Costs, display_ms: float, kept_scale: float | None
     ) -> float:
-        """Return the highest of SCALES with SMOOTH pictures a second, or with FLUENT ones if it is the one to be
-        `kept`; `beside`: ms that each costs beside what is `known`.
+        """Return the highest of SCALES with enough pictures a second.
+
+        Args:
+            costs: of the scene at some of SCALES.
+            display_ms: milliseconds that each picture costs besides.
+            kept_scale: the scale for which FLUENT pictures are enough; for others it is
+                SMOOTH.
         """
-        return _allowed(
-            known,
-            self._per_second / SMOOTH - beside,
-            kept,
-            self._per_second / FLUENT - beside,
-        )
+        budget = self._ms_per_second / SMOOTH - display_ms
+        kept_budget = self._ms_per_second / FLUENT - display_ms
+        return highest_scale(costs, budget, kept_scale, kept_budget)
 
-    def _beside(self, name: str) -> float:
-        """Return the cost of a picture on the screen beside `name`, and beside what is moved or loaded."""
-        works = [
-            work
-            for work in self._works[0] or self._works[1]
-            if work[0] not in (name, "load", "warp")
-        ]
-        return sum(self.cost(w) or 0.0 for w in works) + SWITCH * len(
-            self._bursts[0] | self._bursts[1]
-        )
+    def _display_ms(self, name: str) -> float:
+        """Return the cost of a picture on the screen without `name`, moving and loading."""
+        left_out = (name, "load", "warp")
+        works = self._picture.works or self._previous.works
+        costs = [self.cost(work) or 0.0 for work in works if work[0] not in left_out]
+        interfaces = self._picture.interfaces | self._previous.interfaces
+        return sum(costs) + SWITCH * len(interfaces)
 
 
-def scaled(size: tuple[int, int], scale: float) -> tuple[int, int]:
-    """The width and height of a picture of `size` at a resolution of `scale`; at least 16, or what there is."""
-    w, h = size
-    return max(int(w * scale), min(16, w)), max(int(h * scale), min(16, h))
+def next_due(due: float, started_at: float, period: float) -> float:
+    """Return the time at which the picture after one may begin.
 
+    On average one begins in a period, though each begins a little late.
 
-def _allowed(
-    known: dict[float, float], room: float, kept: float | None, kept_room: float
-) -> float:
-    """The highest of SCALES that costs at most `room` ms, or `kept_room` if it is the one to be `kept`; the lowest
-    there is where none does. `known`: what some of them cost.
+    Args:
+        due: the time at which the one before was due.
+        started_at: the time at which it began.
+        period: seconds.
     """
-    fits = [
-        s for s in SCALES if _estimate(known, s) <= (kept_room if s == kept else room)
-    ]
-    return max(fits, default=SCALES[-1])
-
-
-def _estimate(known: dict[float, float], scale: float) -> float:
-    """Milliseconds at a scale, from those known at others."""
-    if scale in known:
-        return known[scale]
-    nearest = sorted(known, key=lambda s: abs(s - scale))
-    a = nearest[0]
-    if len(nearest) == 1:
-        factor = (scale / a) ** 2
-        return known[a] * (0.5 + 0.5 * factor)
-    b = nearest[1]
-    slope = max((known[b] - known[a]) / (b * b - a * a), 0.0)
-    return max(known[a] + slope * (scale * scale - a * a), 0.0)
-
-
-def after(due: float, begun: float, period: float) -> float:
-    """Return when the picture after one may begin that was due and begun at these times: on average one in a period,
-    though each begins a little late.
-    """
-    return max(due + period, begun + period / 2)
+    return max(due + period, started_at + period / 2)

@@ -262,7 +262,7 @@ class Tape:
             cuda = _stream(scene.gpu)
             assert ready is not None
             ready(cuda.cuda_stream)
-            self._recorder.governor.gives(_work(frame), "cuda")
+            self._recorder.governor.charge(_work(frame), "cuda")
 
         def make(_: Job[_Made]) -> _Made:
             begin = time.thread_time()
@@ -308,7 +308,7 @@ class Tape:
         rest = job.result().seconds / _SHARE
         if made.packed.gpu_ms:
             governor = self._recorder.governor
-            governor.took(work, made.packed.gpu_ms)
+            governor.record(work, made.packed.gpu_ms)
             cost = (
                 governor.cost(work) or made.packed.gpu_ms
             )  # without what other processes did in between

@@ -1,4 +1,7 @@
-"""From what trainers store to what renderers use: exp, sigmoid, unit quaternions, and what cannot be drawn."""
+"""From the values that trainers store to those that renderers use.
+
+That is exp, sigmoid, unit quaternions, and Gaussians that cannot be drawn.
+"""
 
 from __future__ import annotations
 
@@ -11,70 +14,90 @@ from splatview_viewer.render.base import SCALE_MAX, SH_MAX, LeftOut
 from splatview_viewer.scene.scene import FIELDS, GaussianScene
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import torch
 
 
 def activate(scene: GaussianScene) -> tuple[GaussianScene, LeftOut]:
-    """Apply the activations of a scene on the CPU; float32, `means` also float64. May share memory with it: upload or
-    copy the result before that changes.
+    """Apply the activations of a scene on the CPU, and count what cannot be drawn.
 
-    Those that cannot be drawn get opacity 0 and a centre of NaN, and are counted: gsplat's arithmetic gives NaN for
-    them, or they are too large for any picture. They are what is not finite after the activation, a scale over
-    `SCALE_MAX`, a quaternion of length zero. Opacities beyond 0 to 1, and coefficients beyond `SH_MAX`, count as the
-    nearest number that is possible.
+    The result is float32, `means` also float64. It may share memory with the scene:
+    upload or copy it before that changes.
+
+    Gaussians that cannot be drawn get opacity 0 and a centre of NaN: gsplat's arithmetic
+    gives NaN for them, or they are too large for any picture. They are not finite after
+    the activation, have a scale over `SCALE_MAX`, or a quaternion of length zero.
+    Opacities beyond 0 to 1, and coefficients beyond `SH_MAX`, count as the nearest number
+    that is possible.
     """
     import torch
 
     means, quats, scales, opacities, sh0, rest = (
         getattr(scene, name) for name in FIELDS
     )
-    logarithms = scales
+    log_scales = scales
     if not scene.activation.scales:
         scales = scales.exp()
-        # What exp does not make finite, and no more: a flat Gaussian's logarithm is minus infinity.
-        logarithms = logarithms.clamp(min=0)
+        # exp makes every negative number finite: the logarithm of a flat Gaussian's scale
+        # is minus infinity.
+        log_scales = log_scales.clamp(min=0)
     if not scene.activation.opacities:
         opacities = opacities.sigmoid()
-    finite = torch.ones(len(scene), dtype=torch.bool)
-    for values in (means, quats, logarithms, opacities, sh0, rest):
-        if not values.sum().isfinite():  # which is quicker to find than each
-            finite &= values.isfinite().reshape(len(scene), -1).all(1)
-    fits = (scales.abs() <= SCALE_MAX).all(1)
-    # Lengths in float64: the square of a small component would vanish in float32, that of a large one overflow.
-    length = quats.double().norm(dim=1)
-    turned = length > 0
-    keep = finite & fits & turned
-    if not keep.all():
-        means = torch.where(keep[:, None], means, math.nan)
-        opacities = torch.where(keep, opacities, 0.0)
+    is_finite = _finite_rows((means, quats, log_scales, opacities, sh0, rest))
+    is_small = (scales.abs() <= SCALE_MAX).all(1)
+    # Lengths in float64: the square of a small component would vanish in float32, that of
+    # a large one overflow.
+    lengths = quats.double().norm(dim=1)
+    has_rotation = lengths > 0
+    is_drawable = is_finite & is_small & has_rotation
+    if not is_drawable.all():
+        means = torch.where(is_drawable[:, None], means, math.nan)
+        opacities = torch.where(is_drawable, opacities, 0.0)
     left_out = LeftOut(
-        *(int(why.sum()) for why in (~finite, finite & ~fits, finite & fits & ~turned))
+        not_finite=int((~is_finite).sum()),
+        too_large=int((is_finite & ~is_small).sum()),
+        no_rotation=int((is_finite & is_small & ~has_rotation).sum()),
     )
-    made = GaussianScene(
+    active = GaussianScene(
         means,
-        (quats / length[:, None]).float(),
+        (quats / lengths[:, None]).float(),
         scales,
         opacities.clamp(0, 1),
-        _possible(sh0),
-        _possible(rest),
+        _clamp_coefficients(sh0),
+        _clamp_coefficients(rest),
         activated=True,
         sh_degree=min(scene.sh_degree, scene.stored_sh_degree),
     )
-    return made, left_out
+    return active, left_out
 
 
-def _possible(coefficients: torch.Tensor) -> torch.Tensor:
+def _finite_rows(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return (N,) bool: the rows that are finite in all tensors (N, ...)."""
+    import torch
+
+    is_finite = torch.ones(len(tensors[0]), dtype=torch.bool)
+    for values in tensors:
+        # The sum tells quickly that all are finite.
+        if not values.sum().isfinite():
+            is_finite &= values.isfinite().reshape(len(values), -1).all(1)
+    return is_finite
+
+
+def _clamp_coefficients(coefficients: torch.Tensor) -> torch.Tensor:
     """Return the coefficients, or a copy in which none is beyond `SH_MAX`."""
-    if not coefficients.numel() or all(
-        abs(end) <= SH_MAX for end in coefficients.aminmax()
-    ):
+    if not coefficients.numel():
+        return coefficients
+    smallest, largest = coefficients.aminmax()
+    if abs(smallest) <= SH_MAX and abs(largest) <= SH_MAX:
         return coefficients
     return coefficients.clamp(-SH_MAX, SH_MAX)
 
 
-def middle(points: np.ndarray) -> tuple[np.ndarray, float]:
-    """(3,) float64: a point in the middle of (M, 3), wherever a few of them are, and how far the others reach along an
-    axis, most of them; the origin and 0 for none.
+def center_and_size(points: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return a point in the middle of points (M, 3), and how far most others reach.
+
+    The point is (3,) float64; the size is along an axis. The origin and 0 without points.
     """
     points = points[np.isfinite(points).all(axis=1)]
     if not len(points):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from splatview_ipc.gl.base import PixelSource
     from splatview_viewer.geometry.cameras import Camera
-    from splatview_viewer.render.gsplat.moving import Kept
+    from splatview_viewer.render.gsplat.moving import MovablePicture
     from splatview_viewer.scene.scene import GaussianScene
 
 EPS_2D = 0.3
@@ -219,7 +219,7 @@ class LeftOut:
         """Count of all Gaussians that are left out."""
         return self.not_finite + self.too_large + self.no_rotation
 
-    def words(self, count: int) -> str:
+    def summary(self, count: int) -> str:
         """Return a sentence about a scene of `count` Gaussians; "" if none is left out.
 
         For example "12 of 3,000 left out: 10 not finite, 2 zero quaternions".
@@ -258,7 +258,7 @@ class RenderedPicture:
     can do besides; by default a picture can do none of it.
     """
 
-    kept: Kept | None = None
+    movable: MovablePicture | None = None
     """The picture as CUDA can move it to another camera; None where it cannot be moved.
     Set by `source` and `queue_source`."""
 
@@ -304,15 +304,15 @@ class RenderedPicture:
         return False
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         """True if the GPU has finished with the picture. Never waits."""
         return True
 
     def queued_source(self) -> PixelSource | None:
-        """Return colour and alpha as `source` does, after `queue_source`; `kept` moves it.
+        """Return colour and alpha as `source` does, after `queue_source`; `movable` moves it.
 
         None if the picture turns out to lack Gaussians, or the renderer has gone to
-        another GPU: it has to be rendered again. Waits until it is `done`.
+        another GPU: it has to be rendered again. Waits until it `is_done`.
         """
         return None
 
@@ -327,7 +327,7 @@ class Renderer:
 
     name: ClassVar[str]
     """As in SPLATVIEW_RENDERER."""
-    wants_gpu: ClassVar[bool] = False
+    reads_gpu: ClassVar[bool] = False
     """True: CUDA tensors are read where they lie. Every renderer takes both sorts of
     scenes; the others copy CUDA tensors to the host first."""
     has_fallback: ClassVar[bool] = False
@@ -410,7 +410,7 @@ class Renderer:
         """Give back everything. Idempotent."""
         raise NotImplementedError
 
-    def rest(self) -> None:
+    def free_pictures(self) -> None:
         """Give back the memory that a picture's size takes: no view shows the scene.
 
         The next picture makes it anew; those that were made are not valid any more.

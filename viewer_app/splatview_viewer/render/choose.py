@@ -1,4 +1,7 @@
-"""Which renderer draws: gsplat where it can, OpenGL elsewhere, until gsplat is ready, and when it fails."""
+"""The choice of the renderer.
+
+gsplat draws where it can; OpenGL elsewhere, until gsplat is ready, and when it fails.
+"""
 
 from __future__ import annotations
 
@@ -22,35 +25,39 @@ log = logging.getLogger("splatview")
 
 VARIABLE = "SPLATVIEW_RENDERER"
 """Environment variable that forces one of RENDERERS."""
-PATIENCE = 30.0
+KERNEL_TIMEOUT = 30.0
 """Seconds to wait for torch and gsplat, which load in some two, before OpenGL begins."""
 BUILDING = "building gsplat's kernels, about a minute; drawing with OpenGL meanwhile"
 
 
-def choose(ctx: moderngl.Context) -> Renderer:
-    """The renderer that SPLATVIEW_RENDERER names, or the best there is now: gsplat wherever CUDA and gsplat work.
+def choose_renderer(ctx: moderngl.Context) -> Renderer:
+    """Return the renderer that SPLATVIEW_RENDERER names, or the best there is now.
 
-    OpenGL draws where gsplat's kernels have to be compiled first (see `better`), and where gsplat or the viewer's own
-    kernels fail; its `note` says why. Raises RendererError when the one that is named cannot run here.
+    That is gsplat wherever CUDA and gsplat work. OpenGL draws where gsplat's kernels have
+    to be compiled first (see `upgraded_renderer`), and where gsplat or the viewer's own
+    kernels fail; its `note` says why.
+
+    Raises:
+        RendererError: the renderer that is named cannot run here.
     """
-    wanted = os.environ.get(VARIABLE, "")
-    if wanted:
-        if wanted not in RENDERERS:
+    name = os.environ.get(VARIABLE, "")
+    if name:
+        if name not in RENDERERS:
             raise RendererError(
-                f"{VARIABLE} is {wanted!r}; legal are {', '.join(RENDERERS)}, or unset it"
+                f"{VARIABLE} is {name!r}; legal are {', '.join(RENDERERS)}, or unset it"
             )
-        return RENDERERS[wanted](ctx)
-    found = kernels()
-    if not found.wait_unless_building(PATIENCE):
-        return GlRenderer(ctx, found.reason or BUILDING)
+        return RENDERERS[name](ctx)
+    build = kernels()
+    if not build.wait_unless_building(KERNEL_TIMEOUT):
+        return GlRenderer(ctx, build.reason or BUILDING)
     try:
-        return _gsplat(ctx)
+        return _make_gsplat(ctx)
     except RendererError as e:
         log.warning("drawing with OpenGL: %s", e)
         return GlRenderer(ctx, str(e))
 
 
-def _gsplat(ctx: moderngl.Context) -> Renderer:
+def _make_gsplat(ctx: moderngl.Context) -> Renderer:
     reason = kernels().reason
     if reason:
         raise RendererError(f"{VARIABLE} is 'gsplat', but {reason}")
@@ -59,50 +66,58 @@ def _gsplat(ctx: moderngl.Context) -> Renderer:
     return GsplatRenderer(ctx)
 
 
+def _make_gl(ctx: moderngl.Context) -> Renderer:
+    return GlRenderer(ctx, f"{VARIABLE} says so")
+
+
 RENDERERS: dict[str, Callable[[moderngl.Context], Renderer]] = {
-    "gsplat": _gsplat,
-    "gl": lambda ctx: GlRenderer(ctx, f"{VARIABLE} says so"),
+    "gsplat": _make_gsplat,
+    "gl": _make_gl,
 }
 """Makers of the renderers that can be named."""
 
 
 def renderer_note(renderer: Renderer) -> str:
-    """Return one line about the choice, as "gl: gsplat needs CUDA, and there is no NVIDIA driver
-    here"; "" for nothing.
+    """Return one line about the choice; "" for nothing.
+
+    For example "gl: gsplat needs CUDA, and there is no NVIDIA driver here".
     """
     note = renderer.note
-    if note == BUILDING and kernels().reason:
-        note = kernels().reason
+    if note == BUILDING:
+        note = kernels().reason or note
     return f"{renderer.name}: {note}" if note else ""
 
 
-def better(renderer: Renderer, ctx: moderngl.Context) -> Renderer | None:
-    """gsplat in place of OpenGL that was drawing until gsplat is ready, with the same scene, once it is; else None.
-    Closes `renderer` then. Cheap: for every pass of the event loop.
+def upgraded_renderer(renderer: Renderer, ctx: moderngl.Context) -> Renderer | None:
+    """Return gsplat in place of OpenGL that was drawing until gsplat is ready, once it is.
+
+    It has the same scene, and `renderer` is closed. None in all other cases. Cheap: for
+    every pass of the event loop.
     """
     if renderer.note != BUILDING or not kernels().ready:
         return None
-    made = choose(ctx)
-    scene = renderer.scene()
-    made.load(scene)
+    upgraded = choose_renderer(ctx)
+    upgraded.load(renderer.scene())
     renderer.close()
-    if made.name == "gsplat":
-        log.info("drawing with gsplat")
-    return made
+    if upgraded.has_fallback:
+        log.info("drawing with %s", upgraded.name)
+    return upgraded
 
 
-def instead(
+def fallback_renderer(
     renderer: Renderer, ctx: moderngl.Context, error: RendererError
 ) -> Renderer:
-    """OpenGL in place of gsplat that failed, with the scene as it is there if that can still be had. Closes `renderer`.
-    Raises `error` where there is no other renderer to draw.
+    """Return OpenGL in place of a renderer that failed, and close that one.
+
+    It has the scene as it is there if that can still be had. Raises `error` where there
+    is no other renderer to draw.
     """
     if not renderer.has_fallback or os.environ.get(VARIABLE):
         raise error
     log.warning("drawing with OpenGL: %s", error)
-    made = GlRenderer(ctx, str(error))
+    fallback = GlRenderer(ctx, str(error))
     with suppress(RendererError):
-        made.load(renderer.host_scene())
+        fallback.load(renderer.host_scene())
     with suppress(RendererError):
         renderer.close()
-    return made
+    return fallback

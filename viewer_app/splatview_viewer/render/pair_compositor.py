@@ -1,9 +1,9 @@
-"""Two pictures in one: each is drawn into a target, and one pass lays them beside each other."""
+"""Two pictures in one: each is drawn into a target, and one pass lays them side by side."""
 
 from __future__ import annotations
 
 import math
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import moderngl
 import numpy as np
@@ -12,18 +12,27 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.gpu.work import GpuWork
 from splatview_viewer.render.gl.passes import LayerTextures, Passes, texels
 
-How = Literal["split", "difference", "side", "blend"]
-HOWS: tuple[How, ...] = get_args(How)
+PairMode = Literal["split", "difference", "side", "blend"]
+PAIR_MODES: tuple[PairMode, ...] = get_args(PairMode)
 _BLOCK = 16
 """Pixels along the side of a block of which the GPU adds up the squared differences."""
+
+
+class _Measurement(NamedTuple):
+    """Squared differences that the GPU adds up."""
+
+    sums: LayerTextures
+    value_count: int
+    """Numbers whose squared differences are in `sums`."""
 
 
 class PairCompositor:
     """Holds two pictures of colours as they are shown:
 
         for side, view in enumerate(views):
-            view.draw(pair.target(side, rect.width, rect.height), Rect(0, 0, rect.width, rect.height))
-        pair.draw(framebuffer, rect, "split", at=0.5)
+            target = pair.target(side, rect.width, rect.height)
+            view.draw(target, Rect(0, 0, rect.width, rect.height))
+        pair.draw(framebuffer, rect, "split", position=0.5)
 
     Belongs to the thread that holds the context.
     """
@@ -33,105 +42,119 @@ class PairCompositor:
         self._work = work or GpuWork(ctx)
         self._passes = Passes(ctx, "fullscreen.vert", "pair.frag")
         self._targets: dict[int, LayerTextures] = {}
-        self._sums: LayerTextures | None = None
-        self._numbers = 0
-        """Numbers of which `_sums` has the squared differences."""
+        self._measurement: _Measurement | None = None
 
     def target(
         self, side: int, width: int, height: int, dtype: Literal["f4", "f1"] = "f4"
     ) -> moderngl.Framebuffer:
-        """Target of the first (0) or second (1) picture; what was there stays if size and dtype do. f4: float32,
-        nothing is rounded on the way. f1: a quarter of the memory, rounded as on a screen.
+        """Return the target of the first (0) or second (1) picture.
+
+        Its content stays if size and dtype do.
+
+        Args:
+            side: 0 or 1.
+            width: pixels.
+            height: pixels.
+            dtype: f4: float32, nothing is rounded on the way. f1: a quarter of the
+                memory, rounded as on a screen.
         """
-        held = self._targets.pop(side, None)
-        if held is not None and (
-            held.size != (width, height) or held.textures["picture"].dtype != dtype
-        ):
-            held.release()
-            held = None
-        if held is None:
-            held = LayerTextures(self._ctx, (width, height), picture=(4, dtype))
-            held.textures["picture"].repeat_x = False
-            held.textures["picture"].repeat_y = False
-            held.framebuffer.clear()
-        self._targets[side] = held
-        return held.framebuffer
+        layers = self._targets.pop(side, None)
+        if layers is not None:
+            has_size = layers.size == (width, height)
+            if not has_size or layers.textures["picture"].dtype != dtype:
+                layers.release()
+                layers = None
+        if layers is None:
+            layers = LayerTextures(self._ctx, (width, height), picture=(4, dtype))
+            layers.textures["picture"].repeat_x = False
+            layers.textures["picture"].repeat_y = False
+            layers.framebuffer.clear()
+        self._targets[side] = layers
+        return layers.framebuffer
 
     def draw(
         self,
         framebuffer: moderngl.Framebuffer,
         rect: Rect,
-        how: How,
-        at: float = 0.5,
+        mode: PairMode,
+        position: float = 0.5,
         gain: float = 1.0,
-        part: Rect | None = None,
+        source_rect: Rect | None = None,
     ) -> None:
-        """Draw both into a part of a framebuffer, every pixel of it once; a target of another size is stretched.
-        `part`: what is seen of the targets, in their pixels from the upper left, of which there are as many then as in
-        `rect`; None: all.
+        """Draw both into a part of a framebuffer, every pixel of it once.
 
-        split: the first left of `at` (0 to 1), the second right of it. difference: the mean over R, G and B of the
-        absolute differences, times `gain`, from black (none) to bright yellow (1 or more). side: the first in the left
-        half, the second in the right one. blend: `at` of the second over the first. Raises ValueError for another
-        `how`, or before there are both targets.
+        A target of another size is stretched.
+
+        Args:
+            framebuffer: where to draw.
+            rect: the part of it.
+            mode: split: the first left of `position`, the second right of it.
+                difference: the mean over R, G and B of the absolute differences, times
+                `gain`, from black (none) to bright yellow (1 or more). side: the first in
+                the left half, the second in the right one. blend: `position` of the
+                second over the first.
+            position: 0 to 1.
+            gain: factor of differences.
+            source_rect: the part of the targets that is shown, in their pixels from the
+                upper left, of which there are as many then as in `rect`; None: all.
+
+        Raises:
+            ValueError: another mode, or there are not both targets yet.
         """
-        if how not in HOWS:
-            raise ValueError(f"compare: how is {how!r}; legal are {', '.join(HOWS)}")
+        if mode not in PAIR_MODES:
+            raise ValueError(
+                f"compare: how is {mode!r}; legal are {', '.join(PAIR_MODES)}"
+            )
         if len(self._targets) < 2:
             raise ValueError(
                 "compare: both pictures have to be drawn first: see target"
             )
-        textures = [self._targets[side].textures["picture"] for side in (0, 1)]
-        if how == "side":
+        textures = self._textures()
+        widths = [rect.width, rect.width]
+        if mode == "side":
             widths = [rect.width // 2, rect.width - rect.width // 2]
-        else:
-            widths = [rect.width] * 2
-        parts = []
+        shares = []
         for texture, width in zip(textures, widths, strict=True):
-            (x, y), seen = (0, 0), texture.size
-            if part is not None:
-                (x, y), seen = (
-                    part.viewport(texture.height)[:2],
-                    (part.width, part.height),
-                )
-            parts.append(
-                (
-                    x / texture.width,
-                    y / texture.height,
-                    seen[0] / texture.width,
-                    seen[1] / texture.height,
-                )
+            x, y, source_width, source_height = _source_viewport(texture, source_rect)
+            is_same_size = (source_width, source_height) == (width, rect.height)
+            sampling = moderngl.NEAREST if is_same_size else moderngl.LINEAR
+            texture.filter = sampling, sampling
+            share = (
+                x / texture.width,
+                y / texture.height,
+                source_width / texture.width,
+                source_height / texture.height,
             )
-            if seen == (width, rect.height):
-                filter_ = moderngl.NEAREST
-            else:
-                filter_ = moderngl.LINEAR
-            texture.filter = filter_, filter_
+            shares.append(share)
         viewport = rect.viewport(framebuffer.height)
-        shown = self._passes()
-        shown.read(first_picture=textures[0], second_picture=textures[1])
-        shown.set(
+        compose = self._passes()
+        compose.read(first_picture=textures[0], second_picture=textures[1])
+        compose.set(
             corner=viewport[:2],
             size=(rect.width, rect.height),
-            how=HOWS.index(how),
-            at=min(max(at, 0.0), 1.0),
+            how=PAIR_MODES.index(mode),
+            at=min(max(position, 0.0), 1.0),
             gain=gain,
-            first_part=parts[0],
-            second_part=parts[1],
+            first_part=shares[0],
+            second_part=shares[1],
         )
         framebuffer.use()
         framebuffer.viewport = viewport
         self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
         with self._work("compare", rect.width, rect.height):
-            shown.fill()
+            compose.fill()
+
+    def _textures(self) -> list[moderngl.Texture]:
+        return [self._targets[side].textures["picture"] for side in (0, 1)]
 
     def measure(self, rect: Rect | None = None) -> None:
-        """Have the GPU compare the two, in `rect`, in pixels of the targets from the upper left, or in all: `psnr`
-        returns the result.
+        """Have the GPU compare the two; `psnr` returns the result.
+
+        rect: the part to compare, in pixels of the targets from the upper left; None: all.
         """
-        if self._sums is not None:
-            self._sums.release()
-        self._sums = None
+        if self._measurement is not None:
+            self._measurement.sums.release()
+            self._measurement = None
         if len(self._targets) < 2 or self._targets[0].size != self._targets[1].size:
             return
         width, height = self._targets[0].size
@@ -143,39 +166,58 @@ class PairCompositor:
         if x0 >= x1 or y0 >= y1:
             return
         size = -(-(x1 - x0) // _BLOCK), -(-(y1 - y0) // _BLOCK)
-        self._sums = LayerTextures(self._ctx, size, sums=(1, "f4"))
-        self._numbers = 3 * (x1 - x0) * (y1 - y0)
-        summed = self._passes("ERROR")
-        first, second = (self._targets[side].textures["picture"] for side in (0, 1))
-        summed.read(first_picture=first, second_picture=second)
-        summed.set(low=(x0, y0), high=(x1, y1), block=_BLOCK)
+        sums = LayerTextures(self._ctx, size, sums=(1, "f4"))
+        self._measurement = _Measurement(sums, 3 * (x1 - x0) * (y1 - y0))
+        add_up = self._passes("ERROR")
+        first, second = self._textures()
+        add_up.read(first_picture=first, second_picture=second)
+        add_up.set(low=(x0, y0), high=(x1, y1), block=_BLOCK)
         with (
-            self._ctx.scope(self._sums.framebuffer, moderngl.NOTHING),
+            self._ctx.scope(sums.framebuffer, moderngl.NOTHING),
             self._work("psnr", *size),
         ):
-            summed.fill()
+            add_up.fill()
 
     def psnr(self) -> float | None:
-        """The peak signal-to-noise ratio of the two in dB, as last measured: -10 log10 of the mean squared difference
-        of R, G and B in [0, 1]; infinite for equal ones. None where nothing can be said: targets that are missing, of
-        different sizes, or a rectangle without pixels. Waits until the GPU has compared them.
+        """Return the peak signal-to-noise ratio of the two in dB, as last measured.
+
+        -10 log10 of the mean squared difference of R, G and B in [0, 1]; infinite for
+        equal ones. None where nothing can be said: targets that are missing, of different
+        sizes, or a rectangle without pixels. Waits until the GPU has compared them.
         """
-        if self._sums is None:
+        if self._measurement is None:
             return None
-        total = float(texels(self._sums.textures["sums"]).sum(dtype=np.float64))
+        squares = texels(self._measurement.sums.textures["sums"])
+        total = float(squares.sum(dtype=np.float64))
         if math.isnan(total):
             return None
-        return math.inf if total == 0 else -10 * math.log10(total / self._numbers)
+        if total == 0:
+            return math.inf
+        return -10 * math.log10(total / self._measurement.value_count)
 
     def drop(self) -> None:
         """Give back the pictures, which are drawn anew when they are wanted again."""
-        for held in (*self._targets.values(), self._sums):
-            if held is not None:
-                held.release()
+        for layers in self._targets.values():
+            layers.release()
         self._targets.clear()
-        self._sums = None
+        if self._measurement is not None:
+            self._measurement.sums.release()
+            self._measurement = None
 
     def close(self) -> None:
         """Give back everything. Idempotent. The context must still be current."""
         self.drop()
         self._passes.release()
+
+
+def _source_viewport(
+    texture: moderngl.Texture, source_rect: Rect | None
+) -> tuple[int, int, int, int]:
+    """Return x, y, width and height of the part of a target that is shown.
+
+    In its pixels from the lower left.
+    """
+    if source_rect is None:
+        return 0, 0, texture.width, texture.height
+    x, y = source_rect.viewport(texture.height)[:2]
+    return x, y, source_rect.width, source_rect.height

@@ -1,7 +1,13 @@
 """Scenes of Gaussians as torch tensors: selected, counted, moved and merged."""
 
 from splatview_viewer.core.selection import EVERYTHING, Box, Selection, Sphere
-from splatview_viewer.scene.scene import HIDDEN, MARKED, flags, largest_scale, sh_energy
+from splatview_viewer.scene.selecting import (
+    HIDDEN,
+    MARKED,
+    flags,
+    largest_scale,
+    sh_energy,
+)
 
 __all__ = [
     "EVERYTHING",

@@ -22,8 +22,12 @@ if TYPE_CHECKING:
     from splatview_ipc.control.frame import DeviceTensor, RemoteTensor
     from splatview_viewer.core.settings import Color
 
-_MEANT = ("color", "activated", "sh_degree", "antialiased", "trouble")
-"""Metadata that steers the drawing, or is said over the picture."""
+_KNOWN_META = ("color", "activated", "sh_degree", "antialiased", "trouble")
+"""Metadata that steers the drawing, or is shown over the picture."""
+
+Ready = Callable[[int], None]
+"""`ready(stream)`: work given to a CUDA stream afterwards, by its raw handle, finds a
+scene's data."""
 
 
 @dataclass(frozen=True)
@@ -37,27 +41,25 @@ class JoinedTensor:
     @classmethod
     def of(cls, parts: Sequence[RemoteTensor | DeviceTensor]) -> JoinedTensor:
         """Join at least one; where one holds fewer coefficients, the others decide."""
-        extents = (
-            max(sizes)
-            for sizes in zip(*(part.shape[1:] for part in parts), strict=True)
-        )
-        return cls(
-            "float64" if any(part.dtype == "float64" for part in parts) else "float32",
-            (sum(part.shape[0] for part in parts), *extents),
-        )
+        is_double = any(part.dtype == "float64" for part in parts)
+        rows = sum(part.shape[0] for part in parts)
+        row_shapes = [part.shape[1:] for part in parts]
+        extents = (max(sizes) for sizes in zip(*row_shapes, strict=True))
+        return cls("float64" if is_double else "float32", (rows, *extents))
 
 
 @dataclass
 class JoinedFrame(StreamFrame):
-    """The newest frames of several ranks as one frame: their Gaussians one behind the other, rank by rank.
+    """The newest frames of several ranks as one frame.
 
-    Of its tensors only dtype and shape are known; `scene_of` joins those of the parts.
+    Their Gaussians lie one behind the other, rank by rank. Of its tensors only dtype and
+    shape are known; `scene_of` joins those of the parts.
     """
 
     parts: Sequence[StreamFrame] = ()
     shards: tuple[tuple[int, int], ...] = ()
     """Rank and number of Gaussians of each part."""
-    kept: list[object] = field(default_factory=list, repr=False)
+    pinned: list[object] = field(default_factory=list, repr=False)
     """Tensors that a GPU may read until the frame is closed."""
 
     @property
@@ -71,94 +73,34 @@ class JoinedFrame(StreamFrame):
         return all(part.complete for part in self.parts)
 
 
-Ready = Callable[[int], None]
-"""`ready(stream)`: work given to a CUDA stream afterwards, by its raw handle, finds a scene's data."""
-
-
 def scene_of(
     frame: StreamFrame, choices: Collection[str] = (), *, in_place: bool = False
 ) -> tuple[GaussianScene, Ready | None]:
-    """Return the scene of a frame, and for `in_place` what has to be called before it is read.
+    """Return the scene of a frame, and a function to be called before it is read.
 
-    Copies on the CPU of everything in the frame, float32, means also float64. Ask `frame.intact()` afterwards: until
-    then it may be torn.
+    The scene is a copy on the CPU of everything in the frame, float32, means also
+    float64; the function is None. Ask `frame.intact()` afterwards: until then it may be
+    torn.
 
-    `in_place`, for a frame on a GPU: tensors over the frame's own memory, valid while it is held. The stream given to
-    `ready` also converts what has to be converted and joins what has to be joined; the GPU is given nothing before.
+    Args:
+        frame: the frame.
+        choices: names of the hints that the user obeyed (`hint_of`).
+        in_place: for a frame on a GPU: the scene's tensors lie over the frame's own
+            memory, valid while it is held. The stream given to the function also converts
+            and joins what has to be; the GPU is given nothing before.
 
-    `choices`: of hints that were obeyed (`hint_of`). Raises ViewerError for unknown colours, SharingError when GPU
-    memory cannot be read.
+    Raises:
+        ViewerError: the colours are unknown.
+        SharingError: GPU memory cannot be read.
     """
     if isinstance(frame, JoinedFrame):
-        return _joined(
-            frame, [scene_of(part, choices, in_place=in_place) for part in frame.parts]
-        )
-    import torch
-
-    color = frame.meta.get("color")
-    if color not in ("sh", "rgb", "rgb_logit"):
-        raise ViewerError(
-            f"gaussians: color is {color!r}, not 'sh', 'rgb' or 'rgb_logit'"
-        )
-    given: dict[str, torch.Tensor] = {
-        name: t.torch().detach() if in_place else torch.from_numpy(t.to_floats())  # type: ignore[union-attr]
-        for name, t in frame.tensors.items()
-        if name != "background"
-    }
-    given.update(
-        (name, t.float())
-        for name, t in given.items()
-        if not in_place and name != "means"
-    )
-    tensors = dict(given)
-    activated = activated_of(frame.meta.get("activated", False))
-    if "activated" in choices:
-        activated = Activated(not activated.scales, not activated.scales)
-    if "opacities" in choices:
-        activated = activated._replace(opacities=not activated.opacities)
-    steps: list[Callable[[], None]] = []
-    if color != "sh":
-        tensors["sh0"] = torch.empty(given["rgb"].shape, device=given["rgb"].device)
-        steps.append(lambda: _to_harmonics(tensors["sh0"], given["rgb"], color))
-    if "quats" in choices:
-        tensors["quats"] = torch.empty_like(given["quats"])
-        steps.append(lambda: _roll(tensors["quats"], given["quats"]))
-    if color != "sh" or "shN" not in given:
-        tensors["shN"] = _no_sh(len(given["means"]), given["means"].device)
-    if "filter_3D" in given:
-        steps.append(_filtered(given, tensors, activated))
-        activated = Activated(True, True)
-    elif given["scales"].shape[1] == 2:
-        steps.append(_flat(given, tensors, activated))
-
-    def convert() -> None:
-        for step in steps:
-            step()
-
-    def ready(stream: int) -> None:
-        frame.wait(stream)
-        if steps:
-            with (
-                torch.no_grad(),
-                torch.cuda.stream(
-                    torch.cuda.ExternalStream(stream, given["means"].device)
-                ),
-            ):
-                convert()
-
-    if not in_place:
-        convert()
-    meta = frame.meta
-    return GaussianScene(
-        *(tensors[name] for name in FIELDS),
-        activated=activated.scales
-        if activated.scales == activated.opacities
-        else activated,
-        sh_degree=int(meta.get("sh_degree", 0)) if color == "sh" else 0,
-        antialiased=bool(meta.get("antialiased")),
-        version=frame.version,
-        notes=tuple(meta_phrases(meta, _MEANT)),
-    ), ready if in_place else None
+        parts = [scene_of(part, choices, in_place=in_place) for part in frame.parts]
+        return _join_scenes(frame, parts)
+    conversion = _Conversion(frame, choices, in_place)
+    if in_place:
+        return conversion.scene(), conversion.ready
+    conversion.run()
+    return conversion.scene(), None
 
 
 def activated_in(frame: StreamFrame) -> Activated:
@@ -168,148 +110,259 @@ def activated_in(frame: StreamFrame) -> Activated:
     return activated_of(frame.meta.get("activated", False))
 
 
-def _to_harmonics(sh0: torch.Tensor, rgb: torch.Tensor, color: str) -> None:
-    """Fill `sh0` with the coefficients of degree 0 of colours, or of their logits."""
-    # Another stream may read them meanwhile: they are overwritten once, by what they are.
-    values = rgb.float().sigmoid() if color == "rgb_logit" else rgb.float()
-    sh0.copy_((values - 0.5) / SH_C0)
+def background_of(frame: StreamFrame) -> Color | None:
+    """Return the background colour that travels with a stream.
 
-
-def _roll(quats: torch.Tensor, xyzw: torch.Tensor) -> None:
-    """Fill `quats` with quaternions whose last component is w."""
-    quats.copy_(xyzw.roll(1, 1))
-
-
-def _flat(
-    given: dict[str, torch.Tensor], tensors: dict[str, torch.Tensor], act: Activated
-) -> Callable[[], None]:
-    """Make room for three scales of flat Gaussians; return what fills it from the two that are given."""
-    pair = given["scales"]
-    scales = pair.new_empty(len(pair), 3)
-    tensors["scales"] = scales
-
-    def fill() -> None:
-        scales[:, :2].copy_(pair)
-        scales[:, 2] = 0.0 if act.scales else -math.inf
-
-    return fill
-
-
-def _filtered(
-    given: dict[str, torch.Tensor], tensors: dict[str, torch.Tensor], act: Activated
-) -> Callable[[], None]:
-    """Make room for scales and opacities behind mip-splatting's 3D filter; return what fills it.
-
-    Two scales are filtered as two: the Gaussian stays flat.
+    Waits for the GPU where it lies on one.
     """
-    import torch
-
-    stored = given["scales"]
-    options = {"dtype": torch.float32, "device": stored.device}
-    scales = torch.empty(len(stored), 3, **options)
-    tensors["scales"] = scales
-    opacities = torch.empty(len(stored), **options)
-    tensors["opacities"] = opacities
-
-    def fill() -> None:
-        before = stored.float() if act.scales else stored.float().exp()
-        after = before.hypot(given["filter_3D"].float()[:, None])
-        shrinking = torch.where(after > 0, before / after, 1.0).prod(1)
-        values = given["opacities"].float()
-        if not act.opacities:
-            values = values.sigmoid()
-        missing = 3 - after.shape[1]
-        # Another stream may read them meanwhile, after an earlier call.
-        scales.copy_(torch.nn.functional.pad(after, (0, missing)))
-        opacities.copy_(values * shrinking)
-
-    return fill
+    tensor = frame.tensors.get("background")
+    if tensor is None:
+        return None
+    red, green, blue = np.nan_to_num(tensor.to_float32()).clip(0, 1)
+    return float(red), float(green), float(blue)
 
 
-def _joined(
-    frame: JoinedFrame, parts: Sequence[tuple[GaussianScene, Ready | None]]
-) -> tuple[GaussianScene, Ready | None]:
-    """One scene of the scenes of a frame's parts, on the device of the first one."""
-    import torch
+# -- one frame ----------------------------------------------------------------------------
 
-    scenes = [scene for scene, _ in parts]
-    first = scenes[0]
-    coefficients = max(scene.shN.shape[1] for scene in scenes)
-    means = next(
-        (scene.means for scene in scenes if scene.means.dtype.itemsize == 8),
-        torch.empty(0),
-    )
-    rows = sum(map(len, scenes))
-    device = first.means.device
-    out = [
-        torch.empty(
-            rows,
-            *shape,
-            dtype=means.dtype if name == "means" else torch.float32,
-            device=device,
-        )
-        for name, shape in zip(
-            FIELDS, ((3,), (4,), (3,), (), (3,), (coefficients, 3)), strict=True
-        )
-    ]
-    whole = replace(
-        first,
-        **dict(zip(FIELDS, out, strict=True)),
-        version=frame.version,
-        sh_degree=max(scene.sh_degree for scene in scenes),
-        notes=tuple(meta_phrases(frame.meta, _MEANT)),
-    )
 
-    def fill() -> None:
-        whole.shN.zero_()  # a part may hold fewer coefficients
-        begin = 0
-        for scene in scenes:
-            to = whole[begin : begin + len(scene)]
-            to = replace(to, shN=to.shN[:, : scene.shN.shape[1]])
-            for name in FIELDS:
-                target = getattr(to, name)
-                target.copy_(
-                    getattr(scene, name).reshape(target.shape), non_blocking=True
-                )
-            begin += len(scene)
+class _Conversion:
+    """The way from the tensors of a frame to those of a scene.
 
-    done: list[Any] = []
+    Room for the converted tensors is made at once; `run` fills it.
+    """
 
-    def ready(stream: int) -> None:
-        """The first stream joins; others wait for it."""
-        here = torch.cuda.ExternalStream(stream, device)
-        if done:
-            here.wait_event(done[0])
+    def __init__(
+        self, frame: StreamFrame, choices: Collection[str], in_place: bool
+    ) -> None:
+        import torch
+
+        self._frame = frame
+        self._color = frame.meta.get("color")
+        if self._color not in ("sh", "rgb", "rgb_logit"):
+            raise ViewerError(
+                f"gaussians: color is {self._color!r}, not 'sh', 'rgb' or 'rgb_logit'"
+            )
+        self._stored = _stored_tensors(frame, in_place)
+        self._tensors = dict(self._stored)
+        self._steps: list[Callable[[], None]] = []
+        self._activated = _chosen_activation(frame, choices)
+        stored = self._stored
+        means = stored["means"]
+        if self._color != "sh":
+            rgb = stored["rgb"]
+            self._tensors["sh0"] = torch.empty(rgb.shape, device=rgb.device)
+            self._steps.append(self._convert_colors)
+        if "quats" in choices:
+            self._tensors["quats"] = torch.empty_like(stored["quats"])
+            self._steps.append(self._roll_quats)
+        if self._color != "sh" or "shN" not in stored:
+            self._tensors["shN"] = _no_harmonics(len(means), means.device)
+        if "filter_3D" in stored:
+            options = {"dtype": torch.float32, "device": stored["scales"].device}
+            self._tensors["scales"] = torch.empty(len(means), 3, **options)
+            self._tensors["opacities"] = torch.empty(len(means), **options)
+            self._steps.append(self._filter)
+        elif stored["scales"].shape[1] == 2:
+            self._tensors["scales"] = stored["scales"].new_empty(len(means), 3)
+            self._steps.append(self._add_flat_scale)
+
+    def run(self) -> None:
+        """Fill the tensors of the scene."""
+        for step in self._steps:
+            step()
+
+    def ready(self, stream: int) -> None:
+        """Have a CUDA stream wait for the frame, and fill the tensors of the scene."""
+        self._frame.wait(stream)
+        if not self._steps:
             return
-        with torch.no_grad(), torch.cuda.stream(here):
-            for scene, wait in parts:
-                if scene.gpu == device:
-                    there = here
-                else:
-                    there = torch.cuda.current_stream(scene.gpu)
-                wait(there.cuda_stream)  # type: ignore[misc]
-            fill()
-            done.append(here.record_event())
+        import torch
 
-    if parts[0][1] is None:
-        fill()
-        return whole, None
-    frame.kept.append(parts)
-    return whole, ready
+        external = torch.cuda.ExternalStream(stream, self._stored["means"].device)
+        with torch.no_grad(), torch.cuda.stream(external):
+            self.run()
+
+    def scene(self) -> GaussianScene:
+        """Return the scene; its tensors are filled by `run`."""
+        meta = self._frame.meta
+        activated = self._activated
+        if "filter_3D" in self._stored:
+            activated = Activated(True, True)
+        sh_degree = 0
+        if self._color == "sh":
+            sh_degree = int(meta.get("sh_degree", 0))
+        return GaussianScene(
+            *(self._tensors[name] for name in FIELDS),
+            activated=_plain_activation(activated),
+            sh_degree=sh_degree,
+            antialiased=bool(meta.get("antialiased")),
+            version=self._frame.version,
+            notes=tuple(meta_phrases(meta, _KNOWN_META)),
+        )
+
+    # Another stream may read the filled tensors meanwhile, after an earlier call: each
+    # step overwrites them once, by what they are.
+
+    def _convert_colors(self) -> None:
+        """Fill "sh0" with the coefficients of colours, or of their logits."""
+        rgb = self._stored["rgb"].float()
+        if self._color == "rgb_logit":
+            rgb = rgb.sigmoid()
+        self._tensors["sh0"].copy_((rgb - 0.5) / SH_C0)
+
+    def _roll_quats(self) -> None:
+        """Fill "quats" from quaternions x y z w."""
+        self._tensors["quats"].copy_(self._stored["quats"].roll(1, 1))
+
+    def _add_flat_scale(self) -> None:
+        """Fill "scales" with three scales of flat Gaussians, of which two are stored."""
+        scales = self._tensors["scales"]
+        scales[:, :2].copy_(self._stored["scales"])
+        scales[:, 2] = 0.0 if self._activated.scales else -math.inf
+
+    def _filter(self) -> None:
+        """Fill "scales" and "opacities" behind mip-splatting's 3D filter.
+
+        Two scales are filtered as two: the Gaussian stays flat.
+        """
+        import torch
+
+        sharp = self._stored["scales"].float()
+        if not self._activated.scales:
+            sharp = sharp.exp()
+        smooth = sharp.hypot(self._stored["filter_3D"].float()[:, None])
+        shrinking = torch.where(smooth > 0, sharp / smooth, 1.0).prod(1)
+        opacities = self._stored["opacities"].float()
+        if not self._activated.opacities:
+            opacities = opacities.sigmoid()
+        missing = 3 - smooth.shape[1]
+        padded = torch.nn.functional.pad(smooth, (0, missing))
+        self._tensors["scales"].copy_(padded)
+        self._tensors["opacities"].copy_(opacities * shrinking)
+
+
+def _stored_tensors(frame: StreamFrame, in_place: bool) -> dict[str, torch.Tensor]:
+    """Return the tensors of a frame: over its memory, or copies on the CPU."""
+    import torch
+
+    stored: dict[str, torch.Tensor] = {}
+    for name, tensor in frame.tensors.items():
+        if name == "background":
+            continue
+        if in_place:
+            stored[name] = tensor.torch().detach()  # type: ignore[union-attr]
+            continue
+        values = torch.from_numpy(tensor.to_floats())
+        stored[name] = values if name == "means" else values.float()
+    return stored
+
+
+def _chosen_activation(frame: StreamFrame, choices: Collection[str]) -> Activated:
+    """Return the activation of the stored tensors, as the user sees it."""
+    activated = activated_of(frame.meta.get("activated", False))
+    if "activated" in choices:
+        activated = Activated(not activated.scales, not activated.scales)
+    if "opacities" in choices:
+        activated = activated._replace(opacities=not activated.opacities)
+    return activated
+
+
+def _plain_activation(activated: Activated) -> bool | Activated:
+    """Return one value where that of scales and of opacities is the same."""
+    if activated.scales == activated.opacities:
+        return activated.scales
+    return activated
 
 
 @functools.lru_cache(maxsize=4)
-def _no_sh(count: int, device: torch.device) -> torch.Tensor:
-    """The same tensor without elements again, by which a renderer sees that nothing moved."""
+def _no_harmonics(count: int, device: torch.device) -> torch.Tensor:
+    """Return a tensor (count, 0, 3), the same again for the same arguments.
+
+    A renderer sees by it that nothing moved.
+    """
     import torch
 
     return torch.empty((count, 0, 3), device=device)
 
 
-def background_of(frame: StreamFrame) -> Color | None:
-    """The background colour that travels with a stream. Waits for the GPU where it lies on one."""
-    tensor = frame.tensors.get("background")
-    if tensor is None:
-        return None
-    values = np.nan_to_num(tensor.to_float32()).clip(0, 1)
-    return float(values[0]), float(values[1]), float(values[2])
+# -- frames of several ranks --------------------------------------------------------------
+
+
+def _join_scenes(
+    frame: JoinedFrame, parts: Sequence[tuple[GaussianScene, Ready | None]]
+) -> tuple[GaussianScene, Ready | None]:
+    """Return one scene of the scenes of a frame's parts, on the device of the first one."""
+    scenes = [scene for scene, _ in parts]
+    joined = _make_room(frame, scenes)
+    if parts[0][1] is None:
+        _copy_scenes(scenes, joined)
+        return joined, None
+    frame.pinned.append(parts)
+    return joined, _joining(parts, joined)
+
+
+def _make_room(frame: JoinedFrame, scenes: Sequence[GaussianScene]) -> GaussianScene:
+    """Return a scene for the Gaussians of several, with uninitialised tensors."""
+    import torch
+
+    first = scenes[0]
+    device = first.means.device
+    rows = sum(map(len, scenes))
+    coefficients = max(scene.shN.shape[1] for scene in scenes)
+    means_dtype = torch.float32
+    for scene in scenes:
+        if scene.means.dtype.itemsize == 8:
+            means_dtype = scene.means.dtype
+    shapes = (3,), (4,), (3,), (), (3,), (coefficients, 3)
+    tensors: dict[str, Any] = {}
+    for name, shape in zip(FIELDS, shapes, strict=True):
+        dtype = means_dtype if name == "means" else torch.float32
+        tensors[name] = torch.empty(rows, *shape, dtype=dtype, device=device)
+    return replace(
+        first,
+        **tensors,
+        version=frame.version,
+        sh_degree=max(scene.sh_degree for scene in scenes),
+        notes=tuple(meta_phrases(frame.meta, _KNOWN_META)),
+    )
+
+
+def _copy_scenes(scenes: Sequence[GaussianScene], joined: GaussianScene) -> None:
+    """Copy scenes into one, one behind the other."""
+    # A part may hold fewer coefficients.
+    joined.shN.zero_()
+    start = 0
+    for scene in scenes:
+        rows = joined[start : start + len(scene)]
+        rows = replace(rows, shN=rows.shN[:, : scene.shN.shape[1]])
+        for name in FIELDS:
+            target = getattr(rows, name)
+            source = getattr(scene, name).reshape(target.shape)
+            target.copy_(source, non_blocking=True)
+        start += len(scene)
+
+
+def _joining(
+    parts: Sequence[tuple[GaussianScene, Ready | None]], joined: GaussianScene
+) -> Ready:
+    """Return the `ready` of a joined scene: the first stream joins; others wait for it."""
+    import torch
+
+    device = joined.means.device
+    joined_events: list[Any] = []
+
+    def ready(stream: int) -> None:
+        reader = torch.cuda.ExternalStream(stream, device)
+        if joined_events:
+            reader.wait_event(joined_events[0])
+            return
+        with torch.no_grad(), torch.cuda.stream(reader):
+            for scene, wait in parts:
+                source = reader
+                if scene.gpu != device:
+                    source = torch.cuda.current_stream(scene.gpu)
+                wait(source.cuda_stream)  # type: ignore[misc]
+            _copy_scenes([scene for scene, _ in parts], joined)
+            joined_events.append(reader.record_event())
+
+    return ready

@@ -1,18 +1,19 @@
-"""The geometry of cropping: boxes and spheres in a picture, and what dragging their handles makes of them. Plain maths,
-no graphics.
+"""The geometry of cropping: boxes and spheres in a picture, and dragging their handles.
+
+Plain maths, no graphics.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from splatview_viewer.core.selection import Box, Sphere
 from splatview_viewer.geometry import rotations
-from splatview_viewer.geometry.cameras import point_at, seen_at
+from splatview_viewer.geometry.cameras import to_pixels, unproject
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,206 +21,253 @@ if TYPE_CHECKING:
     from splatview_viewer.core.selection import Vector
     from splatview_viewer.geometry.cameras import Camera
 
+    Pixel = Sequence[float] | np.ndarray
+    """(2,) from the picture's top left corner."""
+
 FACES = tuple((axis, side) for axis in range(3) for side in (-1, 1))
 """Face of a box: axis and end."""
-_SIDES = np.array(
-    [[side if i == axis else 0 for i in range(3)] for axis, side in FACES], np.float64
-)
+
+
+def _face_normals() -> np.ndarray:
+    """Return the normals of a box's faces along its own axes, (6, 3)."""
+    normals = np.zeros((len(FACES), 3))
+    for index, (axis, side) in enumerate(FACES):
+        normals[index, axis] = side
+    return normals
+
+
+def _edge_indices() -> np.ndarray:
+    """Return two corners and the two faces that meet there, for each edge, (12, 4).
+
+    The bits of a corner's index say at which end of the axes x, y, z it lies.
+    """
+    edges = []
+    for edge_axis in range(3):
+        edge_bit = 4 >> edge_axis
+        others = [axis for axis in range(3) if axis != edge_axis]
+        for corner in range(8):
+            if corner & edge_bit:
+                continue
+            faces = [2 * axis + ((corner >> (2 - axis)) & 1) for axis in others]
+            edges.append((corner, corner | edge_bit, *faces))
+    return np.array(edges)
+
+
+_NORMALS = _face_normals()
 _CORNERS = np.array(
     [(x, y, z) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], np.float64
 )
-_EDGES = np.array(
-    [
-        (
-            i,
-            i | bit,
-            *(
-                2 * axis + ((i >> (2 - axis)) & 1)
-                for axis in range(3)
-                if 4 >> axis != bit
-            ),
-        )
-        for bit in (4, 2, 1)
-        for i in range(8)
-        if not i & bit
-    ]
-)
-"""(12, 4): two corners, and the two faces that meet there."""
-_LEAST = 1e-4
+_EDGES = _edge_indices()
+_MIN_EDGE = 1e-4
 """Shortest edge by dragging, as a share of the longest."""
-_BENT = 24
+_FISHEYE_PIECES = 24
 """Pieces of a straight edge in the picture of a fisheye camera."""
-_FLAT = 1e-6
+_SILHOUETTE_POINTS = 72
+_PARALLEL = 1e-6
+"""Sine, squared, of an angle that counts as none."""
 
 
 def axes_of(degrees: Any) -> tuple[Vector, Vector, Vector]:
-    """The axes of a box that was turned around x, then y, then z of the world, by so many degrees each."""
+    """Return the axes of a box that is turned around x, then y, then z of the world."""
     x, y, z = (tuple(axis) for axis in rotations.by_angles(degrees).T.tolist())
     return x, y, z
 
 
 def angles_of(box: Box) -> Vector:
-    """The inverse, within -180 to 180, -90 to 90 and -180 to 180 degrees."""
+    """Return the angles of a box's axes in degrees: the inverse of `axes_of`.
+
+    They are within -180 to 180, -90 to 90 and -180 to 180.
+    """
     (xx, xy, xz), (_, _, yz), (_, _, zz) = box.axes
     x = math.atan2(yz, zz)
     y = math.asin(min(max(-xz, -1.0), 1.0))
     z = math.atan2(xy, xx)
-    return (
-        math.degrees(x) + 0.0,
-        math.degrees(y) + 0.0,
-        math.degrees(z) + 0.0,
-    )  # never -0
+    # Adding 0 turns -0 into 0.
+    return math.degrees(x) + 0.0, math.degrees(y) + 0.0, math.degrees(z) + 0.0
 
 
-def fitted(means: np.ndarray, weights: np.ndarray | None = None) -> tuple[Box, Sphere]:
-    """A box and a sphere around nearly all of these centres (N, 3): floaters, a hundredth on each side, do not count,
-    nor those with a weight of 0.
+def fit_shapes(
+    means: np.ndarray, weights: np.ndarray | None = None
+) -> tuple[Box, Sphere]:
+    """Return a box and a sphere around nearly all centres (N, 3).
+
+    Floaters, a hundredth on each side, do not count, nor those with a weight of 0.
     """
-    keep = np.isfinite(means).all(axis=1)
+    is_counted = np.isfinite(means).all(axis=1)
     if weights is not None:
-        keep &= np.asarray(weights) > 0
-    points = np.asarray(means, np.float64)[keep]
+        is_counted &= np.asarray(weights) > 0
+    points = np.asarray(means, np.float64)[is_counted]
     if not len(points):
         return Box(), Sphere()
     low, high = np.percentile(points, (1, 99), axis=0)
     center = (low + high) / 2
     half = (high - low) / 2 * 1.05
     half = np.maximum(half, max(float(half.max()) * 0.01, 1e-6))
-    radius = float(np.percentile(np.linalg.norm(points - center, axis=1), 99)) * 1.05
+    distances = np.linalg.norm(points - center, axis=1)
+    radius = float(np.percentile(distances, 99)) * 1.05
     x, y, z = center.tolist()
     a, b, c = half.tolist()
     return Box((x, y, z), (a, b, c)), Sphere((x, y, z), max(radius, 1e-6))
 
 
 def face_centers(box: Box) -> np.ndarray:
-    """(6, 3), in the order of `FACES`."""
-    return np.array(box.center) + _SIDES @ (
-        np.array(box.half)[:, None] * np.array(box.axes)
-    )
+    """Return the centres of a box's faces, (6, 3), in the order of `FACES`."""
+    spans = np.array(box.half)[:, None] * np.array(box.axes)
+    return np.array(box.center) + _NORMALS @ spans
 
 
-def edges(box: Box, camera: Camera) -> list[tuple[np.ndarray, bool]]:
-    """Its twelve edges as they are seen: each (M, 2) pixels from the picture's corner, and whether it belongs to a side
-    that faces the camera. What lies behind the camera is left out.
-    """
+class Edge(NamedTuple):
+    """An edge of a box in a picture."""
+
+    line: np.ndarray
+    """(M, 2) pixels from the picture's top left corner."""
+    is_front: bool
+    """True if it belongs to a side that faces the camera."""
+
+
+def edges(box: Box, camera: Camera) -> list[Edge]:
+    """Return a box's twelve edges as they are seen, without those behind the camera."""
     spans = np.array(box.half)[:, None] * np.array(box.axes)
     corners = np.array(box.center) + _CORNERS @ spans
-    normals = _SIDES @ np.array(box.axes)
-    faces: Any
-    if camera.model == "ortho":
-        faces = normals @ camera.viewmat[2, :3] < 0
-    else:
-        faces = (
-            normals * (np.array(box.center) + _SIDES @ spans - camera.position)
-        ).sum(axis=1) < 0
-    fronts = faces[_EDGES[:, 2:]].any(axis=1).tolist()
-    p = corners @ camera.viewmat[:3, :3].T + camera.viewmat[:3, 3]
-    a = p[_EDGES[:, 0]]
-    b = p[_EDGES[:, 1]]
+    faces_camera = _faces_camera(box, camera)
+    is_front: Any = faces_camera[_EDGES[:, 2:]].any(axis=1)
+    local = corners @ camera.viewmat[:3, :3].T + camera.viewmat[:3, 3]
+    start = local[_EDGES[:, 0]]
+    end = local[_EDGES[:, 1]]
     near = max(camera.near, 1e-6)
-    behind = (a[:, 2] < near) & (b[:, 2] < near)
-    with np.errstate(
-        all="ignore"
-    ):  # of those that are parallel to the picture, which are not cut
-        at = a + (b - a) * ((near - a[:, 2]) / (b[:, 2] - a[:, 2]))[:, None]
-    a = np.where(a[:, 2:] < near, at, a)
-    b = np.where(b[:, 2:] < near, at, b)
-    a[behind] = b[behind] = (0.0, 0.0, 1.0)
-    share = np.linspace(0, 1, _BENT + 1 if camera.model == "fisheye" else 2)[:, None]
-    lines = seen_at(
-        camera, (a[:, None] + (b - a)[:, None] * share).reshape(-1, 3)
-    ).reshape(len(a), len(share), 2)
-    return [
-        (line, front)
-        for line, front, hidden in zip(lines, fronts, behind, strict=True)
-        if not hidden
-    ]
+    is_hidden = (start[:, 2] < near) & (end[:, 2] < near)
+    # Edges that are parallel to the picture are not cut.
+    with np.errstate(all="ignore"):
+        share = (near - start[:, 2]) / (end[:, 2] - start[:, 2])
+        cut = start + (end - start) * share[:, None]
+    start = np.where(start[:, 2:] < near, cut, start)
+    end = np.where(end[:, 2:] < near, cut, end)
+    start[is_hidden] = (0.0, 0.0, 1.0)
+    end[is_hidden] = (0.0, 0.0, 1.0)
+    pieces = _FISHEYE_PIECES if camera.model == "fisheye" else 1
+    shares = np.linspace(0, 1, pieces + 1)[:, None]
+    points = start[:, None] + (end - start)[:, None] * shares
+    lines = to_pixels(camera, points)
+    edges = []
+    for line, front, hidden in zip(lines, is_front, is_hidden, strict=True):
+        if not hidden:
+            edges.append(Edge(line, bool(front)))
+    return edges
+
+
+def _faces_camera(box: Box, camera: Camera) -> np.ndarray:
+    """Return (6,) bool: the faces of a box whose outer side the camera sees."""
+    normals = _NORMALS @ np.array(box.axes)
+    if camera.model == "ortho":
+        return np.asarray(normals @ camera.viewmat[2, :3] < 0)
+    sight = face_centers(box) - camera.position
+    return np.asarray((normals * sight).sum(axis=1) < 0)
 
 
 def silhouette(sphere: Sphere, camera: Camera) -> np.ndarray | None:
-    """(M, 2) pixels: a sphere's outline; None where the camera is inside, or it lies behind."""
+    """Return a sphere's outline, (M, 2) pixels.
+
+    None where the camera is inside, or the sphere lies behind.
+    """
     center = camera.viewmat[:3, :3] @ np.array(sphere.center) + camera.viewmat[:3, 3]
-    far = float(np.linalg.norm(center))
-    turn = np.linspace(0, 2 * math.pi, 72, endpoint=False)
     if camera.model == "ortho":
         sight = np.array([0.0, 0.0, 1.0])
-        middle = center
         radius = sphere.radius
     else:
-        if far <= sphere.radius:
+        distance = float(np.linalg.norm(center))
+        if distance <= sphere.radius:
             return None
-        sight = center / far
-        share = (
-            1 - (sphere.radius / far) ** 2
-        )  # where its tangents from the camera touch it
-        middle = center * share
+        sight = center / distance
+        # Tangents from the camera touch the sphere in a circle that is a little nearer.
+        share = 1 - (sphere.radius / distance) ** 2
+        center = center * share
         radius = sphere.radius * math.sqrt(share)
-    right = np.cross(sight, [0.0, 1.0, 0.0] if abs(sight[1]) < 0.9 else [1.0, 0.0, 0.0])
+    sideways = [0.0, 1.0, 0.0] if abs(sight[1]) < 0.9 else [1.0, 0.0, 0.0]
+    right = np.cross(sight, sideways)
     right /= np.linalg.norm(right)
-    p = middle + radius * (
-        np.cos(turn)[:, None] * right + np.sin(turn)[:, None] * np.cross(sight, right)
-    )
-    return seen_at(camera, p) if p[:, 2].min() >= max(camera.near, 1e-6) else None
+    angles = np.linspace(0, 2 * math.pi, _SILHOUETTE_POINTS, endpoint=False)[:, None]
+    circle = np.cos(angles) * right + np.sin(angles) * np.cross(sight, right)
+    points = center + radius * circle
+    if points[:, 2].min() < max(camera.near, 1e-6):
+        return None
+    return to_pixels(camera, points)
 
 
-# -- dragging ----------------------------------------------------------------------------------------------------
+# -- dragging -----------------------------------------------------------------------------
 
 
-def ray(camera: Camera, x: float, y: float) -> tuple[np.ndarray, np.ndarray]:
-    """Ray through a pixel: origin and direction, (3,) each, world axes."""
-    begin = point_at(camera, x, y, 0.0)
-    end = point_at(camera, x, y, 1.0)
-    direction = end - begin
-    return begin, direction / np.linalg.norm(direction)
+class Ray(NamedTuple):
+    """A line of sight, world axes."""
+
+    origin: np.ndarray
+    direction: np.ndarray
+    """(3,) of length 1."""
 
 
-def along(
-    camera: Camera,
-    at: Sequence[float] | np.ndarray,
-    point: np.ndarray,
-    axis: np.ndarray,
+def ray(camera: Camera, x: float, y: float) -> Ray:
+    """Return the ray through a pixel."""
+    origin = unproject(camera, x, y, 0.0)
+    direction = unproject(camera, x, y, 1.0) - origin
+    return Ray(origin, direction / np.linalg.norm(direction))
+
+
+def axis_distance(
+    camera: Camera, pixel: Pixel, point: np.ndarray, axis: np.ndarray
 ) -> float | None:
-    """Distance along a line through `point` where the ray through a pixel is nearest; None where it is seen end on."""
-    begin, direction = ray(camera, *at)
-    across = float(direction @ axis)
-    rest = 1 - across * across
-    if rest < _FLAT:
-        return None
-    to = begin - point
-    return float((to @ axis - across * (to @ direction)) / rest)
+    """Return the distance along a line where the ray through a pixel is nearest.
 
+    None where the line is seen end on.
 
-def beside(
-    camera: Camera, at: Sequence[float] | np.ndarray, point: np.ndarray
-) -> np.ndarray | None:
-    """(3,) what is seen at a pixel, as far away as `point` is."""
-    begin, direction = ray(camera, *at)
-    forward = camera.viewmat[2, :3]
-    step = float(direction @ forward)
-    if step < _FLAT:
-        return None
-    return begin + direction * (float((point - begin) @ forward) / step)
-
-
-def distance(
-    camera: Camera, at: Sequence[float] | np.ndarray, point: np.ndarray
-) -> float:
-    """Distance at which the ray through a pixel passes `point`, world units: the radius of a sphere there whose edge is
-    seen at the pixel.
+    Args:
+        camera: the camera that sees the line.
+        pixel: the pixel.
+        point: a point of the line, (3,), from which distances are counted.
+        axis: the line's direction, (3,), of length 1.
     """
-    begin, direction = ray(camera, *at)
-    off = point - begin
-    return float(np.linalg.norm(off - (off @ direction) * direction))
+    origin, direction = ray(camera, *pixel)
+    cosine = float(direction @ axis)
+    sine_squared = 1 - cosine * cosine
+    if sine_squared < _PARALLEL:
+        return None
+    offset = origin - point
+    return float((offset @ axis - cosine * (offset @ direction)) / sine_squared)
+
+
+def point_at_depth(
+    camera: Camera, pixel: Pixel, point: np.ndarray
+) -> np.ndarray | None:
+    """Return the point (3,) that is seen at a pixel, as far away as `point` is."""
+    origin, direction = ray(camera, *pixel)
+    forward = camera.viewmat[2, :3]
+    depth_per_step = float(direction @ forward)
+    if depth_per_step < _PARALLEL:
+        return None
+    return origin + direction * (float((point - origin) @ forward) / depth_per_step)
+
+
+def ray_distance(camera: Camera, pixel: Pixel, point: np.ndarray) -> float:
+    """Return the distance at which the ray through a pixel passes a point, world units.
+
+    It is the radius of a sphere there whose edge is seen at the pixel.
+    """
+    origin, direction = ray(camera, *pixel)
+    offset = point - origin
+    return float(np.linalg.norm(offset - (offset @ direction) * direction))
 
 
 def with_face(box: Box, face: tuple[int, int], by: float) -> Box:
-    """A box whose face is moved outward by so much; the opposite one stays where it is."""
+    """Return a box whose face is moved outward; the opposite one stays in its place.
+
+    Args:
+        box: the box before.
+        face: one of `FACES`.
+        by: distance, world units.
+    """
     axis, side = face
-    least = _LEAST * max(box.half)
     half = list(box.half)
-    half[axis] = max(half[axis] + by / 2, least)
-    center = np.array(box.center) + side * (half[axis] - box.half[axis]) * np.array(
-        box.axes[axis]
-    )
+    half[axis] = max(half[axis] + by / 2, _MIN_EDGE * max(box.half))
+    step = side * (half[axis] - box.half[axis])
+    center = np.array(box.center) + step * np.array(box.axes[axis])
     x, y, z = center.tolist()
-    return replace(box, half=(half[0], half[1], half[2]), center=(x, y, z))
+    a, b, c = half
+    return replace(box, half=(a, b, c), center=(x, y, z))

@@ -1,11 +1,11 @@
-"""Scenes moved, turned and scaled as a whole, the colours that depend on the direction included."""
+"""Scenes moved, turned and scaled as a whole, with the colours that depend on direction."""
 
 from __future__ import annotations
 
 import functools
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ Triple = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Placement:
-    """Placement of a scene: scaled and turned around a pivot of its own, then moved. Immutable."""
+    """Placement of a scene: scaled and turned around a pivot of its own, then moved."""
 
     move: Triple = (0.0, 0.0, 0.0)
     """World units."""
@@ -33,33 +33,37 @@ class Placement:
 
     @property
     def rotation(self) -> np.ndarray:
-        """(3, 3) float64."""
+        """The rotation as a matrix, (3, 3) float64."""
         return rotations.by_angles(self.turn)
 
     def matrix(self, pivot: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """A (3, 3) and b (3,) of p -> A p + b."""
-        a = self.rotation * self.scale
-        return a, np.asarray(pivot, np.float64) + self.move - a @ pivot
+        """Return A (3, 3) and b (3,) of p -> A p + b, for a pivot (3,)."""
+        linear = self.rotation * self.scale
+        offset = np.asarray(pivot, np.float64) + self.move - linear @ pivot
+        return linear, offset
 
 
-STAYS = Placement()
+IDENTITY = Placement()
 
 
-def placed(
+def transformed(
     scene: GaussianScene, placement: Placement, pivot: np.ndarray
 ) -> GaussianScene:
-    """Return the same Gaussians elsewhere, float32 (`means` also float64), on the scene's device and on torch's current
-    stream; the scene itself if it stays where it is.
+    """Return the same Gaussians elsewhere; the scene itself if it stays in its place.
+
+    The tensors are float32 (`means` also float64), on the scene's device and on torch's
+    current stream.
     """
     import torch
 
-    if placement == STAYS:
+    if placement == IDENTITY:
         return scene
-    a, _ = placement.matrix(pivot)
+    linear, _ = placement.matrix(pivot)
     means = as_floats(scene.means)
-    scales = scene.scales
     center = torch.from_numpy(np.asarray(pivot, np.float64)).to(means)
-    means = _over(means - center, a.T) + center + torch.tensor(placement.move).to(means)
+    offset = torch.tensor(placement.move).to(means)
+    means = _multiply_rows(means - center, linear.T) + center + offset
+    scales = scene.scales
     if placement.scale != 1:
         if scene.activation.scales:
             scales = scales * placement.scale
@@ -68,14 +72,14 @@ def placed(
     quats = scene.quats
     rest = scene.shN
     if any(placement.turn):
-        turn, sh_turn = turns(placement.rotation, scene.stored_sh_degree)
-        quats = _over(quats, turn)
-        rest = _over(rest.flatten(1), sh_turn).reshape(rest.shape)
+        matrices = rotation_matrices(placement.rotation, scene.stored_sh_degree)
+        quats = _multiply_rows(quats, matrices.quats)
+        rest = _multiply_rows(rest.flatten(1), matrices.harmonics).reshape(rest.shape)
     return replace(scene, means=means, quats=quats, scales=scales, shN=rest)
 
 
-def _over(rows: torch.Tensor, matrix: np.ndarray) -> torch.Tensor:
-    """rows @ matrix in float32, or float64 as the rows, on their device."""
+def _multiply_rows(rows: torch.Tensor, matrix: np.ndarray) -> torch.Tensor:
+    """Return rows @ matrix in float32, or float64 as the rows, on their device."""
     import torch
 
     with torch.no_grad():
@@ -83,96 +87,118 @@ def _over(rows: torch.Tensor, matrix: np.ndarray) -> torch.Tensor:
         return floats @ torch.from_numpy(matrix).to(floats)
 
 
-def turns(axes: np.ndarray, degree: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return what to multiply Gaussians by from the right when `axes`, orthogonal (3, 3), mirrored or not, takes a
-    position to its new one: (4, 4) for quaternions, and (3 K-3, 3 K-3) for all higher coefficients up to `degree`.
+class RotationMatrices(NamedTuple):
+    """Matrices by which Gaussians are multiplied from the right."""
+
+    quats: np.ndarray
+    """(4, 4)."""
+    harmonics: np.ndarray
+    """(3 K-3, 3 K-3) for all coefficients of degree 1 and more, flattened."""
+
+
+def rotation_matrices(axes: np.ndarray, degree: int) -> RotationMatrices:
+    """Return the matrices that rotate Gaussians as `axes` rotates positions.
+
+    Args:
+        axes: orthogonal (3, 3), mirrored or not; takes a position to its new one.
+        degree: the highest degree of coefficients.
     """
     diagonal = np.diag(axes)
-    # A Gaussian stays the same when its own axes are flipped: axes @ R @ diag(own) is a rotation, under a mirror too,
-    # and has the w of R where `axes` only flips.
+    # A Gaussian stays the same when its own axes are flipped: axes @ R @ diag(own) is a
+    # rotation, under a mirror too, and has the w of R where `axes` only flips.
     if np.array_equal(axes, np.diag(diagonal)):
         own = diagonal
     else:
         own = np.full(3, np.sign(np.linalg.det(axes)))
     w, x, y, z = rotations.quaternion(axes * own)
-    left = np.array([[w, -x, -y, -z], [x, w, -z, y], [y, z, w, -x], [z, -y, x, w]]) * [
-        1,
-        *(own.prod() * own),
-    ]
+    left = np.array([[w, -x, -y, -z], [x, w, -z, y], [y, z, w, -x], [z, -y, x, w]])
+    left = left * [1, *(own.prod() * own)]
     size = (degree + 1) ** 2 - 1
-    turning = np.zeros((size, size))
+    matrix = np.zeros((size, size))
     for d in range(1, degree + 1):
-        part = slice(d * d - 1, (d + 1) ** 2 - 1)
-        turning[part, part] = turning_of_degree(axes, d)
-    return left.T, np.kron(
-        turning.round(12), np.eye(3)
-    ).T  # three colours of each behind each other
+        block = slice(d * d - 1, (d + 1) ** 2 - 1)
+        matrix[block, block] = harmonics_rotation(axes, d)
+    # The three colours of a coefficient lie behind each other.
+    harmonics = np.kron(matrix.round(12), np.eye(3)).T
+    return RotationMatrices(left.T, harmonics)
 
 
-# -- spherical harmonics -----------------------------------------------------------------------------------------------
+# -- spherical harmonics ------------------------------------------------------------------
 
 
 def harmonics(directions: np.ndarray, degree: int) -> np.ndarray:
-    """The spherical harmonics of degrees 1 to `degree`, at most 4, along unit vectors (M, 3): (M, K-1).
+    """Return the spherical harmonics of degrees 1 to `degree`, at most 4: (M, K-1).
 
-    The real basis in the Condon-Shortley convention of 3D Gaussian Splatting, written out: with x, y, z on the
-    unit sphere gsplat's recurrences (csrc/SphericalHarmonicsCUDA.cu, after Sloan, JCGT 2013) are these
-    polynomials.
+    The real basis in the Condon-Shortley convention of 3D Gaussian Splatting, written
+    out: with x, y, z on the unit sphere gsplat's recurrences
+    (csrc/SphericalHarmonicsCUDA.cu, after Sloan, JCGT 2013) are these polynomials.
+
+    directions: unit vectors (M, 3).
     """
     x, y, z = np.asarray(directions, np.float64).T
     xx = x * x
     yy = y * y
     zz = z * z
-    return np.stack(
-        [
-            -0.48860251190292 * y,
-            0.48860251190292 * z,
-            -0.48860251190292 * x,
-            1.092548430592079 * x * y,
-            -1.092548430592079 * y * z,
-            0.3153915652525201 * (3 * zz - 1),
-            -1.092548430592079 * x * z,
-            0.5462742152960395 * (xx - yy),
-            -0.5900435899266435 * y * (3 * xx - yy),
-            2.890611442640554 * x * y * z,
-            -0.4570457994644658 * y * (5 * zz - 1),
-            0.3731763325901154 * z * (5 * zz - 3),
-            -0.4570457994644658 * x * (5 * zz - 1),
-            1.445305721320277 * z * (xx - yy),
-            -0.5900435899266435 * x * (xx - 3 * yy),
-            2.5033429417967046 * x * y * (xx - yy),
-            -1.770130769779931 * y * z * (3 * xx - yy),
-            0.9461746957575601 * x * y * (7 * zz - 1),
-            -0.6690465435572892 * y * z * (7 * zz - 3),
-            0.1057855469152043 * (35 * zz * zz - 30 * zz + 3),
-            -0.6690465435572892 * x * z * (7 * zz - 3),
-            0.47308734787878 * (xx - yy) * (7 * zz - 1),
-            -1.770130769779931 * x * z * (xx - 3 * yy),
-            0.6258357354491763 * (xx * xx - 6 * xx * yy + yy * yy),
-        ][: (degree + 1) ** 2 - 1],
-        axis=1,
-    )
+    polynomials = [
+        -0.48860251190292 * y,
+        0.48860251190292 * z,
+        -0.48860251190292 * x,
+        1.092548430592079 * x * y,
+        -1.092548430592079 * y * z,
+        0.3153915652525201 * (3 * zz - 1),
+        -1.092548430592079 * x * z,
+        0.5462742152960395 * (xx - yy),
+        -0.5900435899266435 * y * (3 * xx - yy),
+        2.890611442640554 * x * y * z,
+        -0.4570457994644658 * y * (5 * zz - 1),
+        0.3731763325901154 * z * (5 * zz - 3),
+        -0.4570457994644658 * x * (5 * zz - 1),
+        1.445305721320277 * z * (xx - yy),
+        -0.5900435899266435 * x * (xx - 3 * yy),
+        2.5033429417967046 * x * y * (xx - yy),
+        -1.770130769779931 * y * z * (3 * xx - yy),
+        0.9461746957575601 * x * y * (7 * zz - 1),
+        -0.6690465435572892 * y * z * (7 * zz - 3),
+        0.1057855469152043 * (35 * zz * zz - 30 * zz + 3),
+        -0.6690465435572892 * x * z * (7 * zz - 3),
+        0.47308734787878 * (xx - yy) * (7 * zz - 1),
+        -1.770130769779931 * x * z * (xx - 3 * yy),
+        0.6258357354491763 * (xx * xx - 6 * xx * yy + yy * yy),
+    ]
+    return np.stack(polynomials[: (degree + 1) ** 2 - 1], axis=1)
+
+
+class _SampledDegree(NamedTuple):
+    """The functions of one degree in a few directions."""
+
+    directions: np.ndarray
+    """(M, 3), evenly over the sphere."""
+    inverse: np.ndarray
+    """(2 degree + 1, M): from values in the directions to coefficients."""
 
 
 @functools.cache
-def _sampled(degree: int) -> tuple[np.ndarray, np.ndarray]:
-    """Directions (M, 3), evenly over the sphere, and the inverse (2 degree + 1, M) of one degree's functions there."""
+def _sample_degree(degree: int) -> _SampledDegree:
+    """Evaluate the functions of one degree on a spiral of 32 directions."""
     i = np.arange(32) + 0.5
     z = 1 - 2 * i / len(i)
-    around = math.pi * (1 + math.sqrt(5)) * i
-    r = np.sqrt(1 - z * z)
-    directions = np.stack([r * np.cos(around), r * np.sin(around), z], 1)
-    return directions, np.linalg.pinv(
-        harmonics(directions, degree)[:, degree * degree - 1 :]
-    )
+    azimuth = math.pi * (1 + math.sqrt(5)) * i
+    radius = np.sqrt(1 - z * z)
+    directions = np.stack([radius * np.cos(azimuth), radius * np.sin(azimuth), z], 1)
+    values = harmonics(directions, degree)[:, degree * degree - 1 :]
+    return _SampledDegree(directions, np.linalg.pinv(values))
 
 
-def turning_of_degree(rotation: np.ndarray, degree: int) -> np.ndarray:
-    """(2 degree + 1, 2 degree + 1) float64: what makes the coefficients of one degree, 1 to 4, those of the function
-    turned by `rotation`, which along d is what it was along rotation^-1 d.
+def harmonics_rotation(rotation: np.ndarray, degree: int) -> np.ndarray:
+    """Return the matrix that rotates the coefficients of one degree, 1 to 4.
 
-    The functions of one degree span what they become by a turn, so that values in a few directions determine the
-    coefficients, exactly: Wigner's matrix, without its recurrences.
+    (2 degree + 1, 2 degree + 1) float64. The rotated function along d is what it was
+    along rotation^-1 d.
+
+    The functions of one degree span what they become by a rotation, so that values in a
+    few directions determine the coefficients, exactly: Wigner's matrix, without its
+    recurrences.
     """
-    directions, inverse = _sampled(degree)
-    return inverse @ harmonics(directions @ rotation, degree)[:, degree * degree - 1 :]
+    directions, inverse = _sample_degree(degree)
+    values = harmonics(directions @ rotation, degree)
+    return inverse @ values[:, degree * degree - 1 :]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatview_viewer.core.errors import CameraError
-from splatview_viewer.geometry.cameras import camera_from_text
+from splatview_viewer.geometry.camera_text import camera_from_text
 
 if TYPE_CHECKING:
     from splatview_viewer.scene_view.protocol import SceneView

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.geometry.controls import SECONDS, Flight, Flying
+from splatview_viewer.geometry.flying import Flying
+from splatview_viewer.geometry.orbit import SECONDS, Flight
 from splatview_viewer.scene_view.questions import PointPicker
 
 if TYPE_CHECKING:
     from splatview_viewer.core.events import Key
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.geometry.cameras import Camera
-    from splatview_viewer.geometry.controls import Orbit
+    from splatview_viewer.geometry.orbit import Orbit
     from splatview_viewer.scene_view.protocol import SceneView
 
 _LEVEL_ROLL = 1e-3
@@ -87,7 +88,7 @@ class CameraMotion:
         else:
             fov = min(end.fov, _MAX_FRAMING_FOV)
             camera = sample.camera_along(end.rotation, fov, width, height)
-        end.take(camera, sample.middle)
+        end.look_from(camera, sample.middle)
         end.model = model
         self.fly(end)
 
@@ -153,7 +154,7 @@ class CameraMotion:
         if was_moved or not rig.is_framed:
             self._flight = None
             return False
-        position = active.flight.at(now)
+        position = active.flight.orbit_at(now)
         if position is None:
             self._flight = None
             if active.end_camera is not None:

@@ -13,7 +13,7 @@ from splatview_viewer.geometry.cameras import FAR, look_at
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
-    from splatview_viewer.geometry.controls import Orbit
+    from splatview_viewer.geometry.orbit import Orbit
     from splatview_viewer.scene_view.camera_rig import CameraRig
 
 _MIN_NEAR = 1e-3

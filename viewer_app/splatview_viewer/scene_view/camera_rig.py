@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.geometry.controls import SECONDS, Orbit
+from splatview_viewer.geometry.orbit import SECONDS, Orbit
 from splatview_viewer.scene_view.camera_motion import CameraMotion
 from splatview_viewer.scene_view.up_axis import UpAxis
 
@@ -81,7 +81,7 @@ class CameraRig:
             pivot = sample.center if sample is not None else np.zeros(3)
         if sample is not None:
             camera = sample.near_of(camera)
-        self.orbit.take(camera, pivot)
+        self.orbit.look_from(camera, pivot)
         self.put_place(given=camera, seen_in=None, framed=True)
 
     def fly_to(
@@ -103,7 +103,7 @@ class CameraRig:
             self.use_camera(camera, pivot)
             return
         end = self.orbit.copy()
-        end.take(camera, pivot)
+        end.look_from(camera, pivot)
         self.motion.fly(end, seconds, camera)
 
     def reset_to(self, camera: Camera | None) -> None:
@@ -126,7 +126,7 @@ class CameraRig:
         if self._view.state.place.seen_in is None:
             return
         if self._view.data.summary is not None:
-            self.orbit.take(self.camera_of_scene(self.rect), self.orbit.target)
+            self.orbit.look_from(self.camera_of_scene(self.rect), self.orbit.target)
         self.put_place(given=None, seen_in=None)
 
     # -- the camera ----------------------------------------------------------------
@@ -165,6 +165,6 @@ class CameraRig:
             return
         camera = sample.camera(*size, self.up_axis.choose_first())
         model = self.orbit.model
-        self.orbit.take(camera, sample.middle)
+        self.orbit.look_from(camera, sample.middle)
         self.orbit.model = model
         self.put_place(framed=True)

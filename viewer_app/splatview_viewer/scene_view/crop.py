@@ -105,7 +105,7 @@ class Crop(Tool[SelectableView]):
         sample = self.view.data.current_sample()
         if sample is None:
             return (Box(), Sphere())
-        return shapes.fitted(sample.means, sample.weights)
+        return shapes.fit_shapes(sample.means, sample.weights)
 
     # -- handles -------------------------------------------------------------------
 
@@ -203,20 +203,20 @@ class Crop(Tool[SelectableView]):
         shape = grab.shape
         center = np.array(shape.center)
         if grab.name == "center":
-            start = shapes.beside(camera, grab.start, center)
-            end = shapes.beside(camera, position, center)
+            start = shapes.point_at_depth(camera, grab.start, center)
+            end = shapes.point_at_depth(camera, position, center)
             if start is not None and end is not None:
                 x, y, z = (center + end - start).tolist()
                 self.set_shape(replace(shape, center=(x, y, z)))
         elif isinstance(grab.name, tuple) and isinstance(shape, Box):
             axis_index, sign = grab.name
             axis = sign * np.array(shape.axes[axis_index])
-            start = shapes.along(camera, grab.start, center, axis)
-            end = shapes.along(camera, position, center, axis)
+            start = shapes.axis_distance(camera, grab.start, center, axis)
+            end = shapes.axis_distance(camera, position, center, axis)
             if start is not None and end is not None:
                 self.set_shape(shapes.with_face(shape, grab.name, end - start))
         elif isinstance(shape, Sphere):
-            radius = shapes.distance(camera, position, center)
+            radius = shapes.ray_distance(camera, position, center)
             self.set_shape(replace(shape, radius=max(radius, _MIN_RADIUS)))
 
     # -- drawing -------------------------------------------------------------------

@@ -63,7 +63,7 @@ class Camerawork:
         Returns:
             (H, W, 3) uint8; transparent: (H, W, 4), colours not multiplied by alpha.
         """
-        self._view.rig.reset_to(film.path.at(seconds, *self.size))
+        self._view.rig.reset_to(film.path.camera_at(seconds, *self.size))
         if transparent:
             return see_through(self._ctx, self.size, self._draw)
         (picture,) = _draw_over(self._ctx, self.size, self._draw, self._background)
@@ -140,7 +140,7 @@ class Filming:
     ) -> None:
         """Prepare the film; `wake` ends the loop's sleep, from any thread."""
         self.film = film
-        self.total = film.path.frames(film.fps)
+        self.total = film.path.frame_count(film.fps)
         """Number of pictures."""
         self.drawn = 0
         """Number of pictures drawn so far."""

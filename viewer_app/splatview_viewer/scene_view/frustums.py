@@ -15,8 +15,12 @@ from splatview_viewer.core.events import (
     PointerRelease,
 )
 from splatview_viewer.core.view import KeyHelp, Section
-from splatview_viewer.geometry.controls import SECONDS
-from splatview_viewer.render.cameras.drawing import FrustumStyle, camera_at, named
+from splatview_viewer.geometry.orbit import SECONDS
+from splatview_viewer.render.cameras.drawing import (
+    FrustumStyle,
+    camera_at,
+    draw_name_tag,
+)
 from splatview_viewer.scene_view.clicks import ClickGesture
 from splatview_viewer.scene_view.frustums_panel import draw_bar, draw_hints, draw_panel
 from splatview_viewer.scene_view.looking_through import LookingThrough
@@ -154,7 +158,7 @@ class Frustums(Tool[TrainedView]):
         self.is_following = False
         count = len(cameras)
         candidates = [(index + step * i) % count for i in range(1, count + 1)]
-        self.enter(next((i for i in candidates if cameras.fine[i]), index))
+        self.enter(next((i for i in candidates if cameras.is_valid[i]), index))
 
     def leave(self) -> None:
         """Look from where the view looked before."""
@@ -274,9 +278,9 @@ class Frustums(Tool[TrainedView]):
             return needs_redraw
         if cameras is not self._up_cameras:
             self._up_cameras = cameras
-            if cameras.fine.any():
-                self.view.rig.up_axis.use_cameras(cameras.viewmats[cameras.fine])
-        content.small = self.state.shown and self.state.pictures
+            if cameras.is_valid.any():
+                self.view.rig.up_axis.use_cameras(cameras.viewmats[cameras.is_valid])
+        content.wants_thumbnails = self.state.shown and self.state.pictures
         content.tick(now)
         is_due = now - self._drawn_at >= _REDRAW_PERIOD
         if content.changes != self._drawn_changes and is_due:
@@ -341,7 +345,7 @@ class Frustums(Tool[TrainedView]):
         if hovered is None or self.through.index is not None:
             return False
         if hovered < len(cameras):
-            named(cameras, hovered, camera, self.depth, rect)
+            draw_name_tag(cameras, hovered, camera, self.depth, rect)
         return False
 
     def bar_height(self) -> float:
@@ -373,7 +377,7 @@ class Frustums(Tool[TrainedView]):
         if cameras is None:
             return ()
         phrases = [f"{len(cameras):,} training cameras"]
-        invalid_count = len(cameras) - int(cameras.fine.sum())
+        invalid_count = len(cameras) - int(cameras.is_valid.sum())
         if invalid_count:
             phrases.append(f"{invalid_count:,} of them are none")
         return phrases

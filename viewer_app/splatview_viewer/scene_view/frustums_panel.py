@@ -56,7 +56,7 @@ def draw_bar(
         if has_names:
             name_width = 220 if rect.width >= _WIDE * scale else 110
             imgui.align_text_to_frame_padding()
-            imgui.text(ui.fitted(cameras.called(index), name_width * scale))
+            imgui.text(ui.fitted(cameras.label(index), name_width * scale))
             imgui.same_line(0, 2 * gap)
         _draw_comparison(tool, scale)
         button_width = imgui.calc_text_size("Leave").x

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.geometry.controls import SECONDS
-from splatview_viewer.render.cameras.content import PhotoTexture
+from splatview_viewer.geometry.orbit import SECONDS
+from splatview_viewer.render.cameras.photos import PhotoTexture
 from splatview_viewer.render.pair_compositor import PairCompositor
 from splatview_viewer.scene_view.psnr_meter import PsnrMeter
 from splatview_viewer.ui.divider import Divider
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     import numpy as np
 
     from splatview_viewer.geometry.cameras import Camera
-    from splatview_viewer.geometry.controls import Orbit
+    from splatview_viewer.geometry.orbit import Orbit
     from splatview_viewer.geometry.training_cameras import CameraSet
     from splatview_viewer.render.cameras.content import CamerasContent
-    from splatview_viewer.render.pair_compositor import How
+    from splatview_viewer.render.pair_compositor import PairMode
     from splatview_viewer.scene_view.protocol import TrainedView
 
 _SAME_POSE = 1e-6
@@ -178,7 +178,7 @@ class LookingThrough:
 
     def photo(self, content: CamerasContent) -> np.ndarray | None:
         """Return the photograph of the camera, as `PhotoStore.whole`."""
-        return None if self.index is None else content.photos.whole(self.index)
+        return None if self.index is None else content.photos.photo(self.index)
 
     def photo_rect(self, rect: Rect, columns: int = 1) -> Rect:
         """Return the rectangle of the photograph, as large as it fits into the view's.
@@ -219,7 +219,7 @@ class LookingThrough:
             framebuffer.clear(*background, 1.0, viewport=viewport)
             self._pair.draw(framebuffer, self.photo_rect(rect, columns=2), "side")
             return
-        how: How = "difference"
+        how: PairMode = "difference"
         position = 0.5
         if state.how == "photo":
             how = "blend"
@@ -249,7 +249,7 @@ class LookingThrough:
         if self.photo(content) is None:
             if how != "render":
                 photo_rect = self.photo_rect(rect)
-                text = content.photos.trouble(self.index or 0)
+                text = content.photos.problem(self.index or 0)
                 text = text or "The photograph is on its way"
                 tag(text, photo_rect.x + inset, photo_rect.y + inset, rect)
         elif how == "wipe":

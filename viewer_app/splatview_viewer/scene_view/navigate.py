@@ -17,7 +17,7 @@ from splatview_viewer.core.events import (
     Wheel,
 )
 from splatview_viewer.core.view import KeyHelp, Section
-from splatview_viewer.geometry.cameras import camera_from_text
+from splatview_viewer.geometry.camera_text import camera_from_text
 from splatview_viewer.scene_view.bookmarks import Bookmarks
 from splatview_viewer.scene_view.camera_panel import draw_camera_panel
 from splatview_viewer.scene_view.gizmo import Gizmo
@@ -95,7 +95,7 @@ class Navigate(Tool[SceneView]):
     # -- events --------------------------------------------------------------------
 
     def handle(self, event: Event, rect: Rect) -> bool | None:
-        self.view.rig.orbit.looks = self.drag_looks
+        self.view.rig.orbit.looks_around = self.drag_looks
         if isinstance(event, Key):
             return self._handle_key(event)
         if isinstance(event, Text):

@@ -10,7 +10,7 @@ from imgui_bundle import ImVec2, imgui
 from splatview_viewer.core.events import Key as KeyEvent
 from splatview_viewer.core.view import KeyHelp, Section
 from splatview_viewer.formats.camera_paths import Film
-from splatview_viewer.geometry.path import MOST_KEYS, CameraPath, Keyframe, turntable
+from splatview_viewer.geometry.path import MAX_KEYS, CameraPath, Keyframe, turntable
 from splatview_viewer.scene_view.film_maker import FilmMaker
 from splatview_viewer.scene_view.path_lines import draw_path
 from splatview_viewer.scene_view.path_panel import draw_panel
@@ -97,12 +97,12 @@ class PathTool(Tool[SceneView]):
         if camera is None:
             return
         keys = self.path.keys
-        if len(keys) >= MOST_KEYS:
-            self.view.host.notify(f"{MOST_KEYS} keyframes are the most")
+        if len(keys) >= MAX_KEYS:
+            self.view.host.notify(f"{MAX_KEYS} keyframes are the most")
             return
         index = len(keys) if self.chosen_key is None else self.chosen_key + 1
         keys.insert(index, Keyframe.of(camera, self.view.rig.orbit.distance))
-        self.path.held = False
+        self.path.holds_last = False
         if len(keys) == 1:
             self.path.model = camera.model
         self._choose(index)
@@ -186,7 +186,9 @@ class PathTool(Tool[SceneView]):
     def _camera_of_playhead(self) -> Camera:
         """Return the camera where the playhead is; there is a keyframe."""
         rig = self.view.rig
-        return self.path.at(self.time, rig.rect.width, rig.rect.height, rig.orbit.near)
+        return self.path.camera_at(
+            self.time, rig.rect.width, rig.rect.height, rig.orbit.near
+        )
 
     def play(self) -> None:
         """Play from where the playhead is; at the end, from the beginning."""

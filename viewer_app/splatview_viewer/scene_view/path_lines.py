@@ -11,7 +11,7 @@ from imgui_bundle import ImVec2, imgui
 from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import focal_length, project
 from splatview_viewer.geometry.path import (
-    MOST_KEYS,
+    MAX_KEYS,
     CameraPath,
     Keyframe,
     positions,
@@ -55,7 +55,7 @@ def draw_path(
         time: of the playhead, in seconds.
     """
     # Of more keyframes there are several in each pixel.
-    are_keys_drawn = len(path.keys) <= MOST_KEYS
+    are_keys_drawn = len(path.keys) <= MAX_KEYS
     if are_keys_drawn:
         line = _curve(tuple(path.keys), path.loop, path.smooth)
     else:
@@ -140,7 +140,7 @@ def _draw_playhead(
     """Draw a dot where the path is at a time, in seconds."""
     if not path.keys:
         return
-    position = path.at(time, 16, 16).position
+    position = path.camera_at(time, 16, 16).position
     (point,) = _to_screen(position[None], camera, rect)
     if not np.isfinite(point).all():
         return

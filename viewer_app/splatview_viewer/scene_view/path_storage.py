@@ -16,7 +16,7 @@ from splatview_viewer.formats.camera_paths import (
     write_path,
 )
 from splatview_viewer.formats.pictures import output_path
-from splatview_viewer.geometry.path import MOST_KEYS
+from splatview_viewer.geometry.path import MAX_KEYS
 
 if TYPE_CHECKING:
     from splatview_viewer.scene_view.path import PathTool
@@ -90,7 +90,7 @@ class PathStorage:
             return
         self._remembered_state = tool.edited_state
         values = None
-        if 0 < len(tool.path.keys) <= MOST_KEYS:
+        if 0 < len(tool.path.keys) <= MAX_KEYS:
             values = path_values(tool.film, frames=False)
         tool.view.host.remember("path", values)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.settings import Color
     from splatview_viewer.geometry.cameras import Camera
-    from splatview_viewer.render.cameras.content import PhotoTexture
+    from splatview_viewer.render.cameras.photos import PhotoTexture
     from splatview_viewer.scene_view.protocol import TrainedView
 
 _READ_DELAY = 0.05

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from splatview_viewer.geometry.controls import Orbit, OrbitPlace
+from splatview_viewer.geometry.orbit import Orbit, OrbitPlace
 
 if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect

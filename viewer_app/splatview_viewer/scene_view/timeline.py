@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.core.format import round_seconds
-from splatview_viewer.geometry.path import MOST_KEYS
+from splatview_viewer.geometry.path import MAX_KEYS
 from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui
 
@@ -125,7 +125,7 @@ class Timeline:
     def _draw_keys(self, draw: imgui.ImDrawList, axis: _TimeAxis) -> None:
         path = self._tool.path
         # Of more keyframes there are several in each pixel.
-        if len(path.times) > MOST_KEYS + 1:
+        if len(path.times) > MAX_KEYS + 1:
             return
         middle = axis.top + axis.height * 0.36
         half = _KEY_HALF * axis.scale

@@ -6,11 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.geometry.training_cameras import (
-    snapped,
-    up_of_cameras,
-    up_of_scene,
-)
+from splatview_viewer.geometry.upward import snap_to_axis, up_of_cameras, up_of_scene
 
 if TYPE_CHECKING:
     from splatview_viewer.scene_view.protocol import SceneView
@@ -47,7 +43,7 @@ class UpAxis:
         up = up_of_cameras(viewmats)
         if up is None:
             return
-        direction = snapped(up)
+        direction = snap_to_axis(up)
         is_turned = float(direction @ rig.orbit.up) < _SAME_DIRECTION
         if is_turned:
             rig.orbit.up = direction
@@ -78,7 +74,7 @@ class UpAxis:
         sample = self._view.data.current_sample()
         if up is None and sample is not None:
             up = up_of_scene(sample.means, sample.weights)
-        return None if up is None else snapped(up)
+        return None if up is None else snap_to_axis(up)
 
     def set_by_user(self, up: np.ndarray) -> None:
         """Take what the user says is up (3,), and turn the camera upright."""

@@ -18,7 +18,7 @@ from splatview_ipc.system.terminal import without_surrogates
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import Info
-from splatview_viewer.geometry.controls import ZOOM_STEP
+from splatview_viewer.geometry.pan_zoom import ZOOM_STEP
 from splatview_viewer.shell.layout import draw_heads
 from splatview_viewer.shell.overlay import (
     KEYS,

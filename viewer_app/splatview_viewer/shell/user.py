@@ -16,7 +16,7 @@ from splatview_ipc.system.terminal import printable_lines
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.settings import BACKDROP, State
-from splatview_viewer.gpu.governor import after
+from splatview_viewer.gpu.governor import next_due
 from splatview_viewer.shell.layout import Layout
 from splatview_viewer.shell.panel import Panel
 from splatview_viewer.shell.stream_list import caption_of
@@ -83,7 +83,7 @@ class Pace:
 
     def draw(self, now: float) -> None:
         """Count a picture that is about to be drawn."""
-        self._next = after(self._next, now, self._period)
+        self._next = next_due(self._next, now, self._period)
         self._work.governor.begin_picture()
         self._times.append(now)
 
@@ -514,14 +514,16 @@ class User:
             **(view.info.timings if view is not None else {}),
             "present": (time.perf_counter() - begin) * 1e3,
         }
-        t.gpu_share = governor.used if governor.limited else None
+        t.gpu_share = governor.used_share if governor.limited else None
         t.gpu_budget = governor.share
         t.gpu_memory = self.catalogue.gpu_memory.read(now)
         if view is not None and view.wants.cuda:
             waited_for = {"load", "scene"}
         else:
             waited_for = set()
-        behind = sum(self._work.ms.get(w, 0.0) for w in governor.words - waited_for)
+        behind = sum(
+            self._work.ms.get(w, 0.0) for w in governor.work_names - waited_for
+        )
         ms = self.layout.active.latency_ms(0.0 if self._work.software else behind)
         if ms is not None:
             t.latency_ms = ms

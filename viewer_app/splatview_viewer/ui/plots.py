@@ -18,7 +18,7 @@ from imgui_bundle import ImVec2, ImVec4, imgui, implot
 
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import Data, State, View
-from splatview_viewer.geometry.controls import ZOOM_STEP
+from splatview_viewer.geometry.pan_zoom import ZOOM_STEP
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import board, card, faint, hover_card, pointer
 

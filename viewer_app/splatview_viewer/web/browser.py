@@ -211,7 +211,7 @@ class BrowserScreen:
             return
         self._missed = False
         if self._work is not None and self._shared:
-            self._work.governor.gives(
+            self._work.governor.charge(
                 ("encode", *scaled(self._size, self._sender.level.scale)), "cuda"
             )
         at = self._at
@@ -338,7 +338,7 @@ class Browsers:
         self._give_back(now)
         while self._encoder is not None and self._encoder.took:
             size, ms = self._encoder.took.popleft()
-            work.took(("encode", *size), ms)
+            work.record(("encode", *size), ms)
         screens = []
         for connection in self.server.arrivals():
             if self._encoder is None:  # made late: on a GPU it takes some hundred MB

@@ -58,7 +58,7 @@ def join(
     )
 
     def release() -> None:
-        joined.kept.clear()
+        joined.pinned.clear()
         for frame in frames:
             frame.close()
 

@@ -28,7 +28,7 @@ class PartLink(Link):
     """
 
     def take(self, content: Any, stream: Any, frame: StreamFrame) -> bool:
-        return content.take_part(frame)
+        return content.take_update(frame)
 
     def tend(self, content: Any, stream: Any, now: float) -> None:
         if stream.shape == ():

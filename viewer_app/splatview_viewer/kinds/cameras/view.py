@@ -23,10 +23,16 @@ from splatview_viewer.core.events import (
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import Info, KeyHelp, Section, View, meta_phrases
 from splatview_viewer.geometry.cameras import frame_points
-from splatview_viewer.geometry.controls import FITTED, Orbit, OrbitPlace, PanZoom, Place
-from splatview_viewer.geometry.training_cameras import snapped, up_of_cameras
-from splatview_viewer.render.cameras.content import CamerasContent, PhotoTexture
-from splatview_viewer.render.cameras.drawing import FrustumStyle, camera_at, named
+from splatview_viewer.geometry.orbit import Orbit, OrbitPlace
+from splatview_viewer.geometry.pan_zoom import FITTED, PanZoom, Place
+from splatview_viewer.geometry.upward import snap_to_axis, up_of_cameras
+from splatview_viewer.render.cameras.content import CamerasContent
+from splatview_viewer.render.cameras.drawing import (
+    FrustumStyle,
+    camera_at,
+    draw_name_tag,
+)
+from splatview_viewer.render.cameras.photos import PhotoTexture
 from splatview_viewer.scene_view.clicks import ClickGesture
 
 if TYPE_CHECKING:
@@ -115,7 +121,7 @@ class CamerasView(View[CamerasContent, CamerasState]):
         return is_taken
 
     def tick(self, now: float) -> bool:
-        self.data.small = True
+        self.data.wants_thumbnails = True
         self.data.tick(now)
         previous = self._drawn_changes
         self._drawn_changes = self.data.changes
@@ -177,21 +183,21 @@ class CamerasView(View[CamerasContent, CamerasState]):
     def _frame_all(self, size: tuple[int, int]) -> None:
         """Bring `_orbit` to where all cameras are seen in a picture of this size."""
         cameras = self._cameras
-        is_valid = cameras.fine
+        is_valid = cameras.is_valid
         if not is_valid.any():
             return
         viewmats = cameras.viewmats[is_valid]
         positions = cameras.positions[is_valid]
         up = up_of_cameras(viewmats)
-        self._orbit.up = Orbit().up if up is None else snapped(up)
+        self._orbit.up = Orbit().up if up is None else snap_to_axis(up)
         ends = positions + viewmats[:, 2, :3] * self._depth
         points = np.concatenate([positions, ends])
         camera = frame_points(points, *size, up=self._orbit.up)
-        self._orbit.take(camera, ends.mean(0))
+        self._orbit.look_from(camera, ends.mean(0))
 
     def _photo_pan_zoom(self) -> PanZoom:
         """Return what places the opened photograph, as the state has it."""
-        photo = None if self.opened is None else self.data.photos.whole(self.opened)
+        photo = None if self.opened is None else self.data.photos.photo(self.opened)
         self._pan_zoom.size = (1, 1)
         if photo is not None:
             self._pan_zoom.size = (photo.shape[1], photo.shape[0])
@@ -249,7 +255,7 @@ class CamerasView(View[CamerasContent, CamerasState]):
         """Move the user's camera by hand, from where it is."""
         camera = self._camera(rect)
         if self.state.place.seen_in is not None:
-            self._orbit.take(camera, self._orbit.target)
+            self._orbit.look_from(camera, self._orbit.target)
         if self._orbit.handle(event, rect):
             self._change_place(orbit=self._orbit.place, seen_in=None)
 
@@ -307,7 +313,7 @@ class CamerasView(View[CamerasContent, CamerasState]):
         self, framebuffer: moderngl.Framebuffer, rect: Rect, index: int
     ) -> None:
         """Draw the photograph of a camera where the user has placed it."""
-        photo = self.data.photos.whole(index)
+        photo = self.data.photos.photo(index)
         if photo is None:
             return
         pan_zoom = self._photo_pan_zoom()
@@ -326,7 +332,9 @@ class CamerasView(View[CamerasContent, CamerasState]):
         if self.opened is not None:
             self._write_photo_name(rect, scale, self.opened)
         elif self.hovered is not None:
-            named(self._cameras, self.hovered, self._camera(rect), self._depth, rect)
+            draw_name_tag(
+                self._cameras, self.hovered, self._camera(rect), self._depth, rect
+            )
         return False
 
     def _write_photo_name(self, rect: Rect, scale: float, index: int) -> None:
@@ -336,9 +344,9 @@ class CamerasView(View[CamerasContent, CamerasState]):
         photos = self.data.photos
         x = rect.x + 12 * scale
         y = rect.y + 12 * scale
-        tag(self._cameras.called(index), x, y, rect)
-        if photos.whole(index) is None:
-            text = photos.trouble(index) or "The photograph is on its way"
+        tag(self._cameras.label(index), x, y, rect)
+        if photos.photo(index) is None:
+            text = photos.problem(index) or "The photograph is on its way"
             tag(text, x, y + 1.9 * imgui.get_text_line_height(), rect)
 
     # -- panel and status line -----------------------------------------------------
@@ -369,7 +377,7 @@ class CamerasView(View[CamerasContent, CamerasState]):
 
     def info(self) -> Info:
         cameras = self._cameras
-        invalid_count = len(cameras) - int(cameras.fine.sum())
+        invalid_count = len(cameras) - int(cameras.is_valid.sum())
         sizes = cameras.distinct_sizes
         phrases = [f"{len(cameras):,} cameras"]
         if len(sizes) == 1:
@@ -394,8 +402,8 @@ class CamerasView(View[CamerasContent, CamerasState]):
         """Return the name and the position of the camera under the pointer."""
         index = self.hovered
         cameras = self._cameras
-        if index is None or not cameras.fine[index]:
+        if index is None or not cameras.is_valid[index]:
             return ""
         # Adding 0 makes -0 positive.
         x, y, z = cameras.positions[index].round(6) + 0.0
-        return f"{cameras.called(index)}   at {x:.3g}, {y:.3g}, {z:.3g}"
+        return f"{cameras.label(index)}   at {x:.3g}, {y:.3g}, {z:.3g}"

@@ -11,7 +11,7 @@ from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import StreamFrame
 from splatview_viewer.core.errors import RendererError, ViewerError
 from splatview_viewer.core.view import Stopwatch
-from splatview_viewer.gpu.governor import scaled
+from splatview_viewer.gpu.costs import scaled_size
 from splatview_viewer.kinds.gaussians.form_hints import detect_form
 from splatview_viewer.kinds.gaussians.moving import MovedPictures
 from splatview_viewer.kinds.gaussians.picture import (
@@ -22,7 +22,11 @@ from splatview_viewer.kinds.gaussians.picture import (
 )
 from splatview_viewer.kinds.gaussians.summary import GaussianSummary, sample_scene
 from splatview_viewer.render.base import PAINTS
-from splatview_viewer.render.choose import better, choose, instead
+from splatview_viewer.render.choose import (
+    choose_renderer,
+    fallback_renderer,
+    upgraded_renderer,
+)
 from splatview_viewer.scene.frames import background_of, scene_of
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.ui.widgets import Hints
@@ -89,7 +93,7 @@ class SceneCache:
     ) -> None:
         self.ctx = ctx
         self.work = work
-        self.renderer = renderer or choose(ctx)
+        self.renderer = renderer or choose_renderer(ctx)
         self.summary: GaussianSummary | None = None
         """Facts about the scene; None while there is none."""
         self.sample: SceneSample | None = None
@@ -158,7 +162,7 @@ class SceneCache:
             try:
                 self.renderer.load(new.scene, new.ready)
             except RendererError as error:
-                self._draw_with(instead(self.renderer, self.ctx, error))
+                self._draw_with(fallback_renderer(self.renderer, self.ctx, error))
                 self.renderer.load(new.scene, new.ready)
         self._hold(new.frame)
         self.summary = GaussianSummary.of(new.scene)
@@ -189,7 +193,7 @@ class SceneCache:
     def _read_frame(self, frame: StreamFrame) -> _NewScene:
         """Read the scene of a frame, in place where that is possible."""
         with self.stopwatch("copy"):
-            self.on_gpu = frame.on_gpu and self.renderer.wants_gpu
+            self.on_gpu = frame.on_gpu and self.renderer.reads_gpu
             scene, ready = scene_of(frame, self.choices, in_place=self.on_gpu)
             background = self.background
             is_due = self.now - self._background_at >= _BACKGROUND_PERIOD
@@ -224,7 +228,7 @@ class SceneCache:
 
         Waits for the GPU if the version was not read yet.
         """
-        if self._sample_loads != self.loads and self.renderer.wants_gpu:
+        if self._sample_loads != self.loads and self.renderer.reads_gpu:
             # The picture shows what is wrong with the renderer.
             with suppress(RendererError):
                 self.sample = sample_scene(self.renderer.scene())
@@ -291,7 +295,7 @@ class SceneCache:
             return
         picture.scale = self.work.governor.scale("scene", size) if moving else 1.0
         if picture.scale < 1.0:
-            camera = camera.resized(*scaled(size, picture.scale))
+            camera = camera.resized(*scaled_size(size, picture.scale))
             key = key._replace(camera_key=camera.key)
         if picture.source is None or key != picture.key:
             self._render_into(picture, camera, key)
@@ -317,7 +321,7 @@ class SceneCache:
         counts = PAINTS[options.paint].is_mapped
         is_mapped = options.depth or counts
         with self.stopwatch("wait"):
-            if self.renderer.wants_gpu:
+            if self.renderer.reads_gpu:
                 self.report_gpu_times()
             if is_mapped:
                 source = picture.depth.source(rendered, self.now, counts=counts)
@@ -330,7 +334,9 @@ class SceneCache:
         if is_mapped:
             picture.become(source, camera, key)
         else:
-            picture.become(source, camera, key, is_borrowed=True, movable=rendered.kept)
+            picture.become(
+                source, camera, key, is_borrowed=True, movable=rendered.movable
+            )
         if not has_other_pictures:
             picture.drop_copy()
 
@@ -358,15 +364,15 @@ class SceneCache:
         task: GpuTask = ("scene", camera.width, camera.height, *extra_words)
         if len(self.pictures) > 1 or self._was_torn:
             self._copy_borrowed_pictures(picture)
-        if renderer.wants_gpu:
+        if renderer.reads_gpu:
             # It works with CUDA, which OpenGL's clock does not see.
             if self._frame is not None:
-                self.work.governor.gives(("load",), "cuda")
-            self.work.governor.gives(task, "cuda")
+                self.work.governor.charge(("load",), "cuda")
+            self.work.governor.charge(task, "cuda")
             try:
                 rendered = renderer.render(camera, options)
             except RendererError as error:
-                self._draw_with(instead(renderer, self.ctx, error))
+                self._draw_with(fallback_renderer(renderer, self.ctx, error))
                 rendered = self.renderer.render(camera, options)
         else:
             with self.work(*task):
@@ -391,11 +397,11 @@ class SceneCache:
         """
         load_ms = self.renderer.load_gpu_ms
         if load_ms is not None:
-            self.work.took(("load",), load_ms)
+            self.work.record(("load",), load_ms)
         picture_ms = self.renderer.gpu_ms
         # The time is of one of the last two works, so it counts only if they are alike.
         if picture_ms is not None and self._last_task == self._previous_task:
-            self.work.took(self._last_task, picture_ms)
+            self.work.record(self._last_task, picture_ms)
 
     def tensor(
         self,
@@ -429,7 +435,7 @@ class SceneCache:
                 picture.motion.moved_at = now
         self.work.collect()
         self.moved.land()
-        renderer = better(self.renderer, self.ctx)
+        renderer = upgraded_renderer(self.renderer, self.ctx)
         if renderer is not None:
             self._draw_with(renderer)
             self.loads += 1
@@ -468,7 +474,7 @@ class SceneCache:
         if any(picture.source is not None for picture in self.pictures):
             return
         with suppress(RendererError):
-            self.renderer.rest()
+            self.renderer.free_pictures()
 
     def release(self, picture: ViewportPicture) -> None:
         """Close a viewport's picture; with the last one, everything. Idempotent."""

@@ -14,7 +14,7 @@ from splatview_viewer.formats.pictures import output_path
 from splatview_viewer.kinds.gaussians.filter_panel import RangeBrush, draw_panel
 from splatview_viewer.kinds.gaussians.scene_reader import SceneReader
 from splatview_viewer.scene import EVERYTHING, HIDDEN, Selection, flags
-from splatview_viewer.scene.scene import Quantity, Statistics, count_later
+from splatview_viewer.scene.statistics import Quantity, Statistics, count_later
 from splatview_viewer.scene_view.tool import Tool
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class Filter(Tool["GaussianView"]):
             return []
         selection = self._unmarked
         if self.statistics is not None and self.counted_selection == selection:
-            return [f"{self.statistics.chosen:,} of them shown"]
+            return [f"{self.statistics.selected:,} of them shown"]
         if replace(selection, box=None, sphere=None) != EVERYTHING:
             return ["filtered"]
         return []

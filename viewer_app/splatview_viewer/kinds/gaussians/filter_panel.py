@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from imgui_bundle import ImVec2, imgui
 
-from splatview_viewer.scene.scene import QUANTITIES
+from splatview_viewer.scene.statistics import QUANTITIES
 from splatview_viewer.ui import plots, theme
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.gaussians.filter import Filter
-    from splatview_viewer.scene.scene import Quantity, Statistics
+    from splatview_viewer.scene.statistics import Quantity, Statistics
 
 _HEIGHT = 44
 """Points that a histogram is high."""
@@ -146,7 +146,7 @@ def draw_panel(tool: Filter) -> None:
             _draw_quantity(tool, quantity, statistics)
     if statistics is not None:
         ui.row("Shown")
-        imgui.text_unformatted(f"{statistics.chosen:,} of {statistics.total:,}")
+        imgui.text_unformatted(f"{statistics.selected:,} of {statistics.total:,}")
     if tool.is_active:
         tip = "Nothing is hidden any more, be it by its numbers or by where it lies"
         if ui.buttons("", ["Show all"], [tip]) == 0:
@@ -176,7 +176,7 @@ def _draw_quantity(
     label = _LABELS[quantity.name]
     used = (0, quantity.bins)
     if statistics is not None:
-        used = statistics.used(quantity)
+        used = statistics.occupied_bins(quantity)
     imgui.align_text_to_frame_padding()
     ui.dim(label.title)
     imgui.set_item_tooltip(label.tip)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.kinds.gaussians.view import GaussianView
-    from splatview_viewer.render.picking import Hit, Values
+    from splatview_viewer.render.picking import GaussianValues, Hit
     from splatview_viewer.scene.scene import GaussianScene
 
 _MAX_VERSIONS = 240
@@ -64,7 +64,7 @@ class Inspect(Tool["GaussianView"]):
         super().__init__(view)
         self.hit: Hit | None = None
         """The hit of the pointer that chose it."""
-        self.history: deque[Values] = deque(maxlen=_MAX_VERSIONS)
+        self.history: deque[GaussianValues] = deque(maxlen=_MAX_VERSIONS)
         """Its values, the newest last."""
         self._history_index: int | None = None
         """The Gaussian that `history` is about."""
@@ -86,7 +86,7 @@ class Inspect(Tool["GaussianView"]):
         return next(iter(self.view.state.selection.marked), None)
 
     @property
-    def values(self) -> Values | None:
+    def values(self) -> GaussianValues | None:
         """The newest values that are known."""
         if not self.history or self._history_index != self.index:
             return None
@@ -172,7 +172,7 @@ class Inspect(Tool["GaussianView"]):
         """Have each version's values read. Returns True when some have come."""
         loads = self.view.data.loads
 
-        def start(scene: GaussianScene) -> Callable[[], Values] | None:
+        def start(scene: GaussianScene) -> Callable[[], GaussianValues] | None:
             if index >= len(scene):
                 return None
             return values_later(scene, index, loads)
@@ -254,7 +254,7 @@ class Inspect(Tool["GaussianView"]):
 
 
 def _draw_outline(
-    values: Values, camera: Camera, size: float, rect: Rect, scale: float
+    values: GaussianValues, camera: Camera, size: float, rect: Rect, scale: float
 ) -> None:
     """Draw the ellipse around a Gaussian, which is drawn `size` times as large."""
     corners = values.outline(camera, size)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from splatview_viewer.kinds.gaussians.inspect import Inspect
-    from splatview_viewer.render.picking import Values
+    from splatview_viewer.render.picking import GaussianValues
 
 _CHANNELS = ("R", "G", "B")
 _CURVE_HEIGHT = 22
@@ -26,25 +26,25 @@ class _Curve(NamedTuple):
     """A number of which the past values are plotted."""
 
     label: str
-    read: Callable[[Sequence[Values]], list[float]]
+    read: Callable[[Sequence[GaussianValues]], list[float]]
     """Returns the numbers of the versions, the newest last."""
     tip: str = ""
 
 
-def _opacities(history: Sequence[Values]) -> list[float]:
+def _opacities(history: Sequence[GaussianValues]) -> list[float]:
     return [values.opacity for values in history]
 
 
-def _sizes(history: Sequence[Values]) -> list[float]:
+def _sizes(history: Sequence[GaussianValues]) -> list[float]:
     return [float(values.scale.max()) for values in history]
 
 
-def _distances(history: Sequence[Values]) -> list[float]:
+def _distances(history: Sequence[GaussianValues]) -> list[float]:
     start = history[0].mean
     return [float(np.linalg.norm(values.mean - start)) for values in history]
 
 
-def _energies(history: Sequence[Values]) -> list[float]:
+def _energies(history: Sequence[GaussianValues]) -> list[float]:
     return [sum(values.energies) for values in history]
 
 
@@ -125,7 +125,7 @@ def _choose_typed(tool: Inspect, text: str) -> None:
 
 
 def draw_numbers(
-    tool: Inspect, values: Values, label_width: float | None = None
+    tool: Inspect, values: GaussianValues, label_width: float | None = None
 ) -> None:
     """Draw position, size, opacity and colour, one a line.
 
@@ -156,7 +156,7 @@ def _position_text(component: float) -> str:
     return f"{component:.4g}" if abs(component) < 1e4 else f"{component:.2f}"
 
 
-def _draw_color(values: Values, label_width: float | None) -> None:
+def _draw_color(values: GaussianValues, label_width: float | None) -> None:
     _draw_label("Colour", label_width)
     side = imgui.get_text_line_height()
     color = ImVec4(*values.color, 1.0)
@@ -181,7 +181,7 @@ def _draw_text(
         imgui.set_item_tooltip(tip)
 
 
-def _draw_coefficients(values: Values) -> None:
+def _draw_coefficients(values: GaussianValues) -> None:
     """Draw a table of all coefficients of spherical harmonics, from degree 0 on."""
     rows = np.concatenate([values.sh0[None], values.shN])
     flags = imgui.TableFlags_.sizing_stretch_same.value | imgui.TableFlags_.row_bg.value
@@ -202,7 +202,7 @@ def _draw_coefficients(values: Values) -> None:
     imgui.end_table()
 
 
-def _draw_curves(history: Sequence[Values]) -> None:
+def _draw_curves(history: Sequence[GaussianValues]) -> None:
     """Plot some of the numbers since the Gaussian was chosen."""
     ui.dim(f"In {len(history)} versions")
     for curve in _CURVES:
@@ -211,7 +211,7 @@ def _draw_curves(history: Sequence[Values]) -> None:
         _draw_curve(_ENERGY_CURVE, history)
 
 
-def _draw_curve(curve: _Curve, history: Sequence[Values]) -> None:
+def _draw_curve(curve: _Curve, history: Sequence[GaussianValues]) -> None:
     values = np.nan_to_num(np.array(curve.read(history)))
     low = float(values.min())
     high = float(values.max())

@@ -76,7 +76,7 @@ class LookTool(Tool["GaussianView"]):
         state = self._draw_size(state)
         if state.show != "alpha":
             state = self._draw_background(state)
-        if view.data.renderer.wants_gpu:
+        if view.data.renderer.reads_gpu:
             tip = (
                 "While the camera moves and the GPU has no time for a new picture, the "
                 "last one is moved along.\n"

@@ -10,7 +10,8 @@ import numpy as np
 
 from splatview_ipc.control.errors import SharingError
 from splatview_viewer.core.errors import RendererError
-from splatview_viewer.gpu.governor import BROUGHT, scaled
+from splatview_viewer.gpu.costs import scaled_size
+from splatview_viewer.gpu.governor import WITH_DEPTH
 from splatview_viewer.kinds.gaussians.picture import GpuTask, PictureKey
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class MovedPictures:
             return
         picture.scale = scale
         if scale < 1.0:
-            camera = camera.resized(*scaled(size, scale))
+            camera = camera.resized(*scaled_size(size, scale))
         self._queue(picture, camera, key._replace(camera_key=camera.key))
 
     def _next_scale(self, size: tuple[int, int]) -> float | None:
@@ -115,7 +116,7 @@ class MovedPictures:
         is being saved up.
         """
         governor = self._cache.work.governor
-        scale, ms = governor.scale_later("scene", size)
+        scale, ms = governor.scale_with_depth("scene", size)
         # The scene is read in one go with the picture.
         if self._cache.renderer.pending:
             ms += governor.cost(("load",)) or 0.0
@@ -132,7 +133,7 @@ class MovedPictures:
             self.land(wait=True)
             reads_scene = self._cache.reads_scene
             options = replace(key.options, depth=True)
-            rendered = self._cache.render(picture, camera, options, BROUGHT)
+            rendered = self._cache.render(picture, camera, options, WITH_DEPTH)
             if rendered.queue_source():
                 self.queued = QueuedPicture(rendered, picture, camera, key, reads_scene)
                 self._cache.work.flush()
@@ -147,7 +148,7 @@ class MovedPictures:
         wait: wait until it is done.
         """
         queued = self.queued
-        if queued is None or not (wait or queued.rendered.done):
+        if queued is None or not (wait or queued.rendered.is_done):
             return
         self.queued = None
         if queued.reads_scene and not self._cache.finish_reading():
@@ -155,7 +156,7 @@ class MovedPictures:
         source = queued.rendered.queued_source()
         if source is None:
             return
-        movable = queued.rendered.kept
+        movable = queued.rendered.movable
         queued.picture.become(
             source, queued.camera, queued.key, is_borrowed=True, movable=movable
         )
@@ -189,9 +190,9 @@ class MovedPictures:
         if towards is None or rendered_with is None or movable is None:
             return picture.source
         size = (towards.width, towards.height)
-        self._cache.work.governor.gives(self._warp_task(picture, size), "cuda")
+        self._cache.work.governor.charge(self._warp_task(picture, size), "cuda")
         try:
-            return movable.mover.take(movable, rendered_with, towards, pivot_distance)
+            return movable.mover.move(movable, rendered_with, towards, pivot_distance)
         except (RendererError, SharingError, RuntimeError) as error:
             log.warning("pictures are moved along no more: %s", error)
             movable.mover.failure = str(error) or type(error).__name__
@@ -202,7 +203,7 @@ class MovedPictures:
         """Return the governor's work of moving a picture, to be shown at this size."""
         task = ("warp", *size)
         if picture.movable is not None:
-            ms = picture.movable.mover.clock.news
+            ms = picture.movable.mover.clock.new_ms
             if ms is not None:
-                self._cache.work.took(task, ms)
+                self._cache.work.record(task, ms)
         return task

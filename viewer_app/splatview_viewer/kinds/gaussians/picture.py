@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.kinds.gaussians.state import Show
     from splatview_viewer.render.base import RenderedPicture, RenderOptions
-    from splatview_viewer.render.gsplat.moving import Kept
+    from splatview_viewer.render.gsplat.moving import MovablePicture
 
 _COPY_FORMATS = {"float16": "f2", "float32": "f4"}
 _MIN_RANGE_ALPHA = 0.3
@@ -94,7 +94,7 @@ class ViewportPicture:
         """The camera that it was rendered with."""
         self.is_borrowed = False
         """It lies where the renderer draws next."""
-        self.movable: Kept | None = None
+        self.movable: MovablePicture | None = None
         """The picture as CUDA can move it to another camera; None where it cannot be
         moved."""
         self.scale = 1.0
@@ -120,7 +120,7 @@ class ViewportPicture:
         key: PictureKey | None = None,
         *,
         is_borrowed: bool = False,
-        movable: Kept | None = None,
+        movable: MovablePicture | None = None,
     ) -> None:
         """Replace the picture before; without arguments, show none."""
         self.source = source
@@ -174,7 +174,7 @@ class ViewportPicture:
     def drop(self) -> None:
         """Show none until it is rendered again."""
         if self.movable is not None:
-            self.movable.mover.drop()
+            self.movable.mover.free_pictures()
         self.become()
         self.drop_copy()
 

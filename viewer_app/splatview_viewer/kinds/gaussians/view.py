@@ -193,7 +193,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         picture then.
         """
         data = self.data
-        if data.summary is None or not data.renderer.wants_gpu:
+        if data.summary is None or not data.renderer.reads_gpu:
             return None
         camera = self.rig.camera_of_scene(Rect(0, 0, width, height))
         return data.tensor(self.picture, camera, self.options, self.background)
@@ -275,7 +275,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         return Wants(
             stale=data.stale,
             busy=data.busy,
-            cuda=data.renderer.wants_gpu,
+            cuda=data.renderer.reads_gpu,
             moving=self.is_moving,
         )
 
@@ -315,7 +315,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         plural = "" if summary.count == 1 else "s"
         phrases = [
             f"{summary.count:,} Gaussian{plural}",
-            renderer.left_out.words(summary.count),
+            renderer.left_out.summary(summary.count),
             renderer.thinned,
             *summary.phrases,
             *self.tools.details(),

@@ -21,7 +21,7 @@ from splatview_viewer.core.view import (
     Wants,
     bridge_phrases,
 )
-from splatview_viewer.geometry.controls import FITTED, PanZoom, Place
+from splatview_viewer.geometry.pan_zoom import FITTED, PanZoom, Place
 from splatview_viewer.kinds.image.content import INTEGERS, ImageContent
 from splatview_viewer.kinds.image.drawing import Words
 

@@ -13,7 +13,7 @@ from splatview_viewer.core.events import Key
 from splatview_viewer.core.format import count_text, size_text
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import Info, KeyHelp, Section, View
-from splatview_viewer.geometry.controls import ZOOM_STEP
+from splatview_viewer.geometry.pan_zoom import ZOOM_STEP
 from splatview_viewer.kinds.snapshot import world
 from splatview_viewer.kinds.snapshot.content import Content
 from splatview_viewer.kinds.snapshot.picture import Sheet, TimelinePicture

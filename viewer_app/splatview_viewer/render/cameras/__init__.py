@@ -1,1 +1,4 @@
-"""Training cameras as they are drawn: content of a stream, frusta, photographs, and which one is under the pointer."""
+"""Training cameras as they are drawn.
+
+The content of a stream, frusta, photographs, and the camera under the pointer.
+"""

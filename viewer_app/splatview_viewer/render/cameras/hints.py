@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("splatview")
 
 _PERIOD_S = 5.0
-"""Between two looks at poses that change, or at another version of the scene."""
+"""Seconds between checks of poses that change, or of another version of the scene."""
 
 
 class CameraHints:
@@ -24,41 +24,48 @@ class CameraHints:
 
     def __init__(self) -> None:
         self._cameras: CameraSet | None = None
-        self._of_intrinsics: list[CameraHint] = []
-        self._of_poses: CameraHint | None = None
-        self._of_photos = ""
+        self._intrinsics_hints: list[CameraHint] = []
+        self._pose_hint: CameraHint | None = None
+        self._photo_hint = ""
         self._compared: CameraSet | None = None
         self._compared_version = 0
         """The cameras and the version of the scene that were compared last."""
         self._next_at = -math.inf
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     @property
     def texts(self) -> list[str]:
         """The doubts, one a line."""
-        poses = [] if self._of_poses is None else [self._of_poses.text]
-        photos = [self._of_photos] if self._of_photos else []
-        return [*poses, *(hint.text for hint in self._of_intrinsics), *photos]
+        texts = []
+        if self._pose_hint is not None:
+            texts.append(self._pose_hint.text)
+        texts += [hint.text for hint in self._intrinsics_hints]
+        if self._photo_hint:
+            texts.append(self._photo_hint)
+        return texts
 
-    def take(self, cameras: CameraSet) -> None:
-        """Look at the intrinsics of new cameras."""
-        before = self._cameras
-        if before is None or len(cameras) != len(before):
-            self._of_poses = None
+    def check_intrinsics(self, cameras: CameraSet) -> None:
+        """Check the intrinsics of new cameras."""
+        previous = self._cameras
+        if previous is None or len(cameras) != len(previous):
+            self._pose_hint = None
             self._next_at = -math.inf
-        if before is None or cameras.photos != before.photos:
-            self._of_photos = ""
+        if previous is None or cameras.photos != previous.photos:
+            self._photo_hint = ""
         self._cameras = cameras
-        self._of_intrinsics = intrinsics_hints(cameras.Ks, cameras.sizes)
-        for hint in self._of_intrinsics:
+        self._intrinsics_hints = intrinsics_hints(cameras.Ks, cameras.sizes)
+        for hint in self._intrinsics_hints:
             self._log(hint)
 
     def take_photo_hint(self, text: object) -> None:
-        """Note what the publisher of photographs sent with them: a text, which it has logged itself, or None."""
-        self._of_photos = text if isinstance(text, str) else ""
+        """Note the hint that the publisher of photographs sent with them.
+
+        text: a text, which the publisher has logged itself, or None.
+        """
+        self._photo_hint = text if isinstance(text, str) else ""
 
     def compare(self, points: np.ndarray, version: int, now: float) -> bool:
-        """Look at the poses together with a scene; return whether there is something else to tell.
+        """Check the poses together with a scene; return True if the doubts have changed.
 
         Args:
             points: (M, 3) centres of some of its Gaussians.
@@ -73,13 +80,14 @@ class CameraHints:
         self._compared = cameras
         self._compared_version = version
         self._next_at = now + _PERIOD_S
-        before = self._of_poses
-        self._of_poses = pose_hint(cameras.viewmats, cameras.Ks, cameras.sizes, points)
-        if self._of_poses is not None:
-            self._log(self._of_poses)
-        return self._of_poses != before
+        previous = self._pose_hint
+        hint = pose_hint(cameras.viewmats, cameras.Ks, cameras.sizes, points)
+        self._pose_hint = hint
+        if hint is not None:
+            self._log(hint)
+        return hint != previous
 
     def _log(self, hint: CameraHint) -> None:
-        if hint.name not in self._told:
-            self._told.add(hint.name)
+        if hint.name not in self._logged:
+            self._logged.add(hint.name)
             log.warning("training cameras: %s", hint.text)

@@ -1,10 +1,12 @@
-"""gsplat's CUDA kernels: whether they can run here, and getting them without disturbing other processes.
+"""gsplat's CUDA kernels: getting them without disturbing other processes.
 
-gsplat is installed as source, and compiles its kernels in the process that first needs them, into a folder that all
-processes of a user share. It deletes that folder's lock, and the folder, when it finds no finished build there: a
-viewer that starts while a trainer compiles would destroy the trainer's build. So the viewer never lets gsplat do
-that. It takes the kernels inside the installed package, or has another process compile them into a folder of the
-viewer's own, one at a time. A build is loaded as `gsplat.csrc`, where gsplat looks first.
+gsplat is installed as source, and compiles its kernels in the process that first needs
+them, into a folder that all processes of a user share. It deletes that folder's lock, and
+the folder, when it finds no finished build there: a viewer that starts while a trainer
+compiles would destroy the trainer's build. So the viewer never lets gsplat do that. It
+takes the kernels inside the installed package, or has another process compile them into a
+folder of the viewer's own, one at a time. A build is loaded as `gsplat.csrc`, where gsplat
+looks first.
 """
 
 from __future__ import annotations
@@ -56,12 +58,17 @@ with open(library + ".lock", "w") as lock:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 """
-"""Compiles in a process of its own, which finishes the work should the viewer end before; those of other viewers wait.
-3: there is no compiler."""
+"""Compiles in a process of its own, which finishes the work should the viewer end before;
+those of other viewers wait."""
+NO_COMPILER = 3
+"""Exit status of BUILD where there is no compiler."""
 
 
 def obstacle() -> str:
-    """Why gsplat can certainly not run here; "" where it may. Quick: loads neither torch nor gsplat."""
+    """Return the reason why gsplat can certainly not run here; "" where it may.
+
+    Quick: loads neither torch nor gsplat.
+    """
     if importlib.util.find_spec("gsplat") is None:
         return "gsplat is not installed (pip install gsplat)"
     try:
@@ -69,27 +76,27 @@ def obstacle() -> str:
     except OSError:
         return "gsplat needs CUDA, and there is no NVIDIA driver here"
     count = ctypes.c_int()
-    if (
-        cuda.cuInit(0) != 0
-        or cuda.cuDeviceGetCount(ctypes.byref(count)) != 0
-        or count.value == 0
-    ):
-        return "gsplat needs CUDA, and no GPU is visible (see nvidia-smi and CUDA_VISIBLE_DEVICES)"
+    has_failed = cuda.cuInit(0) != 0 or cuda.cuDeviceGetCount(ctypes.byref(count)) != 0
+    if has_failed or count.value == 0:
+        return (
+            "gsplat needs CUDA, and no GPU is visible (see nvidia-smi and "
+            "CUDA_VISIBLE_DEVICES)"
+        )
     return ""
 
 
 def build_folder() -> Path:
-    """Folder of the viewer's own build: one folder for each combination that cannot share kernels."""
+    """Return the folder of the viewer's own build.
+
+    There is one for each combination that cannot share kernels.
+    """
     import torch
     from gsplat import __version__ as version
 
     major, minor = torch.cuda.get_device_capability()
     python = f"py{sys.version_info.major}{sys.version_info.minor}"
-    return (
-        cache_folder()
-        / "gsplat"
-        / f"{version}-torch{torch.__version__}-{python}-sm{major}{minor}"
-    )
+    name = f"{version}-torch{torch.__version__}-{python}-sm{major}{minor}"
+    return cache_folder() / "gsplat" / name
 
 
 class KernelBuild:
@@ -97,64 +104,51 @@ class KernelBuild:
 
     def __init__(self) -> None:
         self.reason = obstacle()
-        """Why there are none, in one line; "" while there still may be."""
+        """Reason why there are none, in one line; "" while there still may be."""
         self.ready = False
         """True if gsplat can draw now."""
         self._decided = threading.Event()
-        self._moved = threading.Event()
+        """Set when the kernels are ready, or never will be."""
+        self._decided_or_building = threading.Event()
         if self.reason:
             self._decided.set()
-            self._moved.set()
+            self._decided_or_building.set()
         else:
-            threading.Thread(
+            thread = threading.Thread(
                 target=self._run, name="gsplat-kernels", daemon=True
-            ).start()
+            )
+            thread.start()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Until it is decided, one way or the other, or the time is over. Returns `ready`."""
+        """Wait until it is decided, or the time is over; return `ready`."""
         self._decided.wait(seconds)
         return self.ready
 
     def wait_unless_building(self, seconds: float) -> bool:
-        """Like `wait`, but not for a compiler."""
-        self._moved.wait(seconds)
+        """Wait as `wait` does, but not for a compiler."""
+        self._decided_or_building.wait(seconds)
         return self.ready
 
     def _run(self) -> None:
         try:
-            self._get()
+            self._load()
             self.ready = True
         except RendererError as e:
             self.reason = str(e)
-        except Exception as e:  # a broken installation can fail anywhere
+        except Exception as e:
+            # A broken installation can fail anywhere.
             log.debug("gsplat cannot be used", exc_info=True)
-            self.reason = f"gsplat cannot be used: {type(e).__name__}: {' '.join(str(e).split())[:200]}"
+            message = " ".join(str(e).split())[:200]
+            self.reason = f"gsplat cannot be used: {type(e).__name__}: {message}"
         if self.reason:
             log.info("drawing with OpenGL: %s", self.reason)
         self._decided.set()
-        self._moved.set()
+        self._decided_or_building.set()
 
-    def _get(self) -> None:
-        import torch
-
-        if not torch.cuda.is_available():
-            built = torch.version.cuda is not None
-            raise RendererError(
-                "gsplat needs CUDA, and "
-                + (
-                    "torch finds no usable GPU"
-                    if built
-                    else "this torch is built without it"
-                )
-            )
-        try:
-            importlib.import_module("gsplat.csrc")
-        except ImportError as e:
-            if e.name != "gsplat.csrc":
-                log.info(
-                    "the kernels that gsplat was installed with do not load: %s", e
-                )
-        else:
+    def _load(self) -> None:
+        """Load the installed kernels, or the viewer's own, which are built if needed."""
+        _check_torch()
+        if _has_installed_kernels():
             return
         folder = build_folder()
         try:
@@ -164,94 +158,132 @@ class KernelBuild:
             raise RendererError(
                 f"gsplat's kernels cannot be built: {folder}: {e.strerror}"
             ) from None
-        # Should anything make gsplat compile here after all, let it not be in the trainer's folder.
+        # Should anything make gsplat compile here after all, let it not be in the
+        # trainer's folder.
         if "gsplat.cuda._backend" not in sys.modules:
             os.environ["TORCH_EXTENSIONS_DIR"] = str(folder / "jit")
         library = folder / f"{NAME}.so"
         if not library.exists():
-            self._moved.set()  # to wait takes a minute or more
+            # To wait takes a minute or more.
+            self._decided_or_building.set()
             log.info(
                 "building gsplat's kernels, about a minute; drawing with OpenGL meanwhile"
             )
             build(library)
-        spec = importlib.util.spec_from_file_location(NAME, library)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        import gsplat
+        _load_library(library)
 
-        sys.modules["gsplat.csrc"] = gsplat.csrc = module  # type: ignore[attr-defined]  (where gsplat looks first)
+
+def _check_torch() -> None:
+    """Raise RendererError unless torch can use a GPU."""
+    import torch
+
+    if torch.cuda.is_available():
+        return
+    if torch.version.cuda is None:
+        raise RendererError("gsplat needs CUDA, and this torch is built without it")
+    raise RendererError("gsplat needs CUDA, and torch finds no usable GPU")
+
+
+def _has_installed_kernels() -> bool:
+    """Return True if gsplat was installed with kernels, and they load."""
+    try:
+        importlib.import_module("gsplat.csrc")
+    except ImportError as e:
+        if e.name != "gsplat.csrc":
+            log.info("the kernels that gsplat was installed with do not load: %s", e)
+        return False
+    return True
+
+
+def _load_library(library: Path) -> None:
+    """Load the viewer's own build where gsplat looks first."""
+    spec = importlib.util.spec_from_file_location(NAME, library)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    import gsplat
+
+    sys.modules["gsplat.csrc"] = module
+    gsplat.csrc = module  # type: ignore[attr-defined]
 
 
 def build(library: Path) -> None:
-    """Compile in another process and put the finished library in its place. Raises RendererError."""
-    folder = library.parent / "build"
+    """Compile in another process and put the finished library in its place.
+
+    Raises:
+        RendererError: there is no compiler, or it failed.
+    """
     report = library.parent / "build.log"
-    jobs = os.environ.get("MAX_JOBS") or str(
-        max(min((os.cpu_count() or 2) // 2, 10), 1)
-    )
+    try:
+        process = _run_build(library)
+        report.write_text(process.stdout)
+    except OSError as e:
+        raise RendererError(f"gsplat's kernels cannot be built: {e}") from None
+    if process.returncode == NO_COMPILER:
+        raise RendererError(
+            "gsplat's kernels are not compiled, and there is no nvcc here; install the "
+            "CUDA toolkit, or a gsplat wheel with kernels"
+        )
+    if process.returncode != 0 or not library.exists():
+        error = _error_line(process.stdout)
+        raise RendererError(f"building gsplat's kernels failed: {error} (see {report})")
+
+
+def _run_build(library: Path) -> subprocess.CompletedProcess[str]:
+    """Run BUILD at a low priority, with at most half of the processors."""
+    folder = library.parent / "build"
+    half = max(min((os.cpu_count() or 2) // 2, 10), 1)
     nice = ["nice", "-n", "10"] if shutil.which("nice") else []
-    env = child_program.environment(
+    environment = child_program.environment(
         {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(sys.path),
-            "MAX_JOBS": jobs,
+            "MAX_JOBS": os.environ.get("MAX_JOBS") or str(half),
             "TORCH_EXTENSIONS_DIR": str(folder),
             "VERBOSE": "1",
         }
     )
-    try:
-        done = subprocess.run(
-            [
-                *nice,
-                sys.executable,
-                "-P",
-                "-c",
-                BUILD,
-                str(folder / NAME / library.name),
-                str(library),
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            check=False,
-            env=env,
-        )
-        report.write_text(done.stdout)
-    except OSError as e:
-        raise RendererError(f"gsplat's kernels cannot be built: {e}") from None
-    if done.returncode == 3:
-        raise RendererError(
-            "gsplat's kernels are not compiled, and there is no nvcc here; install the CUDA toolkit, "
-            "or a gsplat wheel with kernels"
-        )
-    if done.returncode != 0 or not library.exists():
-        lines = [line.strip() for line in done.stdout.splitlines() if line.strip()] or [
-            "no output"
-        ]
-        said = next((line for line in lines if "error" in line.lower()), lines[-1])[
-            :200
-        ]
-        raise RendererError(f"building gsplat's kernels failed: {said} (see {report})")
+    built = folder / NAME / library.name
+    return subprocess.run(
+        [*nice, sys.executable, "-P", "-c", BUILD, str(built), str(library)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+        env=environment,
+    )
+
+
+def _error_line(output: str) -> str:
+    """Return the line of a compiler's output that tells most."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    for line in lines:
+        if "error" in line.lower():
+            return line[:200]
+    return lines[-1][:200] if lines else "no output"
 
 
 @functools.cache
 def kernels() -> KernelBuild:
-    """This process's; the first call begins to get them."""
+    """Return this process's kernels; the first call begins to get them."""
     return KernelBuild()
 
 
 def home_gpu(ctx: moderngl.Context | None) -> int:
-    """The ordinal of the GPU that OpenGL draws with, if CUDA knows it; otherwise 0."""
+    """Return the ordinal of the GPU that OpenGL draws with, if CUDA knows it; otherwise 0."""
     from splatview_ipc.control.errors import SharingError
     from splatview_ipc.cuda.driver import find_device
     from splatview_ipc.gl.glapi import gl_device_uuid
 
+    if ctx is None:
+        return 0
     try:
-        uuid = None if ctx is None else gl_device_uuid(ctx)
-        return (None if uuid is None else find_device(uuid)) or 0
+        uuid = gl_device_uuid(ctx)
+        if uuid is None:
+            return 0
+        return find_device(uuid) or 0
     except SharingError:
         return 0

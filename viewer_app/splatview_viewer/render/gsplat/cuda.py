@@ -1,9 +1,10 @@
-"""CUDA at the least cost: kernels from source, streams, and what the work on them takes.
+"""CUDA at the least cost: kernels from source, streams, and the time of work on them.
 
 NVRTC compiles once per GPU architecture; the result is kept in the user's cache folder.
 
-It is the one that torch brings along, called through ctypes, since cuda-bindings accepts only the major
-version that it was made for; loading and launching go through cuda-bindings, which works with any driver.
+It is the NVRTC that torch brings along, called through ctypes, since cuda-bindings
+accepts only the major version that it was made for; loading and launching go through
+cuda-bindings, which works with any driver.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import site
 import sys
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from cuda.bindings import driver  # pyright: ignore[reportAttributeAccessIssue]  (compiled)
@@ -35,61 +36,68 @@ if TYPE_CHECKING:
 
 FLAGS = ("--std=c++17",)
 FAST = {"frame.cu": ("--use_fast_math",)}
-"""As gsplat compiles its own kernels; others are exact."""
+"""Flags by file, as gsplat compiles its own kernels; others are exact."""
+_HEADER = "common.cuh"
 
 
 @functools.cache
 def kernels(file: str, defines: tuple[str, ...] = (), device: int = 0) -> KernelModule:
-    """The kernels of `file` (in this folder) compiled with `defines` ("NAME=value") for CUDA device `device`.
+    """Return the kernels of a file in this folder.
 
     Compiled and loaded once per process; a first compilation takes about a second.
+
+    Args:
+        file: name of the file.
+        defines: "NAME=value" for the preprocessor.
+        device: ordinal of the CUDA device.
 
     Raises:
         RendererError: NVRTC is missing, or rejects the source or the GPU.
     """
-    source = "\n".join(
-        (Path(__file__).parent / name).read_text(encoding="utf-8")
-        for name in ("common.cuh", file)
-    )
+    folder = Path(__file__).parent
+    texts = [(folder / name).read_text(encoding="utf-8") for name in (_HEADER, file)]
+    macros = [f"--define-macro={define}" for define in defines]
     return KernelModule(
-        source,
-        (*FLAGS, *FAST.get(file, ()), *(f"--define-macro={d}" for d in defines)),
-        device,
+        "\n".join(texts), (*FLAGS, *FAST.get(file, ()), *macros), device
     )
 
 
 class KernelModule:
     """A loaded module. It stays loaded as long as the process lives."""
 
-    def __init__(self, source: str, flags: tuple[str, ...], device: int):
+    def __init__(self, source: str, flags: tuple[str, ...], device: int) -> None:
+        """Load the kernels from the cache, or compile them."""
         nvrtc = Nvrtc()
         major, minor = torch.cuda.get_device_capability(device)
         target = f"sm_{major}{minor}"
-        digest = hashlib.sha256(
-            "\0".join((source, target, nvrtc.version, *flags)).encode()
-        ).hexdigest()
+        identity = "\0".join((source, target, nvrtc.version, *flags))
+        digest = hashlib.sha256(identity.encode()).hexdigest()
         cached = cache_folder() / "kernels" / f"{digest[:32]}.cubin"
         self._device = device
         self._functions: dict[str, Any] = {}
         with torch.cuda.device(device):
-            torch.cuda.current_stream().query()  # makes the device's primary context current on this thread
+            # This makes the device's primary context current on this thread.
+            torch.cuda.current_stream().query()
             # None yet, damaged, or in a folder where others write.
             with contextlib.suppress(OSError, RendererError):
                 check_only_owner_writes(cached.parent)
-                self._module = _load(cached.read_bytes())
+                self._module = _load_module(cached.read_bytes())
                 return
             image = nvrtc.compile(source, (f"--gpu-architecture={target}", *flags))
-            self._module = _load(image)
-        with contextlib.suppress(
-            OSError
-        ):  # a cache that cannot be written costs a second each time
+            self._module = _load_module(image)
+        # A cache that cannot be written costs a second each time.
+        with contextlib.suppress(OSError):
             make_private(cached.parent)
             write_output(cached, image, private=True)
 
     def launch(self, name: str, grid: int, block: int, *args: Any) -> None:
-        """Launch a kernel on torch's current stream; capture-safe, no host synchronisation.
+        """Launch a kernel on torch's current stream; capture-safe, without waiting.
 
-        Arguments: tensors (their address), ctypes values or structures by value.
+        Args:
+            name: of the kernel.
+            grid: number of blocks.
+            block: threads of a block.
+            args: tensors (their address), ctypes values or structures by value.
         """
         function = self._functions.get(name)
         if function is None:
@@ -103,19 +111,15 @@ class KernelModule:
             for a in args
         ]
         pointers = (ctypes.c_void_p * len(args))(*(ctypes.addressof(v) for v in values))
-        stream = stream_object(
-            torch._C._cuda_getCurrentRawStream(self._device)
-        )  # much quicker than `current_stream`
+        # Much quicker than `current_stream`.
+        stream = stream_object(torch._C._cuda_getCurrentRawStream(self._device))
+        shared_memory = 0
         _checked(
             driver.cuLaunchKernel(
                 function,
-                grid,
-                1,
-                1,
-                block,
-                1,
-                1,
-                0,
+                *(grid, 1, 1),
+                *(block, 1, 1),
+                shared_memory,
                 stream,
                 ctypes.addressof(pointers),
                 0,
@@ -128,31 +132,18 @@ class Nvrtc:
     """The runtime compiler that this torch was built with."""
 
     def __init__(self) -> None:
-        major = (torch.version.cuda or "").split(".")[0]
-        if not major:
-            raise RendererError(
-                "this torch is built without CUDA; the gsplat renderer needs one with it"
-            )
-        name = f"libnvrtc.so.{major}"
-        wheels = [Path(p) for p in (*sys.path, *site.getsitepackages()) if p]
-        for candidate in (
-            name,
-            *(str(f) for folder in wheels for f in folder.glob(f"nvidia/*/lib/{name}")),
-        ):
-            with contextlib.suppress(OSError):
-                self._library = ctypes.CDLL(candidate)
-                break
-        else:
-            raise RendererError(
-                f"{name} is not found; pip install nvidia-cuda-nvrtc, or CUDA {major}, brings it"
-            )
-        first = ctypes.c_int()
-        second = ctypes.c_int()
-        self._call("nvrtcVersion", ctypes.byref(first), ctypes.byref(second))
-        self.version = f"{first.value}.{second.value}"
+        self._library = _load_nvrtc()
+        major = ctypes.c_int()
+        minor = ctypes.c_int()
+        self._call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
+        self.version = f"{major.value}.{minor.value}"
 
     def compile(self, source: str, options: tuple[str, ...]) -> bytes:
-        """Machine code."""
+        """Return the machine code of a source.
+
+        Raises:
+            RendererError: the source is rejected.
+        """
         program = ctypes.c_void_p()
         self._call(
             "nvrtcCreateProgram",
@@ -164,16 +155,13 @@ class Nvrtc:
             None,
         )
         try:
-            flags = [o.encode() for o in options]
+            flags = [option.encode() for option in options]
             status = self._library.nvrtcCompileProgram(
                 program, len(flags), (ctypes.c_char_p * len(flags))(*flags)
             )
             if status:
-                log = (
-                    self._bytes("nvrtcGetProgramLog", program)
-                    .rstrip(b"\0")
-                    .decode(errors="replace")
-                )
+                output = self._bytes("nvrtcGetProgramLog", program).rstrip(b"\0")
+                log = output.decode(errors="replace")
                 raise RendererError(
                     f"NVRTC {self.version} rejects the viewer's CUDA kernels:\n{log}"
                 )
@@ -182,6 +170,7 @@ class Nvrtc:
             self._library.nvrtcDestroyProgram(ctypes.byref(program))
 
     def _bytes(self, name: str, program: ctypes.c_void_p) -> bytes:
+        """Return the bytes that a function of NVRTC writes for a program."""
         size = ctypes.c_size_t()
         self._call(f"{name}Size", program, ctypes.byref(size))
         text = ctypes.create_string_buffer(size.value)
@@ -194,83 +183,125 @@ class Nvrtc:
             raise RendererError(f"NVRTC: {name} failed with error {status}")
 
 
-def _load(image: bytes) -> Any:
+def _load_nvrtc() -> ctypes.CDLL:
+    """Load the library from where the linker or a wheel has it."""
+    major = (torch.version.cuda or "").split(".")[0]
+    if not major:
+        raise RendererError(
+            "this torch is built without CUDA; the gsplat renderer needs one with it"
+        )
+    name = f"libnvrtc.so.{major}"
+    for candidate in _library_paths(name):
+        with contextlib.suppress(OSError):
+            return ctypes.CDLL(candidate)
+    raise RendererError(
+        f"{name} is not found; pip install nvidia-cuda-nvrtc, or CUDA {major}, brings it"
+    )
+
+
+def _library_paths(name: str) -> Iterator[str]:
+    """Yield the names by which a library may be loaded: the linker's, those in wheels."""
+    yield name
+    for folder in (*sys.path, *site.getsitepackages()):
+        if folder:
+            for path in Path(folder).glob(f"nvidia/*/lib/{name}"):
+                yield str(path)
+
+
+def _load_module(image: bytes) -> Any:
     text = ctypes.create_string_buffer(image)
     return _checked(driver.cuModuleLoadData(ctypes.addressof(text)), "cuModuleLoadData")
 
 
-def _checked(result: Any, what: str) -> Any:
-    """The value of a cuda-bindings call, which returns (status, *values)."""
+def _checked(result: Any, call: str) -> Any:
+    """Return the value of a cuda-bindings call, which returns (status, *values)."""
     status, *values = result
     if status:
-        raise RendererError(f"CUDA: {what} failed: {status.name}")
+        raise RendererError(f"CUDA: {call} failed: {status.name}")
     return values[0] if values else None
 
 
-# -- streams ----------------------------------------------------------------------------------------------------------
+# -- streams ------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def on_stream(stream: torch.cuda.Stream) -> Iterator[None]:
-    """Work on this stream and its GPU, which torch selects with it, without gradients. May be entered again inside."""
+    """Work on this stream and its GPU, which torch selects with it, without gradients.
+
+    May be entered again inside.
+    """
     with torch.cuda.stream(stream), torch.no_grad():
         yield
 
 
-class Clock:
-    """Measures how long the GPU takes for what lies between `begin` and `end` on a CUDA stream.
+class _Timing(NamedTuple):
+    """Events that are recorded around work."""
 
-    The stream is named each time: to ask torch for the current one takes longer than to record an event.
+    start: torch.cuda.Event
+    end: torch.cuda.Event
+
+
+class GpuClock:
+    """Measures how long the GPU takes for work between `begin` and `end` on a CUDA stream.
+
+    The stream is named each time: to ask torch for the current one takes longer than to
+    record an event.
     """
 
-    MOST = 64
+    MAX_RUNNING = 64
+    """Measurements whose results may be outstanding; others are dropped."""
 
     def __init__(self) -> None:
-        self._running: deque[tuple[torch.cuda.Event, torch.cuda.Event]] = deque()
-        self._idle: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
-        self._begun: tuple[torch.cuda.Event, torch.cuda.Event] | None = None
+        self._running: deque[_Timing] = deque()
+        self._idle: list[_Timing] = []
+        self._open: _Timing | None = None
+        """The measurement that has begun and not ended."""
         self._ms: float | None = None
 
     def begin(self, stream: torch.cuda.Stream) -> None:
-        pair = self._begun or (self._idle.pop() if self._idle else None)
-        self._begun = pair or (
-            torch.cuda.Event(enable_timing=True),
-            torch.cuda.Event(enable_timing=True),
-        )
-        self._begun[0].record(stream)
+        """Begin a measurement."""
+        timing = self._open
+        if timing is None and self._idle:
+            timing = self._idle.pop()
+        if timing is None:
+            start = torch.cuda.Event(enable_timing=True)
+            timing = _Timing(start, torch.cuda.Event(enable_timing=True))
+        self._open = timing
+        timing.start.record(stream)
 
     def end(self, stream: torch.cuda.Stream) -> None:
-        """Without a `begin`: nothing."""
-        if self._begun is not None:
-            pair = self._begun
-            self._begun = None
-            pair[1].record(stream)
-            if len(self._running) < self.MOST:  # otherwise they are not read
-                self._running.append(pair)
+        """End a measurement; without a `begin`: nothing."""
+        timing = self._open
+        if timing is None:
+            return
+        self._open = None
+        timing.end.record(stream)
+        if len(self._running) < self.MAX_RUNNING:
+            self._running.append(timing)
 
     def extend(self, stream: torch.cuda.Stream) -> None:
-        """Count in what the stream was given since `end`. Before `ms` is read."""
+        """Count in the work that the stream was given since `end`. Before `ms` is read."""
         if self._running:
-            self._running[-1][1].record(stream)
+            self._running[-1].end.record(stream)
 
     @property
     def ms(self) -> float | None:
-        """Milliseconds of the last one that is finished; None before. Never waits."""
-        while self._running and self._running[0][1].query():
-            pair = self._running.popleft()
-            self._ms = pair[0].elapsed_time(pair[1])
-            self._idle.append(pair)
+        """Milliseconds of the last finished measurement; None before. Never waits."""
+        while self._running and self._running[0].end.query():
+            timing = self._running.popleft()
+            self._ms = timing.start.elapsed_time(timing.end)
+            self._idle.append(timing)
         return self._ms
 
     @property
-    def news(self) -> float | None:
+    def new_ms(self) -> float | None:
         """As `ms`, but None if nothing was finished since the last time."""
-        before = len(self._running)
+        running = len(self._running)
         ms = self.ms
-        return ms if len(self._running) < before else None
+        return ms if len(self._running) < running else None
 
     def clear(self) -> None:
         """Forget the events, which belong to one GPU."""
         self._running.clear()
         self._idle.clear()
-        self._begun = None
+        self._open = None

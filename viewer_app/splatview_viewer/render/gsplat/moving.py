@@ -1,4 +1,4 @@
-"""The CUDA renderer's pictures as another camera sees them, while the next one is being drawn."""
+"""The CUDA renderer's pictures as another camera sees them, while the next one is drawn."""
 
 from __future__ import annotations
 
@@ -13,130 +13,151 @@ import torch
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.geometry.cameras import MODELS
 from splatview_viewer.render.base import FAINT
-from splatview_viewer.render.gsplat.cuda import Clock, kernels, on_stream
+from splatview_viewer.render.gsplat.cuda import GpuClock, kernels, on_stream
+from splatview_viewer.render.gsplat.drawing import blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from splatview_ipc.gl.base import PixelSource
     from splatview_viewer.geometry.cameras import Camera
-    from splatview_viewer.render.gsplat.frame import Launcher
+    from splatview_viewer.render.gsplat.drawing import Launcher
 
 BRIDGES = ("import",)
-"""Canvases, by name, whose pictures are moved: those where CUDA draws straight into memory of OpenGL's."""
+"""Canvases, by name, whose pictures are moved: those where CUDA draws straight into
+memory of OpenGL's."""
 
 
 @dataclass
-class Kept:
+class MovablePicture:
     """A picture on the GPU that can be moved; it stays as long as it is referenced."""
 
     mover: Mover
     color: torch.Tensor
     """(H, W, 4) float16."""
     grid: torch.Tensor | None
-    """`grid_of` it; None: nothing is known of where its things are, and its colours lie where the renderer draws."""
-    made: Any
+    """`grid_of` it; None: nothing is known of where its things are, and its colours lie
+    where the renderer draws."""
+    ready_event: Any
     """An event: from then on these can be read."""
 
 
 class Mover:
-    """Moves pictures on a stream of its own, so that none waits for the scene that is being drawn meanwhile."""
+    """Moves pictures on a stream of its own.
+
+    So none waits for the scene that is being drawn meanwhile.
+    """
 
     def __init__(self, device: torch.device, make_canvas: Callable[[], Any]) -> None:
-        """Compiles the kernels if that was not done yet; where that is impossible, `failure` says so.
+        """Compile the kernels if that was not done yet.
 
-        `make_canvas`: for what OpenGL reads; asked once.
+        Where that is impossible, `failure` says so.
+
+        Args:
+            device: the GPU.
+            make_canvas: makes what OpenGL reads; called once.
         """
-        self.clock = Clock()
+        self.clock = GpuClock()
         self.failure = ""
-        """Why it moves nothing any more."""
+        """Reason why it moves nothing any more."""
         self._device = device
         self._make_canvas = make_canvas
         self._canvas: Any = None
         with torch.cuda.device(device):
             self._stream = torch.cuda.Stream(device, priority=-1)
-        self._nearness = torch.empty((0, 0), dtype=torch.int32, device=device)
+        self._nearness = self._no_pixels()
         try:
-            self._own = kernels("warp.cu", (), device.index or 0)
+            self._kernels = kernels("warp.cu", (), device.index or 0)
         except (RendererError, RuntimeError) as e:
             self.failure = str(e) or type(e).__name__
 
-    def keep(
+    def copy(
         self,
         color: torch.Tensor,
         rgba: torch.Tensor,
         depth: torch.Tensor,
         stream: torch.cuda.Stream,
-    ) -> Kept:
-        """A picture that was drawn on `stream`, the current one, with its depth; a copy.
+    ) -> MovablePicture:
+        """Copy a picture that was drawn on `stream`, the current one, with its depth.
 
-        `color`: float16 (H, W, 4); `rgba`: the same in float32; `depth`: (H, W) float32, accumulated.
+        Args:
+            color: float16 (H, W, 4).
+            rgba: the same in float32.
+            depth: (H, W) float32, accumulated.
+            stream: the stream.
         """
-        grid = grid_of(rgba, depth, self._own)
+        grid = grid_of(rgba, depth, self._kernels)
         copy = color.clone()
-        for held in (
-            copy,
-            grid,
-        ):  # this memory is written anew only when it has been read
-            held.record_stream(self._stream)
-        return Kept(self, copy, grid, stream.record_event())
+        # This memory is written anew only when it has been read.
+        copy.record_stream(self._stream)
+        grid.record_stream(self._stream)
+        return MovablePicture(self, copy, grid, stream.record_event())
 
-    def borrow(self, color: torch.Tensor, stream: torch.cuda.Stream) -> Kept:
-        """A picture of which only the colours are there, for as long as nothing is written there."""
-        return Kept(self, color, None, stream.record_event())
+    def borrow(self, color: torch.Tensor, stream: torch.cuda.Stream) -> MovablePicture:
+        """Return a picture of colours alone, for as long as nothing is written there."""
+        return MovablePicture(self, color, None, stream.record_event())
 
-    def take(
-        self, kept: Kept, seen: Camera, camera: Camera, middle: float
+    def move(
+        self, picture: MovablePicture, seen: Camera, camera: Camera, middle: float
     ) -> PixelSource:
-        """The picture as `camera` sees it, valid until the next `take` but one.
+        """Return a picture as another camera sees it, valid until the next but one.
 
-        `seen`: the camera that took it; `camera`: the one that looks now, of the size of the result; `middle`: how far
-        away the scene's middle is from `seen`, world units, more than 0.
+        Args:
+            picture: the picture.
+            seen: the camera that took it.
+            camera: the camera that looks now, of the size of the result.
+            middle: distance of the scene's middle from `seen`, world units, more than 0.
 
-        Raises RendererError, SharingError or RuntimeError: it cannot be done.
+        Raises:
+            RendererError, SharingError, RuntimeError: it cannot be done.
         """
         if self.failure:
             raise RendererError(self.failure)
         with on_stream(self._stream):
             self._canvas = self._canvas or self._make_canvas()
             out = self._canvas.begin(camera.height, camera.width, 4, "float16")
-            self._stream.wait_event(kept.made)
-            if self._nearness.shape != out.shape[:2]:
+            self._stream.wait_event(picture.ready_event)
+            size = out.shape[:2]
+            if self._nearness.shape != size:
                 self._nearness = torch.zeros(
-                    out.shape[:2], dtype=torch.int32, device=self._device
+                    size, dtype=torch.int32, device=self._device
                 )
             self.clock.begin(self._stream)
             warp(
-                kept.color,
-                kept.grid,
+                picture.color,
+                picture.grid,
                 (seen, camera),
                 middle,
                 self._nearness,
                 out,
-                self._own,
+                self._kernels,
             )
             self.clock.end(self._stream)
             return self._canvas.show()
 
-    def drop(self) -> None:
+    def free_pictures(self) -> None:
         """Give back what depends on the pictures' size."""
-        self._nearness = torch.empty((0, 0), dtype=torch.int32, device=self._device)
+        self._nearness = self._no_pixels()
+
+    def _no_pixels(self) -> torch.Tensor:
+        return torch.empty((0, 0), dtype=torch.int32, device=self._device)
 
     def close(self) -> None:
         """Give back everything. Idempotent. The OpenGL context must be current."""
-        self.failure = (
-            self.failure
-            or "gsplat: this renderer is closed; it moves no pictures any more"
-        )
+        if not self.failure:
+            self.failure = (
+                "gsplat: this renderer is closed; it moves no pictures any more"
+            )
         self.clock.clear()
         if self._canvas is not None:
             self._canvas.close()
             self._canvas = None
 
 
-# -- the kernels ------------------------------------------------------------------------------------------------------
+# -- the kernels --------------------------------------------------------------------------
 
 _BLOCK = 128
+"""Threads of a block."""
 _THREADS_PER_CELL = 8
 _CELL = 4
 """Pixels from corner to corner of the cells that a picture is cut into, at least."""
@@ -156,16 +177,16 @@ class Lens(ctypes.Structure):
 
     @classmethod
     def of(cls, camera: Camera) -> Lens:
+        """Make the lens of a camera."""
         K = camera.K
         return cls(
-            K[0, 0],
-            K[1, 1],
-            K[0, 2],
-            K[1, 2],
-            camera.width,
-            camera.height,
-            MODELS.index(camera.model),
-            0,
+            fx=K[0, 0],
+            fy=K[1, 1],
+            cx=K[0, 2],
+            cy=K[1, 2],
+            width=camera.width,
+            height=camera.height,
+            model=MODELS.index(camera.model),
         )
 
 
@@ -185,6 +206,8 @@ class Move(ctypes.Structure):
 
 
 class _Picture(ctypes.Structure):
+    """Mirrors `Picture` in warp.cu."""
+
     _fields_ = (
         ("rgba", ctypes.c_uint64),
         ("depth", ctypes.c_uint64),
@@ -194,13 +217,17 @@ class _Picture(ctypes.Structure):
     )
 
 
-def grid_of(rgba: torch.Tensor, depth: torch.Tensor, own: Launcher) -> torch.Tensor:
-    """1 / depth at the corners of a picture's cells, float32 (rows, columns); 0 where nothing is.
+def grid_of(
+    rgba: torch.Tensor, depth: torch.Tensor, launcher: Launcher
+) -> torch.Tensor:
+    """Return 1 / depth at the corners of a picture's cells, float32 (rows, columns).
+
+    0 where nothing is.
 
     Args:
         rgba: (H, W, 4) float32, contiguous, premultiplied.
         depth: (H, W) float32, contiguous, accumulated depth.
-        own: the kernels.
+        launcher: of the kernels of warp.cu.
     """
     height, width = depth.shape
     cell = cell_of(width, height)
@@ -208,18 +235,17 @@ def grid_of(rgba: torch.Tensor, depth: torch.Tensor, own: Launcher) -> torch.Ten
     rows = math.ceil(height / cell) + 1
     grid = torch.empty((rows, columns), dtype=torch.float32, device=depth.device)
     picture = _Picture(
-        rgba.data_ptr(),
-        depth.data_ptr(),
-        width,
-        height,
-        columns,
-        rows,
-        cell,
-        _EDGE,
-        FAINT,
-        0,
+        rgba=rgba.data_ptr(),
+        depth=depth.data_ptr(),
+        width=width,
+        height=height,
+        columns=columns,
+        rows=rows,
+        cell=cell,
+        edge=_EDGE,
+        faint=FAINT,
     )
-    own.launch("corners", -(-columns * rows // _BLOCK), _BLOCK, picture, grid)
+    launcher.launch("corners", blocks(columns * rows, _BLOCK), _BLOCK, picture, grid)
     return grid
 
 
@@ -230,49 +256,54 @@ def warp(
     middle: float,
     nearness: torch.Tensor,
     out: torch.Tensor,
-    own: Launcher,
+    launcher: Launcher,
 ) -> None:
     """Write into `out` what the second camera sees of a picture of the first one.
 
     Args:
         color: (H, W, 4) float16, premultiplied; each row's values lie side by side.
         grid: `grid_of` that picture; None: all of it is `middle` away.
-        cameras: the one that took the picture, of its size; the one that looks now, of the size of `out`.
-        middle: how far away the scene is on the whole, world units along the first camera's line of sight, more than 0.
-        nearness: (h, w) int32 zeros; zeros again when it is done. For no picture without a grid.
+        cameras: the one that took the picture, of its size; the one that looks now, of
+            the size of `out`.
+        middle: distance of the scene on the whole, world units along the first camera's
+            line of sight, more than 0.
+        nearness: (h, w) int32 zeros; zeros again when it is done. For no picture without
+            a grid.
         out: (h, w, 4) float16; each row's values lie side by side.
-        own: the kernels.
+        launcher: of the kernels of warp.cu.
     """
     seen, camera = cameras
-    there = camera.viewmat @ np.linalg.inv(seen.viewmat)
-    rows, columns = (0, 0) if grid is None else grid.shape
+    transform = camera.viewmat @ np.linalg.inv(seen.viewmat)
+    rows = 0
+    columns = 0
+    grid_address = 0
+    if grid is not None:
+        rows, columns = grid.shape
+        grid_address = grid.data_ptr()
     move = Move(
-        Lens.of(seen),
-        Lens.of(camera),
-        (ctypes.c_float * 9)(*there[:3, :3].ravel().tolist()),
-        (ctypes.c_float * 3)(*there[:3, 3].tolist()),
-        middle,
-        camera.near,
-        cell_of(seen.width, seen.height),
-        columns,
-        rows,
-        0 if grid is None else grid.data_ptr(),
-        color.data_ptr(),
-        nearness.data_ptr(),
-        out.data_ptr(),
-        color.stride(0),
-        out.stride(0),
+        from_lens=Lens.of(seen),
+        to_lens=Lens.of(camera),
+        rotation=(ctypes.c_float * 9)(*transform[:3, :3].ravel().tolist()),
+        translation=(ctypes.c_float * 3)(*transform[:3, 3].tolist()),
+        middle=middle,
+        near_limit=camera.near,
+        cell=cell_of(seen.width, seen.height),
+        columns=columns,
+        rows=rows,
+        grid=grid_address,
+        color=color.data_ptr(),
+        nearness=nearness.data_ptr(),
+        out=out.data_ptr(),
+        color_row=color.stride(0),
+        out_row=out.stride(0),
     )
     if grid is not None:
-        own.launch(
-            "spread",
-            -(-_THREADS_PER_CELL * (columns - 1) * (rows - 1) // _BLOCK),
-            _BLOCK,
-            move,
-        )
-    own.launch("gather", -(-camera.width * camera.height // _BLOCK), _BLOCK, move)
+        threads = _THREADS_PER_CELL * (columns - 1) * (rows - 1)
+        launcher.launch("spread", blocks(threads, _BLOCK), _BLOCK, move)
+    pixels = camera.width * camera.height
+    launcher.launch("gather", blocks(pixels, _BLOCK), _BLOCK, move)
 
 
 def cell_of(width: int, height: int) -> float:
-    """Pixels from corner to corner of the cells, for a picture of this size."""
+    """Return the pixels from corner to corner of the cells of a picture of this size."""
     return float(max(_CELL, math.ceil(math.sqrt(width * height / _CORNERS))))

@@ -1,10 +1,10 @@
-"""The CUDA renderer: gsplat's kernels, on Gaussians that lie on the GPU already or are brought there."""
+"""The CUDA renderer: gsplat's kernels, on Gaussians that lie on the GPU or are brought there."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,9 +20,9 @@ from splatview_viewer.render.base import (
 )
 from splatview_viewer.render.gsplat import moving
 from splatview_viewer.render.gsplat.build import home_gpu, kernels
-from splatview_viewer.render.gsplat.cuda import Clock, on_stream
+from splatview_viewer.render.gsplat.cuda import GpuClock, on_stream
 from splatview_viewer.render.gsplat.frame import FrameGraph
-from splatview_viewer.render.gsplat.moving import Kept, Mover
+from splatview_viewer.render.gsplat.moving import MovablePicture, Mover
 from splatview_viewer.render.gsplat.scene import ArrayLease, DeviceGaussians
 
 if TYPE_CHECKING:
@@ -39,26 +39,38 @@ LIMIT = 16384
 """Pixels a side."""
 
 
+class _Clocks(NamedTuple):
+    """Clocks of the renderer's work."""
+
+    load: GpuClock
+    render: GpuClock
+
+
 class GsplatRenderer(Renderer):
     """Draws Gaussians with gsplat, on a CUDA stream of its own with high priority.
 
-    Scenes on a GPU are read where they lie, once per `load`, with the next picture; others are uploaded. What is made
-    of them stays, so that a moving camera costs nothing but the drawing.
+    Scenes on a GPU are read where they lie, once per `load`, with the next picture; others
+    are uploaded. What is made of them stays, so that a moving camera costs nothing but the
+    drawing.
     """
 
     name = "gsplat"
-    wants_gpu = True
+    reads_gpu = True
     has_fallback = True
 
     def __init__(
         self, ctx: moderngl.Context | None = None, device: torch.device | None = None
     ) -> None:
-        """Waits for gsplat's kernels, which may have to be compiled first (`build.kernels()`).
+        """Wait for gsplat's kernels, which may have to be compiled first (`build.kernels()`).
 
-        `ctx`: only for `Picture.source`. `device`: for scenes from host memory; None: the GPU that OpenGL draws with,
-        if it is a CUDA device, or the first.
+        Args:
+            ctx: only for `RenderedPicture.source`.
+            device: for scenes from host memory; None: the GPU that OpenGL draws with, if
+                it is a CUDA device, or the first.
 
-        Raises RendererError: gsplat cannot run here, or the viewer's own kernels do not compile.
+        Raises:
+            RendererError: gsplat cannot run here, or the viewer's own kernels do not
+                compile.
         """
         if not kernels().wait():
             raise RendererError(f"gsplat: {kernels().reason}")
@@ -68,10 +80,10 @@ class GsplatRenderer(Renderer):
         self._stream: torch.cuda.Stream
         self._gaussians: DeviceGaussians
         self._frame: FrameGraph
+        self._lease: ArrayLease
         self._canvas_held: Any = None
         self._mover_held: Mover | None = None
-        self._reading: ArrayLease
-        self._clocks = {"load": Clock(), "render": Clock()}
+        self._clocks = _Clocks(GpuClock(), GpuClock())
         self._move_to(self._home)
 
     @property
@@ -82,11 +94,11 @@ class GsplatRenderer(Renderer):
 
     @property
     def reading(self) -> bool:  # type: ignore[override]
-        return not self._closed and self._reading.going_on
+        return not self._closed and self._lease.in_use
 
     @property
     def pending(self) -> bool:  # type: ignore[override]
-        return not self._closed and self._reading.pending
+        return not self._closed and self._lease.pending
 
     @property
     def left_out(self) -> LeftOut:  # type: ignore[override]
@@ -99,12 +111,12 @@ class GsplatRenderer(Renderer):
 
     @property
     def gpu_ms(self) -> float | None:  # type: ignore[override]
-        return self._clocks["render"].ms
+        return self._clocks.render.ms
 
     @property
     def load_gpu_ms(self) -> float | None:  # type: ignore[override]
         """Without the time that it waited for the trainer."""
-        return self._clocks["load"].ms
+        return self._clocks.load.ms
 
     @property
     def note(self) -> str:  # type: ignore[override]
@@ -114,64 +126,85 @@ class GsplatRenderer(Renderer):
     def bridge(self) -> str:  # type: ignore[override]
         return "" if self._canvas_held is None else self._canvas_held.name
 
+    # -- scenes ---------------------------------------------------------------------------
+
     def load(
         self, scene: GaussianScene, ready: Callable[[int], None] | None = None
     ) -> None:
         self._check_open()
         self._move_to(scene.gpu or self._home)
-        self._reading.put(scene if scene.on_gpu else None, ready)
-        if not scene.on_gpu:  # whose arrays may change
-            with self._working(), self._reading:
+        self._lease.put(scene if scene.on_gpu else None, ready)
+        if not scene.on_gpu:
+            # Arrays in host memory may change after this returns.
+            with self._working(), self._lease:
                 self._activate(scene)
 
     def read(self) -> None:
         if self.pending:
-            with self._working(), self._reading:
-                self._activate()
+            with self._working(), self._lease:
+                self._activate_pending()
 
     def wait(self) -> None:
         if not self._closed:
-            self._reading.wait()
+            self._lease.wait()
 
-    def _activate(self, scene: GaussianScene | None = None) -> None:
-        """Have the GPU read this scene, or the one that is pending, if any."""
-        scene = self._reading.begin() if scene is None else scene
-        if scene is None:
-            return
+    def scene(self) -> GaussianScene:
+        self._check_open()
+        reader = torch.cuda.current_stream(self.device)
+        with self._working(), self._lease:
+            self._activate_pending()
+            return self._gaussians.scene(reader)
+
+    def host_scene(self) -> GaussianScene:
+        """Return the loaded scene, activated if it has been read, in host memory."""
+        with self._working():
+            pending = self._lease.to_host()
+            return self._gaussians.to_host() if pending is None else pending
+
+    def _activate_pending(self) -> None:
+        """Have the GPU read the scene that is pending, if any."""
+        scene = self._lease.begin()
+        if scene is not None:
+            self._activate(scene)
+
+    def _activate(self, scene: GaussianScene) -> None:
+        """Have the GPU read a scene."""
+        clock = self._clocks.load
         try:
-            self._gaussians.load(
-                scene, lambda: self._clocks["load"].begin(self._stream)
-            )
+            self._gaussians.load(scene, lambda: clock.begin(self._stream))
         except BaseException:
-            self._reading.take_back()  # for the renderer that draws instead
+            # The renderer that draws instead reads it.
+            self._lease.restore()
             raise
-        self._clocks["load"].end(self._stream)
+        clock.end(self._stream)
         self._show_frame()
+
+    def _show_frame(self) -> None:
+        """Tell the frame where the Gaussians lie."""
+        active = self._gaussians.active
+        self._frame.load(
+            active.means,
+            active.quats,
+            active.scales,
+            active.opacities,
+            active.colors[:, 0],
+            active.colors[:, 1:],
+        )
+
+    # -- pictures -------------------------------------------------------------------------
 
     def render(self, camera: Camera, options: RenderOptions) -> GsplatPicture:
         self._check(camera, LIMIT)
         with self._working():
             return GsplatPicture(self, camera, options)
 
-    def scene(self) -> GaussianScene:
-        self._check_open()
-        reader = torch.cuda.current_stream(self.device)
-        with self._working(), self._reading:
-            self._activate()
-            return self._gaussians.scene(reader)
-
-    def host_scene(self) -> GaussianScene:
-        """Return the loaded scene, activated if it has been read, as host arrays: for another renderer."""
-        with self._working():
-            pending = self._reading.to_host()
-            return self._gaussians.to_host() if pending is None else pending
-
-    def rest(self) -> None:
+    def free_pictures(self) -> None:
         if self._closed or self._device is None:
             return
         with self._working():
-            self._stream.synchronize()  # a picture may be on its way to OpenGL
-            self._frame.rest()
+            # A picture may be on its way to OpenGL.
+            self._stream.synchronize()
+            self._frame.free_graphs()
         self._close_canvases()
 
     def close(self) -> None:
@@ -183,28 +216,30 @@ class GsplatRenderer(Renderer):
 
     @contextmanager
     def _working(self, stream: torch.cuda.Stream | None = None) -> Iterator[None]:
-        """On the renderer's stream, or another one, with errors of CUDA as RendererError."""
+        """Work on the renderer's stream, or another one; raise CUDA's errors as RendererError."""
         self._check_open()
         try:
             with on_stream(stream or self._stream):
                 yield
         except torch.cuda.OutOfMemoryError as e:
             torch.cuda.empty_cache()
+            first_line = str(e).splitlines()[0][:120]
             raise RendererError(
-                f"gsplat: the memory of {self._device or self._home} is full; a smaller picture needs "
-                f"less ({str(e).splitlines()[0][:120]})"
+                f"gsplat: the memory of {self._device or self._home} is full; a smaller "
+                f"picture needs less ({first_line})"
             ) from None
         except SharingError as e:
             raise RendererError(f"gsplat: no way from CUDA to OpenGL: {e}") from None
         except RuntimeError as e:
-            raise RendererError(
-                f"gsplat: {str(e).splitlines()[0][:200] if str(e) else type(e).__name__}"
-            ) from e
+            message = type(e).__name__
+            if str(e):
+                message = str(e).splitlines()[0][:200]
+            raise RendererError(f"gsplat: {message}") from e
 
     def _draw(
         self, camera: Camera, options: RenderOptions, target: torch.Tensor | None = None
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """In `target` or new float32 tensors."""
+        """Draw a picture and its depth into `target` or new float32 tensors."""
         origin = self._gaussians.origin
         if origin.any():
             viewmat = camera.viewmat.copy()
@@ -214,21 +249,25 @@ class GsplatRenderer(Renderer):
         return self._frame.render(camera, options, target)
 
     def _overflowed(self) -> bool:
-        self._reading.wait()
+        """Wait for the last picture; return True if it has to be drawn again."""
+        self._lease.wait()
         return self._frame.overflowed()
 
+    # -- ways to OpenGL -------------------------------------------------------------------
+
     def _target(self, camera: Camera) -> torch.Tensor | None:
-        """Canvas that OpenGL will read a picture from; None without an OpenGL context."""
+        """Return memory that OpenGL will read a picture from; None without a context."""
         if self._ctx is None:
             return None
         return self._canvas().begin(camera.height, camera.width, 4, "float16")
 
     def _canvas(self) -> Any:
+        """Return the canvas of the renderer's pictures."""
         self._canvas_held = self._canvas_held or self._make_canvas()
         return self._canvas_held
 
     def _mover(self) -> Mover | None:
-        """Mover of pictures to other cameras; None where that is not possible."""
+        """Return the mover of pictures to other cameras; None where it is impossible."""
         if self._ctx is None or self._canvas().name not in moving.BRIDGES:
             return None
         self._mover_held = self._mover_held or Mover(self.device, self._make_canvas)
@@ -241,51 +280,46 @@ class GsplatRenderer(Renderer):
 
         return make_canvas(self._ctx, gpu_uuid(self.device.index))
 
+    def _close_canvases(self) -> None:
+        if self._canvas_held is not None:
+            self._canvas_held.close()
+        if self._mover_held is not None:
+            self._mover_held.close()
+        self._canvas_held = None
+        self._mover_held = None
+
+    # -- GPUs -----------------------------------------------------------------------------
+
     def _move_to(self, device: torch.device) -> None:
-        """Draw on this GPU from now on."""
+        """Draw on this GPU from now on; should that fail, everything stays as it is."""
         if device == self._device:
             return
         with torch.cuda.device(device):
             stream = torch.cuda.Stream(device, priority=-1)
-        with self._working(stream):  # should that fail, everything stays as it is
+        with self._working(stream):
             gaussians = DeviceGaussians(device)
             frame = FrameGraph(device)
         if self._device is not None:
             self._leave()
         self._device = device
         self._stream = stream
-        self._gaussians, self._frame, self._reading = (
-            gaussians,
-            frame,
-            ArrayLease(stream),
-        )
+        self._gaussians = gaussians
+        self._frame = frame
+        self._lease = ArrayLease(stream)
         self._show_frame()
-
-    def _show_frame(self) -> None:
-        """Tell the frame where the Gaussians lie."""
-        a = self._gaussians.active
-        self._frame.load(
-            a.means, a.quats, a.scales, a.opacities, a.colors[:, 0], a.colors[:, 1:]
-        )
-
-    def _close_canvases(self) -> None:
-        for held in (self._canvas_held, self._mover_held):
-            if held is not None:
-                held.close()
-        self._canvas_held = None
-        self._mover_held = None
 
     def _leave(self) -> None:
         """Give back what is on the present GPU."""
-        for clock in self._clocks.values():
+        for clock in self._clocks:
             clock.clear()
         self._close_canvases()
         try:
             self._stream.synchronize()
             self._frame.close()
-        except RuntimeError:  # after a fault on the GPU every call fails
+        except RuntimeError:
+            # After a fault on the GPU every call fails.
             pass
-        del self._frame, self._gaussians, self._reading
+        del self._frame, self._gaussians, self._lease
 
 
 class GsplatPicture(RenderedPicture):
@@ -294,151 +328,149 @@ class GsplatPicture(RenderedPicture):
     def __init__(
         self, renderer: GsplatRenderer, camera: Camera, options: RenderOptions
     ) -> None:
-        """Drawn straight into what OpenGL reads, float16; as float32 tensors where there is no OpenGL context, or
-        depth, which is divided by alpha, is wanted too, or numbers that are no colours.
+        """Draw straight into the memory that OpenGL reads, float16.
+
+        As float32 tensors where there is no OpenGL context, or depth, which is divided by
+        alpha, is wanted too, or numbers that are no colours.
         """
         self._renderer = renderer
         self._camera = camera
         self._options = options
-        if options.depth or PAINTS[options.paint].is_mapped:
-            self._shown = None
-        else:
-            self._shown = renderer._target(camera)
-        clock = renderer._clocks["render"]
+        self._target: torch.Tensor | None = None
+        """The canvas's memory, if the picture is drawn there and it was not shown yet."""
+        if not options.depth and not PAINTS[options.paint].is_mapped:
+            self._target = renderer._target(camera)
+        clock = renderer._clocks.render
         stream = renderer._stream
-        with (
-            renderer._reading
-        ):  # only now: getting the target may have waited for OpenGL
-            renderer._activate()
+        # Only now: getting the target may have waited for OpenGL.
+        with renderer._lease:
+            renderer._activate_pending()
             clock.begin(stream)
-            self._rgba, self._depth = renderer._draw(camera, options, self._shown)
+            self._rgba, self._depth = renderer._draw(camera, options, self._target)
             clock.end(stream)
-        self._whole = False
-        self._canvas: Any = None
-        """Destination of the picture."""
-        self.kept: Kept | None = None
-        """Arrays that CUDA needs to move it, if it can; since `source` or `queue_source`."""
+        self._is_complete = False
+        """True once it is known that no Gaussians are missing."""
+        self._queued_canvas: Any = None
+        """Canvas of `queue_source`."""
+        self.movable: MovablePicture | None = None
         self._source: PixelSource | None = None
 
     def pixels(self) -> Pixels:
-        """float32, drawn anew if the picture has another dtype."""
+        """Return float32 arrays, drawn anew if the picture has another dtype."""
         with self.gpu_tensors() as (picture, distance):
             rgba = picture.cpu().numpy()
             depth = None if distance is None else distance.cpu().numpy()
-        return Pixels(
-            np.ascontiguousarray(rgba[..., :3]),
-            np.ascontiguousarray(rgba[..., 3]),
-            depth,
-        )
+        color = np.ascontiguousarray(rgba[..., :3])
+        alpha = np.ascontiguousarray(rgba[..., 3])
+        return Pixels(color, alpha, depth)
 
     def source(self) -> PixelSource:
-        """In memory that OpenGL reads, where that is possible: see `splatview_ipc.gl`."""
+        """Return memory that OpenGL reads, where that is possible: see `splatview_ipc.gl`."""
         if self._source is None:
             with self._renderer._working():
-                if self._shown is None:
-                    target = self._renderer._target(self._camera)
-                else:
-                    target = self._shown
-                if target is None:
-                    raise RendererError(
-                        "gsplat: made without an OpenGL context; only pixels() works"
-                    )
-                self._make_whole()
-                if self._shown is None:
-                    target.copy_(self._rgba)
-                self._source = self._renderer._canvas().show(
-                    finished=self._shown is not None
-                )
-                if (
-                    self._shown is not None
-                    and (mover := self._renderer._mover()) is not None
-                ):
-                    self.kept = mover.borrow(target, self._renderer._stream)
-                self._shown = None  # from now on it belongs to the canvas
-        assert self._source is not None
+                self._source = self._show()
         return self._source
 
-    def queue_source(self) -> bool:
-        """Have all that `queued_source` gives made behind the drawing, without waiting: ask `done`. For a picture with
-        depth, once, before anything else is asked of it. False: it cannot be moved here, and nothing was done.
-        """
+    def _show(self) -> PixelSource:
+        """Have the canvas show the picture."""
         renderer = self._renderer
-        with renderer._working(), renderer._reading:
+        is_drawn_there = self._target is not None
+        target = self._target
+        if target is None:
+            target = renderer._target(self._camera)
+        if target is None:
+            raise RendererError(
+                "gsplat: made without an OpenGL context; only pixels() works"
+            )
+        self._complete()
+        if not is_drawn_there:
+            target.copy_(self._rgba)
+        source = renderer._canvas().show(finished=is_drawn_there)
+        if is_drawn_there:
+            mover = renderer._mover()
+            if mover is not None:
+                self.movable = mover.borrow(target, renderer._stream)
+        # From now on it belongs to the canvas.
+        self._target = None
+        return source
+
+    def queue_source(self) -> bool:
+        renderer = self._renderer
+        with renderer._working(), renderer._lease:
             mover = renderer._mover()
             if mover is None or self._depth is None:
                 return False
-            self._canvas = renderer._canvas()
-            target = self._canvas.begin(
+            self._queued_canvas = renderer._canvas()
+            target = self._queued_canvas.begin(
                 self._camera.height, self._camera.width, 4, "float16"
             )
             target.copy_(self._rgba)
-            self.kept = mover.keep(target, self._rgba, self._depth, renderer._stream)
-            renderer._clocks["render"].extend(renderer._stream)
+            self.movable = mover.copy(target, self._rgba, self._depth, renderer._stream)
+            renderer._clocks.render.extend(renderer._stream)
         return True
 
     @property
-    def done(self) -> bool:
-        """True if the GPU has finished with it. Never waits."""
-        return self._renderer._reading.done
+    def is_done(self) -> bool:
+        """True if the GPU has finished with the picture. Never waits."""
+        return self._renderer._lease.done
 
     def queued_source(self) -> PixelSource | None:
-        """Colour and alpha, as from `source`; `kept` moves it. None if it turns out to lack Gaussians, or the renderer
-        has gone to another GPU: it has to be rendered again. Waits until it is `done`.
-        """
         renderer = self._renderer
-        canvas = self._canvas
+        canvas = self._queued_canvas
         if canvas is None or canvas is not renderer._canvas_held:
             return None
         with renderer._working():
             if renderer._overflowed():
                 return None
-            self._whole = True
-            self._canvas = None
+            self._is_complete = True
+            self._queued_canvas = None
             self._source = canvas.show(finished=True)
             return self._source
 
     def over_background(self, background: tuple[float, float, float]) -> torch.Tensor:
-        """The picture over a background, RGB in [0, 1]: uint8 (H, W, 3), as OpenGL rounds it, for what torch's current
-        stream does next. Of what was drawn for OpenGL, without asking it for anything.
+        """Return the picture over RGB in [0, 1], as `RenderedPicture.over_background`.
+
+        Of what was drawn for OpenGL, without asking it for anything.
         """
         device = self._renderer.device
-        wanted = torch.cuda.current_stream(device)
+        reader = torch.cuda.current_stream(device)
         with self._renderer._working():
-            self._make_whole()
+            self._complete()
             picture = self._rgba.float()
             color = picture[..., :3]
             if any(background):
                 behind = torch.tensor(background, device=device)
-                color = torch.addcmul(color, 1 - picture[..., 3:].clamp(0, 1), behind)
-            made = color.clamp(0, 1).mul_(255).add_(0.5).to(torch.uint8)
+                transmittance = 1 - picture[..., 3:].clamp(0, 1)
+                color = torch.addcmul(color, transmittance, behind)
+            rgb = color.clamp(0, 1).mul_(255).add_(0.5).to(torch.uint8)
             done = torch.cuda.current_stream(device).record_event()
-        wanted.wait_event(done)
-        made.record_stream(wanted)
-        return made
+        reader.wait_event(done)
+        rgb.record_stream(reader)
+        return rgb
 
     @contextmanager
     def gpu_tensors(self) -> Iterator[tuple[torch.Tensor, torch.Tensor | None]]:
-        """Colour and alpha (H, W, 4) and depth (H, W), float32 tensors on the GPU, to be used inside, where the
-        renderer's stream is current.
-        """
-        with self._renderer._working():
-            self._make_whole()
-            while (
-                self._rgba.element_size() < 4 or not self._whole
-            ):  # what is in OpenGL's memory stays there
-                with self._renderer._reading:
-                    self._rgba, self._depth = self._renderer._draw(
-                        self._camera, self._options
-                    )
-                self._whole = not self._renderer._overflowed()
+        """Give the picture as tensors, as `RenderedPicture.gpu_tensors`."""
+        renderer = self._renderer
+        with renderer._working():
+            self._complete()
+            # Pixels in OpenGL's memory stay there: the picture is drawn anew.
+            while self._rgba.element_size() < 4 or not self._is_complete:
+                self._draw_again(None)
             yield self._rgba, self._depth
 
-    def _make_whole(self) -> None:
-        """Wait for it, and draw again what turns out to have had too little room."""
-        while not self._whole:
-            self._whole = not self._renderer._overflowed()
-            if not self._whole:
-                with self._renderer._reading:
-                    self._rgba, self._depth = self._renderer._draw(
-                        self._camera, self._options, self._shown
-                    )
+    def _complete(self) -> None:
+        """Wait for the picture, and draw again one that had too few slots."""
+        if not self._is_complete:
+            self._is_complete = not self._renderer._overflowed()
+        while not self._is_complete:
+            self._draw_again(self._target)
+
+    def _draw_again(self, target: torch.Tensor | None) -> None:
+        """Draw again into `target` or new float32 tensors, and wait for it."""
+        renderer = self._renderer
+        with renderer._lease:
+            self._rgba, self._depth = renderer._draw(
+                self._camera, self._options, target
+            )
+        self._is_complete = not renderer._overflowed()

@@ -1,328 +1,48 @@
-"""A scene on a GPU: as gsplat takes it, activated, in buffers that stay; and when it is read from where it was."""
+"""A scene on a GPU: as gsplat takes it, activated, in buffers that stay.
+
+`ArrayLease` says when a scene is read from where it was.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 
-from splatview_viewer.render.activation import middle
+from splatview_viewer.render.activation import center_and_size
 from splatview_viewer.render.base import LeftOut
 from splatview_viewer.render.gsplat.cuda import kernels
-from splatview_viewer.render.gsplat.frame import blocks
+from splatview_viewer.render.gsplat.drawing import blocks
 from splatview_viewer.scene import EVERYTHING, flags
-from splatview_viewer.scene.scene import FIELDS, GaussianScene, as_floats, nothing
+from splatview_viewer.scene.scene import FIELDS, GaussianScene, as_floats, empty_scene
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_viewer.render.gsplat.frame import Launcher
+    from splatview_viewer.render.gsplat.drawing import Launcher
     from splatview_viewer.scene import Selection
 
 FAR = 64.0
-"""A scene farther from the origin than this many times its own size is drawn relative to its middle."""
-
-
-class DeviceGaussians:
-    """N Gaussians on one GPU. Everything happens on the CUDA stream that is current, and nothing waits for it,
-    except for the first scene.
-
-    A Gaussian with a NaN or an infinity in any field, a scale over `SCALE_MAX` or a quaternion of length zero gets
-    opacity 0, which gsplat skips before it looks at anything else.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        """Raises RendererError: the viewer's own kernel does not compile."""
-        self.device = device
-        self.sh_degree = 0
-        """The degree in use."""
-        self.origin = np.zeros(3)
-        """float64: what was subtracted from the means, so that a scene far away keeps its detail."""
-        self._buffers: dict[str, torch.Tensor] = {}
-        self.active: Active
-        """The Gaussians, in the buffers."""
-        self._active_for = -1, -1
-        """The number of Gaussians and the degree of `active`."""
-        self._n = 0
-        self._left_out = torch.zeros(3, dtype=torch.int64, pin_memory=True)
-        """Written by the GPU at the end of a load, in the order of `LeftOut`'s reasons."""
-        self._counters = torch.zeros(4, dtype=torch.int32, device=device)
-        self._own = kernels("activate.cu", device=device.index or 0)
-        self._lent: GaussianScene | None = None
-        """Result of `scene` since the last load."""
-        self._readers: set[torch.cuda.Stream] = set()
-        """Those that may still read what was lent."""
-        self._flags = torch.empty(0, dtype=torch.uint8, device=device)
-        self._flags_of: Selection | None = None
-        self._make_room()
-
-    @property
-    def left_out(self) -> LeftOut:
-        """Gaussians that cannot be drawn, as far as known: of the last load that the GPU has finished."""
-        return LeftOut(*self._left_out.tolist()) if self._n else LeftOut()
-
-    def load(
-        self, scene: GaussianScene, begin: Callable[[], object] = lambda: None
-    ) -> None:
-        """Activate into the buffers. The scene may lie here or in host memory. `begin` is called when everything that
-        has to be awaited has been, before the GPU is given work; by then all that readers have given their streams.
-        """
-        self._lent = None
-        self._flags_of = None
-        while self._readers:
-            torch.cuda.current_stream(self.device).wait_event(
-                self._readers.pop().record_event()
-            )
-        before = self._n
-        self._n = len(scene)
-        if self._n == 0:
-            self._make_room()
-            return
-        self.sh_degree = min(scene.sh_degree, scene.stored_sh_degree)
-        if (
-            not scene.on_gpu or before == 0
-        ):  # to look at one on a GPU waits for it; newer versions lie where it did
-            center, size = middle(
-                as_floats(scene.means[:: blocks(self._n, SAMPLE)]).cpu().numpy()
-            )
-            far = np.abs(center).max() > FAR * max(size, 1e-30)
-            if far:
-                self.origin = center.astype(np.float32).astype(np.float64)
-            else:
-                self.origin = np.zeros(3)
-        begin()
-        self._make_room()
-        out = self.active
-        activate(
-            self._raw(scene, out),
-            out,
-            self.origin,
-            self._left_out,
-            self._counters,
-            self._own,
-        )
-
-    def scene(self, reader: torch.cuda.Stream | None = None) -> GaussianScene:
-        """As `Renderer.scene`, for what `reader` does next; None: for the stream that is current."""
-        if self._n == 0:
-            return nothing()
-        if self._lent is None:
-            # A copy of the means, which others see from the scene's own origin.
-            a = self.active
-            means = a.means.double() if self.origin.any() else a.means.clone()
-            for axis, value in enumerate(self.origin.tolist()):
-                means[:, axis] += value
-            self._lent = GaussianScene(
-                means,
-                a.quats,
-                a.scales,
-                a.opacities,
-                a.colors[:, 0],
-                a.colors[:, 1:],
-                activated=True,
-                sh_degree=self.sh_degree,
-            )
-        if reader is not None:
-            reader.wait_event(torch.cuda.current_stream(self.device).record_event())
-            self._lent.means.record_stream(reader)  # memory of its own, unlike the rest
-            self._readers.add(reader)
-        return self._lent
-
-    def flags(self, selection: Selection) -> torch.Tensor | None:
-        """(N,) uint8 as `scene.flags` gives them, found once for each load; at the same place as long as N stays.
-        None where the selection leaves everything as it is.
-        """
-        if selection == EVERYTHING or self._n == 0:
-            return None
-        if self._flags_of != selection:
-            made = flags(self.scene(), selection)
-            if len(made) != len(self._flags):
-                self._flags = made
-            else:
-                self._flags.copy_(made)
-            self._flags_of = selection
-        return self._flags
-
-    def to_host(self) -> GaussianScene:
-        """All of them in host memory; none after a load that failed. Waits, and takes no memory on the GPU."""
-        if self._n == 0 or self._active_for != (self._n, self.sh_degree):
-            return nothing()
-        means, quats, scales, opacities, colors = (
-            t.cpu() for t in vars(self.active).values()
-        )
-        means = means + torch.from_numpy(self.origin) if self.origin.any() else means
-        return GaussianScene(
-            means,
-            quats,
-            scales,
-            opacities,
-            colors[:, 0],
-            colors[:, 1:],
-            activated=True,
-            sh_degree=self.sh_degree,
-        )
-
-    def _make_room(self) -> None:
-        """Have `active` of the scene's size. Buffers grow with some room to spare, as scenes in training do."""
-        wanted = self._n, self.sh_degree
-        if self._active_for == wanted:
-            return
-        self._active_for = -1, -1  # also if there is too little memory
-        k = (self.sh_degree + 1) ** 2
-        shapes = {
-            "means": (3,),
-            "quats": (4,),
-            "scales": (3,),
-            "opacities": (),
-            "colors": (k, 3),
-        }
-        views: dict[str, torch.Tensor] = {}
-        for name, shape in shapes.items():
-            size = self._n * math.prod(shape)
-            held = self._buffers.pop(name, None)
-            if held is None or not size <= held.numel() <= 4 * size:
-                if held is None or held.numel() > size:
-                    capacity = size
-                else:
-                    capacity = size + size // 4
-                del held  # before the new one is made
-                held = torch.empty(capacity, dtype=torch.float32, device=self.device)
-            self._buffers[name] = held
-            views[name] = held[:size].view((self._n, *shape))
-        self.active = Active(**views)
-        self._active_for = wanted
-
-    def _raw(self, scene: GaussianScene, to: Active) -> GaussianScene:
-        """Return the scene with its tensors on this GPU; those of the host are copied to where they will stay."""
-        if scene.on_gpu:
-            if scene.opacities.ndim > 1:
-                return replace(scene, opacities=scene.opacities.reshape(self._n))
-            return scene
-        rest = (self.sh_degree + 1) ** 2 - 1
-        wide = scene.means.dtype == torch.float64
-        means = scene.means.to(self.device) if wide else to.means
-        raw = GaussianScene(
-            means,
-            to.quats,
-            to.scales,
-            to.opacities,
-            to.colors[:, 0],
-            to.colors[:, 1:],
-            activated=scene.activated,
-        )
-        for name in ("quats", "scales", "opacities", "sh0") if wide else FIELDS[:-1]:
-            values: torch.Tensor = getattr(raw, name)
-            values.copy_(getattr(scene, name).reshape(values.shape))
-        if rest:
-            raw.shN.copy_(scene.shN[:, :rest])
-        return raw
-
-
-class ArrayLease:
-    """Keeps the arrays of a scene on a GPU from being reused while they may be read.
-
-    As a context: what one stream is given inside is awaited as a whole.
-    """
-
-    def __init__(self, stream: torch.cuda.Stream) -> None:
-        """`stream`: the one that reads and draws."""
-        self._stream = stream
-        self._next: (
-            tuple[GaussianScene, Callable[[int], None] | None, torch.cuda.Event | None]
-            | None
-        ) = None
-        self._now: GaussianScene | None = None
-        self._ready: Callable[[int], None] | None = None
-        self._mark: torch.cuda.Event | None = None
-
-    @property
-    def pending(self) -> bool:
-        """True if there is a scene that `begin` was not called for."""
-        return self._next is not None
-
-    @property
-    def going_on(self) -> bool:
-        """True if one may still be read, or is going to. Never waits."""
-        if self._now is not None and (self._mark is None or self._mark.query()):
-            self._now = None
-        return self._now is not None or self._next is not None
-
-    def put(
-        self, scene: GaussianScene | None, ready: Callable[[int], None] | None = None
-    ) -> None:
-        """The scene to read next, in place of the one before, or none. `ready` as for `Renderer.load`."""
-        self._next = None
-        if scene is not None:
-            made: Any = (
-                None
-                if ready is not None
-                else torch.cuda.current_stream(scene.gpu).record_event()
-            )
-            self._next = scene, ready, made
-
-    def begin(self) -> GaussianScene | None:
-        """Take the scene that is pending, if any; the stream waits for its data."""
-        if self._next is None:
-            return None
-        (self._now, self._ready, made), self._next = self._next, None
-        if made is not None:
-            self._stream.wait_event(made)
-        if self._ready is not None:
-            self._ready(self._stream.cuda_stream)
-        return self._now
-
-    def take_back(self) -> None:
-        """It was not read after all: it is pending again."""
-        if self._now is not None:
-            self._next = (self._now, self._ready, None)
-            self._now = None
-
-    @property
-    def done(self) -> bool:
-        """True if all that is done. Never waits."""
-        return self._mark is None or self._mark.query()
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *exc: object) -> None:
-        """All that reads the scene, or draws, was given to the stream."""
-        self._mark = self._mark or torch.cuda.Event()
-        self._mark.record(self._stream)
-
-    def wait(self) -> None:
-        """Until that is done. The driver looks at the event all the time: a thread that sleeps wakes too late."""
-        if self._mark is not None:
-            self._mark.synchronize()
-
-    def to_host(self) -> GaussianScene | None:
-        """The scene that is pending, copied on the current stream; None for none."""
-        if self._next is None:
-            return None
-        scene, ready, made = self._next
-        if made is not None:
-            torch.cuda.current_stream(scene.gpu).wait_event(made)
-        return scene.to_host(ready)
-
-
-# -- activation -------------------------------------------------------------------------------------------------------
-
-THREADS = 128
-BLOCKS = 8192
-"""At most: some ten times what a large GPU runs at once. Each takes what is next until nothing is left."""
+"""A scene farther from the origin than this many times its own size is drawn relative to
+its middle."""
 SAMPLE = 1024
 """Gaussians that are looked at to tell where a scene lies."""
-TYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
-"""Arguments of the kernel."""
+_SPARE_SHARE = 4
+"""A buffer that grows gets a quarter more than is needed."""
+_MAX_OVERSIZE = 4
+"""A buffer may be so many times larger than is needed."""
 
 
 @dataclass(frozen=True)
 class Active:
-    """N Gaussians to draw from: contiguous, float32, on one device. May be the very memory that is activated."""
+    """N Gaussians to draw from: contiguous, float32, on one device.
+
+    May be the very memory that is activated.
+    """
 
     means: torch.Tensor
     """(N, 3) relative to an origin"""
@@ -331,13 +51,380 @@ class Active:
     scales: torch.Tensor
     """(N, 3) in world units"""
     opacities: torch.Tensor
-    """(N,) in [0, 1]; 0 for a Gaussian that cannot be drawn: one that is not finite (`LeftOut`), a scale
-    over `SCALE_MAX` or a quaternion of length zero. gsplat looks at nothing else of it"""
+    """(N,) in [0, 1]; 0 for a Gaussian that cannot be drawn: one that is not finite
+    (`LeftOut`), a scale over `SCALE_MAX` or a quaternion of length zero. gsplat looks at
+    nothing else of it"""
     colors: torch.Tensor
     """(N, K, 3); K is 1, 4, 9, 16 or 25"""
 
 
+class _Shape(NamedTuple):
+    """Size of a scene's buffers."""
+
+    rows: int
+    sh_degree: int
+
+
+_NO_SHAPE = _Shape(-1, -1)
+
+
+class DeviceGaussians:
+    """N Gaussians on one GPU.
+
+    Everything happens on the CUDA stream that is current, and nothing waits for it, except
+    for the first scene.
+
+    A Gaussian with a NaN or an infinity in any field, a scale over `SCALE_MAX` or a
+    quaternion of length zero gets opacity 0, which gsplat skips before it looks at
+    anything else.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        """Start without Gaussians.
+
+        Raises:
+            RendererError: the viewer's own kernel does not compile.
+        """
+        self.device = device
+        self.sh_degree = 0
+        """The degree in use."""
+        self.origin = np.zeros(3)
+        """float64, subtracted from the means, so that a scene far away keeps its
+        detail."""
+        self._buffers: dict[str, torch.Tensor] = {}
+        self.active: Active
+        """The Gaussians, in the buffers."""
+        self._active_shape = _NO_SHAPE
+        self._count = 0
+        self._left_out = torch.zeros(3, dtype=torch.int64, pin_memory=True)
+        """Written by the GPU at the end of a load, in the order of `LeftOut`'s reasons."""
+        self._counters = torch.zeros(4, dtype=torch.int32, device=device)
+        self._kernels = kernels("activate.cu", device=device.index or 0)
+        self._shared_scene: GaussianScene | None = None
+        """Result of `scene` since the last load."""
+        self._readers: set[torch.cuda.Stream] = set()
+        """Streams that may still read the result of `scene`."""
+        self._flags = torch.empty(0, dtype=torch.uint8, device=device)
+        self._flags_of: Selection | None = None
+        self._reserve()
+
+    @property
+    def left_out(self) -> LeftOut:
+        """Gaussians that cannot be drawn, of the last load that the GPU has finished."""
+        if not self._count:
+            return LeftOut()
+        return LeftOut(*self._left_out.tolist())
+
+    def load(
+        self, scene: GaussianScene, begin: Callable[[], object] = lambda: None
+    ) -> None:
+        """Activate a scene into the buffers.
+
+        Args:
+            scene: lies here or in host memory.
+            begin: called when everything that has to be awaited has been, before the GPU
+                is given work; by then all that readers have given their streams.
+        """
+        self._shared_scene = None
+        self._flags_of = None
+        stream = torch.cuda.current_stream(self.device)
+        while self._readers:
+            stream.wait_event(self._readers.pop().record_event())
+        previous_count = self._count
+        self._count = len(scene)
+        if self._count == 0:
+            self._reserve()
+            return
+        self.sh_degree = min(scene.sh_degree, scene.stored_sh_degree)
+        # To look at a scene on a GPU waits for it; newer versions lie where it did.
+        if not scene.on_gpu or previous_count == 0:
+            self.origin = self._origin_of(scene)
+        begin()
+        self._reserve()
+        activate(
+            self._on_device(scene),
+            self.active,
+            self.origin,
+            self._left_out,
+            self._counters,
+            self._kernels,
+        )
+
+    def _origin_of(self, scene: GaussianScene) -> np.ndarray:
+        """Return the middle of a scene that is far from the origin, else the origin."""
+        sample = scene.means[:: blocks(self._count, SAMPLE)]
+        center, size = center_and_size(as_floats(sample).cpu().numpy())
+        if np.abs(center).max() > FAR * max(size, 1e-30):
+            return center.astype(np.float32).astype(np.float64)
+        return np.zeros(3)
+
+    def scene(self, reader: torch.cuda.Stream | None = None) -> GaussianScene:
+        """Return the Gaussians as `Renderer.scene` does.
+
+        reader: the stream that reads them next; None: the one that is current.
+        """
+        if self._count == 0:
+            return empty_scene()
+        if self._shared_scene is None:
+            self._shared_scene = self._share_scene()
+        if reader is not None:
+            reader.wait_event(torch.cuda.current_stream(self.device).record_event())
+            # The means lie in memory of their own, unlike the other tensors.
+            self._shared_scene.means.record_stream(reader)
+            self._readers.add(reader)
+        return self._shared_scene
+
+    def _share_scene(self) -> GaussianScene:
+        """Return the buffers as a scene, with a copy of the means in its own coordinates."""
+        active = self.active
+        if self.origin.any():
+            means = active.means.double()
+        else:
+            means = active.means.clone()
+        for axis, value in enumerate(self.origin.tolist()):
+            means[:, axis] += value
+        return GaussianScene(
+            means,
+            active.quats,
+            active.scales,
+            active.opacities,
+            active.colors[:, 0],
+            active.colors[:, 1:],
+            activated=True,
+            sh_degree=self.sh_degree,
+        )
+
+    def flags(self, selection: Selection) -> torch.Tensor | None:
+        """Return (N,) uint8 as `scene.flags` gives them, found once for each load.
+
+        They are at the same place as long as N stays. None where the selection leaves
+        everything as it is.
+        """
+        if selection == EVERYTHING or self._count == 0:
+            return None
+        if self._flags_of != selection:
+            selected = flags(self.scene(), selection)
+            if len(selected) != len(self._flags):
+                self._flags = selected
+            else:
+                self._flags.copy_(selected)
+            self._flags_of = selection
+        return self._flags
+
+    def to_host(self) -> GaussianScene:
+        """Return all Gaussians in host memory; none after a load that failed.
+
+        Waits, and takes no memory on the GPU.
+        """
+        shape = _Shape(self._count, self.sh_degree)
+        if self._count == 0 or self._active_shape != shape:
+            return empty_scene()
+        active = self.active
+        means = active.means.cpu()
+        if self.origin.any():
+            means = means + torch.from_numpy(self.origin)
+        colors = active.colors.cpu()
+        return GaussianScene(
+            means,
+            active.quats.cpu(),
+            active.scales.cpu(),
+            active.opacities.cpu(),
+            colors[:, 0],
+            colors[:, 1:],
+            activated=True,
+            sh_degree=self.sh_degree,
+        )
+
+    def _reserve(self) -> None:
+        """Give `active` the scene's size.
+
+        Buffers grow with some memory to spare, as scenes in training do.
+        """
+        shape = _Shape(self._count, self.sh_degree)
+        if self._active_shape == shape:
+            return
+        # It stays so if there is too little memory.
+        self._active_shape = _NO_SHAPE
+        row_shapes = {
+            "means": (3,),
+            "quats": (4,),
+            "scales": (3,),
+            "opacities": (),
+            "colors": ((self.sh_degree + 1) ** 2, 3),
+        }
+        views: dict[str, torch.Tensor] = {}
+        for name, row_shape in row_shapes.items():
+            size = self._count * math.prod(row_shape)
+            buffer = self._reserve_buffer(name, size)
+            views[name] = buffer[:size].view((self._count, *row_shape))
+        self.active = Active(**views)
+        self._active_shape = shape
+
+    def _reserve_buffer(self, name: str, size: int) -> torch.Tensor:
+        """Return a buffer for `size` floats or some more."""
+        buffer = self._buffers.pop(name, None)
+        if buffer is None or not size <= buffer.numel() <= _MAX_OVERSIZE * size:
+            capacity = size
+            if buffer is not None and buffer.numel() <= size:
+                capacity = size + size // _SPARE_SHARE
+            # The old one is given back before the new one is made.
+            del buffer
+            buffer = torch.empty(capacity, dtype=torch.float32, device=self.device)
+        self._buffers[name] = buffer
+        return buffer
+
+    def _on_device(self, scene: GaussianScene) -> GaussianScene:
+        """Return a scene with its tensors on this GPU.
+
+        Those of the host are copied to where they will stay.
+        """
+        if scene.on_gpu:
+            if scene.opacities.ndim > 1:
+                return replace(scene, opacities=scene.opacities.reshape(self._count))
+            return scene
+        active = self.active
+        is_double = scene.means.dtype == torch.float64
+        means = scene.means.to(self.device) if is_double else active.means
+        raw = GaussianScene(
+            means,
+            active.quats,
+            active.scales,
+            active.opacities,
+            active.colors[:, 0],
+            active.colors[:, 1:],
+            activated=scene.activated,
+        )
+        for name in FIELDS:
+            if name == "shN" or (name == "means" and is_double):
+                continue
+            target: torch.Tensor = getattr(raw, name)
+            target.copy_(getattr(scene, name).reshape(target.shape))
+        rest = (self.sh_degree + 1) ** 2 - 1
+        if rest:
+            raw.shN.copy_(scene.shN[:, :rest])
+        return raw
+
+
+class _PendingScene(NamedTuple):
+    """A scene on a GPU that is still to be read."""
+
+    scene: GaussianScene
+    ready: Callable[[int], None] | None
+    """As for `Renderer.load`."""
+    event: Any
+    """A CUDA event: the scene's data is there from then on; None: `ready` waits for
+    it."""
+
+
+class ArrayLease:
+    """Keeps the arrays of a scene on a GPU from being reused while they may be read.
+
+    As a context: all work that one stream is given inside is awaited as a whole.
+    """
+
+    def __init__(self, stream: torch.cuda.Stream) -> None:
+        """Start without a scene.
+
+        stream: the one that reads and draws.
+        """
+        self._stream = stream
+        self._next: _PendingScene | None = None
+        self._current: _PendingScene | None = None
+        """The scene that the stream reads."""
+        self._end: torch.cuda.Event | None = None
+        """Recorded behind the stream's work."""
+
+    @property
+    def pending(self) -> bool:
+        """True if there is a scene that `begin` was not called for."""
+        return self._next is not None
+
+    @property
+    def in_use(self) -> bool:
+        """True if a scene may still be read, or is going to. Never waits."""
+        if self._current is not None and self.done:
+            self._current = None
+        return self._current is not None or self._next is not None
+
+    def put(
+        self, scene: GaussianScene | None, ready: Callable[[int], None] | None = None
+    ) -> None:
+        """Set the scene to read next, in place of the one before, or none.
+
+        ready: as for `Renderer.load`.
+        """
+        self._next = None
+        if scene is None:
+            return
+        event: Any = None
+        if ready is None:
+            event = torch.cuda.current_stream(scene.gpu).record_event()
+        self._next = _PendingScene(scene, ready, event)
+
+    def begin(self) -> GaussianScene | None:
+        """Begin to read the scene that is pending, if any; the stream waits for its data."""
+        pending = self._next
+        if pending is None:
+            return None
+        self._current = pending
+        self._next = None
+        if pending.event is not None:
+            self._stream.wait_event(pending.event)
+        if pending.ready is not None:
+            pending.ready(self._stream.cuda_stream)
+        return pending.scene
+
+    def restore(self) -> None:
+        """Make a scene that was not read after all pending again."""
+        if self._current is not None:
+            self._next = self._current._replace(event=None)
+            self._current = None
+
+    @property
+    def done(self) -> bool:
+        """True if all work is done. Never waits."""
+        return self._end is None or self._end.query()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        """Mark the end: all that reads the scene, or draws, was given to the stream."""
+        if self._end is None:
+            self._end = torch.cuda.Event()
+        self._end.record(self._stream)
+
+    def wait(self) -> None:
+        """Wait until all work is done.
+
+        The driver looks at the event all the time: a thread that sleeps wakes too late.
+        """
+        if self._end is not None:
+            self._end.synchronize()
+
+    def to_host(self) -> GaussianScene | None:
+        """Return the scene that is pending, copied on the current stream; None for none."""
+        if self._next is None:
+            return None
+        scene, ready, event = self._next
+        if event is not None:
+            torch.cuda.current_stream(scene.gpu).wait_event(event)
+        return scene.to_host(ready)
+
+
+# -- activation ---------------------------------------------------------------------------
+
+THREADS = 128
+BLOCKS = 8192
+"""Blocks, at most: some ten times what a large GPU runs at once. Each takes what is next
+until nothing is left."""
+TYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
+"""Numbers of dtypes in the kernel."""
+
+
 class _Array(ctypes.Structure):
+    """Mirrors `Array` in activate.cu."""
+
     _fields_ = (
         ("data", ctypes.c_uint64),
         ("strides", ctypes.c_int64 * 3),
@@ -347,10 +434,16 @@ class _Array(ctypes.Structure):
 
     @classmethod
     def of(cls, t: torch.Tensor) -> _Array:
-        return cls(t.data_ptr(), (ctypes.c_int64 * 3)(*t.stride()), TYPES[t.dtype], 0)
+        return cls(
+            data=t.data_ptr(),
+            strides=(ctypes.c_int64 * 3)(*t.stride()),
+            type=TYPES[t.dtype],
+        )
 
 
 class _Source(ctypes.Structure):
+    """Mirrors `Source` in activate.cu."""
+
     _fields_ = (
         *((name, _Array) for name in FIELDS),
         ("origin", ctypes.c_float * 3),
@@ -365,36 +458,37 @@ def activate(
     origin: np.ndarray,
     left_out: torch.Tensor,
     counters: torch.Tensor,
-    own: Launcher,
+    launcher: Launcher,
 ) -> None:
     """Activate on the current stream; nothing is waited for.
 
     Args:
-        raw: of any floating dtypes and strides, on one device; higher coefficients than are used may be there.
+        raw: of any floating dtypes and strides, on one device; higher coefficients than
+            are used may be there.
         out: may share memory with `raw`, each tensor with its own counterpart.
         origin: (3,), subtracted from the means.
-        left_out: (3,) int64 that the host can read, written when it is done: counts by `LeftOut`'s reasons.
+        left_out: (3,) int64 that the host can read, written when it is done: counts by
+            `LeftOut`'s reasons.
         counters: (4,) int32 zeros on the device, zeros again when it is done.
-        own: the kernels of activate.cu.
+        launcher: of the kernels of activate.cu.
     """
-    fields = [
-        t if t.dtype in TYPES else t.float()
-        for t in (
-            raw.means,
-            raw.quats,
-            raw.scales,
-            raw.opacities,
-            raw.sh0[:, None],
-            raw.shN,
-        )
+    tensors = [
+        raw.means,
+        raw.quats,
+        raw.scales,
+        raw.opacities,
+        raw.sh0[:, None],
+        raw.shN,
     ]
+    # Tensors of other types are converted; these stay until the kernel is launched.
+    tensors = [t if t.dtype in TYPES else t.float() for t in tensors]
     source = _Source(
-        *(_Array.of(t) for t in fields),
+        *(_Array.of(t) for t in tensors),
         (ctypes.c_float * 3)(*origin.tolist()),
         *raw.activation,
     )
     n, terms = out.colors.shape[:2]
-    own.launch(
+    launcher.launch(
         "activate",
         min(blocks(n, THREADS), BLOCKS),
         THREADS,

@@ -1,0 +1,141 @@
+"""The direction upward of a scene, by the cameras that saw it or by its ground."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+_SAMPLE = 20_000
+"""Points that are looked at."""
+_JUDGES = 1500
+"""Points by which planes are judged."""
+_TRIES = 250
+"""Planes that are tried."""
+_MIN_POINTS = 500
+"""Points of a scene that may have a ground."""
+_GROUND_THICKNESS = 0.015
+"""Half the thickness of a ground, in radii of the scene."""
+_GROUND_SHARE = 0.12
+"""The least share of the points that a ground holds."""
+_HORIZON_SPREAD = 0.08
+"""Cameras whose horizons spread less than this around one direction do not tell the
+other."""
+
+
+def up_of_cameras(viewmats: np.ndarray) -> np.ndarray | None:
+    """Return the direction (3,), of length 1, that was upward when cameras were held level.
+
+    Where they look in different directions it is the one that all their horizons are
+    square to, however much they look down; otherwise the mean of what is up in their
+    pictures. None where that is no direction either.
+
+    viewmats: (N, 4, 4) world to camera, OpenCV axes.
+    """
+    viewmats = np.asarray(viewmats, np.float64).reshape(-1, 4, 4)
+    rotations = viewmats[np.isfinite(viewmats).all(axis=(1, 2)), :3, :3]
+    if not len(rotations):
+        return None
+    mean = -rotations[:, 1].mean(axis=0)
+    length = float(np.linalg.norm(mean))
+    rights = rotations[:, 0]
+    spreads, axes = np.linalg.eigh(rights.T @ rights / len(rights))
+    up = axes[:, 0]
+    # Cameras that are rolled by chance spread in all directions; then the mean is better.
+    is_flat = spreads[1] > _HORIZON_SPREAD and spreads[0] < 0.2 * spreads[1]
+    if is_flat and abs(up @ mean) > 0.1:
+        return up * np.sign(up @ mean)
+    if length > 0.1:
+        return mean / length
+    return None
+
+
+class _Plane(NamedTuple):
+    """The points p with `normal @ p == offset`."""
+
+    normal: np.ndarray
+    """(3,) of length 1, away from the ground."""
+    offset: float
+
+
+def up_of_scene(
+    points: np.ndarray, weights: np.ndarray | None = None
+) -> np.ndarray | None:
+    """Return the direction (3,), of length 1, that is square to a scene's ground.
+
+    It leads away from the ground. None where no plane holds enough of the points to be
+    one.
+
+    Args:
+        points: (N, 3) centres of Gaussians.
+        weights: (N,) opacities; those of 0 do not count.
+    """
+    points = np.asarray(points)
+    is_counted = (np.abs(points) < 1e18).all(axis=1)
+    if weights is not None:
+        is_counted &= np.asarray(weights) > 0
+    points = points[is_counted]
+    points = points[:: max(len(points) // _SAMPLE, 1)].astype(np.float64)
+    if len(points) < _MIN_POINTS:
+        return None
+    center = np.median(points, axis=0)
+    radius = float(np.percentile(np.linalg.norm(points - center, axis=1), 80))
+    if radius <= 0:
+        return None
+    points = (points - center) / radius
+    points = points[np.linalg.norm(points, axis=1) < 2.5]
+    ground = _find_ground(points)
+    if ground is None:
+        return None
+    return _refine_normal(points, ground)
+
+
+def _find_ground(points: np.ndarray) -> _Plane | None:
+    """Return the plane that holds most of the points, with most others on one side of it.
+
+    Planes through three random points are tried; something stands on the ground.
+    """
+    random = np.random.default_rng(0)
+    count = min(len(points), _JUDGES)
+    judges = points[random.choice(len(points), count, replace=False)]
+    triples = judges[random.integers(len(judges), size=(_TRIES, 3))]
+    a, b, c = triples.transpose(1, 0, 2)
+    normals = np.cross(b - a, c - a)
+    lengths = np.linalg.norm(normals, axis=1)
+    is_plane = lengths > 1e-3
+    normals = normals[is_plane] / lengths[is_plane, None]
+    offsets = (normals * a[is_plane]).sum(axis=1)
+    heights = judges @ normals.T - offsets
+    above = (heights >= _GROUND_THICKNESS).sum(axis=0)
+    below = (heights <= -_GROUND_THICKNESS).sum(axis=0)
+    larger = np.maximum(above, below)
+    smaller = np.minimum(above, below)
+    inside = 1 - (larger + smaller) / len(judges)
+    scores = inside * (1 - smaller / np.maximum(larger, 1))
+    scores[smaller > 0.25 * larger] = 0.0
+    if scores.max(initial=0.0) <= _GROUND_SHARE:
+        return None
+    best = int(np.argmax(scores))
+    sign = 1.0 if above[best] >= below[best] else -1.0
+    return _Plane(sign * normals[best], sign * float(offsets[best]))
+
+
+def _refine_normal(points: np.ndarray, ground: _Plane) -> np.ndarray:
+    """Return the normal of the plane that fits all points near the ground."""
+    normal, offset = ground
+    for thickness in (2 * _GROUND_THICKNESS, _GROUND_THICKNESS):
+        flat = points[np.abs(points @ normal - offset) < thickness]
+        center = flat.mean(axis=0)
+        _, _, axes = np.linalg.svd(flat - center, full_matrices=False)
+        normal = axes[2] * np.sign(axes[2] @ normal)
+        offset = float(normal @ center)
+    return normal
+
+
+def snap_to_axis(up: np.ndarray) -> np.ndarray:
+    """Return the axis within 4 degrees of a direction of length 1, else the direction."""
+    axis = int(np.argmax(np.abs(up)))
+    if abs(up[axis]) < np.cos(np.radians(4.0)):
+        return up
+    # Adding 0 turns -0 into 0.
+    return np.sign(up[axis]) * np.eye(3)[axis] + 0.0

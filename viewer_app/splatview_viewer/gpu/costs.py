@@ -1,0 +1,136 @@
+"""Costs of works on a GPU, as far as they are measured, and of pictures at other resolutions.
+
+A work is anything that is given to the GPU: a tuple of a name and what decides its cost,
+such as ("scene", 1280, 720).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Work = tuple[object, ...]
+    Costs = dict[float, float]
+    """Milliseconds by resolution."""
+
+SCALES = (1.0, 0.84, 0.71, 0.59, 0.5, 0.42, 0.35)
+"""Resolutions of pictures while the camera moves: a few, so that each is measured
+often."""
+_MEMORY_S = 5.0
+"""Seconds after which a measurement is forgotten, unless nothing was measured since."""
+_SAMPLES = 32
+"""Measurements of one work that are kept."""
+_MAX_WORKS = 200
+"""Works from which on old ones are forgotten."""
+_FIXED_SHARE = 0.5
+"""Share of a picture's cost that does not depend on its resolution, as long as only one
+resolution is measured."""
+
+
+class _Sample(NamedTuple):
+    measured_at: float
+    ms: float
+
+
+class WorkCosts:
+    """The milliseconds that works take.
+
+    Other processes' work in between counts in: the least of the last few measurements is
+    what a work costs.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._samples: dict[Work, deque[_Sample]] = {}
+
+    def record(self, work: Work, ms: float) -> None:
+        """Take note that a work took `ms`, from its start to its end."""
+        now = self._clock()
+        samples = self._samples.setdefault(work, deque(maxlen=_SAMPLES))
+        samples.append(_Sample(now, ms))
+        if len(self._samples) > _MAX_WORKS:
+            # They are of windows that were dragged to many sizes.
+            self._samples = {
+                work: samples
+                for work, samples in self._samples.items()
+                if now - samples[-1].measured_at < _MEMORY_S
+            }
+
+    def cost(self, work: Work) -> float | None:
+        """Return the milliseconds that a work takes; None if it was not measured."""
+        samples = self._samples.get(work)
+        if not samples:
+            return None
+        newest = samples[-1].measured_at
+        return min(s.ms for s in samples if newest - s.measured_at <= _MEMORY_S)
+
+    def by_scale(self, name: str, size: tuple[int, int], *options: object) -> Costs:
+        """Return the cost of the work `(name, width, height, *options)` at each of SCALES.
+
+        Only as far as it is known. Measurements beside another process are often too
+        much: a resolution that is not drawn is soon unknown again, and drawn anew if what
+        others cost lets it.
+        """
+        costs: Costs = {}
+        measured_at: dict[float, float] = {}
+        for scale in SCALES:
+            work = (name, *scaled_size(size, scale), *options)
+            if work in self._samples:
+                measured_at[scale] = self._samples[work][-1].measured_at
+                costs[scale] = self.cost(work) or 0.0
+        newest = max(measured_at.values(), default=0.0)
+        for scale, time in measured_at.items():
+            if newest - time > _MEMORY_S:
+                del costs[scale]
+        return costs
+
+
+def scaled_size(size: tuple[int, int], scale: float) -> tuple[int, int]:
+    """Return the width and height of a picture of `size` at a resolution of `scale`.
+
+    At least 16, or what there is.
+    """
+    width, height = size
+    return (
+        max(int(width * scale), min(16, width)),
+        max(int(height * scale), min(16, height)),
+    )
+
+
+def estimate(costs: Costs, scale: float) -> float:
+    """Return the milliseconds of a picture at a scale, from those known at others.
+
+    A part stays, a part goes with the number of pixels.
+    """
+    if scale in costs:
+        return costs[scale]
+    nearest = sorted(costs, key=lambda known: abs(known - scale))
+    first = nearest[0]
+    if len(nearest) == 1:
+        pixel_ratio = (scale / first) ** 2
+        return costs[first] * (_FIXED_SHARE + (1 - _FIXED_SHARE) * pixel_ratio)
+    second = nearest[1]
+    difference = costs[second] - costs[first]
+    slope = max(difference / (second * second - first * first), 0.0)
+    return max(costs[first] + slope * (scale * scale - first * first), 0.0)
+
+
+def highest_scale(
+    costs: Costs, budget_ms: float, current: float | None, current_budget_ms: float
+) -> float:
+    """Return the highest of SCALES within a budget; the lowest there is where none is.
+
+    Args:
+        costs: of some of SCALES.
+        budget_ms: milliseconds that a picture may cost.
+        current: a scale that has a budget of its own, so that it is kept for a while.
+        current_budget_ms: the budget of `current`.
+    """
+    for scale in SCALES:
+        limit = current_budget_ms if scale == current else budget_ms
+        if estimate(costs, scale) <= limit:
+            return scale
+    return SCALES[-1]

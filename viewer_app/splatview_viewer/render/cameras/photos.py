@@ -1,0 +1,428 @@
+"""Photographs of training cameras, requested or read when they are looked at.
+
+They are kept within bounds. `PhotoTexture` is one of them on the GPU.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import moderngl
+import numpy as np
+
+from splatview_ipc.system.pictures import as_colors, as_stored, find_picture
+from splatview_viewer.core.jobs import Job, Jobs
+from splatview_viewer.geometry.training_cameras import NO_CAMERAS, CameraSet
+from splatview_viewer.render.gl.passes import Passes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from PIL import Image
+
+    from splatview_ipc.control.frame import StreamFrame
+    from splatview_viewer.core.screen import Rect
+
+MAX_PHOTO_BYTES = 256 << 20
+"""Bytes of photographs that are kept; the one looked at last is, whatever its size."""
+_REQUEST_PERIOD_S = 1.0
+"""Seconds after which a photograph that did not come is requested again."""
+_MAX_THUMBNAILS = 64
+"""Thumbnails that wait to be taken."""
+_NO_PHOTO = "This camera was published without a photograph"
+
+
+class PhotoRequest(NamedTuple):
+    """A photograph that is requested of a publisher, or read."""
+
+    camera: int
+    side: int
+    """Pixels along the side of a thumbnail; 0: the photograph in its own size."""
+
+
+class PhotoStore:
+    """Keeps photographs of cameras. Belongs to the loop's thread; jobs read files."""
+
+    def __init__(self, wake: Callable[[], None] = lambda: None) -> None:
+        """Start without cameras.
+
+        wake: has the loop turn soon, from any thread.
+        """
+        self.side = 0
+        """Pixels along the side of thumbnails that are wanted; 0: none are."""
+        self._cameras = NO_CAMERAS
+        self._photos: OrderedDict[int, np.ndarray] = OrderedDict()
+        """Photographs by camera, the one looked at last at the end."""
+        self._problems: dict[int, str] = {}
+        self._wanted = -1
+        """Index of the camera whose photograph was asked for last."""
+        self._request_again_at: dict[PhotoRequest, float] = {}
+        self._thumbnails: dict[int, np.ndarray] = {}
+        self._next_thumbnail = 0
+        """All thumbnails before this one have come, or never will."""
+        self._jobs = Jobs("read photographs", wake)
+        self._reading: dict[PhotoRequest, Job[np.ndarray]] = {}
+
+    def use_cameras(self, cameras: CameraSet) -> bool:
+        """Keep photographs of these cameras from now on.
+
+        Returns True if their photographs are others than before.
+        """
+        previous = self._cameras
+        self._cameras = cameras
+        is_same_set = (
+            len(previous) == len(cameras)
+            and previous.paths == cameras.paths
+            and previous.photos == cameras.photos
+        )
+        if not is_same_set:
+            self.clear()
+        return not is_same_set
+
+    def clear(self) -> None:
+        """Forget all photographs and requests."""
+        self._jobs.close()
+        self._reading.clear()
+        self._photos.clear()
+        self._problems.clear()
+        self._request_again_at.clear()
+        self._thumbnails.clear()
+        self._wanted = -1
+        self._next_thumbnail = 0
+
+    @property
+    def photo_set(self) -> int:
+        """The set of photographs that their publisher is asked for; 0: none."""
+        return self._cameras.photos
+
+    # -- what is wanted -------------------------------------------------------------------
+
+    def photo(self, camera: int) -> np.ndarray | None:
+        """Return a camera's photograph; None while it is not here: see `problem`.
+
+        (H, W, 3) uint8, or (H, W, 4) with straight alpha.
+        """
+        self._wanted = camera
+        photo = self._photos.get(camera)
+        if photo is not None:
+            self._photos.move_to_end(camera)
+            return photo
+        if camera not in self._problems:
+            if self._cameras.path(camera):
+                self._read(PhotoRequest(camera, 0))
+            elif not self._cameras.photos:
+                self._problems[camera] = _NO_PHOTO
+        return None
+
+    def problem(self, camera: int) -> str:
+        """Return the reason, for users, why there is no photograph; "" while it may come."""
+        return self._problems.get(camera, "")
+
+    def want_thumbnails(self, side: int) -> None:
+        """Want thumbnails of all cameras: squares of `side` pixels."""
+        if side != self.side:
+            self.side = side
+            self._next_thumbnail = 0
+            self._thumbnails.clear()
+
+    def take_thumbnails(self, limit: int) -> list[tuple[int, np.ndarray]]:
+        """Return thumbnails that came, each once: cameras and (side, side, 3|4) uint8."""
+        cameras = list(self._thumbnails)[:limit]
+        return [(camera, self._thumbnails.pop(camera)) for camera in cameras]
+
+    def requests(self, now: float) -> list[tuple[int, int]]:
+        """Return requests for the publisher (`RemoteStream.request_photos`)."""
+        if not self._cameras.photos:
+            return []
+        requests = []
+        if self._is_photo_missing(self._wanted):
+            requests.append(PhotoRequest(self._wanted, 0))
+        if self._wants_next_thumbnail() and len(self._thumbnails) < _MAX_THUMBNAILS:
+            requests.append(PhotoRequest(self._next_thumbnail, self.side))
+        due: list[tuple[int, int]] = []
+        for request in requests:
+            if now >= self._request_again_at.get(request, 0.0):
+                self._request_again_at[request] = now + _REQUEST_PERIOD_S
+                due.append(request)
+        return due
+
+    def _is_photo_missing(self, camera: int) -> bool:
+        """Return True if the publisher has to be asked for a photograph."""
+        if not 0 <= camera < len(self._cameras) or self._cameras.path(camera):
+            return False
+        return camera not in self._photos and camera not in self._problems
+
+    def _wants_next_thumbnail(self) -> bool:
+        """Return True if the publisher has to be asked for the next thumbnail."""
+        camera = self._next_thumbnail
+        if not self.side or camera >= len(self._cameras):
+            return False
+        return not self._cameras.path(camera)
+
+    # -- what comes -----------------------------------------------------------------------
+
+    def take_frame(self, frame: StreamFrame) -> bool:
+        """Copy photographs that the publisher sent.
+
+        Returns False if the frame was overwritten meanwhile.
+        """
+        if frame.meta["photos"] != self._cameras.photos:
+            return True
+        request = PhotoRequest(frame.meta["camera"], frame.meta["side"])
+        photos = np.array(frame.tensors["photos"].array)  # type: ignore[union-attr]
+        if not frame.intact():
+            return False
+        self._request_again_at.pop(request, None)
+        if request.side:
+            self._take_batch(request, photos)
+        else:
+            self._keep(request.camera, photos[0])
+        return True
+
+    def _take_batch(self, request: PhotoRequest, photos: np.ndarray) -> None:
+        """Keep thumbnails of consecutive cameras, (M, side, side, 3)."""
+        first = request.camera
+        end = min(first + len(photos), len(self._cameras))
+        if not first <= self._next_thumbnail < end:
+            return
+        is_square = photos.shape[1:3] == (request.side, request.side)
+        while self._next_thumbnail < end:
+            camera = self._next_thumbnail
+            if self._cameras.path(camera):
+                # Its photograph is in a file, and read from there.
+                break
+            if is_square:
+                self._thumbnails[camera] = photos[camera - first]
+            self._next_thumbnail += 1
+
+    def tick(self, now: float) -> bool:
+        """Take photographs that were read, and have more read.
+
+        Returns True when one came.
+        """
+        finished = [request for request, job in self._reading.items() if job.done]
+        for request in finished:
+            self._take_read(request, self._reading.pop(request))
+        self._read_thumbnails()
+        return bool(finished)
+
+    def _take_read(self, request: PhotoRequest, job: Job[np.ndarray]) -> None:
+        camera, side = request
+        if job.error is None:
+            if side:
+                self._thumbnails[camera] = job.result()
+            else:
+                self._keep(camera, job.result())
+        elif not side:
+            name = Path(self._cameras.path(camera)).name
+            self._problems[camera] = f"{name}: {job.error}"
+
+    def _read_thumbnails(self) -> None:
+        """Have thumbnails read of the next photographs that are files."""
+        cameras = self._cameras
+        while self.side and self._next_thumbnail < len(cameras):
+            camera = self._next_thumbnail
+            is_file = bool(cameras.path(camera))
+            if not is_file and cameras.photos:
+                # The publisher sends this one.
+                break
+            if len(self._thumbnails) + len(self._reading) >= _MAX_THUMBNAILS:
+                break
+            if is_file:
+                self._read(PhotoRequest(camera, self.side))
+            self._next_thumbnail += 1
+
+    def _keep(self, camera: int, photo: np.ndarray) -> None:
+        """Keep a photograph, and forget those that were not looked at for longest."""
+        if photo.size == 0:
+            self._problems[camera] = _NO_PHOTO
+            return
+        photo.flags.writeable = False
+        self._photos[camera] = photo
+        self._photos.move_to_end(camera)
+        total = sum(kept.nbytes for kept in self._photos.values())
+        while len(self._photos) > 1 and total > MAX_PHOTO_BYTES:
+            _, forgotten = self._photos.popitem(last=False)
+            total -= forgotten.nbytes
+
+    def _read(self, request: PhotoRequest) -> None:
+        """Have a photograph's file read by a job."""
+        if request in self._reading:
+            return
+        camera, side = request
+        width, height = map(int, self._cameras.sizes[camera])
+        path = Path(self._cameras.path(camera))
+        self._reading[request] = self._jobs.submit(
+            lambda _: read_photo(path, (width, height), side), first=not side
+        )
+
+    def close(self) -> None:
+        """Keep nothing. Idempotent."""
+        self.clear()
+        self._jobs.close(0.2)
+        self._cameras = NO_CAMERAS
+
+
+def read_photo(path: Path, size: tuple[int, int], side: int = 0) -> np.ndarray:
+    """Read a photograph from a file.
+
+    (H, W, 3) uint8, or (H, W, 4) with its alpha where not all of it is opaque. Its pixels
+    stay as they lie in the file, whatever EXIF says about its orientation: COLMAP and
+    trainers count them so, and the camera's matrices are for them.
+
+    Args:
+        path: read as `find_picture` does.
+        size: width and height of the camera; a larger picture is brought down to it.
+        side: brings the picture to so many pixels in width and height; 0: to `size`.
+
+    Raises:
+        OSError: there is no such file.
+        ValueError: the file is damaged, too large, or of another format than
+            `formats.pictures` reads.
+    """
+    from splatview_viewer.core.errors import FileError
+    from splatview_viewer.core.regular import open_regular
+    from splatview_viewer.formats.pictures import open_picture
+
+    existing = find_picture(path)
+    if existing is None:
+        is_there = os.path.exists(path)
+        raise OSError("not a file" if is_there else "there is no such file")
+    try:
+        with open_regular(existing) as file, open_picture(file) as image:
+            if side:
+                image.draft("RGB", (2 * side, 2 * side))
+            photo = as_colors(as_stored(image))
+    except FileError as e:
+        raise ValueError(str(e)) from None
+    return _without_opaque_alpha(np.array(_resized(photo, size, side)))
+
+
+def _resized(photo: Image.Image, size: tuple[int, int], side: int) -> Image.Image:
+    """Return a photograph no larger than `size`, or as a square of `side` pixels.
+
+    Sizes as of `read_photo`.
+    """
+    from PIL import Image
+
+    if side:
+        return photo.resize((side, side), Image.Resampling.BOX, reducing_gap=2.0)
+    width, height = photo.size
+    if width <= size[0] and height <= size[1]:
+        return photo
+    resampling = Image.Resampling.LANCZOS
+    if width % size[0] == 0:
+        resampling = Image.Resampling.BOX
+    return photo.resize(size, resampling)
+
+
+def _without_opaque_alpha(photo: np.ndarray) -> np.ndarray:
+    """Drop an alpha channel of 255 alone."""
+    if photo.shape[2] == 4 and photo[..., 3].min() == 255:
+        return np.ascontiguousarray(photo[..., :3])
+    return photo
+
+
+class PhotoTexture:
+    """A photograph on the GPU. Belongs to the thread that holds the context."""
+
+    def __init__(self, ctx: moderngl.Context) -> None:
+        self._ctx = ctx
+        self._photo: np.ndarray | None = None
+        self._texture: moderngl.Texture | None = None
+        """RGB, or RGBA with colours multiplied by alpha, so that mixed pixels have the
+        right colour."""
+        self._passes = Passes(ctx, "fullscreen.vert", "photo.frag")
+
+    def take(self, photo: np.ndarray) -> None:
+        """Hold a photograph, which must not change.
+
+        (H, W, 3) or (H, W, 4) uint8. Nothing is done if it is held already.
+        """
+        if photo is self._photo:
+            return
+        height, width, channels = photo.shape
+        texture = self._texture
+        can_reuse = (
+            texture is not None
+            and texture.size == (width, height)
+            and texture.components == channels == 3
+        )
+        if not can_reuse:
+            self._release()
+            texture = self._ctx.texture((width, height), channels, alignment=1)
+        assert texture is not None
+        texture.write(np.ascontiguousarray(photo).tobytes(), alignment=1)
+        if channels == 4:
+            texture = self._premultiplied(texture)
+        texture.repeat_x = False
+        texture.repeat_y = False
+        texture.build_mipmaps()
+        self._texture = texture
+        self._photo = photo
+
+    def _premultiplied(self, straight: moderngl.Texture) -> moderngl.Texture:
+        """Return a texture of colours multiplied by their alpha, in half precision.
+
+        The texture that they are read from is released.
+        """
+        straight.filter = moderngl.NEAREST, moderngl.NEAREST
+        texture = self._ctx.texture(straight.size, 4, dtype="f2")
+        framebuffer = self._ctx.framebuffer([texture])
+        multiply = self._passes("MULTIPLY")
+        multiply.read(photo=straight)
+        with self._ctx.scope(framebuffer, moderngl.NOTHING):
+            multiply.fill()
+        framebuffer.release()
+        straight.release()
+        return texture
+
+    def draw(
+        self,
+        framebuffer: moderngl.Framebuffer,
+        rect: Rect,
+        clip: Rect | None = None,
+        background: tuple[float, float, float] = (0.0, 0.0, 0.0),
+    ) -> None:
+        """Draw the photograph into a part of a framebuffer, every pixel of it once.
+
+        It is smoothed, but drawn as it is in its own size.
+
+        Args:
+            framebuffer: the target.
+            rect: the part of the target.
+            clip: where anything is drawn at all; None: in `rect`.
+            background: RGB in [0, 1], seen where the photograph is transparent.
+        """
+        texture = self._texture
+        if texture is None:
+            return
+        if texture.size == (rect.width, rect.height):
+            texture.filter = (moderngl.NEAREST, moderngl.NEAREST)
+        else:
+            texture.filter = (moderngl.LINEAR_MIPMAP_LINEAR, moderngl.LINEAR)
+        show = self._passes()
+        show.read(photo=texture)
+        show.set(
+            corner=rect.viewport(framebuffer.height)[:2],
+            size=(rect.width, rect.height),
+            background=background,
+        )
+        framebuffer.use()
+        framebuffer.viewport = (clip or rect).viewport(framebuffer.height)
+        self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
+        show.fill()
+
+    def _release(self) -> None:
+        if self._texture is not None:
+            self._texture.release()
+        self._texture = None
+        self._photo = None
+
+    def close(self) -> None:
+        """Give back everything. Idempotent."""
+        self._release()
+        self._passes.release()

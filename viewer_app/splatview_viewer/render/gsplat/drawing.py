@@ -1,0 +1,525 @@
+"""The kernels that draw one frame, in their order, and what they are given.
+
+gsplat's own projection stays as it is; the other steps work with a fixed number of slots
+for pairs and by gsplat's rules (`frame.cu`), so the picture is gsplat's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+
+from splatview_ipc.kinds.gaussians import SH_REST
+from splatview_viewer.geometry.cameras import MODELS
+from splatview_viewer.render.base import EPS_2D, PAINTS
+
+if TYPE_CHECKING:
+    from splatview_viewer.geometry.cameras import Camera, CameraModel
+    from splatview_viewer.render.base import Paint, PaintFacts, RenderOptions
+
+TILE = 16
+"""Pixels a side of gsplat's tiles."""
+SHORT_TILES = 32766
+"""Up to so many tiles, a tile's number is sorted as 16 bits, in half the time."""
+BODY_FLOATS = 16
+"""Numbers of `Body` in frame.cu."""
+PART = 1 << 23
+"""Pairs sorted by tile at a time, at most: the memory that a sort needs besides is ten
+times their keys."""
+_BLEND_BLOCK = 256
+"""Threads of a tile."""
+_KEY_DTYPES = {"short": torch.int16, "int": torch.int32}
+_INT = ctypes.c_int
+_LONG = ctypes.c_longlong
+_FLOAT = ctypes.c_float
+_NULL = ctypes.c_void_p(0)
+
+
+class Launcher(Protocol):
+    """Launcher of kernels by name: `cuda.KernelModule`."""
+
+    def launch(self, name: str, grid: int, block: int, *args: Any) -> None: ...
+
+
+def blocks(threads: int, block: int) -> int:
+    """Return the number of blocks of `block` threads for so many threads."""
+    return -(-threads // block)
+
+
+class Parameters(ctypes.Structure):
+    """Parameters that change with each frame: `Frame` in frame.cu.
+
+    They are passed to a kernel by value, which writes them to the device in stream order,
+    so that nothing on the host must stay as it is until then.
+    """
+
+    _fields_ = (
+        ("viewmat", ctypes.c_float * 16),
+        ("intrinsics", ctypes.c_float * 9),
+        ("position", ctypes.c_float * 3),
+        ("scale", ctypes.c_float),
+        ("point_reach", ctypes.c_float),
+        ("rgba", ctypes.c_uint64),
+        ("depth", ctypes.c_uint64),
+        ("needed", ctypes.c_uint64),
+    )
+
+    @classmethod
+    def of(
+        cls,
+        camera: Camera,
+        options: RenderOptions,
+        rgba: torch.Tensor,
+        depth: torch.Tensor | None,
+        needed: int,
+    ) -> Parameters:
+        """Make the parameters of a frame.
+
+        Args:
+            camera: the camera.
+            options: of the picture.
+            rgba: target of the picture.
+            depth: target of its depth.
+            needed: address of an int64 for the number of pairs.
+        """
+        # In float32, as the kernels get it.
+        viewmat = np.asarray(camera.viewmat, np.float32)
+        position = np.linalg.inv(viewmat.astype(np.float64))[:3, 3]
+        parameters = cls(
+            scale=options.scale,
+            point_reach=options.point_reach,
+            rgba=rgba.data_ptr(),
+            depth=0 if depth is None else depth.data_ptr(),
+            needed=needed,
+        )
+        parameters.viewmat[:] = np.ravel(viewmat).tolist()
+        parameters.intrinsics[:] = np.ravel(camera.K).tolist()
+        parameters.position[:] = np.ravel(position).tolist()
+        return parameters
+
+
+@dataclass(frozen=True)
+class GraphKey:
+    """All that frames drawn by one graph have in common."""
+
+    width: int
+    height: int
+    model: CameraModel
+    near: float
+    far: float
+    antialiased: bool
+    depth: bool
+    degree: int
+    element_size: int
+    """Bytes of a channel of the picture: 2 (float16) or 4 (float32)."""
+    slots: int
+    """Capacity: pairs of Gaussian and tile."""
+    paint: Paint = "color"
+    selected: bool = False
+    """True if `Scene.flags` say which are hidden and which marked."""
+    scaled: bool = False
+    """True if standard deviations are multiplied by `Parameters.scale`."""
+
+    @property
+    def paint_facts(self) -> PaintFacts:
+        """Facts about the paint."""
+        return PAINTS[self.paint]
+
+    @property
+    def tiles(self) -> tuple[int, int]:
+        """Columns and rows of tiles."""
+        return blocks(self.width, TILE), blocks(self.height, TILE)
+
+    @property
+    def tile_count(self) -> int:
+        """Number of tiles."""
+        columns, rows = self.tiles
+        return columns * rows
+
+    @property
+    def key_type(self) -> str:
+        """C's name for the type in which tiles are sorted."""
+        return "short" if self.tile_count <= SHORT_TILES else "int"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """N Gaussians as the kernels read them. Everything is float32 on one device."""
+
+    means: torch.Tensor
+    """(N, 3), contiguous as the next three."""
+    quats: torch.Tensor
+    """(N, 4) w, x, y, z; any length but 0."""
+    scales: torch.Tensor
+    """(N, 3) in world units."""
+    opacities: torch.Tensor
+    """(N,) in [0, 1]."""
+    sh0: torch.Tensor
+    """(N, 3), rows may lie apart."""
+    shN: torch.Tensor  # noqa: N815
+    """(N, K-1, 3), rows of (K-1) * 3 may lie apart."""
+    flags: torch.Tensor | None = None
+    """(N,) uint8 as `Selection.flags` gives them, for kinds of frames that are
+    `selected`."""
+
+    @property
+    def degree(self) -> int:
+        """The highest degree that `shN` holds coefficients for."""
+        return SH_REST.index(self.shN.shape[1])
+
+    @property
+    def layout(self) -> tuple[Any, ...]:
+        """All that a graph remembers of the tensors, but for `flags`."""
+        tensors = (
+            self.means,
+            self.quats,
+            self.scales,
+            self.opacities,
+            self.sh0,
+            self.shN,
+        )
+        return tuple((t.data_ptr(), t.shape, t.stride()) for t in tensors)
+
+
+class _Frame(NamedTuple):
+    """A frame to be drawn."""
+
+    kind: GraphKey
+    scene: Scene
+    parameters: torch.Tensor
+    """A `Parameters` on the device, as float32."""
+    kernels: Launcher
+    """The kernels of frame.cu for `kind.key_type`."""
+
+    @property
+    def gaussian_count(self) -> int:
+        """Number of Gaussians."""
+        return len(self.scene.means)
+
+    @property
+    def flags(self) -> Any:
+        """Argument of kernels that read the flags of a selection."""
+        return self.scene.flags if self.kind.selected else _NULL
+
+    def new(self, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        """Return an uninitialised tensor on the device."""
+        return torch.empty(shape, dtype=dtype, device=self.scene.means.device)
+
+
+class _Shapes(NamedTuple):
+    """Opacities and scales as the paint and the options have them."""
+
+    opacities: torch.Tensor
+    scales: torch.Tensor
+
+
+class _Projection(NamedTuple):
+    """The result of gsplat's projection."""
+
+    radii: torch.Tensor
+    means2d: torch.Tensor
+    depths: torch.Tensor
+    conics: torch.Tensor
+    compensations: torch.Tensor
+
+
+class FrameBuffers:
+    """Tensors that the steps of a frame pass on.
+
+    A step deletes those that no later one reads: their memory makes room for the tensors
+    that come.
+    """
+
+    footprints: torch.Tensor
+    """(N, 8) of the Gaussians in the picture."""
+    keys: torch.Tensor
+    """(N,) depths to sort by."""
+    counts: torch.Tensor
+    """(N,) int64 numbers of tiles that each Gaussian touches."""
+    colors: torch.Tensor
+    """(N, 4)."""
+    surfaces: torch.Tensor | None = None
+    """(N, BODY_FLOATS) of bodies."""
+    order: torch.Tensor
+    """(N,) indices of the Gaussians, nearest first."""
+    sorted_counts: torch.Tensor
+    """(N,) `counts` in this order."""
+    ends: torch.Tensor
+    """(N,) sums of `sorted_counts`."""
+    part_size: int
+    """Pairs that are sorted at a time."""
+    parts: int
+    """Number of parts."""
+    ids: torch.Tensor
+    """(slots,) int32 Gaussians of each tile's list, part by part."""
+    starts: torch.Tensor
+    """(parts, tiles + 1) int32 where each list starts; the last one ends the last tile."""
+
+
+def draw(
+    kind: GraphKey,
+    scene: Scene,
+    parameters: torch.Tensor,
+    gsplat: Any,
+    kernels: Launcher,
+) -> None:
+    """Draw a frame of a scene that is not empty.
+
+    Args:
+        kind: sizes and modes.
+        scene: what to draw.
+        parameters: a `Parameters` on the device, as float32: camera and targets.
+        gsplat: its compiled module.
+        kernels: the kernels of frame.cu for `kind.key_type`.
+    """
+    frame = _Frame(kind, scene, parameters, kernels)
+    buffers = FrameBuffers()
+    _project(frame, buffers, gsplat)
+    _sort(frame, buffers)
+    _rasterise(frame, buffers)
+
+
+# -- from Gaussians to footprints ---------------------------------------------------------
+
+
+def _project(frame: _Frame, buffers: FrameBuffers, gsplat: Any) -> None:
+    """Fill `footprints`, `keys`, `counts`, `colors` and, for bodies, `surfaces`."""
+    shapes = _choose(frame)
+    _shade(frame, buffers, shapes, _project_centers(frame, shapes, gsplat))
+    if frame.kind.paint_facts.composition == "nearest":
+        _make_bodies(frame, buffers, shapes)
+
+
+def _choose(frame: _Frame) -> _Shapes:
+    """Return opacities and scales for the selection, the scale and the paint."""
+    kind = frame.kind
+    scene = frame.scene
+    is_by_density = kind.paint_facts.by_density
+    if not kind.selected and not kind.scaled and is_by_density:
+        return _Shapes(scene.opacities, scene.scales)
+    n = frame.gaussian_count
+    opacities = frame.new(n)
+    scales = scene.scales
+    scales_target: Any = _NULL
+    if kind.scaled:
+        scales = frame.new(n, 3)
+        scales_target = scales
+    frame.kernels.launch(
+        "choose",
+        blocks(n, 256),
+        256,
+        _INT(n),
+        frame.parameters,
+        scene.opacities,
+        scene.scales,
+        frame.flags,
+        _INT(not is_by_density),
+        opacities,
+        scales_target,
+    )
+    return _Shapes(opacities, scales)
+
+
+def _project_centers(frame: _Frame, shapes: _Shapes, gsplat: Any) -> _Projection:
+    """Project with gsplat's own kernel."""
+    kind = frame.kind
+    scene = frame.scene
+    projection = gsplat.projection_ewa_3dgs_fused_fwd(
+        scene.means,
+        None,
+        scene.quats,
+        shapes.scales,
+        shapes.opacities,
+        frame.parameters[:16].view(1, 4, 4),
+        frame.parameters[16:25].view(1, 3, 3),
+        kind.width,
+        kind.height,
+        EPS_2D,
+        kind.near,
+        kind.far,
+        0.0,
+        _is_antialiased(kind),
+        getattr(gsplat.CameraModelType, kind.model.upper()),
+    )
+    return _Projection(*projection)
+
+
+def _is_antialiased(kind: GraphKey) -> bool:
+    return kind.antialiased and kind.paint_facts.by_density
+
+
+def _shade(
+    frame: _Frame, buffers: FrameBuffers, shapes: _Shapes, projection: _Projection
+) -> None:
+    """Work out the colours, and the tiles that each Gaussian touches."""
+    kind = frame.kind
+    scene = frame.scene
+    n = frame.gaussian_count
+    columns, rows = kind.tiles
+    buffers.footprints = frame.new(n, 8)
+    buffers.keys = frame.new(n)
+    buffers.counts = frame.new(n, dtype=torch.int64)
+    buffers.colors = frame.new(n, 4)
+    kernel = "shade"
+    options: tuple[Any, ...] = ()
+    if kind.paint != "color" or kind.selected:
+        kernel = "shade_as"
+        options = (
+            _INT(list(PAINTS).index(kind.paint)),
+            _INT(kind.model == "ortho"),
+            _INT(kind.width),
+            _INT(kind.height),
+            frame.flags,
+            scene.quats,
+            scene.scales,
+        )
+    degree = kind.degree if kind.paint_facts.has_own_colors else 0
+    frame.kernels.launch(
+        kernel,
+        blocks(n, 128),
+        128,
+        _INT(n),
+        frame.parameters,
+        scene.means,
+        shapes.opacities,
+        projection.compensations if _is_antialiased(kind) else _NULL,
+        scene.sh0,
+        _LONG(scene.sh0.stride(0)),
+        scene.shN,
+        _LONG(scene.shN.stride(0)),
+        _INT(degree),
+        projection.radii,
+        projection.means2d,
+        projection.conics,
+        projection.depths,
+        _INT(columns),
+        _INT(rows),
+        buffers.footprints,
+        buffers.keys,
+        buffers.counts,
+        buffers.colors,
+        *options,
+    )
+
+
+def _make_bodies(frame: _Frame, buffers: FrameBuffers, shapes: _Shapes) -> None:
+    """Fill `surfaces`."""
+    kind = frame.kind
+    n = frame.gaussian_count
+    buffers.surfaces = frame.new(n, BODY_FLOATS)
+    frame.kernels.launch(
+        "bodies",
+        blocks(n, 256),
+        256,
+        _INT(n),
+        frame.parameters,
+        frame.scene.means,
+        frame.scene.quats,
+        shapes.scales,
+        buffers.counts,
+        _INT(MODELS.index(kind.model)),
+        _INT(kind.width),
+        _INT(kind.height),
+        _FLOAT(EPS_2D),
+        buffers.surfaces,
+    )
+
+
+# -- from footprints to the lists of tiles ------------------------------------------------
+
+
+def _sort(frame: _Frame, buffers: FrameBuffers) -> None:
+    """Fill `ids` and `starts`: the list of each tile, nearest first."""
+    # Equal depths stay in the Gaussians' order, as in gsplat.
+    buffers.order = torch.sort(buffers.keys, stable=True).indices
+    del buffers.keys
+    buffers.sorted_counts = buffers.counts.index_select(0, buffers.order)
+    del buffers.counts
+    buffers.ends = buffers.sorted_counts.cumsum(0)
+    slots = frame.kind.slots
+    parts = blocks(slots, PART)
+    buffers.part_size = 64 * blocks(blocks(slots, parts), 64)
+    buffers.parts = blocks(slots, buffers.part_size)
+    _group_by_tile(frame, buffers)
+
+
+def _group_by_tile(frame: _Frame, buffers: FrameBuffers) -> None:
+    """Bring the pairs of Gaussian and tile, which are nearest first, into lists."""
+    kind = frame.kind
+    n = frame.gaussian_count
+    slots = kind.slots
+    size = buffers.part_size
+    tiles = frame.new(slots, dtype=_KEY_DTYPES[kind.key_type])
+    # A part's list replaces the pairs of the part before.
+    pairs = frame.new(slots + size, dtype=torch.int32)
+    buffers.ids = pairs[:slots]
+    gaussians = pairs[size:]
+    frame.kernels.launch(
+        "fill",
+        blocks(max(n, slots), 256),
+        256,
+        _INT(n),
+        _INT(slots),
+        buffers.order,
+        buffers.sorted_counts,
+        buffers.ends,
+        buffers.footprints,
+        _INT(kind.tiles[0]),
+        tiles,
+        gaussians,
+    )
+    del buffers.order, buffers.sorted_counts
+    buffers.starts = frame.new(buffers.parts, kind.tile_count + 1, dtype=torch.int32)
+    for part in range(buffers.parts):
+        first = part * size
+        end = min(first + size, slots)
+        grouped, places = torch.sort(tiles[first:end], stable=True)
+        frame.kernels.launch(
+            "gather",
+            blocks(end - first, 256),
+            256,
+            _INT(n),
+            _INT(first),
+            _INT(end - first),
+            _INT(kind.tile_count),
+            grouped,
+            places,
+            gaussians[first:],
+            buffers.ends,
+            frame.parameters,
+            buffers.ids[first:],
+            buffers.starts[part],
+        )
+        del grouped, places
+
+
+# -- from lists to the picture ------------------------------------------------------------
+
+
+def _rasterise(frame: _Frame, buffers: FrameBuffers) -> None:
+    """Composite the picture, a block of threads for each tile."""
+    kind = frame.kind
+    options: tuple[Any, ...] = ()
+    if buffers.surfaces is not None:
+        options = (buffers.surfaces, _FLOAT(kind.near))
+    frame.kernels.launch(
+        kind.paint_facts.cuda_kernel,
+        kind.tile_count,
+        _BLEND_BLOCK,
+        _INT(kind.width),
+        _INT(kind.height),
+        _INT(kind.tiles[0]),
+        _INT(kind.element_size),
+        _INT(buffers.parts),
+        _INT(kind.tile_count + 1),
+        buffers.starts,
+        buffers.ids,
+        buffers.footprints,
+        buffers.colors,
+        frame.parameters,
+        *options,
+    )
