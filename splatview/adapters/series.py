@@ -81,7 +81,7 @@ class SeriesTable:
         next_power_of_two = 1 << (count - 1).bit_length()
         max_rows = SCALAR_ROWS // max(_FULL_LENGTH_SERIES, next_power_of_two)
         for series in self._series.values():
-            series.limit(max_rows)
+            series.set_max_rows(max_rows)
         self._series |= {name: scalar_series(max_rows) for name in names}
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
