@@ -59,7 +59,7 @@ class LookingScreen(driver.CountingScreen):
         if not self._pictures or self._pictures[-1][1] != index:
             self._pictures.append((now, index))
         layer: Layer | None = next(iter(layers.all), None)
-        if layer is None or layer.result is None or not layer.result.texts:
+        if layer is None or layer.result is None or not layer.result.labels:
             return
         result = layer.result
         if not self._results or self._results[-1][1] != result.version:
@@ -68,7 +68,7 @@ class LookingScreen(driver.CountingScreen):
                     now,
                     result.version,
                     layer.time_ns,
-                    int(result.texts[0]),
+                    int(result.labels[0]),
                     _edge(self._screen.framebuffer),
                 )
             )

@@ -237,7 +237,7 @@ def test_results_are_drawn_over_their_stream_while_it_is_shown(
     viewer.user.select(selected)
     viewer.until(lambda: overlay.opened and shows(70, 1))
     splatview.annotate("camera")
-    viewer.until(lambda: viewer.image.data.layers.all[0].result.empty)
+    viewer.until(lambda: viewer.image.data.layers.all[0].result.is_empty)
 
 
 def test_trouble_stands_over_the_picture(viewer: Viewer) -> None:
@@ -285,7 +285,7 @@ def test_boxes_come_with_words_and_colors_and_are_copied() -> None:
     )
     assert r.masks[0].inside.all()
     assert r.boxes.tolist() == [[1, 2, 3, 4], [5, 6, 9, 9], [0, 0, 1, 1]]
-    assert [r.words(n) for n in range(3)] == ["cat 0.88", "a b", "0.50"]
+    assert [r.box_text(n) for n in range(3)] == ["cat 0.88", "a b", "0.50"]
     assert r.colors[:, :3].tolist() == [
         PALETTE[0].tolist(),
         PALETTE[1].tolist(),

@@ -264,7 +264,7 @@ class Still:
                 layers.take(index, frame)
         try:
             image.draw_layers(self.screen.framebuffer, rect, 1.0)
-            if any(not layer.result.empty for layer in layers.all):
+            if any(not layer.result.is_empty for layer in layers.all):
                 self._write(write)
         finally:
             layers.clear()

@@ -55,9 +55,9 @@ class ImageContent:
         self.changes = 0
         """Count of visible changes: a view that drew an earlier state has to be drawn
         again."""
-        self.drawn = 0
+        self.last_drawing = 0
         """The last drawing that any view submitted."""
-        self.broken = 0
+        self.broken_count = 0
         """NaN and infinite values, as far as they were counted."""
         self.hints = Hints()
         self.range = (0.0, 1.0)
@@ -138,12 +138,12 @@ class ImageContent:
             self.notes = []
         else:
             self.notes = meta_phrases(frame.meta, ("layout", *CAMERA_META))
-        self.layers.under(
+        self.layers.set_image(
             frame, (source.size[0] * source.stride, source.size[1] * source.stride)
         )
         self._count_due = dtype not in INTEGERS
         if dtype in INTEGERS:
-            self.broken = 0
+            self.broken_count = 0
             self.hints.hint = None
         self.changes += 1
         return True
@@ -201,8 +201,8 @@ class ImageContent:
         finished = self.work.finished
         while self._retired and self._retired[0][1] <= finished:
             self._retired.pop(0)[0].close()
-        if self._held is not None and self._checked < self.drawn <= finished:
-            self._checked = self.drawn
+        if self._held is not None and self._checked < self.last_drawing <= finished:
+            self._checked = self.last_drawing
             self.stale = self.stale or not self._held.intact()
         if self._arriving and self._held is not None and self._held.complete:
             self._arriving = False
@@ -216,16 +216,16 @@ class ImageContent:
             framebuffer, number = self._counting
             if self.work.finished < number:
                 return
-            before = self.broken, self.hints.hint, self.range
+            before = self.broken_count, self.hints.hint, self.range
             read = np.frombuffer(
                 framebuffer.read(components=4, dtype="f4"), np.float32
             ).reshape(-1, 4)
             self._end_count()
-            self.broken = int(read[:, 3].sum(dtype=np.float64))
+            self.broken_count = int(read[:, 3].sum(dtype=np.float64))
             self.hints.hint, self.range = _look_at(
                 read[:, : 3 if source.channels > 2 else 1]
             )
-            self.changes += (self.broken, self.hints.hint, self.range) != before
+            self.changes += (self.broken_count, self.hints.hint, self.range) != before
             return
         if (
             not self._count_due

@@ -106,7 +106,7 @@ class Shapes:
         points = result.points
         skeleton = result.skeleton
         colors = result.point_colors
-        if result.owned_points:
+        if result.points_have_boxes:
             floors = result.floors
         else:
             floors = np.full(len(points), NO_SCORE, np.float32)
@@ -219,16 +219,16 @@ class Shapes:
                 kept.append((mask, x + 1, y + 1))
                 x = x + w
                 row = max(row, h)
-        kept.sort(key=lambda found: found[0].box)
+        kept.sort(key=lambda found: found[0].box_index)
         atlas = np.zeros((max(y + row, 1), width), np.uint8)
         instances = np.zeros(len(kept), _MASK)
-        owners = np.array([mask.box for mask, _, _ in kept], np.int64)
+        owners = np.array([mask.box_index for mask, _, _ in kept], np.int64)
         for i, (mask, x, y) in enumerate(kept):
             h, w = mask.inside.shape
             np.multiply(
                 mask.inside, 255, out=atlas[y : y + h, x : x + w], casting="unsafe"
             )
-            instances["place"][i] = mask.place
+            instances["place"][i] = mask.bounds
             instances["part"][i] = (x, y, x + w, y + h)
         instances["color"] = self._result.colors[owners]
         instances["floor"] = self._result.floors[owners]
@@ -272,7 +272,7 @@ _DARK = ImVec4(0.05, 0.06, 0.07, 1.0)
 _LIGHT = ImVec4(0.97, 0.98, 0.99, 1.0)
 
 
-class Words:
+class OverlayText:
     """Text state of one view: what was shown lately."""
 
     def __init__(self) -> None:
@@ -304,9 +304,9 @@ class Words:
             True,
         )
         with theme.font_size(_SIZE):
-            for layer, opacity in layers.shown(settings):
+            for layer, opacity in layers.visible(settings):
                 result = layer.result
-                per = np.array(layers.per(layer.result, placed[2]))
+                per = np.array(layers.screen_scale(layer.result, placed[2]))
                 if settings.labels:
                     to_screen = per, np.array(placed[:2])
                     _labels(result, to_screen, rect, opacity, settings.threshold)
@@ -340,7 +340,7 @@ class Words:
             seen = [
                 layer
                 for layer in layers.all
-                if not (layer.ended and layers.opacity(layer) == 0)
+                if not (layer.has_ended and layers.opacity(layer) == 0)
             ]
             self._lines = [
                 layers.camera,
@@ -367,11 +367,11 @@ class Words:
 def _about(layers: ImageLayers, layer: Layer) -> str:
     """Describe a layer: its publisher, rate, work and age."""
     result = layer.result
-    if result.empty and not result.by:
+    if result.is_empty and not result.publisher:
         return ""
-    words = [result.by or "overlay"]
+    words = [result.publisher or "overlay"]
     rate = result.rate_hz or layer.rate_hz
-    if layer.ended:
+    if layer.has_ended:
         words.append("ended")
     elif rate >= 0.05:
         words.append(f"{rate:.1f}/s")
@@ -429,7 +429,7 @@ def _labels(
     draw = imgui.get_background_draw_list()
     edge = theme.scale()
     for n, (x0, y0) in zip(numbers.tolist(), anchors[numbers].tolist(), strict=True):
-        text = result.words(n)
+        text = result.box_text(n)
         if text:
             r, g, b, _ = (float(c) / 255 for c in result.colors[n])
             ink = faint(_DARK if is_light(result.colors[n]) else _LIGHT, opacity)

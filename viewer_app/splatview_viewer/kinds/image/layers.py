@@ -38,7 +38,7 @@ class Layer:
         self.shapes: Shapes | None = None
         self.rate_hz = 0.0
         """Rate of the stream's versions, as the viewer sees them."""
-        self.ended = False
+        self.has_ended = False
         """True if its run publishes no more."""
         self.time_ns = 0
         """Version of the picture that the result was computed on; 0: not known."""
@@ -80,7 +80,7 @@ class ImageLayers:
     def all(self) -> list[Layer]:
         return list(self._layers.values())
 
-    def under(self, frame: StreamFrame | None, size: tuple[int, int]) -> None:
+    def set_image(self, frame: StreamFrame | None, size: tuple[int, int]) -> None:
         """The image is this frame now, so large; None: a file."""
         self.size = size
         before = self.version
@@ -152,7 +152,7 @@ class ImageLayers:
         fresh = max(_FRESH, 10 / rate) if rate > 0 else 10 * _FRESH
         return min(max(1 - (seconds - fresh) / (_FADE * fresh), 0.0), 1.0)
 
-    def shown(self, settings: ImageState) -> list[tuple[Layer, float]]:
+    def visible(self, settings: ImageState) -> list[tuple[Layer, float]]:
         """Return the layers that are seen, each with its opacity."""
         return [
             (layer, opacity)
@@ -173,13 +173,13 @@ class ImageLayers:
         magnification.
         """
         x, y, zoom = placed
-        for layer, opacity in self.shown(settings):
-            if layer.result.empty:
+        for layer, opacity in self.visible(settings):
+            if layer.result.is_empty:
                 continue
             self._programs = self._programs or make_programs(self._ctx)
             if layer.shapes is None:
                 layer.shapes = Shapes(self._ctx, self._programs, layer.result)
-            per_x, per_y = self.per(layer.result, zoom)
+            per_x, per_y = self.screen_scale(layer.result, zoom)
             layer.shapes.draw(
                 rect,
                 (x - rect.x, y - rect.y, per_x, per_y),
@@ -188,24 +188,24 @@ class ImageLayers:
                 threshold=settings.threshold,
             )
 
-    def at(self, x: float, y: float, settings: ImageState) -> str:
+    def box_text_at(self, x: float, y: float, settings: ImageState) -> str:
         """Text of the smallest box around a point of the image, in its pixels."""
         found = ""
         smallest = float("inf")
-        for layer, _ in self.shown(settings):
+        for layer, _ in self.visible(settings):
             result = layer.result
             px = x * result.size[0] / self.size[0]
             py = y * result.size[1] / self.size[1]
             boxes = result.boxes
-            inside = result.at(px, py)
+            inside = result.boxes_at(px, py)
             inside = inside[result.floors[inside] >= settings.threshold]
             areas = (boxes[inside, 2:] - boxes[inside, :2]).prod(1)
             if len(inside) and areas.min() < smallest:
                 smallest = float(areas.min())
-                found = result.words(int(inside[areas.argmin()]))
+                found = result.box_text(int(inside[areas.argmin()]))
         return found
 
-    def per(self, result: OverlayResult, zoom: float) -> tuple[float, float]:
+    def screen_scale(self, result: OverlayResult, zoom: float) -> tuple[float, float]:
         """Pixels of the screen for one of a result's picture, along x and y. `zoom`:
         for one of the image's.
         """

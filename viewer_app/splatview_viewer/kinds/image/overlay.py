@@ -27,9 +27,9 @@ _TEXELS = 1 << 22
 class Mask:
     """A part of a mask, and its place in the picture."""
 
-    box: int
+    box_index: int
     """Number of its box."""
-    place: tuple[float, float, float, float]
+    bounds: tuple[float, float, float, float]
     """x0 y0 x1 y1, fractions of the picture's width and height."""
     inside: np.ndarray
     """(h, w) bool."""
@@ -131,7 +131,7 @@ class OverlayResult:
     """When that was published; 0: not known."""
     size: tuple[int, int]
     """Width and height of the picture that it was computed on."""
-    by: str
+    publisher: str
     rate_hz: float
     work_ms: float
     trouble: str
@@ -149,9 +149,9 @@ class OverlayResult:
     """(N,) float32; NaN: none."""
     colors: np.ndarray
     """(N, 4) uint8 RGBA."""
-    texts: list[bytes]
+    labels: list[bytes]
     """Labels as they came, N of them or none."""
-    names: list[bytes]
+    class_names: list[bytes]
     """Names of classes, from 0 on, where there are no labels."""
     masks: list[Mask]
     points: np.ndarray
@@ -167,7 +167,7 @@ class OverlayResult:
     notes: list[tuple[float, float, str]]
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         return not (
             self.drawn.any()
             or self.masks
@@ -181,17 +181,17 @@ class OverlayResult:
         """(N,) float32: scores, of those that have none one over every threshold."""
         return np.where(np.isnan(self.scores), np.float32(NO_SCORE), self.scores)
 
-    def words(self, n: int) -> str:
+    def box_text(self, n: int) -> str:
         """Text of a box: its label and its score."""
-        label = _plain(self.texts[n]) if n < len(self.texts) else ""
-        if not label and not self.texts and (number := int(self.classes[n])) >= 0:
+        label = _plain(self.labels[n]) if n < len(self.labels) else ""
+        if not label and not self.labels and (number := int(self.classes[n])) >= 0:
             label = (
-                _plain(self.names[number]) if number < len(self.names) else ""
+                _plain(self.class_names[number]) if number < len(self.class_names) else ""
             ) or str(number)
         score = float(self.scores[n])
         return " ".join(filter(None, [label, f"{score:.2f}" if score == score else ""]))
 
-    def at(self, x: float, y: float) -> np.ndarray:
+    def boxes_at(self, x: float, y: float) -> np.ndarray:
         """Return the numbers of the boxes around a point."""
         boxes = self.boxes
         is_around = self.drawn & (boxes[:, 0] <= x) & (x <= boxes[:, 2])
@@ -215,7 +215,7 @@ class OverlayResult:
         return places
 
     @property
-    def owned_points(self) -> bool:
+    def points_have_boxes(self) -> bool:
         """True if each group of points belongs to the box of its number."""
         return len(self.points) == len(self.boxes) > 0
 
@@ -232,7 +232,7 @@ _ABSENT = {
 """Tensors that a frame may lack."""
 
 
-def read_result(frame: StreamFrame, shown: tuple[int, int]) -> OverlayResult | None:
+def read_result(frame: StreamFrame, default_size: tuple[int, int]) -> OverlayResult | None:
     """Copy a frame of kind overlay to the host; None when its writer overwrote it
     meanwhile.
 
@@ -297,8 +297,8 @@ def read_result(frame: StreamFrame, shown: tuple[int, int]) -> OverlayResult | N
     result = OverlayResult(
         version=int(meta.get("version", 0)),
         time_ns=int(meta.get("time_ns", 0)),
-        size=(width, height) if width and height else shown,
-        by=_plain(str(meta.get("by", "")).encode(errors="replace")),
+        size=(width, height) if width and height else default_size,
+        publisher=_plain(str(meta.get("by", "")).encode(errors="replace")),
         rate_hz=_number(meta, "rate_hz"),
         work_ms=_number(meta, "work_ms"),
         trouble=str(meta.get("trouble", "")),
@@ -315,8 +315,8 @@ def read_result(frame: StreamFrame, shown: tuple[int, int]) -> OverlayResult | N
         classes=classes,
         scores=np.array(arrays.get("scores", np.full(n, np.nan, np.float32))),
         colors=colors,
-        texts=words("labels")[:n],
-        names=words("names"),
+        labels=words("labels")[:n],
+        class_names=words("names"),
         masks=_masks_of(arrays["masks"]),
         points=points,
         skeleton=pairs,

@@ -23,7 +23,7 @@ from splatview_viewer.core.view import (
 )
 from splatview_viewer.geometry.pan_zoom import FITTED, PanZoom, Place
 from splatview_viewer.kinds.image.content import INTEGERS, ImageContent
-from splatview_viewer.kinds.image.drawing import Words
+from splatview_viewer.kinds.image.drawing import OverlayText
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +77,7 @@ class ImageView(View[ImageContent, ImageState]):
         self._drawn = self._version
         """The version of the data that was drawn last, or for which drawing was asked.
         """
-        self._words = Words()
+        self._words = OverlayText()
         self._pointer: tuple[float, float] | None = None
         self._readout: tuple[tuple[object, ...], str, float] = ((), "", 0.0)
         self._look_at = math.inf
@@ -128,7 +128,7 @@ class ImageView(View[ImageContent, ImageState]):
             "image", rect.width, rect.height, *source.size, round(math.log2(zoom))
         ):
             array.render(moderngl.TRIANGLES, vertices=3)
-        data.drawn = data.work.submitted
+        data.last_drawing = data.work.submitted
         if data.layers and s.overlay and self.host.exact != "scene":
             self.draw_layers(framebuffer, rect, self.host.scale)
         self._drawn = self._version
@@ -290,7 +290,7 @@ class ImageView(View[ImageContent, ImageState]):
         x = pixel[0] * source.stride
         y = pixel[1] * source.stride
         text = f"({x}, {y})   {values}"
-        said = self.data.layers.at(x + 0.5, y + 0.5, self.state)
+        said = self.data.layers.box_text_at(x + 0.5, y + 0.5, self.state)
         if said:
             text += f"   {said}"
         self._readout = key, text, now
@@ -305,9 +305,9 @@ class ImageView(View[ImageContent, ImageState]):
             out.append(
                 f"1 pixel in {source.stride} per axis: larger than this GPU's {limit}"
             )
-        if data.broken:
+        if data.broken_count:
             out.append(
-                f"{data.broken:,} NaN or inf "
+                f"{data.broken_count:,} NaN or inf "
                 f"({'NaN: ' * (self.state.range is None)}magenta)"
             )
         bridge, reasons = (
