@@ -82,8 +82,8 @@ def test_turned_boxes_are_drawn_by_their_corners(
         assert side[y - 1 : y + 1, x - 1 : x + 1].any()
     assert not side[19:36, 79:82].any()
     assert not side[65:81, 138:142].any()
-    assert view.content.layers.at(110, 50, view.view.state) == "0 0.90"
-    assert view.content.layers.at(85, 75, view.view.state) == ""
+    assert view.content.layers.box_text_at(110, 50, view.view.state) == "0 0.90"
+    assert view.content.layers.box_text_at(85, 75, view.view.state) == ""
 
 
 def test_masks_are_seen_through_and_have_an_edge(
@@ -138,8 +138,8 @@ def test_scores_under_the_threshold_are_not_drawn(
     assert not of_color(pixels, PALETTE[0]).any()
     assert of_color(pixels, PALETTE[1])[70, 75]
     assert of_color(pixels, PALETTE[2])[25, 110]
-    assert view.content.layers.at(25, 25, view.view.state) == ""
-    assert view.content.layers.at(75, 25, view.view.state) == "1 0.80"
+    assert view.content.layers.box_text_at(25, 25, view.view.state) == ""
+    assert view.content.layers.box_text_at(75, 25, view.view.state) == "1 0.80"
 
 
 def test_what_lies_under_the_pointer_is_named(

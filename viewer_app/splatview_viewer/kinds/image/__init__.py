@@ -1,6 +1,4 @@
-"""Pictures and arrays of numbers, with the overlays that belong to one of their
-versions.
-"""
+"""The kinds of stream that are pictures, and overlays over them."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ def _view(ctx: Any, work: Any) -> Any:
 
 
 class OverlayLink(Link):
-    """A layer of the image's content for each overlay stream."""
+    """Makes a layer of the image's content for each overlay stream."""
 
     def take(self, content: Any, stream: Any, frame: Any) -> bool:
         return content.layers.take(id(stream), frame)
@@ -26,7 +24,7 @@ class OverlayLink(Link):
     def tend(self, content: Any, stream: Any, now: float) -> None:
         layer = content.layers.get(id(stream))
         if layer is not None:
-            layer.ended = not stream.run.alive
+            layer.has_ended = not stream.run.alive
             layer.rate_hz = stream.rate_hz or layer.rate_hz
 
     def drop(self, content: Any, stream: Any) -> None:
@@ -34,7 +32,9 @@ class OverlayLink(Link):
 
     def trouble(self, content: Any, stream: Any) -> str:
         layer = content.layers.get(id(stream))
-        return "" if layer is None else layer.result.trouble
+        if layer is None:
+            return ""
+        return layer.result.trouble
 
 
 KIND = Kind(
@@ -45,4 +45,4 @@ KIND = Kind(
     links=(OverlayLink("overlay", over=True, still=True),),
 )
 OVERLAY = Kind("overlay")
-"""Boxes, points, lines, masks and words over an image; it has no view of its own."""
+"""Boxes, points, lines, masks and text over an image; it has no view of its own."""

@@ -1,6 +1,6 @@
-"""What is drawn over an image: the shapes of an overlay, by a few calls on the GPU
-however many, and its text.
+"""Drawing over an image: the shapes of an overlay, and its text.
 
+All shapes of a result are drawn by a few calls on the GPU, however many they are.
 Widths are pixels of the screen, whatever the zoom. Lines have a dark rim, so that they
 are seen on any picture: first all rims are drawn, then all lines.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import moderngl
 import numpy as np
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from splatview_viewer.core.screen import Rect
-    from splatview_viewer.kinds.image.layers import ImageLayers, Layer
+    from splatview_viewer.kinds.image.layers import Age, ImageLayers, Layer
     from splatview_viewer.kinds.image.overlay import Mask, OverlayResult
     from splatview_viewer.kinds.image.view import ImageState
 
@@ -36,39 +36,63 @@ _STROKE = np.dtype(
         ("thick", "f4"),
     ]
 )
-_FORMAT = "2f 2f 4f1 1f 1f /i"
+_STROKE_FORMAT = "2f 2f 4f1 1f 1f /i"
 _MASK = np.dtype(
     [("place", "f4", 4), ("part", "f4", 4), ("color", "u1", 4), ("floor", "f4")]
 )
+_MASK_FORMAT = "4f 4f 4f1 1f /i"
 _LINE = 1.0
+"""Thickness of lines and bones, in units of a box's lines."""
 _DOT = 3.0
-"""Thickness in units of a box's lines: lines and bones, points."""
+"""Thickness of points, likewise."""
 _BLEND = (
     moderngl.SRC_ALPHA,
     moderngl.ONE_MINUS_SRC_ALPHA,
     moderngl.ONE,
     moderngl.ONE_MINUS_SRC_ALPHA,
 )
-"""The last two: what is opaque stays so."""
-_ATLAS = 4096
+"""The last two keep opaque what is opaque."""
+_MAX_ATLAS_SIDE = 4096
 """Texels along the longest side of all masks together."""
 
 
 def make_programs(ctx: moderngl.Context) -> dict[str, moderngl.Program]:
-    """Compile the shaders BOX, SEGMENT and MASK, which all overlays of a context share."""
+    """Compile the shaders BOX, SEGMENT and MASK.
+
+    All overlays of a context share them.
+    """
     source = files("splatview_viewer.kinds.image").joinpath("overlay.glsl").read_text()
     head = "#version 330\n#define"
-    return {
-        name: ctx.program(
+    programs = {}
+    for name in ("BOX", "SEGMENT", "MASK"):
+        programs[name] = ctx.program(
             vertex_shader=f"{head} {name}\n#define VERTEX\n{source}",
             fragment_shader=f"{head} {name}\n{source}",
         )
-        for name in ("BOX", "SEGMENT", "MASK")
-    }
+    return programs
+
+
+class _Batch(NamedTuple):
+    """Instances that one call draws."""
+
+    program: moderngl.Program
+    array: moderngl.VertexArray
+    vertices: int
+    """Vertices of an instance."""
+    instances: int
+    """Number of instances."""
+
+
+class _PackedMask(NamedTuple):
+    """A mask and its upper left texel in the atlas."""
+
+    mask: Mask
+    x: int
+    y: int
 
 
 class Shapes:
-    """Drawable shapes of one result."""
+    """Shapes of one result on the GPU."""
 
     def __init__(
         self,
@@ -80,80 +104,48 @@ class Shapes:
         self._programs = programs
         self._result = result
         self._owned: list[Any] = []
-        self._batches: list[
-            tuple[moderngl.Program, moderngl.VertexArray, int, int]
-        ] = []
-        """With the vertices of an instance, and the number of instances."""
+        self._batches: list[_Batch] = []
         self._atlas: moderngl.Texture | None = None
         if result.masks:
-            self._add("MASK", 6, self._masks(result.masks), "4f 4f 4f1 1f /i")
-        numbers = np.flatnonzero(result.drawn & ~result.is_turned)
-        boxes = result.boxes[numbers]
+            self._add("MASK", 6, self._upload_masks(result.masks), _MASK_FORMAT)
+        plain = np.flatnonzero(result.drawn & ~result.is_turned)
+        boxes = result.boxes[plain]
         strokes = _strokes(
             boxes[:, :2],
             boxes[:, 2:],
-            result.colors[numbers],
-            result.floors[numbers],
+            result.colors[plain],
+            result.floors[plain],
             _LINE,
         )
-        self._add("BOX", 24, strokes, _FORMAT)
-        # Turned boxes, then lines, then bones, then points over them.
-        turned = np.flatnonzero(result.is_turned)
-        begin_corners = result.corners[turned].reshape(-1, 2)
-        end_corners = np.roll(result.corners[turned], -1, 1).reshape(-1, 2)
-        sides_of = np.repeat(turned, 4)
-        lines = result.lines
-        points = result.points
-        skeleton = result.skeleton
-        colors = result.point_colors
-        if result.points_have_boxes:
-            floors = result.floors
-        else:
-            floors = np.full(len(points), NO_SCORE, np.float32)
-        found = points[..., 2] > 0
-        at = points[..., :2]
-        group, which = np.nonzero(found)
-        person, bone = np.nonzero(found[:, skeleton[:, 0]] & found[:, skeleton[:, 1]])
-        dots = at[group, which]
-        begin = at[person, skeleton[bone, 0]]
-        end = at[person, skeleton[bone, 1]]
-        strokes = np.concatenate(
-            [
-                _strokes(
-                    begin_corners,
-                    end_corners,
-                    result.colors[sides_of],
-                    result.floors[sides_of],
-                    _LINE,
-                ),
-                _strokes(
-                    lines[:, :2],
-                    lines[:, 2:],
-                    result.line_colors,
-                    np.full(len(lines), NO_SCORE),
-                    _LINE,
-                ),
-                _strokes(begin, end, colors[person], floors[person], _LINE),
-                _strokes(dots, dots, colors[group], floors[group], _DOT),
-            ]
-        )
-        self._add("SEGMENT", 6, strokes, _FORMAT)
+        self._add("BOX", 24, strokes, _STROKE_FORMAT)
+        # Points are drawn last, over all else.
+        segments = [
+            _turned_boxes(result),
+            _line_pieces(result),
+            *_bones_and_points(result),
+        ]
+        self._add("SEGMENT", 6, np.concatenate(segments), _STROKE_FORMAT)
 
-    def _add(self, name: str, vertices: int, instances: np.ndarray, form: str) -> None:
-        """`vertices`: of one instance."""
+    def _add(
+        self, program_name: str, vertices: int, instances: np.ndarray, layout: str
+    ) -> None:
+        """Upload the instances of a shape; each has `vertices` vertices.
+
+        `layout` is that of an instance, as moderngl writes it.
+        """
         if not len(instances):
             return
-        program = self._programs[name]
+        program = self._programs[program_name]
         buffer = self._ctx.buffer(instances.tobytes())
-        names = [f"in_{name}" for name in instances.dtype.names or ()]
-        array = self._ctx.vertex_array(program, [(buffer, form, *names)])
+        inputs = [f"in_{name}" for name in instances.dtype.names or ()]
+        array = self._ctx.vertex_array(program, [(buffer, layout, *inputs)])
         self._owned += [array, buffer]
-        self._batches.append((program, array, vertices, len(instances)))
+        self._batches.append(_Batch(program, array, vertices, len(instances)))
 
     def draw(
         self,
         rect: Rect,
-        place: tuple[float, float, float, float],
+        placement: tuple[float, float, float, float],
         scale: float,
         *,
         opacity: float,
@@ -161,17 +153,23 @@ class Shapes:
     ) -> None:
         """Draw into the framebuffer in use, whose viewport is `rect`.
 
-        place: x, y of the picture's upper left corner in `rect`, and pixels of the
-        screen for one of the result's picture along x and y. scale: pixels per point.
+        Args:
+            rect: in pixels of the framebuffer.
+            placement: x, y of the picture's upper left corner in `rect`, and pixels of
+                the screen for one of the result's picture along x and y.
+            scale: pixels per point.
+            opacity: of everything, 0 to 1.
+            threshold: shapes of a lower score are not drawn.
         """
         ctx = self._ctx
         half = max(scale, 0.5)
         ctx.enable_only(moderngl.BLEND)
-        ctx.blend_func = _BLEND  # type: ignore[assignment]  (moderngl's stubs know two of the four)
+        # moderngl's stubs know two of the four factors.
+        ctx.blend_func = _BLEND  # type: ignore[assignment]
         if self._atlas is not None:
             self._atlas.use(0)
-        values = {
-            "u_place": place,
+        uniforms = {
+            "u_place": placement,
             "u_size": (rect.width, rect.height),
             "u_threshold": threshold,
             "u_opacity": opacity,
@@ -180,54 +178,24 @@ class Shapes:
             "u_picture": self._result.size,
             "u_atlas": 0,
         }
-        for program, array, vertices, count in self._batches:
-            for core in (0.0, 1.0) if program is self._programs["SEGMENT"] else (1.0,):
-                for name, value in {**values, "u_core": core}.items():
-                    if name in program:
-                        program[name] = value
-                array.render(moderngl.TRIANGLES, vertices=vertices, instances=count)
+        for batch in self._batches:
+            if batch.program is self._programs["SEGMENT"]:
+                _draw_batch(batch, {**uniforms, "u_core": 0.0})
+            _draw_batch(batch, {**uniforms, "u_core": 1.0})
         ctx.disable(moderngl.BLEND)
 
-    def _masks(self, masks: list[Mask]) -> np.ndarray:
-        """Put all masks row by row into one texture, with an empty texel around each;
-        those without room are left out.
-        """
-        limit = min(int(self._ctx.info["GL_MAX_TEXTURE_SIZE"]), _ATLAS)
-        sizes = [m.inside.shape for m in masks]
-        width = min(
-            max(
-                [
-                    64,
-                    int(1.1 * sum(h * w for h, w in sizes) ** 0.5),
-                    *(w + 2 for _, w in sizes),
-                ]
-            ),
-            limit,
-        )
-        kept: list[tuple[Mask, int, int]] = []
-        x = 0
-        y = 0
-        row = 0
-        for mask in sorted(masks, key=lambda mask: -mask.inside.shape[0]):
-            h = mask.inside.shape[0] + 2
-            w = mask.inside.shape[1] + 2
-            if x + w > width:
-                x = 0
-                y = y + row
-                row = 0
-            if w <= width and y + h <= limit:
-                kept.append((mask, x + 1, y + 1))
-                x = x + w
-                row = max(row, h)
-        kept.sort(key=lambda found: found[0].box_index)
-        atlas = np.zeros((max(y + row, 1), width), np.uint8)
-        instances = np.zeros(len(kept), _MASK)
-        owners = np.array([mask.box_index for mask, _, _ in kept], np.int64)
-        for i, (mask, x, y) in enumerate(kept):
+    def _upload_masks(self, masks: list[Mask]) -> np.ndarray:
+        """Put all masks into one texture; return their instances."""
+        limit = min(int(self._ctx.info["GL_MAX_TEXTURE_SIZE"]), _MAX_ATLAS_SIDE)
+        width = _atlas_width(masks, limit)
+        packed, height = _pack_masks(masks, width, limit)
+        atlas = np.zeros((max(height, 1), width), np.uint8)
+        instances = np.zeros(len(packed), _MASK)
+        owners = np.array([item.mask.box_index for item in packed], np.int64)
+        for i, (mask, x, y) in enumerate(packed):
             h, w = mask.inside.shape
-            np.multiply(
-                mask.inside, 255, out=atlas[y : y + h, x : x + w], casting="unsafe"
-            )
+            texels = atlas[y : y + h, x : x + w]
+            np.multiply(mask.inside, 255, out=texels, casting="unsafe")
             instances["place"][i] = mask.bounds
             instances["part"][i] = (x, y, x + w, y + h)
         instances["color"] = self._result.colors[owners]
@@ -240,7 +208,7 @@ class Shapes:
         return instances
 
     def release(self) -> None:
-        """Idempotent."""
+        """Free everything on the GPU. Idempotent."""
         for owned in self._owned:
             owned.release()
         self._owned.clear()
@@ -248,39 +216,140 @@ class Shapes:
         self._atlas = None
 
 
+def _draw_batch(batch: _Batch, uniforms: Mapping[str, Any]) -> None:
+    """Draw a batch with those of the uniforms that its program has."""
+    for name, value in uniforms.items():
+        if name in batch.program:
+            batch.program[name] = value
+    batch.array.render(
+        moderngl.TRIANGLES, vertices=batch.vertices, instances=batch.instances
+    )
+
+
+def _atlas_width(masks: list[Mask], limit: int) -> int:
+    """Return a width at which the masks fill about a square."""
+    sizes = [mask.inside.shape for mask in masks]
+    side = int(1.1 * sum(h * w for h, w in sizes) ** 0.5)
+    widest = max(w + 2 for _, w in sizes)
+    return min(max(64, side, widest), limit)
+
+
+def _pack_masks(
+    masks: list[Mask], width: int, limit: int
+) -> tuple[list[_PackedMask], int]:
+    """Put masks row by row into an atlas, with an empty texel around each.
+
+    Args:
+        masks: those without room are left out.
+        width: of the atlas, in texels.
+        limit: its height at most.
+
+    Returns:
+        The masks in the order of their boxes, and the height that they take.
+    """
+    packed: list[_PackedMask] = []
+    x = 0
+    y = 0
+    row_height = 0
+    for mask in sorted(masks, key=lambda mask: -mask.inside.shape[0]):
+        h = mask.inside.shape[0] + 2
+        w = mask.inside.shape[1] + 2
+        if x + w > width:
+            x = 0
+            y += row_height
+            row_height = 0
+        if w <= width and y + h <= limit:
+            packed.append(_PackedMask(mask, x + 1, y + 1))
+            x += w
+            row_height = max(row_height, h)
+    packed.sort(key=lambda item: item.mask.box_index)
+    return packed, y + row_height
+
+
+def _turned_boxes(result: OverlayResult) -> np.ndarray:
+    """Return the strokes of turned boxes, four for each."""
+    turned = np.flatnonzero(result.is_turned)
+    corners = result.corners[turned]
+    next_corners = np.roll(corners, -1, 1)
+    owners = np.repeat(turned, 4)
+    return _strokes(
+        corners.reshape(-1, 2),
+        next_corners.reshape(-1, 2),
+        result.colors[owners],
+        result.floors[owners],
+        _LINE,
+    )
+
+
+def _line_pieces(result: OverlayResult) -> np.ndarray:
+    """Return the strokes of lines, which are over every threshold."""
+    lines = result.lines
+    floors = np.full(len(lines), NO_SCORE)
+    return _strokes(lines[:, :2], lines[:, 2:], result.line_colors, floors, _LINE)
+
+
+def _bones_and_points(result: OverlayResult) -> tuple[np.ndarray, np.ndarray]:
+    """Return the strokes of bones and those of points."""
+    points = result.points
+    skeleton = result.skeleton
+    colors = result.point_colors
+    if result.points_have_boxes:
+        floors = result.floors
+    else:
+        floors = np.full(len(points), NO_SCORE, np.float32)
+    is_visible = points[..., 2] > 0
+    positions = points[..., :2]
+    has_bone = is_visible[:, skeleton[:, 0]] & is_visible[:, skeleton[:, 1]]
+    group, bone = np.nonzero(has_bone)
+    start = positions[group, skeleton[bone, 0]]
+    end = positions[group, skeleton[bone, 1]]
+    bones = _strokes(start, end, colors[group], floors[group], _LINE)
+    group, point = np.nonzero(is_visible)
+    dots = positions[group, point]
+    return bones, _strokes(dots, dots, colors[group], floors[group], _DOT)
+
+
 def _strokes(
-    a: np.ndarray, b: np.ndarray, color: np.ndarray, floor: np.ndarray, thick: float
+    start: np.ndarray,
+    end: np.ndarray,
+    color: np.ndarray,
+    floor: np.ndarray,
+    thickness: float,
 ) -> np.ndarray:
-    out = np.zeros(len(a), _STROKE)
-    out["a"] = a
-    out["b"] = b
-    out["color"] = color
-    out["floor"] = floor
-    out["thick"] = thick
-    return out
+    """Return strokes (N,) between points (N, 2), of type `_STROKE`."""
+    strokes = np.zeros(len(start), _STROKE)
+    strokes["a"] = start
+    strokes["b"] = end
+    strokes["color"] = color
+    strokes["floor"] = floor
+    strokes["thick"] = thickness
+    return strokes
 
 
 # -- text ------------------------------------------------------------------------------
 
-_SIZE = 13.0
+_FONT_SIZE = 13.0
 """Size of the letters, points."""
-_MOST = 400
+_MAX_LABELS = 400
 """Labels in one picture: those of the highest scores."""
-_SAID_FOR = 0.5
+_CORNER_PERIOD_S = 0.5
 """Seconds for which the lines in the corner stay as they are while pictures come."""
+_NOTE_REACH = (2000, 500)
+"""Pixels right of and below a note's point that its text may take."""
+_SEPARATOR = " \u00b7 "
 _DARK = ImVec4(0.05, 0.06, 0.07, 1.0)
 _LIGHT = ImVec4(0.97, 0.98, 0.99, 1.0)
 
 
 class OverlayText:
-    """Text state of one view: what was shown lately."""
+    """Text over one view's image, and the lines in its corner."""
 
     def __init__(self) -> None:
         self.due = math.inf
         """When the lines in the corner are to be written anew though nothing else
         changes."""
         self._lines: list[str] = []
-        self._said_at = -math.inf
+        self._written_at = -math.inf
 
     def write(
         self,
@@ -294,8 +363,13 @@ class OverlayText:
     ) -> None:
         """Write over the image in `rect`, inside an imgui frame.
 
-        `placed`: as for `Layers.draw`. `corner`: also how fast things go and how old
-        they are.
+        Args:
+            layers: of the image.
+            settings: of the view.
+            rect: in pixels of the screen.
+            placed: as for `ImageLayers.draw`.
+            scale: pixels per point.
+            corner: also write in the corner how fast and how old results are.
         """
         draw = imgui.get_background_draw_list()
         draw.push_clip_rect(
@@ -303,142 +377,174 @@ class OverlayText:
             ImVec2(rect.x + rect.width, rect.y + rect.height),
             True,
         )
-        with theme.font_size(_SIZE):
+        x, y, zoom = placed
+        with theme.font_size(_FONT_SIZE):
             for layer, opacity in layers.visible(settings):
                 result = layer.result
-                per = np.array(layers.screen_scale(layer.result, placed[2]))
+                to_screen = _ToScreen(
+                    scale=np.array(layers.screen_scale(result, zoom)),
+                    offset=np.array((x, y)),
+                )
                 if settings.labels:
-                    to_screen = per, np.array(placed[:2])
-                    _labels(result, to_screen, rect, opacity, settings.threshold)
-                for x, y, text in result.notes:
-                    sx = placed[0] + x * per[0]
-                    sy = placed[1] + y * per[1]
-                    if (
-                        rect.x - 2000 < sx < rect.x + rect.width
-                        and rect.y - 500 < sy < rect.y + rect.height
-                    ):
-                        card(
-                            draw,
-                            (sx, sy),
-                            [(text, faint(theme.TEXT, opacity))],
-                            ground=faint(theme.BAR, 0.82 * opacity),
-                            pad=0.3,
-                        )
+                    _write_labels(result, to_screen, rect, opacity, settings.threshold)
+                _write_notes(result, to_screen, rect, opacity)
             if corner:
-                self._corner(layers, settings, rect, scale)
+                self._write_corner(layers, settings, rect, scale)
         draw.pop_clip_rect()
 
-    def _corner(
+    def _write_corner(
         self, layers: ImageLayers, settings: ImageState, rect: Rect, scale: float
     ) -> None:
         """Write rates and ages in the lower left corner, calmly."""
-        if layers.now < self._said_at + _SAID_FOR:
-            self.due = self._said_at + _SAID_FOR
+        if layers.now < self._written_at + _CORNER_PERIOD_S:
+            self.due = self._written_at + _CORNER_PERIOD_S
         else:
             self.due = math.inf
-            self._said_at = layers.now
-            seen = [
-                layer
-                for layer in layers.all
-                if not (layer.has_ended and layers.opacity(layer) == 0)
-            ]
-            self._lines = [
-                layers.camera,
-                *(
-                    _about(layers, layer)
-                    for layer in (seen if settings.overlay else ())
-                ),
-            ]
+            self._written_at = layers.now
+            self._lines = _corner_lines(layers, settings)
         y = rect.y + rect.height - 10 * scale
-        for line in reversed([line for line in self._lines if line]):
-            y = (
-                card(
-                    imgui.get_background_draw_list(),
-                    (rect.x + 10 * scale, y),
-                    [(line, theme.TEXT)],
-                    (0, 1),
-                    ground=faint(theme.BAR, 0.72),
-                    pad=0.35,
-                ).y
-                - 3 * scale
+        for line in reversed(self._lines):
+            card_rect = card(
+                imgui.get_background_draw_list(),
+                (rect.x + 10 * scale, y),
+                [(line, theme.TEXT)],
+                (0, 1),
+                ground=faint(theme.BAR, 0.72),
+                pad=0.35,
             )
+            y = card_rect.y - 3 * scale
 
 
-def _about(layers: ImageLayers, layer: Layer) -> str:
+def _corner_lines(layers: ImageLayers, settings: ImageState) -> list[str]:
+    """Return a line about the camera, and one about each layer."""
+    lines = [layers.camera]
+    if settings.overlay:
+        for layer in layers.all:
+            has_faded = layer.has_ended and layers.opacity(layer) == 0
+            if not has_faded:
+                lines.append(_describe_layer(layers, layer))
+    return [line for line in lines if line]
+
+
+class _ToScreen(NamedTuple):
+    """From pixels of a result's picture to those of the screen."""
+
+    scale: np.ndarray
+    """(2,): pixels of the screen for one of the picture along x and y."""
+    offset: np.ndarray
+    """(2,): the picture's upper left corner."""
+
+
+def _describe_layer(layers: ImageLayers, layer: Layer) -> str:
     """Describe a layer: its publisher, rate, work and age."""
     result = layer.result
     if result.is_empty and not result.publisher:
         return ""
-    words = [result.publisher or "overlay"]
+    phrases = [result.publisher or "overlay"]
     rate = result.rate_hz or layer.rate_hz
     if layer.has_ended:
-        words.append("ended")
+        phrases.append("ended")
     elif rate >= 0.05:
-        words.append(f"{rate:.1f}/s")
+        phrases.append(f"{rate:.1f}/s")
     if result.work_ms > 0:
-        words.append(
-            f"{result.work_ms:.0f} ms"
-            if result.work_ms >= 9.95
-            else f"{result.work_ms:.1f} ms"
-        )
-    (frames, seconds), times = layers.age(layer), ""
-    if seconds is not None:
-        if seconds < 0.9995:
-            times = f"{seconds * 1e3:.0f} ms"
-        else:
-            times = f"{seconds:.{int(seconds < 100)}f} s"
+        digits = 0 if result.work_ms >= 9.95 else 1
+        phrases.append(f"{result.work_ms:.{digits}f} ms")
+    age = _age_text(layers.age(layer))
+    if age:
+        phrases.append(age)
+    return _SEPARATOR.join(phrases)
+
+
+def _age_text(age: Age) -> str:
+    """Return how old a result is in words; empty where it is not known."""
+    frames, seconds = age
+    duration = _duration_text(seconds)
     if frames == 0:
-        words.append("result of this frame")
-    elif frames is not None:
-        words.append(
-            f"result {frames:,} frame{'s' if frames != 1 else ''} old"
-            + (f" ({times})" if times else "")
+        return "result of this frame"
+    if frames is None:
+        return f"result {duration} old" if duration else ""
+    unit = "frame" if frames == 1 else "frames"
+    text = f"result {frames:,} {unit} old"
+    if duration:
+        text += f" ({duration})"
+    return text
+
+
+def _duration_text(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    if seconds < 0.9995:
+        return f"{seconds * 1e3:.0f} ms"
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    return f"{seconds:.0f} s"
+
+
+def _write_notes(
+    result: OverlayResult, to_screen: _ToScreen, rect: Rect, opacity: float
+) -> None:
+    """Write the notes whose text may reach into `rect`, each at its point."""
+    scale_x, scale_y = to_screen.scale
+    offset_x, offset_y = to_screen.offset
+    reach_x, reach_y = _NOTE_REACH
+    for x, y, text in result.notes:
+        screen_x = offset_x + x * scale_x
+        screen_y = offset_y + y * scale_y
+        is_visible = (
+            rect.x - reach_x < screen_x < rect.x + rect.width
+            and rect.y - reach_y < screen_y < rect.y + rect.height
         )
-    elif times:
-        words.append(f"result {times} old")
-    return " \u00b7 ".join(words)
+        if is_visible:
+            card(
+                imgui.get_background_draw_list(),
+                (screen_x, screen_y),
+                [(text, faint(theme.TEXT, opacity))],
+                ground=faint(theme.BAR, 0.82 * opacity),
+                pad=0.3,
+            )
 
 
-def _labels(
+def _write_labels(
     result: OverlayResult,
-    to_screen: tuple[np.ndarray, np.ndarray],
+    to_screen: _ToScreen,
     rect: Rect,
     opacity: float,
     threshold: float,
 ) -> None:
-    """Write above each box, or inside where there is no room above; the highest scores
-    last, over the others.
+    """Write each label above its box, or inside where there is no room above.
 
-    to_screen: pixels of the screen for one of the picture along x and y, and the place
-    of its corner.
+    Labels of the highest scores are written last, over the others.
     """
     scale, offset = to_screen
-    screen = result.boxes * np.tile(scale, 2) + np.tile(offset, 2)
+    screen_boxes = result.boxes * np.tile(scale, 2) + np.tile(offset, 2)
     anchors = result.anchors() * scale + offset
     floors = result.floors
-    seen = (
+    is_visible = (
         result.drawn
         & (floors >= threshold)
-        & (screen[:, 0] < rect.x + rect.width)
-        & (screen[:, 1] < rect.y + rect.height)
-        & (screen[:, 2] > rect.x)
-        & (screen[:, 3] > rect.y)
+        & (screen_boxes[:, 0] < rect.x + rect.width)
+        & (screen_boxes[:, 1] < rect.y + rect.height)
+        & (screen_boxes[:, 2] > rect.x)
+        & (screen_boxes[:, 3] > rect.y)
     )
-    numbers = seen.nonzero()[0]
-    numbers = numbers[floors[numbers].argsort(kind="stable")][-_MOST:]
+    visible = is_visible.nonzero()[0]
+    by_score = floors[visible].argsort(kind="stable")
+    visible = visible[by_score][-_MAX_LABELS:]
     draw = imgui.get_background_draw_list()
     edge = theme.scale()
-    for n, (x0, y0) in zip(numbers.tolist(), anchors[numbers].tolist(), strict=True):
-        text = result.box_text(n)
-        if text:
-            r, g, b, _ = (float(c) / 255 for c in result.colors[n])
-            ink = faint(_DARK if is_light(result.colors[n]) else _LIGHT, opacity)
-            card(
-                draw,
-                (x0 - edge, y0 - edge),
-                [(text, ink)],
-                (0, 1),
-                within=rect,
-                pad=0.3,
-                ground=ImVec4(r, g, b, 0.92 * opacity),
-            )
+    for index, (x, y) in zip(visible.tolist(), anchors[visible].tolist(), strict=True):
+        text = result.box_text(index)
+        if not text:
+            continue
+        color = result.colors[index]
+        r, g, b, _ = (float(channel) / 255 for channel in color)
+        ink = _DARK if is_light(color) else _LIGHT
+        card(
+            draw,
+            (x - edge, y - edge),
+            [(text, faint(ink, opacity))],
+            (0, 1),
+            within=rect,
+            pad=0.3,
+            ground=ImVec4(r, g, b, 0.92 * opacity),
+        )

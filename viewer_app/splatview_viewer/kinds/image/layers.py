@@ -1,10 +1,12 @@
-"""Overlays of one image stream: a layer for each overlay stream, shared by all views of
-the image.
+"""Overlays of one image stream: a layer for each overlay stream.
+
+All views of the image share them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, NamedTuple
 
 from splatview_viewer.kinds.image.drawing import Shapes, make_programs
 from splatview_viewer.kinds.image.overlay import read_result
@@ -21,17 +23,24 @@ if TYPE_CHECKING:
 
 CAMERA_META = ("camera_hz", "dropped", "trouble")
 """Metadata keys of an image that describe its camera."""
-_REMEMBERED = 600
+_MAX_TIMES = 600
 """Frames of the image whose times are known."""
-_FRESH = 1.0
+_FRESH_S = 1.0
 """Seconds until a result begins to fade; or ten times what lies between two results, if
 that is longer."""
-_FADE = 0.6
-"""Seconds of that time in which it fades."""
+_FADE_RATIO = 0.6
+"""Seconds in which it fades, for each second until it begins to."""
+
+
+class Age(NamedTuple):
+    """By how much a result is older than the picture, at least 0; None: not known."""
+
+    frames: int | None
+    seconds: float | None
 
 
 class Layer:
-    """Layer of one overlay stream."""
+    """The newest result of one overlay stream, and its shapes on the GPU."""
 
     def __init__(self, result: OverlayResult) -> None:
         self.result = result
@@ -62,7 +71,7 @@ class ImageLayers:
         self._times: dict[int, int] = {}
         """When the last frames of the image were published, ns, by version."""
         self.now = 0.0
-        """Time of the last turn, by the viewer's clock."""
+        """Time of the last tick, by the viewer's clock."""
         self.size = (1, 1)
         """Width and height of the image, as it was published."""
         self.version = 0
@@ -81,9 +90,14 @@ class ImageLayers:
         return list(self._layers.values())
 
     def set_image(self, frame: StreamFrame | None, size: tuple[int, int]) -> None:
-        """The image is this frame now, so large; None: a file."""
+        """Note which image lies below the layers from now on.
+
+        Args:
+            frame: the frame of the image; None for a file.
+            size: its width and height.
+        """
         self.size = size
-        before = self.version
+        previous_version = self.version
         self.camera = ""
         if frame is None:
             self.version = 0
@@ -95,30 +109,39 @@ class ImageLayers:
         dropped = frame.meta.get("dropped", 0)
         if isinstance(hz, (int, float)) and type(dropped) is int and 0 <= hz < 1e6:
             self.camera = f"camera {hz:.1f}/s \u00b7 {dropped:,} dropped"
-        if frame.version < before:  # of another run: versions begin again
+        # Versions of another run start again from 1.
+        if frame.version < previous_version:
             self._times.clear()
         self._times[frame.version] = frame.time_ns
-        if len(self._times) > _REMEMBERED:
-            del self._times[next(iter(self._times))]
+        if len(self._times) > _MAX_TIMES:
+            oldest_version = next(iter(self._times))
+            del self._times[oldest_version]
 
     def take(self, key: Hashable, frame: StreamFrame) -> bool:
-        """The newest frame of an overlay stream; False when it was overwritten while it
-        was read. Raises ViewerError for what is none. `key` names the stream.
+        """Show the newest frame of an overlay stream.
+
+        Args:
+            key: names the stream.
+            frame: of kind overlay.
+
+        Returns:
+            False when the frame was overwritten while it was read.
+
+        Raises:
+            ViewerError: the frame is no overlay that can be read.
         """
         result = read_result(frame, self.size)
         if result is None:
             return False
         layer = self._layers.setdefault(key, Layer(result))
         layer.release()
-        layer.result, layer.time_ns = (
-            result,
-            result.time_ns or self._times.get(result.version, 0),
-        )
+        layer.result = result
+        layer.time_ns = result.time_ns or self._times.get(result.version, 0)
         self.changes += 1
         return True
 
     def drop(self, key: Hashable) -> None:
-        """An overlay stream is gone. Idempotent."""
+        """Remove the layer of an overlay stream that is gone. Idempotent."""
         layer = self._layers.pop(key, None)
         if layer is not None:
             layer.release()
@@ -127,38 +150,37 @@ class ImageLayers:
     def get(self, key: Hashable) -> Layer | None:
         return self._layers.get(key)
 
-    def age(self, layer: Layer) -> tuple[int | None, float | None]:
-        """Return by how many frames and seconds a result is older than the picture, at
-        least 0; None: not known.
-        """
+    def age(self, layer: Layer) -> Age:
+        """Return by how much the layer's result is older than the picture."""
         version = layer.result.version
+        seconds = None
         if layer.time_ns and self.time_ns:
             seconds = max(self.time_ns - layer.time_ns, 0) * 1e-9
-        else:
-            seconds = None
-        frames = max(self.version - version, 0) if self.version and version else None
-        if (
-            frames == 0 and seconds is not None and seconds > 1
-        ):  # counted by another run
+        frames = None
+        if self.version and version:
+            frames = max(self.version - version, 0)
+        # Such a result belongs to a version of another run.
+        if frames == 0 and seconds is not None and seconds > 1:
             frames = None
-        return frames, seconds
+        return Age(frames, seconds)
 
     def opacity(self, layer: Layer) -> float:
-        """1 for a result that is new enough, and less the older it is, down to 0."""
-        seconds = self.age(layer)[1]
+        """Return 1 for a result that is new enough, down to 0 the older it is."""
+        seconds = self.age(layer).seconds
         if seconds is None:
             return 1.0
         rate = layer.result.rate_hz or layer.rate_hz
-        fresh = max(_FRESH, 10 / rate) if rate > 0 else 10 * _FRESH
-        return min(max(1 - (seconds - fresh) / (_FADE * fresh), 0.0), 1.0)
+        fresh = 10 * _FRESH_S
+        if rate > 0:
+            fresh = max(_FRESH_S, 10 / rate)
+        return min(max(1 - (seconds - fresh) / (_FADE_RATIO * fresh), 0.0), 1.0)
 
     def visible(self, settings: ImageState) -> list[tuple[Layer, float]]:
-        """Return the layers that are seen, each with its opacity."""
-        return [
-            (layer, opacity)
-            for layer in self.all
-            if settings.overlay and (opacity := self.opacity(layer))
-        ]
+        """Return the layers that can be seen, each with its opacity."""
+        if not settings.overlay:
+            return []
+        layers = [(layer, self.opacity(layer)) for layer in self.all]
+        return [(layer, opacity) for layer, opacity in layers if opacity]
 
     def draw(
         self,
@@ -169,57 +191,66 @@ class ImageLayers:
     ) -> None:
         """Draw all shapes into the framebuffer in use, whose viewport is `rect`.
 
-        `placed`: x, y of the image's upper left corner on the screen, and its
-        magnification.
+        Args:
+            rect: in pixels of the framebuffer.
+            placed: x, y of the image's upper left corner on the screen, and its
+                magnification.
+            settings: of the view.
+            scale: pixels of the screen per point.
         """
         x, y, zoom = placed
         for layer, opacity in self.visible(settings):
             if layer.result.is_empty:
                 continue
-            self._programs = self._programs or make_programs(self._ctx)
+            if not self._programs:
+                self._programs = make_programs(self._ctx)
             if layer.shapes is None:
                 layer.shapes = Shapes(self._ctx, self._programs, layer.result)
-            per_x, per_y = self.screen_scale(layer.result, zoom)
+            scale_x, scale_y = self.screen_scale(layer.result, zoom)
             layer.shapes.draw(
                 rect,
-                (x - rect.x, y - rect.y, per_x, per_y),
+                (x - rect.x, y - rect.y, scale_x, scale_y),
                 scale,
                 opacity=opacity,
                 threshold=settings.threshold,
             )
 
     def box_text_at(self, x: float, y: float, settings: ImageState) -> str:
-        """Text of the smallest box around a point of the image, in its pixels."""
-        found = ""
-        smallest = float("inf")
+        """Return the text of the smallest box around a point of the image, in pixels."""
+        text = ""
+        min_area = math.inf
         for layer, _ in self.visible(settings):
             result = layer.result
-            px = x * result.size[0] / self.size[0]
-            py = y * result.size[1] / self.size[1]
-            boxes = result.boxes
-            inside = result.boxes_at(px, py)
-            inside = inside[result.floors[inside] >= settings.threshold]
-            areas = (boxes[inside, 2:] - boxes[inside, :2]).prod(1)
-            if len(inside) and areas.min() < smallest:
-                smallest = float(areas.min())
-                found = result.box_text(int(inside[areas.argmin()]))
-        return found
+            boxes_around = result.boxes_at(
+                x * result.size[0] / self.size[0], y * result.size[1] / self.size[1]
+            )
+            is_over = result.floors[boxes_around] >= settings.threshold
+            boxes_around = boxes_around[is_over]
+            boxes = result.boxes[boxes_around]
+            areas = (boxes[:, 2:] - boxes[:, :2]).prod(1)
+            if len(areas) and areas.min() < min_area:
+                min_area = float(areas.min())
+                text = result.box_text(int(boxes_around[areas.argmin()]))
+        return text
 
     def screen_scale(self, result: OverlayResult, zoom: float) -> tuple[float, float]:
-        """Pixels of the screen for one of a result's picture, along x and y. `zoom`:
-        for one of the image's.
+        """Return pixels of the screen for one of a result's picture, along x and y.
+
+        Args:
+            result: its picture may have another size than the image.
+            zoom: pixels of the screen for one of the image's.
         """
-        return zoom * self.size[0] / result.size[0], zoom * self.size[1] / result.size[
-            1
-        ]
+        width, height = self.size
+        result_width, result_height = result.size
+        return zoom * width / result_width, zoom * height / result_height
 
     def clear(self) -> None:
-        """Nothing lies over the image any more. Idempotent."""
+        """Remove all layers. Idempotent."""
         for key in list(self._layers):
             self.drop(key)
 
     def release(self) -> None:
-        """Give back everything. Idempotent."""
+        """Free everything on the GPU. Idempotent."""
         self.clear()
         for program in self._programs.values():
             program.release()

@@ -1,10 +1,10 @@
-"""Shows an image: one pass of a shader from the bytes as they lie to the screen."""
+"""The view of an image: one pass of a shader from its bytes to the screen."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import moderngl
 
@@ -31,11 +31,24 @@ if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.view import Value
 
-UNIT = 0.0, 1.0
+UNIT = (0.0, 1.0)
 """The range of floating point values that are colours as they are."""
-_READOUT_PERIOD = 0.05
+_READOUT_PERIOD_S = 0.05
 """Seconds between looks at a value on a GPU that changes, which wait for it."""
 _ALPHA = {"checkerboard": 0, "background": 1, "ignore": 2}
+_BGR_ORDER = [2, 1, 0, 3]
+_ZOOMS = (("Fit", 0.0), ("1:1", 1.0), ("2x", 2.0), ("4x", 4.0))
+_RANGES = {
+    UNIT: "0 to 1",
+    (0.0, 255.0): "0 to 255",
+    (-1.0, 1.0): "-1 to 1",
+    None: "Automatic",
+}
+_ALPHA_LABELS = {
+    "checkerboard": "Checkerboard",
+    "background": "Background",
+    "ignore": "Ignored",
+}
 
 
 @dataclass(frozen=True)
@@ -58,14 +71,26 @@ class ImageState:
     """Boxes, points and masks that others published about the picture are drawn over
     it."""
     labels: bool = True
-    """Words stand at boxes."""
+    """Boxes have text beside them."""
     threshold: float = 0.0
     """Boxes with a lower score are not drawn."""
 
 
+class _Readout(NamedTuple):
+    """The value under the pointer, as it was read last."""
+
+    pixel: tuple[int, int] | None = None
+    version: tuple[int, int] | None = None
+    state: ImageState | None = None
+    text: str = ""
+    read_at: float = 0.0
+
+
 class ImageView(View[ImageContent, ImageState]):
-    """One user's view of an image: how it lies in the rectangle, how it is toned, what
-    lies under the pointer.
+    """One user's view of an image.
+
+    It has the image's place in the rectangle and its tones, and reads the value under
+    the pointer.
     """
 
     kind: ClassVar[str] = "image"
@@ -73,70 +98,86 @@ class ImageView(View[ImageContent, ImageState]):
 
     def __init__(self, data: ImageContent, state: ImageState) -> None:
         super().__init__(data, state)
-        self._hand = PanZoom()
-        self._drawn = self._version
-        """The version of the data that was drawn last, or for which drawing was asked.
-        """
-        self._words = OverlayText()
+        self._pan_zoom = PanZoom()
+        self._drawn_version = self._version
+        """The version that was drawn last, or for which drawing was requested."""
+        self._overlay_text = OverlayText()
         self._pointer: tuple[float, float] | None = None
-        self._readout: tuple[tuple[object, ...], str, float] = ((), "", 0.0)
-        self._look_at = math.inf
+        self._readout = _Readout()
+        self._readout_due = math.inf
         """When the value under the pointer is due to be looked at again."""
         self._rect = Rect(0, 0, 1, 1)
 
     def take(self, link: str, value: Value) -> bool:
-        taken = self.data.update(value)
-        if taken:
-            self._drawn = self._version  # the caller draws it
-        return taken
+        is_shown = self.data.update(value)
+        if is_shown:
+            # The caller draws it.
+            self._drawn_version = self._version
+        return is_shown
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         self._rect = rect
         data = self.data
-        s = self.state
         source = data.source
         assert source is not None
         data.ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
         framebuffer.use()
         x, y, zoom = self.pan_zoom.placed(rect)
-        near = zoom >= 1 and not self.is_float
-        words = (
-            (data.layout == "BGR", "BGR"),
-            (near, "NEAR"),
-            (self.is_float and s.range != UNIT, "RANGE"),
-        )
-        array = data.vertex_array(
-            (*source.defines, *(word for holds, word in words if holds))
-        )
-        exposure, gamma = (s.exposure, s.gamma) if self.is_float else (0.0, 1.0)
-        uniforms: dict[str, Any] = {
+        array = data.vertex_array((*source.defines, *self._defines(zoom)))
+        uniforms = {
+            **self._tone_uniforms(),
             "u_origin": (x, y),
             "u_zoom": zoom,
             "u_height": float(framebuffer.height),
-            "u_background": s.background,
-            "u_alpha": _ALPHA[s.alpha] if self.has_alpha else 2,
-            "u_checker": 8.0 * self.host.scale,
-            "u_gain": 2.0**exposure,
-            "u_inv_gamma": 1.0 / gamma,
-            "u_range": s.range or data.range,
         }
         for name, value in uniforms.items():
             set_uniform(array.program, name, value)
         source.bind(array.program, 0)
         framebuffer.viewport = rect.viewport(framebuffer.height)
-        with data.work(
-            "image", rect.width, rect.height, *source.size, round(math.log2(zoom))
-        ):
+        zoom_level = round(math.log2(zoom))
+        with data.work("image", rect.width, rect.height, *source.size, zoom_level):
             array.render(moderngl.TRIANGLES, vertices=3)
         data.last_drawing = data.work.submitted
-        if data.layers and s.overlay and self.host.exact != "scene":
+        if data.layers and self.state.overlay and self.host.exact != "scene":
             self.draw_layers(framebuffer, rect, self.host.scale)
-        self._drawn = self._version
+        self._drawn_version = self._version
+
+    def _defines(self, zoom: float) -> list[str]:
+        """Return the shader's defines beside those of the source."""
+        defines = []
+        if self.data.layout == "BGR":
+            defines.append("BGR")
+        if zoom >= 1 and not self.is_float:
+            defines.append("NEAR")
+        if self.is_float and self.state.range != UNIT:
+            defines.append("RANGE")
+        return defines
+
+    def _tone_uniforms(self) -> dict[str, Any]:
+        """Return the shader's uniforms of tones and of the ground."""
+        state = self.state
+        exposure = 0.0
+        gamma = 1.0
+        if self.is_float:
+            exposure = state.exposure
+            gamma = state.gamma
+        alpha = state.alpha if self.has_alpha else "ignore"
+        return {
+            "u_background": state.background,
+            "u_alpha": _ALPHA[alpha],
+            "u_checker": 8.0 * self.host.scale,
+            "u_gain": 2.0**exposure,
+            "u_inv_gamma": 1.0 / gamma,
+            "u_range": state.range or self.data.range,
+        }
 
     def draw_layers(
         self, framebuffer: moderngl.Framebuffer, rect: Rect, scale: float
     ) -> None:
-        """Draw what lies over the picture, without words. `scale`: pixels per point."""
+        """Draw what lies over the picture, without text.
+
+        `scale` is in pixels per point.
+        """
         framebuffer.use()
         framebuffer.viewport = rect.viewport(framebuffer.height)
         with self.data.work("overlay", rect.width, rect.height):
@@ -145,91 +186,91 @@ class ImageView(View[ImageContent, ImageState]):
     def ui(self, rect: Rect, scale: float) -> bool:
         self.write_layers(rect, scale)
         hints = self.data.hints
-        if (
-            not self.host.exact
-            and self.state.range == UNIT
-            and hints.draw(rect, scale, self.host.name)
-            and hints.hint
-        ):
+        may_hint = not self.host.exact and self.state.range == UNIT
+        if may_hint and hints.draw(rect, scale, self.host.name) and hints.hint:
             self.state = replace(self.state, range=hints.hint.choice)
         return False
 
     def write_layers(self, rect: Rect, scale: float, *, corner: bool = True) -> None:
-        """Write what is said about the picture over it, inside an imgui frame.
+        """Write the text that lies over the picture, inside an imgui frame.
 
-        `corner`: also how old that is.
+        Args:
+            rect: of the picture, in pixels.
+            scale: pixels per point.
+            corner: also write in the corner how fast and how old results are.
         """
         layers = self.data.layers
         if layers or layers.camera:
-            self._words.write(
+            self._overlay_text.write(
                 layers, self.state, rect, self._placed(rect), scale, corner=corner
             )
 
     def handle(self, event: Event, rect: Rect) -> bool:
         self._rect = rect
-        before = self._pixel()
-        if isinstance(event, (PointerMove, PointerLeave)):
-            if isinstance(event, PointerMove):
-                self._pointer = (event.x, event.y)
-            else:
-                self._pointer = None
-        hand = self.pan_zoom
-        hand.handle(event, rect)
-        self.state = replace(self.state, place=hand.place)
-        return self._pixel() != before
+        previous_pixel = self._pixel()
+        if isinstance(event, PointerMove):
+            self._pointer = (event.x, event.y)
+        elif isinstance(event, PointerLeave):
+            self._pointer = None
+        pan_zoom = self.pan_zoom
+        pan_zoom.handle(event, rect)
+        self.state = replace(self.state, place=pan_zoom.place)
+        return self._pixel() != previous_pixel
 
     def tick(self, now: float) -> bool:
-        data = self.data
-        data.tick(now)
-        again = now >= self._look_at
-        if again:
-            self._look_at = math.inf
-        if now >= self._words.due:
-            self._words.due = math.inf
-            again = True
-        if self._drawn != self._version:
-            self._drawn = self._version
-            again = True
-        return again
+        self.data.tick(now)
+        needs_redraw = False
+        if now >= self._readout_due:
+            self._readout_due = math.inf
+            needs_redraw = True
+        if now >= self._overlay_text.due:
+            self._overlay_text.due = math.inf
+            needs_redraw = True
+        if self._drawn_version != self._version:
+            self._drawn_version = self._version
+            needs_redraw = True
+        return needs_redraw
 
     def release(self, how: Literal["idle", "away", "closed", "last"]) -> None:
         if how == "last":
             self.data.close()
 
-    # -- what is seen ------------------------------------------------------------------
+    # -- the picture in the rectangle --------------------------------------------------
 
     @property
     def pan_zoom(self) -> PanZoom:
-        """Places the picture as the state has it."""
-        self._hand.size = self.size
-        self._hand.place = self.state.place
-        return self._hand
+        """What places the picture in a rectangle, as the state has it."""
+        self._pan_zoom.size = self.size
+        self._pan_zoom.place = self.state.place
+        return self._pan_zoom
 
     def _placed(self, rect: Rect) -> tuple[float, float, float]:
-        """x, y and magnification of the published picture, which may be larger than
-        what is shown of it.
+        """Return x, y and magnification of the published picture.
+
+        That may be larger than what is shown of it.
         """
         x, y, zoom = self.pan_zoom.placed(rect)
-        return (
-            x,
-            y,
-            zoom / (self.data.source.stride if self.data.source is not None else 1),
-        )
+        source = self.data.source
+        if source is not None:
+            zoom /= source.stride
+        return x, y, zoom
 
     @property
     def _version(self) -> tuple[int, int]:
-        """Another one once something else is to be seen."""
+        """Differs once a drawing would look different."""
         return self.data.changes, self.data.layers.changes
 
     @property
     def size(self) -> tuple[int, int]:
         """Width and height of the picture shown."""
-        return self.data.source.size if self.data.source is not None else (1, 1)
+        source = self.data.source
+        return (1, 1) if source is None else source.size
 
     @property
     def zoom(self) -> float:
         """Pixels of the screen that a pixel of the picture takes."""
-        return self.pan_zoom.placed(self._rect)[2]
+        _, _, zoom = self.pan_zoom.placed(self._rect)
+        return zoom
 
     @property
     def is_float(self) -> bool:
@@ -242,86 +283,91 @@ class ImageView(View[ImageContent, ImageState]):
         return source is not None and source.channels in (2, 4)
 
     def _pixel(self) -> tuple[int, int] | None:
-        """The picture's pixel (column, row) under the pointer."""
+        """Return the picture's pixel (column, row) under the pointer."""
         if self._pointer is None or not self._rect.contains(*self._pointer):
             return None
         x, y = self.pan_zoom.to_picture(*self._pointer, self._rect)
-        w, h = self.size
-        return (math.floor(x), math.floor(y)) if 0 <= x < w and 0 <= y < h else None
+        width, height = self.size
+        if not (0 <= x < width and 0 <= y < height):
+            return None
+        return math.floor(x), math.floor(y)
 
     def value_at(self, x: int, y: int) -> tuple[float, ...]:
-        """The stored values at a pixel: integers as such, floats before any tone
-        mapping. Waits for the GPU.
+        """Return the stored values at a pixel; waits for the GPU.
+
+        They are integers as such, or floats before any tone mapping.
         """
         source = self.data.source
         assert source is not None
-        values = read_source(self.data.ctx, source, (x, y, 1, 1))[
-            0, 0, : source.channels
-        ]
+        pixels = read_source(self.data.ctx, source, (x, y, 1, 1))
+        values = pixels[0, 0, : source.channels]
         if self.data.layout == "BGR":
-            values = values[[2, 1, 0, 3][: len(values)]]
-        top = INTEGERS.get(source.dtype)
-        return tuple(float(v) if top is None else round(float(v) * top) for v in values)
+            values = values[_BGR_ORDER[: len(values)]]
+        max_value = INTEGERS.get(source.dtype)
+        if max_value is None:
+            return tuple(float(value) for value in values)
+        return tuple(round(float(value) * max_value) for value in values)
 
-    # -- words -------------------------------------------------------------------------
+    # -- text --------------------------------------------------------------------------
 
     def _read(self) -> str:
-        """The value under the pointer, in words."""
+        """Return the position and the value under the pointer as text."""
         pixel = self._pixel()
         source = self.data.source
         if pixel is None or source is None:
             return ""
-        key = (pixel, self._version, self.state)
+        readout = self._readout
         now = self.data.now
-        before, text, at = self._readout
-        if before == key:
-            return text
-        if (
-            self.data.on_gpu
-            and before
-            and before[0] == pixel
-            and now - at < _READOUT_PERIOD
+        version = self._version
+        if (readout.pixel, readout.version, readout.state) == (
+            pixel,
+            version,
+            self.state,
         ):
-            self._look_at = at + _READOUT_PERIOD  # the last one must not stay away
-            return text
-        values = "  ".join(
-            f"{v}" if isinstance(v, int) else f"{v:.4g}" for v in self.value_at(*pixel)
-        )
+            return readout.text
+        was_just_read = now - readout.read_at < _READOUT_PERIOD_S
+        if self.data.on_gpu and readout.pixel == pixel and was_just_read:
+            # The newest value must be read in the end.
+            self._readout_due = readout.read_at + _READOUT_PERIOD_S
+            return readout.text
+        values = [_value_text(value) for value in self.value_at(*pixel)]
         x = pixel[0] * source.stride
         y = pixel[1] * source.stride
-        text = f"({x}, {y})   {values}"
-        said = self.data.layers.box_text_at(x + 0.5, y + 0.5, self.state)
-        if said:
-            text += f"   {said}"
-        self._readout = key, text, now
+        text = f"({x}, {y})   {'  '.join(values)}"
+        box_text = self.data.layers.box_text_at(x + 0.5, y + 0.5, self.state)
+        if box_text:
+            text += f"   {box_text}"
+        self._readout = _Readout(pixel, version, self.state, text, now)
         return text
 
     def info(self) -> Info:
-        data, source, (w, h) = self.data, self.data.source, self.size
+        data = self.data
+        source = data.source
         assert source is not None
-        out = [f"{w} x {h}", source.dtype, data.layout, f"{self.zoom:.0%}"]
+        width, height = self.size
+        facts = [f"{width} x {height}", source.dtype, data.layout, f"{self.zoom:.0%}"]
         if source.stride > 1:
             limit = data.ctx.info["GL_MAX_TEXTURE_SIZE"]
-            out.append(
+            facts.append(
                 f"1 pixel in {source.stride} per axis: larger than this GPU's {limit}"
             )
         if data.broken_count:
-            out.append(
-                f"{data.broken_count:,} NaN or inf "
-                f"({'NaN: ' * (self.state.range is None)}magenta)"
-            )
-        bridge, reasons = (
-            (data.gpu.name, data.gpu.reasons)
-            if data.on_gpu and data.gpu is not None
-            else ("host", {})
-        )
-        over = {"overlay": data.work.ms.get("overlay", 0.0)} if data.layers else {}
+            color = "NaN: magenta" if self.state.range is None else "magenta"
+            facts.append(f"{data.broken_count:,} NaN or inf ({color})")
+        bridge = "host"
+        reasons: dict[str, str] = {}
+        if data.on_gpu and data.gpu is not None:
+            bridge = data.gpu.name
+            reasons = data.gpu.reasons
+        times = {**data.stopwatch.ms, "draw": data.work.ms.get("image", 0.0)}
+        if data.layers:
+            times["overlay"] = data.work.ms.get("overlay", 0.0)
         return Info(
-            [*out, *data.notes],
+            [*facts, *data.notes],
             bridge_phrases(reasons),
             self._read(),
             [BRIDGE_WORDS.get(bridge, bridge)],
-            {**data.stopwatch.ms, "draw": data.work.ms.get("image", 0.0), **over},
+            times,
         )
 
     @property
@@ -329,95 +375,104 @@ class ImageView(View[ImageContent, ImageState]):
         return Wants(stale=self.data.stale)
 
     def covered(self, rect: Rect) -> Sequence[Rect]:
-        return self.data.hints.covered(rect) if self.state.range == UNIT else ()
+        if self.state.range != UNIT:
+            return ()
+        return self.data.hints.covered(rect)
 
     def panel(self) -> Sequence[Section]:
         return (Section("", self._controls),)
 
     def _controls(self) -> None:
+        self._zoom_buttons()
+        if self.is_float:
+            self._tone_controls()
+        self._ground_controls()
+        if self.data.layers:
+            self._overlay_controls()
+
+    def _zoom_buttons(self) -> None:
         from splatview_viewer.ui import widgets as ui
 
-        s = self.state
-        hand = self.pan_zoom
-        zooms = [("Fit", 0.0), ("1:1", 1.0), ("2x", 2.0), ("4x", 4.0)]
-        chosen = ui.buttons("Zoom", [label for label, _ in zooms])
-        if chosen is not None:
-            hand.set_zoom(zooms[chosen][1], self._rect) if chosen else hand.fit()
-            s = replace(s, place=hand.place)
-        if self.is_float:
-            span = ui.choice(
-                "Range",
-                "The values that are shown as black and as white",
-                s.range,
-                {
-                    UNIT: "0 to 1",
-                    (0.0, 255.0): "0 to 255",
-                    (-1.0, 1.0): "-1 to 1",
-                    None: "Automatic",
-                },
-            )
-            s = replace(
-                s,
-                range=span,
-                exposure=ui.slider(
-                    "Exposure",
-                    "Brightness in stops: + 1 doubles the values",
-                    s.exposure,
-                    (-10.0, 10.0),
-                    "%+.1f EV",
-                    reset=0.0,
-                ),
-                gamma=ui.slider(
-                    "Gamma",
-                    "Exponent of the display: values are raised to 1 / gamma",
-                    s.gamma,
-                    (0.2, 4.0),
-                    "%.2f",
-                    reset=1.0,
-                ),
-            )
-        if self.has_alpha:
-            s = replace(
-                s,
-                alpha=ui.choice(
-                    "Alpha",
-                    "How transparent pixels are shown",
-                    s.alpha,
-                    {
-                        "checkerboard": "Checkerboard",
-                        "background": "Background",
-                        "ignore": "Ignored",
-                    },
-                ),
-            )
-        s = replace(
-            s,
-            background=ui.color(
-                "Background", "Colour around and behind the image", s.background
-            ),
+        pressed = ui.buttons("Zoom", [label for label, _ in _ZOOMS])
+        if pressed is None:
+            return
+        pan_zoom = self.pan_zoom
+        _, zoom = _ZOOMS[pressed]
+        if zoom:
+            pan_zoom.set_zoom(zoom, self._rect)
+        else:
+            pan_zoom.fit()
+        self.state = replace(self.state, place=pan_zoom.place)
+
+    def _tone_controls(self) -> None:
+        from splatview_viewer.ui import widgets as ui
+
+        value_range = ui.choice(
+            "Range",
+            "The values that are shown as black and as white",
+            self.state.range,
+            _RANGES,
         )
-        if self.data.layers:
-            s = replace(
-                s,
-                overlay=ui.check(
-                    "Overlay",
-                    "Boxes, masks, points and lines that were published for the image",
-                    s.overlay,
-                ),
+        exposure = ui.slider(
+            "Exposure",
+            "Brightness in stops: + 1 doubles the values",
+            self.state.exposure,
+            (-10.0, 10.0),
+            "%+.1f EV",
+            reset=0.0,
+        )
+        gamma = ui.slider(
+            "Gamma",
+            "Exponent of the display: values are raised to 1 / gamma",
+            self.state.gamma,
+            (0.2, 4.0),
+            "%.2f",
+            reset=1.0,
+        )
+        self.state = replace(
+            self.state, range=value_range, exposure=exposure, gamma=gamma
+        )
+
+    def _ground_controls(self) -> None:
+        from splatview_viewer.ui import widgets as ui
+
+        if self.has_alpha:
+            alpha = ui.choice(
+                "Alpha",
+                "How transparent pixels are shown",
+                self.state.alpha,
+                _ALPHA_LABELS,
             )
-            if s.overlay:
-                s = replace(
-                    s,
-                    labels=ui.check(
-                        "Labels", "Names and scores beside boxes", s.labels
-                    ),
-                    threshold=ui.slider(
-                        "Threshold",
-                        "Detections of a lower score (confidence) are hidden",
-                        s.threshold,
-                        (0.0, 1.0),
-                        "%.2f",
-                        reset=0.0,
-                    ),
-                )
-        self.state = s
+            self.state = replace(self.state, alpha=alpha)
+        background = ui.color(
+            "Background", "Colour around and behind the image", self.state.background
+        )
+        self.state = replace(self.state, background=background)
+
+    def _overlay_controls(self) -> None:
+        from splatview_viewer.ui import widgets as ui
+
+        overlay = ui.check(
+            "Overlay",
+            "Boxes, masks, points and lines that were published for the image",
+            self.state.overlay,
+        )
+        self.state = replace(self.state, overlay=overlay)
+        if not overlay:
+            return
+        labels = ui.check("Labels", "Names and scores beside boxes", self.state.labels)
+        threshold = ui.slider(
+            "Threshold",
+            "Detections of a lower score (confidence) are hidden",
+            self.state.threshold,
+            (0.0, 1.0),
+            "%.2f",
+            reset=0.0,
+        )
+        self.state = replace(self.state, labels=labels, threshold=threshold)
+
+
+def _value_text(value: float) -> str:
+    if isinstance(value, int):
+        return f"{value}"
+    return f"{value:.4g}"
