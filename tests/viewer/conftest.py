@@ -43,7 +43,9 @@ def rig() -> Iterator[Rig]:
 
 @pytest.fixture
 def sharp(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scenes are drawn in full resolution while the camera moves, however slow the machine is."""
+    """Scenes are drawn in full resolution while the camera moves, however slow the
+    machine is.
+    """
     monkeypatch.setattr("splatview_viewer.gpu.governor.ALONE", math.inf)
 
 

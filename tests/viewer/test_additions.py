@@ -1,4 +1,6 @@
-"""Additions from outside the packages: one constant each, in the table that lists its like."""
+"""Additions from outside the packages: one constant each, in the table that lists its
+like.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Two streams or files in one picture, split by a line or as their difference; and viewports that are tied."""
+"""Two streams or files in one picture, split by a line or as their difference; and
+viewports that are tied.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +100,9 @@ class House:
         return self.app.picture()
 
     def alone(self, name: str, like: Any) -> np.ndarray:
-        """The picture of one scene, from where `like`, another view of Gaussians, looks."""
+        """The picture of one scene, from where `like`, another view of Gaussians,
+        looks.
+        """
         view = self.show(name)
         view.follow(like, alike=True)
         self.app.user.mark()

@@ -24,7 +24,7 @@ from splatview_viewer.geometry.cameras import look_at
 
 @pytest.fixture
 def showing(open_viewer: Callable[..., Viewer], tmp_path: Path) -> Viewer:
-    """A scene, with the fold of numbers opened in a panel that is high enough."""
+    """Return a viewer of a scene, whose panel shows the fold of numbers."""
     viewer = open_viewer((640, 760))
     columns = w.ply_columns(w.truth(20, 0))
     viewer.catalogue.open_file(w.write_ply(tmp_path / "a.ply", columns))
@@ -33,10 +33,10 @@ def showing(open_viewer: Callable[..., Viewer], tmp_path: Path) -> Viewer:
     return viewer
 
 
-def enter(viewer: Viewer, field: str, number: str) -> None:
+def enter(viewer: Viewer, field: str, text: str) -> None:
     """Type a number into a field, as a user does."""
     viewer.click(field, clicks=2)
-    viewer.do(Text(number))
+    viewer.do(Text(text))
     viewer.do(Key("enter"), Key("enter", False))
 
 
@@ -54,11 +54,11 @@ def test_typed_numbers_put_the_camera(showing: Viewer) -> None:
     np.testing.assert_allclose(camera.viewmat, expected, atol=1e-9)
 
 
-def test_position_that_is_the_target_is_not_taken(showing: Viewer) -> None:
+def test_position_at_the_target_is_refused(showing: Viewer) -> None:
     view: Any = showing.user.view
     target = view.view.rig.orbit.target.copy()
-    for i, number in enumerate(target):
-        enter(showing, f"Position {i}", repr(float(number)))
+    for i, coordinate in enumerate(target):
+        enter(showing, f"Position {i}", repr(float(coordinate)))
     camera = view.view.rig.camera()
     assert np.isfinite(camera.viewmat).all()
     assert np.linalg.norm(camera.position - target) > 1e-3

@@ -27,13 +27,14 @@ GL = np.linalg.inv(POSE) @ np.diag([1.0, -1, -1, 1])
 
 
 def project(camera: Camera, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Pixels (N, 2) and depth (N,) of world points."""
-    p = (
-        np.asarray(points, np.float64) @ camera.viewmat[:3, :3].T
-        + camera.viewmat[:3, 3]
-    )
-    xy = p[:, :2] / (p[:, 2:] if camera.model == "pinhole" else 1)
-    return xy * np.diag(camera.K)[:2] + camera.K[:2, 2], p[:, 2]
+    """Return pixels (N, 2) and depth (N,) of world points."""
+    rotation = camera.viewmat[:3, :3]
+    local = np.asarray(points, np.float64) @ rotation.T + camera.viewmat[:3, 3]
+    depth = local[:, 2]
+    xy = local[:, :2]
+    if camera.model == "pinhole":
+        xy = xy / depth[:, None]
+    return xy * np.diag(camera.K)[:2] + camera.K[:2, 2], depth
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -45,9 +46,9 @@ def test_look_at_puts_the_target_in_the_middle_and_up_upward(seed):
     np.testing.assert_allclose(rotation @ rotation.T, np.eye(3), atol=1e-12)
     assert np.linalg.det(rotation) == pytest.approx(1)
     distance = float(np.linalg.norm(target - position))
-    np.testing.assert_allclose(
-        viewmat @ [*target, 1], [0, 0, distance, 1], atol=1e-9 * np.abs(target).max()
-    )
+    local_target = viewmat @ [*target, 1]
+    tolerance = 1e-9 * np.abs(target).max()
+    np.testing.assert_allclose(local_target, [0, 0, distance, 1], atol=tolerance)
     shifted = rotation @ up
     assert shifted[0] == pytest.approx(0, abs=1e-9 * float(np.linalg.norm(up)))
     assert shifted[1] < 0
@@ -57,23 +58,23 @@ def test_look_at_puts_the_target_in_the_middle_and_up_upward(seed):
 
 @pytest.mark.parametrize("size", [(200, 48), (64, 400)])
 @pytest.mark.parametrize("model", ["pinhole", "ortho"])
-def test_fitted_shows_all_that_was_seen(model, size):
+def test_fitted_camera_shows_all_that_was_in_the_picture(model, size):
     K = np.array([[50.0, 0, 30], [0, 45, 20], [0, 0, 1]])
     camera = Camera(np.eye(4), K, 64, 48, model)
     points = np.random.default_rng(0).normal((0, 0, 5), size=(20, 3))
     first_pixels = project(camera, points)[0]
     last_pixels = project(camera.fitted(*size), points)[0]
-    s = min(size[0] / 64, size[1] / 48)
-    np.testing.assert_allclose(
-        last_pixels - np.array(size) / 2, (first_pixels - (32, 24)) * s
-    )  # measured from the middle
+    scale = min(size[0] / 64, size[1] / 48)
+    # Measured from the middle of each picture.
+    fitted_offsets = last_pixels - np.array(size) / 2
+    np.testing.assert_allclose(fitted_offsets, (first_pixels - (32, 24)) * scale)
     assert np.array_equal(camera.K, K), "the original stays as it was"
 
 
 @pytest.mark.parametrize(
     "change", [{}, {"model": "fisheye"}, {"near": 0.5, "far": 20.0}]
 )
-def test_json_round_trip(change):
+def test_camera_survives_json(change):
     camera = Camera(
         look_at((1, 2, 3), (-4, 5, 6), (0.1, 0.2, 0.9)),
         np.array([[500.5, 0, 310], [0, 480, 250], [0, 0, 1]]),
@@ -84,67 +85,61 @@ def test_json_round_trip(change):
     back = camera_from_json(camera.to_json(), 640, 480)
     np.testing.assert_array_equal(back.viewmat, camera.viewmat)
     np.testing.assert_array_equal(back.K, camera.K)
-    assert (back.width, back.height, back.model, back.near, back.far) == (
-        640,
-        480,
-        camera.model,
-        camera.near,
-        camera.far,
-    )
-    half = camera_from_json(camera.to_json(), 320, 240)  # fitted to another picture
+    assert back.width == 640
+    assert back.height == 480
+    assert back.model == camera.model
+    assert back.near == camera.near
+    assert back.far == camera.far
+    # A picture of another size has the camera fitted.
+    half = camera_from_json(camera.to_json(), 320, 240)
     np.testing.assert_allclose(half.K[:2], camera.K[:2] / 2)
 
 
-def test_json_forms(tmp_path):
-    camera = camera_from_json(json.dumps(SIMPLE | {"fov": 40, "up": [0, 0, 1]}), 64, 48)
-    np.testing.assert_array_equal(
-        camera.viewmat, look_at((1, 2, -3), (0, 0, 0), (0, 0, 1))
-    )
+def test_json_forms_are_read(tmp_path):
+    simple = SIMPLE | {"fov": 40, "up": [0, 0, 1]}
+    camera = camera_from_json(json.dumps(simple), 64, 48)
+    expected = look_at((1, 2, -3), (0, 0, 0), (0, 0, 1))
+    np.testing.assert_array_equal(camera.viewmat, expected)
     np.testing.assert_array_equal(camera.K, intrinsics(40, 64, 48))
     (tmp_path / "camera.json").write_text(json.dumps(FULL))
     camera = camera_from_json(str(tmp_path / "camera.json"), 64, 48)
-    np.testing.assert_array_equal(camera.K, K33)  # made for the picture's own size
-    assert (
-        camera_from_json(json.dumps(FULL | {"width": 128, "height": 96}), 64, 48).K[
-            0, 0
-        ]
-        == 25
-    )
+    # A camera without a size is of the picture's own.
+    np.testing.assert_array_equal(camera.K, K33)
+    sized = FULL | {"width": 128, "height": 96}
+    assert camera_from_json(json.dumps(sized), 64, 48).K[0, 0] == 25
+
+
+INVALID_SIMPLE = [
+    ({"fov": "wide"}, "fov is 'wide', not a finite number"),
+    ({"near": 5, "far": 2}, "0 < near < far"),
+    ({"look_at": [1, 2, -3]}, "different points"),
+    ({"fov": 179.6}, "fov is 179.6"),
+    ({"model": "equal"}, "'equal', not 'pinhole', 'ortho' or"),
+    ({"eye": 1}, "unknown key 'eye'; legal are K"),
+]
+INVALID_FULL = [
+    ({"K": K33[:2]}, "not a finite 3x3 matrix"),
+    ({"K": [[0, 0, 1], [0, 5, 1], [0, 0, 1]]}, "focal lengths 0.0, 5.0"),
+    ({"viewmat": np.diag([1, 1, -1, 1]).tolist()}, "not a rotation"),
+    ({"viewmat": [[math.inf] * 4] * 4}, "a finite 4x4 matrix"),
+    ({"width": 64}, "two whole numbers"),
+    ({"width": 0, "height": 5}, "a size of 0x5"),
+]
 
 
 @pytest.mark.parametrize(
     ("form", "change", "message"),
     [
-        *(
-            (SIMPLE, *case)
-            for case in (
-                ({"fov": "wide"}, "fov is 'wide', not a finite number"),
-                ({"near": 5, "far": 2}, "0 < near < far"),
-                ({"look_at": [1, 2, -3]}, "different points"),
-                ({"fov": 179.6}, "fov is 179.6"),
-                ({"model": "equal"}, "'equal', not 'pinhole', 'ortho' or"),
-                ({"eye": 1}, "unknown key 'eye'; legal are K"),
-            )
-        ),
-        *(
-            (FULL, *case)
-            for case in (
-                ({"K": K33[:2]}, "not a finite 3x3 matrix"),
-                ({"K": [[0, 0, 1], [0, 5, 1], [0, 0, 1]]}, "focal lengths 0.0, 5.0"),
-                ({"viewmat": np.diag([1, 1, -1, 1]).tolist()}, "not a rotation"),
-                ({"viewmat": [[math.inf] * 4] * 4}, "a finite 4x4 matrix"),
-                ({"width": 64}, "two whole numbers"),
-                ({"width": 0, "height": 5}, "a size of 0x5"),
-            )
-        ),
+        *((SIMPLE, *case) for case in INVALID_SIMPLE),
+        *((FULL, *case) for case in INVALID_FULL),
     ],
 )
-def test_json_forms_say_what_is_wrong(form, change, message):
+def test_invalid_json_forms_say_what_is_wrong(form, change, message):
     with pytest.raises(CameraError, match=message):
         camera_from_json(json.dumps(form | change), 64, 48)
 
 
-def test_json_that_is_none(tmp_path):
+def test_unreadable_json_is_refused(tmp_path):
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "large.json").write_text('{"fov": 1, ' + " " * FILE_LIMIT + "}")
     for source, message in (
@@ -178,7 +173,9 @@ def test_json_that_is_none(tmp_path):
         ([1, 2], "neither a JSON object"),
     ],
 )
-def test_forms_of_other_programs_say_what_is_wrong(document: Any, message: str) -> None:
+def test_invalid_forms_of_other_programs_say_what_is_wrong(
+    document: Any, message: str
+) -> None:
     with pytest.raises(CameraError, match=message):
         camera_from_json(json.dumps(document), 64, 48)
 
@@ -198,24 +195,22 @@ def test_forms_of_other_programs_say_what_is_wrong(document: Any, message: str) 
         " ".join(map(str, GL.ravel())),
     ],
 )
-def test_camera_of_a_nerfstudio_path(pose: Any) -> None:
-    """Its matrix by rows, or by columns as three.js has it; as numbers or a text."""
-    one = {"camera_to_world": pose, "fov": 40, "aspect": 1.33}
-    for d in (
-        one,
-        {"camera_path": [one, {"camera_to_world": np.eye(4).tolist()}], "fps": 24},
-    ):
-        camera = camera_from_text(json.dumps(d), 400, 300)
+def test_camera_of_a_nerfstudio_path_is_read(pose: Any) -> None:
+    """Read matrices by rows, or by columns as in three.js, as numbers or as text."""
+    frame = {"camera_to_world": pose, "fov": 40, "aspect": 1.33}
+    second_frame = {"camera_to_world": EYE}
+    whole_path = {"camera_path": [frame, second_frame], "fps": 24}
+    for document in (frame, whole_path):
+        camera = camera_from_text(json.dumps(document), 400, 300)
         np.testing.assert_allclose(camera.viewmat, POSE, atol=1e-9)
         np.testing.assert_allclose(camera.K, intrinsics(40, 400, 300))
-        assert (camera.width, camera.height) == (400, 300)
+        assert camera.width == 400
+        assert camera.height == 300
 
 
-def test_fisheye_camera_of_a_nerfstudio_path_has_the_focal_length_of_a_perspective_one() -> (
-    None
-):
-    one = {"camera_to_world": GL.tolist(), "fov": 100}
-    text = json.dumps({"camera_path": [one], "camera_type": "fisheye"})
+def test_fisheye_camera_of_nerfstudio_has_a_perspective_focal_length() -> None:
+    frame = {"camera_to_world": GL.tolist(), "fov": 100}
+    text = json.dumps({"camera_path": [frame], "camera_type": "fisheye"})
     camera = camera_from_text(text, 400, 300)
     focal = 150 / math.tan(math.radians(50))
     assert camera.model == "fisheye"
@@ -247,29 +242,29 @@ FRAME = {"transform_matrix": GL.tolist(), "file_path": "images/1.jpg"}
         ({}, intrinsics(50, 320, 240).tolist()),
     ],
 )
-def test_frame_of_a_transforms_json_is_a_camera(
+def test_frame_of_a_transforms_json_is_read_as_a_camera(
     shared: dict[str, Any], K: Any, tmp_path: Any
 ) -> None:
-    """By itself, or the first of a file with what all frames share beside them."""
-    expected = FRAME | {"transform_matrix": EYE}
-    (tmp_path / "transforms.json").write_text(
-        "\ufeff" + json.dumps(shared | {"frames": [FRAME, expected]})
-    )
-    for camera in (
-        camera_from_json(json.dumps(FRAME | shared), 320, 240),
-        camera_from_json(str(tmp_path / "transforms.json"), 320, 240),
-    ):
+    """Read a frame by itself, or the first of a file with what all frames share."""
+    second_frame = FRAME | {"transform_matrix": EYE}
+    document = shared | {"frames": [FRAME, second_frame]}
+    file = tmp_path / "transforms.json"
+    file.write_text("\ufeff" + json.dumps(document))
+    for source in (json.dumps(FRAME | shared), str(file)):
+        camera = camera_from_json(source, 320, 240)
         np.testing.assert_allclose(camera.viewmat, POSE, atol=1e-9)
         np.testing.assert_allclose(camera.K, K)
-        assert (camera.width, camera.height, camera.model) == (320, 240, "pinhole")
+        assert camera.width == 320
+        assert camera.height == 240
+        assert camera.model == "pinhole"
 
 
 def test_fisheye_frame_of_a_transforms_json_is_equidistant() -> None:
-    d = FRAME | {"fl_x": 200, "w": 64, "h": 48, "camera_model": "OPENCV_FISHEYE"}
-    assert camera_from_json(json.dumps(d), 64, 48).model == "fisheye"
+    frame = FRAME | {"fl_x": 200, "w": 64, "h": 48, "camera_model": "OPENCV_FISHEYE"}
+    assert camera_from_json(json.dumps(frame), 64, 48).model == "fisheye"
 
 
-def test_camera_of_a_cameras_json_is_a_camera(tmp_path: Any) -> None:
+def test_entry_of_a_cameras_json_is_read_as_a_camera(tmp_path: Any) -> None:
     """Check a camera of inria's trainer: camera to world in OpenCV's axes."""
     camera = {
         "id": 0,
@@ -289,17 +284,17 @@ def test_camera_of_a_cameras_json_is_a_camera(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "there is no text"),
         ("/etc/passwd", "JSON object"),
         ("{" + " " * (1 << 21), "characters"),
     ],
 )
-def test_what_is_no_camera_is_said(text: str, said: str) -> None:
+def test_text_without_a_camera_is_refused(text: str, message: str) -> None:
     with pytest.raises(CameraError, match=r"^camera: ") as caught:
         camera_from_text(text, 400, 300)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert len(str(caught.value)) < 400
 
 
@@ -307,12 +302,11 @@ def test_what_is_no_camera_is_said(text: str, said: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_whole_of_a_random_box_is_in_view(seed):
+def test_frame_points_shows_all_of_a_random_box(seed):
     r = np.random.default_rng(seed)
     center = r.normal(size=3) * 10 ** r.uniform(-3, 6)
-    points = (
-        center + r.uniform(-1, 1, (r.integers(1, 3000), 3)) * 10 ** r.uniform(-2, 3, 3)
-    ).astype(np.float32)
+    unit_points = r.uniform(-1, 1, (r.integers(1, 3000), 3))
+    points = (center + unit_points * 10 ** r.uniform(-2, 3, 3)).astype(np.float32)
     width, height = (int(v) for v in r.integers(16, 2000, 2))
     camera = frame_points(points, width, height, up=r.normal(size=3))
     pixels, depth = project(camera, points)
@@ -324,7 +318,7 @@ def test_the_whole_of_a_random_box_is_in_view(seed):
     "points",
     [np.zeros((0, 3)), np.full((5, 3), np.nan), np.full((2, 3), 1e300) * [[1], [-1]]],
 )
-def test_without_a_finite_point_the_unit_ball_is_framed(points):
+def test_frame_points_shows_the_unit_ball_without_finite_points(points):
     camera = frame_points(points, 640, 480)
     pixels, _ = project(camera, np.concatenate([np.eye(3), -np.eye(3)]))
     assert ((pixels > 0) & (pixels < [640, 480])).all()

@@ -43,80 +43,92 @@ def test_fitting_keeps_the_aspect(
 
 
 @pytest.mark.parametrize("fitted", [True, False])
-def test_what_is_under_the_pointer_or_between_two_fingers_stays_there(
+def test_point_under_the_pointer_or_between_two_fingers_stays_there(
     fitted: bool,
 ) -> None:
-    p = PanZoom((640, 480))
+    pan_zoom = PanZoom((640, 480))
     if not fitted:
-        p.set_zoom(2.0, RECT)
+        pan_zoom.set_zoom(2.0, RECT)
     for event, factor in (
         (Wheel(220, 190, 1), 1.2),
         (Wheel(220, 190, -2), 1.2**-2),
         (Pinch(230, 170, 1.25, 12, -7), 1.25),
         (Pinch(230, 170, 1.0, -5, 4), 1.0),
     ):
-        dx, dy = (event.dx, event.dy) if isinstance(event, Pinch) else (0, 0)
-        key_held = p.to_picture(event.x - dx, event.y - dy, RECT)
-        zoom = p.placed(RECT)[2]
-        assert p.handle(event, RECT)
-        assert p.to_picture(event.x, event.y, RECT) == pytest.approx(key_held)
-        assert p.placed(RECT)[2] == pytest.approx(zoom * factor)
-    assert p.place != FITTED
-    grabbed = p.to_picture(200, 100, RECT)
+        x = event.x
+        y = event.y
+        if isinstance(event, Pinch):
+            x -= event.dx
+            y -= event.dy
+        point = pan_zoom.to_picture(x, y, RECT)
+        zoom = pan_zoom.placed(RECT)[2]
+        assert pan_zoom.handle(event, RECT)
+        assert pan_zoom.to_picture(event.x, event.y, RECT) == pytest.approx(point)
+        assert pan_zoom.placed(RECT)[2] == pytest.approx(zoom * factor)
+    assert pan_zoom.place != FITTED
+    grabbed = pan_zoom.to_picture(200, 100, RECT)
     for event in (
         PointerPress(200, 100),
         PointerMove(230, 90),
         PointerMove(245, 130),
         PointerRelease(245, 130),
     ):
-        p.handle(event, RECT)
-    assert p.to_picture(245, 130, RECT) == pytest.approx(grabbed)
-    assert not p.handle(PointerMove(300, 200), RECT)  # the button is up: nothing moves
+        pan_zoom.handle(event, RECT)
+    assert pan_zoom.to_picture(245, 130, RECT) == pytest.approx(grabbed)
+    # Nothing moves without a button.
+    assert not pan_zoom.handle(PointerMove(300, 200), RECT)
 
 
-def test_the_picture_cannot_be_lost_and_is_fitted_again() -> None:
-    p = PanZoom((640, 480))
-    p.set_zoom(2.0, RECT)
+def test_picture_cannot_be_lost_and_is_fitted_again() -> None:
+    pan_zoom = PanZoom((640, 480))
+    pan_zoom.set_zoom(2.0, RECT)
     for event in (
         PointerPress(200, 100),
         PointerMove(200_000, -90_000),
         PointerRelease(200_000, -90_000),
     ):
-        p.handle(event, RECT)
-    x, y, zoom = p.placed(RECT)
+        pan_zoom.handle(event, RECT)
+    x, y, zoom = pan_zoom.placed(RECT)
     assert x < RECT.x + RECT.width
     assert x + 640 * zoom > RECT.x
     assert y < RECT.y + RECT.height
     assert y + 480 * zoom > RECT.y
     for dy in (-8, 8):
         for _ in range(100):
-            p.handle(Wheel(200, 100, dy), RECT)
-        assert 0 < p.placed(RECT)[2] < math.inf
+            pan_zoom.handle(Wheel(200, 100, dy), RECT)
+        assert 0 < pan_zoom.placed(RECT)[2] < math.inf
     for event in (PointerPress(200, 100, clicks=2), Key("f")):
-        p.set_zoom(5.0, RECT, (120, 40))
-        assert p.handle(event, RECT)
-        assert p.placed(RECT) == PanZoom((640, 480)).placed(RECT)
+        pan_zoom.set_zoom(5.0, RECT, (120, 40))
+        assert pan_zoom.handle(event, RECT)
+        assert pan_zoom.placed(RECT) == PanZoom((640, 480)).placed(RECT)
 
 
 # -- keys that are held --------------------------------------------------------
 
 
-def path(rate: float, events: list[tuple[float, Key]], end: float = 2.0) -> np.ndarray:
-    """Return the way (5,) after `end` seconds, with `rate` steps a second."""
+def flown_distance(
+    rate: float, events: list[tuple[float, Key]], end: float = 2.0
+) -> np.ndarray:
+    """Return the distance (5,) after `end` seconds, with `rate` steps a second.
+
+    events: keys by the second in which they come, in order.
+    """
     flying = Flying()
     distance = np.zeros(5)
-    events = sorted(events, key=lambda e: e[0])
+    waiting = list(events)
     for i in range(round(end * rate) + 1):
         now = 100.0 + i / rate
         step = flying.step(now)
-        distance += 0 if step is None else step
-        while events and events[0][0] <= i / rate + 1e-9:
-            assert flying.key(events.pop(0)[1])
+        if step is not None:
+            distance += step
+        while waiting and waiting[0][0] <= i / rate + 1e-9:
+            _, key = waiting.pop(0)
+            assert flying.key(key)
             flying.step(now)
     return distance
 
 
-def test_the_path_does_not_depend_on_the_rate_of_pictures() -> None:
+def test_flown_distance_does_not_depend_on_the_rate_of_pictures() -> None:
     events = [
         (0.0, Key("w")),
         (0.5, Key("d")),
@@ -125,15 +137,17 @@ def test_the_path_does_not_depend_on_the_rate_of_pictures() -> None:
         (1.25, Key("d", False)),
         (1.25, Key("c", False)),
     ]
-    slow = path(4, events)
+    slow = flown_distance(4, events)
     assert slow[2] > 0.3
     assert slow[0] > 0.3
     assert slow[4] > 0.1
     for rate in (8, 60, 1000):
-        np.testing.assert_allclose(path(rate, events), slow, rtol=2e-3, atol=2e-3)
+        np.testing.assert_allclose(
+            flown_distance(rate, events), slow, rtol=2e-3, atol=2e-3
+        )
 
 
-def test_each_key_has_its_way() -> None:
+def test_each_key_moves_along_its_axis() -> None:
     for name, axis, sign in (
         ("w", 2, 1),
         ("s", 2, -1),
@@ -148,28 +162,28 @@ def test_each_key_has_its_way() -> None:
         ("z", 4, -1),
         ("c", 4, 1),
     ):
-        distance = path(60, [(0.0, Key(name)), (1.0, Key(name, False))])
+        distance = flown_distance(60, [(0.0, Key(name)), (1.0, Key(name, False))])
         assert distance[axis] * sign > 0.5, name
         assert not np.delete(distance, axis).any(), name
 
 
-def test_shift_is_fast_and_alt_slow() -> None:
-    upright = path(60, [(0.0, Key("w")), (1.0, Key("w", False))])[2]
-    cases: list[tuple[float, Mods]] = [
-        (FAST, frozenset({"shift"})),
-        (SLOW, frozenset({"alt"})),
-    ]
-    for factor, mods in cases:
-        key_held = path(60, [(0.0, Key("w", mods=mods)), (1.0, Key("w", False, mods))])[
-            2
-        ]
-        assert key_held / upright == pytest.approx(factor, rel=0.1)
+def test_shift_flies_fast_and_alt_slowly() -> None:
+    def distance_with(mods: Mods) -> float:
+        events = [(0.0, Key("w", mods=mods)), (1.0, Key("w", False, mods))]
+        return flown_distance(60, events)[2]
+
+    unmodified = distance_with(frozenset())
+    fast = distance_with(frozenset({"shift"}))
+    slow = distance_with(frozenset({"alt"}))
+    assert fast / unmodified == pytest.approx(FAST, rel=0.1)
+    assert slow / unmodified == pytest.approx(SLOW, rel=0.1)
 
 
-def test_a_key_whose_end_was_lost_does_not_fly_for_ever() -> None:
+def test_key_whose_release_was_lost_stops_flying() -> None:
     flying = Flying()
     flying.key(Key("w"))
     flying.step(0.0)
     assert flying.step(0.1) is not None
-    assert flying.step(30.0) is None  # half a minute without a step
+    # Half a minute went by without a step.
+    assert flying.step(30.0) is None
     assert not flying.moving

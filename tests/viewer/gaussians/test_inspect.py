@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,24 +68,24 @@ EVENTS = (
 
 @pytest.fixture
 def view(screen: OffscreenScreen) -> Iterator[Any]:
-    made = scene_view(screen)
-    assert made.update(gaussian_frame())
-    view_pixels(made, screen)
-    yield made
-    made.close()
+    new_view = scene_view(screen)
+    assert new_view.update(gaussian_frame())
+    view_pixels(new_view, screen)
+    yield new_view
+    new_view.close()
 
 
 @pytest.fixture
 def panel(screen: OffscreenScreen) -> Iterator[Panel]:
-    made = Panel(1.0)
-    yield made
-    made.close()
+    new_panel = Panel(1.0)
+    yield new_panel
+    new_panel.close()
 
 
 def see(view: Any, panel: Panel, screen: OffscreenScreen, *titles: str) -> None:
     """Take a turn of the loop while these parts of the panel are open."""
 
-    def over(_: Rect, scale: float) -> bool:
+    def draw_parts(_: Rect, scale: float) -> bool:
         view.draw_ui(RECT, scale)
         imgui.set_next_window_size(imgui.ImVec2(300, 2000))
         imgui.begin("parts")
@@ -95,35 +96,54 @@ def see(view: Any, panel: Panel, screen: OffscreenScreen, *titles: str) -> None:
         return False
 
     view.tick(clock())
-    panel.draw_over(screen.framebuffer, over, 1.0)
+    panel.draw_over(screen.framebuffer, draw_parts, 1.0)
 
 
-def turn_until(view: Any, condition: Callable[[], object]) -> None:
-    """Take turns of the loop until it holds."""
-    wait_until(lambda: (view.tick(clock()), condition())[1])
+def tick_until(view: Any, condition: Callable[[], object]) -> None:
+    """Take turns of the loop until the condition holds."""
+
+    def holds_after_a_tick() -> object:
+        view.tick(clock())
+        return condition()
+
+    wait_until(holds_after_a_tick)
+
+
+def has_values(tool: Any) -> bool:
+    return tool.values is not None
+
+
+def has_history(tool: Any, count: int) -> bool:
+    return len(tool.history) == count
 
 
 # -- all tools -----------------------------------------------------------------
 
 
-def test_keys_of_tools_are_listed_where_the_scene_has_something_for_them(
+def test_keys_are_listed_for_tools_that_the_scene_can_use(
     view: Any,
 ) -> None:
-    assert all(
-        line.group and line.keys and line.does
-        for tool in view.view.tools.values()
-        for line in tool.keys
-    )
+    for tool in view.view.tools.values():
+        for line in tool.keys:
+            assert line.group
+            assert line.keys
+            assert line.does
     groups = {line.group for line in view.view.keys}
     assert "Camera" in groups
-    assert not groups & {
-        "Training cameras",
-        "History",
-    }
+    assert "Training cameras" not in groups
+    assert "History" not in groups
+
+
+def draw_tool(tool: Tool, rect: Rect, _: Rect, scale: float) -> bool:
+    """Draw all that a tool draws with imgui, as the panel asks for it."""
+    changes = [tool.draw_over(rect, scale), tool.bar(rect, scale)]
+    changes += [section.draw() for section in tool.sections()]
+    assert set(changes) <= {True, False, None}
+    return False
 
 
 @pytest.mark.parametrize("loaded", [False, True], ids=["empty", "loaded"])
-def test_tools_take_every_event_and_draw_in_every_place(
+def test_tools_take_every_event_and_draw_in_every_rectangle(
     screen: OffscreenScreen, panel: Panel, loaded: bool
 ) -> None:
     view = scene_view(screen)
@@ -139,18 +159,9 @@ def test_tools_take_every_event_and_draw_in_every_place(
             assert tool.tick(0.0) in (True, False)
         view_pixels(view, screen)
         for rect, scale in ((RECT, 1.0), (Rect(0, 0, 8, 8), 2.0)):
-
-            def over(_: Rect, s: float, rect: Rect = rect, tool: Tool = tool) -> bool:
-                changed = [
-                    tool.draw_over(rect, s),
-                    tool.bar(rect, s),
-                    *(part.draw() for part in tool.sections()),
-                ]
-                assert set(changed) <= {True, False, None}
-                return False
-
-            panel.draw_over(screen.framebuffer, over, scale)
-            assert all(isinstance(board, Rect) for board in tool.covered(rect))
+            panel.draw_over(screen.framebuffer, partial(draw_tool, tool, rect), scale)
+            for board in tool.covered(rect):
+                assert isinstance(board, Rect)
         assert 0 <= tool.bar_height() < math.inf
     for tool in view.view.tools.values():
         tool.close()
@@ -161,14 +172,10 @@ def test_tools_take_every_event_and_draw_in_every_place(
 # -- a click -------------------------------------------------------------------
 
 
-def test_alt_and_a_click_choose_what_is_seen(view: Any) -> None:
+def test_alt_click_chooses_the_gaussian_under_the_pointer(view: Any) -> None:
     tool = view.view.tools["inspect"]
-    expected = pick(
-        view.content.renderer.scene(),
-        view.view.rig.camera(RECT),
-        *MIDDLE,
-        view.view.options,
-    )
+    scene = view.content.renderer.scene()
+    expected = pick(scene, view.view.rig.camera(RECT), *MIDDLE, view.view.options)
     assert expected is not None
     for event in (
         PointerMove(*MIDDLE, ALT),
@@ -176,25 +183,24 @@ def test_alt_and_a_click_choose_what_is_seen(view: Any) -> None:
         PointerRelease(*MIDDLE, mods=ALT),
     ):
         view.handle(event, RECT)
-    turn_until(view, lambda: tool.values)
+    tick_until(view, partial(has_values, tool))
     assert tool.index == expected.index
     assert tool.hit.weight == pytest.approx(expected.weight)
     assert view.view.state.selection.marked == (expected.index,)
-    np.testing.assert_allclose(
-        tool.values.mean, cloud()["means"][expected.index].numpy(), rtol=1e-6
-    )
+    mean = cloud()["means"][expected.index].numpy()
+    np.testing.assert_allclose(tool.values.mean, mean, rtol=1e-6)
 
 
-def test_a_choice_survives_versions_until_their_number_changes(view: Any) -> None:
+def test_choice_survives_versions_until_their_count_changes(view: Any) -> None:
     tool = view.view.tools["inspect"]
     messages = []
     view.view.host = replace(view.view.host, notify=messages.append)
     tool.choose(7)
-    turn_until(view, lambda: len(tool.history) == 1)
+    tick_until(view, partial(has_history, tool, 1))
     brighter = cloud()
     brighter["opacities"] = brighter["opacities"] + 1
     assert view.update(gaussian_frame(brighter, version=2))
-    turn_until(view, lambda: len(tool.history) == 2)
+    tick_until(view, partial(has_history, tool, 2))
     assert tool.index == 7
     assert tool.history[1].opacity > tool.history[0].opacity
     assert not messages
@@ -208,26 +214,26 @@ def test_a_choice_survives_versions_until_their_number_changes(view: Any) -> Non
 # -- histograms ----------------------------------------------------------------
 
 
-def test_what_is_filtered_is_counted_and_not_drawn(
+def test_filtered_gaussians_are_counted_and_not_drawn(
     view: Any, panel: Panel, screen: OffscreenScreen
 ) -> None:
     tool = view.view.tools["filter"]
     unfiltered = view_pixels(view, screen)
     assert not tool.details()
 
-    def counted() -> bool:
+    def is_counted() -> bool:
         see(view, panel, screen, "Filter")
-        return tool.counted_selection == replace(view.view.state.selection, marked=())
+        selection = replace(view.view.state.selection, marked=())
+        return tool.counted_selection == selection
 
-    wait_until(counted)
-    assert (tool.statistics.total, tool.statistics.selected) == (400, 400)
+    wait_until(is_counted)
+    assert tool.statistics.total == 400
+    assert tool.statistics.selected == 400
     opacity = QUANTITIES[0]
     tool.limit(opacity, 0.8, 0.85)
-    wait_until(counted)
-    expected = int(
-        ((o := 1 / (1 + np.exp(-cloud()["opacities"].numpy()))) >= 0.8).sum()
-        - (o > 0.85).sum()
-    )
+    wait_until(is_counted)
+    opacities = 1 / (1 + np.exp(-cloud()["opacities"].numpy()))
+    expected = int(((opacities >= 0.8) & (opacities <= 0.85)).sum())
     assert 0 < expected < 400
     assert tool.statistics.selected == expected
     assert tool.details() == [f"{expected:,} of them shown"]
@@ -243,43 +249,45 @@ def test_what_is_filtered_is_counted_and_not_drawn(
 def test_coefficients_of_a_gaussian_are_a_table_that_can_be_folded(
     view: Any, panel: Panel, screen: OffscreenScreen
 ) -> None:
-    screen.resize(440, 1200)  # high enough for the part of the panel
+    # The screen is high enough for the section of the panel.
+    screen.resize(440, 1200)
     tool = view.view.tools["inspect"]
     tool.choose(3)
-    turn_until(view, lambda: tool.values is not None)
+    tick_until(view, partial(has_values, tool))
 
     def fold_height() -> int:
-        """The height of the fold and what it holds."""
+        """Return the height of the fold and of what it holds."""
         widgets.drawn.clear()
         see(view, panel, screen, "Inspect")
         return widgets.drawn["Look at it"].y - widgets.drawn["Coefficients"].y
 
     folded = fold_height()
     for event in (PointerMove, PointerPress, PointerRelease):
-        at = widgets.middle("Coefficients")
-        panel.handle(event(*at), RECT, covered=[Rect(0, 0, 4000, 4000)])
+        pixel = widgets.middle("Coefficients")
+        panel.handle(event(*pixel), RECT, covered=[Rect(0, 0, 4000, 4000)])
         see(view, panel, screen, "Inspect")
-    lines = 1 + 1 + len(tool.values.shN)  # names, degree 0, and the higher ones
+    # A line of names, one of degree 0, and those of the higher degrees.
+    lines = 1 + 1 + len(tool.values.shN)
     assert fold_height() - folded > 12 * lines
 
 
-def test_handles_are_dragged_only_while_the_part_is_open(
+def test_handles_are_dragged_only_while_their_section_is_open(
     view: Any, panel: Panel, screen: OffscreenScreen
 ) -> None:
     tool = view.view.tools["crop"]
     camera = view.view.rig.camera(RECT)
     assert camera is not None
     tool.set_shape(Box(half=(0.6, 0.6, 0.6)))
-    at = dict(tool.handles(camera))[0, 1]
+    handle = dict(tool.handles(camera))[0, 1]
     see(view, panel, screen)
-    view.handle(PointerPress(*at), RECT)
-    view.handle(PointerRelease(*at), RECT)
+    view.handle(PointerPress(*handle), RECT)
+    view.handle(PointerRelease(*handle), RECT)
     assert tool.grabbed is None
     see(view, panel, screen, "Crop")
-    assert view.handle(PointerMove(*at), RECT)
+    assert view.handle(PointerMove(*handle), RECT)
     assert tool.hovered == (0, 1)
-    orbit = view.view.rig.orbit.rotation.copy()
-    view.handle(PointerPress(*at), RECT)
+    rotation = view.view.rig.orbit.rotation.copy()
+    view.handle(PointerPress(*handle), RECT)
     expected = project(camera, np.array([0.9, 0.0, 0.0]))
     view.handle(PointerMove(*expected), RECT)
     view.handle(PointerRelease(*expected), RECT)
@@ -287,16 +295,15 @@ def test_handles_are_dragged_only_while_the_part_is_open(
     assert isinstance(box, Box)
     assert box.center[0] + box.half[0] == pytest.approx(0.9, abs=1e-5)
     assert box.center[0] - box.half[0] == pytest.approx(-0.6, abs=1e-5)
-    np.testing.assert_array_equal(
-        view.view.rig.orbit.rotation, orbit
-    )  # the camera did not take it
+    # The camera did not take the drag.
+    np.testing.assert_array_equal(view.view.rig.orbit.rotation, rotation)
     assert tool.grabbed is None
 
 
 # -- saving --------------------------------------------------------------------
 
 
-def test_it_is_saved_where_it_is_said(
+def test_filtered_scene_is_saved_where_the_message_says(
     view: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -308,15 +315,18 @@ def test_it_is_saved_where_it_is_said(
     assert view.update(gaussian_frame(step=1500, version=2))
     tool.limit(QUANTITIES[0], 0.8, 1.0)
     tool.save(only_shown=True)
-    turn_until(view, lambda: messages)
+
+    def has_message() -> bool:
+        return bool(messages)
+
+    tick_until(view, has_message)
     (path,) = tmp_path.iterdir()
     assert str(path) in messages[0]
     assert path.name.endswith("-step1500.ply")
-    back = open_file(path)
+    saved = open_file(path)
     opacities = 1 / (1 + np.exp(-cloud()["opacities"].numpy()))
     keep = opacities >= 0.8
+    means = cloud()["means"].numpy()[keep]
     # OpenGL has positions as float32 from the middle of the scene.
-    np.testing.assert_allclose(
-        back.means, cloud()["means"].numpy()[keep], rtol=1e-6, atol=1e-7
-    )
+    np.testing.assert_allclose(saved.means, means, rtol=1e-6, atol=1e-7)
     assert f"{keep.sum():,} Gaussians" in messages[0]

@@ -39,7 +39,7 @@ CENTERS = [(0.0, 0.0, 0.0), (1.0, 0.5, 2.0)]
 
 
 def balls(centers: np.ndarray) -> dict[str, torch.Tensor]:
-    """Red, round, nearly opaque Gaussians (N, 3)."""
+    """Return red, round, nearly opaque Gaussians at centers (N, 3)."""
     n = len(centers)
     return {
         "means": torch.tensor(centers, dtype=torch.float32),
@@ -52,17 +52,17 @@ def balls(centers: np.ndarray) -> dict[str, torch.Tensor]:
 
 @pytest.fixture(name="view")
 def view_fixture(screen: OffscreenScreen) -> Iterator[Any]:
-    """Two balls, seen from the front."""
+    """Return a view of two balls, seen from the front."""
     screen.resize(440, 330, 1.0)
-    made = scene_view(screen)
-    made.said = []  # type: ignore[attr-defined]
-    made.view.host = Host(made.said.append, name="scene")  # type: ignore[attr-defined]
-    made.update(gaussian_frame(balls(np.array(CENTERS)), color="rgb"))
-    view_pixels(made, screen, RECT)
-    made.view.rig.use_camera(FRONT)
-    view_pixels(made, screen, RECT)
-    yield made
-    made.close()
+    view: Any = scene_view(screen)
+    view.messages = []
+    view.view.host = Host(view.messages.append, name="scene")
+    view.update(gaussian_frame(balls(np.array(CENTERS)), color="rgb"))
+    view_pixels(view, screen, RECT)
+    view.view.rig.use_camera(FRONT)
+    view_pixels(view, screen, RECT)
+    yield view
+    view.close()
 
 
 def viewmat(view: Any) -> np.ndarray:
@@ -76,24 +76,23 @@ def arrive(view: Any, start: float = 50.0) -> None:
     assert any(not view.tick(start + i / 60) for i in range(200)), "it never rests"
 
 
-def said(view: Any) -> str:
-    return " | ".join(view.said)  # type: ignore[attr-defined]
+def messages(view: Any) -> str:
+    return " | ".join(view.messages)
 
 
 # -- flights -------------------------------------------------------------------
 
 
-def test_a_flight_ends_in_exactly_the_camera_that_was_given(view: Any) -> None:
-    off_center = replace(
-        SIDE, K=SIDE.K + np.array([[0, 0, 31.0], [0, 0, -17], [0, 0, 0]])
-    )
-    before = viewmat(view)
+def test_flight_ends_in_exactly_the_requested_camera(view: Any) -> None:
+    shift = np.array([[0, 0, 31.0], [0, 0, -17], [0, 0, 0]])
+    off_center = replace(SIDE, K=SIDE.K + shift)
+    start = viewmat(view)
     view.view.rig.fly_to(off_center)
-    np.testing.assert_allclose(viewmat(view), before, atol=1e-9)
+    np.testing.assert_allclose(viewmat(view), start, atol=1e-9)
     assert view.tick(10.0)
     assert view.tick(10.2)
     midway = viewmat(view)
-    assert np.abs(midway - before).max() > 0.1
+    assert np.abs(midway - start).max() > 0.1
     assert np.abs(midway - off_center.viewmat).max() > 0.1
     arrive(view, 10.25)
     camera = view.view.rig.camera(RECT)
@@ -105,7 +104,7 @@ def test_a_flight_ends_in_exactly_the_camera_that_was_given(view: Any) -> None:
 @pytest.mark.parametrize(
     "event", [PointerPress(200, 100), Wheel(200, 100, 1.0), Key("w")]
 )
-def test_the_user_interrupts_a_flight(view: Any, event: Any) -> None:
+def test_user_interrupts_a_flight(view: Any, event: Any) -> None:
     view.view.rig.fly_to(SIDE)
     view.tick(10.0)
     view.tick(10.2)
@@ -118,54 +117,61 @@ def test_the_user_interrupts_a_flight(view: Any, event: Any) -> None:
 # -- keys that are held --------------------------------------------------------
 
 
-def test_flying_looks_around_and_the_wheel_sets_the_speed(view: Any) -> None:
+def test_flying_looks_around_and_the_wheel_sets_its_speed(view: Any) -> None:
     assert view.handle(Key("o"), RECT)
-    position = view.view.rig.orbit.position
+    orbit = view.view.rig.orbit
+    position = orbit.position
     for event in (
         PointerPress(200, 100),
         PointerMove(250, 100),
         PointerRelease(250, 100),
     ):
         view.handle(event, RECT)
-    np.testing.assert_allclose(view.view.rig.orbit.position, position, atol=1e-9)
+    np.testing.assert_allclose(orbit.position, position, atol=1e-9)
     assert np.abs(viewmat(view) - FRONT.viewmat).max() > 0.1
-    before = viewmat(view)
+    start = viewmat(view)
     for dy in (2.0, -1.0):
         assert view.handle(Wheel(200, 100, dy), RECT)
-    np.testing.assert_array_equal(viewmat(view), before)
-    assert "Speed" not in said(view)
+    np.testing.assert_array_equal(viewmat(view), start)
+    assert "Speed" not in messages(view)
     view.tick(1e9)
     view.tick(1e9 + 1)
-    assert said(view).count("Speed 1.1x") == 1  # once, when the wheel rests
+    # The speed is told once, when the wheel rests.
+    assert messages(view).count("Speed 1.1x") == 1
     view.handle(Key("o"), RECT)
     view.handle(Wheel(200, 100, 2.0), RECT)
-    assert np.abs(viewmat(view) - before).max() > 0.1
+    assert np.abs(viewmat(view) - start).max() > 0.1
 
 
 # -- the pivot -----------------------------------------------------------------
 
 
-def test_a_double_click_orbits_around_what_is_there(view: Any) -> None:
-    p = FRONT.viewmat[:3, :3] @ CENTERS[1] + FRONT.viewmat[:3, 3]
-    x = FRONT.K[0, 0] * p[0] / p[2] + 200
-    y = FRONT.K[1, 1] * p[1] / p[2] + 150
+def test_double_click_orbits_around_the_point_below_it(view: Any) -> None:
+    rotation = FRONT.viewmat[:3, :3]
+    local = rotation @ CENTERS[1] + FRONT.viewmat[:3, 3]
+    x = RECT.x + 200 + FRONT.K[0, 0] * local[0] / local[2]
+    y = RECT.y + 150 + FRONT.K[1, 1] * local[1] / local[2]
     for clicks in (1, 2):
-        view.handle(PointerPress(RECT.x + x, RECT.y + y, clicks=clicks), RECT)
-        view.handle(PointerRelease(RECT.x + x, RECT.y + y), RECT)
-    wait_until(lambda: view.tick(50.0))  # the flight begins when the point is found
+        view.handle(PointerPress(x, y, clicks=clicks), RECT)
+        view.handle(PointerRelease(x, y), RECT)
+
+    def is_flying() -> bool:
+        return view.tick(50.0)
+
+    # The flight begins when the point is known.
+    wait_until(is_flying)
     arrive(view)
-    np.testing.assert_allclose(view.view.rig.orbit.target, CENTERS[1], atol=0.1)
-    np.testing.assert_allclose(
-        view.view.rig.orbit.rotation, FRONT.viewmat[:3, :3], atol=1e-9
-    )
-    assert view.view.rig.orbit.distance == pytest.approx(p[2], abs=0.1)
+    orbit = view.view.rig.orbit
+    np.testing.assert_allclose(orbit.target, CENTERS[1], atol=0.1)
+    np.testing.assert_allclose(orbit.rotation, rotation, atol=1e-9)
+    assert orbit.distance == pytest.approx(local[2], abs=0.1)
 
 
 # -- up ------------------------------------------------------------------------
 
 
 def ground() -> dict[str, torch.Tensor]:
-    """A floor in a world where x points up, and a heap on it."""
+    """Return a floor in a world where x points up, and a heap on it."""
     random = np.random.default_rng(0)
     centers = random.uniform(-3, 3, (3000, 3)) * [0.001, 1, 1]
     heap = random.normal(0, 0.4, (len(centers[::4]), 3))
@@ -176,21 +182,23 @@ def ground() -> dict[str, torch.Tensor]:
 
 @pytest.fixture(name="fresh")
 def fresh_fixture(screen: OffscreenScreen) -> Iterator[Any]:
-    """A view that has shown nothing yet."""
+    """Return a view that has shown nothing yet."""
     screen.resize(440, 330, 1.0)
-    made = scene_view(screen)
-    yield made
-    made.close()
+    view = scene_view(screen)
+    yield view
+    view.close()
 
 
-def test_up_is_found_in_the_ground_unless_the_user_says_it(
+def test_up_comes_from_the_ground_unless_the_user_sets_it(
     view: Any, fresh: Any, screen: OffscreenScreen
 ) -> None:
     fresh.update(gaussian_frame(ground(), color="rgb"))
     view_pixels(fresh, screen, RECT)
     np.testing.assert_array_equal(fresh.view.rig.orbit.up, (1, 0, 0))
-    assert viewmat(fresh)[1, 0] < 0  # x is up in the picture
-    fresh.view.rig.reset_to(None)  # as `grab` does for each picture
+    # In the picture, x is up.
+    assert viewmat(fresh)[1, 0] < 0
+    # `grab` resets the camera for each picture.
+    fresh.view.rig.reset_to(None)
     view_pixels(fresh, screen, RECT)
     np.testing.assert_array_equal(fresh.view.rig.orbit.up, (1, 0, 0))
     fresh.view.rig.up_axis.set_by_user(np.array([0.0, 0.0, 1.0]))
@@ -201,25 +209,17 @@ def test_up_is_found_in_the_ground_unless_the_user_says_it(
     for shown_view in (fresh, follower):
         np.testing.assert_array_equal(shown_view.view.rig.orbit.up, (0, 0, 1))
     follower.close()
-    np.testing.assert_array_equal(
-        view.view.rig.orbit.up, (0, -1, 0)
-    )  # two balls stand on nothing
+    # Two balls stand on nothing.
+    np.testing.assert_array_equal(view.view.rig.orbit.up, (0, -1, 0))
 
 
 @pytest.mark.parametrize("cameras_first", [True, False])
-def test_up_of_the_file_goes_before_the_ground_and_cameras(
+def test_up_of_the_file_goes_before_ground_and_cameras(
     cameras_first: bool, fresh: Any, screen: OffscreenScreen
 ) -> None:
     means, quats, scales, opacities, sh0 = ground().values()
-    scene = GaussianScene(
-        means,
-        quats,
-        scales,
-        opacities,
-        sh0,
-        torch.zeros(len(means), 0, 3),
-        up=(0, 0, -1),
-    )
+    shN = torch.zeros(len(means), 0, 3)
+    scene = GaussianScene(means, quats, scales, opacities, sh0, shN, up=(0, 0, -1))
     up_axis = fresh.view.rig.up_axis
     if cameras_first:
         up_axis.use_cameras(np.eye(4)[None])
@@ -233,30 +233,38 @@ def test_up_of_the_file_goes_before_the_ground_and_cameras(
 # -- bookmarks and the clipboard -----------------------------------------------
 
 
-def test_bookmarks_by_keys(view: Any) -> None:
+def test_bookmarks_are_saved_and_opened_by_keys(view: Any) -> None:
     assert view.handle(Key("3", mods=CTRL), RECT)
-    assert "bookmark 3" in said(view)
+    assert "bookmark 3" in messages(view)
     view.view.rig.use_camera(SIDE)
-    assert view.handle(Key("4"), RECT) is False  # there is none
+    # There is no bookmark 4.
+    assert view.handle(Key("4"), RECT) is False
     assert view.handle(Key("3"), RECT)
     arrive(view)
     np.testing.assert_array_equal(viewmat(view), FRONT.viewmat)
-    assert (
-        view.view.host.memo.get("bookmarks/scene")["3"]["camera"]["viewmat"]
-        == FRONT.viewmat.tolist()
-    )
+    bookmark = view.view.host.memo.get("bookmarks/scene")["3"]
+    assert bookmark["camera"]["viewmat"] == FRONT.viewmat.tolist()
 
 
-def test_the_camera_goes_to_the_clipboard_and_back(
+def test_camera_is_copied_to_the_clipboard_and_pasted(
     view: Any, screen: OffscreenScreen
 ) -> None:
     assert view.handle(Key("c", mods=CTRL), RECT)
     panel = Panel()
-    panel.draw_over(screen.framebuffer, lambda _, scale: view.draw_ui(RECT, scale), 1.0)
+
+    def draw_ui(_: Rect, scale: float) -> bool:
+        return view.draw_ui(RECT, scale)
+
+    panel.draw_over(screen.framebuffer, draw_ui, 1.0)
     text = imgui.get_clipboard_text()
     panel.close()
-    view.view.host.pasted = lambda: text
-    for paste in (Key("v", mods=CTRL), Text(text)):  # a page has the text alone
+
+    def pasted() -> str:
+        return text
+
+    view.view.host.pasted = pasted
+    # A page sends the pasted text alone.
+    for paste in (Key("v", mods=CTRL), Text(text)):
         view.view.rig.use_camera(SIDE)
         assert view.handle(paste, RECT)
         arrive(view)
@@ -267,23 +275,24 @@ def test_the_camera_goes_to_the_clipboard_and_back(
 
 
 @pytest.mark.parametrize("axis", [0, 3, 5])
-def test_a_click_on_an_axis_looks_along_it(view: Any, axis: int) -> None:
+def test_click_on_an_axis_looks_along_it(view: Any, axis: int) -> None:
+    orbit = view.view.rig.orbit
     view.view.rig.use_camera(SIDE)
-    view.view.rig.orbit.orbit(0.4, 0.3)
+    orbit.orbit(0.4, 0.3)
     view.view.rig.apply_orbit()
-    end = np.eye(3)[axis // 2] * (1 if axis % 2 == 0 else -1)
-    right, down, _ = 34 * (
-        view.view.rig.orbit.rotation @ end
-    )  # around a middle 56.5 points off the lower left corner
+    end = np.eye(3)[axis // 2]
+    if axis % 2:
+        end = -end
+    # The axes are around a middle 56.5 points off the lower left corner.
+    right, down, _ = 34 * (orbit.rotation @ end)
     x = RECT.x + 56.5 + right
     y = RECT.y + RECT.height - 56.5 + down
-    distance = view.view.rig.orbit.distance
-    target = view.view.rig.orbit.target.copy()
+    distance = orbit.distance
+    target = orbit.target.copy()
     assert view.handle(PointerMove(x, y), RECT)
     assert view.handle(PointerPress(x, y), RECT)
     view.handle(PointerRelease(x, y), RECT)
     arrive(view)
-    np.testing.assert_allclose(
-        view.view.rig.orbit.position, target + distance * end, atol=1e-6
-    )
+    position = view.view.rig.orbit.position
+    np.testing.assert_allclose(position, target + distance * end, atol=1e-6)
     assert not view.view.rig.orbit.dragging

@@ -41,121 +41,115 @@ POSITIONS = [(0, -1, -4), (3, -1, -3), (4, -2, 1), (0, -1, 4)]
 
 
 def camera(position: Any, target: Any = (0, 0, 0), fov: float = 50.0) -> Camera:
-    return Camera(look_at(position, target), intrinsics(fov, 640, 480), 640, 480)
+    viewmat = look_at(position, target)
+    return Camera(viewmat, intrinsics(fov, 640, 480), 640, 480)
 
 
 def path(**options: Any) -> CameraPath:
-    keys = [
-        Keyframe.of(camera(p, fov=40 + 10 * i), seconds=1 + 0.5 * i)
-        for i, p in enumerate(POSITIONS)
-    ]
+    keys = []
+    for i, position in enumerate(POSITIONS):
+        key_camera = camera(position, fov=40 + 10 * i)
+        keys.append(Keyframe.of(key_camera, seconds=1 + 0.5 * i))
     return CameraPath(keys, **options)
 
 
 @pytest.mark.parametrize(
     ("loop", "smooth"), [(False, True), (True, True), (False, False)]
 )
-def test_it_leads_through_every_key(loop: bool, smooth: bool) -> None:
+def test_path_leads_through_every_key(loop: bool, smooth: bool) -> None:
     curve = path(loop=loop, smooth=smooth)
     assert len(curve.times) == len(POSITIONS) + loop
-    assert curve.duration == pytest.approx(1 + 1.5 + 2 + (2.5 if loop else 0))
+    assert curve.duration == pytest.approx(1 + 1.5 + 2 + 2.5 * loop)
     for i, time in enumerate(curve.times):
-        expected = camera(
-            POSITIONS[i % len(POSITIONS)], fov=40 + 10 * (i % len(POSITIONS))
-        )
+        key_index = i % len(POSITIONS)
+        expected = camera(POSITIONS[key_index], fov=40 + 10 * key_index)
         got = curve.camera_at(time, 640, 480)
         np.testing.assert_allclose(got.viewmat, expected.viewmat, atol=1e-9)
         np.testing.assert_allclose(got.K, expected.K, rtol=1e-9)
 
 
 @pytest.mark.parametrize("loop", [False, True])
-def test_it_is_smooth_at_the_keys(loop: bool) -> None:
+def test_smooth_path_has_no_jolt_at_its_keys(loop: bool) -> None:
     """Compare the velocities on both sides of a key, which straight ways change."""
 
-    def jolts(curve: CameraPath) -> float:
+    def largest_jolt(curve: CameraPath) -> float:
         worst = 0.0
         h = 1e-5
         for time in curve.times[1:-1]:
-            before, middle, after = (
-                curve.camera_at(time + d, 640, 480).viewmat[:3] for d in (-h, 0, h)
-            )
-            worst = max(
-                worst, float(np.abs((after - middle) - (middle - before)).max()) / h
-            )
+            previous = curve.camera_at(time - h, 640, 480).viewmat[:3]
+            middle = curve.camera_at(time, 640, 480).viewmat[:3]
+            following = curve.camera_at(time + h, 640, 480).viewmat[:3]
+            change = (following - middle) - (middle - previous)
+            worst = max(worst, float(np.abs(change).max()) / h)
         return worst
 
-    assert jolts(path(loop=loop)) < 1e-3
-    assert jolts(path(loop=loop, smooth=False)) > 0.1
+    assert largest_jolt(path(loop=loop)) < 1e-3
+    assert largest_jolt(path(loop=loop, smooth=False)) > 0.1
 
 
 # -- nerfstudio's format -------------------------------------------------------
 
 
 @pytest.mark.parametrize(("loop", "model"), [(False, "pinhole"), (True, "fisheye")])
-def test_there_and_back(tmp_path: Path, loop: bool, model: Any) -> None:
+def test_path_survives_a_file(tmp_path: Path, loop: bool, model: Any) -> None:
     file = tmp_path / "path.json"
     film = Film(path(loop=loop, model=model), 800, 600, 24.0)
     file.write_text(write_path(film))
     back = read_path(file)
-    assert (back.width, back.height, back.fps, back.path.loop, back.path.model) == (
-        800,
-        600,
-        24.0,
-        loop,
-        model,
-    )
+    assert back.width == 800
+    assert back.height == 600
+    assert back.fps == 24.0
+    assert back.path.loop == loop
+    assert back.path.model == model
     assert back.path.smooth
     for time in np.linspace(0, film.path.duration, 20):
-        a, b = (f.path.camera_at(float(time), 800, 600) for f in (film, back))
-        np.testing.assert_allclose(a.viewmat, b.viewmat, atol=1e-9)
-        np.testing.assert_allclose(a.K, b.K, rtol=1e-9)
+        written = film.path.camera_at(float(time), 800, 600)
+        read = back.path.camera_at(float(time), 800, 600)
+        np.testing.assert_allclose(written.viewmat, read.viewmat, atol=1e-9)
+        np.testing.assert_allclose(written.K, read.K, rtol=1e-9)
 
 
-def test_frames_are_as_ns_render_reads_them() -> None:
+def test_written_frames_are_those_that_ns_render_reads() -> None:
     """Check pictures: poses in OpenGL's axes, vertical fields of view in degrees."""
     film = Film(path(), 640, 480, 10.0)
-    d = json.loads(write_path(film))
-    assert (
-        len(d["camera_path"])
-        == film.path.frame_count(10.0)
-        == round(film.path.duration * 10)
-    )
-    for i, frame in enumerate(d["camera_path"]):
+    document = json.loads(write_path(film))
+    frames = document["camera_path"]
+    assert len(frames) == film.path.frame_count(10.0)
+    assert len(frames) == round(film.path.duration * 10)
+    for i, frame in enumerate(frames):
         expected = film.path.camera_at(i / 10, 640, 480)
         pose = np.array(frame["camera_to_world"]).reshape(4, 4)
         np.testing.assert_allclose(pose[:3, 3], expected.position, atol=1e-9)
         right, down, forward = expected.viewmat[:3, :3]
-        np.testing.assert_allclose(
-            pose[:3, :3], np.stack([right, -down, -forward], 1), atol=1e-9
-        )
-        assert frame["fov"] == pytest.approx(field_of_view(expected.K[1, 1], 480))
-    assert (d["render_width"], d["render_height"], d["fps"], d["camera_type"]) == (
-        640,
-        480,
-        10.0,
-        "perspective",
-    )
-    alone = parse_path(json.dumps({"camera_path": d["camera_path"], "fps": 24}))
-    for is_same in (
-        alone,
-        parse_path(write_path(alone)),
-    ):  # each is a picture, also of frames that are made keyframes
-        reread = json.loads(write_path(is_same))["camera_path"]
-        poses, expected = (
-            [f["camera_to_world"] for f in frames]
-            for frames in (reread, d["camera_path"])
-        )
+        axes = np.stack([right, -down, -forward], 1)
+        np.testing.assert_allclose(pose[:3, :3], axes, atol=1e-9)
+        fov = field_of_view(expected.K[1, 1], 480)
+        assert frame["fov"] == pytest.approx(fov)
+    assert document["render_width"] == 640
+    assert document["render_height"] == 480
+    assert document["fps"] == 10.0
+    assert document["camera_type"] == "perspective"
+
+
+def test_pictures_without_keyframes_become_the_same_pictures() -> None:
+    """Check also a path that was made of such pictures and written again."""
+    document = json.loads(write_path(Film(path(), 640, 480, 10.0)))
+    frames = document["camera_path"]
+    expected = [frame["camera_to_world"] for frame in frames]
+    without_keys = parse_path(json.dumps({"camera_path": frames, "fps": 24}))
+    for film in (without_keys, parse_path(write_path(without_keys))):
+        reread = json.loads(write_path(film))["camera_path"]
+        poses = [frame["camera_to_world"] for frame in reread]
         np.testing.assert_allclose(poses, expected, atol=1e-9)
 
 
-def test_fisheye_path_has_the_focal_lengths_that_nerfstudio_makes() -> None:
+def test_fisheye_path_has_the_focal_lengths_of_nerfstudio() -> None:
     """Compare fields of view of an equidistant camera, in keyframes and pictures."""
-    d = json.loads(write_path(Film(path(), 640, 480, 10.0))) | {
-        "camera_type": "fisheye"
-    }
-    d["keyframes"][0]["fov"] = 120
-    d["camera_path"][0]["fov"] = 120
-    for document in (d, d | {"keyframes": []}):
+    fisheye = json.loads(write_path(Film(path(), 640, 480, 10.0)))
+    fisheye["camera_type"] = "fisheye"
+    fisheye["keyframes"][0]["fov"] = 120
+    fisheye["camera_path"][0]["fov"] = 120
+    for document in (fisheye, fisheye | {"keyframes": []}):
         film = parse_path(json.dumps(document))
         camera = film.path.camera_at(0.0, 640, 480)
         assert camera.model == "fisheye"
@@ -167,10 +161,12 @@ def test_fisheye_path_has_the_focal_lengths_that_nerfstudio_makes() -> None:
 
 @pytest.mark.parametrize("fov", [0.1, 179.0])
 def test_fisheye_keyframe_at_the_limits_is_read_again(fov: float) -> None:
-    keys = [Keyframe(np.zeros(3), np.array([1.0, 0, 0, 0]), fov) for _ in range(2)]
+    rotation = np.array([1.0, 0, 0, 0])
+    keys = [Keyframe(np.zeros(3), rotation, fov) for _ in range(2)]
     for model in ("fisheye", "pinhole"):
         film = Film(CameraPath(keys, model=model), 640, 480, 10.0)  # type: ignore[arg-type]
-        back = parse_path(write_path(parse_path(write_path(film))))
+        once = parse_path(write_path(film))
+        back = parse_path(write_path(once))
         assert back.path.keys[0].fov == pytest.approx(fov)
 
 
@@ -182,26 +178,33 @@ def _text_by_rows(matrix: np.ndarray) -> Any:
     return json.dumps(matrix.tolist())
 
 
+def _three_rows(matrix: np.ndarray) -> Any:
+    return matrix[:3].tolist()
+
+
+def _three_rows_as_words(matrix: np.ndarray) -> Any:
+    return " ".join(map(str, matrix[:3].ravel()))
+
+
 @pytest.mark.parametrize(
     "written",
     [
         _first_viewer,
         _text_by_rows,
         np.ndarray.tolist,
-        lambda matrix: matrix[:3].tolist(),
-        lambda matrix: " ".join(map(str, matrix[:3].ravel())),
+        _three_rows,
+        _three_rows_as_words,
     ],
 )
 def test_path_of_older_viewers_is_the_same_path(written: Any) -> None:
     """Read matrices of keyframes as text, column by column, with one duration."""
     film = Film(path(), 640, 480, 10.0)
-    d = json.loads(write_path(film))
-    poses = [np.reshape(k["matrix"], (4, 4)) for k in d["keyframes"]]
+    keyframes = []
+    for key in json.loads(write_path(film))["keyframes"]:
+        matrix = written(np.reshape(key["matrix"], (4, 4)))
+        keyframes.append({"matrix": matrix, "fov": key["fov"], "properties": "[]"})
     old = {
-        "keyframes": [
-            {"matrix": written(pose), "fov": key["fov"], "properties": "[]"}
-            for pose, key in zip(poses, d["keyframes"], strict=True)
-        ],
+        "keyframes": keyframes,
         "camera_type": "perspective",
         "fps": 24,
         "seconds": 6,
@@ -233,10 +236,12 @@ def test_path_of_older_viewers_is_the_same_path(written: Any) -> None:
         ({"camera_type": "equirectangular"}, "perspective, fisheye"),
     ],
 )
-def test_what_is_no_path_is_told(change: dict[str, Any], message: str) -> None:
-    d = json.loads(write_path(Film(path()))) | change
+def test_document_without_a_path_is_refused(
+    change: dict[str, Any], message: str
+) -> None:
+    document = json.loads(write_path(Film(path()))) | change
     with pytest.raises(CameraError, match=message):
-        parse_path(json.dumps(d))
+        parse_path(json.dumps(document))
 
 
 @pytest.mark.parametrize(
@@ -248,7 +253,7 @@ def test_what_is_no_path_is_told(change: dict[str, Any], message: str) -> None:
         (b" " * (FILE_LIMIT + 1), "MB"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_told_by_its_name(
+def test_unreadable_file_is_named_in_the_error(
     tmp_path: Path, text: bytes | None, message: str
 ) -> None:
     if text is not None:
@@ -259,12 +264,12 @@ def test_a_file_that_cannot_be_read_is_told_by_its_name(
 
 def many_frames(count: int, *, values: dict[int, Any] | None = None) -> str:
     """Return a path of pictures alone, each a little to the right of the last."""
-    frames = [
-        (values or {}).get(
-            i, {"camera_to_world": [1, 0, 0, i, 0, 0, -1, 0, 0, 1, 0, 0, 0, 0, 0, 1]}
-        )
-        for i in range(count)
-    ]
+    frames: list[Any] = []
+    for i in range(count):
+        pose = [1, 0, 0, i, 0, 0, -1, 0, 0, 1, 0, 0, 0, 0, 0, 1]
+        frames.append({"camera_to_world": pose})
+    for i, frame in (values or {}).items():
+        frames[i] = frame
     return json.dumps({"camera_path": frames, "fps": 30})
 
 
@@ -287,19 +292,20 @@ def test_path_of_more_pictures_than_an_hour_is_refused() -> None:
         ({"camera_to_world": np.eye(4).ravel().tolist(), "fov": -1}, '"fov" is -1'),
     ],
 )
-def test_wrong_picture_among_many_is_told(frame: Any, message: str) -> None:
+def test_invalid_picture_among_many_is_refused(frame: Any, message: str) -> None:
     with pytest.raises(CameraError, match=message):
         parse_path(many_frames(500, values={321: frame}))
 
 
-def test_many_rotations_are_those_of_each() -> None:
-    turns = np.random.default_rng(3).normal(size=(200, 4))
-    turns[:4] = np.eye(4)  # half turns, and none
-    turns[4:7] = [[1e-9, 1, 1, 0], [0, -1, 1e-9, 1], [1, 1, 1, 1]]
-    matrices = rotations.matrix(turns)
-    made = rotations.quaternions(matrices)
-    each = np.stack([rotations.quaternion(m) for m in matrices])
-    np.testing.assert_allclose(made, each, atol=1e-12)
+def test_rotations_of_many_equal_those_of_each() -> None:
+    quaternions = np.random.default_rng(3).normal(size=(200, 4))
+    # No rotation, and half turns around each axis.
+    quaternions[:4] = np.eye(4)
+    quaternions[4:7] = [[1e-9, 1, 1, 0], [0, -1, 1e-9, 1], [1, 1, 1, 1]]
+    matrices = rotations.matrix(quaternions)
+    one_by_one = np.stack([rotations.quaternion(m) for m in matrices])
+    together = rotations.quaternions(matrices)
+    np.testing.assert_allclose(together, one_by_one, atol=1e-12)
     broken = matrices.copy()
     broken[1] = 2 * matrices[1]
     broken[3] = -matrices[3]
@@ -317,23 +323,24 @@ class Rig:
 
     def __init__(self, screen: OffscreenScreen) -> None:
         screen.resize(W, H)
-        self.screen, self.panel = screen, Panel()
-        self.said: list[str] = []
+        self.screen = screen
+        self.panel = Panel()
+        self.messages: list[str] = []
         self.view = scene_view(screen)
         self.view.view.host = Host(
-            notify=self.said.append, memo=Memo(), name="scene.ply"
+            notify=self.messages.append, memo=Memo(), name="scene.ply"
         )
         self.tool = self.view.view.tools["path"]
         self.view.update(gaussian_frame(cloud(100, seed=5)))
         self.draw()
 
-    def key(self, *places: float) -> None:
-        for x in places:
+    def add_keys(self, *x_positions: float) -> None:
+        for x in x_positions:
             self.view.view.rig.use_camera(side(x))
             assert self.view.handle(KeyEvent("k"), RECT)
 
     @property
-    def places(self) -> list[float]:
+    def key_x_positions(self) -> list[float]:
         return [round(float(k.position[0]), 6) for k in self.tool.path.keys]
 
     def draw(self) -> None:
@@ -346,23 +353,18 @@ class Rig:
         left = 146.0
         end = 616.0
         for seconds in times:
-            event = kind(
-                left + (end - left) * seconds / self.tool.path.duration,
-                board.y + 16.0,
-            )
+            x = left + (end - left) * seconds / self.tool.path.duration
+            event = kind(x, board.y + 16.0)
             self.panel.handle(event, RECT, covered=self.view.covered(RECT))
             self.draw()
             self.draw()
 
     def check_camera(self) -> None:
-        """The view looks from where the playhead is."""
-        seen = self.view.view.rig.camera(RECT)
-        assert seen is not None
-        np.testing.assert_allclose(
-            seen.viewmat,
-            self.tool.path.camera_at(self.tool.time, W, H).viewmat,
-            atol=1e-9,
-        )
+        """Check that the view looks from where the playhead is."""
+        camera = self.view.view.rig.camera(RECT)
+        assert camera is not None
+        expected = self.tool.path.camera_at(self.tool.time, W, H)
+        np.testing.assert_allclose(camera.viewmat, expected.viewmat, atol=1e-9)
 
 
 def side(x: float) -> Camera:
@@ -371,46 +373,49 @@ def side(x: float) -> Camera:
 
 @pytest.fixture
 def rig(screen: OffscreenScreen) -> Iterator[Rig]:
-    made = Rig(screen)
-    yield made
-    made.view.close()
-    made.panel.close()
+    new_rig = Rig(screen)
+    yield new_rig
+    new_rig.view.close()
+    new_rig.panel.close()
 
 
-def test_k_sets_keys_where_the_camera_is(rig: Rig) -> None:
+def test_key_k_sets_keyframes_where_the_camera_is(rig: Rig) -> None:
     assert rig.tool.bar_height() == 0
-    rig.key(-1.0, 0.0, 1.0)
-    assert rig.places == [-1.0, 0.0, 1.0]
+    rig.add_keys(-1.0, 0.0, 1.0)
+    assert rig.key_x_positions == [-1.0, 0.0, 1.0]
     assert rig.tool.path.times == [0.0, 2.0, 4.0]
     assert rig.tool.bar_height() > 0
     rig.tool.choose(0)
-    rig.key(-0.5)  # behind the one that is chosen
-    assert rig.places == [-1.0, -0.5, 0.0, 1.0]
+    # A new keyframe comes behind the chosen one.
+    rig.add_keys(-0.5)
+    assert rig.key_x_positions == [-1.0, -0.5, 0.0, 1.0]
     rig.view.view.rig.use_camera(side(0.25))
     rig.tool.replace_key()
-    assert rig.places == [-1.0, 0.25, 0.0, 1.0]
+    assert rig.key_x_positions == [-1.0, 0.25, 0.0, 1.0]
     assert rig.view.handle(KeyEvent("delete"), RECT)
-    assert rig.tool.path.times == [0.0, 4.0, 6.0]  # its time went to the one before
+    # The time of the deleted keyframe goes to the previous one.
+    assert rig.tool.path.times == [0.0, 4.0, 6.0]
 
 
-def test_a_path_is_remembered_by_the_name_of_its_scene(rig: Rig) -> None:
+def test_path_is_remembered_by_the_name_of_its_scene(rig: Rig) -> None:
     rig.view.tick(0.0)
-    rig.key(-1.0, 1.0)
+    rig.add_keys(-1.0, 1.0)
     rig.view.tick(1.0)
-    other = rig.view.another_view()
-    other.view.host = Host(memo=rig.view.view.host.memo, name="scene.ply")
-    other.tick(2.0)
+    second_view = rig.view.another_view()
+    second_view.view.host = Host(memo=rig.view.view.host.memo, name="scene.ply")
+    second_view.tick(2.0)
+    remembered = second_view.view.tools["path"].path
     for time in (0.0, 1.0, 2.0):
         np.testing.assert_allclose(
-            other.view.tools["path"].path.camera_at(time, W, H).viewmat,
+            remembered.camera_at(time, W, H).viewmat,
             rig.tool.path.camera_at(time, W, H).viewmat,
             atol=1e-9,
         )
-    other.close()
+    second_view.close()
 
 
-def test_the_timeline_is_edited_with_the_pointer(rig: Rig) -> None:
-    rig.key(-1.0, 0.0, 1.0)
+def test_timeline_is_edited_with_the_pointer(rig: Rig) -> None:
+    rig.add_keys(-1.0, 0.0, 1.0)
     rig.tool.chosen_key = None
     rig.draw()
     rig.draw()
@@ -430,10 +435,10 @@ def test_the_timeline_is_edited_with_the_pointer(rig: Rig) -> None:
     assert rig.tool.time == pytest.approx(3.5, abs=0.03)
 
 
-def test_it_is_played_at_its_own_pace(rig: Rig) -> None:
+def test_path_is_played_at_its_own_pace(rig: Rig) -> None:
     assert rig.view.handle(KeyEvent("p"), RECT)
-    assert "two keyframes" in rig.said[-1]
-    rig.key(-1.0, 1.0)
+    assert "two keyframes" in rig.messages[-1]
+    rig.add_keys(-1.0, 1.0)
     rig.tool.play()
     rig.tool.tick(100.0)
     first = rig.tool.time
@@ -445,29 +450,31 @@ def test_it_is_played_at_its_own_pace(rig: Rig) -> None:
     assert rig.tool.time == rig.tool.path.duration
 
 
-def test_it_is_filmed_while_the_loop_goes_on(
+def test_path_is_filmed_while_the_loop_continues(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     frames = json.loads(write_path(Film(path())))["camera_path"][:4]
-    (tmp_path / "path.json").write_text(json.dumps({"camera_path": frames, "fps": 10}))
-    assert rig.view.view.dropped(tmp_path / "path.json")
+    file = tmp_path / "path.json"
+    file.write_text(json.dumps({"camera_path": frames, "fps": 10}))
+    assert rig.view.view.dropped(file)
     rig.tool.film = Film(rig.tool.path, 64, 48, 10.0)
-    rig.tool.film_maker.as_frames = True
-    rig.tool.film_maker.start()
-    assert rig.tool.film_maker.filming is not None
+    film_maker = rig.tool.film_maker
+    film_maker.as_frames = True
+    film_maker.start()
+    assert film_maker.filming is not None
     for _ in turns("the film is made", rest=False):
-        if rig.tool.film_maker.filming is None:
+        if film_maker.filming is None:
             break
         rig.view.tick(clock())
         rig.view.work()
         rig.draw()
     assert len(list((tmp_path / "scene").iterdir())) == 4
-    assert "4 pictures" in rig.said[-1]
-    rig.tool.film_maker.start()
-    rig.tool.film_maker.cancel()
-    assert rig.tool.film_maker.filming is None
-    assert "given up" in rig.said[-1]
+    assert "4 pictures" in rig.messages[-1]
+    film_maker.start()
+    film_maker.cancel()
+    assert film_maker.filming is None
+    assert "given up" in rig.messages[-1]
     assert len(rig.view.content.pictures) == 1
 
 
@@ -496,20 +503,20 @@ def test_path_of_too_many_pictures_is_neither_written_nor_filmed(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filmed: bool
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    rig.key(-1.0, 1.0)
+    rig.add_keys(-1.0, 1.0)
     rig.tool.path.stretch(1e6)
     rig.tool.film = Film(rig.tool.path, 64, 48, 1000.0)
     if filmed:
         rig.tool.film_maker.start()
     else:
         rig.tool.storage.save()
-    assert "1,000,000,000 pictures" in rig.said[-1]
+    assert "1,000,000,000 pictures" in rig.messages[-1]
     assert rig.tool.film_maker.filming is None
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("away", ["another entry", "a fault", "another pane alone"])
-def test_film_goes_on_while_its_scene_is_not_seen(
+def test_film_continues_while_its_scene_is_hidden(
     open_viewer: Callable[..., Viewer],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -523,8 +530,8 @@ def test_film_goes_on_while_its_scene_is_not_seen(
     viewer.until(viewer.loaded)
     viewer.user.select(str(scene))
     viewer.until(viewer.loaded)
-    shown: Any = viewer.user.view
-    tool = shown.view.tools["path"]
+    view: Any = viewer.user.view
+    tool = view.view.tools["path"]
     tool.film = Film(path(), 64, 48, 2.0)
     tool.film_maker.start()
     filming = tool.film_maker.filming

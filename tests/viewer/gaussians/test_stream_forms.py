@@ -23,8 +23,12 @@ FILTERED = SCALES.hypot(SIZES[:, None])
 def picture(viewer: Viewer, name: str, value: Any, device: str, **options: Any) -> Any:
     visible = {k: t.to(device) for k, t in value.items()}
     splatview.publish(visible, name, **options)
-    viewer.until(lambda: any(e.name == name for e in viewer.state.entries))
-    viewer.user.select(next(e.key for e in viewer.state.entries if e.name == name))
+
+    def keys() -> list[str]:
+        return [entry.key for entry in viewer.state.entries if entry.name == name]
+
+    viewer.until(keys)
+    viewer.user.select(keys()[0])
     viewer.until(viewer.loaded)
     viewer.do(PointerMove(PICTURE.x + 220, 100), Key("f"), PointerLeave())
     return viewer.picture()
@@ -51,12 +55,16 @@ FORMS: dict[str, tuple[dict[str, torch.Tensor], Any, torch.Tensor, torch.Tensor]
 @pytest.mark.parametrize(
     "device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 )
-def test_a_form_is_drawn_as_what_it_stands_for(viewer: Viewer, device: str) -> None:
+def test_published_form_is_drawn_as_the_values_that_it_means(
+    viewer: Viewer, device: str
+) -> None:
     for form, (published, activated, scales, opacities) in FORMS.items():
-        options = {} if activated is None else {"activated": activated}
-        shown = picture(viewer, form, {**RAW, **published}, device, **options)
+        options = {}
+        if activated is not None:
+            options["activated"] = activated
+        drawn = picture(viewer, form, {**RAW, **published}, device, **options)
         right = {**RAW, "scales": scales, "opacities": opacities}
         expected = picture(viewer, f"right {form}", right, device, activated=True)
         assert expected.max() > 50
         # A picture may still be a coarse one, which thin Gaussians show.
-        assert psnr(shown, expected, 255) > 40, form
+        assert psnr(drawn, expected, 255) > 40, form

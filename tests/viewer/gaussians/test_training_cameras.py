@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def cameras(
     return cameras_of(cameras_frame(count, photos, paths))
 
 
-def test_what_a_frame_says_is_read() -> None:
+def test_frame_of_cameras_is_read() -> None:
     camera_set = cameras(8, 3, ["", "/a/b.png", *[""] * 6])
     views, Ks = ring(8)
     np.testing.assert_array_equal(camera_set.viewmats, views.numpy())
@@ -51,47 +52,38 @@ def test_what_a_frame_says_is_read() -> None:
     np.testing.assert_allclose(
         np.linalg.norm(camera_set.positions, axis=1), np.hypot(4, 1)
     )
-    assert (camera_set.label(0), camera_set.label(1)) == ("Camera 0", "1  b.png")
+    assert camera_set.label(0) == "Camera 0"
+    assert camera_set.label(1) == "1  b.png"
     camera = camera_set.camera(2)
     assert camera is not None
     np.testing.assert_array_equal(camera.K, Ks[2].numpy())
-    assert (camera.width, camera.height) == SIZE
-    assert camera_set.camera(8) is camera_set.camera(-1) is None
+    assert camera.width == SIZE[0]
+    assert camera.height == SIZE[1]
+    assert camera_set.camera(8) is None
+    assert camera_set.camera(-1) is None
     np.testing.assert_allclose(camera_set.extents[0], [-0.6, -0.4, 0.6, 0.4])
-    np.testing.assert_allclose(
-        project(camera, camera_set.outline(2, 2.0)[1]), [0, 0], atol=1e-9
-    )
+    corner = camera_set.outline(2, 2.0)[1]
+    np.testing.assert_allclose(project(camera, corner), [0, 0], atol=1e-9)
 
 
-def test_what_is_no_camera_is_told_apart() -> None:
+def test_invalid_cameras_are_told_apart() -> None:
     views, Ks = ring(6)
     views[1, 0, 0] = torch.nan
     views[2, :3, :3] *= 2
     Ks[3, 0, 0] = -1
     views[4, :3, :3] = torch.diag(torch.tensor([1.0, 1, -1], dtype=torch.float64))
-    frame = frame_of(
-        "cameras",
-        {
-            "viewmats": views,
-            "Ks": Ks,
-            "sizes": torch.tensor([SIZE] * 6, dtype=torch.int32),
-        },
-    )
+    sizes = torch.tensor([SIZE] * 6, dtype=torch.int32)
+    frame = frame_of("cameras", {"viewmats": views, "Ks": Ks, "sizes": sizes})
     camera_set = cameras_of(frame)
     assert camera_set.is_valid.tolist() == [True, False, False, False, False, True]
-    assert all(
-        np.isfinite(part).all()
-        for part in (
-            camera_set.positions,
-            camera_set.extents,
-            camera_set.outline(1, 1.0),
-        )
-    )
+    assert np.isfinite(camera_set.positions).all()
+    assert np.isfinite(camera_set.extents).all()
+    assert np.isfinite(camera_set.outline(1, 1.0)).all()
     assert camera_set.camera(1) is None
     assert camera_set.spacing > 0
 
 
-def test_frames_that_say_something_else_are_refused() -> None:
+def test_frames_of_anything_else_are_refused() -> None:
     with pytest.raises(ViewerError, match="part of cameras"):
         cameras_of(photos_frame(photographs(1), 0))
     with pytest.raises(ViewerError, match="2 paths of photographs for 3 cameras"):
@@ -101,84 +93,97 @@ def test_frames_that_say_something_else_are_refused() -> None:
 # -- photographs ---------------------------------------------------------------
 
 
-def test_one_that_is_looked_at_is_asked_for_and_kept_within_bounds(
+def test_viewed_photograph_is_requested_and_kept_within_bounds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     photos = photographs(8)
-    held = PhotoStore()
-    assert held.use_cameras(cameras(8, 1))
+    store = PhotoStore()
+    assert store.use_cameras(cameras(8, 1))
     monkeypatch.setattr(photos_module, "MAX_PHOTO_BYTES", 3 * photos[0].nbytes)
-    assert held.photo(5) is None
-    assert held.requests(0.0) == [(5, 0)]
-    assert held.requests(0.5) == []  # on its way
-    assert held.requests(2.0) == [(5, 0)]  # it did not come
-    assert not held.take_frame(photos_frame(photos[5:6], 5, intact=False))
-    assert held.take_frame(photos_frame(photos[5:6], 5))
-    np.testing.assert_array_equal(held.photo(5), photos[5])
-    assert held.requests(9.0) == []
-    assert held.take_frame(photos_frame(photos[4:5], 4, number=2))  # of another set
-    assert held.photo(4) is None
+    assert store.photo(5) is None
+    assert store.requests(0.0) == [(5, 0)]
+    # A request on its way is not repeated until it fails to come.
+    assert store.requests(0.5) == []
+    assert store.requests(2.0) == [(5, 0)]
+    assert not store.take_frame(photos_frame(photos[5:6], 5, intact=False))
+    assert store.take_frame(photos_frame(photos[5:6], 5))
+    np.testing.assert_array_equal(store.photo(5), photos[5])
+    assert store.requests(9.0) == []
+    of_another_set = photos_frame(photos[4:5], 4, number=2)
+    assert store.take_frame(of_another_set)
+    assert store.photo(4) is None
     for i in range(8):
-        held.photo(i)
-        held.take_frame(photos_frame(photos[i : i + 1], i))
-    assert [i for i in range(8) if held.photo(i) is not None] == [5, 6, 7]
-    held.close()
+        store.photo(i)
+        store.take_frame(photos_frame(photos[i : i + 1], i))
+    assert [i for i in range(8) if store.photo(i) is not None] == [5, 6, 7]
+    store.close()
+
+
+def has_reading_thread() -> bool:
+    return any(t.name == "read photographs" for t in threading.enumerate())
 
 
 def test_files_are_read_by_a_thread_that_ends(tmp_path: Path) -> None:
     woken = threading.Event()
-    held = PhotoStore(woken.set)
+    store = PhotoStore(woken.set)
     (tmp_path / "damaged.png").write_bytes(b"\x89PNG\r\n nothing")
     Image.new("RGB", SIZE, (10, 20, 30)).save(tmp_path / "a.png")
-    names = ["a.png", "missing.png", None, "damaged.png", ""]
-    held.use_cameras(
-        cameras(5, 1, ["" if name is None else str(tmp_path / name) for name in names])
-    )
+    paths = [str(tmp_path / name) for name in ("a.png", "missing.png")]
+    # Camera 2 has no path: its photograph is in its publisher's memory.
+    paths += ["", str(tmp_path / "damaged.png"), str(tmp_path)]
+    store.use_cameras(cameras(5, 1, paths))
 
-    def settled(number: int) -> bool:
-        held.tick(clock())
-        return held.photo(number) is not None or bool(held.problem(number))
+    def is_settled(camera_id: int) -> bool:
+        store.tick(clock())
+        return store.photo(camera_id) is not None or bool(store.problem(camera_id))
 
-    for number in (0, 1, 3, 4):
-        wait_until(lambda n=number: settled(n))
+    def requests_small() -> bool:
+        store.tick(clock())
+        return (2, 8) in store.requests(clock())
+
+    def has_no_thread() -> bool:
+        return not has_reading_thread()
+
+    for camera_id in (0, 1, 3, 4):
+        wait_until(partial(is_settled, camera_id))
     assert woken.is_set()
-    np.testing.assert_array_equal(
-        held.photo(0), np.asarray(Image.open(tmp_path / "a.png"))
-    )
-    assert held.problem(1) == "missing.png: there is no such file"
-    assert held.problem(3).startswith("damaged.png: ")
-    assert "not a file" in held.problem(4)
-    held.photo(2)
-    assert held.requests(0.0) == [(2, 0)]  # it is in the memory of its publisher
-    held.want_thumbnails(8)
-    wait_until(lambda: (held.tick(clock()), (2, 8) in held.requests(clock()))[1])
-    held.take_frame(photos_frame(torch.full((3, 8, 8, 3), 77, dtype=torch.uint8), 2, 8))
-    wait_until(
-        lambda: not [t for t in threading.enumerate() if t.name == "read photographs"]
-    )
-    held.tick(clock())
-    assert {n: int(p[0, 0, 0]) for n, p in held.take_thumbnails(99)} == {0: 10, 2: 77}
-    held.close()
+    expected = np.asarray(Image.open(tmp_path / "a.png"))
+    np.testing.assert_array_equal(store.photo(0), expected)
+    assert store.problem(1) == "missing.png: there is no such file"
+    assert store.problem(3).startswith("damaged.png: ")
+    assert "not a file" in store.problem(4)
+    store.photo(2)
+    assert store.requests(0.0) == [(2, 0)]
+    store.want_thumbnails(8)
+    wait_until(requests_small)
+    small = torch.full((3, 8, 8, 3), 77, dtype=torch.uint8)
+    store.take_frame(photos_frame(small, 2, 8))
+    wait_until(has_no_thread)
+    store.tick(clock())
+    small_photos = store.take_thumbnails(99)
+    assert {i: int(photo[0, 0, 0]) for i, photo in small_photos} == {0: 10, 2: 77}
+    store.close()
 
 
 def photo_of(path: Path, size: tuple[int, int] = SIZE, side: int = 0) -> np.ndarray:
-    """What a camera's photograph in a file is, as its store reads it."""
+    """Return a camera's photograph in a file, as its store reads it."""
     store = PhotoStore()
     frame = cameras_frame(1, 0, [str(path)])
     store.use_cameras(replace(cameras_of(frame), sizes=np.array([size])))
     store.want_thumbnails(side)
     arrived: list[np.ndarray] = []
 
-    def settled() -> bool:
+    def is_settled() -> bool:
         store.tick(clock())
         if side:
             arrived.extend(photo for _, photo in store.take_thumbnails(1))
             return bool(arrived)
-        whole = store.photo(0)
-        arrived.extend([] if whole is None else [whole])
+        photo = store.photo(0)
+        if photo is not None:
+            arrived.append(photo)
         return bool(arrived) or bool(store.problem(0))
 
-    wait_until(settled)
+    wait_until(is_settled)
     message = store.problem(0)
     store.close()
     assert not message, message
@@ -199,7 +204,8 @@ def test_pixels_count_as_they_lie_whatever_exif_says(
     Image.fromarray(pixels).save(path, exif=exif, quality=100)
     assert np.abs(photo_of(path).astype(int) - pixels).mean() < 3
     small = photo_of(path, side=2).astype(int)
-    assert np.abs(small - pixels[8::16, 12::24]).max() < 20
+    middles = pixels[8::16, 12::24]
+    assert np.abs(small - middles).max() < 20
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "P", "opaque"])
@@ -236,7 +242,7 @@ def test_alpha_of_a_photograph_is_read(tmp_path: Path, mode: str) -> None:
         ("images\\a.png", "images/a.png"),
     ],
 )
-def test_photographs_are_found_under_other_programs_names(
+def test_photographs_are_found_under_names_of_other_programs(
     tmp_path: Path, named: str, stored: str
 ) -> None:
     (tmp_path / stored).parent.mkdir(exist_ok=True)
@@ -245,17 +251,19 @@ def test_photographs_are_found_under_other_programs_names(
     assert np.abs(photo.astype(int) - (10, 20, 30)).max() <= 2
 
 
-def test_poses_are_compared_anew_when_they_or_the_scene_are_others() -> None:
+def test_poses_are_compared_anew_when_they_or_the_scene_change() -> None:
     points = cloud()["means"].numpy()
     hints = CameraHints()
     right = cameras(8)
     invalid = replace(right, viewmats=np.linalg.inv(right.viewmats))
-    assert not hints.compare(points, 1, 0.0)  # there are no cameras
+    # There are no cameras yet.
+    assert not hints.compare(points, 1, 0.0)
     hints.check_intrinsics(right)
     assert not hints.compare(points, 1, 1.0)
     assert not hints.texts
     hints.check_intrinsics(invalid)
-    assert not hints.compare(points, 1, 2.0)  # too soon
+    # It is too soon for another comparison.
+    assert not hints.compare(points, 1, 2.0)
     assert hints.compare(points, 1, 20.0)
     assert "camera to world" in hints.texts[0]
     assert not hints.compare(points, 1, 40.0)
@@ -285,73 +293,96 @@ def viewer() -> Iterator[Viewer]:
     assert error == "GL_NO_ERROR"
 
 
-def test_cameras_come_over_the_scene_and_one_looks_through_them(viewer: Viewer) -> None:
+def publish_cameras_and_scene() -> None:
     views, Ks = ring(COUNT)
-    images = torch.tensor(COLORS, dtype=torch.uint8)[:, None, None].repeat(
-        1, SIZE[1], SIZE[0], 1
-    )
+    colors = torch.tensor(COLORS, dtype=torch.uint8)
+    images = colors[:, None, None].repeat(1, SIZE[1], SIZE[0], 1)
     splatview.publish_cameras(views, Ks, *SIZE, images, current=2)
-    splatview.publish(cloud() | {"sh0": cloud()["sh0"][:, None]}, "splats")
+    scene = cloud()
+    scene["sh0"] = scene["sh0"][:, None]
+    splatview.publish(scene, "splats")
 
-    def come() -> bool:
-        view: Any = viewer.user.view
+
+def frustums_of(viewer: Viewer) -> Any:
+    """Return the tool of the cameras in the active view, or None without a view."""
+    view: Any = viewer.user.view
+    if view is None:
+        return None
+    return view.view.tools["frustums"]
+
+
+def camera_in_picture(frustums: Any, camera: Any, rect: Any) -> tuple[int, Any]:
+    """Return a training camera whose middle is in the picture, and that pixel."""
+    outlines = [frustums.cameras.outline(i, frustums.depth) for i in range(COUNT)]
+    centers = np.stack([outline[1:].mean(0) for outline in outlines])
+    for index, (x, y) in enumerate(project(camera, centers)):
+        if 0 < x < rect.width and 0 < y < rect.height:
+            return index, (float(x + rect.x), float(y + rect.y))
+    raise AssertionError("no camera is in the picture")
+
+
+def test_cameras_are_drawn_over_the_scene_and_can_be_looked_through(
+    viewer: Viewer,
+) -> None:
+    publish_cameras_and_scene()
+
+    def has_cameras() -> bool:
+        tool = frustums_of(viewer)
         return (
-            view is not None
-            and (content := view.view.tools["frustums"].content) is not None
-            and (content.current == 2)
+            tool is not None and tool.content is not None and tool.content.current == 2
         )
 
-    viewer.until(come)
-    assert sorted((e.name, e.kind) for e in viewer.state.entries) == [
-        ("cameras", "cameras"),
-        ("splats", "gaussians"),
-    ]
+    viewer.until(has_cameras)
+    entries = sorted((entry.name, entry.kind) for entry in viewer.state.entries)
+    assert entries == [("cameras", "cameras"), ("splats", "gaussians")]
     # A click looks through the camera, a key through the next, Escape goes back.
     view: Any = viewer.user.view
-    frustums = view.view.tools["frustums"]
+    frustums = frustums_of(viewer)
+    through = frustums.through
     viewer.do()
     start = view.view.rig.camera()
-    rect = view.rect
-    cameras = frustums.cameras
-    middles = project(
-        start,
-        np.stack(
-            [cameras.outline(i, frustums.depth)[1:].mean(0) for i in range(COUNT)]
-        ),
-    )
-    number = next(
-        i
-        for i, (x, y) in enumerate(middles)
-        if 0 < x < rect.width and 0 < y < rect.height
-    )
-    place = float(middles[number][0] + rect.x), float(middles[number][1] + rect.y)
-    viewer.do(PointerMove(*place))
-    assert frustums.hovered == number
-    viewer.do(PointerPress(*place), PointerRelease(*place))
-    viewer.until(lambda: frustums.through.is_there)
-    assert frustums.through.index == number
+    index, pixel = camera_in_picture(frustums, start, view.rect)
+    viewer.do(PointerMove(*pixel))
+    assert frustums.hovered == index
+    viewer.do(PointerPress(*pixel), PointerRelease(*pixel))
+
+    def has_arrived() -> bool:
+        return through.is_there
+
+    viewer.until(has_arrived)
+    assert through.index == index
     frustums.change(how="photo")
-    viewer.until(lambda: frustums.through.photo(frustums.content) is not None)
+
+    def has_photo() -> bool:
+        return through.photo(frustums.content) is not None
+
+    viewer.until(has_photo)
     viewer.user.mark()
     viewer.do()
-    spot = frustums.through.photo_rect(view.rect)
-    middle = viewer.pixels()[spot.y + spot.height // 2, spot.x + spot.width // 2]
-    assert np.abs(middle - COLORS[number]).max() <= 1
-    viewer.until(lambda: frustums.through.meter.psnr is not None)
+    photo_rect = through.photo_rect(view.rect)
+    middle_x = photo_rect.x + photo_rect.width // 2
+    middle_y = photo_rect.y + photo_rect.height // 2
+    middle = viewer.pixels()[middle_y, middle_x]
+    assert np.abs(middle - COLORS[index]).max() <= 1
+
+    def has_psnr() -> bool:
+        return through.meter.psnr is not None
+
+    viewer.until(has_psnr)
     viewer.do(Key("page_down"))
-    viewer.until(lambda: frustums.through.is_there)
-    assert frustums.through.index == (number + 1) % COUNT
+    viewer.until(has_arrived)
+    assert through.index == (index + 1) % COUNT
     viewer.do(Key("escape"))
-    assert frustums.through.index is None
-    viewer.until(
-        lambda: (
-            (now := view.view.rig.camera()) is not None
-            and np.allclose(now.viewmat, start.viewmat)
-        )
-    )
+    assert through.index is None
+
+    def is_back() -> bool:
+        camera = view.view.rig.camera()
+        return camera is not None and np.allclose(camera.viewmat, start.viewmat)
+
+    viewer.until(is_back)
 
 
-def test_doubts_about_cameras_are_in_the_panel_and_once_in_the_log(
+def test_doubts_about_cameras_are_in_the_panel_and_logged_once(
     viewer: Viewer, caplog: pytest.LogCaptureFixture
 ) -> None:
     views, Ks = ring(COUNT)
@@ -360,22 +391,32 @@ def test_doubts_about_cameras_are_in_the_panel_and_once_in_the_log(
     splatview.publish(cloud(), "splats")
 
     def content() -> Any:
-        view: Any = viewer.user.view
-        return None if view is None else view.view.tools["frustums"].content
+        tool = frustums_of(viewer)
+        return tool.content if tool is not None else None
 
-    viewer.until(lambda: content() is not None and content().hints.texts)
+    def has_doubts() -> bool:
+        return content() is not None and bool(content().hints.texts)
+
+    def has_no_doubts() -> bool:
+        return not content().hints.texts
+
+    def has_five_cameras() -> bool:
+        return len(content().cameras) == 5
+
+    viewer.until(has_doubts)
     assert "camera to world" in content().hints.texts[0]
     for step in range(3):
         splatview.publish_cameras(invalid, Ks, *SIZE)
         splatview.publish(cloud(seed=step), "splats")
         viewer.do()
-    told = [r.getMessage() for r in caplog.records]
-    assert len([text for text in told if text.startswith("training cameras")]) == 1
+    messages = [record.getMessage() for record in caplog.records]
+    doubts = [text for text in messages if text.startswith("training cameras")]
+    assert len(doubts) == 1
     photos = torch.full((5, SIZE[1], SIZE[0], 3), 130.0)
     splatview.publish_cameras(views[:5], Ks[:5], *SIZE, photos)
-    viewer.until(lambda: len(content().cameras) == 5)
-    viewer.until(lambda: content().hints.texts)
+    viewer.until(has_five_cameras)
+    viewer.until(has_doubts)
     assert len(content().hints.texts) == 1
     assert "floats from 0 to 255" in content().hints.texts[0]
     splatview.publish_cameras(views[:5], Ks[:5], *SIZE, photos / 255)
-    viewer.until(lambda: not content().hints.texts)
+    viewer.until(has_no_doubts)

@@ -1,4 +1,6 @@
-"""The Gaussian view: framing, background, forms of scenes, what a user can switch; on a real OpenGL context."""
+"""The Gaussian view: framing, background, forms of scenes, what a user can switch; on a
+real OpenGL context.
+"""
 
 from __future__ import annotations
 

@@ -98,7 +98,9 @@ def test_minified_pixels_are_averages(
 
 
 def coverage(screen: int, picture: int, origin: float, zoom: float) -> np.ndarray:
-    """(screen, picture) share of each picture pixel in each screen pixel, along one axis."""
+    """(screen, picture) share of each picture pixel in each screen pixel, along one
+    axis.
+    """
     edges = (np.arange(screen + 1) - origin) / zoom
     low = edges[:-1, None]
     high = edges[1:, None]

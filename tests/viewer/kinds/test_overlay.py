@@ -1,4 +1,6 @@
-"""What lies over an image, pixel by pixel, on a real OpenGL context; and the viewer over streams with results."""
+"""What lies over an image, pixel by pixel, on a real OpenGL context; and the viewer
+over streams with results.
+"""
 
 from __future__ import annotations
 
@@ -178,7 +180,7 @@ def test_a_single_picture_gets_its_overlay(view: Any, screen: OffscreenScreen) -
     still.close()
 
 
-# -- the viewer ------------------------------------------------------------------------------------------------
+# -- the viewer ----------------------------------------------------------------
 
 
 def camera(**meta: Any) -> None:
@@ -261,7 +263,7 @@ def test_trouble_stands_over_the_picture(viewer: Viewer) -> None:
     viewer.until(says)
 
 
-# -- what is read of a frame -------------------------------------------------------------------------------------------
+# -- what is read of a frame ---------------------------------------------------
 
 
 def test_boxes_come_with_words_and_colors_and_are_copied() -> None:
@@ -279,10 +281,8 @@ def test_boxes_come_with_words_and_colors_and_are_copied() -> None:
     r = result_of(frame)
     for tensor in frame.tensors.values():
         tensor.array[...] = 0  # type: ignore[union-attr]
-    assert (r.points.tolist(), r.lines.tolist()) == (
-        [[[1, 2, 1]]],
-        [[0, 0, 1, 1]],
-    )
+    assert r.points.tolist() == [[[1, 2, 1]]]
+    assert r.lines.tolist() == [[0, 0, 1, 1]]
     assert r.masks[0].inside.all()
     assert r.boxes.tolist() == [[1, 2, 3, 4], [5, 6, 9, 9], [0, 0, 1, 1]]
     assert [r.box_text(n) for n in range(3)] == ["cat 0.88", "a b", "0.50"]
@@ -309,4 +309,5 @@ def test_what_has_no_place_is_left_out() -> None:
     )
     assert r.drawn.tolist() == [False, False, False, True]
     assert r.points[..., 2].tolist() == [[1, 0, 0], [0, 0, 1]]
-    assert (r.lines.tolist(), r.notes) == ([[1, 1, 2, 2]], [(1, 2, "here")])
+    assert r.lines.tolist() == [[1, 1, 2, 2]]
+    assert r.notes == [(1, 2, "here")]

@@ -1,4 +1,6 @@
-"""Each way to see a scene, as the view lays it on the screen: colour maps, ranges, the legend and the controls."""
+"""Each way to see a scene, as the view lays it on the screen: colour maps, ranges, the
+legend and the controls.
+"""
 
 from __future__ import annotations
 

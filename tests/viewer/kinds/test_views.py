@@ -1,5 +1,6 @@
-"""One conformance suite over the views of all kinds and of the smallest one (`support.stub_kind`): each alone, and
-several of the same data beside each other; on a real OpenGL context.
+"""One conformance suite over the views of all kinds and of the smallest one
+(`support.stub_kind`): each alone, and several of the same data beside each other; on a
+real OpenGL context.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def view(
 
 @pytest.fixture(params=[kind for kind in ALL if kind not in WRITTEN])
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Of views beside each other, Gaussians drawn by OpenGL: what gsplat does on a GPU is counted in its own tests."""
+    """Of views beside each other, Gaussians drawn by OpenGL: what gsplat does on a GPU
+    is counted in its own tests.
+    """
     monkeypatch.setenv("SPLATVIEW_RENDERER", "gl")
     return request.param
 
@@ -82,7 +85,7 @@ def objects() -> set[tuple[str, int]]:
     return found
 
 
-# -- one view ------------------------------------------------------------------------------------------------
+# -- one view ------------------------------------------------------------------
 
 
 def test_it_is_empty_and_then_shows_a_frame(
@@ -189,7 +192,7 @@ def test_a_picture_depends_on_its_state_alone(
             setattr(first, fields(first)[0].name, None)
 
 
-# -- views beside each other ---------------------------------------------------------------------------------
+# -- views beside each other ---------------------------------------------------
 
 
 @pytest.mark.parametrize("other", [1, 3])

@@ -1,4 +1,6 @@
-"""Curves of scalars: what a frame may say, smoothing, columns of pixels, limits, rates; and plots in the viewer."""
+"""Curves of scalars: what a frame may say, smoothing, columns of pixels, limits, rates;
+and plots in the viewer.
+"""
 
 from __future__ import annotations
 
@@ -48,11 +50,9 @@ def test_a_frame_is_read_and_copied() -> None:
     assert {
         title: [c.name for c in found] for title, found in curves.groups.items()
     } == {"loss": ["loss"], "parts": ["parts/count", "parts/rare"]}
-    assert (curves.step, curves.trouble, curves.metadata) == (
-        399,
-        "2 values are missing",
-        {"note": "a"},
-    )
+    assert curves.step == 399
+    assert curves.trouble == "2 values are missing"
+    assert curves.metadata == {"note": "a"}
     assert curves.clock.name == "loss"
     assert curves["parts/rare"]["value"].tolist() == [20 + 0.5 * i for i in range(8)]
     host_array(frame.tensors["rows"])[...] = 0

@@ -1,4 +1,6 @@
-"""One conformance suite over all screens: what `splatview_viewer.core.screen.Screen` promises, each keeps."""
+"""One conformance suite over all screens: what `splatview_viewer.core.screen.Screen`
+promises, each keeps.
+"""
 
 from __future__ import annotations
 
@@ -126,7 +128,7 @@ def test_a_picture_to_keep_is_a_file_that_overwrites_none(
         np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / path)), picture)
 
 
-# -- one implementation each ---------------------------------------------------------------------------------
+# -- one implementation each ---------------------------------------------------
 
 
 @pytest.fixture
@@ -233,7 +235,7 @@ def test_an_old_opengl_is_told_with_both_versions(
     assert "update the graphics driver" in done.stdout
 
 
-# -- which GPU the offscreen screen draws on ---------------------------------------------------------------------------
+# -- which GPU the offscreen screen draws on -----------------------------------
 
 
 def test_a_gpu_that_is_not_there_is_no_fault() -> None:

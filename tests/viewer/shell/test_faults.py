@@ -1,4 +1,6 @@
-"""A part of the picture that fails is told in its place; the picture, the panel and other users go on."""
+"""A part of the picture that fails is told in its place; the picture, the panel and
+other users go on.
+"""
 
 from __future__ import annotations
 

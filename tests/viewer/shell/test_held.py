@@ -1,4 +1,6 @@
-"""A key or button that is down when its screen goes away is let go: nobody will tell of its end."""
+"""A key or button that is down when its screen goes away is let go: nobody will tell of
+its end.
+"""
 
 from __future__ import annotations
 

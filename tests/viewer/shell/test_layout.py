@@ -138,7 +138,9 @@ def test_pictures_are_kept_as_shown_and_with_nothing_behind(
         Image.open(tmp_path / "red-2.png") as shown,
         Image.open(tmp_path / "red-3.png") as through,
     ):
-        assert (shown.size, shown.mode, through.mode) == (SIZE, "RGB", "RGBA")
+        assert shown.size == SIZE
+        assert shown.mode == "RGB"
+        assert through.mode == "RGBA"
         assert shown.getpixel((SIZE[0] // 2, SIZE[1] // 2)) == COLORS["red"]
         assert through.getpixel((SIZE[0] // 2, SIZE[1] // 2)) == (*COLORS["red"], 255)
         assert through.getpixel((2, 2)) == (0, 0, 0, 0)  # beside the picture

@@ -1,4 +1,6 @@
-"""Names of files that are not UTF-8 are shown with what stands for their bytes, and end nothing."""
+"""Names of files that are not UTF-8 are shown with what stands for their bytes, and end
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ SHOWN = r"caf\udce9-\udcff"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of such a name, which is the current one, with a scene, a picture and a path in it."""
+    """A folder of such a name, which is the current one, with a scene, a picture and a
+    path in it.
+    """
     made = tmp_path / ODD
     made.mkdir()
     monkeypatch.chdir(made)

@@ -1,4 +1,6 @@
-"""Every number that a page may send reaches the views within bounds, and no view fails by one."""
+"""Every number that a page may send reaches the views within bounds, and no view fails
+by one.
+"""
 
 from __future__ import annotations
 
@@ -168,7 +170,9 @@ def test_page_message_with_an_unbounded_number_is_refused(kind: str, name: str) 
 def test_pointer_that_leaves_a_page_leaves_the_history_of_a_scene(
     open_viewer: Callable[..., Viewer],
 ) -> None:
-    """The bar under a scene of two snapshots has a track that looks where the pointer is."""
+    """The bar under a scene of two snapshots has a track that looks where the pointer
+    is.
+    """
     viewer = open_viewer((600, 360), record=RecordOptions(every=1))
     for version in range(3):
         splatview.publish(

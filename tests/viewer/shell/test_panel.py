@@ -30,7 +30,9 @@ from splatview_viewer.screens.offscreen import OffscreenScreen
 
 @pytest.fixture
 def picture_file(tmp_path: Path) -> Path:
-    """620 by 494 pixels, no two rows or columns alike: fills the room that the panel leaves."""
+    """620 by 494 pixels, no two rows or columns alike: fills the room that the panel
+    leaves.
+    """
     y, x = np.mgrid[0:494, 0:620]
     array = np.stack([x * 255 // 619, y * 255 // 493, (x + y) % 256], -1).astype(
         np.uint8

@@ -1,4 +1,6 @@
-"""Which part of the viewer gets an event: viewports, fields of the panel, the list of keys; marks on kept pictures."""
+"""Which part of the viewer gets an event: viewports, fields of the panel, the list of
+keys; marks on kept pictures.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Several users of one viewer: each with an own size, selection and camera over the same data."""
+"""Several users of one viewer: each with an own size, selection and camera over the
+same data.
+"""
 
 from __future__ import annotations
 

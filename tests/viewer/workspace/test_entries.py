@@ -1,4 +1,6 @@
-"""The viewer and runs: streams that come, go, restart and pause; and the program `splatview serve`."""
+"""The viewer and runs: streams that come, go, restart and pause; and the program
+`splatview serve`.
+"""
 
 from __future__ import annotations
 
@@ -44,10 +46,8 @@ def test_a_stream_appears_by_itself_stays_and_is_continued_by_a_restart(
 ) -> None:
     publish_grey(77)
     viewer.until(lambda: sees(viewer, 77))
-    assert (entry(viewer, "render").kind, entry(viewer, "render").alive) == (
-        "image",
-        True,
-    )
+    assert entry(viewer, "render").kind == "image"
+    assert entry(viewer, "render").alive
     view = viewer.image
     assert view.size == (60, 40)
     assert view.zoom == pytest.approx(620 / 60)
@@ -117,7 +117,7 @@ def test_pausing_a_run(viewer: Viewer) -> None:
     viewer.until(lambda: sees(viewer, 4) and not state.paused)
 
 
-# -- the program ------------------------------------------------------------------------------------------------------
+# -- the program ---------------------------------------------------------------
 
 
 def test_serve_without_a_display_is_a_page_for_a_browser(programs: Programs) -> None:

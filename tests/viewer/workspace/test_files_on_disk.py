@@ -20,7 +20,9 @@ from splatview_viewer.workspace.sources import FileSource
 
 
 def replace(path: Path, write: Callable[[Path], Any]) -> None:
-    """Put another file in the place of one, as programs that write beside it and rename do."""
+    """Put another file in the place of one, as programs that write beside it and rename
+    do.
+    """
     beside = path.with_name(f"beside{path.suffix}")
     write(beside)
     os.replace(beside, path)

@@ -1,4 +1,6 @@
-"""A scene that several processes publish in parts, in the viewer: one entry, one picture, and what is said of ranks."""
+"""A scene that several processes publish in parts, in the viewer: one entry, one
+picture, and what is said of ranks.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ class Training:
     """Ranks that publish one after the other."""
 
     def __init__(self, counts: list[int], world: int | None = None) -> None:
-        """`counts`: Gaussians of each rank, in order; `world`: how many ranks they say that there are."""
+        """`counts`: Gaussians of each rank, in order; `world`: how many ranks they say
+        that there are.
+        """
         self.world = len(counts) if world is None else world
         self.runs: dict[int, Publisher] = {}
         for rank, n in enumerate(counts):
