@@ -262,22 +262,27 @@ class OpenedMemory:
         mapped = MappedMemory(driver.require_device(self.gpu))
         with driver.context(mapped.index), driver.relaxed_capture():
             try:
-                if self._handle:
-                    self._map_allocation(mapped)
-                elif self.pieces:
-                    self._map_pieces(mapped)
-                # Otherwise the memory is for tensors without elements.
+                self._map_into(mapped)
             except BaseException:
                 mapped.give_back(idle=True)
                 raise
         self._mapped = mapped
         return mapped
 
-    def _map_allocation(self, mapped: MappedMemory) -> None:
-        """Map memory of cudaMalloc, in the GPU's context. Raises SharingError.
+    def _map_into(self, mapped: MappedMemory) -> None:
+        """Map the memory, in the GPU's context. Raises SharingError.
 
-        `mapped.undo` takes back what was done, also after an error.
+        `mapped.undo` takes back what was done, also after an error. A subclass opens
+        memory of another kind.
         """
+        if self._handle:
+            self._map_allocation(mapped)
+        elif self.pieces:
+            self._map_pieces(mapped)
+        # Otherwise the memory is for tensors without elements.
+
+    def _map_allocation(self, mapped: MappedMemory) -> None:
+        """Map memory of cudaMalloc."""
         cu = driver.bindings()
         handle = cu.CUipcMemHandle()
         handle.reserved = self._handle
@@ -292,7 +297,7 @@ class OpenedMemory:
             )
 
     def _map_pieces(self, mapped: MappedMemory) -> None:
-        """Map the chunks, in the GPU's context, as `_map_allocation` does."""
+        """Map the chunks, one after the other."""
         chunks: list[tuple[Any, int]] = []
         try:
             for piece in self.pieces:
