@@ -1,6 +1,8 @@
-"""What views do with frames on a GPU, as far as that shows without one: which frames
-are held, for how long, and what happens when one is overwritten. The tensors' memory is
-a stand-in on the host; tests/cuda has the real thing.
+"""Frames on a GPU, as far as views can be tested with them without one.
+
+The tests check which frames are held, for how long, and what happens when one is
+overwritten. The tensors' memory is a stand-in on the host; tests/cuda has the real
+thing.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from splatview_viewer.screens.offscreen import OffscreenScreen
 
 
 class Memory:
-    """What stands in for GPU memory."""
+    """Stand-in for GPU memory."""
 
     gpu = "0" * 32
     pieces = ()
@@ -56,9 +58,22 @@ class Memory:
     def close(self) -> None:
         pass
 
+    def as_device_tensor(self) -> DeviceTensor:
+        return DeviceTensor(
+            str(self.values.dtype).removeprefix("torch."),
+            tuple(self.values.shape),
+            self.values.stride(),
+            self,
+            0,
+        )
+
+
+def _do_not_wait(_: Any) -> None:
+    pass
+
 
 class Shared:
-    """A frame on a GPU and what became of it."""
+    """Frame on a GPU and its fate."""
 
     def __init__(
         self,
@@ -68,48 +83,46 @@ class Shared:
         arrived: bool = True,
         **meta: Any,
     ):
-        """`tensors`: values, or memory that other frames lie in as well."""
-        self.whole = True
-        self.arrived = arrived
+        """Make a frame of values, or of memory that other frames lie in as well."""
+        self.is_intact = True
+        self.has_arrived = arrived
         self.released = False
-        memories = {
-            name: t if isinstance(t, Memory) else Memory(t)
-            for name, t in tensors.items()
-        }
-        device = {
-            name: DeviceTensor(
-                str(m.values.dtype).removeprefix("torch."),
-                tuple(m.values.shape),
-                m.values.stride(),
-                m,
-                0,
-            )
-            for name, m in memories.items()
-        }
-        more: dict[str, Any] = {} if arrived else {"wait": lambda _: None}
+        device = {}
+        for name, tensor in tensors.items():
+            memory = tensor if isinstance(tensor, Memory) else Memory(tensor)
+            device[name] = memory.as_device_tensor()
+        options: dict[str, Any] = {}
+        if not arrived:
+            options["wait"] = _do_not_wait
         self.frame = StreamFrame(
             kind,
             1,
             1,
             meta,
             device,  # type: ignore[arg-type]
-            lambda: self.whole,
+            self._read_intact,
             self._release,
-            arrived=lambda: self.arrived,
-            **more,
+            arrived=self._read_arrived,
+            **options,
         )
+
+    def _read_intact(self) -> bool:
+        return self.is_intact
+
+    def _read_arrived(self) -> bool:
+        return self.has_arrived
 
     def _release(self) -> None:
         self.released = True
 
     def show(self, view: Any) -> bool:
-        """As a source does."""
+        """Show the frame in a view and release it, as a source does."""
         with self.frame:
             return view.update(self.frame)
 
 
 class Canvased(RenderedPicture):
-    """A picture of `Reader`."""
+    """Picture of `Reader`."""
 
     def __init__(self, source: PixelSource, pixels: Pixels) -> None:
         self._source = source
@@ -123,8 +136,9 @@ class Canvased(RenderedPicture):
 
 
 class Reader(GlRenderer):
-    """Stands in for a renderer that reads scenes on a GPU with the next picture, and
-    whose pictures last as long as a canvas's do: until the next but one is shown.
+    """Stand-in for a renderer that reads scenes on a GPU with the next picture.
+
+    Its pictures last as long as a canvas's do: until the next but one is shown.
     """
 
     name = "gsplat"
@@ -168,8 +182,13 @@ class Reader(GlRenderer):
 
 @pytest.fixture(autouse=True)
 def no_cuda(monkeypatch: pytest.MonkeyPatch, sharp: None) -> None:
-    stream = SimpleNamespace(cuda_stream=0, synchronize=lambda: None)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: stream)
+    def synchronize() -> None:
+        pass
+
+    def current_stream(*_: Any) -> SimpleNamespace:
+        return SimpleNamespace(cuda_stream=0, synchronize=synchronize)
+
+    monkeypatch.setattr(torch.cuda, "current_stream", current_stream)
     # However slow the machine is, a trainer lives.
     for name in ("_MAX_REPLACEMENT_S", "_MAX_ARRIVAL_S"):
         monkeypatch.setattr(f"splatview_viewer.kinds.gaussians.cache.{name}", 1e6)
@@ -187,7 +206,7 @@ def picture(value: int) -> Shared:
 
 
 class InPlace(HostBridge):
-    """Stands in for the bridge that copies nothing."""
+    """Stand-in for the bridge that copies nothing."""
 
     name = "direct"  # type: ignore[misc]
     reasons: dict[str, str] = {}  # noqa: RUF012
@@ -201,7 +220,7 @@ def in_place(screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch) -> Iterat
     v.close()
 
 
-def test_an_image_in_place_is_held_for_all_until_the_next_is_drawn(
+def test_image_in_place_is_held_until_the_next_is_drawn(
     in_place: Any, screen: OffscreenScreen
 ) -> None:
     a = in_place
@@ -210,7 +229,7 @@ def test_an_image_in_place_is_held_for_all_until_the_next_is_drawn(
     second = picture(90)
     torn = picture(20)
     first.show(a)
-    torn.whole = False
+    torn.is_intact = False
     assert not torn.show(a)
     assert torn.released
     assert (view_pixels(a, screen) == 50).all()
@@ -227,7 +246,8 @@ def test_an_image_in_place_is_held_for_all_until_the_next_is_drawn(
     a.close()
     assert not second.released
     view_pixels(b, screen)
-    second.whole = False  # overwritten while it is drawn
+    # The frame is overwritten while it is drawn.
+    second.is_intact = False
     b.tick(clock())
     assert b.wants.stale
     third = picture(70)
@@ -238,23 +258,25 @@ def test_an_image_in_place_is_held_for_all_until_the_next_is_drawn(
     assert third.released
 
 
-def test_the_first_version_in_a_place_decides_and_the_next_is_drawn_again_when_it_arrives(
+def test_version_in_the_same_memory_is_drawn_again_when_it_arrives(
     in_place: Any,
 ) -> None:
-    """Of a trainer that is always ahead of its GPU, none of the newest versions has
-    arrived when it is read.
+    """Read versions of a trainer that is ahead of its GPU.
+
+    None of its newest versions has arrived when it is read, so that the first version
+    decides.
     """
     memory = Memory(torch.full((H, W, 3), 50, dtype=torch.uint8))
-    first, other, second = (
+    first, skipped, second = (
         Shared("image", {"image": memory}, arrived=False, layout="HWC")
         for _ in range(3)
     )
     assert not first.show(in_place)
-    assert not other.show(in_place)
-    first.arrived = True
+    assert not skipped.show(in_place)
+    first.has_arrived = True
     assert second.show(in_place)
     assert not in_place.tick(0.0)
-    second.arrived = True
+    second.has_arrived = True
     assert in_place.tick(0.0)
     assert not in_place.tick(60.0)
 
@@ -279,69 +301,75 @@ def reader(screen: OffscreenScreen) -> Reader:
 
 
 @pytest.fixture
-def two(screen: OffscreenScreen, reader: Reader) -> Iterator[list[Any]]:
-    """Two views in different looks that show a scene in place."""
+def both_views(screen: OffscreenScreen, reader: Reader) -> Iterator[list[Any]]:
+    """Return two views of different settings that show a scene in place."""
     first = scene_view(screen, reader)
     views = [first, first.another_view()]
     scene().show(first)
-    for view, look in zip(views, (VIEW_USERS[0], VIEW_USERS[2]), strict=True):
-        look.take(view, screen)
+    for view, user in zip(views, (VIEW_USERS[0], VIEW_USERS[2]), strict=True):
+        user.take(view, screen)
         view_pixels(view, screen)
     yield views
     for view in views:
         view.close()
 
 
-def test_a_scene_in_place_is_read_with_the_first_picture_of_any_and_held_until_then(
-    two: list[Any], reader: Reader, screen: OffscreenScreen
+def test_scene_in_place_is_held_until_the_first_picture_reads_it(
+    both_views: list[Any], reader: Reader, screen: OffscreenScreen
 ) -> None:
     assert all(
         view.info.path == ["parameters read in place", "gsplat renderer"]
-        for view in two
+        for view in both_views
     )
     for k in range(4):
         loads = reader.loads
         drawings = reader.drawings
         shared = scene(seed=k + 1)
-        assert shared.show(two[k % 2])
+        assert shared.show(both_views[k % 2])
         assert not shared.released
-        assert not two[k % 2].wants.busy
-        before = [view.view.picture.key for view in two]
-        for view in two:
+        assert not both_views[k % 2].wants.busy
+        last_keys = [view.view.picture.key for view in both_views]
+        for view in both_views:
             view_pixels(view, screen)
             assert shared.released
         assert all(
-            view.view.picture.key != b for view, b in zip(two, before, strict=True)
+            view.view.picture.key != b
+            for view, b in zip(both_views, last_keys, strict=True)
         )
         assert reader.loads - loads == 1
         assert reader.drawings - drawings == 2
-        view_pixels(two[0], screen)
+        view_pixels(both_views[0], screen)
         assert reader.drawings - drawings == 2  # the same picture again
     last = scene(seed=9)
-    last.show(two[0])
-    two[0].close()
+    last.show(both_views[0])
+    both_views[0].close()
     assert not last.released
-    two[1].close()
+    both_views[1].close()
     assert last.released
 
 
-def test_what_was_overwritten_while_it_was_read_is_never_seen(
-    two: list[Any], screen: OffscreenScreen
+def test_scene_overwritten_while_it_is_read_is_never_shown(
+    both_views: list[Any], screen: OffscreenScreen
 ) -> None:
-    """However many such scenes follow each other: the renderer draws into the memory of
-    earlier pictures again.
+    """Check many such scenes in a row.
+
+    The renderer draws into the memory of earlier pictures again.
     """
-    before = [view_pixels(view, screen) for view in two]
+    last_pictures = [view_pixels(view, screen) for view in both_views]
     for k in range(5):
         torn = scene(seed=k + 5)
-        assert torn.show(two[k % 2])
-        torn.whole = False
+        assert torn.show(both_views[k % 2])
+        torn.is_intact = False
         for i in (k // 2 % 2, (k // 2 + 1) % 2):
-            two[i].handle(Wheel(20, 20, 1), RECT)  # has it want another picture, too
-            np.testing.assert_array_equal(view_pixels(two[i], screen), before[i])
+            both_views[i].handle(
+                Wheel(20, 20, 1), RECT
+            )  # has it want another picture, too
+            np.testing.assert_array_equal(
+                view_pixels(both_views[i], screen), last_pictures[i]
+            )
         assert torn.released
-        assert all(view.wants.stale for view in two)
-    assert scene(seed=9).show(two[0])
-    assert not any(view.wants.stale for view in two)
-    for view, pixels in zip(two, before, strict=True):
+        assert all(view.wants.stale for view in both_views)
+    assert scene(seed=9).show(both_views[0])
+    assert not any(view.wants.stale for view in both_views)
+    for view, pixels in zip(both_views, last_pictures, strict=True):
         assert (view_pixels(view, screen) != pixels).any()

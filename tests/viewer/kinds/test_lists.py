@@ -19,7 +19,7 @@ def folder_of(package_file: str | None) -> Path:
     return Path(package_file).parent
 
 
-def test_the_lists_of_kinds_agree() -> None:
+def test_lists_of_kinds_agree() -> None:
     names = [kind.name for kind in kinds.KINDS]
     assert len(set(names)) == len(names)
     assert set(names) == CHECKS.keys() | FILES_ONLY
@@ -28,11 +28,10 @@ def test_the_lists_of_kinds_agree() -> None:
 
 def test_each_kind_has_its_rules() -> None:
     folder = folder_of(splatview_ipc.kinds.__file__)
-    with_check = {
-        path.stem
-        for path in folder.glob("*.py")
-        if path.stem != "__init__" and "\ndef check(" in path.read_text()
-    }
+    with_check = set()
+    for path in folder.glob("*.py"):
+        if path.stem != "__init__" and "\ndef check(" in path.read_text():
+            with_check.add(path.stem)
     assert with_check == CHECKS.keys()
 
 
@@ -48,8 +47,8 @@ def test_each_kind_with_a_view_has_a_folder() -> None:
     assert folders == set(kinds.shown_kinds())
 
 
-def test_one_kind_is_recorded() -> None:
-    """A recording that is opened has no other way to say of which kind it is."""
+def test_exactly_one_kind_is_recorded() -> None:
+    """Check the kind of which a recording is that is opened without saying so."""
     assert [kind.name for kind in kinds.KINDS if kind.recorded] == [
         kinds.recorded_kind()
     ]

@@ -1,11 +1,10 @@
-"""What lies over an image, pixel by pixel, on a real OpenGL context; and the viewer
-over streams with results.
-"""
+"""Overlays of images, pixel by pixel, and the viewer over streams with results."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,44 +40,47 @@ def grey(version: int = 1, time_ns: int = 10**18) -> StreamFrame:
 @pytest.fixture
 def view(screen: OffscreenScreen) -> Iterator[Any]:
     screen.resize(W, H)
-    v = image_view(screen)
-    change_state(v, background=(0.0, 0.0, 0.0))
-    v.update(grey())
-    yield v
-    v.close()
+    image = image_view(screen)
+    change_state(image, background=(0.0, 0.0, 0.0))
+    image.update(grey())
+    yield image
+    image.close()
 
 
-def put(view: Any, key: object = "a", **given: Any) -> None:
-    assert view.content.layers.take(key, overlay_frame(**{"time_ns": 10**18, **given}))
+def put(view: Any, key: object = "a", **results: Any) -> None:
+    frame = overlay_frame(**{"time_ns": 10**18, **results})
+    assert view.content.layers.take(key, frame)
 
 
 def of_color(pixels: np.ndarray, color: np.ndarray) -> np.ndarray:
     return np.all(np.abs(pixels - color.astype(int)) <= 2, axis=-1)
 
 
-def test_a_box_lies_where_it_says(view: Any, screen: OffscreenScreen) -> None:
+def test_box_lies_at_its_pixels(view: Any, screen: OffscreenScreen) -> None:
     put(view, boxes=[[40, 20, 100, 80]], classes=[0])
     pixels = overlay_pixels(view, screen)
     expected = np.zeros((H, W), bool)
     expected[19:81, 39:101] = True
-    expected[21:79, 41:99] = False  # two pixels, on both sides of the edge
+    # The edge is of two pixels, one on either side, and has a darker rim.
+    expected[21:79, 41:99] = False
     np.testing.assert_array_equal(of_color(pixels, PALETTE[0]), expected)
-    assert (
-        pixels[18, 60].max() < GREY == pixels[15, 60].max() == pixels[50, 60].max()
-    )  # and a rim
+    assert pixels[18, 60].max() < GREY
+    assert pixels[15, 60].max() == GREY
+    assert pixels[50, 60].max() == GREY
 
 
 def test_turned_boxes_are_drawn_by_their_corners(
     view: Any, screen: OffscreenScreen
 ) -> None:
-    """Also named under the pointer only inside; scores under the threshold hide them."""
+    """Check also that they are named only inside, and hidden below the threshold."""
     corners = [[100, 20], [140, 60], [120, 80], [80, 40]]
     put(view, boxes=[corners, corners], classes=[0, 1], scores=[0.9, 0.2])
     change_state(view, threshold=0.5)
     pixels = overlay_pixels(view, screen)
     side = of_color(pixels, PALETTE[0])
     assert not of_color(pixels, PALETTE[1]).any()
-    for (x0, y0), (x1, y1) in zip(corners, corners[1:] + corners[:1], strict=True):
+    next_corners = corners[1:] + corners[:1]
+    for (x0, y0), (x1, y1) in zip(corners, next_corners, strict=True):
         x = (3 * x0 + x1) // 4
         y = (3 * y0 + y1) // 4
         assert side[y - 1 : y + 1, x - 1 : x + 1].any()
@@ -88,7 +90,7 @@ def test_turned_boxes_are_drawn_by_their_corners(
     assert view.content.layers.box_text_at(85, 75, view.view.state) == ""
 
 
-def test_masks_are_seen_through_and_have_an_edge(
+def test_masks_are_transparent_and_have_an_edge(
     view: Any, screen: OffscreenScreen
 ) -> None:
     mask = torch.zeros(1, H, W, dtype=torch.uint8)
@@ -98,13 +100,14 @@ def test_masks_are_seen_through_and_have_an_edge(
     pixels = overlay_pixels(view, screen)
     inside = 0.6 * GREY + 0.4 * PALETTE[1].astype(int)
     np.testing.assert_allclose(pixels[38, 60], inside, atol=3)
-    np.testing.assert_array_equal(pixels[50, 80], (GREY,) * 3)  # the hole
+    # The mask has a hole.
+    np.testing.assert_array_equal(pixels[50, 80], (GREY,) * 3)
     edge = of_color(pixels[44, 70:90], 0.03 * GREY + 0.97 * PALETTE[1])
     assert edge.mean() > 0.8
     np.testing.assert_array_equal(pixels[100, 20], (GREY,) * 3)
 
 
-def test_points_bones_and_lines(view: Any, screen: OffscreenScreen) -> None:
+def test_points_bones_and_lines_are_drawn(view: Any, screen: OffscreenScreen) -> None:
     put(
         view,
         points=[[[30, 30, 1], [90, 30, 0.4], [60, 90, 0]]],
@@ -117,8 +120,9 @@ def test_points_bones_and_lines(view: Any, screen: OffscreenScreen) -> None:
     bone = of_color(pixels, PALETTE[2])
     line = of_color(pixels, PALETTE[3])
     assert bone[30, 28:92].all()
-    assert bone[28:32, 29:31].all()  # a dot is thicker than a bone
-    assert not bone[40:].any()  # nothing leads to what was not seen
+    # A dot is thicker than a bone, and no bone leads to an invisible point.
+    assert bone[28:32, 29:31].all()
+    assert not bone[40:].any()
     assert line[25:100, 129:131].any(1).all()
     assert line[99:101, 135:175].any(0).all()
 
@@ -144,9 +148,7 @@ def test_scores_under_the_threshold_are_not_drawn(
     assert view.content.layers.box_text_at(75, 25, view.view.state) == "1 0.80"
 
 
-def test_what_lies_under_the_pointer_is_named(
-    view: Any, screen: OffscreenScreen
-) -> None:
+def test_result_under_the_pointer_is_named(view: Any, screen: OffscreenScreen) -> None:
     overlay_pixels(view, screen)
     view.handle(PointerMove(50, 50), Rect(0, 0, W, H))
     assert view.info.readout == "(50, 50)   90  90  90"
@@ -163,7 +165,7 @@ def test_what_lies_under_the_pointer_is_named(
     assert view.info.readout == "(10, 10)   90  90  90"
 
 
-def test_a_single_picture_gets_its_overlay(view: Any, screen: OffscreenScreen) -> None:
+def test_single_picture_gets_its_overlay(view: Any, screen: OffscreenScreen) -> None:
     frame = overlay_frame(boxes=[[40, 40, 100, 80]], labels=["cat"], classes=[0])
     put(view, boxes=[[40, 40, 100, 80]], labels=["cat"], classes=[0])
     with closing(Panel()) as panel:
@@ -189,11 +191,11 @@ def camera(**meta: Any) -> None:
     )
 
 
-def detect(x: int, number: int) -> None:
+def detect(x: int, class_id: int) -> None:
     splatview.annotate(
         "camera",
         boxes=[[x, 20, x + 40, 60]],
-        classes=[number],
+        classes=[class_id],
         names=["cat", "dog", "cow"],
         by="tester",
     )
@@ -204,69 +206,71 @@ def viewer(open_viewer: Callable[..., Viewer]) -> Viewer:
     return open_viewer((700, 400))
 
 
+def shows_box(viewer: Viewer, x: int, class_id: int) -> bool:
+    """Return whether the picture has the box at `x` in the colour of its class alone."""
+    slot = viewer.user.shown
+    if slot is None or slot.view is None:
+        return False
+    layers = viewer.image.data.layers.all
+    boxes = [layer.result.boxes.tolist() for layer in layers]
+    if boxes != [[[x, 20, x + 40, 60]]]:
+        return False
+    pixels = viewer.picture()
+    has_color = [of_color(pixels, color).sum() > 50 for color in PALETTE[:2]]
+    return has_color == [class_id == 0, class_id == 1]
+
+
 def test_results_are_drawn_over_their_stream_while_it_is_shown(
     viewer: Viewer, tmp_path: Path
 ) -> None:
-    def shows(x: int, number: int) -> bool:
-        """Whether the picture has the box at `x` in the colour of its class alone."""
-        slot = viewer.user.shown
-        if slot is None or slot.view is None:
-            layers = []
-        else:
-            layers = viewer.image.data.layers.all
-        colors = [
-            (np.abs(viewer.picture() - color.astype(int)) <= 2).all(-1).sum() > 50
-            for color in PALETTE[:2]
-        ]
-        return [layer.result.boxes.tolist() for layer in layers] == [
-            [[x, 20, x + 40, 60]]
-        ] and colors == [number == 0, number == 1]
-
     camera()
     detect(30, 0)
-    viewer.until(lambda: shows(30, 0))
-    detect(70, 1)  # no other picture comes
-    viewer.until(lambda: shows(70, 1))
+    viewer.until(partial(shows_box, viewer, 30, 0))
+    # No other picture comes for the second result.
+    detect(70, 1)
+    viewer.until(partial(shows_box, viewer, 70, 1))
     assert viewer.image.data.layers.version == 1
-    assert [(e.name, e.kind) for e in viewer.state.entries] == [
-        ("camera", "image")
-    ]  # it is no entry of the list
+    # Results are no entry of the list.
+    entries = [(entry.name, entry.kind) for entry in viewer.state.entries]
+    assert entries == [("camera", "image")]
     (overlay,) = (s for s in viewer.catalogue.subscriber.streams if s.kind == "overlay")
     selected = viewer.state.selected
     Image.new("RGB", (8, 6)).save(tmp_path / "other.png")
     viewer.user.drop([str(tmp_path / "other.png")])
     viewer.until(lambda: not overlay.opened)
     viewer.user.select(selected)
-    viewer.until(lambda: overlay.opened and shows(70, 1))
+    viewer.until(lambda: overlay.opened)
+    viewer.until(partial(shows_box, viewer, 70, 1))
     splatview.annotate("camera")
     viewer.until(lambda: viewer.image.data.layers.all[0].result.is_empty)
 
 
-def test_trouble_stands_over_the_picture(viewer: Viewer) -> None:
+def test_trouble_is_written_over_the_picture(viewer: Viewer) -> None:
     camera()
-    viewer.until(lambda: viewer.user.view is not None and not viewer.user.view.empty)
-    plain = viewer.picture()
+    viewer.until(viewer.loaded)
+    without_trouble = viewer.picture()
     splatview.annotate("camera", trouble="No model today")
 
-    def says(*words: str) -> bool:
-        """In the upper part of the picture."""
+    def shows(*troubles: str) -> bool:
+        """Return whether these troubles stand in the upper part of the picture."""
         assert viewer.user.shown is not None
-        return viewer.catalogue.links.troubles(viewer.user.shown) == [*words] and bool(
-            (viewer.picture()[:26] != plain[:26]).any()
-        ) == bool(words)
+        if viewer.catalogue.links.troubles(viewer.user.shown) != [*troubles]:
+            return False
+        is_written = (viewer.picture()[:26] != without_trouble[:26]).any()
+        return bool(is_written) == bool(troubles)
 
-    viewer.until(lambda: says("No model today"))
+    viewer.until(partial(shows, "No model today"))
     camera(trouble="The network is gone")
-    viewer.until(lambda: says("The network is gone", "No model today"))
+    viewer.until(partial(shows, "The network is gone", "No model today"))
     camera()
     splatview.annotate("camera")
-    viewer.until(says)
+    viewer.until(shows)
 
 
 # -- what is read of a frame ---------------------------------------------------
 
 
-def test_boxes_come_with_words_and_colors_and_are_copied() -> None:
+def test_boxes_are_copied_with_labels_and_colors() -> None:
     frame = overlay_frame(
         7,
         123,
@@ -278,25 +282,25 @@ def test_boxes_come_with_words_and_colors_and_are_copied() -> None:
         lines=[[[0, 0], [1, 1]]],
         masks=torch.ones(3, 48, 64, dtype=torch.uint8),
     )
-    r = result_of(frame)
+    result = result_of(frame)
     for tensor in frame.tensors.values():
         tensor.array[...] = 0  # type: ignore[union-attr]
-    assert r.points.tolist() == [[[1, 2, 1]]]
-    assert r.lines.tolist() == [[0, 0, 1, 1]]
-    assert r.masks[0].inside.all()
-    assert r.boxes.tolist() == [[1, 2, 3, 4], [5, 6, 9, 9], [0, 0, 1, 1]]
-    assert [r.box_text(n) for n in range(3)] == ["cat 0.88", "a b", "0.50"]
-    assert r.colors[:, :3].tolist() == [
+    assert result.points.tolist() == [[[1, 2, 1]]]
+    assert result.lines.tolist() == [[0, 0, 1, 1]]
+    assert result.masks[0].inside.all()
+    assert result.boxes.tolist() == [[1, 2, 3, 4], [5, 6, 9, 9], [0, 0, 1, 1]]
+    assert [result.box_text(n) for n in range(3)] == ["cat 0.88", "a b", "0.50"]
+    assert result.colors[:, :3].tolist() == [
         PALETTE[0].tolist(),
         PALETTE[1].tolist(),
         PLAIN.tolist(),
     ]
 
 
-def test_what_has_no_place_is_left_out() -> None:
+def test_results_without_a_position_are_left_out() -> None:
     inf = float("inf")
     nan = float("nan")
-    r = result_of(
+    result = result_of(
         overlay_frame(
             boxes=[[nan, 0, 1, 1], [0, 0, inf, 1], [0, 0, 1e30, 1], [1, 1, 2, 2]],
             points=[
@@ -307,7 +311,7 @@ def test_what_has_no_place_is_left_out() -> None:
             notes=[(nan, 0, "gone"), (1, 2, "here")],
         )
     )
-    assert r.drawn.tolist() == [False, False, False, True]
-    assert r.points[..., 2].tolist() == [[1, 0, 0], [0, 0, 1]]
-    assert r.lines.tolist() == [[1, 1, 2, 2]]
-    assert r.notes == [(1, 2, "here")]
+    assert result.drawn.tolist() == [False, False, False, True]
+    assert result.points[..., 2].tolist() == [[1, 0, 0], [0, 0, 1]]
+    assert result.lines.tolist() == [[1, 1, 2, 2]]
+    assert result.notes == [(1, 2, "here")]

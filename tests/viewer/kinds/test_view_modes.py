@@ -1,6 +1,4 @@
-"""Each way to see a scene, as the view lays it on the screen: colour maps, ranges, the
-legend and the controls.
-"""
+"""Each way to see a scene, as the view draws it: colour maps, ranges and paints."""
 
 from __future__ import annotations
 
@@ -27,35 +25,38 @@ BACKGROUND = 0.1, 0.2, 0.3
 @pytest.fixture
 def view(screen: OffscreenScreen) -> Iterator[Any]:
     screen.resize(W, H)
-    made = scene_view(screen)
-    made.update(SCENE)
-    made.view.rig.use_camera(CAMERA)
-    made.view.change(background=BACKGROUND)
-    yield made
-    made.close()
+    new_view = scene_view(screen)
+    new_view.update(SCENE)
+    new_view.view.rig.use_camera(CAMERA)
+    new_view.view.change(background=BACKGROUND)
+    yield new_view
+    new_view.close()
 
 
 def reference(**options: Any) -> Pixels:
-    made = ReferenceRenderer()
-    made.load(SCENE)
-    return made.render(CAMERA, RenderOptions(**options)).pixels()
+    renderer = ReferenceRenderer()
+    renderer.load(SCENE)
+    return renderer.render(CAMERA, RenderOptions(**options)).pixels()
 
 
 def over_background(color: np.ndarray, alpha: np.ndarray) -> np.ndarray:
     return np.clip(color + (1 - alpha[..., None]) * np.array(BACKGROUND), 0, 1) * 255
 
 
-def alike(got: np.ndarray, wanted: np.ndarray, *, apart: float = 0.002) -> None:
-    """To one step of 255, but for a few pixels at edges."""
-    worst = np.abs(got - wanted).max(axis=-1)
-    assert (worst > 1.01).mean() <= apart, (
-        f"{(worst > 1.01).mean():.3%} are apart, by up to {worst.max():.0f}"
-    )
+def assert_alike(
+    pixels: np.ndarray, expected: np.ndarray, *, max_share: float = 0.002
+) -> None:
+    """Compare pictures to one step of 255, but for a share of pixels at edges."""
+    difference = np.abs(pixels - expected).max(axis=-1)
+    share = (difference > 1.01).mean()
+    assert share <= max_share, f"{share:.3%} differ, by up to {difference.max():.0f}"
 
 
-def expected_depth(p: Pixels) -> np.ndarray:
-    assert p.depth is not None
-    return np.divide(p.depth, p.alpha, out=np.zeros_like(p.depth), where=p.alpha > 1e-6)
+def expected_depth(pixels: Pixels) -> np.ndarray:
+    assert pixels.depth is not None
+    depth = np.zeros_like(pixels.depth)
+    is_covered = pixels.alpha > 1e-6
+    return np.divide(pixels.depth, pixels.alpha, out=depth, where=is_covered)
 
 
 def test_paints_lie_over_the_background_and_alpha_is_grey(
@@ -63,32 +64,34 @@ def test_paints_lie_over_the_background_and_alpha_is_grey(
 ) -> None:
     for show in ("color", "normals", "ellipsoids", "rings", "points"):
         view.view.change(show=show)
-        p = reference(paint=show)
-        alike(view_pixels(view, screen), over_background(p.color, p.alpha))
+        pixels = reference(paint=show)
+        assert_alike(
+            view_pixels(view, screen), over_background(pixels.color, pixels.alpha)
+        )
     view.view.change(show="alpha")
-    alike(
-        view_pixels(view, screen),
-        np.repeat(reference().alpha[..., None] * 255, 3, axis=2),
-    )
+    grey = np.repeat(reference().alpha[..., None] * 255, 3, axis=2)
+    assert_alike(view_pixels(view, screen), grey)
 
 
-def test_depth_by_every_map_over_a_range_by_hand(
+def test_depth_has_the_colors_of_every_map_over_a_set_range(
     view: Any, screen: OffscreenScreen
 ) -> None:
-    p = reference()
+    pixels = reference()
+    shares = (expected_depth(pixels) - 2.5) / 3
     for name in color_maps.NAMES:
         view.view.change(show="depth", color_map=name, depth_range=(2.5, 5.5))
-        wanted = (
-            color_maps.colors(name, (expected_depth(p) - 2.5) / 3) * p.alpha[..., None]
-        )
-        alike(view_pixels(view, screen), over_background(wanted, p.alpha))
+        colors = color_maps.colors(name, shares) * pixels.alpha[..., None]
+        expected = over_background(colors, pixels.alpha)
+        assert_alike(view_pixels(view, screen), expected)
 
 
-def test_the_range_of_depth_by_itself(view: Any, screen: OffscreenScreen) -> None:
+def test_range_of_depth_covers_the_visible_scene(
+    view: Any, screen: OffscreenScreen
+) -> None:
     view.view.change(show="depth")
     automatic = view_pixels(view, screen)
-    p = reference()
-    low, high = np.percentile(expected_depth(p)[p.alpha > 0.3], (1, 99))
+    pixels = reference()
+    low, high = np.percentile(expected_depth(pixels)[pixels.alpha > 0.3], (1, 99))
     assert view.view.picture.depth.range == pytest.approx((low, high), rel=0.02)
     view.view.change(depth_range=view.view.picture.depth.range)
     assert np.array_equal(view_pixels(view, screen), automatic)
@@ -96,15 +99,17 @@ def test_the_range_of_depth_by_itself(view: Any, screen: OffscreenScreen) -> Non
     assert not np.array_equal(view_pixels(view, screen), automatic)
 
 
-def test_overdraw_by_a_map(view: Any, screen: OffscreenScreen) -> None:
+def test_overdraw_has_the_colors_of_its_map(view: Any, screen: OffscreenScreen) -> None:
     view.view.change(show="overdraw", color_map="magma")
-    got = view_pixels(view, screen)
-    p, (low, high) = reference(paint="overdraw"), view.view.picture.depth.range
+    drawn = view_pixels(view, screen)
+    pixels = reference(paint="overdraw")
+    counts = pixels.color[..., 0]
+    low, high = view.view.picture.depth.range
     assert low == 0
     assert high == np.ceil(high)
-    assert 0.9 * np.percentile(p.color[..., 0], 98) <= high <= p.color.max()
-    wanted = color_maps.colors("magma", p.color[..., 0] / high) * p.alpha[..., None]
-    alike(got, over_background(wanted, p.alpha), apart=0.01)
+    assert 0.9 * np.percentile(counts, 98) <= high <= pixels.color.max()
+    colors = color_maps.colors("magma", counts / high) * pixels.alpha[..., None]
+    assert_alike(drawn, over_background(colors, pixels.alpha), max_share=0.01)
 
 
 def test_size_and_selection_reach_the_picture(
@@ -112,20 +117,20 @@ def test_size_and_selection_reach_the_picture(
 ) -> None:
     selection = Selection(opacity=(0.4, 1.0), marked=(7,))
     view.view.change(show="ellipsoids", scale=0.5, selection=selection)
-    p = reference(paint="ellipsoids", scale=0.5, selection=selection)
-    alike(view_pixels(view, screen), over_background(p.color, p.alpha))
+    pixels = reference(paint="ellipsoids", scale=0.5, selection=selection)
+    assert_alike(view_pixels(view, screen), over_background(pixels.color, pixels.alpha))
     view.view.change(show="points", point_px=4.0)
-    view.view.host.scale = 2.0  # diameters are in points of the screen
-    p = reference(paint="points", point_px=8.0, selection=selection)
-    alike(view_pixels(view, screen), over_background(p.color, p.alpha))
+    # Diameters are in points of the screen.
+    view.view.host.scale = 2.0
+    pixels = reference(paint="points", point_px=8.0, selection=selection)
+    assert_alike(view_pixels(view, screen), over_background(pixels.color, pixels.alpha))
 
 
-def test_colour_maps() -> None:
-    for name in color_maps.NAMES:
-        table = color_maps.table(name)
-        assert np.array_equal(
-            color_maps.colors(name, np.array([-1.0, 2.0])), table[[0, -1]]
-        )
-        assert (
-            name == "turbo" or (np.diff(table @ [0.2126, 0.7152, 0.0722]) > 0).all()
-        ), "from dark to bright"
+@pytest.mark.parametrize("name", color_maps.NAMES)
+def test_color_maps_end_at_their_limits_and_grow_brighter(name: str) -> None:
+    table = color_maps.table(name)
+    limits = color_maps.colors(name, np.array([-1.0, 2.0]))
+    assert np.array_equal(limits, table[[0, -1]])
+    brightness = table @ [0.2126, 0.7152, 0.0722]
+    if name != "turbo":
+        assert (np.diff(brightness) > 0).all()

@@ -1,6 +1,7 @@
-"""One conformance suite over the views of all kinds and of the smallest one
-(`support.stub_kind`): each alone, and several of the same data beside each other; on a
-real OpenGL context.
+"""Conformance of the views of all kinds, and of the smallest, `support.stub_kind`.
+
+Each is tested alone, and several of the same data beside each other, on a real OpenGL
+context.
 """
 
 from __future__ import annotations
@@ -46,14 +47,15 @@ EVENTS = [Wheel(30, 20, 2), *(Key(name) for name in ("l", "e", "left"))]
 def view(
     request: pytest.FixtureRequest, screen: OffscreenScreen
 ) -> Iterator[ShownView]:
-    with opened(request.param, screen, 1) as (made,):
-        yield made
+    with opened(request.param, screen, 1) as (new_view,):
+        yield new_view
 
 
 @pytest.fixture(params=[kind for kind in ALL if kind not in WRITTEN])
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Of views beside each other, Gaussians drawn by OpenGL: what gsplat does on a GPU
-    is counted in its own tests.
+    """Return a kind, whose Gaussians OpenGL draws.
+
+    What gsplat does on a GPU is counted in its own tests.
     """
     monkeypatch.setenv("SPLATVIEW_RENDERER", "gl")
     return request.param
@@ -65,12 +67,13 @@ def pair(kind: str, screen: OffscreenScreen) -> Iterator[list[ShownView]]:
         yield views
 
 
-def objects() -> set[tuple[str, int]]:
-    """The OpenGL objects that there are."""
+def opengl_objects() -> set[tuple[str, int]]:
+    """Return the OpenGL objects that exist, by their type and name."""
     gl = GL.current()
-    gl.glUseProgram(0)  # one in use is there until then, though it was deleted
-    found = set()
-    for sort in (
+    # A deleted program exists as long as it is in use.
+    gl.glUseProgram(0)
+    objects = set()
+    for type_name in (
         "Texture",
         "Framebuffer",
         "Buffer",
@@ -78,17 +81,17 @@ def objects() -> set[tuple[str, int]]:
         "VertexArray",
         "Renderbuffer",
     ):
-        address = gl._address(f"glIs{sort}".encode())
+        address = gl._address(f"glIs{type_name}".encode())
         assert address is not None
-        is_one = ctypes.CFUNCTYPE(ctypes.c_ubyte, ctypes.c_uint)(address)
-        found |= {(sort, name) for name in range(1, 4000) if is_one(name)}
-    return found
+        is_object = ctypes.CFUNCTYPE(ctypes.c_ubyte, ctypes.c_uint)(address)
+        objects |= {(type_name, name) for name in range(1, 4000) if is_object(name)}
+    return objects
 
 
 # -- one view ------------------------------------------------------------------
 
 
-def test_it_is_empty_and_then_shows_a_frame(
+def test_view_is_empty_until_it_shows_a_frame(
     view: ShownView, screen: OffscreenScreen
 ) -> None:
     assert view.empty
@@ -102,18 +105,17 @@ def test_it_is_empty_and_then_shows_a_frame(
     assert pixels.std() > 10
     assert view.info.details
     assert view.info.path
-    assert all(isinstance(ms, float) and ms >= 0 for ms in view.info.timings.values())
-    for rect in (
-        Rect(0, 0, 1, 1),
-        Rect(63, 47, 1, 1),
-        Rect(0, 0, W, 1),
-        Rect(5, 0, 1, H),
-    ):
+    for milliseconds in view.info.timings.values():
+        assert isinstance(milliseconds, float)
+        assert milliseconds >= 0
+    corners = [Rect(0, 0, 1, 1), Rect(63, 47, 1, 1)]
+    lines = [Rect(0, 0, W, 1), Rect(5, 0, 1, H)]
+    for rect in corners + lines:
         view_pixels(view, screen, rect)
     np.testing.assert_array_equal(view_pixels(view, screen), pixels)
 
 
-def test_it_draws_all_of_its_rectangle_and_nothing_else(
+def test_view_draws_all_of_its_rectangle_and_nothing_else(
     view: ShownView, screen: OffscreenScreen
 ) -> None:
     view.update(value(view.kind))
@@ -124,144 +126,150 @@ def test_it_draws_all_of_its_rectangle_and_nothing_else(
     inside = np.zeros((H, W), bool)
     inside[5:26, 11:41] = True
     np.testing.assert_array_equal((pixels == marker).all(axis=-1), ~inside)
-    screen.resize(30, 21)  # what the whole screen would show
+    # A whole screen of that size would show the same.
+    screen.resize(30, 21)
     if view.kind == "gaussians":
         view.view.rig.frame_scene()  # type: ignore[attr-defined]
     np.testing.assert_allclose(view_pixels(view, screen), pixels[5:26, 11:41], atol=1)
 
 
-def test_it_refuses_what_it_cannot_show(view: ShownView) -> None:
-    wrong: Any = (
-        np.zeros((2, 3, 4, 5))
-        if view.kind == "image"
-        else np.zeros((5, 5, 3), np.uint8)
-    )
+def test_view_refuses_values_of_other_kinds(view: ShownView) -> None:
+    invalid: Any = np.zeros((5, 5, 3), np.uint8)
+    if view.kind == "image":
+        invalid = np.zeros((2, 3, 4, 5))
     with pytest.raises(ViewerError):
-        view.update(wrong)
+        view.update(invalid)
     assert view.empty
 
 
 @pytest.mark.parametrize("kind", STREAMS)
-def test_only_a_whole_frame_changes_pictures(
+def test_only_an_intact_frame_changes_pictures(
     kind: str, screen: OffscreenScreen
 ) -> None:
     with opened(kind, screen) as views:
         frame = value(kind)
         views[0].update(frame)
-        before = [view_pixels(view, screen) for view in views]
+        pictures = [view_pixels(view, screen) for view in views]
         details = views[0].info.details
-        for tensor in frame.tensors.values():  # its memory may change after an update
+        # The frame's memory may change after an update.
+        for tensor in frame.tensors.values():
             tensor.array[...] = 0
         for view in views:
             if kind == "gaussians":
-                change_state(view, sh_degree=0)  # so that it draws anew
+                # Another degree makes the view draw anew.
+                change_state(view, sh_degree=0)
             assert not view.update(value(kind, 1, intact=False))
             assert view.info.details == details
-            for v, pixels in zip(views, before, strict=True):
-                np.testing.assert_array_equal(view_pixels(v, screen), pixels)
+            for drawn_view, pixels in zip(views, pictures, strict=True):
+                np.testing.assert_array_equal(view_pixels(drawn_view, screen), pixels)
         assert views[1].update(value(kind, 1))
-        assert (view_pixels(views[0], screen) != before[0]).any()
+        assert (view_pixels(views[0], screen) != pictures[0]).any()
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_a_picture_depends_on_its_state_alone(
-    kind: str, screen: OffscreenScreen
-) -> None:
+def test_picture_depends_on_the_state_alone(kind: str, screen: OffscreenScreen) -> None:
     with opened(kind, screen, 1) as (view,):
         assert isinstance(view, ShownView)
         view.update(value(kind))
-        first = view.view.state
-        seen = [(first, view_pixels(view, screen))]
+        states = [view.view.state]
+        pictures = [view_pixels(view, screen)]
         for event in EVENTS:
-            before = view.view.state
-            assert view.handle(event, RECT) == (view.view.state != before)
-            seen.append((view.view.state, view_pixels(view, screen)))
-        if kind == "memory":  # which the pointer alone moves
+            has_changed = view.handle(event, RECT)
+            assert has_changed == (view.view.state != states[-1])
+            states.append(view.view.state)
+            pictures.append(view_pixels(view, screen))
+        if kind == "memory":
+            # The pointer alone moves this view.
             change_state(view, span=5.0)
-            seen.append((view.view.state, view_pixels(view, screen)))
-        assert seen[-1][0] != first
-        assert (seen[-1][1] != seen[0][1]).any()
-        for state, pixels in reversed(seen):
+            states.append(view.view.state)
+            pictures.append(view_pixels(view, screen))
+        assert states[-1] != states[0]
+        assert (pictures[-1] != pictures[0]).any()
+        for state, pixels in reversed(list(zip(states, pictures, strict=True))):
             view.view.state = state
             np.testing.assert_array_equal(view_pixels(view, screen), pixels)
-            other: Any = view.another_view()
-            other.view.state = state
-            np.testing.assert_array_equal(view_pixels(other, screen), pixels)
-            other.close()
+            second_view: Any = view.another_view()
+            second_view.view.state = state
+            np.testing.assert_array_equal(view_pixels(second_view, screen), pixels)
+            second_view.close()
         with pytest.raises(FrozenInstanceError):
-            setattr(first, fields(first)[0].name, None)
+            setattr(states[0], fields(states[0])[0].name, None)
 
 
 # -- views beside each other ---------------------------------------------------
 
 
-@pytest.mark.parametrize("other", [1, 3])
-def test_each_draws_what_it_would_alone(
-    pair: list[ShownView], kind: str, screen: OffscreenScreen, other: int
+@pytest.mark.parametrize("second", [1, 3])
+def test_each_view_draws_what_it_would_draw_alone(
+    pair: list[ShownView], kind: str, screen: OffscreenScreen, second: int
 ) -> None:
-    looks = VIEW_USERS[0], VIEW_USERS[other]
-    want = [alone(kind, screen, look) for look in looks]
-    after = [alone(kind, screen, look, value(kind, 1)) for look in looks]
+    users = VIEW_USERS[0], VIEW_USERS[second]
+    first_pictures = [alone(kind, screen, user) for user in users]
+    next_pictures = [alone(kind, screen, user, value(kind, 1)) for user in users]
     pair[0].update(value(kind))
-    for view, look in zip(pair, looks, strict=True):
-        look.take(view, screen)
+    for view, user in zip(pair, users, strict=True):
+        user.take(view, screen)
     for _ in range(3):
-        for view, look, pixels in zip(pair, looks, want, strict=True):
-            np.testing.assert_array_equal(user_pixels(view, screen, look), pixels)
+        for view, user, pixels in zip(pair, users, first_pictures, strict=True):
+            np.testing.assert_array_equal(user_pixels(view, screen, user), pixels)
     pair[1].update(value(kind, 1))
-    for view, look, pixels in zip(pair, looks, after, strict=True):
-        np.testing.assert_array_equal(user_pixels(view, screen, look), pixels)
+    for view, user, pixels in zip(pair, users, next_pictures, strict=True):
+        np.testing.assert_array_equal(user_pixels(view, screen, user), pixels)
 
 
-def test_closing_one_leaves_the_other(kind: str, screen: OffscreenScreen) -> None:
-    for gone in (0, 1):
+def test_closing_one_view_leaves_the_other(kind: str, screen: OffscreenScreen) -> None:
+    for closed_index in (0, 1):
         with opened(kind, screen) as views:
             views[0].update(value(kind))
-            for view, look in zip(views, VIEW_USERS, strict=False):
-                look.take(view, screen)
-            left = views[1 - gone]
-            look = VIEW_USERS[1 - gone]
-            before = user_pixels(left, screen, look)
+            for view, user in zip(views, VIEW_USERS, strict=False):
+                user.take(view, screen)
+            open_view = views[1 - closed_index]
+            user = VIEW_USERS[1 - closed_index]
+            pixels = user_pixels(open_view, screen, user)
             for _ in range(2):
-                views[gone].close()
-            np.testing.assert_array_equal(user_pixels(left, screen, look), before)
-            assert left.update(value(kind, 1))
+                views[closed_index].close()
+            np.testing.assert_array_equal(user_pixels(open_view, screen, user), pixels)
+            assert open_view.update(value(kind, 1))
+            expected = alone(kind, screen, user, value(kind, 1))
             np.testing.assert_array_equal(
-                user_pixels(left, screen, look),
-                alone(kind, screen, look, value(kind, 1)),
+                user_pixels(open_view, screen, user), expected
             )
 
 
-def test_closing_all_gives_back_everything(kind: str, screen: OffscreenScreen) -> None:
-    def use() -> None:
+def test_closing_all_views_frees_everything(kind: str, screen: OffscreenScreen) -> None:
+    initial: set[tuple[str, int]] = set()
+
+    def use_views() -> None:
         with opened(kind, screen, 3) as views:
             for k in range(3):
                 views[1].update(value(kind, k))
-                for view, look in zip(views, VIEW_USERS, strict=False):
-                    look.take(view, screen)
-                    view_pixels(view, screen, look.rect)
+                for view, user in zip(views, VIEW_USERS, strict=False):
+                    user.take(view, screen)
+                    view_pixels(view, screen, user.rect)
                     view.tick(clock())
-            assert objects() - before or kind == "stub"
+            assert opengl_objects() - initial or kind == "stub"
 
-    before: set[tuple[str, int]] = set()
-    use()  # what is made once for the context
-    before = objects()
-    use()
-    assert objects() == before
+    # The first use makes what a context has once.
+    use_views()
+    initial = opengl_objects()
+    use_views()
+    assert opengl_objects() == initial
 
 
-def test_following_in_the_same_place_shows_the_same(
+def test_following_view_shows_the_same_picture(
     pair: list[ShownView], kind: str, screen: OffscreenScreen
 ) -> None:
-    (a, b), look = pair, VIEW_USERS[1]
-    a.update(value(kind))
-    look.take(a, screen)
+    leader, follower = pair
+    user = VIEW_USERS[1]
+    leader.update(value(kind))
+    user.take(leader, screen)
     for _ in range(3):
-        want = user_pixels(a, screen, look)
-        b.follow(a, alike=True)
-        np.testing.assert_array_equal(user_pixels(b, screen, look), want)
-        a.handle(Wheel(20, 20, 1), look.rect)
-    want = user_pixels(a, screen, look)
-    b.handle(Wheel(20, 20, -3), look.rect)  # from there on by itself
-    assert (user_pixels(b, screen, look) != want).any()
-    np.testing.assert_array_equal(user_pixels(a, screen, look), want)
+        expected = user_pixels(leader, screen, user)
+        follower.follow(leader, alike=True)
+        np.testing.assert_array_equal(user_pixels(follower, screen, user), expected)
+        leader.handle(Wheel(20, 20, 1), user.rect)
+    expected = user_pixels(leader, screen, user)
+    # From here on the follower moves by itself.
+    follower.handle(Wheel(20, 20, -3), user.rect)
+    assert (user_pixels(follower, screen, user) != expected).any()
+    np.testing.assert_array_equal(user_pixels(leader, screen, user), expected)
