@@ -24,10 +24,15 @@ from splatview_viewer.formats.common import (
     check_memory,
     check_scene,
 )
-from splatview_viewer.formats.planes import PLANE_LIMIT, Planes, check_count
+from splatview_viewer.formats.planes import (
+    PLANE_LIMIT,
+    PlaneFile,
+    Planes,
+    check_count,
+)
 
 if TYPE_CHECKING:
-    from splatview_viewer.formats.planes import Load
+    from splatview_viewer.formats.planes import Load, PlaneFiles
 
 FILES = {
     "means": ("means_l.png", "means_u.png"),
@@ -39,19 +44,17 @@ FILES = {
 }
 """The files of each field of a `ParameterDict`; others are not needed for drawing."""
 CHANNELS = {"scales": 3, "quats": 4, "opacities": 1, "sh0": 3}
-MOST_CENTROIDS = 1 << 16
+MAX_CENTROIDS = 1 << 16
 NPY_HEADER_LIMIT = 1 << 12
 
 
 def is_meta(meta: dict[str, Any]) -> bool:
-    """Return whether a meta.json is that of PNG compression: it names bounds and
-    shapes, and no files.
-    """
+    """Return whether a meta.json is that of PNG compression, which names no files."""
     return "files" not in meta["means"]
 
 
 def read_planes(meta: dict[str, Any], load: Load, progress: Progress) -> Fields:
-    """Return the Gaussians that a meta.json and its files describe.
+    """Read the Gaussians that a meta.json and its files describe.
 
     Raises FileError.
     """
@@ -62,6 +65,7 @@ def read_planes(meta: dict[str, Any], load: Load, progress: Progress) -> Fields:
 
 
 def _read(meta: dict[str, Any], load: Load, progress: Progress) -> Fields:
+    """Do the work of `read_planes`; errors do not name the format yet."""
     needed = ("means", *CHANNELS)
     missing = [field for field in needed if not isinstance(meta.get(field), dict)]
     if missing:
@@ -70,11 +74,7 @@ def _read(meta: dict[str, Any], load: Load, progress: Progress) -> Fields:
         )
     count = check_count(meta["means"]["shape"][0])
     coefficients = _coefficients(meta, count)
-    files: dict[tuple[str, int], tuple[str, bytes]] = {}
-    for field, names in FILES.items():
-        is_empty = not count or (field == "shN" and not coefficients)
-        for i, name in enumerate(() if is_empty else names):
-            files[field, i] = name, load(name, PLANE_LIMIT)
+    files = _load_planes(load, count, coefficients)
     planes = Planes(meta, count, files, progress)
     check_scene(count, coefficients, planes.packed)
     if not count:
@@ -82,18 +82,31 @@ def _read(meta: dict[str, Any], load: Load, progress: Progress) -> Fields:
         sizes = ((0, 3), (0, 4), (0, 3), (0,), (0, 3), (0, coefficients, 3))
         return Fields(*(np.zeros(size, np.float32) for size in sizes)).checked()
     means = planes.means()
-    arrays = {
-        field: planes.dequantize(field, planes.pixels(field)[:, :channels], 255)
-        for field, channels in CHANNELS.items()
-    }
+    arrays: dict[str, np.ndarray] = {}
+    for field, channels in CHANNELS.items():
+        pixels = planes.pixels(field)[:, :channels]
+        arrays[field] = planes.dequantize(field, pixels, 255)
     return Fields(
         means=means,
         quats=arrays["quats"],
         scales=arrays["scales"],
         opacities=arrays["opacities"][:, 0],
         sh0=arrays["sh0"],
-        shN=_higher(planes, coefficients),
+        shN=_read_harmonics(planes, coefficients),
     ).checked()
+
+
+def _load_planes(load: Load, count: int, coefficients: int) -> PlaneFiles:
+    """Load the files of all fields; none of a scene without Gaussians."""
+    files: PlaneFiles = {}
+    if not count:
+        return files
+    for field, names in FILES.items():
+        if field == "shN" and not coefficients:
+            continue
+        for i, name in enumerate(names):
+            files[field, i] = PlaneFile(name, load(name, PLANE_LIMIT))
+    return files
 
 
 def _coefficients(meta: dict[str, Any], count: int) -> int:
@@ -105,8 +118,10 @@ def _coefficients(meta: dict[str, Any], count: int) -> int:
     return shape[1]
 
 
-def _higher(planes: Planes, coefficients: int) -> np.ndarray:
-    """Return (count, K-1, 3): each Gaussian's label names its centroid."""
+def _read_harmonics(planes: Planes, coefficients: int) -> np.ndarray:
+    """Return the coefficients above degree 0, (count, K-1, 3): each Gaussian's label
+    names its centroid.
+    """
     count = planes.count
     if not coefficients:
         return np.zeros((count, 0, 3), np.float32)
@@ -114,7 +129,7 @@ def _higher(planes: Planes, coefficients: int) -> np.ndarray:
     size = 3 * coefficients
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            centroids = _array(archive, "centroids.npy", MOST_CENTROIDS * size)
+            centroids = _array(archive, "centroids.npy", MAX_CENTROIDS * size)
             labels = _array(archive, "labels.npy", 8 * count)
     except FileError:
         raise
@@ -123,8 +138,7 @@ def _higher(planes: Planes, coefficients: int) -> np.ndarray:
     if centroids.ndim != 2 or centroids.shape[1] != size or labels.shape != (count,):
         raise FileError(
             f"{name!r} has centroids of shape {centroids.shape} and labels of shape "
-            f"{labels.shape}; (M, {size}) "
-            f"and ({count},) are needed"
+            f"{labels.shape}; (M, {size}) and ({count},) are needed"
         )
     is_inside = labels < len(centroids)
     if not is_inside.all() or labels.min() < 0:
@@ -141,17 +155,18 @@ def _higher(planes: Planes, coefficients: int) -> np.ndarray:
     return values.astype(np.float32)[labels].reshape(count, coefficients, 3)
 
 
-def _array(archive: zipfile.ZipFile, name: str, most: int) -> np.ndarray:
-    """Return an array of integers in an npz; one that claims more than `most` bytes is
-    refused before it is unpacked.
+def _array(archive: zipfile.ZipFile, name: str, max_bytes: int) -> np.ndarray:
+    """Read an array of integers from an npz.
+
+    One of more than `max_bytes` bytes is refused before it is unpacked.
     """
-    most += NPY_HEADER_LIMIT
+    limit = max_bytes + NPY_HEADER_LIMIT
     info = archive.getinfo(name)
-    check_memory(min(info.file_size, most), f"{name!r}")
+    check_memory(min(info.file_size, limit), f"{name!r}")
     with archive.open(info) as member:
-        data = member.read(most + 1)
-    if len(data) > most:
-        raise FileError(f"{name!r} unpacks to more than {most:,} bytes")
+        data = member.read(limit + 1)
+    if len(data) > limit:
+        raise FileError(f"{name!r} unpacks to more than {limit:,} bytes")
     file = io.BytesIO(data)
     version = np.lib.format.read_magic(file)
     read_header = np.lib.format.read_array_header_1_0
@@ -165,7 +180,8 @@ def _array(archive: zipfile.ZipFile, name: str, most: int) -> np.ndarray:
             f"{name!r} claims {shape} of {dtype} in {left:,} bytes; whole numbers are "
             "needed"
         )
-    numbers = np.frombuffer(data, dtype, offset=file.tell())
-    if is_fortran:  # gsplat saves the centroids as they come out of the clustering
-        return numbers.reshape(shape[::-1]).T
-    return numbers.reshape(shape)
+    values = np.frombuffer(data, dtype, offset=file.tell())
+    # gsplat saves the centroids as they come out of the clustering.
+    if is_fortran:
+        return values.reshape(shape[::-1]).T
+    return values.reshape(shape)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -43,16 +43,25 @@ UNPACK_SPARE = 1 << 16
 UNPACK_RATIO = 4
 """Bytes that a file in a zip may unpack to: so many, or this multiple of the zip.
 Pictures are packed already."""
-PIXELS_BESIDES = 1 << 22
+MIN_PIXEL_LIMIT = 1 << 22
 """Pixels that a plane may have whatever the count: more than four times the largest
 palette."""
 
 
+class PlaneFile(NamedTuple):
+    """A file of a scene, loaded."""
+
+    name: str
+    data: bytes
+
+
+PlaneFiles = dict[tuple[str, int], PlaneFile]
+"""Files by their field, and their index among the files of that field."""
+
+
 @contextmanager
 def open_files(path: Path) -> Iterator[Load]:
-    """Open a zip, a folder with meta.json, or the path of that meta.json; yield what
-    loads the files in it.
-    """
+    """Open a zip, a folder with meta.json, or that meta.json; yield a loader of files."""
     meta = path / META if path.is_dir() else path
     with open(meta, "rb") as f:
         is_zip = f.read(2) == b"PK"
@@ -60,16 +69,12 @@ def open_files(path: Path) -> Iterator[Load]:
         yield partial(_load_beside, meta)
         return
     with open_zip(path) as archive:
-        names = [
-            i.filename
-            for i in archive.infolist()
-            if i.filename.rpartition("/")[2] == META
-        ]
-        root = names[0][: -len(META)] if names else ""
-        most = max(UNPACK_SPARE, UNPACK_RATIO * path.stat().st_size)
+        names = [n for n in archive.namelist() if n.rpartition("/")[2] == META]
+        root = names[0].removesuffix(META) if names else ""
+        max_bytes = max(UNPACK_SPARE, UNPACK_RATIO * path.stat().st_size)
 
         def load(name: str, limit: int) -> bytes:
-            limit = min(limit, most)
+            limit = min(limit, max_bytes)
             try:
                 with archive.open(root + name) as member:
                     data = member.read(limit + 1)
@@ -85,6 +90,7 @@ def open_files(path: Path) -> Iterator[Load]:
 
 
 def _load_beside(meta: Path, name: str, limit: int) -> bytes:
+    """Load a file of the folder that `meta` lies in. Raises FileError."""
     path = meta if name == META else meta.parent / name
     if name != Path(name).name or name in ("", ".", ".."):
         raise FileError(
@@ -102,7 +108,7 @@ def _load_beside(meta: Path, name: str, limit: int) -> bytes:
 
 
 def load_meta(load: Load) -> dict[str, Any]:
-    """Return what a meta.json says. Raises FileError where it is not that of planes."""
+    """Load the meta.json. Raises FileError for one that describes no planes."""
     text = load(META, META_LIMIT)
     check_json(len(text), "the values of meta.json")
     meta = json.loads(text)
@@ -115,7 +121,7 @@ def load_meta(load: Load) -> dict[str, Any]:
 
 
 def check_count(count: Any) -> int:
-    """Return a count of Gaussians of a meta.json. Raises FileError for what is none."""
+    """Check a count of Gaussians of a meta.json. Raises FileError for what is none."""
     if not isinstance(count, int) or isinstance(count, bool) or count < 0:
         raise FileError(f"a count of {count!r:.40}; expected a whole number from 0 on")
     return count
@@ -127,18 +133,18 @@ class Planes:
 
     meta: dict[str, Any]
     count: int
-    files: dict[tuple[str, int], tuple[str, bytes]]
-    """Name and content of the files of each field."""
+    files: PlaneFiles
     progress: Progress
-    done: int = 0
+    decoded_count: int = 0
+    """Files that are decoded already."""
 
     @property
     def packed(self) -> int:
         """Bytes of all files."""
-        return sum(len(data) for _, data in self.files.values())
+        return sum(len(file.data) for file in self.files.values())
 
     def pixels(self, field: str, index: int = 0) -> np.ndarray:
-        """Return (count, 4) uint8: RGBA of each Gaussian."""
+        """Return RGBA of each Gaussian, (count, 4) uint8."""
         flat = self.picture(field, index).reshape(-1, 4)
         if len(flat) < self.count:
             raise FileError(
@@ -148,38 +154,39 @@ class Planes:
         return flat[: self.count]
 
     def picture(self, field: str, index: int, *, is_palette: bool = False) -> Any:
-        """Return (H, W, 4) uint8.
+        """Return a whole picture, (H, W, 4) uint8.
 
         A picture far larger than the count needs is refused before it is decoded.
         """
-        name, data = self.files[field, index]
-        most = PIXELS_BESIDES
+        file = self.files[field, index]
+        max_pixels = MIN_PIXEL_LIMIT
         if not is_palette:
-            most = max(4 * self.count, PIXELS_BESIDES)
-        what = f"{name!r}, for {self.count:,} Gaussians,"
-        with open_picture(io.BytesIO(data), what, most) as image:
+            max_pixels = max(4 * self.count, MIN_PIXEL_LIMIT)
+        subject = f"{file.name!r}, for {self.count:,} Gaussians,"
+        with open_picture(io.BytesIO(file.data), subject, max_pixels) as image:
             pixels = np.array(image.convert("RGBA"))
         self.count_decoded()
         return pixels
 
     def count_decoded(self) -> None:
         """Report that one more file is decoded."""
-        self.done += 1
-        self.progress("decoding planes", self.done / len(self.files))
+        self.decoded_count += 1
+        self.progress("decoding planes", self.decoded_count / len(self.files))
 
     def read_numbers(self, field: str, key: str, length: int | None) -> np.ndarray:
         """Return a list of numbers of meta.json; a single number for a length of None."""
-        numbers = np.array(self.meta[field][key], np.float32)
-        if numbers.shape != (() if length is None else (length,)):
+        values = np.array(self.meta[field][key], np.float32)
+        shape = () if length is None else (length,)
+        if values.shape != shape:
             raise FileError(
-                f"{field}.{key} has shape {numbers.shape}; {length or 1} numbers are "
+                f"{field}.{key} has shape {values.shape}; {length or 1} numbers are "
                 "needed"
             )
-        return numbers
+        return values
 
     def dequantize(self, field: str, pixels: np.ndarray, top: int) -> np.ndarray:
-        """Return (N, C) float32: pixels (N, C) of 0 to `top` between the bounds of a
-        field, one for each channel.
+        """Return pixels (N, C) of 0 to `top` as float32 between the bounds of a field,
+        which meta.json has for each channel.
         """
         channels = pixels.shape[1]
         low = self.read_numbers(field, "mins", channels)
@@ -187,8 +194,10 @@ class Planes:
         return low + pixels / np.float32(top) * (high - low)
 
     def means(self) -> np.ndarray:
-        """Return (count, 3): two planes hold low and high bytes of 16 bits between the
-        bounds of sign(x) ln(|x| + 1).
+        """Return the positions, (count, 3) float32.
+
+        Two planes hold low and high bytes of 16 bits between the bounds of sign(x)
+        ln(|x| + 1).
         """
         low_bytes = self.pixels("means", 0)[:, :3]
         high_bytes = self.pixels("means", 1)[:, :3].astype(np.uint16)

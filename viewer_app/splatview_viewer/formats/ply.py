@@ -21,7 +21,7 @@ and an optional element `sh` with one byte per higher coefficient (channel-major
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -43,6 +43,7 @@ from splatview_viewer.formats.common import (
 )
 from splatview_viewer.formats.mip_filter import apply_filter
 from splatview_viewer.formats.ply_elements import (
+    Element,
     PlyHeader,
     read_blocks,
     read_header,
@@ -51,6 +52,7 @@ from splatview_viewer.formats.ply_elements import (
 from splatview_viewer.scene.scene import sh0_of_rgb
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     import torch
@@ -63,209 +65,332 @@ ROTATION = ("rot_0", "rot_1", "rot_2", "rot_3")
 
 _ROWS = 1 << 16
 """Gaussians that are written in one piece."""
-_LEAST_SCALE = 1e-37
-_NEAREST_OPACITY = 2.0**-24
-"""Arguments of logarithms and logits in the place of 0 and 1, so that they are finite.
-"""
+_MIN_POSITIVE = 1e-37
+"""Argument of logarithms and logits in the place of 0, so that they are finite."""
+_OPACITY_MARGIN = 2.0**-24
+"""Distance to 1 that opacities keep, so that their logits are finite."""
 
 CHUNK = 256
+"""Gaussians of a chunk in a compressed PLY."""
 PACKED = ("packed_position", "packed_rotation", "packed_scale", "packed_color")
-_CHUNK_POSITION, _CHUNK_SCALE, _CHUNK_COLOR = (
-    tuple(f"{m}_{a}" for m in ("min", "max") for a in axes)
-    for axes in ("xyz", ("scale_x", "scale_y", "scale_z"), "rgb")
+_CHUNK_POSITION = ("min_x", "min_y", "min_z", "max_x", "max_y", "max_z")
+_CHUNK_SCALE = (
+    "min_scale_x",
+    "min_scale_y",
+    "min_scale_z",
+    "max_scale_x",
+    "max_scale_y",
+    "max_scale_z",
 )
-_byte = np.arange(256, dtype=np.float32)
-_SH_OF_BYTE = (
-    (np.where(_byte == 0, 0, np.where(_byte == 255, 1, (_byte + 0.5) / 256)) - 0.5) * 8
-).astype(np.float32)
+_CHUNK_COLOR = ("min_r", "min_g", "min_b", "max_r", "max_g", "max_b")
+
+
+def _make_sh_table() -> np.ndarray:
+    """Return the coefficient, -4 to 4, of each byte of the element `sh`."""
+    fractions = (np.arange(256, dtype=np.float32) + 0.5) / 256
+    fractions[0] = 0
+    fractions[255] = 1
+    return ((fractions - 0.5) * 8).astype(np.float32)
+
+
+_SH_OF_BYTE = _make_sh_table()
 
 
 # -- one number for each property ------------------------------------------------------
 
 
+class _Columns(NamedTuple):
+    """The names of the properties that a scene is read from."""
+
+    colors: tuple[str, ...]
+    scales: list[str]
+    harmonics: list[str]
+    """All `f_rest_*`, in the order of the file."""
+
+
 def _read_plain(
     f: BinaryIO, header: PlyHeader, packed: int, progress: Progress
 ) -> Fields:
+    """Read the Gaussians of a PLY that is not compressed.
+
+    Args:
+        f: the file, seekable.
+        header: its header.
+        packed: bytes of the file as it is stored.
+        progress: called with how far it is.
+
+    Raises:
+        FileError: properties are missing, or the file is too short.
+    """
     vertex = header.elements["vertex"]
+    columns = _check_columns(vertex)
+    coefficients = len(columns.harmonics) // 3
+    blocks = read_blocks(f, header, "vertex", progress)
+    check_scene(vertex.count, coefficients, packed, growth=1.5)
+    fields = _read_columns(vertex, columns, blocks, progress)
+    if columns.colors is not COLORS[0]:
+        white = np.array([_white_of(vertex, name) for name in columns.colors])
+        fields.sh0 = sh0_of_rgb(fields.sh0 / white.astype(np.float32))
+    return fields
+
+
+def _check_columns(vertex: Element) -> _Columns:
+    """Return the properties of `vertex` that a scene is read from.
+
+    Raises FileError where one is missing.
+    """
     names = [*vertex.types]
-    colors = next((c for c in COLORS if set(c) <= vertex.types.keys()), COLORS[0])
-    scales = [p for p in names if p.startswith("scale_")]
-    if sorted(scales) not in (["scale_0"], ["scale_0", "scale_1"]):  # 2DGS has two
+    complete = [colors for colors in COLORS if set(colors) <= vertex.types.keys()]
+    colors = complete[0] if complete else COLORS[0]
+    scales = [name for name in names if name.startswith("scale_")]
+    # One scale for all axes, or the two of 2D Gaussian splatting.
+    if sorted(scales) not in (["scale_0"], ["scale_0", "scale_1"]):
         scales = ["scale_0", "scale_1", "scale_2"]
-    missing = [
-        p
-        for p in (*"xyz", *colors, "opacity", *scales, *ROTATION)
-        if p not in vertex.types
-    ]
+    needed = (*"xyz", *colors, "opacity", *scales, *ROTATION)
+    missing = [name for name in needed if name not in vertex.types]
     if missing:
+        present = ", ".join(map(clipped, names[:20])) or "no properties"
+        if len(names) > 20:
+            present += " ..."
         raise FileError(
             f"PLY: no Gaussians in it: {', '.join(missing)} missing; vertex has "
-            f"{', '.join(map(clipped, names[:20])) or 'no properties'}{' ...' if len(names) > 20 else ''}"
+            f"{present}"
         )
-    rest = [p for p in names if p.startswith("f_rest_")]
-    if len(rest) not in SH_PROPERTIES or set(rest) != {
-        f"f_rest_{i}" for i in range(len(rest))
-    }:
+    harmonics = [name for name in names if name.startswith("f_rest_")]
+    numbered = {f"f_rest_{i}" for i in range(len(harmonics))}
+    if len(harmonics) not in SH_PROPERTIES or set(harmonics) != numbered:
         raise FileError(
-            f"PLY: {len(rest)} properties f_rest_*; legal are "
-            f"{', '.join(map(str, SH_PROPERTIES))}, "
-            "numbered from 0"
+            f"PLY: {len(harmonics)} properties f_rest_*; legal are "
+            f"{', '.join(map(str, SH_PROPERTIES))}, numbered from 0"
         )
-    n = vertex.count
-    k = len(rest) // 3
-    blocks = read_blocks(f, header, "vertex", progress)
-    check_scene(n, k, packed, growth=1.5)
-    fields = Fields(
-        *(
-            np.empty((n, *s), np.float32)
-            for s in ((3,), (4,), (len(scales),), (), (3,), (k, 3))
-        )
-    )
-    fields.means = fields.means.astype(
-        np.float64 if any(vertex.types[c][1:] == "f8" for c in "xyz") else np.float32
-    )
-    columns = {
-        "opacity": fields.opacities,
-        **{f"f_rest_{i}": fields.shN[:, i % k, i // k] for i in range(3 * k)},
-    }
-    for these, to in (
-        ("xyz", fields.means),
-        (ROTATION, fields.quats),
-        (scales, fields.scales),
-        (colors, fields.sh0),
-    ):
-        columns |= {name: to[:, i] for i, name in enumerate(these)}
-    filter_sizes = np.empty(n, np.float32)
+    return _Columns(colors, scales, harmonics)
+
+
+def _read_columns(
+    vertex: Element,
+    columns: _Columns,
+    blocks: Iterable[np.ndarray],
+    progress: Progress,
+) -> Fields:
+    """Read the records of `vertex` into the fields of a scene.
+
+    mip-splatting's filter, where the file has one, is applied to scales and opacities.
+    """
+    count = vertex.count
+    fields = _empty_fields(vertex, columns)
+    targets = _targets_of(fields, columns)
+    filter_sizes = np.empty(count, np.float32)
     filters = [name for name in FILTER_NAMES if name in vertex.types]
-    columns |= dict.fromkeys(filters[:1], filter_sizes)
+    if filters:
+        targets[filters[0]] = filter_sizes
     start = 0
     for block in blocks:
         end = start + len(block)
-        for name, column in columns.items():
-            column[start:end] = block[name]
-        progress("reading Gaussians", end / n)
+        for name, target in targets.items():
+            target[start:end] = block[name]
+        progress("reading Gaussians", end / count)
         start = end
     progress("reading Gaussians", 1.0)
     if filters:
-        fields.scales, fields.opacities = apply_filter(
-            fields.scales, fields.opacities, filter_sizes
-        )
-    if colors is not COLORS[0]:
-        white = [
-            1
-            if vertex.types[c][1] == "f"
-            else 65535
-            if vertex.types[c][1:] == "u2"
-            else 255
-            for c in colors
-        ]
-        fields.sh0 = sh0_of_rgb(fields.sh0 / np.array(white, np.float32))
+        filtered = apply_filter(fields.scales, fields.opacities, filter_sizes)
+        fields.scales, fields.opacities = filtered
     return fields
+
+
+def _empty_fields(vertex: Element, columns: _Columns) -> Fields:
+    """Return arrays for the Gaussians of `vertex`; positions are float64 where the file
+    has them so.
+    """
+    count = vertex.count
+    is_wide = any(vertex.types[axis][1:] == "f8" for axis in "xyz")
+    return Fields(
+        means=np.empty((count, 3), np.float64 if is_wide else np.float32),
+        quats=np.empty((count, 4), np.float32),
+        scales=np.empty((count, len(columns.scales)), np.float32),
+        opacities=np.empty(count, np.float32),
+        sh0=np.empty((count, 3), np.float32),
+        shN=np.empty((count, len(columns.harmonics) // 3, 3), np.float32),
+    )
+
+
+def _targets_of(fields: Fields, columns: _Columns) -> dict[str, np.ndarray]:
+    """Return the array (N,) that each property is read into: views of the fields."""
+    targets = {"opacity": fields.opacities}
+    groups = (
+        ("xyz", fields.means),
+        (ROTATION, fields.quats),
+        (columns.scales, fields.scales),
+        (columns.colors, fields.sh0),
+    )
+    for names, array in groups:
+        for i, name in enumerate(names):
+            targets[name] = array[:, i]
+    coefficients = len(columns.harmonics) // 3
+    for channel in range(3):
+        for k in range(coefficients):
+            name = f"f_rest_{channel * coefficients + k}"
+            targets[name] = fields.shN[:, k, channel]
+    return targets
+
+
+def _white_of(vertex: Element, name: str) -> int:
+    """Return the full value of a colour's channel: 1 in floating point, otherwise by
+    its type.
+    """
+    kind = vertex.types[name][1:]
+    if kind.startswith("f"):
+        return 1
+    return 65535 if kind == "u2" else 255
 
 
 # -- SuperSplat's compressed form ------------------------------------------------------
 
 
-def _read_compressed(
-    f: BinaryIO, header: PlyHeader, packed: int, progress: Progress
-) -> Fields:
+class _PackedElements(NamedTuple):
+    """The checked elements of a compressed PLY."""
+
+    count: int
+    """Gaussians."""
+    coefficients: int
+    """Properties of the element `sh`, three for each coefficient above degree 0."""
+    has_color_bounds: bool
+
+
+def _check_packed(header: PlyHeader) -> _PackedElements:
+    """Check the elements of a compressed PLY.
+
+    Raises FileError where one is missing or does not fit the others.
+    """
     vertex = header.elements["vertex"]
     chunk = header.elements.get("chunk")
     sh = header.elements.get("sh")
-    n = vertex.count
-    if chunk is None or chunk.count * CHUNK < n:
+    count = vertex.count
+    chunk_count = 0 if chunk is None else chunk.count
+    if chunk is None or chunk_count * CHUNK < count:
         raise FileError(
-            f"compressed PLY: {0 if chunk is None else chunk.count:,} chunks of "
-            f"{CHUNK} cannot hold {n:,} "
-            "Gaussians"
+            f"compressed PLY: {chunk_count:,} chunks of {CHUNK} cannot hold "
+            f"{count:,} Gaussians"
         )
-    colored = (
-        "min_r" in chunk.types
-    )  # files before SuperSplat 0.23 leave the colour bounds out: 0 to 1
-    chunk.need(_CHUNK_POSITION + _CHUNK_SCALE + (_CHUNK_COLOR if colored else ()), "f4")
+    # Files before SuperSplat 0.23 leave the bounds of colours out: they are 0 and 1.
+    has_color_bounds = "min_r" in chunk.types
+    chunk.need(_CHUNK_POSITION + _CHUNK_SCALE, "f4")
+    if has_color_bounds:
+        chunk.need(_CHUNK_COLOR, "f4")
     vertex.need(PACKED, "u4")
     coefficients = len(sh.types) if sh else 0
     if sh is not None:
-        if sh.count != n or coefficients not in SH_PROPERTIES:
+        if sh.count != count or coefficients not in SH_PROPERTIES:
             raise FileError(
                 f"compressed PLY: element 'sh' has {sh.count:,} times {coefficients} "
-                f"properties; {n:,} times {', '.join(map(str, SH_PROPERTIES[1:]))} is "
-                "needed"
+                f"properties; {count:,} times "
+                f"{', '.join(map(str, SH_PROPERTIES[1:]))} is needed"
             )
         sh.need(tuple(f"f_rest_{i}" for i in range(coefficients)), "u1")
-    check_scene(n, coefficients // 3, packed)
+    return _PackedElements(count, coefficients, has_color_bounds)
+
+
+def _read_compressed(
+    f: BinaryIO, header: PlyHeader, packed: int, progress: Progress
+) -> Fields:
+    """Read the Gaussians of SuperSplat's compressed PLY. Arguments as `_read_plain`."""
+    elements = _check_packed(header)
+    count = elements.count
+    check_scene(count, elements.coefficients // 3, packed)
     chunks = read_records(f, header, "chunk")
     records = read_records(f, header, "vertex")
     progress("unpacking Gaussians", 0.3)
-    of = np.arange(n) // CHUNK
+    chunk_index = np.arange(count) // CHUNK
     position, rotation, scale, color = (
         records[name].astype(np.uint32, copy=False) for name in PACKED
     )
+    positions = _fractions_11_10_11(position)
+    scales = _fractions_11_10_11(scale)
     rgb = _fractions(color, 24, 16, 8, bits=8)
+    if elements.has_color_bounds:
+        rgb = _interpolate(chunks, _CHUNK_COLOR, chunk_index, rgb)
+    # Components that are not the largest lie within +-sqrt(1/2).
+    components = _fractions(rotation, 20, 10, 0, bits=10) - np.float32(0.5)
+    components *= np.float32(2**0.5)
     fields = Fields(
-        means=_between(chunks, _CHUNK_POSITION, of, _fractions_11_10_11(position)),
-        quats=quats_from_smallest_three(
-            rotation >> 30,
-            (_fractions(rotation, 20, 10, 0, bits=10) - np.float32(0.5))
-            * np.float32(2**0.5),
-        ),
-        scales=_between(chunks, _CHUNK_SCALE, of, _fractions_11_10_11(scale)),
+        means=_interpolate(chunks, _CHUNK_POSITION, chunk_index, positions),
+        quats=quats_from_smallest_three(rotation >> 30, components),
+        scales=_interpolate(chunks, _CHUNK_SCALE, chunk_index, scales),
         opacities=LOGIT_OF_BYTE[color & 255],
-        sh0=sh0_of_rgb(_between(chunks, _CHUNK_COLOR, of, rgb) if colored else rgb),
-        shN=np.zeros((n, 0, 3), np.float32),
+        sh0=sh0_of_rgb(rgb),
+        shN=np.zeros((count, 0, 3), np.float32),
     )
     progress("unpacking Gaussians", 0.7)
-    if sh is not None and coefficients:
-        order = [[*sh.types].index(f"f_rest_{i}") for i in range(coefficients)]
-        rest = read_records(f, header, "sh").view(np.uint8)
-        rest = rest.reshape(n, coefficients)[:, order]
-        fields.shN = _SH_OF_BYTE[
-            rest.reshape(n, 3, coefficients // 3).transpose(0, 2, 1)
-        ]
+    if elements.coefficients:
+        fields.shN = _read_packed_harmonics(f, header, elements)
     progress("unpacking Gaussians", 1.0)
     return fields
 
 
-def _fractions(v: np.ndarray, *shifts: int, bits: int) -> np.ndarray:
-    """Return three fields of words as (N, 3) float32 in [0, 1]."""
-    most = (1 << bits) - 1
-    return np.stack([(v >> shift) & most for shift in shifts], axis=1).astype(
-        np.float32
-    ) / np.float32(most)
-
-
-def _fractions_11_10_11(v: np.ndarray) -> np.ndarray:
-    out = _fractions(v, 21, 11, 0, bits=11)
-    out[:, 1] = ((v >> 11) & 1023) / np.float32(1023)
-    return out
-
-
-def _between(
-    chunks: np.ndarray, names: tuple[str, ...], of: np.ndarray, t: np.ndarray
+def _read_packed_harmonics(
+    f: BinaryIO, header: PlyHeader, elements: _PackedElements
 ) -> np.ndarray:
-    """Return values (N, 3) at the fractions `t` between the bounds of their chunks."""
+    """Read the element `sh` as (N, K-1, 3) float32."""
+    coefficients = elements.coefficients
+    names = [*header.elements["sh"].types]
+    order = [names.index(f"f_rest_{i}") for i in range(coefficients)]
+    values = read_records(f, header, "sh").view(np.uint8)
+    values = values.reshape(elements.count, coefficients)[:, order]
+    by_channel = values.reshape(elements.count, 3, coefficients // 3)
+    return _SH_OF_BYTE[by_channel.transpose(0, 2, 1)]
+
+
+def _fractions(packed: np.ndarray, *shifts: int, bits: int) -> np.ndarray:
+    """Return the bit fields of `packed` (N,), each of `bits` bits from a shift on, as
+    (N, len(shifts)) float32 in [0, 1].
+    """
+    mask = (1 << bits) - 1
+    values = np.stack([(packed >> shift) & mask for shift in shifts], axis=1)
+    return values.astype(np.float32) / np.float32(mask)
+
+
+def _fractions_11_10_11(packed: np.ndarray) -> np.ndarray:
+    """Return the fields of 11, 10 and 11 bits of `packed` (N,) as (N, 3) float32 in
+    [0, 1].
+    """
+    fractions = _fractions(packed, 21, 11, 0, bits=11)
+    fractions[:, 1] = ((packed >> 11) & 1023) / np.float32(1023)
+    return fractions
+
+
+def _interpolate(
+    chunks: np.ndarray,
+    names: tuple[str, ...],
+    chunk_index: np.ndarray,
+    fractions: np.ndarray,
+) -> np.ndarray:
+    """Return values (N, 3) at fractions (N, 3) between the bounds of their chunks.
+
+    Args:
+        chunks: the records of all chunks.
+        names: the properties of the three minima, then of the three maxima.
+        chunk_index: (N,), the chunk of each value.
+        fractions: (N, 3) in [0, 1].
+    """
     bounds = np.stack([chunks[name] for name in names], axis=1).astype(np.float32)
-    low = bounds[of, :3]
-    high = bounds[of, 3:]
-    with np.errstate(
-        invalid="ignore"
-    ):  # a bound may be infinite: the logarithm of a scale of 0
-        return np.where(t < 1, low * (1 - t), 0) + np.where(t > 0, high * t, 0)
+    low = bounds[chunk_index, :3]
+    high = bounds[chunk_index, 3:]
+    # A bound may be infinite: the logarithm of a scale of 0.
+    with np.errstate(invalid="ignore"):
+        from_low = np.where(fractions < 1, low * (1 - fractions), 0)
+        return from_low + np.where(fractions > 0, high * fractions, 0)
 
 
 # -- reading a file --------------------------------------------------------------------
 
 
 def read_ply(path: Path, progress: Progress) -> Fields:
-    """Return the Gaussians of a PLY, compressed or not, in gzip or not."""
+    """Read the Gaussians of a PLY, compressed or not, in gzip or not."""
     with open_plain(path, progress) as (f, packed):
         header = read_header(f)
         vertex = header.elements.get("vertex")
         if vertex is None:
-            raise FileError(
-                "PLY: no element 'vertex'; the file has "
-                f"{', '.join(map(clipped, [*header.elements][:20])) or 'no elements'}"
-            )
+            present = ", ".join(map(clipped, [*header.elements][:20])) or "no elements"
+            raise FileError(f"PLY: no element 'vertex'; the file has {present}")
         is_compressed = PACKED[0] in vertex.types
         read_vertices = _read_compressed if is_compressed else _read_plain
         fields = read_vertices(f, header, packed, progress)
@@ -276,8 +401,8 @@ def read_ply(path: Path, progress: Progress) -> Fields:
 
 
 def _last_comment(comments: list[str], *keys: str) -> str:
-    """Return what the last comment with one of these words at its beginning says behind
-    it, or an empty text.
+    """Return the text behind a key in the last comment that begins with one of `keys`;
+    "" without such a comment.
     """
     for comment in reversed(comments):
         text = " ".join(comment.lower().split())
@@ -312,92 +437,84 @@ def write_ply(
     keep: torch.Tensor | None = None,
     progress: Progress = silent,
 ) -> tuple[Path, int]:
-    """Write an activated scene on the CPU, or a part of it.
+    """Write an activated scene on the CPU, or some of its Gaussians, as a PLY.
 
     The file appears at once and whole, or not at all.
 
     Args:
-        scene: activated; Gaussians of opacity 0 are left out, since nothing of them is
-            to be seen.
-        path: where; if that exists, the same with a number behind it, so that nothing
-            is lost.
+        scene: activated; Gaussians of opacity 0 are left out, since they are invisible.
+        path: of the file; if it exists, a number is appended, so that nothing is lost.
         antialiased: True for a scene that was trained so, noted in a comment that other
             programs know.
         keep: (N,) bool, which Gaussians to write; None: all of them.
         progress: called with how far it is.
 
-    Returns the file's path and how many Gaussians are in it.
+    Returns:
+        The path of the file, and how many Gaussians are in it.
 
     Raises:
         FileError: none is left to be written, or the file cannot be written.
     """
-    drawn = scene.opacities > 0
-    index = (drawn if keep is None else drawn & keep).nonzero()[:, 0]
-    if not len(index):
+    selected = scene.opacities > 0
+    if keep is not None:
+        selected = selected & keep
+    index = selected.nonzero()[:, 0]
+    count = len(index)
+    if not count:
         raise FileError("PLY: none of the Gaussians is left to be written")
-    rest = 3 * scene.shN.shape[1]
-    names = [
-        "x",
-        "y",
-        "z",
-        "nx",
-        "ny",
-        "nz",
-        *(f"f_dc_{i}" for i in range(3)),
-        *(f"f_rest_{i}" for i in range(rest)),
-        "opacity",
-        *(f"scale_{i}" for i in range(3)),
-        *(f"rot_{i}" for i in range(4)),
-    ]
-    wide = "double" if scene.means.dtype.itemsize == 8 else "float"
-    record = np.dtype(
-        [
-            ("means", "<f8" if wide == "double" else "<f4", 3),
-            ("rest", "<f4", len(names) - 3),
-        ]
-    )
-    comments = ["comment SplatRenderMode: mip"] if antialiased else []
-    header = "\n".join(
-        [
-            "ply",
-            "format binary_little_endian 1.0",
-            *comments,
-            f"element vertex {len(index)}",
-            *(
-                f"property {wide if name in 'xyz' else 'float'} {name}"
-                for name in names
-            ),
-            "end_header",
-            "",
-        ]
-    ).encode()
+    header = _header_text(scene, count, antialiased=antialiased)
     try:
         with output_file(path, numbered=True) as out:
-            out.file.write(header)
-            for start in range(0, len(index), _ROWS):
-                part = scene[index[start : start + _ROWS]]
-                records = np.zeros(len(part), record)
-                records["means"], block = part.means.numpy(), records["rest"]
-                block[:, 3:6] = part.sh0.numpy()
-                # Channel by channel, while tensors go coefficient by coefficient.
-                block[:, 6 : 6 + rest] = part.shN.transpose(1, 2).flatten(1).numpy()
-                block[:, 6 + rest] = (
-                    part.opacities.double()
-                    .clamp(1e-37, 1 - _NEAREST_OPACITY)
-                    .logit()
-                    .numpy()
-                )
-                block[:, 7 + rest : 10 + rest] = (
-                    part.scales.double().clamp(_LEAST_SCALE).log().numpy()
-                )
-                block[:, 10 + rest :] = part.quats.numpy()
-                out.file.write(records.data)
-                progress(
-                    "writing Gaussians", min(start + _ROWS, len(index)) / len(index)
-                )
+            out.file.write(header.encode())
+            for start in range(0, count, _ROWS):
+                end = min(start + _ROWS, count)
+                out.file.write(_pack_records(scene[index[start:end]]).data)
+                progress("writing Gaussians", end / count)
     except OSError as e:
         raise FileError(str(e)) from e
-    return out.path, len(index)
+    return out.path, count
+
+
+def _header_text(scene: GaussianScene, count: int, *, antialiased: bool) -> str:
+    """Return the header of a PLY with `count` Gaussians of a scene, in inria's order of
+    properties.
+    """
+    position_type = "double" if scene.means.dtype.itemsize == 8 else "float"
+    names = ["nx", "ny", "nz", *COLORS[0]]
+    names += [f"f_rest_{i}" for i in range(3 * scene.shN.shape[1])]
+    names += ["opacity", "scale_0", "scale_1", "scale_2", *ROTATION]
+    lines = ["ply", "format binary_little_endian 1.0"]
+    if antialiased:
+        lines.append("comment SplatRenderMode: mip")
+    lines.append(f"element vertex {count}")
+    lines += [f"property {position_type} {axis}" for axis in "xyz"]
+    lines += [f"property float {name}" for name in names]
+    lines += ["end_header", ""]
+    return "\n".join(lines)
+
+
+def _pack_records(scene: GaussianScene) -> np.ndarray:
+    """Return the records of an activated scene as a structured array: positions, and
+    what follows them in one block.
+    """
+    harmonics = 3 * scene.shN.shape[1]
+    is_wide = scene.means.dtype.itemsize == 8
+    # Behind the position: normal, colour, harmonics, opacity, scales, rotation.
+    columns = 3 + 3 + harmonics + 1 + 3 + 4
+    position_type = "<f8" if is_wide else "<f4"
+    record = np.dtype([("means", position_type, 3), ("rest", "<f4", columns)])
+    records = np.zeros(len(scene), record)
+    records["means"] = scene.means.numpy()
+    block = records["rest"]
+    block[:, 3:6] = scene.sh0.numpy()
+    # Channel by channel, while tensors go coefficient by coefficient.
+    block[:, 6 : 6 + harmonics] = scene.shN.transpose(1, 2).flatten(1).numpy()
+    opacities = scene.opacities.double().clamp(_MIN_POSITIVE, 1 - _OPACITY_MARGIN)
+    block[:, 6 + harmonics] = opacities.logit().numpy()
+    scales = scene.scales.double().clamp(_MIN_POSITIVE)
+    block[:, 7 + harmonics : 10 + harmonics] = scales.log().numpy()
+    block[:, 10 + harmonics :] = scene.quats.numpy()
+    return records
 
 
 def _is_ply(start: Start) -> bool:

@@ -14,7 +14,7 @@ A meta.json of gsplat's PNG compression is read by `gsplat_png.py`.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from splatview_viewer.formats.common import (
 from splatview_viewer.formats.planes import (
     META,
     PLANE_LIMIT,
+    PlaneFile,
     Planes,
     check_count,
     load_meta,
@@ -42,20 +43,24 @@ from splatview_viewer.formats.planes import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from splatview_viewer.formats.planes import Load
+    from splatview_viewer.formats.planes import Load, PlaneFiles
 
 FILES = {"means": 2, "quats": 1, "scales": 1, "sh0": 1, "shN": 2}
 """The fields of meta.json that name files, and how many."""
 PLANE_SUFFIXES = (".webp", ".png", ".npz")
-MOST_PLANES = 64
+FIRST_COMPONENT = 252
+"""Alpha of a quaternion whose largest component is the first one; smaller ones mean none.
+"""
+MAX_PLANES = 64
 """Files beside a meta.json whose change is noticed."""
 VERSIONS = (None, 1, 2)
 """Versions that meta.json may name; the forerunner of version 2 names none."""
 
 
 def read_sog(path: Path, progress: Progress) -> Fields:
-    """Return the Gaussians of a SOG, or of gsplat's PNG compression: of a zip, a
-    folder, or its meta.json.
+    """Read the Gaussians of a SOG, or of gsplat's PNG compression.
+
+    `path`: a zip, a folder, or its meta.json.
     """
     with open_files(path) as load:
         meta = load_meta(load)
@@ -68,73 +73,95 @@ def read_sog(path: Path, progress: Progress) -> Fields:
 
 
 def _read(meta: dict[str, Any], load: Load, progress: Progress) -> Fields:
+    """Read the Gaussians that a meta.json of SOG and its files describe.
+
+    Raises FileError.
+    """
     version = meta.get("version")
     if version not in VERSIONS:
         raise FileError(f"meta.json has version {version!r:.40}; legal are 1 and 2")
     has_codebooks = version == 2
-    count = check_count(
-        meta.get("count") if has_codebooks else meta["means"]["shape"][0]
-    )
-    files: dict[tuple[str, int], tuple[str, bytes]] = {}
-    for field, number in FILES.items():
-        names = meta[field]["files"][:number] if field in meta else ()
-        for i, name in enumerate(names):
-            if not isinstance(name, str):
-                raise FileError(f"a file of {field!r} is {name!r:.40}, not a name")
-            files[field, i] = name, load(name, PLANE_LIMIT)
-    planes = Planes(meta, count, files, progress)
+    if has_codebooks:
+        count = check_count(meta.get("count"))
+    else:
+        count = check_count(meta["means"]["shape"][0])
+    planes = Planes(meta, count, _load_planes(meta, load), progress)
     check_scene(count, 15 if "shN" in meta else 0, planes.packed)
     means = planes.means()
-    quats = planes.pixels("quats")
-    rest = (quats[:, :3] / np.float32(255) - np.float32(0.5)) * np.float32(2**0.5)
-    scales = planes.pixels("scales")[:, :3]
-    rgba = planes.pixels("sh0")
-    if has_codebooks:
-        scales = planes.read_numbers("scales", "codebook", 256)[scales]
-        sh0 = planes.read_numbers("sh0", "codebook", 256)[rgba[:, :3]]
-        opacities = LOGIT_OF_BYTE[rgba[:, 3]]
-    else:
-        scales = planes.dequantize("scales", scales, 255)
-        colors = planes.dequantize("sh0", rgba, 255)
-        sh0 = colors[:, :3]
-        opacities = colors[:, 3]
+    quats = _read_quats(planes)
+    scales = _read_scales(planes, has_codebooks=has_codebooks)
+    colors = _read_colors(planes, has_codebooks=has_codebooks)
     fields = Fields(
         means=means,
-        quats=quats_from_smallest_three(quats[:, 3].astype(np.int16) - 252, rest),
+        quats=quats,
         scales=scales,
-        opacities=opacities,
-        sh0=sh0,
-        shN=_higher(planes, has_codebooks=has_codebooks),
+        opacities=colors.opacities,
+        sh0=colors.sh0,
+        shN=_read_harmonics(planes, has_codebooks=has_codebooks),
     )
-    fields.quats[quats[:, 3] < 252] = (1, 0, 0, 0)
     return fields.checked(mode=meta.get("model", meta.get("antialias")))
 
 
-def _higher(planes: Planes, *, has_codebooks: bool) -> np.ndarray:
-    """Return (count, K-1, 3): each Gaussian's label looks up a row of the palette."""
+def _load_planes(meta: dict[str, Any], load: Load) -> PlaneFiles:
+    """Load the files that a meta.json names."""
+    files: PlaneFiles = {}
+    for field, file_count in FILES.items():
+        names = meta[field]["files"][:file_count] if field in meta else ()
+        for i, name in enumerate(names):
+            if not isinstance(name, str):
+                raise FileError(f"a file of {field!r} is {name!r:.40}, not a name")
+            files[field, i] = PlaneFile(name, load(name, PLANE_LIMIT))
+    return files
+
+
+def _read_quats(planes: Planes) -> np.ndarray:
+    """Return quaternions (N, 4) of their three smaller components and the index of the
+    largest; the identity where there is none.
+    """
+    pixels = planes.pixels("quats")
+    fractions = pixels[:, :3] / np.float32(255) - np.float32(0.5)
+    largest = pixels[:, 3].astype(np.int16) - FIRST_COMPONENT
+    quats = quats_from_smallest_three(largest, fractions * np.float32(2**0.5))
+    quats[pixels[:, 3] < FIRST_COMPONENT] = (1, 0, 0, 0)
+    return quats
+
+
+def _read_scales(planes: Planes, *, has_codebooks: bool) -> np.ndarray:
+    """Return log scales (N, 3)."""
+    pixels = planes.pixels("scales")[:, :3]
+    if has_codebooks:
+        return planes.read_numbers("scales", "codebook", 256)[pixels]
+    return planes.dequantize("scales", pixels, 255)
+
+
+class _Colors(NamedTuple):
+    """What the plane "sh0" holds."""
+
+    sh0: np.ndarray
+    """(N, 3)."""
+    opacities: np.ndarray
+    """(N,), logits."""
+
+
+def _read_colors(planes: Planes, *, has_codebooks: bool) -> _Colors:
+    """Return the coefficients of degree 0 and the opacities, from one plane."""
+    rgba = planes.pixels("sh0")
+    if has_codebooks:
+        sh0 = planes.read_numbers("sh0", "codebook", 256)[rgba[:, :3]]
+        return _Colors(sh0, LOGIT_OF_BYTE[rgba[:, 3]])
+    values = planes.dequantize("sh0", rgba, 255)
+    return _Colors(values[:, :3], values[:, 3])
+
+
+def _read_harmonics(planes: Planes, *, has_codebooks: bool) -> np.ndarray:
+    """Return the coefficients above degree 0, (N, K-1, 3): each Gaussian's label looks
+    up a row of the palette.
+    """
     if "shN" not in planes.meta:
         return np.zeros((planes.count, 0, 3), np.float32)
-    centroids = planes.picture("shN", 0, is_palette=True)
-    width = centroids.shape[1]
-    bands = planes.meta["shN"].get("bands")
-    k = width // 64
-    if width % 64 or k not in (3, 8, 15):
-        raise FileError(
-            f"shN_centroids is {width} pixels wide; legal are 192, 512 and 960"
-        )
-    if bands not in (None, SH_REST.index(k)):
-        raise FileError(
-            f"shN has {bands!r} bands but its centroids are {width} pixels wide"
-        )
-    palette = centroids.reshape(-1, k, 4)[:, :, :3]
-    if has_codebooks:
-        palette = planes.read_numbers("shN", "codebook", 256)[palette]
-    else:
-        low = planes.read_numbers("shN", "mins", None)
-        high = planes.read_numbers("shN", "maxs", None)
-        palette = low + palette / np.float32(255) * (high - low)
-    labels = planes.pixels("shN", 1)
-    labels = labels[:, 0] | (labels[:, 1].astype(np.uint16) << 8)
+    palette = _read_palette(planes, has_codebooks=has_codebooks)
+    pixels = planes.pixels("shN", 1)
+    labels = pixels[:, 0] | (pixels[:, 1].astype(np.uint16) << 8)
     if planes.count and int(labels.max()) >= len(palette):
         raise FileError(
             f"a label of {int(labels.max())} in a palette of {len(palette)} entries"
@@ -142,23 +169,43 @@ def _higher(planes: Planes, *, has_codebooks: bool) -> np.ndarray:
     return palette[labels].astype(np.float32, copy=False)
 
 
+def _read_palette(planes: Planes, *, has_codebooks: bool) -> np.ndarray:
+    """Return the palette of coefficients (M, K-1, 3) of shN_centroids."""
+    centroids = planes.picture("shN", 0, is_palette=True)
+    width = centroids.shape[1]
+    bands = planes.meta["shN"].get("bands")
+    coefficients = width // 64
+    if width % 64 or coefficients not in (3, 8, 15):
+        raise FileError(
+            f"shN_centroids is {width} pixels wide; legal are 192, 512 and 960"
+        )
+    if bands not in (None, SH_REST.index(coefficients)):
+        raise FileError(
+            f"shN has {bands!r} bands but its centroids are {width} pixels wide"
+        )
+    palette = centroids.reshape(-1, coefficients, 4)[:, :, :3]
+    if has_codebooks:
+        return planes.read_numbers("shN", "codebook", 256)[palette]
+    low = planes.read_numbers("shN", "mins", None)
+    high = planes.read_numbers("shN", "maxs", None)
+    return low + palette / np.float32(255) * (high - low)
+
+
 def _is_sog(start: Start) -> bool:
     if start.path.is_dir():
         return (start.path / META).is_file()
-    return (
-        META in start.zip_names
-        or os.path.basename(start.name) == META
-        or (start.head.lstrip()[:1] == b"{" and start.suffix == ".json")
-    )
+    if META in start.zip_names or os.path.basename(start.name) == META:
+        return True
+    return start.head.lstrip()[:1] == b"{" and start.suffix == ".json"
 
 
 def find_parts(path: Path) -> list[Path]:
-    """Return the zip, or meta.json and the planes beside it."""
+    """Return the files of a scene: the zip, or meta.json and the planes beside it."""
     if not path.is_dir() and path.name != META:
         return [path]
     folder = path if path.is_dir() else path.parent
-    beside = [p for p in folder.iterdir() if p.suffix in PLANE_SUFFIXES]
-    return [folder / META, *sorted(beside)[:MOST_PLANES]]
+    planes = [p for p in folder.iterdir() if p.suffix in PLANE_SUFFIXES]
+    return [folder / META, *sorted(planes)[:MAX_PLANES]]
 
 
 SOG = Format(
