@@ -1,5 +1,6 @@
-"""Scenes and pictures from files; scenes in one convention: OpenCV axes, log scales,
-logit opacities.
+"""Scenes and pictures from files.
+
+Scenes come in one convention: OpenCV axes, log scales, logit opacities.
 
     value = open_file("point_cloud.ply")  # the format is found by the content
 
@@ -75,13 +76,12 @@ FORMATS: tuple[Format, ...] = (
 def open_file(
     path: str | Path, progress: Progress = silent, formats: tuple[Format, ...] = FORMATS
 ) -> Any:
-    """Return what a file or folder holds: a scene, a picture (H, W, C), or a value of
-    another of the formats.
+    """Read a file or folder: a scene, a picture (H, W, C), or another format's value.
 
     Args:
-        path: a file, or a folder (planes of SOG or gsplat, what inria's trainer writes,
+        path: a file, or a folder (planes of SOG or gsplat, output of inria's trainer,
             the ranks of a checkpoint).
-        progress: called with what is going on and how far it is (0 to 1); Cancelled
+        progress: called with the present activity and how far it is (0 to 1); Cancelled
             ends the reading.
         formats: those that can be opened.
 
@@ -98,17 +98,16 @@ def open_file(
             return value.scene() if isinstance(value, Fields) else value
     except Cancelled:
         raise
+    except FileError as e:
+        raise FileError(f"{path}: {e}") from e.__cause__
     except Exception as e:
-        raise FileError(f"{path}: {fault_text(e)}") from (
-            e.__cause__ if isinstance(e, FileError) else e
-        )
+        raise FileError(f"{path}: {fault_text(e)}") from e
 
 
 def find_format(
     path: Path, name: str = "", formats: tuple[Format, ...] = FORMATS
 ) -> Format:
-    """Return the format of an existing file or folder: by its content, or else by its
-    suffix.
+    """Return the format of an existing file or folder, by its content or its suffix.
 
     Args:
         path: opens it.
@@ -118,22 +117,11 @@ def find_format(
     Raises:
         FileError: missing, empty or of no known format; the message lists the formats.
     """
-    head = b""
-    if not path.is_dir():
-        try:
-            with open_regular(path) as f:
-                head = f.read(4096)
-        except (OSError, ValueError) as e:
-            why = f"cannot be read: {getattr(e, 'strerror', None) or e}"
-            raise FileError(
-                "no such file or folder" if isinstance(e, FileNotFoundError) else why
-            ) from None
-        if not head:
-            raise FileError("the file is empty")
+    head = b"" if path.is_dir() else _read_head(path)
     start = Start(path, name or str(path), head)
-    found = next((f for f in formats if f.sniff(start)), None)
-    if found:
-        return found
+    for candidate in formats:
+        if candidate.sniff(start):
+            return candidate
     if path.is_dir():
         raise FileError(
             "a folder without meta.json (SOG), without "
@@ -141,22 +129,38 @@ def find_format(
             "without checkpoints named *_rank*.pt"
         )
     if head[:4] == ZIP_MAGIC:
+        entries = ", ".join(sorted(start.zip_names)[:8]) or "nothing"
         raise FileError(
-            f"a zip with neither meta.json (SOG) nor data.pkl (checkpoint); it holds "
-            f"{', '.join(sorted(start.zip_names)[:8]) or 'nothing'}"
+            "a zip with neither meta.json (SOG) nor data.pkl (checkpoint); it holds "
+            f"{entries}"
         )
-    named = next((f for f in formats if start.suffix in f.suffixes), None)
-    if named is None:
-        lines = "\n".join(
-            f"  {' '.join(f.suffixes):24} {f.description}" for f in formats
-        )
-        raise FileError(f"of no known format. These can be opened:\n{lines}")
-    if not named.by_suffix:
+    for candidate in formats:
+        if start.suffix not in candidate.suffixes:
+            continue
+        if candidate.by_suffix:
+            return candidate
         raise FileError(
             f"named {start.suffix} but its content is none: the file is damaged or "
             "misnamed"
         )
-    return named
+    lines = [f"  {' '.join(each.suffixes):24} {each.description}" for each in formats]
+    listing = "\n".join(lines)
+    raise FileError(f"of no known format. These can be opened:\n{listing}")
+
+
+def _read_head(path: Path) -> bytes:
+    """Read the first bytes of a file. Raises FileError for a missing or empty one."""
+    try:
+        with open_regular(path) as f:
+            head = f.read(4096)
+    except FileNotFoundError:
+        raise FileError("no such file or folder") from None
+    except (OSError, ValueError) as e:
+        reason = getattr(e, "strerror", None) or e
+        raise FileError(f"cannot be read: {reason}") from None
+    if not head:
+        raise FileError("the file is empty")
+    return head
 
 
 # -- in the sandbox: files of browser pages --------------------------------------------
@@ -167,26 +171,27 @@ class PictureAnswer(msgspec.Struct, frozen=True, tag="picture"):
 
 
 def read_as(
-    found: Format, path: Path, progress: Progress
+    file_format: Format, path: Path, progress: Progress
 ) -> tuple[SceneFacts | PictureAnswer, list[np.ndarray]]:
-    """Read a scene or a picture. Raises FileError."""
+    """Read a scene or a picture of a known format. Raises FileError."""
     with open(path, "rb") as f:
-        if found is SOG and f.read(2) != b"PK":
+        if file_format is SOG and f.read(2) != b"PK":
             raise FileError(
                 "SOG: meta.json alone is no scene, and a page sends no folders: send "
-                "the scene as one "
-                ".sog file, or open the folder on the machine of the viewer"
+                "the scene as one .sog file, or open the folder on the machine of the "
+                "viewer"
             )
-    if found is CHECKPOINT:
+    if file_format is CHECKPOINT:
+        # The caller is in the sandbox already, which the format's own reader starts.
         value = read_tensors([path], progress)
     else:
-        value = found.read(path, progress)
+        value = file_format.read(path, progress)
     if isinstance(value, Fields):
         return value.scene_facts, value.arrays
     kind = f"{value.dtype.kind}{value.dtype.itemsize}"
-    return PictureAnswer(), [
-        value if kind in ("u1", "u2", "f4") else value.astype(np.float32)
-    ]
+    if kind not in ("u1", "u2", "f4"):
+        value = value.astype(np.float32)
+    return PictureAnswer(), [value]
 
 
 def value_of(
@@ -199,12 +204,8 @@ def value_of(
     if isinstance(answer, SceneFacts):
         return fields_of(answer, arrays).scene()
     picture = arrays[0] if len(arrays) == 1 else np.zeros((0, 0, 0))
-    if (
-        picture.ndim != 3
-        or picture.dtype == np.float64
-        or not 1 <= picture.shape[2] <= 4
-        or not picture.size
-    ):
+    has_shape = picture.ndim == 3 and 1 <= picture.shape[2] <= 4 and picture.size > 0
+    if not has_shape or picture.dtype == np.float64:
         raise FileError(
             f"the program that read it described a picture of shape {picture.shape}, "
             f"{picture.dtype}"

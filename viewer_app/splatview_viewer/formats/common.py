@@ -1,5 +1,4 @@
-"""What the readers share: formats, the decoded scene, bounds on what a file may claim,
-decoding tables.
+"""The parts that readers share: formats, the decoded scene, bounds, decoding tables.
 
 Each reader declares what it is about to decode, before it does. A scene has to fit the
 file's size (`check_scene`): a file of a few hundred bytes is not one of millions of
@@ -42,9 +41,9 @@ Progress = Callable[[str, float], None]
 ZIP_MAGIC = b"PK\x03\x04"
 GZIP_MAGIC = b"\x1f\x8b"
 BOMB_BYTES = 64 << 20
+"""Decoded bytes that any scene may have."""
 BOMB_RATIO = 64
-"""Decoded bytes that any scene may have, and decoded bytes per byte of a larger file.
-Measured, with float32 fields: .ply 1, .splat 1.8, compressed .ply 4, .spz 4 to 10, SOG
+"""Decoded bytes that a scene may have per byte of a larger file. Measured, with float32 fields: .ply 1, .splat 1.8, compressed .ply 4, .spz 4 to 10, SOG
 3 to 13: noise in positions does not compress, and each Gaussian has 3 to 12 bytes of it
 in every format, for at most 236 decoded bytes."""
 UNPACKED_BYTES = 8 << 20
@@ -56,7 +55,7 @@ JSON_GROWTH = 40
 mapping of 240."""
 
 SH_PROPERTIES = tuple(3 * k for k in SH_REST)
-"""Numbers per Gaussian that the degrees above 0 take in a file."""
+"""Numbers per Gaussian that the coefficients above degree 0 take, by the degree."""
 MODES = {
     "mip": True,
     "antialiased": True,
@@ -69,7 +68,7 @@ MODES = {
     "false": False,
     "0": False,
 }
-"""Words of files for how a scene was trained: antialiased or not."""
+"""Names in files for how a scene was trained: True for antialiased."""
 
 _level = np.clip(np.arange(256, dtype=np.float64) / 255, 1e-6, 1 - 1e-6)
 LOGIT_OF_BYTE = np.log(_level / (1 - _level)).astype(np.float32)
@@ -90,12 +89,12 @@ class Start:
 
     @property
     def suffix(self) -> str:
-        """In lower case, with the dot."""
+        """The suffix of the name, in lower case, with the dot."""
         return os.path.splitext(self.name)[1].lower()
 
     @cached_property
     def plain_head(self) -> bytes:
-        """The first bytes of the file, or of what is in it where it is one of gzip."""
+        """The first bytes of the content, unpacked where the file is one of gzip."""
         if self.head[:2] != GZIP_MAGIC:
             return self.head
         try:
@@ -132,15 +131,15 @@ class Format:
     it another value."""
 
 
-def silent(what: str, fraction: float) -> None:
-    """The progress report of a caller who wants none."""
+def silent(activity: str, fraction: float) -> None:
+    """Report no progress."""
 
 
 def fault_text(error: Exception) -> str:
-    """Return what a reader's fault is reported as.
+    """Return the message for an exception of a reader.
 
-    Readers name what they know to be wrong. This is the net below them: a damaged file
-    can make zipfile, json, numpy, Pillow and torch raise nearly anything.
+    Readers name what they know to be wrong. For the rest there is this function: a
+    damaged file can make zipfile, json, numpy, Pillow and torch raise nearly anything.
     """
     if isinstance(error, ViewerError):
         return str(error)
@@ -151,7 +150,8 @@ def fault_text(error: Exception) -> str:
     log.debug("an exception that its reader does not name", exc_info=error)
     if isinstance(error, RecursionError):
         return "damaged: it is nested too deeply"
-    return f"damaged, or not what its content claims ({type(error).__name__}: {str(error)[:200]})"
+    cause = f"{type(error).__name__}: {str(error)[:200]}"
+    return f"damaged, or not what its content claims ({cause})"
 
 
 # -- the decoded scene -----------------------------------------------------------------
@@ -171,9 +171,7 @@ class SceneFacts(msgspec.Struct, frozen=True, tag="scene"):
 
 @dataclass
 class Fields:
-    """A scene as a reader has decoded it: NumPy arrays, so that a reader does not
-    import torch.
-    """
+    """A scene as a reader has decoded it, in NumPy arrays: readers import no torch."""
 
     means: np.ndarray
     quats: np.ndarray
@@ -186,11 +184,11 @@ class Fields:
 
     @property
     def arrays(self) -> list[np.ndarray]:
-        """In the order of `FIELDS`."""
+        """The arrays in the order of `FIELDS`."""
         return [getattr(self, name) for name in FIELDS]
 
     def scene(self) -> GaussianScene:
-        """Return checked fields as a scene, without a copy."""
+        """Return checked fields as a scene, without copying the arrays."""
         return GaussianScene.of_arrays(
             *self.arrays, **msgspec.structs.asdict(self.scene_facts)
         )
@@ -203,50 +201,32 @@ class Fields:
         sh_degree: int | None = None,
         notes: tuple[str, ...] = (),
     ) -> Fields:
-        """Return the fields as contiguous float32, `means` also float64, with what the
-        file says of the scene.
+        """Return the fields as contiguous float32, `means` also float64, checked.
 
         Args:
-            mode: what the file says of how the scene was trained, see `MODES`; other
-                words are named in `notes`.
-            up: what it calls vertical, for `direction_of`; "" where it names nothing.
+            mode: the file's name of how the scene was trained, see `MODES`; unknown
+                names are reported in the notes.
+            up: the file's name of the vertical, for `direction_of`; "" for none.
             sh_degree: the degree in use; None for that of `shN`.
-            notes: what the reader has to say of the file.
+            notes: remarks of the reader on the file.
 
         Raises:
             FileError: the fields do not fit together.
         """
-        n = len(self.means)
-        if self.scales.shape == (n, 1):  # as large along every axis (SplaTAM)
-            self.scales = np.repeat(self.scales, 3, axis=1)
-        elif self.scales.shape == (n, 2):  # flat: the logarithm of a third scale of 0
-            flat = np.full((n, 1), -np.inf, np.float32)
-            self.scales = np.concatenate([self.scales, flat], axis=1)
-        k = self.shN.shape[1] if self.shN.ndim == 3 else -1
-        if k not in SH_REST:
+        self.scales = _three_scales(self.scales, len(self.means))
+        coefficients = self.shN.shape[1] if self.shN.ndim == 3 else -1
+        if coefficients not in SH_REST:
             raise FileError(
                 f"shN has shape {tuple(self.shN.shape)}; legal are (N, 0 | 3 | 8 | 15 "
                 "| 24, 3)"
             )
-        arrays: list[np.ndarray] = []
-        for name, a, rest in zip(
-            FIELDS, self.arrays, ((3,), (4,), (3,), (), (3,), (k, 3)), strict=True
-        ):
-            if a.shape != (n, *rest):
-                raise FileError(
-                    f"{name} has shape {tuple(a.shape)}; {(n, *rest)} is needed with "
-                    f"{n} Gaussians"
-                )
-            if a.dtype.kind not in "fiu":
-                raise FileError(f"{name} holds {a.dtype}, not numbers")
-            wide = name == "means" and a.dtype == np.float64
-            arrays.append(np.require(a, np.float64 if wide else np.float32, ["C", "W"]))
-        word = str(mode).lower()
-        if word not in MODES:
-            known = ", ".join(filter(None, MODES))
+        arrays = self._checked_arrays(coefficients)
+        mode_name = str(mode).lower()
+        if mode_name not in MODES:
+            legal = ", ".join(filter(None, MODES))
             notes += (
-                f"render mode {clipped(word)!r} is unknown (known: {known}); drawn as "
-                "default",
+                f"render mode {clipped(mode_name)!r} is unknown (known: {legal}); "
+                "drawn as default",
             )
         upward = direction_of(up)
         if up and upward is None:
@@ -254,46 +234,92 @@ class Fields:
                 f"vertical axis {clipped(up)!r} is unknown (known: {', '.join(UPS)}); "
                 "up is guessed",
             )
-        stored = SH_REST.index(k)
-        degree = stored if sh_degree is None else max(0, min(sh_degree, stored))
-        return Fields(
-            *arrays,
-            scene_facts=SceneFacts(degree, MODES.get(word, False), notes, upward),
+        degree = SH_REST.index(coefficients)
+        if sh_degree is not None:
+            degree = max(0, min(sh_degree, degree))
+        antialiased = MODES.get(mode_name, False)
+        scene_facts = SceneFacts(degree, antialiased, notes, upward)
+        return Fields(*arrays, scene_facts=scene_facts)
+
+    def _checked_arrays(self, coefficients: int) -> list[np.ndarray]:
+        """Return the arrays, contiguous and writable, in the order of `FIELDS`.
+
+        Raises FileError where one has another shape than `means` asks for.
+        """
+        count = len(self.means)
+        shapes: tuple[tuple[int, ...], ...] = (
+            (count, 3),
+            (count, 4),
+            (count, 3),
+            (count,),
+            (count, 3),
+            (count, coefficients, 3),
         )
+        arrays: list[np.ndarray] = []
+        for name, array, shape in zip(FIELDS, self.arrays, shapes, strict=True):
+            if array.shape != shape:
+                raise FileError(
+                    f"{name} has shape {tuple(array.shape)}; {shape} is needed with "
+                    f"{count} Gaussians"
+                )
+            if array.dtype.kind not in "fiu":
+                raise FileError(f"{name} holds {array.dtype}, not numbers")
+            is_wide = name == "means" and array.dtype == np.float64
+            dtype = np.float64 if is_wide else np.float32
+            arrays.append(np.require(array, dtype, ["C", "W"]))
+        return arrays
 
 
-def fields_of(facts: SceneFacts, arrays: list[np.ndarray]) -> Fields:
+def _three_scales(scales: np.ndarray, count: int) -> np.ndarray:
+    """Return log scales (N, 3) of one scale for all axes (SplaTAM), or of the two of
+    flat Gaussians; others as they are.
+    """
+    if scales.shape == (count, 1):
+        return np.repeat(scales, 3, axis=1)
+    if scales.shape == (count, 2):
+        # The logarithm of a third scale of 0.
+        flat = np.full((count, 1), -np.inf, np.float32)
+        return np.concatenate([scales, flat], axis=1)
+    return scales
+
+
+def fields_of(scene_facts: SceneFacts, arrays: list[np.ndarray]) -> Fields:
     """Return a scene from the sandbox.
 
     Raises FileError where its arrays do not fit together.
     """
-    if (
-        len(arrays) != len(FIELDS)
-        or not arrays[0].ndim
-        or any(a.dtype.kind != "f" for a in arrays)
-        or not (facts.up is None or _is_direction(facts.up))
-        or not all(0 <= v <= 1 for v in facts.background or ())
-    ):
+    if not _is_plausible(scene_facts, arrays):
         raise FileError("the program that read it described something that is no scene")
-    fields = Fields(*arrays).checked(sh_degree=facts.sh_degree)
-    return Fields(
-        *fields.arrays,
-        scene_facts=msgspec.structs.replace(
-            facts, sh_degree=fields.scene_facts.sh_degree
-        ),
+    fields = Fields(*arrays).checked(sh_degree=scene_facts.sh_degree)
+    checked_facts = msgspec.structs.replace(
+        scene_facts, sh_degree=fields.scene_facts.sh_degree
     )
+    return Fields(*fields.arrays, scene_facts=checked_facts)
+
+
+def _is_plausible(scene_facts: SceneFacts, arrays: list[np.ndarray]) -> bool:
+    """Return whether an answer of the sandbox can be a scene."""
+    if len(arrays) != len(FIELDS) or not arrays[0].ndim:
+        return False
+    if any(array.dtype.kind != "f" for array in arrays):
+        return False
+    up = scene_facts.up
+    if up is not None and abs(math.hypot(*up) - 1) >= 1e-6:
+        return False
+    return all(0 <= value <= 1 for value in scene_facts.background or ())
 
 
 def direction_of(text: str) -> tuple[float, float, float] | None:
-    """Return the direction that a text names: an axis, as "z", "+y" or "-y up", or
-    three numbers. None for others.
+    """Return the unit vector that a text names; None for other texts.
+
+    Such a text is an axis, as "z", "+y" or "-y up", or three numbers.
     """
     axis = re.match(r"([+-]?) ?([xyz])\b", text)
     if axis is not None:
         return UPS[f"{axis[1] or '+'}{axis[2]}"]
-    numbers = re.findall(r"[-+.\w]+", text[:200])
+    components = re.findall(r"[-+.\w]+", text[:200])
     try:
-        x, y, z = map(float, numbers)
+        x, y, z = map(float, components)
     except ValueError:
         return None
     length = math.hypot(x, y, z)
@@ -302,33 +328,34 @@ def direction_of(text: str) -> tuple[float, float, float] | None:
     return x / length, y / length, z / length
 
 
-def _is_direction(vector: tuple[float, float, float]) -> bool:
-    return abs(math.hypot(*vector) - 1) < 1e-6
+def quats_from_smallest_three(
+    largest: np.ndarray, components: np.ndarray
+) -> np.ndarray:
+    """Return quaternions (N, 4) whose largest component was left out.
 
-
-def quats_from_smallest_three(largest: np.ndarray, rest: np.ndarray) -> np.ndarray:
-    """Quaternions (N, 4) whose component `largest` (N,) was left out because unit
-    length gives it.
-
-    `rest` (N, 3) are the other components in order; what is left out is taken as
-    positive.
+    Args:
+        largest: (N,), the index of the component that unit length gives; it is taken
+            as positive.
+        components: (N, 3), the other components in order.
     """
-    out = np.empty((len(rest), 4), np.float32)
-    missing = np.sqrt(np.maximum(0, 1 - np.einsum("ij,ij->i", rest, rest)))
+    quats = np.empty((len(components), 4), np.float32)
+    squares = np.einsum("ij,ij->i", components, components)
+    missing = np.sqrt(np.maximum(0, 1 - squares))
     for i in range(4):
         rows = np.flatnonzero(largest == i)
-        others = [c for c in range(4) if c != i]
-        out[rows, i] = missing[rows]
-        out[rows[:, None], others] = rest[rows]
-    return out
+        columns = [c for c in range(4) if c != i]
+        quats[rows, i] = missing[rows]
+        quats[rows[:, None], columns] = components[rows]
+    return quats
 
 
 # -- bounds ----------------------------------------------------------------------------
 
 
 def scene_bytes(count: int, coefficients: int) -> int:
-    """Return the bytes of `count` Gaussians as float32, with so many coefficients per
-    channel above degree 0.
+    """Return the bytes of `count` Gaussians as float32.
+
+    `coefficients`: per channel above degree 0.
     """
     return count * (14 + 3 * coefficients) * 4
 
@@ -352,34 +379,36 @@ def check_scene(
     if size > max(BOMB_BYTES, BOMB_RATIO * packed):
         raise FileError(
             f"truncated, or made to exhaust memory: {count:,} Gaussians take {size:,} "
-            "bytes, which "
-            f"{packed:,} packed bytes do not hold"
+            f"bytes, which {packed:,} packed bytes do not hold"
         )
     check_memory(int(size * growth), f"{count:,} Gaussians")
 
 
-def check_memory(need: int, what: str) -> None:
+def check_memory(needed: int, subject: str) -> None:
     """Check bytes that are about to be taken against the free memory.
 
     Raises:
         FileError: names what is needed, what is free and the next step.
     """
     free = available_bytes()
-    if free is not None and need > SHARE * free:
-        needed, held = (
-            f"{n / 1e9:,.1f} GB" if n >= 1e9 else f"{n / 1e6:,.0f} MB"
-            for n in (need, free)
-        )
-        raise FileError(
-            f"{what} need {needed} of memory, {held} are free: end other programs, "
-            "raise the memory limit "
-            "of this one, or make the file smaller"
-        )
+    if free is None or needed <= SHARE * free:
+        return
+    raise FileError(
+        f"{subject} need {_size_text(needed)} of memory, {_size_text(free)} are free: "
+        "end other programs, raise the memory limit of this one, or make the file "
+        "smaller"
+    )
 
 
-def check_json(length: int, what: str) -> None:
+def _size_text(size: int) -> str:
+    if size >= 1e9:
+        return f"{size / 1e9:,.1f} GB"
+    return f"{size / 1e6:,.0f} MB"
+
+
+def check_json(length: int, subject: str) -> None:
     """Check a JSON text of `length` bytes before it is parsed. Raises FileError."""
-    check_memory(JSON_GROWTH * length, what)
+    check_memory(JSON_GROWTH * length, subject)
 
 
 def clipped(text: str) -> str:
@@ -389,15 +418,14 @@ def clipped(text: str) -> str:
 
 def remaining(f: BinaryIO) -> int:
     """Return the bytes from the file's position to its end."""
-    here = f.tell()
+    position = f.tell()
     end = f.seek(0, os.SEEK_END)
-    f.seek(here)
-    return end - here
+    f.seek(position)
+    return end - position
 
 
-def read_exact(f: BinaryIO, size: int, what: str) -> bytes:
-    """Return the next `size` bytes of a file, which are compared with its size before
-    anything is allocated.
+def read_exact(f: BinaryIO, size: int, subject: str) -> bytes:
+    """Read the next `size` bytes of a file, checked before anything is allocated.
 
     Raises:
         FileError: the file ends earlier, or the memory that is free does not hold so
@@ -406,16 +434,17 @@ def read_exact(f: BinaryIO, size: int, what: str) -> bytes:
     left = remaining(f)
     if size > left:
         raise FileError(
-            f"truncated: {what} takes {size:,} bytes, the file has {left:,} left"
+            f"truncated: {subject} takes {size:,} bytes, the file has {left:,} left"
         )
-    check_memory(size, f"{size:,} bytes of {what}")
+    check_memory(size, f"{size:,} bytes of {subject}")
     return f.read(size)
 
 
 @contextmanager
 def open_plain(path: Path, progress: Progress) -> Iterator[tuple[BinaryIO, int]]:
-    """Open a file that may be in gzip; yield its content, seekable, and the bytes of
-    the file itself.
+    """Open a file that may be in gzip; yield its content and its size.
+
+    The content is seekable; the size is that of the file itself, in bytes.
 
     Raises:
         FileError: a damaged gzip file, or one that unpacks to more than any scene of
@@ -425,25 +454,27 @@ def open_plain(path: Path, progress: Progress) -> Iterator[tuple[BinaryIO, int]]
         packed = remaining(f)
         is_gzip = f.read(2) == GZIP_MAGIC
         f.seek(0)
-        yield (_unpack(f, packed, progress) if is_gzip else f), packed
+        content = _unpack(f, packed, progress) if is_gzip else f
+        yield content, packed
 
 
 def _unpack(f: BinaryIO, packed: int, progress: Progress) -> BinaryIO:
+    """Unpack a gzip file of `packed` bytes into memory, in pieces. Raises FileError."""
     import gzip
 
-    most = max(BOMB_BYTES, BOMB_RATIO * packed)
+    max_bytes = max(BOMB_BYTES, BOMB_RATIO * packed)
     content = io.BytesIO()
     try:
         with gzip.GzipFile(fileobj=f) as unpacker:
-            while piece := unpacker.read(UNPACKED_BYTES):
-                size = content.tell() + len(piece)
-                if size > most:
+            while chunk := unpacker.read(UNPACKED_BYTES):
+                size = content.tell() + len(chunk)
+                if size > max_bytes:
                     raise FileError(
                         f"gzip: made to exhaust memory: {packed:,} bytes unpack to "
-                        f"more than {most:,}"
+                        f"more than {max_bytes:,}"
                     )
-                check_memory(len(piece), f"{size:,} unpacked bytes")
-                content.write(piece)
+                check_memory(len(chunk), f"{size:,} unpacked bytes")
+                content.write(chunk)
                 progress("unpacking", 0.0)
     except (OSError, EOFError, zlib.error) as e:
         raise FileError(f"gzip: damaged or truncated: {e}") from None
@@ -453,11 +484,13 @@ def _unpack(f: BinaryIO, packed: int, progress: Progress) -> BinaryIO:
 
 def open_zip(path: Path) -> zipfile.ZipFile:
     """Open a zip. Raises FileError for a damaged one."""
-    import zipfile  # with its codecs 15 ms, which a PLY need not wait for
+    # With its codecs this takes 15 ms, which a PLY need not wait for.
+    import zipfile
 
     try:
         return zipfile.ZipFile(path)
     except OSError:
         raise
-    except Exception as e:  # of a damaged directory nearly anything
+    except Exception as e:
+        # A damaged directory raises nearly anything.
         raise FileError(f"damaged or truncated zip: {e}") from None

@@ -1,5 +1,4 @@
-"""The folder that inria's train.py writes, as do the many trainers that are made from
-it: its last iteration.
+"""The folder that inria's train.py and its many descendants write: the last iteration.
 
 Scenes are in point_cloud/iteration_N/point_cloud.ply. Beside them cfg_args says which
 background the training had, and cameras.json where its cameras stood, and thereby what
@@ -41,8 +40,9 @@ WHITE = (1.0, 1.0, 1.0)
 
 
 def find_scenes(folder: Path) -> list[Path]:
-    """Return the scenes of a folder, ascending by iteration, coarse ones first: of a
-    training, of its point_cloud, or of one iteration.
+    """Return the scenes of a folder, ascending by iteration, coarse ones first.
+
+    `folder`: of a training, its point_cloud, or one iteration.
     """
     alone = folder / SCENE
     if ITERATION.fullmatch(folder.name) and alone.is_file():
@@ -61,7 +61,7 @@ def find_scenes(folder: Path) -> list[Path]:
 
 
 def read_output_folder(path: Path, progress: Progress) -> Fields:
-    """Return the Gaussians of the last iteration in a folder."""
+    """Read the Gaussians of the last iteration in a folder."""
     scenes = find_scenes(path)
     if not scenes:
         raise FileError(f"no point_cloud/iteration_N/{SCENE} in the folder")
@@ -78,30 +78,31 @@ def read_output_folder(path: Path, progress: Progress) -> Fields:
         background = _background(root)
         if up is None:
             up = _up(root)
-    except Exception as e:  # as of a reader
+    except Exception as e:
+        # Damaged side files raise anything, as readers do; the scene is shown without.
         notes += (f"cfg_args or cameras.json beside it: {fault_text(e)}",)
-    facts = msgspec.structs.replace(
+    scene_facts = msgspec.structs.replace(
         fields.scene_facts, notes=notes, up=up, background=background
     )
-    return Fields(*fields.arrays, scene_facts=facts)
+    return Fields(*fields.arrays, scene_facts=scene_facts)
 
 
 def find_parts(path: Path) -> list[Path]:
-    """Return the scene of the last iteration in a folder, and what is beside it."""
+    """Return the files of the last iteration in a folder: the scene and side files."""
     scene = find_scenes(path)[-1]
     root = _root_of(scene)
-    beside = (root / "cfg_args", root / "cameras.json")
-    return [scene, *(p for p in beside if p.is_file())]
+    side_files = (root / "cfg_args", root / "cameras.json")
+    return [scene, *(path for path in side_files if path.is_file())]
 
 
 def _root_of(scene: Path) -> Path:
-    """Return the folder of the training that a scene is of."""
+    """Return the folder of the training that wrote a scene."""
     folder = scene.parent.parent
     return folder.parent if folder.name == "point_cloud" else folder
 
 
 def _read_side_file(root: Path, name: str) -> str:
-    """Return the text of a file of a training, "" where there is none.
+    """Read the text of a file of a training, "" where there is none.
 
     Raises FileError, OSError.
     """
@@ -116,8 +117,9 @@ def _read_side_file(root: Path, name: str) -> str:
 
 
 def _background(root: Path) -> tuple[float, float, float] | None:
-    """Return white where a training had a white background; None for black, which
-    scenes are shown on anyway.
+    """Return white where a training had a white background, otherwise None.
+
+    Scenes are shown on black anyway.
     """
     is_white = re.search(
         r"\bwhite_background=True\b", _read_side_file(root, "cfg_args")
@@ -126,7 +128,7 @@ def _background(root: Path) -> tuple[float, float, float] | None:
 
 
 def _up(root: Path) -> tuple[float, float, float] | None:
-    """Return what is up by the cameras of a training.
+    """Return the direction upward, guessed from the cameras of a training.
 
     Their rotations are camera to world, in OpenCV axes.
     """

@@ -1,5 +1,4 @@
-"""mip-splatting's 3D filter in files: raw scales and opacities as they are drawn behind
-it.
+"""mip-splatting's 3D filter in files, applied to raw scales and opacities.
 
 The filter f of a Gaussian is the smallest size that the photographs resolve. With the
 scales s, those that are drawn are sqrt(s^2 + f^2), and the opacity falls by the
@@ -18,11 +17,13 @@ _ROWS = 1 << 16
 def apply_filter(
     scales: np.ndarray, opacities: np.ndarray, sizes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return log scales (N, 2 or 3) and logit opacities (N,) behind the filter of (N,)
-    sizes.
+    """Return log scales (N, 2 or 3) and logit opacities (N,) as the filter leaves them.
 
-    One scale for all axes counts three times. Flat Gaussians stay flat: their two
-    scales are filtered alone.
+    Args:
+        scales: (N, 1, 2 or 3), logarithms. One scale for all axes counts three times;
+            flat Gaussians stay flat, their two scales are filtered alone.
+        opacities: (N,), logits.
+        sizes: (N,), the filter of each Gaussian, in world units.
     """
     if scales.shape[1:] == (1,):
         scales = np.repeat(scales, 3, axis=1)
@@ -31,12 +32,13 @@ def apply_filter(
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         for start in range(0, len(scales), _ROWS):
             rows = slice(start, start + _ROWS)
-            before = scales[rows].astype(np.float64)
-            size = np.log(np.abs(sizes[rows].astype(np.float64)))[:, None]
-            after = np.logaddexp(2 * before, 2 * size) / 2
-            shrinking = np.where(after > -np.inf, before - after, 0.0).sum(axis=1)
-            new_scales[rows] = after
-            new_opacities[rows] = _scaled_logit(opacities[rows], shrinking)
+            raw = scales[rows].astype(np.float64)
+            log_sizes = np.log(np.abs(sizes[rows].astype(np.float64)))[:, None]
+            filtered = np.logaddexp(2 * raw, 2 * log_sizes) / 2
+            is_visible = filtered > -np.inf
+            log_quotient = np.where(is_visible, raw - filtered, 0.0).sum(axis=1)
+            new_scales[rows] = filtered
+            new_opacities[rows] = _scaled_logit(opacities[rows], log_quotient)
     return new_scales, new_opacities
 
 

@@ -1,5 +1,4 @@
-"""Gaussians in NumPy's .npz, one array for each field under the names that trainers
-use: SplaTAM's params.npz.
+"""Gaussians in NumPy's .npz, one array for each field (SplaTAM's params.npz).
 
 Only the arrays that a scene needs are read, each checked against the size that its zip
 entry claims and the memory that is free. Arrays of Python objects are refused: nothing
@@ -8,6 +7,8 @@ is unpickled.
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import IO, TYPE_CHECKING
 
 import numpy as np
@@ -31,19 +32,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _SUFFIX = ".npy"
-_KNOWN = {alias for aliases in ALIASES.values() for alias in aliases}
-_MOST_HEADER = 10_000
+_ALIASES = set(itertools.chain.from_iterable(ALIASES.values()))
+"""Names of all fields."""
+_MAX_HEADER = 10_000
 """Bytes of an array's description."""
 
 
 def read_npz(path: Path, progress: Progress) -> Fields:
-    """Return the Gaussians of an .npz."""
+    """Read the Gaussians of an .npz."""
     arrays: dict[str, np.ndarray] = {}
     with open_zip(path) as archive:
         entries = {
             entry.filename.removesuffix(_SUFFIX): entry for entry in archive.infolist()
         }
-        needed = {name: entry for name, entry in entries.items() if name in _KNOWN}
+        needed = {name: entries[name] for name in entries if name in _ALIASES}
         size = sum(entry.file_size for entry in needed.values())
         if size > max(BOMB_BYTES, BOMB_RATIO * path.stat().st_size):
             raise FileError(
@@ -54,15 +56,16 @@ def read_npz(path: Path, progress: Progress) -> Fields:
             progress("reading arrays", i / len(needed))
             arrays[name] = _read_array(archive, entry, name)
     progress("reading arrays", 1.0)
-    others = dict.fromkeys(list(entries)[:16])
-    parts = find_tensors({**others, **arrays}, _is_array)
-    return fields_from(parts.tensors, parts).checked()
+    # Names of other entries are listed where the scene is incomplete.
+    entry_names = dict.fromkeys(list(entries)[:16])
+    saved = find_tensors({**entry_names, **arrays}, _is_array)
+    return fields_from(saved.tensors, saved).checked()
 
 
 def _read_array(
     archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str
 ) -> np.ndarray:
-    """Return one array of numbers as float32, or float64 where it is that.
+    """Read one array of numbers as float32, or float64 where it is that.
 
     Raises FileError.
     """
@@ -70,8 +73,7 @@ def _read_array(
         shape, is_fortran, dtype = _read_header(file, name)
         if dtype.hasobject or dtype.kind not in "fiu":
             raise FileError(f".npz: {clipped(name)} holds {dtype}, not numbers")
-        count = int(np.prod(shape, dtype=object)) if shape else 1
-        size = count * dtype.itemsize
+        size = math.prod(shape) * dtype.itemsize
         if size > entry.file_size:
             raise FileError(
                 f".npz: {clipped(name)} of shape {shape} takes {size:,} bytes, its "
@@ -80,21 +82,22 @@ def _read_array(
         data = file.read(size)
     if len(data) != size:
         raise FileError(f".npz: truncated: {clipped(name)} has {len(data):,} bytes")
-    array = np.frombuffer(data, dtype).reshape(shape, order="F" if is_fortran else "C")
+    order = "F" if is_fortran else "C"
+    array = np.frombuffer(data, dtype).reshape(shape, order=order)
     return array.astype(np.float64 if dtype == np.float64 else np.float32)
 
 
 def _read_header(
     file: IO[bytes], name: str
 ) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
-    """Return shape, order and dtype of an array. Raises FileError."""
+    """Read shape, order and dtype of an array. Raises FileError."""
     try:
         version = np.lib.format.read_magic(file)
         if version == (1, 0):
             read = np.lib.format.read_array_header_1_0
         else:
             read = np.lib.format.read_array_header_2_0
-        return read(file, max_header_size=_MOST_HEADER)
+        return read(file, max_header_size=_MAX_HEADER)
     except (ValueError, OSError, EOFError) as e:
         raise FileError(f".npz: {clipped(name)} is damaged: {str(e)[:200]}") from None
 

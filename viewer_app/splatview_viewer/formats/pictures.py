@@ -1,6 +1,4 @@
-"""Pictures: PNG, JPEG, WebP, TIFF, BMP and PPM through Pillow, .npy arrays of an
-image's shape; writing; output folders.
-"""
+"""Pictures from files, by Pillow or as .npy arrays; their writing; output folders."""
 
 from __future__ import annotations
 
@@ -42,8 +40,9 @@ BMP_HEADERS = (12, 16, 40, 52, 56, 64, 108, 124)
 
 
 def read_picture(path: Path, progress: Progress) -> np.ndarray:
-    """Return (H, W, C) uint8, C from 1 to 4; (H, W, 1) uint16 of 16-bit grey, float32
-    of a TIFF of floating point. EXIF orientation is applied.
+    """Read a picture as (H, W, C) uint8, C from 1 to 4, with EXIF orientation applied.
+
+    16-bit grey becomes (H, W, 1) uint16, a TIFF of floating point (H, W, 1) float32.
     """
     from PIL import ImageOps
 
@@ -54,27 +53,28 @@ def read_picture(path: Path, progress: Progress) -> np.ndarray:
         if image.mode == "F":
             return np.array(image, np.float32)[:, :, None]
         if image.mode not in ("L", "LA", "RGB", "RGBA"):
-            image = image.convert(
-                "RGBA"
-                if "A" in image.mode or "transparency" in image.info
-                else "L"
-                if image.mode == "1"
-                else "RGB"
-            )
+            image = image.convert(_plain_mode(image))
         pixels = np.array(image)
         return pixels if pixels.ndim == 3 else pixels[:, :, None]
 
 
+def _plain_mode(image: Image.Image) -> str:
+    """Return the mode that a picture of a palette or of another mode is converted to."""
+    if "A" in image.mode or "transparency" in image.info:
+        return "RGBA"
+    return "L" if image.mode == "1" else "RGB"
+
+
 @contextmanager
 def open_picture(
-    file: BinaryIO, what: str = "the picture", most: int = MAX_PIXELS
+    file: BinaryIO, subject: str = "the picture", max_pixels: int = MAX_PIXELS
 ) -> Iterator[Image.Image]:
     """Open a picture whose pixels fit the free memory; nothing is decoded yet.
 
     Args:
         file: open and seekable.
-        what: names it in errors.
-        most: pixels that it may have.
+        subject: names it in errors.
+        max_pixels: pixels that it may have.
 
     Raises:
         FileError: damaged, too large, of another format; also for faults of decoding
@@ -82,45 +82,46 @@ def open_picture(
     """
 
     def check_size(width: int, height: int) -> None:
-        check_memory(
-            4 * width * height * PIXEL_GROWTH, f"{width}x{height} pixels of {what}"
-        )
+        needed = 4 * width * height * PIXEL_GROWTH
+        check_memory(needed, f"{width}x{height} pixels of {subject}")
 
     with pictures.open_picture(
-        file, what, check_size, error=FileError, max_pixels=most
+        file, subject, check_size, error=FileError, max_pixels=max_pixels
     ) as image:
         yield image
 
 
 def read_npy(path: Path, progress: Progress) -> np.ndarray:
-    """Return (H, W, C) of uint8, uint16 or floating point (0 to 1), from an array (H,
-    W), (H, W, C) or (C, H, W).
+    """Read a picture (H, W, C) of uint8, uint16 or floating point (0 to 1).
+
+    The array in the file may be (H, W), (H, W, C) or (C, H, W).
     """
-    # Mapped, numpy holds the shape against the size of the file and allocates nothing.
-    # But if a program saves the file anew meanwhile, touching a mapping that shrank
-    # would kill us.
-    a = np.load(path, mmap_mode="r", allow_pickle=False)
-    shape = a.shape
-    dtype = a.dtype
-    if not (dtype.kind == "f" or (dtype.kind == "u" and dtype.itemsize <= 2)):
+    # Mapping checks the shape against the size of the file and allocates nothing. But
+    # if a program saves the file anew meanwhile, touching a mapping that shrank would
+    # kill this process: it is read below.
+    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    shape = array.shape
+    dtype = array.dtype
+    is_float = dtype.kind == "f"
+    if not is_float and not (dtype.kind == "u" and dtype.itemsize <= 2):
         raise FileError(
             f".npy: the array holds {dtype}; a picture is uint8, uint16 or floating "
             "point"
         )
-    check_memory(3 * max(a.nbytes, 4 * a.size), f"an array of shape {shape}")
-    a = np.load(path, allow_pickle=False)
-    if a.ndim == 2:
-        a = a[:, :, None]
-    elif a.ndim == 3 and a.shape[2] not in CHANNELS and a.shape[0] in CHANNELS:
-        a = a.transpose(1, 2, 0)
-    if a.ndim != 3 or a.shape[2] not in CHANNELS or 0 in a.shape:
+    check_memory(3 * max(array.nbytes, 4 * array.size), f"an array of shape {shape}")
+    array = np.load(path, allow_pickle=False)
+    if array.ndim == 2:
+        array = array[:, :, None]
+    elif array.ndim == 3 and array.shape[2] not in CHANNELS:
+        if array.shape[0] in CHANNELS:
+            array = array.transpose(1, 2, 0)
+    if array.ndim != 3 or array.shape[2] not in CHANNELS or 0 in array.shape:
         raise FileError(
             f".npy: the array has shape {shape}; a picture is (H, W), (H, W, 1 to 4) "
             "or (1 to 4, H, W)"
         )
-    return np.array(
-        a, np.float32 if dtype.kind == "f" else dtype.newbyteorder("="), order="C"
-    )
+    native = np.dtype(np.float32) if is_float else dtype.newbyteorder("=")
+    return np.array(array, native, order="C")
 
 
 def _is_picture(start: Start) -> bool:
@@ -141,11 +142,17 @@ PICTURE = Format(
     _is_picture,
     read_picture,
 )
+
+
+def _is_npy(start: Start) -> bool:
+    return start.head.startswith(b"\x93NUMPY")
+
+
 NPY = Format(
     "npy",
     (".npy",),
     "an array (H, W), (H, W, C) or (C, H, W)",
-    lambda start: start.head.startswith(b"\x93NUMPY"),
+    _is_npy,
     read_npy,
 )
 
@@ -154,19 +161,26 @@ NPY = Format(
 
 
 def save_picture(pixels: np.ndarray, path: Path, numbered: bool = False) -> Path:
-    """Write (H, W, 3) uint8, or (H, W, 4) with alpha, in the format of the suffix, or
-    as a PNG. Readers see the old picture or the new one, never a part.
+    """Write a picture at once; readers of an older one never see half of it.
 
-    `numbered` as for `output_file`. Returns the file's path. Raises FileError when it
-    cannot be written.
+    Args:
+        pixels: (H, W, 3) uint8, or (H, W, 4) with alpha.
+        path: of the file; its suffix names the format, PNG if it is unknown.
+        numbered: as for `output_file`.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        FileError: it cannot be written.
     """
     try:
-        from PIL import (
-            Image,
-        )  # the first time from files, of which there may be no more
+        # The first import opens files, of which there may be no more: an OSError.
+        from PIL import Image
 
         with output_file(path, numbered=numbered) as out:
-            Image.fromarray(np.ascontiguousarray(pixels)).save(
+            image = Image.fromarray(np.ascontiguousarray(pixels))
+            image.save(
                 out.file,
                 PICTURES.get(path.suffix.lower(), "PNG"),
                 compress_level=4,
@@ -174,7 +188,8 @@ def save_picture(pixels: np.ndarray, path: Path, numbered: bool = False) -> Path
                 subsampling=0,
             )
         return out.path
-    except ValueError as e:  # a WebP of more than 16383 pixels
+    except ValueError as e:
+        # A WebP of more than 16383 pixels along a side.
         raise FileError(str(OutputError(path, str(e)))) from e
     except OSError as e:
         raise FileError(str(e)) from e
@@ -183,8 +198,9 @@ def save_picture(pixels: np.ndarray, path: Path, numbered: bool = False) -> Path
 def check_writable(
     path: Path, check: Callable[..., None] = check_output, *args: object
 ) -> None:
-    """Raise FileError unless a file can be written at `path`, as `check` finds: before
-    long work.
+    """Raise FileError unless a file can be written at `path`.
+
+    For use before long work. `check` is called with `path` and `args`.
     """
     try:
         check(path, *args)
@@ -193,39 +209,41 @@ def check_writable(
 
 
 def output_path(name: str, suffix: str = ".png", folder: Path | None = None) -> Path:
-    """Return the path of a new file in a folder, by default the current one, named
-    after a stream or a file.
+    """Return the path of a new file that is named after a stream or a file.
+
+    `folder`: by default the current one.
     """
     try:
         folder = folder or Path.cwd()
-    except OSError:  # the working folder was removed, which writing reports
+    except OSError:
+        # The working folder was removed, which writing will report.
         folder = Path()
     return folder / f"{safe_name(name)}{suffix}"
 
 
 def safe_name(text: str, default: str = "splatview") -> str:
-    """Return `text` as the stem of a file name of at most 200 bytes: letters, digits,
-    and "-_. " within.
+    """Return `text` as the stem of a file name, of at most 200 bytes.
 
-    Streams and runs are named by other processes: a name never leads to another folder
+    It consists of letters and digits, with "-_. " between them; `default` if none are
+    left. Streams and runs are named by other processes: a name never leads to another folder
     or begins an option.
     """
-    clean = (
-        "".join(c if c.isalnum() or c in "-_. " else "-" for c in text)
-        .encode()[:200]
-        .decode(errors="ignore")
-    )
-    return clean.strip(" .").lstrip("-. ") or default
+    legal = "".join(c if c.isalnum() or c in "-_. " else "-" for c in text)
+    short = legal.encode()[:200].decode(errors="ignore")
+    return short.strip(" .").lstrip("-. ") or default
 
 
 def make_output_folder(path: str | os.PathLike[str], *, private: bool = False) -> None:
     """Make a folder for output, and missing ones above it.
 
-    `private`: new ones are for their owner alone (0700), and the folder is the user's
-    own or root's; otherwise that is needed only where any user could have made it
-    before.
+    Args:
+        path: of the folder.
+        private: new folders are for their owner alone (0700), and the folder must be
+            the user's own or root's; without it, only where any user could have made
+            the folder before.
 
-    Raises OutputError where it cannot be made or written, or is another user's.
+    Raises:
+        OutputError: it cannot be made or written, or is another user's.
     """
     try:
         real = Path(real_path(path, strict=private))

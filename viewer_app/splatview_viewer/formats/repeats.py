@@ -1,5 +1,4 @@
-"""A bound on values that name each other again and again, as the objects of a pickle
-can.
+"""A bound on values that name each other repeatedly, as the objects of a pickle can.
 
 Ten lists that each hold the one before ten times are a file of 200 bytes, and a walk
 through them meets ten thousand million values. Once `check_repeats` has passed, any
@@ -18,8 +17,9 @@ _CONTAINERS = (dict, list, tuple, set, frozenset)
 
 
 def check_repeats(root: Any, file_bytes: int) -> None:
-    """Check how many values a walk through mappings and lists meets, each as often as
-    it is named.
+    """Check how many values a walk through mappings and lists meets.
+
+    A value counts as often as it is named.
 
     Raises:
         FileError: more than a file of `file_bytes` bytes holds, or something that holds
@@ -47,9 +47,8 @@ def check_repeats(root: Any, file_bytes: int) -> None:
         if size > limit:
             raise FileError(
                 "made to exhaust time or memory: the same values are named again and "
-                "again in it, more than "
-                f"{limit:,} in all; no program writes that of itself into a file of "
-                f"{file_bytes:,} bytes"
+                f"again in it, more than {limit:,} in all; no program writes that of "
+                f"itself into a file of {file_bytes:,} bytes"
             )
         sizes[id(container)] = size
 

@@ -1,10 +1,9 @@
-"""Niantic's .spz: planes of quantised attributes, gzipped (versions 1 to 3) or in zstd
-streams (version 4).
+"""Niantic's .spz: planes of quantised attributes; and antimatter15's .splat.
 
-Layout and constants of nianticlabs/spz, `load-spz.cc` and `splat-extensions.cc`. Axes
+An .spz is gzipped (versions 1 to 3) or holds streams of zstd (version 4). Layout and constants of nianticlabs/spz, `load-spz.cc` and `splat-extensions.cc`. Axes
 are right-up-back, unless an extension names others.
 
-And antimatter15's .splat: 32 bytes per Gaussian and no header. Position 3 float32,
+A .splat is 32 bytes per Gaussian and no header. Position 3 float32,
 linear scale 3 float32, RGBA 4 bytes, quaternion w x y z 4 bytes as q*128+128; colour
 and alpha are final (no spherical harmonics). Layout of antimatter15/splat,
 `convert.py`.
@@ -14,7 +13,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from splatview_viewer.formats.common import (
     Fields,
     Format,
     Progress,
+    Start,
     check_scene,
     open_plain,
     quats_from_smallest_three,
@@ -40,13 +40,14 @@ if TYPE_CHECKING:
 
 MAGIC = b"NGSP"
 ANTIALIASED = 1
+"""Bit of the header's flags."""
 EXTENSIONS = 2
-"""Bits of the header's flags."""
+"""Bit of the header's flags."""
 
 COORDINATE_SYSTEM = 0xADBE0003
+"""Adobe's extension: the axes in which the scene is stored."""
 ORBIT_CAMERA = 0xADBE0002
-"""Adobe's extensions: the axes in which the scene is stored, and limits for the camera
-of a viewer."""
+"""Adobe's extension: limits for the camera of a viewer."""
 EXTENSIONS_LIMIT = 1 << 20
 """Bytes of extensions that are read behind the attributes."""
 SYSTEMS = [
@@ -91,27 +92,31 @@ class _Head(NamedTuple):
 
     version: int
     n: int
+    """Gaussians."""
     degree: int
     bits: int
+    """Fractional bits of a position."""
     flags: int
 
     @property
     def sizes(self) -> dict[str, int]:
         """Bytes of each attribute, in the order in which they are stored."""
         n = self.n
-        v = self.version
+        position_size = 6 if self.version == 1 else 9
+        rotation_size = 3 if self.version < 3 else 4
         return {
-            "positions": n * (6 if v == 1 else 9),
+            "positions": n * position_size,
             "alphas": n,
             "colors": 3 * n,
             "scales": 3 * n,
-            "rotations": n * (3 if v < 3 else 4),
+            "rotations": n * rotation_size,
             "sh": 3 * SH_REST[self.degree] * n,
         }
 
     def check(self, legal: tuple[int, ...], packed: int) -> None:
-        """Raise FileError for a header that no file of this container, and of so many
-        bytes, can have.
+        """Raise FileError for a header that no file of `packed` bytes can have.
+
+        `legal`: the versions of this container.
         """
         if self.version not in legal:
             raise FileError(
@@ -129,63 +134,79 @@ class _Head(NamedTuple):
         check_scene(self.n, SH_REST[self.degree], packed)
 
 
+class _Content(NamedTuple):
+    """An unpacked SPZ."""
+
+    head: _Head
+    planes: dict[str, np.ndarray]
+    """Bytes of each attribute, (N,) uint8."""
+    extensions: bytes
+
+
 def read_spz(path: Path, progress: Progress) -> Fields:
-    """Return the Gaussians of an SPZ file."""
+    """Read the Gaussians of an SPZ file."""
     with open(path, "rb") as f:
         raw = read_exact(f, remaining(f), "the file")
-    head, parts, extensions = (_gzip if raw[:2] == GZIP_MAGIC else _zstd)(raw)
+    is_gzip = raw[:2] == GZIP_MAGIC
+    content = _unpack_gzip(raw) if is_gzip else _unpack_zstd(raw)
     progress("unpacking", 0.8)
+    head = content.head
+    planes = content.planes
     n = head.n
-    k = SH_REST[head.degree]
-    planes = {name: np.frombuffer(part, np.uint8) for name, part in parts.items()}
-    if head.version == 1:
-        means = planes["positions"].view("<f2").astype(np.float32).reshape(n, 3)
-    else:  # 24 bits, signed: as the upper bytes of 32 bits, the shift back extends the sign
-        wide = np.zeros((3 * n, 4), np.uint8)
-        wide[:, 1:] = planes["positions"].reshape(-1, 3)
-        means = (
-            ((wide.view("<i4") >> 8) / np.float32(1 << head.bits))
-            .astype(np.float32)
-            .reshape(n, 3)
-        )
-    if head.version < 3:  # x y z of a unit quaternion whose w is not negative
-        quats = quats_from_smallest_three(
-            np.zeros(n, np.uint8),
-            planes["rotations"].reshape(n, 3) / np.float32(127.5) - np.float32(1),
-        )
-    else:  # 2 bits name the largest of x y z w; the others follow, the last one lowest: a sign and 9 bits each
-        words = planes["rotations"].view("<u4").astype(np.uint32, copy=False)[:, None]
-        words = words >> np.array([20, 10, 0], np.uint32)
-        sizes = (words & 511) / np.float32(511 * 2**0.5)
-        quats = np.roll(
-            quats_from_smallest_three(
-                words[:, 0] >> 10, np.where(words & 512, -sizes, sizes)
-            ),
-            1,
-            axis=1,
-        )
-    system, notes = _read_extensions(extensions if head.flags & EXTENSIONS else b"")
+    means = _read_means(head, planes["positions"])
+    quats = _read_quats(head, planes["rotations"])
+    harmonics = SH_OF_BYTE[planes["sh"].reshape(n, 3 * SH_REST[head.degree])]
+    extensions = content.extensions if head.flags & EXTENSIONS else b""
+    system, notes = _read_extensions(extensions)
     axes = np.array([DIRECTIONS[letter] for letter in SYSTEMS[system]], np.float64).T
-    turn, sh_turn = (
-        matrix.astype(np.float32) for matrix in rotation_matrices(axes, head.degree)
-    )
+    rotation, sh_rotation = rotation_matrices(axes, head.degree)
+    turned_harmonics = harmonics @ sh_rotation.astype(np.float32)
     fields = Fields(
         means=means @ axes.T.astype(np.float32),
-        quats=quats @ turn,
+        quats=quats @ rotation.astype(np.float32),
         scales=SCALE_OF_BYTE[planes["scales"]].reshape(n, 3),
         opacities=LOGIT_OF_BYTE[planes["alphas"]],
         sh0=SH0_OF_BYTE[planes["colors"]].reshape(n, 3),
-        shN=(SH_OF_BYTE[planes["sh"].reshape(n, 3 * k)] @ sh_turn).reshape(n, k, 3),
+        shN=turned_harmonics.reshape(n, SH_REST[head.degree], 3),
     )
     progress("unpacking", 1.0)
     return fields.checked(mode=bool(head.flags & ANTIALIASED), notes=notes)
 
 
-def _read_extensions(data: bytes) -> tuple[int, tuple[str, ...]]:
-    """Return the number of the axes that extensions name, into `SYSTEMS`, and notes on
-    what is passed over.
+def _read_means(head: _Head, plane: np.ndarray) -> np.ndarray:
+    """Return positions (N, 3) float32: float16 in version 1, otherwise fixed point of
+    24 bits.
+    """
+    if head.version == 1:
+        return plane.view("<f2").astype(np.float32).reshape(head.n, 3)
+    # As the upper bytes of 32 bits, so that the shift back extends the sign.
+    wide = np.zeros((3 * head.n, 4), np.uint8)
+    wide[:, 1:] = plane.reshape(-1, 3)
+    means = (wide.view("<i4") >> 8) / np.float32(1 << head.bits)
+    return means.astype(np.float32).reshape(head.n, 3)
 
-    As in the reference, the first extension that names axes counts, and what is cut off
+
+def _read_quats(head: _Head, plane: np.ndarray) -> np.ndarray:
+    """Return quaternions (N, 4), w first."""
+    if head.version < 3:
+        # x y z of a unit quaternion whose w is not negative.
+        components = plane.reshape(head.n, 3) / np.float32(127.5) - np.float32(1)
+        return quats_from_smallest_three(np.zeros(head.n, np.uint8), components)
+    # 2 bits name the largest of x y z w; the others follow, the last one lowest: a sign
+    # and 9 bits each.
+    packed = plane.view("<u4").astype(np.uint32, copy=False)[:, None]
+    shifted = packed >> np.array([20, 10, 0], np.uint32)
+    sizes = (shifted & 511) / np.float32(511 * 2**0.5)
+    components = np.where(shifted & 512, -sizes, sizes)
+    xyzw = quats_from_smallest_three(shifted[:, 0] >> 10, components)
+    return np.roll(xyzw, 1, axis=1)
+
+
+def _read_extensions(data: bytes) -> tuple[int, tuple[str, ...]]:
+    """Return the axes that extensions name, as an index of `SYSTEMS`, and notes on
+    extensions that are ignored.
+
+    As in the reference, the first extension that names axes counts, and a truncated one
     does not.
     """
     system: int | None = None
@@ -199,15 +220,14 @@ def _read_extensions(data: bytes) -> tuple[int, tuple[str, ...]]:
             break
         offset += 8 + size
         if kind == COORDINATE_SYSTEM and size >= 4:
-            number = int.from_bytes(content[:4], "little")
-            if number >= len(SYSTEMS):
+            system_id = int.from_bytes(content[:4], "little")
+            if system_id >= len(SYSTEMS):
                 notes += (
-                    f"SPZ: coordinate system {number} is unknown; known are 1 to "
-                    f"{len(SYSTEMS) - 1}: read as "
-                    "right-up-back",
+                    f"SPZ: coordinate system {system_id} is unknown; known are 1 to "
+                    f"{len(SYSTEMS) - 1}: read as right-up-back",
                 )
             elif system is None:
-                system = number
+                system = system_id
         elif kind not in (COORDINATE_SYSTEM, ORBIT_CAMERA):
             unknown.add(f"{kind:#010x}")
     if unknown:
@@ -216,7 +236,8 @@ def _read_extensions(data: bytes) -> tuple[int, tuple[str, ...]]:
     return system or 0, notes
 
 
-def _gzip(raw: bytes) -> tuple[_Head, dict[str, memoryview], bytes]:
+def _unpack_gzip(raw: bytes) -> _Content:
+    """Unpack an SPZ of version 1 to 3, all of it in gzip. Raises FileError."""
     unpacker = zlib.decompressobj(31)
     start = unpacker.decompress(raw, 16)
     if len(start) < 16 or start[:4] != MAGIC:
@@ -230,65 +251,81 @@ def _gzip(raw: bytes) -> tuple[_Head, dict[str, memoryview], bytes]:
             f"SPZ: truncated: {head.n:,} Gaussians take {total:,} bytes, {len(data):,} "
             "are there"
         )
-    parts = {}
-    at = 0
+    planes: dict[str, np.ndarray] = {}
+    offset = 0
     for name, size in head.sizes.items():
-        parts[name] = memoryview(data)[at : at + size]
-        at += size
-    return head, parts, data[total:]
+        planes[name] = np.frombuffer(data, np.uint8, size, offset)
+        offset += size
+    return _Content(head, planes, data[total:])
 
 
-def _zstd(raw: bytes) -> tuple[_Head, dict[str, bytes], bytes]:
+def _unpack_zstd(raw: bytes) -> _Content:
+    """Unpack an SPZ of version 4, whose attributes are streams of zstd.
+
+    Raises FileError.
+    """
     if len(raw) < 32 or raw[:4] != MAGIC:
         raise FileError("SPZ: the file starts neither as gzip nor with 'NGSP'")
-    *numbers, count, at = struct.unpack_from("<IIBBBBI", raw, 4)
-    head = _Head._make(numbers)
+    *values, count, table = struct.unpack_from("<IIBBBBI", raw, 4)
+    head = _Head._make(values)
     head.check((4,), len(raw))
+    _import_zstandard()
+    sizes = {name: size for name, size in head.sizes.items() if size}
+    if count != len(sizes) or table < 32 or table + 16 * count > len(raw):
+        raise FileError(
+            f"SPZ: {count} streams at byte {table}; {len(sizes)} streams within "
+            f"{len(raw):,} bytes are needed"
+        )
+    planes = dict.fromkeys(head.sizes, np.zeros(0, np.uint8))
+    start = table + 16 * count
+    for i, (name, size) in enumerate(sizes.items()):
+        packed, unpacked = struct.unpack_from("<QQ", raw, table + 16 * i)
+        if unpacked != size or packed > len(raw) - start:
+            raise FileError(
+                f"SPZ: stream {name!r} claims {packed:,} bytes packed and {unpacked:,} "
+                f"unpacked; {head.n:,} Gaussians need {size:,} and the file has "
+                f"{len(raw) - start:,} left"
+            )
+        data = _unpack_stream(raw[start : start + packed], name, size)
+        planes[name] = np.frombuffer(data, np.uint8)
+        start += packed
+    return _Content(head, planes, raw[32:table])
+
+
+def _import_zstandard() -> Any:
     try:
-        import zstandard  # pyright: ignore[reportMissingImports]  (optional: only version 4 needs it)
+        import zstandard  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise FileError(
             "SPZ: version 4 needs zstd: pip install zstandard, or save as version 3"
         ) from None
-    sizes = {name: size for name, size in head.sizes.items() if size}
-    if count != len(sizes) or at < 32 or at + 16 * count > len(raw):
+    return zstandard
+
+
+def _unpack_stream(stream: bytes, name: str, size: int) -> bytes:
+    """Unpack the stream of an attribute of `size` bytes. Raises FileError."""
+    zstandard = _import_zstandard()
+    try:
+        with zstandard.ZstdDecompressor().stream_reader(stream) as reader:
+            data = reader.read(size)
+    except (zstandard.ZstdError, MemoryError) as e:
+        raise FileError(f"SPZ: stream {name!r} is damaged: {e}") from None
+    if len(data) != size:
         raise FileError(
-            f"SPZ: {count} streams at byte {at}; {len(sizes)} streams within "
-            f"{len(raw):,} bytes "
-            "are needed"
+            f"SPZ: stream {name!r} is truncated: {len(data):,} of {size:,} bytes"
         )
-    parts = dict.fromkeys(head.sizes, b"")
-    start = at + 16 * count
-    for i, (name, size) in enumerate(sizes.items()):
-        packed, unpacked = struct.unpack_from("<QQ", raw, at + 16 * i)
-        if unpacked != size or packed > len(raw) - start:
-            raise FileError(
-                f"SPZ: stream {name!r} claims {packed:,} bytes packed and {unpacked:,} "
-                "unpacked; "
-                f"{head.n:,} Gaussians need {size:,} and the file has "
-                f"{len(raw) - start:,} left"
-            )
-        try:
-            with zstandard.ZstdDecompressor().stream_reader(
-                raw[start : start + packed]
-            ) as reader:
-                parts[name] = reader.read(size)
-        except (zstandard.ZstdError, MemoryError) as e:
-            raise FileError(f"SPZ: stream {name!r} is damaged: {e}") from None
-        if len(parts[name]) != size:
-            raise FileError(
-                f"SPZ: stream {name!r} is truncated: {len(parts[name]):,} of {size:,} "
-                "bytes"
-            )
-        start += packed
-    return head, parts, raw[32:at]
+    return data
+
+
+def _is_spz(start: Start) -> bool:
+    return start.head.startswith((MAGIC, GZIP_MAGIC))
 
 
 SPZ = Format(
     "spz",
     (".spz",),
     "Niantic SPZ",
-    lambda start: start.head.startswith((MAGIC, GZIP_MAGIC)),
+    _is_spz,
     read_spz,
 )
 
@@ -306,7 +343,7 @@ RECORD = np.dtype(
 
 
 def read_splat(path: Path, progress: Progress) -> Fields:
-    """Return the Gaussians of a .splat file."""
+    """Read the Gaussians of a .splat file."""
     with open_plain(path, progress) as (f, packed):
         size = remaining(f)
         if size == 0 or size % RECORD.itemsize:
@@ -333,11 +370,15 @@ def read_splat(path: Path, progress: Progress) -> Fields:
     return fields.checked()
 
 
+def _is_packed_splat(start: Start) -> bool:
+    return start.name.lower().endswith(".splat.gz")
+
+
 SPLAT = Format(
     "splat",
     (".splat", ".splat.gz"),
     "antimatter15's 32-byte records",
-    lambda start: start.name.lower().endswith(".splat.gz"),
+    _is_packed_splat,
     read_splat,
     by_suffix=True,
 )
