@@ -19,12 +19,13 @@ torch before 2.10 lets a checkpoint made for the purpose corrupt memory
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -60,19 +61,23 @@ RANK = re.compile(
 HARMLESS = (
     "numpy.dtype",
     "numpy.ndarray",
-    *(
-        f"numpy.{m}.multiarray.{n}"
-        for m in ("_core", "core")
-        for n in ("scalar", "_reconstruct")
-    ),
+    "numpy._core.multiarray.scalar",
+    "numpy._core.multiarray._reconstruct",
+    "numpy.core.multiarray.scalar",
+    "numpy.core.multiarray._reconstruct",
     "argparse.Namespace",
     "pathlib.PosixPath",
     "pathlib._local.PosixPath",
-    *(
-        f"{m}.{n}"
-        for m in ("builtins", "__builtin__")
-        for n in ("int", "float", "list", "dict", "set")
-    ),
+    "builtins.int",
+    "builtins.float",
+    "builtins.list",
+    "builtins.dict",
+    "builtins.set",
+    "__builtin__.int",
+    "__builtin__.float",
+    "__builtin__.list",
+    "__builtin__.dict",
+    "__builtin__.set",
     "_codecs.encode",
     "collections.defaultdict",
     "typing.Any",
@@ -88,8 +93,8 @@ CONFIGS = ("config.yml", "cfg.yml")
 """Names of nerfstudio's and gsplat's settings."""
 CHECKPOINT_FOLDERS = ("nerfstudio_models", "ckpts", "checkpoints")
 """Names of folders of checkpoints, whose settings are in the folder above."""
-MOST_CONFIG = 1 << 20
-"""Bytes that are read of them."""
+MAX_CONFIG = 1 << 20
+"""Bytes that are read of a file of settings."""
 ANTIALIASED = re.compile(
     rb"^[ \t]*(rasterize_mode:[ \t]*['\"]?antialiased|antialiased:[ \t]*true)\b",
     re.MULTILINE,
@@ -98,7 +103,7 @@ REFUSED = re.compile(
     r"GLOBAL `?(.+?)`? (?:was not an allowed|whose module|instruction)", re.DOTALL
 )
 """How torch names an object that it does not import."""
-MOST_FOREIGN = 64
+MAX_FOREIGN = 64
 """Names of trainers' own objects that a checkpoint may mention."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+", re.ASCII)
 _OWN_PACKAGES = {
@@ -112,18 +117,17 @@ _OWN_PACKAGES = {
     "splatview_ipc",
     "splatview_viewer",
 }
-NEXT_STEP = "Save a state dict, torch.save({'splats': module.state_dict()}, path), or export a .ply."
+NEXT_STEP = (
+    "Save a state dict, torch.save({'splats': module.state_dict()}, path), or export a "
+    ".ply."
+)
 
 
 class _Ignored:
-    """Stands in for an object that is not looked at: takes any arguments and any state,
-    and keeps none.
-    """
+    """Stands in for an object that is not needed: takes any state and keeps none."""
 
     def __new__(cls, *args: Any) -> Any:
-        """Return a plain dict for a `collections.defaultdict`, whose items are then set
-        on it.
-        """
+        """Return a dict for a `collections.defaultdict`, whose items are set later."""
         return {} if cls.__name__ == "defaultdict" else super().__new__(cls)
 
     def __init__(self, *args: Any) -> None:
@@ -146,38 +150,39 @@ _STAND_INS: list[Any] = [_stand_in(full_name) for full_name in HARMLESS]
 
 
 def read_checkpoint(path: Path, progress: Progress) -> Fields:
-    """Return the Gaussians of a checkpoint file, or of a folder of them; the ranks of
-    one step are joined.
+    """Read the Gaussians of a checkpoint file, or of the latest one of a folder.
+
+    The ranks of one step are joined.
     """
     files, notes = _ranks(path)
     size = sum(file.stat().st_size for file in files)
     limits = limits_for(size, SHARE)
-    limits = limits._replace(
-        memory=limits.memory + size
-    )  # the files are mapped, which takes no memory
-    facts, arrays = run(
+    # The files are mapped, which takes no memory but counts against the limit.
+    limits = limits._replace(memory=limits.memory + size)
+    scene_facts, arrays = run(
         read_ranks, files, limits, SceneFacts, prepare=import_torch, progress=progress
     )
-    facts = msgspec.structs.replace(
-        facts,
-        notes=notes + facts.notes,
-        antialiased=facts.antialiased or _was_antialiased(files[0]),
+    scene_facts = msgspec.structs.replace(
+        scene_facts,
+        notes=notes + scene_facts.notes,
+        antialiased=scene_facts.antialiased or _was_antialiased(files[0]),
     )
-    return fields_of(facts, arrays)
+    return fields_of(scene_facts, arrays)
 
 
 def _was_antialiased(checkpoint: Path) -> bool:
-    """Return whether the settings beside a checkpoint, or above its folder, say that
-    the scene was trained so.
+    """Return whether a trainer's settings name antialiasing.
+
+    They are beside a checkpoint, or above its folder.
     """
     folder = Path(os.path.abspath(checkpoint)).parent
     folders = [folder]
     if folder.name in CHECKPOINT_FOLDERS:
         folders.append(folder.parent)
-    for path in (place / name for place in folders for name in CONFIGS):
+    for config_folder, name in itertools.product(folders, CONFIGS):
         try:
-            with open_regular(path) as f:
-                text = f.read(MOST_CONFIG)
+            with open_regular(config_folder / name) as f:
+                text = f.read(MAX_CONFIG)
         except (OSError, ValueError, FileError):
             continue
         if ANTIALIASED.search(text) is not None:
@@ -186,8 +191,9 @@ def _was_antialiased(checkpoint: Path) -> bool:
 
 
 def import_torch(files: list[File]) -> None:
-    """Import torch for what may be a checkpoint: a confined process cannot, since torch
-    starts programs for that.
+    """Import torch if a file may be a checkpoint.
+
+    A confined process cannot, since torch starts programs at its import.
     """
     with open(files[0].path, "rb") as f:
         head = f.read(_SCANNED)
@@ -208,7 +214,7 @@ def read_ranks(
 
 
 def read_tensors(files: Sequence[Path], progress: Progress) -> Fields:
-    """Return the Gaussians of checkpoint files, joined.
+    """Read the Gaussians of checkpoint files, joined.
 
     Only for a process whose memory and time are bounded.
 
@@ -216,36 +222,67 @@ def read_tensors(files: Sequence[Path], progress: Progress) -> Fields:
         FileError: not such a file, damaged, or it holds objects that only unpickling
             could bring back.
     """
-    parts: list[Fields] = []
+    ranks: list[Fields] = []
     degree = None
+    total_bytes = 0
     for i, file in enumerate(files):
         progress("reading tensors", i / len(files))
         root = _load(file)
         check_repeats(root, file.stat().st_size)
-        found = find_tensors(root, _is_tensor)
-        degree = found.degree
-        arrays = {name: _array(t, name) for name, t in found.tensors.items()}
-        parts.append(fields_from(arrays, found))
+        saved = find_tensors(root, _is_tensor)
+        degree = saved.degree
+        arrays = {name: _array(t, name) for name, t in saved.tensors.items()}
+        fields = fields_from(arrays, saved)
+        total_bytes += sum(array.nbytes for array in fields.arrays)
+        ranks.append(fields)
     progress("reading tensors", 1.0)
-    check_memory(
-        2 * sum(a.nbytes for part in parts for a in part.arrays), "the tensors"
-    )
-    return joined(parts).checked(sh_degree=degree)
+    check_memory(2 * total_bytes, "the tensors")
+    return joined(ranks).checked(sh_degree=degree)
 
 
 def _load(path: Path) -> Any:
-    """Return what `torch.save` wrote: mappings, lists, tuples, numbers, texts, and
-    tensors mapped from the file.
+    """Load the value that `torch.save` wrote, with tensors mapped from the file.
 
-    Raises FileError for what `torch.load` would run (a TorchScript archive, before
-    torch 2.6: CVE-2025-32434), misread or refuse.
+    It consists of mappings, lists, tuples, numbers, texts and tensors.
+
+    Raises:
+        FileError: `torch.load` would run it (a TorchScript archive, before torch 2.6:
+            CVE-2025-32434), misread or refuse it.
     """
+    _check_archive(path)
+    import torch
+    from torch import serialization
+
+    serialization.add_safe_globals(_STAND_INS)
+    error: Exception | None = None
+    for _ in range(MAX_FOREIGN):
+        try:
+            with warnings.catch_warnings():
+                # torch's warnings about a file's contents do not concern its user.
+                warnings.simplefilter("ignore")
+                return torch.load(
+                    os.fspath(path), map_location="cpu", weights_only=True, mmap=True
+                )
+        except (OSError, MemoryError):
+            raise
+        except Exception as e:
+            # A damaged file makes torch's reader raise anything.
+            error = e
+        name = _refused_name(error)
+        if name is None or not _is_foreign(name):
+            break
+        serialization.add_safe_globals([_stand_in(name)])
+    assert error is not None
+    raise _load_error(error)
+
+
+def _check_archive(path: Path) -> None:
+    """Raise FileError for a file that is no plain zip of `torch.save`."""
     with open(path, "rb") as f:
         if f.read(4) != ZIP_MAGIC:
             raise FileError(
                 "checkpoint: not a zip file of torch.save (torch older than 1.6, or a "
-                "plain pickle?). "
-                f"Nothing is unpickled here. {NEXT_STEP}"
+                f"plain pickle?). Nothing is unpickled here. {NEXT_STEP}"
             )
     with open_zip(path) as archive:
         for entry in archive.infolist():
@@ -257,44 +294,18 @@ def _load(path: Path) -> Any:
             if entry.compress_type:
                 raise FileError(
                     f"checkpoint: {entry.filename[:60]!r} is compressed; torch.save "
-                    "writes entries not "
-                    "compressed, and only such are read"
+                    "writes entries not compressed, and only such are read"
                 )
-    import torch
-    from torch import serialization
-
-    serialization.add_safe_globals(_STAND_INS)
-    error: Exception | None = None
-    for _ in range(MOST_FOREIGN):
-        try:
-            with warnings.catch_warnings():
-                # What torch says of a file's contents is not for its reader's user.
-                warnings.simplefilter("ignore")
-                return torch.load(
-                    os.fspath(path), map_location="cpu", weights_only=True, mmap=True
-                )
-        except (OSError, MemoryError):
-            raise
-        except Exception as e:  # a damaged file makes torch's reader raise anything
-            error = e
-        name = _refused_name(error)
-        if name is None or not _is_foreign(name):
-            break
-        serialization.add_safe_globals([_stand_in(name)])
-    assert error is not None
-    raise _load_error(error)
 
 
 def _refused_name(error: Exception) -> str | None:
-    """Return the name of the object that torch did not import; None: the error is
-    another one.
-    """
+    """Return the name of the object that torch did not import; None for other errors."""
     refused = REFUSED.search(str(error)[:4000])
     return None if refused is None else refused[1]
 
 
 def _load_error(error: Exception) -> Exception:
-    """Return what to raise for an error of torch's reader."""
+    """Return the exception to raise for an error of torch's reader."""
     text = str(error)[:4000]
     if "allocate memory" in text:
         return MemoryError()
@@ -302,30 +313,27 @@ def _load_error(error: Exception) -> Exception:
     if name is not None:
         return FileError(
             "checkpoint: torch.load(weights_only=True) refuses the Python object "
-            f"{name[:120]!r} "
-            "in it: only unpickling, which runs code from the file, could bring it "
-            f"back. {NEXT_STEP}"
+            f"{name[:120]!r} in it: only unpickling, which runs code from the file, "
+            f"could bring it back. {NEXT_STEP}"
         )
     text = text.partition("WeightsUnpickler error:")[2] or text
     text = text.strip().partition("\n")[0][:200]
     return FileError(
         "checkpoint: torch.load(weights_only=True) refuses it: damaged, or not only "
-        "tensors "
-        f"({type(error).__name__}: {text}). {NEXT_STEP}"
+        f"tensors ({type(error).__name__}: {text}). {NEXT_STEP}"
     )
 
 
 def _is_foreign(name: str) -> bool:
-    """Return whether an object's name is of a trainer's own packages, such as that of
-    its settings.
+    """Return whether an object's name is of a trainer's own packages.
 
-    What stands in for it runs nothing. Names of Python, torch and NumPy are refused all
-    the same: no trainer saves them but with bad intent.
+    Trainers save their settings, for example. A stand-in for them runs nothing. Names
+    of Python, torch and NumPy stay refused: only a forged file has others of them than
+    `HARMLESS` lists.
     """
-    package, dot, _ = name.partition(".")
-    return (
-        bool(dot) and _NAME.fullmatch(name) is not None and package not in _OWN_PACKAGES
-    )
+    if _NAME.fullmatch(name) is None:
+        return False
+    return name.partition(".")[0] not in _OWN_PACKAGES
 
 
 def _is_tensor(value: Any) -> bool:
@@ -335,93 +343,110 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _array(tensor: Any, name: str) -> np.ndarray:
-    """Return a tensor's values as float32, or float64 where they are that, in its own
-    shape; may share its memory.
+    """Return a tensor's values as float32, or float64 where they are that.
+
+    The array has the tensor's shape and may share its memory.
 
     Raises:
-        FileError: not a dense tensor of real numbers, or it shows more than the file
-            holds for it.
+        FileError: not a dense tensor of real numbers, or one of more bytes than the
+            file holds for it.
     """
-    import torch
-
     if tensor.is_nested:
         raise FileError(
             f"checkpoint: tensor {name!r} is a nested tensor; a dense tensor of real "
             "numbers is needed"
         )
-    plain = (
-        type(tensor) in (torch.Tensor, torch.nn.Parameter)
-        and tensor.device.type == "cpu"
-    )
-    if (
-        not plain
-        or tensor.layout is not torch.strided
-        or tensor.is_complex()
-        or tensor.is_quantized
-    ):
+    if not _is_dense(tensor):
         raise FileError(
             f"checkpoint: tensor {name!r} is {getattr(tensor, 'dtype', type(tensor))}, "
             f"{getattr(tensor, 'layout', '')}; a dense tensor of real numbers is needed"
         )
-    held = tensor.untyped_storage().nbytes()
-    if (
-        tensor.numel() * tensor.element_size() > held
-    ):  # a stride of 0: a few bytes that would become gigabytes
+    stored_bytes = tensor.untyped_storage().nbytes()
+    # With a stride of 0 a few bytes would become gigabytes.
+    if tensor.numel() * tensor.element_size() > stored_bytes:
         raise FileError(
             f"checkpoint: tensor {name!r} of shape {tuple(tensor.shape)} claims more "
-            "than the "
-            f"{held:,} bytes that the file holds for it"
+            f"than the {stored_bytes:,} bytes that the file holds for it"
         )
     return as_floats(tensor.resolve_neg()).numpy()
 
 
-def _ranks(path: Path) -> tuple[list[Path], tuple[str, ...]]:
-    """Return the files that make one scene: a file with its sibling ranks, or the
-    latest step of a folder.
+def _is_dense(tensor: Any) -> bool:
+    """Return whether a tensor is a plain one of real numbers, in host memory."""
+    import torch
+
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return False
+    if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
+        return False
+    return not tensor.is_complex() and not tensor.is_quantized
+
+
+class _Scene(NamedTuple):
+    """The files that make one scene, in the order of their ranks."""
+
+    files: list[Path]
+    notes: tuple[str, ...] = ()
+
+
+def _ranks(path: Path) -> _Scene:
+    """Return the files of a scene: a file with its sibling ranks, or the latest step of
+    a folder.
     """
     if path.is_dir():
-        folders = [path, path / "ckpts"]
-        every = [
-            (int(m["step"] or -1), f.name, f)
-            for folder in folders
-            if folder.is_dir()
-            for f in folder.iterdir()
-            if (m := RANK.fullmatch(f.name))
-        ]
-        if not every:
-            raise FileError("no checkpoint named *_rank*.pt in the folder")
-        path = max(every)[2]
+        path = _latest_checkpoint(path)
     match = RANK.fullmatch(path.name)
     if match is None:
-        return [path], ()
-    ranks = {
-        int(m["rank"]): f
-        for f in path.parent.iterdir()
-        if (m := RANK.fullmatch(f.name))
-        and (m["stem"], m["suffix"]) == (match["stem"], match["suffix"])
-    }
+        return _Scene([path])
+    stem = match["stem"]
+    ranks: dict[int, Path] = {}
+    for sibling in path.parent.iterdir():
+        other = RANK.fullmatch(sibling.name)
+        if other is None or other["stem"] != stem or other["suffix"] != match["suffix"]:
+            continue
+        ranks[int(other["rank"])] = sibling
+    notes: tuple[str, ...] = ()
     if len(ranks) > 1:
-        notes = (f"{len(ranks)} ranks of {match['stem']} put together",)
-    else:
-        notes = ()
-    absent = [str(r) for r in range(max(ranks)) if r not in ranks]
+        notes += (f"{len(ranks)} ranks of {stem} put together",)
+    absent = [str(rank) for rank in range(max(ranks)) if rank not in ranks]
     if absent:
         notes += (
-            f"rank {', '.join(absent[:8])} of {match['stem']} is missing: the scene "
-            "has holes",
+            f"rank {', '.join(absent[:8])} of {stem} is missing: the scene has holes",
         )
-    return [ranks[r] for r in sorted(ranks)], notes
+    return _Scene([ranks[rank] for rank in sorted(ranks)], notes)
+
+
+def _latest_checkpoint(folder: Path) -> Path:
+    """Return the checkpoint of the latest step in a folder, or in its folder `ckpts`.
+
+    Raises FileError where there is none.
+    """
+    checkpoints: list[tuple[int, str, Path]] = []
+    for parent in (folder, folder / "ckpts"):
+        if not parent.is_dir():
+            continue
+        for file in parent.iterdir():
+            match = RANK.fullmatch(file.name)
+            if match is not None:
+                checkpoints.append((int(match["step"] or -1), file.name, file))
+    if not checkpoints:
+        raise FileError("no checkpoint named *_rank*.pt in the folder")
+    _, _, path = max(checkpoints)
+    return path
+
+
+def _find_files(path: Path) -> list[Path]:
+    return _ranks(path).files
 
 
 def _is_checkpoint(start: Start) -> bool:
     if start.path.is_dir():
-        return any(start.path.glob("*_rank*.pt")) or any(
-            start.path.glob("ckpts/*_rank*.pt")
-        )
-    # A pickle is none, and the reader has the words for it.
-    return "data.pkl" in start.zip_names or (
-        start.head[:1] == b"\x80" and start.suffix != ".splat"
-    )
+        patterns = ("*_rank*.pt", "ckpts/*_rank*.pt")
+        return any(any(start.path.glob(pattern)) for pattern in patterns)
+    if "data.pkl" in start.zip_names:
+        return True
+    # A plain pickle is none, and the reader's error explains that.
+    return start.head[:1] == b"\x80" and start.suffix != ".splat"
 
 
 CHECKPOINT = Format(
@@ -431,5 +456,5 @@ CHECKPOINT = Format(
     _is_checkpoint,
     read_checkpoint,
     by_suffix=True,
-    parts=lambda path: _ranks(path)[0],
+    parts=_find_files,
 )

@@ -1,5 +1,4 @@
-"""Tensors of scenes in the mappings that trainers save, and how their numbers become
-raw fields.
+"""Tensors of scenes in the mappings that trainers save, and their raw fields.
 
 Searched are all mappings within each other, down to a few levels, and names with any
 common prefix (`module.splats.`, `_model.gauss_params.`). inria's `capture` is a tuple
@@ -12,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -41,10 +40,10 @@ ALIASES: dict[str, tuple[str, ...]] = {
 }
 """Trainers' names of the fields. "shs": all coefficients; "colors": logits."""
 DEGREES = ("active_sh_degree", "_active_sh_degree", "n_active_features")
-"""Their names of the degree in use."""
+"""Trainers' names of the degree in use."""
 _LEVELS = 4
 """Mappings within each other that are searched, at most."""
-_MOST_MAPPINGS = 10_000
+_MAX_MAPPINGS = 10_000
 _ACTIVATED = {"scales", "opacities", "opacity"}
 _NEEDED = {"means", "scales", "quats", "opacities"}
 _COLORS = {"sh0", "shs", "colors", "rgb"}
@@ -67,32 +66,32 @@ class SavedTensors:
 
 
 def find_tensors(root: Any, is_tensor: Callable[[Any], bool]) -> SavedTensors:
-    """Return the tensors of the Gaussians in whatever a trainer has saved.
+    """Find the tensors of the Gaussians in the value that a trainer has saved.
 
     Raises FileError where there are none.
     """
     mappings: list[Mapping[Any, Any]] = []
-    for value in itertools.islice(_values(root), _MOST_MAPPINGS):
-        parts = None
+    for value in itertools.islice(_values(root), _MAX_MAPPINGS):
         if isinstance(value, Mapping):
             mappings.append(value)
-            parts = _of_mapping(value, is_tensor)
+            saved = _of_mapping(value, is_tensor)
         else:
-            parts = _of_capture(value, is_tensor)
-        if parts is not None:
-            return parts
+            saved = _of_capture(value, is_tensor)
+        if saved is not None:
+            return saved
     if not mappings:
         kind = "tensor" if is_tensor(root) else type(root).__name__
         raise FileError(
             f"checkpoint: it holds a {kind}, not a mapping of tensors nor inria's "
             "(capture, iteration)"
         )
-    keys = [key for value in mappings[:16] for key in itertools.islice(value, 8)]
+    keys: list[Any] = []
+    for mapping in mappings[:16]:
+        keys += itertools.islice(mapping, 8)
     names = ", ".join(clipped(key) for key in keys[:16] if isinstance(key, str))
     raise FileError(
         "checkpoint: no Gaussians in it. Looked for means, scales, quats, opacities "
-        "and sh0 (or colors); it has "
-        f"{names or 'no names'}"
+        f"and sh0 (or colors); it has {names or 'no names'}"
     )
 
 
@@ -125,21 +124,32 @@ def _of_mapping(mapping: Mapping[Any, Any], is_tensor: Any) -> SavedTensors | No
     for group in groups.values():
         names = _names_in(group, is_tensor)
         if names.keys() >= _NEEDED and names.keys() & _COLORS:
-            tensors = {field: group[alias] for field, alias in names.items()}
-            has_logits = names.get("sh0") == "features_dc"
-            # gsplat's appearance optimisation has logits, beside features; its
-            # rasteriser takes colours or harmonics.
-            if "colors" in tensors and "features" not in group:
-                colors = tensors.pop("colors")
-                tensors.setdefault("shs" if colors.ndim == 3 else "rgb", colors)
-            is_of_rasteriser = "sh0" not in tensors and "colors" not in tensors
-            is_of_rasteriser &= {names["scales"], names["opacities"]} <= _ACTIVATED
-            return SavedTensors(tensors, degree, has_logits, is_of_rasteriser)
+            return _of_group(group, names, degree)
     return None
 
 
+def _of_group(
+    group: Mapping[str, Any], names: Mapping[str, str], degree: int | None
+) -> SavedTensors:
+    """Return the scene of tensors under one prefix. `names`: of each field."""
+    tensors = {field: group[alias] for field, alias in names.items()}
+    # gsplat's appearance optimisation has logits, beside features; its rasteriser takes
+    # colours or harmonics.
+    if "colors" in tensors and "features" not in group:
+        colors = tensors.pop("colors")
+        tensors.setdefault("shs" if colors.ndim == 3 else "rgb", colors)
+    has_raw_colors = "sh0" in tensors or "colors" in tensors
+    has_activated_names = {names["scales"], names["opacities"]} <= _ACTIVATED
+    return SavedTensors(
+        tensors,
+        degree,
+        has_logit_colors=names.get("sh0") == "features_dc",
+        may_be_activated=has_activated_names and not has_raw_colors,
+    )
+
+
 def _names_in(group: Mapping[str, Any], is_tensor: Any) -> dict[str, str]:
-    """Return the name of each field that is there."""
+    """Return the trainer's name of each field that the group has."""
     names: dict[str, str] = {}
     for field, aliases in ALIASES.items():
         present = [alias for alias in aliases if is_tensor(group.get(alias))]
@@ -149,9 +159,7 @@ def _names_in(group: Mapping[str, Any], is_tensor: Any) -> dict[str, str]:
 
 
 def _degree(value: Any, is_tensor: Any) -> int | None:
-    """Return a degree in use that was saved as a number or as a tensor; None for
-    anything else.
-    """
+    """Return a degree in use, saved as a number or as a tensor; None for others."""
     is_number = isinstance(value, int) or (is_tensor(value) and value.ndim == 0)
     if not is_number:
         return None
@@ -162,8 +170,10 @@ def _degree(value: Any, is_tensor: Any) -> int | None:
 
 
 def _of_capture(value: Any, is_tensor: Any) -> SavedTensors | None:
-    """Return the scene of inria's `capture`: the active degree, xyz, and then in order
-    features_dc, features_rest, scaling, rotation, opacity; None for any other tuple.
+    """Return the scene of inria's `capture`; None for any other tuple.
+
+    It has the active degree, xyz, and then in order features_dc, features_rest,
+    scaling, rotation, opacity.
     """
     if len(value) < 7 or not is_tensor(value[1]):
         return None
@@ -171,59 +181,51 @@ def _of_capture(value: Any, is_tensor: Any) -> SavedTensors | None:
         return None
     means = value[1]
     count = means.shape[0] if means.ndim else -1
-    later = [each for each in value[2:] if is_tensor(each)]
-    first = next((i for i, t in enumerate(later) if t.shape == (count, 1, 3)), None)
-    if first is None or len(later) < first + 5:
+    tensors = [tensor for tensor in value[2:] if is_tensor(tensor)]
+    shapes = [tensor.shape for tensor in tensors]
+    if (count, 1, 3) not in shapes:
         return None
-    sh0, rest, scales, quats, opacities = later[first : first + 5]
-    is_capture = (
-        rest.ndim == 3
-        and scales.ndim == 2
-        and scales.shape[1] in (1, *SCALE_COUNTS)
-        and quats.shape == (count, 4)
-    )
-    if not is_capture:
+    first = shapes.index((count, 1, 3))
+    if len(tensors) < first + 5:
         return None
-    return SavedTensors(
-        {
-            "means": means,
-            "sh0": sh0,
-            "shN": rest,
-            "scales": scales,
-            "quats": quats,
-            "opacities": opacities,
-        },
-        _degree(value[0], is_tensor),
-    )
+    sh0, harmonics, scales, quats, opacities = tensors[first : first + 5]
+    has_scales = scales.ndim == 2 and scales.shape[1] in (1, *SCALE_COUNTS)
+    if not has_scales or harmonics.ndim != 3 or quats.shape != (count, 4):
+        return None
+    fields = {
+        "means": means,
+        "sh0": sh0,
+        "shN": harmonics,
+        "scales": scales,
+        "quats": quats,
+        "opacities": opacities,
+    }
+    return SavedTensors(fields, _degree(value[0], is_tensor))
 
 
-def fields_from(arrays: Mapping[str, np.ndarray], parts: SavedTensors) -> Fields:
-    """Return raw fields from the arrays of a scene by the fields of `ALIASES`.
+def fields_from(arrays: Mapping[str, np.ndarray], saved: SavedTensors) -> Fields:
+    """Return raw fields from the arrays of a scene, by the names of `ALIASES`.
 
-    `parts` describes them. Raises FileError.
+    `saved` describes them. Raises FileError.
     """
-    has_logit_colors = parts.has_logit_colors
     means = arrays["means"]
     if means.ndim != 2:
         raise FileError(f"means has shape {means.shape}; (N, 3) is needed")
     count = len(means)
-    sh0, rest = _harmonics(arrays, count, has_logit_colors)
+    colors = _harmonics(arrays, count, saved.has_logit_colors)
     scales = arrays["scales"]
     opacities = _column(arrays["opacities"], count)
-    if parts.may_be_activated and _are_activated(scales, opacities):
+    if saved.may_be_activated and _are_activated(scales, opacities):
         scales, opacities = _as_raw(scales, opacities)
     if "filter_3D" in arrays:
         sizes = _column(arrays["filter_3D"], count)
-        fits = (
-            sizes.shape == (count,)
-            and opacities.shape == (count,)
-            and scales.shape in [(count, columns) for columns in (1, *SCALE_COUNTS)]
-        )
-        if not fits:
+        shapes = [(count, columns) for columns in (1, *SCALE_COUNTS)]
+        is_flat = sizes.shape == opacities.shape == (count,)
+        if not is_flat or scales.shape not in shapes:
             raise FileError(
                 f"{count} centres, scales of shape {scales.shape}, opacities of "
-                f"{opacities.shape} and a filter_3D of "
-                f"{sizes.shape} do not fit together"
+                f"{opacities.shape} and a filter_3D of {sizes.shape} do not fit "
+                "together"
             )
         scales, opacities = apply_filter(scales, opacities, sizes)
     return Fields(
@@ -231,8 +233,8 @@ def fields_from(arrays: Mapping[str, np.ndarray], parts: SavedTensors) -> Fields
         quats=arrays["quats"],
         scales=scales,
         opacities=opacities,
-        sh0=sh0,
-        shN=rest,
+        sh0=colors.sh0,
+        shN=colors.shN,
     )
 
 
@@ -241,12 +243,13 @@ def _are_activated(scales: np.ndarray, opacities: np.ndarray) -> bool:
 
     Logarithms and logits have numbers below 0.
     """
-    return bool(
-        (scales >= 0).all() and (opacities >= 0).all() and (opacities <= 1).all()
-    )
+    if (scales < 0).any() or np.isnan(scales).any():
+        return False
+    return bool(((opacities >= 0) & (opacities <= 1)).all())
 
 
 def _as_raw(scales: np.ndarray, opacities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return logarithms and logits of activated scales and opacities."""
     tiny = np.finfo(np.float32).tiny
     alpha = np.clip(opacities.astype(np.float64), tiny, 1 - 2.0**-24)
     logits = np.log(alpha) - np.log1p(-alpha)
@@ -254,33 +257,47 @@ def _as_raw(scales: np.ndarray, opacities: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _column(values: np.ndarray, count: int) -> np.ndarray:
+    """Return values (N, 1) as (N,); others as they are."""
     return values[:, 0] if values.shape == (count, 1) else values
+
+
+class _Harmonics(NamedTuple):
+    """Coefficients of spherical harmonics."""
+
+    sh0: np.ndarray
+    """(N, 3), of degree 0."""
+    shN: np.ndarray  # noqa: N815  (gsplat's own name for the field)
+    """(N, K-1, 3), of the degrees above."""
 
 
 def _harmonics(
     arrays: Mapping[str, np.ndarray], count: int, has_logit_colors: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return coefficients of degree 0, and of the degrees above."""
-    rest = arrays.get("shN", np.zeros((count, 0, 3), np.float32))
-    if rest.ndim == 2 and rest.shape[1] % 3 == 0:  # 3DGRUT
-        rest = rest.reshape(len(rest), rest.shape[1] // 3, 3)
+) -> _Harmonics:
+    """Return the coefficients of a scene, from whichever arrays hold its colours."""
+    higher = arrays.get("shN", np.zeros((count, 0, 3), np.float32))
+    # 3DGRUT saves them flat.
+    if higher.ndim == 2 and higher.shape[1] % 3 == 0:
+        higher = higher.reshape(len(higher), higher.shape[1] // 3, 3)
     if "sh0" in arrays:
         sh0 = arrays["sh0"]
         if has_logit_colors and sh0.shape == (count, 3) and _is_empty(arrays, "shN"):
-            return sh0_of_rgb(_sigmoid(sh0)), rest
-        return (sh0[:, 0] if sh0.shape == (count, 1, 3) else sh0), rest
+            sh0 = sh0_of_rgb(_sigmoid(sh0))
+        elif sh0.shape == (count, 1, 3):
+            sh0 = sh0[:, 0]
+        return _Harmonics(sh0, higher)
     if "shs" in arrays and arrays["shs"].ndim == 3:
-        return arrays["shs"][:, 0], arrays["shs"][:, 1:]
+        return _Harmonics(arrays["shs"][:, 0], arrays["shs"][:, 1:])
     # gsplat's appearance optimisation: logits of the colour before the network's share.
-    rgb = arrays["rgb"] if "rgb" in arrays else None
+    rgb = arrays.get("rgb")
     if rgb is None and "colors" in arrays:
         rgb = _sigmoid(arrays["colors"])
     if rgb is None:
         raise FileError(f"shs has shape {arrays['shs'].shape}; (N, K, 3) is needed")
-    return sh0_of_rgb(rgb), rest
+    return _Harmonics(sh0_of_rgb(rgb), higher)
 
 
 def _is_empty(arrays: Mapping[str, np.ndarray], name: str) -> bool:
+    """Return whether a scene has an array of no coefficients."""
     return name in arrays and arrays[name].shape[1:] == (0, 3)
 
 
@@ -289,13 +306,14 @@ def _sigmoid(values: np.ndarray) -> np.ndarray:
         return (1 / (1 + np.exp(-values.astype(np.float64)))).astype(np.float32)
 
 
-def joined(parts: Sequence[Fields]) -> Fields:
-    """Return the scenes of several ranks as one, which must have as many coefficients
-    each. Raises FileError.
+def joined(ranks: Sequence[Fields]) -> Fields:
+    """Return the scenes of several ranks as one.
+
+    Raises FileError where they have different numbers of coefficients.
     """
-    if len(parts) == 1:
-        return parts[0]
-    if len({part.shN.shape[1:] for part in parts}) > 1:
+    if len(ranks) == 1:
+        return ranks[0]
+    if len({rank.shN.shape[1:] for rank in ranks}) > 1:
         raise FileError("the ranks hold spherical harmonics of different degrees")
-    columns = zip(*(part.arrays for part in parts), strict=True)
+    columns = zip(*(rank.arrays for rank in ranks), strict=True)
     return Fields(*(np.concatenate(column) for column in columns))
