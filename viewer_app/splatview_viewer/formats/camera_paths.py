@@ -1,7 +1,6 @@
-"""Camera paths as nerfstudio's viewer writes them and `ns-render camera-path` reads
-them; the pictures of their films.
+"""Camera paths in nerfstudio's form, and the pictures of their films.
 
-Format: nerfstudio/viewer/render_panel.py (`_write_json`) and
+`ns-render camera-path` reads such files. Format: nerfstudio/viewer/render_panel.py (`_write_json`) and
 nerfstudio/cameras/camera_paths.py (`get_path_from_json`), version 1.1. Matrices are
 camera to world, row by row, in OpenGL axes (x right, y up, z backward); fields of view
 are vertical, in degrees, and mean the focal length of a perspective camera, whatever
@@ -51,17 +50,17 @@ if TYPE_CHECKING:
 
 FILE_LIMIT = 64 << 20
 """Bytes of a file; two hours of pictures take 60 MB."""
-LEAST_FOV = 0.09
-MOST_FOV = 179.4
-"""Degrees of a field of view that are read: a little more than are written, which are
-rounded."""
+MIN_FOV = 0.09
+"""Degrees of a field of view that are read, at least: written ones are rounded."""
+MAX_FOV = 179.4
+"""Degrees of a field of view that are read, at most."""
 _MODELS: dict[str, CameraModel] = {"perspective": "pinhole", "fisheye": "fisheye"}
 _FLIP = np.diag([1.0, -1.0, -1.0])
 """Between OpenGL's axes of a camera and OpenCV's."""
 NEEDED = "an mp4, unlike a folder of PNGs, needs"
 """Subject of the error for a missing PyAV."""
 _QUALITY = "18"
-"""Of x264 (its CRF): nothing is seen of the loss."""
+"""CRF of x264, at which the loss is invisible."""
 
 
 @dataclass(frozen=True)
@@ -75,65 +74,44 @@ class Film:
 
 
 def write_path(film: Film) -> str:
-    """Return the JSON text. Raises CameraError for a film of too many pictures."""
+    """Return the JSON text of a film's path.
+
+    Raises CameraError for a film of too many pictures.
+    """
     check_length(film, MAX_FRAMES, "a file of its path")
     return json.dumps(path_values(film))
 
 
-def check_length(film: Film, most: int = MAX_PICTURES, what: str = "a film") -> None:
-    """Raise CameraError for a film of more pictures than `what` may have, before
-    anything is made of them.
+def check_length(
+    film: Film, max_pictures: int = MAX_PICTURES, subject: str = "a film"
+) -> None:
+    """Raise CameraError for a film of more than `max_pictures` pictures.
+
+    `subject` names the film in the message.
     """
     count = film.path.frame_count(film.fps)
-    if count > most:
+    if count > max_pictures:
         raise CameraError(
             f"path: {film.path.duration:,.0f} s at {film.fps:g} pictures a second are "
-            f"{count:,} pictures; "
-            f"{what} may have {most:,}. Make it shorter, or have fewer a second"
+            f"{count:,} pictures; {subject} may have {max_pictures:,}. Make it "
+            "shorter, or have fewer a second"
         )
 
 
 def path_values(film: Film, *, frames: bool = True) -> dict[str, Any]:
-    """Return what the JSON text holds.
+    """Return the values of a path's JSON text.
 
-    frames: one for each picture of the film as well.
+    `frames`: with one camera for each picture of the film as well.
     """
     path = film.path
-
-    def pose(rotation: np.ndarray, position: np.ndarray) -> list[float]:
-        matrix = np.eye(4)
-        matrix[:3, :3] = rotation @ _FLIP
-        matrix[:3, 3] = position
-        return matrix.ravel().tolist()
-
-    def written_fov(fov: float) -> float:
-        return field_of_view(focal_length(fov, film.height, path.model), film.height)
-
-    aspect = film.width / film.height
-    pictures = []
-    for i in range(path.frame_count(film.fps) if frames else 0):
-        camera = path.camera_at(i / film.fps, film.width, film.height)
-        fov = field_of_view(float(camera.K[1, 1]), film.height)
-        pictures.append(
-            {
-                "camera_to_world": pose(camera.viewmat[:3, :3].T, camera.position),
-                "fov": fov,
-                "aspect": aspect,
-            }
-        )
+    keys = [*path.keys]
+    # The last key is repeated where its seconds count.
+    if path.keys and path.holds_last and not path.loop:
+        keys.append(path.keys[-1])
     return {
-        "default_fov": written_fov(path.keys[0].fov) if path.keys else 50.0,
+        "default_fov": _written_fov(film, path.keys[0].fov) if path.keys else 50.0,
         "default_transition_sec": SECONDS,
-        "keyframes": [
-            {
-                "matrix": pose(rotations.matrix(key.rotation), key.position),
-                "fov": written_fov(key.fov),
-                "aspect": aspect,
-                "override_transition_enabled": True,
-                "override_transition_sec": key.seconds,
-            }
-            for key in path.keys + path.keys[-1:] * (path.holds_last and not path.loop)
-        ],
+        "keyframes": [_keyframe_values(film, key) for key in keys],
         "camera_type": "fisheye" if path.model == "fisheye" else "perspective",
         "render_height": film.height,
         "render_width": film.width,
@@ -141,14 +119,54 @@ def path_values(film: Film, *, frames: bool = True) -> dict[str, Any]:
         "seconds": path.duration,
         "is_cycle": path.loop,
         "smoothness_value": 0.0 if path.smooth else 1.0,
-        "camera_path": pictures,
+        "camera_path": _picture_values(film) if frames else [],
     }
 
 
-def read_path(file: Path) -> Film:
-    """Return the path in a file.
+def _keyframe_values(film: Film, key: Keyframe) -> dict[str, Any]:
+    return {
+        "matrix": _written_pose(rotations.matrix(key.rotation), key.position),
+        "fov": _written_fov(film, key.fov),
+        "aspect": film.width / film.height,
+        "override_transition_enabled": True,
+        "override_transition_sec": key.seconds,
+    }
 
-    Raises CameraError, which names the file, where it holds none.
+
+def _picture_values(film: Film) -> list[dict[str, Any]]:
+    """Return the camera of each picture of a film."""
+    pictures: list[dict[str, Any]] = []
+    for i in range(film.path.frame_count(film.fps)):
+        camera = film.path.camera_at(i / film.fps, film.width, film.height)
+        rotation = camera.viewmat[:3, :3].T
+        pictures.append(
+            {
+                "camera_to_world": _written_pose(rotation, camera.position),
+                "fov": field_of_view(float(camera.K[1, 1]), film.height),
+                "aspect": film.width / film.height,
+            }
+        )
+    return pictures
+
+
+def _written_pose(rotation: np.ndarray, position: np.ndarray) -> list[float]:
+    """Return a camera to world matrix in OpenGL axes, row by row."""
+    matrix = np.eye(4)
+    matrix[:3, :3] = rotation @ _FLIP
+    matrix[:3, 3] = position
+    return matrix.ravel().tolist()
+
+
+def _written_fov(film: Film, fov: float) -> float:
+    """Return the field of view of a perspective camera of the same focal length."""
+    focal = focal_length(fov, film.height, film.path.model)
+    return field_of_view(focal, film.height)
+
+
+def read_path(file: Path) -> Film:
+    """Read the path in a file.
+
+    Raises CameraError, which names the file.
     """
     try:
         with open_regular(file) as f:
@@ -166,8 +184,7 @@ def read_path(file: Path) -> Film:
 
 
 def parse_path(text: str | bytes) -> Film:
-    """Return the path in a JSON text; that of its keyframes, if it has any, otherwise
-    that of its frames, one by one.
+    """Parse the path in a JSON text: its keyframes, or else its frames one by one.
 
     Raises CameraError for anything else.
     """
@@ -190,138 +207,161 @@ def parse_path(text: str | bytes) -> Film:
         ) from e
 
 
-def _film(d: Any) -> Film:
-    keys, frames = (
-        d.get(name) if isinstance(d, dict) else None
-        for name in ("keyframes", "camera_path")
-    )
-    if not any(isinstance(found, list) and found for found in (keys, frames)):
+def _film(values: Any) -> Film:
+    """Return the film of a JSON text's values. Raises CameraError."""
+    keys = values.get("keyframes") if isinstance(values, dict) else None
+    frames = values.get("camera_path") if isinstance(values, dict) else None
+    has_keys = isinstance(keys, list) and len(keys) > 0
+    has_frames = isinstance(frames, list) and len(frames) > 0
+    if not has_keys and not has_frames:
         raise CameraError(
             'path: neither "keyframes" nor "camera_path" is there, as nerfstudio '
             "writes them"
         )
-    kind = str(d.get("camera_type", "perspective")).lower()
+    kind = str(values.get("camera_type", "perspective")).lower()
     if kind not in _MODELS:
         raise CameraError(
             f"path: camera_type is {kind!r:.40}; legal are {', '.join(_MODELS)}"
         )
     model = _MODELS[kind]
-    width, height = (
-        int(_read_float(d, name, default, 1, 16384))
-        for name, default in (("render_width", 1920), ("render_height", 1080))
-    )
-    fps = _read_float(d, "fps", 30.0, 0.01, 1000)
-    between = _read_float(d, "default_transition_sec", SECONDS, 0.001, 3600)
-    loop = d.get("is_cycle") is True
-    if isinstance(keys, list) and keys:
-        if len(keys) > MAX_KEYS:
-            raise CameraError(f"path: {len(keys)} keyframes; {MAX_KEYS} are the most")
-        path = CameraPath([_key(k, d, between, model) for k in keys], loop, model=model)
-        path.smooth = _read_float(d, "smoothness_value", 0.0, -1e9, 1e9) < 1.0
-        # The first viewer names the length of the whole alone.
-        has_transitions = "default_transition_sec" in d or any(
-            "override_transition_sec" in key for key in keys
-        )
-        if not has_transitions:
-            path.stretch(
-                _read_float(d, "seconds", path.duration or between, 0.001, 1e6)
-            )
-        return Film(path, width, height, fps)
-    keys = _frames(frames or (), d, 1 / fps, model)
-    return Film(
-        CameraPath(keys, False, False, model, holds_last=True), width, height, fps
-    )
+    width = int(_read_float(values, "render_width", 1920, 1, 16384))
+    height = int(_read_float(values, "render_height", 1080, 1, 16384))
+    fps = _read_float(values, "fps", 30.0, 0.01, 1000)
+    if has_keys:
+        path = _path_of_keys(keys, values, model)
+    else:
+        # The transition is checked though pictures without keyframes do not need it.
+        _transition_of(values)
+        picture_keys = _frames(frames or (), values, 1 / fps, model)
+        path = CameraPath(picture_keys, False, False, model, holds_last=True)
+    return Film(path, width, height, fps)
+
+
+def _transition_of(values: dict[str, Any]) -> float:
+    """Return the seconds between keyframes that name none themselves."""
+    return _read_float(values, "default_transition_sec", SECONDS, 0.001, 3600)
+
+
+def _path_of_keys(
+    keys: Sequence[Any], values: dict[str, Any], model: CameraModel
+) -> CameraPath:
+    """Return the path through keyframes. `values`: of the whole JSON text."""
+    transition = _transition_of(values)
+    if len(keys) > MAX_KEYS:
+        raise CameraError(f"path: {len(keys)} keyframes; {MAX_KEYS} are the most")
+    keyframes = [_key(key, values, transition, model) for key in keys]
+    loop = values.get("is_cycle") is True
+    path = CameraPath(keyframes, loop, model=model)
+    path.smooth = _read_float(values, "smoothness_value", 0.0, -1e9, 1e9) < 1.0
+    # The first viewer names the length of the whole alone.
+    has_transitions = any("override_transition_sec" in key for key in keys)
+    if "default_transition_sec" not in values and not has_transitions:
+        default = path.duration or transition
+        path.stretch(_read_float(values, "seconds", default, 0.001, 1e6))
+    return path
 
 
 def _frames(
-    frames: Sequence[Any], whole: dict[str, Any], between: float, model: CameraModel
+    frames: Sequence[Any],
+    values: dict[str, Any],
+    transition: float,
+    model: CameraModel,
 ) -> list[Keyframe]:
-    """Return a key for each picture of a path, all matrices at once."""
+    """Return a key for each picture of a path, all matrices at once.
+
+    Args:
+        frames: the entries of "camera_path".
+        values: of the whole JSON text.
+        transition: seconds between pictures that name none themselves.
+        model: of the camera.
+    """
     if len(frames) > MAX_FRAMES:
         raise CameraError(
             f"path: {len(frames)} pictures without keyframes; {MAX_FRAMES} are the "
-            "most. "
-            "Write the path with its keyframes, or in parts"
+            "most. Write the path with its keyframes, or in parts"
         )
     matrices = _matrices(frames)
     if matrices is None:
-        # One by one, which reads other forms and tells what is wrong with the first
-        # that is.
+        # One by one: that reads other forms, and names the first one that is invalid.
         name = "camera_to_world"
-        return [_key(frame, whole, between, model, name) for frame in frames]
-    keys = []
+        return [_key(frame, values, transition, model, name) for frame in frames]
+    keys: list[Keyframe] = []
     positions = matrices[:, :3, 3].copy()
     quaternions = rotations.quaternions(matrices[:, :3, :3] @ _FLIP)
     for frame, position, rotation in zip(frames, positions, quaternions, strict=True):
-        seconds = _seconds(frame, between)
-        fov = _fov(frame, whole, model)
+        seconds = _seconds(frame, transition)
+        fov = _fov(frame, values, model)
         keys.append(Keyframe(position, rotation, fov, seconds))
     return keys
 
 
 def _matrices(frames: Sequence[Any]) -> np.ndarray | None:
-    """Return the matrices (N, 4, 4) of pictures; None where one of them has another
-    form, or is none.
+    """Return the matrices (N, 4, 4) of pictures; None if one is invalid or of another
+    form.
     """
     try:
-        values = [frame["camera_to_world"] for frame in frames]
-        matrices = np.asarray(values, np.float64).reshape(len(frames), 4, 4)
+        rows = [frame["camera_to_world"] for frame in frames]
+        matrices = np.asarray(rows, np.float64).reshape(len(frames), 4, 4)
     except (TypeError, ValueError, KeyError, OverflowError):
         return None
     is_near = (np.abs(matrices) < FAR).all(axis=(1, 2))
     is_by_rows = ~matrices[:, 3, :3].any(axis=1)
-    valid = is_near & is_by_rows & rotations.are_rotations(matrices[:, :3, :3])
-    return matrices if valid.all() else None
+    is_valid = is_near & is_by_rows & rotations.are_rotations(matrices[:, :3, :3])
+    return matrices if is_valid.all() else None
 
 
 def _key(
-    d: Any,
-    whole: dict[str, Any],
-    between: float,
+    key: Any,
+    values: dict[str, Any],
+    transition: float,
     model: CameraModel,
     name: str = "matrix",
 ) -> Keyframe:
-    if not isinstance(d, dict):
-        raise CameraError(f"path: {d!r:.60} is no keyframe")
-    matrix = read_pose(d.get(name), f'path: "{name}"')
+    """Return a keyframe, or a picture whose matrix is called `name`.
+
+    Raises CameraError. Other arguments as `_frames`.
+    """
+    if not isinstance(key, dict):
+        raise CameraError(f"path: {key!r:.60} is no keyframe")
+    matrix = read_pose(key.get(name), f'path: "{name}"')
     rotation = rotations.quaternion(matrix[:3, :3] @ _FLIP)
-    seconds = _seconds(d, between)
-    fov = _fov(d, whole, model)
+    seconds = _seconds(key, transition)
+    fov = _fov(key, values, model)
     return Keyframe(matrix[:3, 3].copy(), rotation, fov, seconds)
 
 
-def _seconds(d: dict[str, Any], between: float) -> float:
+def _seconds(key: dict[str, Any], transition: float) -> float:
     """Return the seconds from a keyframe to the next."""
-    if d.get("override_transition_enabled") is not True:
-        return between
-    return _read_float(d, "override_transition_sec", between, 0.001, 3600)
+    if key.get("override_transition_enabled") is not True:
+        return transition
+    return _read_float(key, "override_transition_sec", transition, 0.001, 3600)
 
 
-def _fov(d: dict[str, Any], whole: dict[str, Any], model: CameraModel) -> float:
-    """Return the field of view of a keyframe, in degrees; of all, where it has none."""
-    default = _read_float(whole, "default_fov", 50.0, LEAST_FOV, MOST_FOV)
-    fov = _read_float(d, "fov", default, LEAST_FOV, MOST_FOV)
+def _fov(key: dict[str, Any], values: dict[str, Any], model: CameraModel) -> float:
+    """Return the field of view of a keyframe, in degrees; the path's if it has none."""
+    default = _read_float(values, "default_fov", 50.0, MIN_FOV, MAX_FOV)
+    fov = _read_float(key, "fov", default, MIN_FOV, MAX_FOV)
     return _fisheye_fov(fov) if model == "fisheye" else fov
 
 
 def _fisheye_fov(fov: float) -> float:
-    """Return the angle that an equidistant camera shows with the focal length that
-    nerfstudio makes of a field of view: half the height by the tangent of its half, for
-    every type of camera.
+    """Return the angle that an equidistant camera shows for a field of view in a file.
+
+    nerfstudio takes the focal length of a perspective camera for every type: half the
+    height by the tangent of half the angle.
     """
     return field_of_view(focal_length(fov, 2), 2, "fisheye")
 
 
 def _read_float(
-    d: dict[str, Any], name: str, default: float, low: float, high: float
+    values: dict[str, Any], name: str, default: float, low: float, high: float
 ) -> float:
-    value = d.get(name, default)
-    value = default if value is None else value
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float))
-        or not low <= value <= high
-    ):
+    """Return a number of a JSON text. Raises CameraError unless it is in [low, high]."""
+    value = values.get(name)
+    if value is None:
+        value = default
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not low <= value <= high:
         raise CameraError(
             f'path: "{name}" is {value!r:.40}, not a number from {low:g} to {high:g}'
         )
@@ -337,7 +377,7 @@ def is_mp4(out: Path) -> bool:
 
 
 class PngFolder:
-    """000000.png and so on, in a folder."""
+    """Writes 000000.png and so on into a folder."""
 
     def __init__(self, out: Path, numbered: bool = False) -> None:
         self._count = 0
@@ -348,40 +388,38 @@ class PngFolder:
             )
         with _named(out):
             self.out = take_free_name(out, Path.mkdir) if numbered else out
-            self._made = numbered or not self.out.exists()
+            self._is_new_folder = numbered or not self.out.exists()
             make_output_folder(self.out)
-            taken = next(self.out.glob("[0-9]*.png"), None)
-        if taken is not None:
+            existing = next(self.out.glob("[0-9]*.png"), None)
+        if existing is not None:
             raise FileError(
-                f"{self.out}: there are pictures already ({taken.name}); name an empty "
-                "folder"
+                f"{self.out}: there are pictures already ({existing.name}); name an "
+                "empty folder"
             )
 
     def add(self, picture: np.ndarray) -> None:
-        """(H, W, 3 or 4) uint8, top row first; the fourth is alpha, not multiplied into
-        the colours.
+        """Write a picture, (H, W, 3) uint8, or (H, W, 4) with alpha; top row first.
+
+        Alpha is not multiplied into the colours.
         """
         save_picture(picture, self.out / f"{self._count:06}.png")
         self._count += 1
 
     def close(self) -> None:
-        """Nothing: every picture is whole."""
+        """Do nothing: every picture is complete."""
 
     def abort(self) -> None:
-        """Pictures that are there stay: they are whole.
-
-        A folder without any, made for them, goes.
-        """
-        if self._made:
+        """Remove a new folder that is empty; pictures in it are complete and stay."""
+        if self._is_new_folder:
             with contextlib.suppress(OSError):
                 self.out.rmdir()
 
 
 class Mp4:
-    """H.264, by PyAV.
+    """Writes a film of H.264, by PyAV.
 
-    Sides are made even by leaving out a row or column. The film is whole, and of a
-    numbered one the name is known, after `close`; `abort` leaves nothing of it.
+    Sides are made even by leaving out a row or column. The film is complete after
+    `close`, which also sets the name of a numbered one; `abort` removes it.
     """
 
     def __init__(
@@ -402,24 +440,21 @@ class Mp4:
             self._file: Any = opened.enter_context(
                 av.open(self._output.file, "w", format="mp4")
             )
-            best = "libx264" in av.codecs_available
-            self._stream: Any = self._file.add_stream(
-                "libx264" if best else "mpeg4",
-                rate=Fraction(fps).limit_denominator(1001),
-            )
-            if best:
-                self._stream.codec_context.options = {
-                    "crf": _QUALITY,
-                    "preset": "medium",
-                }
-            else:
-                self._stream.codec_context.options = {"qscale": "2"}
+            codec = "mpeg4"
+            options = {"qscale": "2"}
+            if "libx264" in av.codecs_available:
+                codec = "libx264"
+                options = {"crf": _QUALITY, "preset": "medium"}
+            rate = Fraction(fps).limit_denominator(1001)
+            self._stream: Any = self._file.add_stream(codec, rate=rate)
+            self._stream.codec_context.options = options
             self._stream.width, self._stream.height = self._size
             self._stream.pix_fmt = "yuv420p"
             self._stream.codec_context.color_range = 1
             self._opened = opened.pop_all()
 
     def add(self, picture: np.ndarray) -> None:
+        """Add a picture, (H, W, 3) uint8, or (H, W, 4) whose alpha is left out."""
         width, height = self._size
         frame = self._av.VideoFrame.from_ndarray(
             np.ascontiguousarray(picture[:height, :width, :3]), format="rgb24"
@@ -428,11 +463,13 @@ class Mp4:
             self._file.mux(self._stream.encode(frame))
 
     def close(self) -> None:
-        with _named(self.out), self._opened:  # an exception removes the film
+        """Finish the film; an exception removes it."""
+        with _named(self.out), self._opened:
             self._file.mux(self._stream.encode(None))
         self.out = self._output.path
 
     def abort(self) -> None:
+        """Remove the film."""
         self._output.keep = False
         with contextlib.suppress(OSError):
             self._opened.close()
@@ -443,8 +480,9 @@ Writer = PngFolder | Mp4
 
 
 def check_film(out: Path) -> None:
-    """Raise FileError for a film that cannot be written: before the scene is read and
-    drawn.
+    """Raise FileError for a film that cannot be written.
+
+    For use before the scene is read and drawn.
     """
     if is_mp4(out):
         require(f"{out}: {NEEDED}", "av", error=FileError)
@@ -461,11 +499,18 @@ def make_writer(
     transparent: bool,
     numbered: bool = False,
 ) -> Writer:
-    """By the name: .mp4, or a folder for PNGs, which is made.
+    """Return the writer of a film: of an .mp4, or of a folder for PNGs, which is made.
 
-    `numbered`: take the next free name where the film exists; default: an mp4 is
-    replaced, a folder with pictures refused. Raises FileError when it cannot be written
-    there, or when the one does not go with transparency.
+    Args:
+        out: the film; its name decides.
+        width, height: of the pictures.
+        fps: pictures a second.
+        transparent: the pictures have alpha, which an mp4 cannot have.
+        numbered: take the next free name where the film exists; otherwise an mp4 is
+            replaced and a folder with pictures refused.
+
+    Raises:
+        FileError: the film cannot be written there, or not with transparency.
     """
     if is_mp4(out):
         if transparent:
@@ -478,7 +523,7 @@ def make_writer(
 
 @contextlib.contextmanager
 def _named(out: Path) -> Iterator[None]:
-    """Raise OSErrors, of which kind PyAV's own are, as FileErrors that name the film."""
+    """Raise OSErrors, PyAV's own among them, as FileErrors that name the film."""
     try:
         yield
     except OSError as e:

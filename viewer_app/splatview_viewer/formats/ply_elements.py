@@ -1,5 +1,4 @@
-"""The elements of a PLY: its header, and their records in binary or as text, with or
-without lists.
+"""The header of a PLY and its elements: records in binary or as text.
 
 A record without lists has a size, so that an element behind it is where it must be.
 Records with lists, and texts, are read one behind the other from the beginning: as runs
@@ -10,7 +9,6 @@ a text become float64, which holds every number that a PLY can name.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -36,11 +34,11 @@ TEXT_BYTES = 1 << 20
 FIRST_RECORDS = 64
 """Records with lists whose lengths are compared at a time, at first; more while they
 are equal."""
-MOST_RUNS = 1 << 20
+MAX_RUNS = 1 << 20
 """Runs of lists of equal lengths in one element. Each takes some 20 us."""
-MOST_LISTS = 64
+MAX_LISTS = 64
 """Properties of one element that are lists."""
-MOST_RECORD_BYTES = 1 << 30
+MAX_RECORD_BYTES = 1 << 30
 LONGEST_NUMBER = 400
 """Characters of a number in a text: the longest float64 has some 330 when it is written
 without an exponent."""
@@ -86,9 +84,7 @@ class Element:
 
     @property
     def types(self) -> dict[str, str]:
-        """The numpy type of each property of a fixed size, byte order included, in
-        their order.
-        """
+        """The numpy type of each property of a fixed size, byte order included."""
         return {p.name: p.kind for p in self.properties if not p.length_kind}
 
     @property
@@ -99,11 +95,12 @@ class Element:
     def record(
         self, lengths: tuple[int, ...] = (), *, is_text: bool = False
     ) -> np.dtype[Any]:
-        """Return the type of a record whose lists are so long; the numbers of a text
-        are all float64.
+        """Return the type of a record whose lists have these lengths.
+
+        The numbers of a text are all float64.
         """
         fields: list[tuple[Any, ...]] = []
-        lists = 0
+        list_index = 0
         for p in self.properties:
             kind = "<f8" if is_text else p.kind
             if not p.length_kind:
@@ -111,30 +108,29 @@ class Element:
                 continue
             length_kind = "<f8" if is_text else p.length_kind
             # Names of the header hold no spaces.
-            fields.append((f"length {lists}", length_kind))
-            fields.append((f"items {lists}", kind, (lengths[lists],)))
-            lists += 1
+            fields.append((f"length {list_index}", length_kind))
+            fields.append((f"items {list_index}", kind, (lengths[list_index],)))
+            list_index += 1
         return np.dtype(fields)
 
-    def least_bytes(self, *, is_text: bool) -> int:
-        """Return the bytes that all its records take at least: every list may be empty."""
+    def min_bytes(self, *, is_text: bool) -> int:
+        """Return the bytes that all records take if every list is empty."""
         if is_text:
             return 2 * len(self.properties) * self.count
         sizes = [int((p.length_kind or p.kind)[2:]) for p in self.properties]
         return sum(sizes) * self.count
 
     def need(self, names: tuple[str, ...], kind: str) -> None:
-        """Raise FileError unless these properties of a compressed PLY are there, of
-        this type.
-        """
+        """Raise FileError unless a compressed PLY has these properties, of this type."""
         types = self.types
         for name in names:
-            if types.get(name, "")[1:] != kind:
-                raise FileError(
-                    f"compressed PLY: element {self.name!r} has no property {name!r} "
-                    f"of type {kind}; it "
-                    f"has {', '.join(map(clipped, [*types][:20])) or 'none'}"
-                )
+            if types.get(name, "")[1:] == kind:
+                continue
+            present = ", ".join(map(clipped, [*types][:20])) or "none"
+            raise FileError(
+                f"compressed PLY: element {self.name!r} has no property {name!r} of "
+                f"type {kind}; it has {present}"
+            )
 
 
 @dataclass
@@ -150,23 +146,22 @@ class PlyHeader:
     """Bytes of the header: the first record begins behind them."""
 
     def elements_before(self, name: str) -> list[Element]:
-        """Return the elements before one."""
-        return [*takewhile(lambda e: e.name != name, self.elements.values())]
+        """Return the elements before the one of this name, in their order."""
+        names = [*self.elements]
+        return [self.elements[n] for n in names[: names.index(name)]]
 
     def check(self, f: BinaryIO, name: str) -> None:
-        """Raise FileError where a file is too short for the records of an element and
-        of those before it.
-        """
+        """Raise FileError for a file too short for an element and those before it."""
         f.seek(self.size)
         left = max(remaining(f), 0)
         for element in (*self.elements_before(name), self.elements[name]):
             # The last number of a text needs no space behind it.
-            needed = element.least_bytes(is_text=self.is_text) - self.is_text
+            needed = element.min_bytes(is_text=self.is_text) - self.is_text
             if needed > left:
                 raise FileError(
                     f"PLY: truncated: {element.count:,} records of element "
-                    f"{element.name!r} take "
-                    f"{needed:,} bytes, the file has {left:,} left"
+                    f"{element.name!r} take {needed:,} bytes, the file has {left:,} "
+                    "left"
                 )
             left -= needed
 
@@ -180,9 +175,9 @@ def read_header(f: BinaryIO) -> PlyHeader:
     end = text.find(b"\nend_header")
     stop = text.find(b"\n", end + 1)
     if end < 0 or stop < 0:
-        is_long = len(text) == HEADER_LIMIT
-        where = f" within {HEADER_LIMIT:,} bytes" if is_long else "; it is truncated"
-        raise FileError(f"PLY: no line 'end_header'{where}")
+        if len(text) < HEADER_LIMIT:
+            raise FileError("PLY: no line 'end_header'; it is truncated")
+        raise FileError(f"PLY: no line 'end_header' within {HEADER_LIMIT:,} bytes")
     header = PlyHeader({}, [], is_text=False, size=stop + 1)
     order = ""
     last = Element("", 0)
@@ -194,8 +189,8 @@ def read_header(f: BinaryIO) -> PlyHeader:
         match line.split():
             case []:
                 pass
-            case ["comment" | "obj_info", *words]:
-                header.comments.append(" ".join(words))
+            case ["comment" | "obj_info", *text_words]:
+                header.comments.append(" ".join(text_words))
             case [
                 "format",
                 ("ascii" | "binary_little_endian" | "binary_big_endian") as form,
@@ -218,18 +213,18 @@ def read_header(f: BinaryIO) -> PlyHeader:
             case ["property", kind, name] if (
                 order and last.name and kind in TYPES and name not in names
             ):
-                plain = name.removeprefix("scalar_")
-                own = name if plain in names else plain
-                names.add(own)
-                last.properties.append(Property(own, order + TYPES[kind]))
+                # CloudCompare's prefix, unless the short name is taken.
+                short_name = name.removeprefix("scalar_")
+                unique_name = name if short_name in names else short_name
+                names.add(unique_name)
+                last.properties.append(Property(unique_name, order + TYPES[kind]))
             case _:
                 raise FileError(f"PLY: header line {line[:60]!r} is not understood")
     for element in header.elements.values():
-        if len(element.lists) > MOST_LISTS:
+        if len(element.lists) > MAX_LISTS:
             raise FileError(
                 f"PLY: element {clipped(element.name)!r} has {len(element.lists)} "
-                "lists; at most "
-                f"{MOST_LISTS} are read"
+                f"lists; at most {MAX_LISTS} are read"
             )
     return header
 
@@ -240,8 +235,10 @@ def read_header(f: BinaryIO) -> PlyHeader:
 def read_blocks(
     f: BinaryIO, header: PlyHeader, name: str, progress: Progress = silent
 ) -> Iterator[np.ndarray]:
-    """Check that an element can be there; return its records, block by block, each
-    valid until the next is asked for.
+    """Return the records of an element, block by block.
+
+    A block is valid until the next is asked for. That the file is long enough is
+    checked at once.
 
     Args:
         f: the file, seekable.
@@ -269,7 +266,7 @@ def read_blocks(
 
 
 def read_records(f: BinaryIO, header: PlyHeader, name: str) -> np.ndarray:
-    """Read all records of an element, without its lists, as one structured array.
+    """Read all records of an element as one structured array, without its lists.
 
     Raises FileError.
     """
@@ -289,10 +286,10 @@ def read_records(f: BinaryIO, header: PlyHeader, name: str) -> np.ndarray:
 
 
 def _read_fixed(f: BinaryIO, offset: int, element: Element) -> Iterator[np.ndarray]:
-    """Yield records of one size, in one buffer.
+    """Yield the records of an element without lists, in one buffer.
 
     They are read, not mapped: a trainer may write the file anew meanwhile, and a mapped
-    file that shrinks kills us.
+    file that shrinks kills the process.
     """
     record = element.record()
     if not record.itemsize:
@@ -321,19 +318,22 @@ class _Bytes:
         self._position = 0
 
     def peek(self, size: int) -> memoryview:
-        """Return what comes next: at least so many bytes, unless the file ends before."""
+        """Return the next bytes without skipping them.
+
+        They are at least `size`, unless the file ends before.
+        """
         missing = size - (len(self._buffer) - self._position)
         if missing > 0:
-            pieces = [self._buffer[self._position :]]
-            while missing > 0 and (piece := self._read(missing)):
-                pieces.append(piece)
-                missing -= len(piece)
-            self._buffer = b"".join(pieces)
+            chunks = [self._buffer[self._position :]]
+            while missing > 0 and (chunk := self._read(missing)):
+                chunks.append(chunk)
+                missing -= len(chunk)
+            self._buffer = b"".join(chunks)
             self._position = 0
         return memoryview(self._buffer)[self._position :]
 
     def skip(self, size: int) -> None:
-        """Go on behind the next `size` bytes, which were peeked at."""
+        """Skip the next `size` bytes, which were peeked at."""
         self._position += size
         self.left -= size
 
@@ -342,7 +342,7 @@ class _Bytes:
 
 
 class _Text(_Bytes):
-    """The same of a text: its numbers as float64."""
+    """The records of a text, one behind the other: its numbers as float64."""
 
     is_text = True
 
@@ -357,17 +357,17 @@ class _Text(_Bytes):
             is_last = len(text) < TEXT_BYTES
             text = self._tail + text
             self._tail = b""
-            words = text.split()
-            # The last word of a block may go on in the next one.
-            if words and not is_last and not text[-1:].isspace():
-                self._tail = words.pop()
-            longest = max(map(len, words), default=0)
+            tokens = text.split()
+            # The last token of a block may go on in the next one.
+            if tokens and not is_last and not text[-1:].isspace():
+                self._tail = tokens.pop()
+            longest = max(map(len, tokens), default=0)
             if max(longest, len(self._tail)) > LONGEST_NUMBER:
                 raise FileError("PLY: the text holds something that is not a number")
-            if words or is_last:
+            if tokens or is_last:
                 break
         try:
-            return np.fromiter(map(float, words), "<f8", len(words)).tobytes()
+            return np.fromiter(map(float, tokens), "<f8", len(tokens)).tobytes()
         except ValueError as e:
             raise FileError(
                 f"PLY: the text holds something that is not a number ({e!s:.80})"
@@ -377,6 +377,7 @@ class _Text(_Bytes):
 def _read_behind(
     records: _Bytes, passed: list[Element], element: Element, progress: Progress
 ) -> Iterator[np.ndarray]:
+    """Yield the records of an element that lies behind those of `passed`."""
     for earlier in passed:
         for _ in _read_runs(records, earlier):
             progress(f"passing over {clipped(earlier.name)}", 0.0)
@@ -384,39 +385,39 @@ def _read_behind(
 
 
 def _read_runs(records: _Bytes, element: Element) -> Iterator[np.ndarray]:
-    """Yield the records of an element as arrays, each of records whose lists have the
-    same lengths.
+    """Yield the records of an element as arrays.
+
+    The lists of all records of an array have the same lengths.
     """
-    lists = range(len(element.lists))
+    has_lists = bool(element.lists)
     left = element.count if element.properties else 0
-    most = FIRST_RECORDS
+    max_count = FIRST_RECORDS
     runs = 0
     while left:
         lengths = _peek_lengths(records, element)
         record = element.record(lengths, is_text=records.is_text)
-        if not lists:
-            most = max(1, BLOCK_BYTES // record.itemsize)
-        count = min(left, most)
+        block_count = max(1, BLOCK_BYTES // record.itemsize)
+        if not has_lists:
+            max_count = block_count
+        count = min(left, max_count)
         data = records.peek(count * record.itemsize)
         count = min(count, len(data) // record.itemsize)
         if not count:
             raise _truncated(element, left)
         block = np.frombuffer(data, record, count)
-        for i in lists:
-            differ = block[f"length {i}"] != lengths[i]
-            if differ.any():
-                block = block[: int(differ.argmax())]
-        is_whole = len(block) == count
-        most = FIRST_RECORDS
-        if is_whole:
-            most = max(1, min(4 * count, BLOCK_BYTES // record.itemsize))
+        for i, length in enumerate(lengths):
+            differs = block[f"length {i}"] != length
+            if differs.any():
+                block = block[: int(differs.argmax())]
+        if len(block) == count:
+            max_count = min(4 * count, block_count)
         else:
+            max_count = FIRST_RECORDS
             runs += 1
-        if runs > MOST_RUNS:
+        if runs > MAX_RUNS:
             raise FileError(
                 f"PLY: the lists of element {clipped(element.name)!r} change their "
-                "length more than "
-                f"{MOST_RUNS:,} times: save the Gaussians alone"
+                f"length more than {MAX_RUNS:,} times: save the Gaussians alone"
             )
         yield block
         records.skip(len(block) * record.itemsize)
@@ -448,7 +449,7 @@ def _peek_lengths(records: _Bytes, element: Element) -> tuple[int, ...]:
                 f"{length:g}"
             )
         size += length_kind.itemsize + int(length) * kind.itemsize
-        if size > records.left or size > MOST_RECORD_BYTES:
+        if size > records.left or size > MAX_RECORD_BYTES:
             raise _truncated(element)
         lengths.append(int(length))
     if size > BLOCK_BYTES:
@@ -457,5 +458,6 @@ def _peek_lengths(records: _Bytes, element: Element) -> tuple[int, ...]:
 
 
 def _truncated(element: Element, left: int = 0) -> FileError:
+    """Return the error for a file that ends `left` records too early; 0: in a list."""
     missing = f"{left:,} records are missing" if left else "a list is not whole"
     return FileError(f"PLY: truncated: of element {clipped(element.name)!r} {missing}")

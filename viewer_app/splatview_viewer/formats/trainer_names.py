@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 ALIASES: dict[str, tuple[str, ...]] = {
     **NAMES,
     "sh0": tuple(first for first, _ in COLOR_NAMES),
-    "shN": tuple(rest for _, rest in COLOR_NAMES),
+    "shN": tuple(higher for _, higher in COLOR_NAMES),
     "shs": ("shs",),
     "colors": ("colors",),
     "rgb": ("rgb_colors",),
