@@ -209,11 +209,9 @@ def parse_path(text: str | bytes) -> Film:
 
 def _film(values: Any) -> Film:
     """Return the film of a JSON text's values. Raises CameraError."""
-    keys = values.get("keyframes") if isinstance(values, dict) else None
-    frames = values.get("camera_path") if isinstance(values, dict) else None
-    has_keys = isinstance(keys, list) and len(keys) > 0
-    has_frames = isinstance(frames, list) and len(frames) > 0
-    if not has_keys and not has_frames:
+    keys = _list_in(values, "keyframes")
+    frames = _list_in(values, "camera_path")
+    if not keys and not frames:
         raise CameraError(
             'path: neither "keyframes" nor "camera_path" is there, as nerfstudio '
             "writes them"
@@ -227,14 +225,20 @@ def _film(values: Any) -> Film:
     width = int(_read_float(values, "render_width", 1920, 1, 16384))
     height = int(_read_float(values, "render_height", 1080, 1, 16384))
     fps = _read_float(values, "fps", 30.0, 0.01, 1000)
-    if has_keys:
+    if keys:
         path = _path_of_keys(keys, values, model)
     else:
         # The transition is checked though pictures without keyframes do not need it.
         _transition_of(values)
-        picture_keys = _frames(frames or (), values, 1 / fps, model)
+        picture_keys = _frames(frames, values, 1 / fps, model)
         path = CameraPath(picture_keys, False, False, model, holds_last=True)
     return Film(path, width, height, fps)
+
+
+def _list_in(values: Any, name: str) -> list[Any]:
+    """Return a list of a JSON text's mapping; [] where it has none."""
+    items = values.get(name) if isinstance(values, dict) else None
+    return items if isinstance(items, list) else []
 
 
 def _transition_of(values: dict[str, Any]) -> float:

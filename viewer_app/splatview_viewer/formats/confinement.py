@@ -3,11 +3,12 @@
 Two mechanisms, each where the kernel has it. Neither can be taken back, and both hold
 for threads that begin later.
 
-Landlock   files: only the input, Python's own libraries and what the machine says of itself are read, nothing is
-           written; no TCP; no signals to, and no abstract sockets of, other processes.
-seccomp    system calls: no sockets, no other programs, no new processes, nothing opened for writing, no change to names,
-           modes or owners of files, no other process reached, and no part of the kernel
-           that decoders do not need.
+Landlock   files: only the input, Python's own libraries and descriptions of the machine
+           are read, nothing is written; no TCP; no signals to, and no abstract sockets
+           of, other processes.
+seccomp    system calls: no sockets, no other programs, no new processes, nothing opened
+           for writing, no change to names, modes or owners of files, no other process
+           reached, and no part of the kernel that decoders do not need.
 
 A refused call is an error of the library that made it, not the end of the process.
 """
@@ -53,11 +54,10 @@ class Confinement(NamedTuple):
 
 
 def confine(files: Sequence[int]) -> Confinement:
-    """Confine this process for good to reading these open files; what the kernel lacks
-    is left out.
+    """Confine this process for good to reading these open files.
 
-    Landlock holds for the calling thread and those that it starts: call it before there
-    are others.
+    Mechanisms that the kernel lacks are left out. Landlock holds for the calling thread
+    and those that it starts: call it before there are others.
     """
     reasons: list[str] = []
     landlock = 0
@@ -75,9 +75,9 @@ def confine(files: Sequence[int]) -> Confinement:
     return Confinement(landlock, seccomp, tuple(reasons))
 
 
-def _call(number: int, *arguments: object) -> int:
+def _call(call: int, *arguments: object) -> int:
     """Make a system call that the C library has no function for. Raises OSError."""
-    result = _libc.syscall(ctypes.c_long(number), *arguments)
+    result = _libc.syscall(ctypes.c_long(call), *arguments)
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
@@ -121,12 +121,12 @@ _SYSTEM_PATHS = (
 
 
 def _restrict_files(files: Sequence[int]) -> int:
-    """Have Landlock refuse everything but reading; return its version.
+    """Make Landlock refuse everything but reading; return its version.
 
     Raises OSError where there is none.
     """
     version = _call(_CREATE_RULESET, None, ctypes.c_size_t(0), _VERSION_FLAG)
-    bits = max(count for since, count in _ACCESS_BITS if version >= since)
+    bits = max(count for first, count in _ACCESS_BITS if version >= first)
     tcp = _ALL_TCP if version >= _TCP_SINCE else 0
     scopes = _ALL_SCOPES if version >= _SCOPES_SINCE else 0
     # Older versions know a shorter structure, and refuse a longer one that is not zero
@@ -139,6 +139,7 @@ def _restrict_files(files: Sequence[int]) -> int:
         for fd in files:
             _allow_reading(ruleset, fd)
         for path in _readable_paths():
+            # Not every machine has all of them.
             with suppress(OSError):
                 fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
                 try:
@@ -152,8 +153,10 @@ def _restrict_files(files: Sequence[int]) -> int:
 
 
 def _allow_reading(ruleset: int, fd: int) -> None:
-    is_folder = os.path.isdir(f"/proc/self/fd/{fd}")
-    access = _READ_FILE | (_READ_DIR if is_folder else 0)
+    """Allow reading an open file, or a folder and everything below it."""
+    access = _READ_FILE
+    if os.path.isdir(f"/proc/self/fd/{fd}"):
+        access |= _READ_DIR
     rule = struct.pack("=Qi", access, fd)
     _call(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, rule, ctypes.c_uint(0))
 
@@ -162,12 +165,13 @@ def _readable_paths() -> Iterator[str]:
     """Yield the files and folders that Python and its libraries are loaded from."""
     yield from _SYSTEM_PATHS
     libraries = os.environ.get("LD_LIBRARY_PATH", "").split(":")
-    own = [*sys.path, *libraries, sysconfig.get_config_var("LIBDIR") or ""]
+    python_paths = [*sys.path, *libraries, sysconfig.get_config_var("LIBDIR") or ""]
     homes = [os.path.expanduser("~")]
-    with suppress(KeyError):  # of a container's user without an account
+    # A container's user may have no account.
+    with suppress(KeyError):
         homes.append(pwd.getpwuid(os.getuid()).pw_dir)
     resolved_homes = [Path(home).resolve() for home in homes]
-    for path in filter(None, own):
+    for path in filter(None, python_paths):
         folder = Path(path).resolve()
         # A home folder, or the root, as a place of modules would open everything in it.
         if not any(home.is_relative_to(folder) for home in resolved_homes):
@@ -355,8 +359,8 @@ _IF_EQUAL = 0x15
 _IF_ABOVE = 0x25
 _IF_ANY_BIT = 0x45
 """Instructions of the kernel's filter language (classic BPF)."""
-_NUMBER_AT = 0
-_MACHINE_AT = 4
+_CALL_OFFSET = 0
+_MACHINE_OFFSET = 4
 _ALLOW = 0x7FFF0000
 _KILL_PROCESS = 0x80000000
 _FAIL = 0x00050000
@@ -380,7 +384,7 @@ class _FilterProgram(ctypes.Structure):
 
 
 def _filter_calls() -> None:
-    """Have seccomp refuse system calls to all threads.
+    """Make seccomp refuse system calls to all threads.
 
     Raises OSError where that cannot be.
     """
@@ -399,57 +403,56 @@ def _filter_calls() -> None:
 
 
 def call_filter(machine: str, pid: int) -> list[_Instruction]:
-    """Return seccomp's filter for a machine (one of MACHINES) and the process of this
-    id.
-    """
+    """Return seccomp's filter for a machine (one of MACHINES) and a process."""
     column, audit = MACHINES[machine]
     refuse = (_RETURN, 0, 0, _FAIL | errno.EPERM)
     refuse_writing = (_RETURN, 0, 0, _FAIL | errno.EACCES)
     is_unknown = (_RETURN, 0, 0, _FAIL | errno.ENOSYS)
     allow = (_RETURN, 0, 0, _ALLOW)
     steps: list[_Instruction] = [
-        (_LOAD, 0, 0, _MACHINE_AT),
+        (_LOAD, 0, 0, _MACHINE_OFFSET),
         (_IF_EQUAL, 1, 0, audit),
         (_RETURN, 0, 0, _KILL_PROCESS),
-        (_LOAD, 0, 0, _NUMBER_AT),
+        (_LOAD, 0, 0, _CALL_OFFSET),
         # Also what x86-64 has beside its own calls (x32), from 2^30.
         (_IF_ABOVE, 0, 1, _NEWEST_CALL),
         is_unknown,
     ]
 
-    def on(numbers: tuple[int | None, int | None], *then: _Instruction) -> None:
+    def add(call: tuple[int | None, int | None], *actions: _Instruction) -> None:
         """Add steps for one call, which end in a return."""
-        number = numbers[column]
-        if number is not None:
-            steps.extend([(_IF_EQUAL, 0, len(then), number), *then])
+        call_number = call[column]
+        if call_number is not None:
+            steps.extend([(_IF_EQUAL, 0, len(actions), call_number), *actions])
 
-    for numbers in _REFUSED_CALLS.values():
-        on(numbers, refuse)
+    for call in _REFUSED_CALLS.values():
+        add(call, refuse)
     # Their arguments lie in memory, which a filter cannot read: the C library goes on
     # with the older calls.
-    on(_OPENAT2, is_unknown)
-    on(_CLONE3, is_unknown)
-    for numbers, flags in ((_OPEN, 1), (_OPENAT, 2)):
+    add(_OPENAT2, is_unknown)
+    add(_CLONE3, is_unknown)
+    for call, flags in ((_OPEN, 1), (_OPENAT, 2)):
         has_flag = (_IF_ANY_BIT, 0, 1, _WRITING)
-        on(numbers, _argument(flags), has_flag, refuse_writing, allow)
-    on(_CLONE, _argument(0), (_IF_ANY_BIT, 1, 0, _CLONE_THREAD), refuse, allow)
-    for numbers in (_KILL, _TGKILL):
-        on(numbers, _argument(0), (_IF_EQUAL, 1, 0, pid), refuse, allow)
-    is_own = (_IF_EQUAL, 2, 0, 0), (_IF_EQUAL, 1, 0, pid)
-    on(_PRLIMIT, _argument(0), *is_own, refuse, allow)
-    for numbers, refused in ((_IOCTL, _REFUSED_IOCTLS), (_FCNTL, _REFUSED_FCNTLS)):
+        add(call, _argument(flags), has_flag, refuse_writing, allow)
+    add(_CLONE, _argument(0), (_IF_ANY_BIT, 1, 0, _CLONE_THREAD), refuse, allow)
+    for call in (_KILL, _TGKILL):
+        add(call, _argument(0), (_IF_EQUAL, 1, 0, pid), refuse, allow)
+    is_self = (_IF_EQUAL, 2, 0, 0), (_IF_EQUAL, 1, 0, pid)
+    add(_PRLIMIT, _argument(0), *is_self, refuse, allow)
+    for call, refused in ((_IOCTL, _REFUSED_IOCTLS), (_FCNTL, _REFUSED_FCNTLS)):
         # Each comparison jumps over those after it and over `allow`.
         compared = [
             (_IF_EQUAL, len(refused) - i, 0, request)
             for i, request in enumerate(refused)
         ]
-        on(numbers, _argument(1), *compared, allow, refuse)
+        add(call, _argument(1), *compared, allow, refuse)
     return [*steps, allow]
 
 
 def _argument(index: int) -> _Instruction:
-    """Return the step that loads the lower half of a call's argument (both machines
-    store that first).
+    """Return the step that loads the lower half of a call's argument.
+
+    Both machines store that half first.
     """
     return _LOAD, 0, 0, 16 + 8 * index
 
@@ -473,8 +476,9 @@ in_force = Confinement()
 
 
 def examine(files: list[File], progress: Progress) -> tuple[Examined, list[np.ndarray]]:
-    """Try what decoders must not do, in the sandbox; the file names a folder to write
-    to and a file to read.
+    """Try, in the sandbox, everything that decoders must not do.
+
+    The file names a folder to write to and a file to read.
     """
     folder, secret = Path(files[0].path).read_text("utf-8").split("\n")
     attempts: dict[str, Callable[[], object]] = {
@@ -490,5 +494,5 @@ def examine(files: list[File], progress: Progress) -> tuple[Examined, list[np.nd
         with suppress(OSError):
             attempt()
             permitted.append(name)
-    threads = len(os.listdir("/proc/self/task"))
-    return Examined(*in_force, tuple(permitted), threads), []
+    thread_count = len(os.listdir("/proc/self/task"))
+    return Examined(*in_force, tuple(permitted), thread_count), []

@@ -249,8 +249,7 @@ def _white_of(vertex: Element, name: str) -> int:
 class _PackedElements(NamedTuple):
     """The checked elements of a compressed PLY."""
 
-    count: int
-    """Gaussians."""
+    gaussian_count: int
     coefficients: int
     """Properties of the element `sh`, three for each coefficient above degree 0."""
     has_color_bounds: bool
@@ -294,7 +293,7 @@ def _read_compressed(
 ) -> Fields:
     """Read the Gaussians of SuperSplat's compressed PLY. Arguments as `_read_plain`."""
     elements = _check_packed(header)
-    count = elements.count
+    count = elements.gaussian_count
     check_scene(count, elements.coefficients // 3, packed)
     chunks = read_records(f, header, "chunk")
     records = read_records(f, header, "vertex")
@@ -334,8 +333,8 @@ def _read_packed_harmonics(
     names = [*header.elements["sh"].types]
     order = [names.index(f"f_rest_{i}") for i in range(coefficients)]
     values = read_records(f, header, "sh").view(np.uint8)
-    values = values.reshape(elements.count, coefficients)[:, order]
-    by_channel = values.reshape(elements.count, 3, coefficients // 3)
+    values = values.reshape(elements.gaussian_count, coefficients)[:, order]
+    by_channel = values.reshape(elements.gaussian_count, 3, coefficients // 3)
     return _SH_OF_BYTE[by_channel.transpose(0, 2, 1)]
 
 

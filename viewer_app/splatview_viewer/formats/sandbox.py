@@ -1,5 +1,4 @@
-"""Run a function on untrusted files in a confined child process with limits on memory,
-descriptors and CPU time.
+"""Runs a function on untrusted files in a confined child process with limits.
 
     answer, arrays = run(read_any, [path], limits_for(size), Answer)
 
@@ -58,15 +57,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 BASE = 3 << 29
+"""Bytes of memory that the child may take in any case."""
 PER_BYTE = 64
-"""Bytes of memory that the child may take in any case, and for each byte of the files:
-packed scenes become so large."""
+"""Bytes of memory that the child may take for each byte of the files: packed scenes
+become so large."""
 FREE_SHARE = 1 / 3
 """The part of the free memory that the child may take at most."""
 CPU_BASE = 30
+"""Seconds of the processor that the child may take in any case."""
 CPU_PER_BYTE = 1 / (1 << 20)
-"""Seconds of the processor that the child may take in any case, and for each byte of
-the files."""
+"""Seconds of the processor that the child may take for each byte of the files."""
 CPU_GRACE = 2
 """Seconds of the processor after which a child that ignores the end of its time is
 killed."""
@@ -81,9 +81,10 @@ to the one who sent the file."""
 POLL = 0.1
 """Seconds within which a cancel is noticed."""
 WAIT_BASE = 60
+"""Seconds that a child may take in any case."""
 WAIT_FACTOR = 10
-"""Seconds that a child may take in any case, and for each of the processor's, which
-others use as well."""
+"""Seconds that a child may take for each second of the processor, which others use as
+well."""
 MAX_ERRORS = 1 << 16
 """Bytes that a child may write to stderr, of which the last are shown."""
 MAX_LINE = 1 << 20
@@ -92,7 +93,7 @@ _ALIGN = 64
 _PR_SET_PDEATHSIG = 1
 _MEMORY_FILE = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
 
-_turns = threading.BoundedSemaphore(AT_ONCE)
+_slots = threading.BoundedSemaphore(AT_ONCE)
 _Extent = Annotated[int, Meta(ge=0, le=1 << 40)]
 
 
@@ -115,29 +116,27 @@ class File(NamedTuple):
 
 
 class StoredArray(msgspec.Struct, frozen=True):
-    """An array in the memory file, behind the one before: dtype (little endian) and
-    shape.
-    """
+    """An array in the memory file, little endian, behind the one before it."""
 
     dtype: Literal["b1", "u1", "u2", "u8", "i2", "i4", "i8", "f4", "f8"]
     shape: Annotated[tuple[_Extent, ...], Meta(max_length=3)]
 
 
 class Going(msgspec.Struct, frozen=True, array_like=True, tag="progress"):
-    """How far the child is."""
+    """Progress of the child."""
 
     activity: str
     fraction: float
 
 
 class Failed(msgspec.Struct, frozen=True, array_like=True, tag="error"):
-    """Why the files cannot be read."""
+    """The error for which the files cannot be read."""
 
     reason: str
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True, tag="done"):
-    """The result is written: the answer as JSON, and where the arrays are."""
+    """The written result: the answer as JSON, and the arrays in the memory file."""
 
     answer: msgspec.Raw
     columns: Annotated[list[StoredArray], Meta(max_length=64)] = []
@@ -149,8 +148,12 @@ class Done(msgspec.Struct, frozen=True, array_like=True, tag="done"):
 def limits_for(
     size: int, free_share: float = FREE_SHARE, per_byte: int = PER_BYTE
 ) -> Limits:
-    """Return the limits for files of `size` bytes: `per_byte` of memory a byte, within
-    a part of what is free.
+    """Return the limits for files of `size` bytes.
+
+    Args:
+        size: of all files.
+        free_share: the part of the free memory that the child may take at most.
+        per_byte: bytes of memory that it may take for each byte of the files.
     """
     memory = BASE + per_byte * size
     free = available_bytes()
@@ -168,46 +171,42 @@ def run(
     prepare: Callable[[list[File]], None] | None = None,
     progress: Progress = silent,
 ) -> tuple[Any, list[np.ndarray]]:
-    """Run a function on files in a child process; return its answer and its arrays,
-    mapped. For a thread that may wait.
+    """Run a function on files in a child process, and wait for its result.
 
     Args:
         function, prepare: functions of a module. `prepare` imports what takes much
             memory, without limits yet.
         paths: regular files, which the child inherits opened.
+        limits: on memory and processor time.
         answer: the type, or union of types, of the answer.
-        progress: called with what is going on and how far it is (0 to 1), at least ten
-            times a second; what it raises ends the child.
+        progress: called with the activity and how far it is (0 to 1), at least ten
+            times a second; an exception of it ends the child.
+
+    Returns:
+        The function's answer and its arrays, which are mapped.
 
     Raises:
         FileError: the function raised, the child crashed or reached a limit, or its
             result is not what it describes.
         OSError: a file cannot be opened.
     """
-    while not _turns.acquire(timeout=POLL):
+    while not _slots.acquire(timeout=POLL):
         progress("waiting for other files", 0.0)
     with ExitStack() as opened:
-        opened.callback(_turns.release)
+        opened.callback(_slots.release)
         files = [opened.enter_context(open_regular(path)).fileno() for path in paths]
         out = os.memfd_create("splatview-file", _MEMORY_FILE)
         opened.callback(os.close, out)
-        names = [
-            f"{called.__module__}:{called.__qualname__}"
-            for called in (prepare, function)
-            if called
-        ]
+        errors = _make_error_file()
+        opened.callback(os.close, errors)
+        functions = (function,) if prepare is None else (prepare, function)
         job = {
-            "functions": names,
+            "functions": [f"{f.__module__}:{f.__qualname__}" for f in functions],
             "files": files,
             "out": out,
             "limits": limits,
             "names": [*map(str, paths)],
         }
-        # Of a fixed size: what a child writes there fills neither disk nor memory.
-        errors = os.memfd_create("splatview-errors", _MEMORY_FILE)
-        opened.callback(os.close, errors)
-        os.ftruncate(errors, MAX_ERRORS)
-        fcntl.fcntl(errors, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
         process = opened.enter_context(
             subprocess.Popen(
                 child_program.command("splatview_viewer.formats", json.dumps(job)),
@@ -216,27 +215,42 @@ def run(
                 stderr=errors,
                 cwd="/",
                 pass_fds=[*files, out],
-                # One thread is enough, and what others reserve counts against the
-                # bound.
-                env=child_program.environment(
-                    {k: v for k, v in os.environ.items() if not SECRETS.search(k)},
-                    OPENBLAS_NUM_THREADS="1",
-                    OMP_NUM_THREADS="1",
-                    PYTHONUNBUFFERED="",
-                    PYTHONWARNINGS="ignore",
-                    CUDA_VISIBLE_DEVICES="",
-                ),
+                env=_child_environment(),
             )
         )
         opened.callback(process.kill)
-        done = await_result(
-            process, errors, progress, timeout=WAIT_BASE + WAIT_FACTOR * limits.seconds
-        )
+        timeout = WAIT_BASE + WAIT_FACTOR * limits.seconds
+        done = await_result(process, errors, progress, timeout=timeout)
+        # No other process may write a file that is mapped.
         process.kill()
-        process.wait()  # what is mapped is never written by another process
-        return decode_answer(bytes(done.answer), answer), map_arrays(
-            done.columns, seal_and_map(out)
-        )
+        process.wait()
+        decoded = decode_answer(bytes(done.answer), answer)
+        return decoded, map_arrays(done.columns, seal_and_map(out))
+
+
+def _make_error_file() -> int:
+    """Return a memory file for a child's stderr.
+
+    It is of a fixed size: a child's output there fills neither disk nor memory.
+    """
+    errors = os.memfd_create("splatview-errors", _MEMORY_FILE)
+    os.ftruncate(errors, MAX_ERRORS)
+    fcntl.fcntl(errors, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
+    return errors
+
+
+def _child_environment() -> dict[str, str]:
+    """Return the environment of a child, without secrets."""
+    inherited = {k: v for k, v in os.environ.items() if not SECRETS.search(k)}
+    # One thread is enough, and memory that others reserve counts against the limit.
+    return child_program.environment(
+        inherited,
+        OPENBLAS_NUM_THREADS="1",
+        OMP_NUM_THREADS="1",
+        PYTHONUNBUFFERED="",
+        PYTHONWARNINGS="ignore",
+        CUDA_VISIBLE_DEVICES="",
+    )
 
 
 def await_result(
@@ -244,24 +258,27 @@ def await_result(
 ) -> Done:
     """Return the description of a child's result, once it is written.
 
-    Raises FileError as `run`.
-
     Args:
+        process: the child.
         errors: the descriptor of its stderr.
-        patience: seconds of this process's own turns within which it has to answer.
+        progress: as for `run`.
+        timeout: seconds within which it has to answer, counted in waits of `POLL`.
+
+    Raises:
+        FileError: as `run`.
     """
     out = process.stdout
     assert out is not None
     os.set_blocking(out.fileno(), False)
-    last = ("starting", 0.0)
-    rest = b""
+    last = Going("starting", 0.0)
+    unread = b""
     data = None
     with selectors.DefaultSelector() as selector:
         selector.register(out, selectors.EVENT_READ)
         while data != b"":
-            progress(*last)
+            progress(last.activity, last.fraction)
             if not selector.select(POLL):
-                # Turns, not a clock: nothing is late because this process was stopped
+                # Waits, not a clock: nothing is late because this process was stopped
                 # meanwhile.
                 timeout -= POLL
                 if timeout < 0:
@@ -271,12 +288,11 @@ def await_result(
                     )
                 continue
             data = out.read(1 << 16)
-            *lines, rest = (rest + (data or b"")).split(b"\n")
-            if len(rest) > MAX_LINE:
+            *lines, unread = (unread + (data or b"")).split(b"\n")
+            if len(unread) > MAX_LINE:
                 raise FileError(
                     f"the program that reads the file wrote more than {MAX_LINE:,} "
-                    "bytes "
-                    "without an end of line"
+                    "bytes without an end of line"
                 )
             for line in lines:
                 message = decode_answer(line, Going | Failed | Done)
@@ -284,37 +300,44 @@ def await_result(
                     return message
                 if isinstance(message, Failed):
                     raise FileError(message.reason)
-                last = message.activity, message.fraction
-                progress(*last)
-    code = process.wait()
+                last = message
+                progress(last.activity, last.fraction)
+    raise _child_error(process.wait(), errors)
+
+
+def _child_error(code: int, errors: int) -> FileError:
+    """Return the error for a child that ended without a result.
+
+    Args:
+        code: its exit status.
+        errors: the descriptor of its stderr.
+    """
     end = os.lseek(errors, 0, os.SEEK_CUR)
     tail = os.pread(errors, 400, max(0, end - 400)).rstrip(b"\0")
-    said = tail.decode("utf-8", "replace").strip().rpartition("\n")[2]
-    if (
-        code in (-signal.SIGKILL, 128 + signal.SIGKILL)
-        or "MemoryError" in said
-        or "bad_alloc" in said
-    ):
-        raise FileError("not enough memory to load it, or it is made to exhaust memory")
+    last_line = tail.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    was_killed = code in (-signal.SIGKILL, 128 + signal.SIGKILL)
+    if was_killed or "MemoryError" in last_line or "bad_alloc" in last_line:
+        return FileError(
+            "not enough memory to load it, or it is made to exhaust memory"
+        )
     if code == -signal.SIGXCPU:
-        raise FileError(
+        return FileError(
             "reading it took more of the processor's time than any file of its size "
             "needs"
         )
     if code < 0:
-        name = next((s.name for s in signal.Signals if s == -code), str(-code))
-        raise FileError(
+        names = [s.name for s in signal.Signals if s == -code]
+        name = names[0] if names else str(-code)
+        return FileError(
             f"the program that reads the file crashed ({name}): it is damaged, or made "
             "to do that"
         )
-    raise FileError(
-        f"the program that reads the file ended with {code}"
-        + (f": {said}" if said else "")
-    )
+    cause = f": {last_line}" if last_line else ""
+    return FileError(f"the program that reads the file ended with {code}{cause}")
 
 
 def decode_answer(data: bytes, answer: Any) -> Any:
-    """Return JSON of a child as a value of a type.
+    """Decode JSON of a child as a value of the type `answer`.
 
     Raises FileError where it is of another type.
     """
@@ -328,14 +351,10 @@ def decode_answer(data: bytes, answer: Any) -> Any:
 
 def seal_and_map(fd: int) -> mmap.mmap | None:
     """Seal a memory file and map it privately; return None for an empty one."""
+    size_seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
     try:
         fcntl.fcntl(
-            fd,
-            fcntl.F_ADD_SEALS,
-            fcntl.F_SEAL_SHRINK
-            | fcntl.F_SEAL_GROW
-            | fcntl.F_SEAL_WRITE
-            | fcntl.F_SEAL_SEAL,
+            fd, fcntl.F_ADD_SEALS, size_seals | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
         )
     except OSError as e:
         raise FileError(
@@ -346,115 +365,132 @@ def seal_and_map(fd: int) -> mmap.mmap | None:
     return mmap.mmap(fd, size, access=mmap.ACCESS_COPY) if size else None
 
 
-def map_arrays(columns: list[StoredArray], room: mmap.mmap | None) -> list[np.ndarray]:
-    """Return the arrays of a result.
+def map_arrays(
+    columns: list[StoredArray], mapping: mmap.mmap | None
+) -> list[np.ndarray]:
+    """Return the arrays of a result. `mapping`: of its memory file; None: it is empty.
 
-    Raises FileError for one that would lie outside.
+    Raises FileError for an array outside of it.
     """
-    arrays = []
-    at = 0
+    available = 0 if mapping is None else len(mapping)
+    arrays: list[np.ndarray] = []
+    offset = 0
     for column in columns:
         count = math.prod(column.shape)
         size = count * int(column.dtype[1:])
-        if at + size > (0 if room is None else len(room)):
+        if offset + size > available:
             raise FileError(
                 "the program that read it described an array outside its result: "
                 f"{column}"
             )
         dtype = f"<{column.dtype}"
-        if room is not None and size:
-            whole = np.frombuffer(room, dtype, count, at)
+        if mapping is not None and size:
+            flat = np.frombuffer(mapping, dtype, count, offset)
         else:
-            whole = np.zeros(0, dtype)
-        arrays.append(whole.reshape(column.shape))
-        at += size + -size % _ALIGN
+            flat = np.zeros(0, dtype)
+        arrays.append(flat.reshape(column.shape))
+        offset += size + -size % _ALIGN
     return arrays
 
 
 # -- in the child process --------------------------------------------------------------
 
 
-def serve(argument: str) -> NoReturn:
-    """Do the job that `run` has described."""
-    job: dict[str, Any] = json.loads(argument)
-    # By the kernel, also while a decoder keeps all other threads from running; the
-    # thread that started it waits.
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    last = "", 0.0
+class _Reporter:
+    """Writes the messages of the child to its stdout."""
 
-    def say(*words: Any) -> None:
-        sys.stdout.write(json.dumps(words) + "\n")
+    def __init__(self) -> None:
+        self._last: tuple[str, float] = ("", 0.0)
+
+    def send(self, *values: Any) -> None:
+        """Write one message, as a line of JSON."""
+        sys.stdout.write(json.dumps(values) + "\n")
         sys.stdout.flush()
 
-    def progress(what: str, fraction: float) -> None:
-        """Report by the hundredth.
+    def progress(self, activity: str, fraction: float) -> None:
+        """Report progress by the hundredth.
 
         It never falls, though a file that one way cannot read is read again.
         """
-        nonlocal last
-        now = what, max(last[1], round(0.95 * fraction, 2))
-        if now != last:
-            last = now
-            say("progress", *now)
+        _, last_fraction = self._last
+        current = (activity, max(last_fraction, round(0.95 * fraction, 2)))
+        if current != self._last:
+            self._last = current
+            self.send("progress", *current)
 
+
+def serve(argument: str) -> NoReturn:
+    """Do the job that `run` has described."""
+    job: dict[str, Any] = json.loads(argument)
+    # The kernel ends this process with the thread that started it, which waits; it does
+    # so even while a decoder keeps all other threads from running.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    reporter = _Reporter()
     try:
-        files = [
-            File(Path(f"/proc/self/fd/{fd}"), name)
-            for fd, name in zip(job["files"], job["names"], strict=True)
-        ]
-        *prepare, function = (
-            getattr(importlib.import_module(module), name)
-            for module, _, name in (text.partition(":") for text in job["functions"])
-        )
-        for called in prepare:
-            called(files)
+        names = zip(job["files"], job["names"], strict=True)
+        files = [File(Path(f"/proc/self/fd/{fd}"), name) for fd, name in names]
+        *preparations, function = map(_import_function, job["functions"])
+        for prepare in preparations:
+            prepare(files)
         confinement.in_force = confinement.confine(job["files"])
-        # For good, once everything is imported: libraries reserve address space that
-        # costs no memory.
-        with open("/proc/self/statm", encoding="ascii") as sizes:
-            space = int(sizes.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-        memory, seconds = job["limits"]
-        for kind, most in (
-            (resource.RLIMIT_AS, space + memory),
-            (resource.RLIMIT_FSIZE, memory),
-            (resource.RLIMIT_NOFILE, MAX_FILES + len(files)),
-            (resource.RLIMIT_CORE, 0),
-            (resource.RLIMIT_CPU, int(time.process_time()) + 1 + seconds),
-        ):
-            allowed = resource.getrlimit(kind)[1]
-            most = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
-            # Of the processor's time the kernel's first word is SIGXCPU, which can be
-            # ignored; its last is SIGKILL.
-            hard = most
-            if kind == resource.RLIMIT_CPU:
-                hard += CPU_GRACE
-                if allowed != resource.RLIM_INFINITY:
-                    hard = min(hard, allowed)
-            resource.setrlimit(kind, (most, hard))
-        with np.errstate(all="ignore"):  # as open_file
-            answer, arrays = function(files, progress)
-        progress("writing arrays", 1.0)
+        _set_limits(Limits(*job["limits"]), len(files))
+        # As in `open_file`.
+        with np.errstate(all="ignore"):
+            answer, arrays = function(files, reporter.progress)
+        reporter.progress("writing arrays", 1.0)
         with os.fdopen(job["out"], "wb") as out:
             columns = write_columns(out, arrays)
     except Exception as e:
-        say("error", fault_text(e))
+        reporter.send("error", fault_text(e))
     else:
-        say("done", msgspec.to_builtins(answer), msgspec.to_builtins(columns))
-    os._exit(0)  # taking everything apart would take longer than reading it
+        reporter.send("done", msgspec.to_builtins(answer), msgspec.to_builtins(columns))
+    # Taking everything apart would take longer than reading it.
+    os._exit(0)
+
+
+def _import_function(name: str) -> Callable[..., Any]:
+    """Import a function by its name, `module:function`."""
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def _set_limits(limits: Limits, file_count: int) -> None:
+    """Set the kernel's limits on this process, for good.
+
+    To be called once everything is imported: libraries reserve address space that costs
+    no memory.
+    """
+    with open("/proc/self/statm", encoding="ascii") as sizes:
+        address_space = int(sizes.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    cpu_seconds = int(time.process_time()) + 1 + limits.seconds
+    _set_limit(resource.RLIMIT_AS, address_space + limits.memory)
+    _set_limit(resource.RLIMIT_FSIZE, limits.memory)
+    _set_limit(resource.RLIMIT_NOFILE, MAX_FILES + file_count)
+    _set_limit(resource.RLIMIT_CORE, 0)
+    # The kernel first sends SIGXCPU, which can be ignored, and later SIGKILL.
+    _set_limit(resource.RLIMIT_CPU, cpu_seconds, CPU_GRACE)
+
+
+def _set_limit(kind: int, value: int, grace: int = 0) -> None:
+    """Set a limit, and the hard one `grace` above it; both within the present one."""
+    _, allowed = resource.getrlimit(kind)
+    soft = value
+    hard = soft + grace
+    if allowed != resource.RLIM_INFINITY:
+        soft = min(soft, allowed)
+        hard = min(soft + grace, allowed)
+    resource.setrlimit(kind, (soft, hard))
 
 
 def write_columns(file: BinaryIO, arrays: list[np.ndarray]) -> list[StoredArray]:
-    """Write arrays one behind the other, from the beginning of an empty file; return
-    what they are.
-    """
-    columns = []
+    """Write arrays one behind the other into an empty file; return their description."""
+    columns: list[StoredArray] = []
     for array in arrays:
         kind = f"{array.dtype.kind}{array.dtype.itemsize}"
-        columns.append(
-            msgspec.convert({"dtype": kind, "shape": array.shape}, StoredArray)
-        )
-        file.write(
-            np.ascontiguousarray(array, f"<{kind}").reshape(-1).view(np.uint8).data
-        )
+        # Converted, which checks that the array is one that the viewer accepts.
+        description = {"dtype": kind, "shape": array.shape}
+        columns.append(msgspec.convert(description, StoredArray))
+        content = np.ascontiguousarray(array, f"<{kind}").reshape(-1)
+        file.write(content.view(np.uint8).data)
         file.write(bytes(-array.nbytes % _ALIGN))
     return columns
