@@ -117,7 +117,7 @@ def nvjpeg() -> Iterator[NvJpegEncoder]:
 
 def test_it_is_chosen_where_opengl_and_cuda_share_a_gpu(ctx: moderngl.Context) -> None:
     with ctx:  # makes it current
-        encoder = encoders.choose(ctx)
+        encoder = encoders.choose_encoder(ctx)
     assert isinstance(encoder, NvJpegEncoder), encoder.reason
     encoder.close()
 

@@ -15,7 +15,7 @@ from splatview_viewer.core.events import Event
 from splatview_viewer.core.screen import Caption, read_pixels
 from splatview_viewer.screens.egl import create_context
 from splatview_viewer.web.browser import BrowserScreen
-from splatview_viewer.web.encoders import Encoder, choose
+from splatview_viewer.web.encoders import Encoder, choose_encoder
 from splatview_viewer.web.messages import Hello
 from splatview_viewer.web.server import WebServer
 from support.wait import clock, turns, wait_until
@@ -64,7 +64,7 @@ class Rig:
     ) -> BrowserScreen:
         """A page that says hello, and its screen."""
         hello = Hello(id="page", width=width, height=height)
-        self._encoder = self._encoder or choose(self.ctx)
+        self._encoder = self._encoder or choose_encoder(self.ctx)
         with ExitStack() as opened:
             page = opened.enter_context(
                 Page(self.server.port, acks=acks, reading=reading)

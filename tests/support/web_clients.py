@@ -194,7 +194,7 @@ class Client:
 
     def put(self, picture: m.Picture, image: bytes) -> None:
         self._waiting.append((picture, image))
-        self.connection.work()
+        self.connection.wake_writer()
 
     async def next(self) -> tuple[m.Picture, bytes] | None:
         return self._waiting.popleft() if self._waiting else None

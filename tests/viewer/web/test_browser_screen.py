@@ -66,7 +66,7 @@ def test_the_page_sees_what_was_drawn_and_once(
     )
     assert (picture.size, picture.quality) == ((211, 133), level.quality)
     expected = Image.fromarray(drawn).resize(
-        sender.scaled((211, 133), level.scale), Image.Resampling.BOX
+        sender.scaled_size((211, 133), level.scale), Image.Resampling.BOX
     )
     assert np.abs(decoded(picture).astype(int) - np.asarray(expected)).mean() < 8
     exact = restful(screen, page)

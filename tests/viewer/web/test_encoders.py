@@ -10,7 +10,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from splatview_viewer.web.encoders import Encoder, NvJpegEncoder, TurboEncoder, lossless
+from splatview_viewer.web.encoders import (
+    Encoder,
+    NvJpegEncoder,
+    TurboEncoder,
+    encode_lossless,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,10 +87,10 @@ def test_the_pixels_come_back_whole_or_smaller(
     assert got.shape == expected.shape
     assert np.sqrt(np.mean((got - expected) ** 2)) < 6
     assert all(
-        taken == (size or (width, height)) and ms > 0 for taken, ms in encoder.took
+        taken == (size or (width, height)) and ms > 0 for taken, ms in encoder.durations
     )
     np.testing.assert_array_equal(
-        decoded(lossless(pixels[::-1]), "WEBP"), pixels[..., :3]
+        decoded(encode_lossless(pixels[::-1]), "WEBP"), pixels[..., :3]
     )
 
 

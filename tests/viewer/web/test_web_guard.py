@@ -11,7 +11,7 @@ import pytest
 from support.web_clients import server_request
 
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.web.address import Guard, allowed_host, lines
+from splatview_viewer.web.address import Guard, allowed_host, startup_lines
 
 HOME = Guard("127.0.0.1", "secret")
 OPEN = Guard("0.0.0.0", "secret")
@@ -184,7 +184,7 @@ def server(host: str = "127.0.0.1", allowed: tuple[str, ...] = ()) -> Any:
 
 
 def test_addresses_for_this_machine_and_for_others() -> None:
-    assert lines(server(), {"SSH_CONNECTION": "UNKNOWN"}) == [
+    assert startup_lines(server(), {"SSH_CONNECTION": "UNKNOWN"}) == [
         "splatview: open http://127.0.0.1:7007/?token=a_-1 in a browser"
     ]
     for host, url in (
@@ -194,13 +194,13 @@ def test_addresses_for_this_machine_and_for_others() -> None:
         ("10.1.2.3", "10.1.2.3"),
     ):
         assert (
-            lines(server(host), {})[0]
+            startup_lines(server(host), {})[0]
             == f"splatview: open http://{url}:7007/?token=a_-1 in a browser"
         )
-    (_, proxied) = lines(server(allowed=("viewer.example",)), {})
+    (_, proxied) = startup_lines(server(allowed=("viewer.example",)), {})
     assert "viewer.example" in proxied
     assert "#token=a_-1" in proxied
-    _, *others = lines(server("0.0.0.0"), {})
+    _, *others = startup_lines(server("0.0.0.0"), {})
     urls = [
         re.fullmatch(
             r"splatview: or, from another machine, http://(\S+):7007/\?token=a_-1", o
@@ -231,7 +231,7 @@ def test_addresses_for_this_machine_and_for_others() -> None:
     ],
 )
 def test_the_tunnel(host: str, ssh: str, command: str) -> None:
-    said = lines(
+    said = startup_lines(
         server(host), {"SSH_CONNECTION": f"203.0.113.9 50000 {ssh}", "USER": "ada"}
     )
     assert said[-2:] == [

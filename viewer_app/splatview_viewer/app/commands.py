@@ -97,7 +97,7 @@ class _Viewer:
                 browsers = self._serve_pages(screen, run)
                 if browsers is not None:
                     stack.callback(browsers.close)
-                    browsers.say(dict(os.environ))
+                    browsers.print_address(dict(os.environ))
                 options = loop.AppOptions(
                     files=sources,
                     run=run,

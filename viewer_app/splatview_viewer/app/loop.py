@@ -328,14 +328,14 @@ class App:
         One that connects again before its old connection was missed takes over from it.
         """
         for user in list(self.users):
-            if user.who == arrived.who and user.screen is not self.screen:
+            if user.who == arrived.page_id and user.screen is not self.screen:
                 user.screen.close()
                 self._disconnect(user)
         try:
-            user = self._away.pop(arrived.who, None)
+            user = self._away.pop(arrived.page_id, None)
             if user is None:
                 user = self._make_user(arrived)
-                user.who = arrived.who
+                user.who = arrived.page_id
             else:
                 user.sit(arrived)
         except Exception as e:

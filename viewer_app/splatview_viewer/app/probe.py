@@ -135,13 +135,13 @@ def probe_web() -> str:
     import numpy as np
 
     from splatview_viewer.core.errors import ViewerError
-    from splatview_viewer.web.encoders import choose
+    from splatview_viewer.web.encoders import choose_encoder
 
     ctx = _context()
     pixels: Any = np.full((48, 64, 4), 255, np.uint8)
     advice = "pip install --force-reinstall simplejpeg"
     try:
-        encoder = choose(ctx)
+        encoder = choose_encoder(ctx)
         if encoder.device is not None:
             import torch
 

@@ -52,7 +52,7 @@ _SITE = re.compile(r"https?://(.+)")
 """An Origin, with its host and port."""
 
 
-def listen(host: str, port: int) -> socket.socket:
+def open_listener(host: str, port: int) -> socket.socket:
     """A TCP socket that listens at `host`, and at `port` or the first free one of the
     PORTS_TRIED that follow.
 
@@ -100,7 +100,7 @@ def local_url(server: WebServer) -> str:
     return _url(_ANY.get(server.host, server.host), server)
 
 
-def lines(server: WebServer, environ: Mapping[str, str]) -> list[str]:
+def startup_lines(server: WebServer, environ: Mapping[str, str]) -> list[str]:
     """Return the lines to print.
 
     `environ`: the environment, by which an SSH session is recognised.

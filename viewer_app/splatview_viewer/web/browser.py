@@ -23,9 +23,9 @@ from splatview_viewer.core.screen import ScreenState
 from splatview_viewer.formats.pictures import safe_name
 from splatview_viewer.screens.draw_target import DrawTarget, copied
 from splatview_viewer.web import messages as m
-from splatview_viewer.web.address import lines, local_url
-from splatview_viewer.web.encoders import choose, nvjpeg_library
-from splatview_viewer.web.sender import Sender, scaled, workers
+from splatview_viewer.web.address import startup_lines, local_url
+from splatview_viewer.web.encoders import choose_encoder, nvjpeg_library
+from splatview_viewer.web.sender import Sender, scaled_size, encode_threads
 from splatview_viewer.web.server import WebServer
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class BrowserScreen:
         Raises GraphicsError when no framebuffer of the page's size can be made.
         """
         self.ctx = ctx
-        self.who = connection.hello.id
+        self.page_id = connection.hello.id
         """The same for a browser that comes back."""
         self.desktop = _PageDesktop(connection)
         self._connection = connection
@@ -212,7 +212,7 @@ class BrowserScreen:
         self._missed = False
         if self._work is not None and self._shared:
             self._work.governor.charge(
-                ("encode", *scaled(self._size, self._sender.level.scale)), "cuda"
+                ("encode", *scaled_size(self._size, self._sender.level.scale)), "cuda"
             )
         at = self._at
         self._at = 0.0
@@ -324,9 +324,9 @@ class Browsers:
             )
             self._opened = opened.pop_all()
 
-    def say(self, environ: dict[str, str]) -> None:
+    def print_address(self, environ: dict[str, str]) -> None:
         """Print the page's address."""
-        for line in lines(self.server, environ):
+        for line in startup_lines(self.server, environ):
             print(line, file=sys.stderr, flush=True)
 
     def arrivals(self, now: float, work: GpuWork) -> list[BrowserScreen]:
@@ -336,13 +336,13 @@ class Browsers:
         """
         self._entry.refresh(now)
         self._give_back(now)
-        while self._encoder is not None and self._encoder.took:
-            size, ms = self._encoder.took.popleft()
+        while self._encoder is not None and self._encoder.durations:
+            size, ms = self._encoder.durations.popleft()
             work.record(("encode", *size), ms)
         screens = []
         for connection in self.server.arrivals():
             if self._encoder is None:  # made late: on a GPU it takes some hundred MB
-                self._encoder = choose(self._ctx)
+                self._encoder = choose_encoder(self._ctx)
             try:
                 screen = BrowserScreen(self._ctx, connection, self._encoder, work)
             except Exception as e:  # must not end the viewer
@@ -366,7 +366,7 @@ class Browsers:
         others = [screen for screen in self._screens if not screen.has_target]
         if not any(screen.is_encoding for screen in others):
             self._trim_at = math.inf
-            workers().submit(trim)
+            encode_threads().submit(trim)
             _empty_cache()
 
     def close(self) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     Pixels = np.ndarray | torch.Tensor
     Size = tuple[int, int]
 
-BEST = 90
+FULL_COLOR_QUALITY = 90
 """From this quality on colours have the full resolution."""
 
 
@@ -42,7 +42,7 @@ class Encoder(Protocol):
     name: ClassVar[str]
     reason: str
     """Why a faster encoder is not used; "" where there is none."""
-    took: deque[tuple[Size, float]]
+    durations: deque[tuple[Size, float]]
     """Sizes of pictures that a GPU encoded and the milliseconds that it took, until
     they are taken out."""
 
@@ -71,7 +71,7 @@ class Encoder(Protocol):
         ...
 
 
-def choose(ctx: moderngl.Context) -> Encoder:
+def choose_encoder(ctx: moderngl.Context) -> Encoder:
     """Return the fastest encoder for what this context draws.
 
     The context must be current.
@@ -106,7 +106,7 @@ class TurboEncoder:
         self._encode = encode_jpeg
         self.reason = reason
         self.device = device
-        self.took: deque[tuple[Size, float]] = deque()
+        self.durations: deque[tuple[Size, float]] = deque()
 
     def encode(
         self, pixels: Pixels, quality: int, *, size: Size | None = None
@@ -130,7 +130,11 @@ class TurboEncoder:
         array = np.ascontiguousarray(array[::-1])
         try:
             return self._encode(
-                array, quality, "RGBX", "444" if quality >= BEST else "420", True
+                array,
+                quality,
+                "RGBX",
+                "444" if quality >= FULL_COLOR_QUALITY else "420",
+                True,
             )
         except (ValueError, RuntimeError) as e:
             raise ViewerError(
@@ -143,7 +147,7 @@ class TurboEncoder:
         """Nothing is held."""
 
 
-def lossless(pixels: Pixels) -> bytes:
+def encode_lossless(pixels: Pixels) -> bytes:
     """Return a WebP file with every pixel as it is: about 40 ms for 1080p on one core,
     without the interpreter's lock.
 
@@ -272,7 +276,7 @@ class NvJpegEncoder:
         Raises ViewerError where nvJPEG cannot work; makes the CUDA context.
         """
         self.device = device
-        self.took: deque[tuple[Size, float]] = deque(maxlen=64)
+        self.durations: deque[tuple[Size, float]] = deque(maxlen=64)
         self._lock = threading.Lock()
         """One picture at a time."""
         self._closed = False
@@ -335,7 +339,7 @@ class NvJpegEncoder:
                 with torch.cuda.stream(self._stream):
                     self._stream.wait_event(self._given)
                     data = self._encode(pixels[..., :3], quality, size)
-                self.took.append(
+                self.durations.append(
                     (
                         size or (pixels.shape[1], pixels.shape[0]),
                         self._begin.elapsed_time(self._end),
@@ -357,7 +361,7 @@ class NvJpegEncoder:
             rgb = small.round_().to(torch.uint8)[0].permute(1, 2, 0)
         rgb = rgb.flip(0).contiguous()  # the top row first
         height, width = rgb.shape[:2]
-        sampling = _CSS_444 if quality >= BEST else _CSS_420
+        sampling = _CSS_444 if quality >= FULL_COLOR_QUALITY else _CSS_420
         if self._set != (quality, sampling):
             _call("nvjpegEncoderParamsSetQuality", self._params, quality, self._queue)
             _call(

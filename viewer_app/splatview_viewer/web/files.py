@@ -299,10 +299,10 @@ def _has_uploads_alone(folder: int) -> bool:
         )
 
 
-def file_name(given: str) -> str:
+def file_name(user_name: str) -> str:
     """Return one safe part of a path for the name of a user's file."""
     stem, suffix = os.path.splitext(
-        unicodedata.normalize("NFC", given).replace("\\", "/").rpartition("/")[2]
+        unicodedata.normalize("NFC", user_name).replace("\\", "/").rpartition("/")[2]
     )
     suffix = safe_name(suffix, "")[:16]
     return safe_name(stem, "file") + (f".{suffix}" if suffix else "")

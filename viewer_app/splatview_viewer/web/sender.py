@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.web.encoders import TurboEncoder, lossless
+from splatview_viewer.web.encoders import TurboEncoder, encode_lossless
 from splatview_viewer.web.messages import Picture
 
 if TYPE_CHECKING:
@@ -63,11 +63,11 @@ LEVELS = (
 bytes."""
 RESTING = Level(95, 1.0)
 """A picture that rests where one without loss is too large."""
-GOOD = 0.036
-BAD = 0.060
+GROW_BELOW_S = 0.036
+SHRINK_ABOVE_S = 0.060
 """Seconds that a picture may take to grow, and from which it shrinks. A level up is
 less than BAD / GOOD more bytes."""
-LOSSLESS = 1.0
+MAX_LOSSLESS_S = 1.0
 """Seconds that a picture without loss may take."""
 _FIRST = 9
 """The level until a picture was acknowledged."""
@@ -76,7 +76,7 @@ _MOST_PATIENCE = 8.0
 """Seconds from a change to a step up; doubled each time that the step was wrong: it was
 taken back within _TOO_SOON."""
 _TOO_SOON = 3.0
-REST = 0.25
+REST_S = 0.25
 """Seconds without another picture after which the last one is sent without loss."""
 _WEIGHT = 0.3
 """Weight of one picture in the averages."""
@@ -111,7 +111,7 @@ class Pacer:
 
     def lossless_allowed(self, size_bytes: int) -> bool:
         """Return whether a picture that rests may have this size."""
-        return size_bytes * self._per_byte <= LOSSLESS
+        return size_bytes * self._per_byte <= MAX_LOSSLESS_S
 
     def sent(self, number: int, size_bytes: int, *, moves: bool = True) -> None:
         """Note a picture that was given to the network. `moves`: encoded at `level`."""
@@ -132,15 +132,15 @@ class Pacer:
         if self._took:
             took = min(took, 4 * self._took + 0.05)
         self._took = self._took + _WEIGHT * (took - self._took) if self._took else took
-        if self._took > BAD:
+        if self._took > SHRINK_ABOVE_S:
             if now - self._rose_at < _TOO_SOON:
                 self._patience = min(self._patience * 2, _MOST_PATIENCE)
             self._patience = max(self._patience, _PATIENCE)
             self._change(3, now)
-        elif self._took < GOOD and now - self._changed_at >= self._patience:
+        elif self._took < GROW_BELOW_S and now - self._changed_at >= self._patience:
             if now - self._rose_at > 2 * _TOO_SOON:
                 self._patience = min(self._patience, _PATIENCE)
-            self._change(-1 if self._took > GOOD / 3 else -2, now)
+            self._change(-1 if self._took > GROW_BELOW_S / 3 else -2, now)
             self._rose_at = now
 
     def _change(self, steps: int, now: float) -> None:
@@ -152,7 +152,7 @@ class Pacer:
 
 
 @functools.cache
-def workers() -> ThreadPoolExecutor:
+def encode_threads() -> ThreadPoolExecutor:
     """The threads that encode for all pages.
 
     One core is left to the thread that draws.
@@ -210,7 +210,7 @@ class Sender:
         """Send a picture, if it is not what the page has."""
         if not self._closed:
             self._waiting = picture
-            self._connection.work()
+            self._connection.wake_writer()
 
     def clear(self) -> None:
         """Keep no picture. The next one is sent even if the page shows it already."""
@@ -249,11 +249,11 @@ class Sender:
                 self._shown = None
             try:
                 made = await loop.run_in_executor(
-                    workers(), self._encode, picture, before, level
+                    encode_threads(), self._encode, picture, before, level
                 )
                 if made is not None:
-                    self._rests_at = loop.time() + REST
-                    loop.call_later(REST + 0.01, self._connection.work)
+                    self._rests_at = loop.time() + REST_S
+                    loop.call_later(REST_S + 0.01, self._connection.wake_writer)
                     return self._numbered(picture, *made)
             finally:
                 self._encoding = False
@@ -261,7 +261,9 @@ class Sender:
         picture = self._shown
         if picture is None or self._pacer.in_flight or loop.time() < self._rests_at:
             return None
-        made = await loop.run_in_executor(workers(), self._encode, picture, None, None)
+        made = await loop.run_in_executor(
+            encode_threads(), self._encode, picture, None, None
+        )
         if (
             made is None or self._waiting is not None or picture is not self._shown
         ):  # another one comes first
@@ -295,14 +297,14 @@ class Sender:
             if before is not None and _same(picture, before):
                 return None
             if level is None:
-                data = lossless(picture.pixels)
+                data = encode_lossless(picture.pixels)
                 if self._pacer.lossless_allowed(len(data)):
                     return data, 100
             level = level or RESTING
             return self._jpeg(picture, level), level.quality
 
     def _jpeg(self, picture: Copy, level: Level) -> bytes:
-        size = scaled(picture.size, level.scale)
+        size = scaled_size(picture.size, level.scale)
         if isinstance(picture.pixels, np.ndarray) and not isinstance(
             self._encoder, TurboEncoder
         ):
@@ -348,7 +350,7 @@ class Sender:
                 self._stream.synchronize()  # before the memory is used again
 
 
-def scaled(size: tuple[int, int], scale: float) -> tuple[int, int]:
+def scaled_size(size: tuple[int, int], scale: float) -> tuple[int, int]:
     """Return width and height of a smaller picture; at least 1.
 
     Halves and the like are rounded up, so that whole pixels of the large picture make

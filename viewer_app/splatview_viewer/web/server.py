@@ -31,7 +31,7 @@ from splatview_viewer.web.address import (
     SUBPROTOCOL,
     Guard,
     allowed_host,
-    listen,
+    open_listener,
     subprotocols,
 )
 from splatview_viewer.web.files import MAX_FILE, Files
@@ -154,7 +154,7 @@ class PageConnection:
         """Send a message before pictures that wait."""
         if not self.closed:
             self._texts.append(m.encode(message))
-            self.work()
+            self.wake_writer()
 
     def offer(self, name: str, content: Path | bytes, size: int) -> None:
         """Offer a file for the user to keep, which the page fetches once."""
@@ -177,7 +177,7 @@ class PageConnection:
         self.wake()
         return True
 
-    def work(self) -> None:
+    def wake_writer(self) -> None:
         """Have the writer look for something to send."""
         self._call(self._work.set)
 
@@ -324,7 +324,7 @@ class WebServer:
         """WebSockets that are open."""
         self._connections: dict[str, PageConnection] = {}
         """Those whose pages have said hello, by their keys."""
-        self._socket = listen(host, port)
+        self._socket = open_listener(host, port)
         self._files = Files(self._connections)
         self.port: int = self._socket.getsockname()[1]
         self.moved_from = port if port not in (0, self.port) else None
