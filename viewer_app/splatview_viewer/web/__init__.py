@@ -1,3 +1,1 @@
-"""The viewer in a browser: an HTTP and WebSocket server in its own thread, the page,
-and its tab as a screen.
-"""
+"""The viewer in a browser: its server in a thread of its own, and tabs as screens."""

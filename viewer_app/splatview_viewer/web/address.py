@@ -1,5 +1,4 @@
-"""The addresses of the web server, and the rules by which requests are answered: Host,
-Origin and token.
+"""The addresses of the web server, and its rules on Host, Origin and token.
 
 A page on the internet can make a browser send requests to 127.0.0.1, under its own name
 with a DNS entry that points here (DNS rebinding) or as a WebSocket from a foreign
@@ -15,6 +14,7 @@ import hmac
 import ipaddress
 import re
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from splatview_ipc.control.registry import ssh_forward_command
@@ -29,14 +29,15 @@ if TYPE_CHECKING:
 
 PORTS_TRIED = 20
 """Ports tried after one that is taken."""
-_BUFFER = 384 * 1024
-_UNSENT = 128 * 1024
-"""Bytes in the kernel for each connection, and those of them that were not sent yet."""
-_ANY = {
-    "0.0.0.0": "127.0.0.1",
-    "::": "127.0.0.1",
-    "": "127.0.0.1",
-}  # "::" takes IPv4 as well
+_SEND_BUFFER_BYTES = 384 * 1024
+"""Bytes in the kernel for each connection."""
+_MAX_UNSENT_BYTES = 128 * 1024
+"""Those of them that were not sent yet."""
+# "::" takes IPv4 as well.
+_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1", "": "127.0.0.1"}
+"""Hosts that stand for all addresses, and one of them."""
+_PROBE_ADDRESS = ("192.0.2.1", 9)
+"""An address for documentation, which nothing is sent to."""
 
 TOKEN_HEADER = "X-Splatview-Token"
 """Holds the token of a request that a page's script makes."""
@@ -53,10 +54,12 @@ _SITE = re.compile(r"https?://(.+)")
 
 
 def open_listener(host: str, port: int) -> socket.socket:
-    """A TCP socket that listens at `host`, and at `port` or the first free one of the
-    PORTS_TRIED that follow.
+    """Open a TCP socket that listens at `host` and `port`.
 
-    Raises ViewerError naming host and port.
+    Where the port is taken, it is the first free one of the PORTS_TRIED that follow.
+
+    Raises:
+        ViewerError: nothing can listen there; it names host and port.
     """
     if not 0 <= port <= 65535:
         raise ViewerError(
@@ -64,83 +67,95 @@ def open_listener(host: str, port: int) -> socket.socket:
         )
     last = port if port == 0 else min(port + PORTS_TRIED, 65535)
     try:
-        for number in range(port, last + 1):
-            try:
-                made = socket.create_server(
-                    (host, number),
-                    family=socket.AF_INET6 if ":" in host else socket.AF_INET,
-                    backlog=128,
-                    dualstack_ipv6=host == "::",
-                )
-                break
-            except OSError as e:
-                if e.errno != errno.EADDRINUSE:
-                    raise
-        else:
-            raise ViewerError(
-                f"port: {port} to {last} are all taken; choose another, or 0 for any "
-                "that is free"
-            )
+        listener = _first_free(host, range(port, last + 1))
     except (OSError, UnicodeError) as e:
         raise ViewerError(
             f"host: cannot listen at {host!r}, port {port}: {e}; choose 127.0.0.1 for "
-            "this machine only, "
-            "0.0.0.0 for all of its addresses, or one of them, and a port from 1024 on"
+            "this machine only, 0.0.0.0 for all of its addresses, or one of them, and "
+            "a port from 1024 on"
         ) from None
+    if listener is None:
+        raise ViewerError(
+            f"port: {port} to {last} are all taken; choose another, or 0 for any "
+            "that is free"
+        )
     # Connections inherit these. A picture that waits in the kernel is old when it
     # arrives, so little may: on a slow link it waits in the viewer, which then makes
     # fewer.
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT)
-    return made
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MAX_UNSENT_BYTES)
+    return listener
+
+
+def _first_free(host: str, ports: Iterable[int]) -> socket.socket | None:
+    """Return a socket that listens at the first free port; None if all are taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for port in ports:
+        try:
+            return socket.create_server(
+                (host, port), family=family, backlog=128, dualstack_ipv6=host == "::"
+            )
+        except OSError as e:
+            if e.errno != errno.EADDRINUSE:
+                raise
+    return None
 
 
 def local_url(server: WebServer) -> str:
-    """The page's address on the machine of the viewer, with the token."""
-    return _url(_ANY.get(server.host, server.host), server)
+    """Return the page's address on the machine of the viewer, with the token."""
+    return _url(_reachable_host(server), server)
 
 
 def startup_lines(server: WebServer, environ: Mapping[str, str]) -> list[str]:
-    """Return the lines to print.
+    """Return the lines that tell a user where the page is.
 
-    `environ`: the environment, by which an SSH session is recognised.
+    `environ` is the environment, by which an SSH session is recognised.
     """
-    said = []
+    lines = []
     if server.moved_from is not None:
-        said.append(
+        lines.append(
             f"splatview: port {server.moved_from} is taken; using {server.port}"
         )
-    said.append(f"splatview: open {local_url(server)} in a browser")
-    if server.host in _ANY:
-        names = [socket.gethostname()]
-        try:
-            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-                probe.connect(
-                    ("192.0.2.1", 9)
-                )  # sends nothing: it only chooses the way out
-                names.append(probe.getsockname()[0])
-        except OSError:  # no network
-            pass
-        said.extend(
-            f"splatview: or, from another machine, {_url(name, server)}"
-            for name in names
-            if not is_loopback(name)
+    lines.append(f"splatview: open {local_url(server)} in a browser")
+    if server.host in _ANY_ADDRESS:
+        names = [name for name in _names_of_this_machine() if not is_loopback(name)]
+        urls = [_url(name, server) for name in names]
+        lines += [f"splatview: or, from another machine, {url}" for url in urls]
+    for name in server.allowed:
+        lines.append(
+            f"splatview: or, through the reverse proxy {name}, its address with "
+            f"#token={server.token} at the end"
         )
-    said.extend(
-        f"splatview: or, through the reverse proxy {name}, its address with "
-        f"#token={server.token} at the end"
-        for name in server.allowed
-    )
     tunnel = ssh_forward_command(
-        _bracketed(_ANY.get(server.host, server.host)), server.port, environ
+        _bracketed(_reachable_host(server)), server.port, environ
     )
     if tunnel:
-        said += [
+        lines += [
             "splatview: this is an SSH session; on your own machine, type",
             f"    {tunnel}",
             f"  and open {_url('127.0.0.1', server)} there",
         ]
-    return said
+    return lines
+
+
+def _names_of_this_machine() -> list[str]:
+    """Return this machine's name, and its address in the network if it is in one."""
+    names = [socket.gethostname()]
+    # Without a network there is no way out.
+    with (
+        suppress(OSError),
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe,
+    ):
+        # This sends nothing: it only chooses the way out.
+        probe.connect(_PROBE_ADDRESS)
+        address, _ = probe.getsockname()
+        names.append(address)
+    return names
+
+
+def _reachable_host(server: WebServer) -> str:
+    """Return a host by which the server's machine reaches it."""
+    return _ANY_ADDRESS.get(server.host, server.host)
 
 
 def _url(host: str, server: WebServer) -> str:
@@ -155,7 +170,7 @@ def _bracketed(host: str) -> str:
 
 
 class Guard:
-    """The rules of one server."""
+    """The rules by which one server answers requests."""
 
     def __init__(self, host: str, token: str, allowed: Iterable[str] = ()) -> None:
         """Compile the rules.
@@ -169,26 +184,27 @@ class Guard:
                 proxies. Each is legal in Host, and in Origin under any port.
         """
         self._any_address = not is_loopback(host)
+        names = [host]
         if self._any_address:
-            own = (host, socket.gethostname(), socket.getfqdn())
-        else:
-            own = (host,)
-        self._names = _LOOPBACK | {name.lower().rstrip(".") for name in own if name}
+            names += [socket.gethostname(), socket.getfqdn()]
+        self._names = _LOOPBACK | {name.lower().rstrip(".") for name in names if name}
         self._allowed = frozenset(allowed)
         self._token = token.encode()
 
     def refuse(self, request: web.Request, *, public: bool) -> str:
         """Return why a request is not answered; "" for one that is.
 
-        `public`: a file of the page. It holds nothing of the viewer, so it needs no
-        token and comes whatever the Origin: without its files a page behind a proxy
-        stays dark and cannot say what is wrong.
+        Args:
+            request: any.
+            public: True for a file of the page. It holds nothing of the viewer, so it
+                needs no token and comes whatever the Origin: without its files a page
+                behind a proxy stays dark and cannot say what is wrong.
         """
         host = ", ".join(request.headers.getall("Host", [])).lower()
         name = _host_name(host)
-        if not self._is_legal(name):
+        if not self._is_own_name(name):
             return (
-                f"This viewer does not go by the name {_shown(host)}. Open the address "
+                f"This viewer does not go by the name {_quoted(host)}. Open the address "
                 "that was printed where it was started, or, if this is the name of a "
                 f"reverse proxy, start it with {_option(name)}."
             )
@@ -199,23 +215,23 @@ class Guard:
             return _refuse_origin(origin)
         if self.has_token(request):
             return ""
-        if _given(request):
-            wrong = "This token is not this viewer's"
+        if _tokens_of(request):
+            reason = "This token is not this viewer's"
         else:
-            wrong = "This viewer needs a token"
+            reason = "This viewer needs a token"
         return (
-            f"{wrong}. Open the address that was printed where it was started, with "
+            f"{reason}. Open the address that was printed where it was started, with "
             "?token=... at its end; splatview status prints it again."
         )
 
-    def _is_legal(self, name: str) -> bool:
-        """Return whether the server goes by a name."""
+    def _is_own_name(self, name: str) -> bool:
+        """Return True if the server goes by a name."""
         if name in self._names or name in self._allowed:
             return True
         return self._any_address and _address(name) is not None
 
     def _is_own_page(self, origin: str, host: str) -> bool:
-        """Return whether an Origin is that of the server's own page.
+        """Return True if an Origin is that of the server's own page.
 
         A proxy may put the server's own name into Host, so an allowed name does not
         have to be there too.
@@ -226,57 +242,46 @@ class Guard:
         return site is not None and _host_name(site[1]) in self._allowed
 
     def has_token(self, request: web.Request) -> bool:
-        """Return whether a request gives the viewer's token.
+        """Return True if a request gives the viewer's token.
 
         Takes the same time for each wrong one.
         """
-        return any(
-            [
-                hmac.compare_digest(token.encode("utf-8", "replace"), self._token)
-                for token in _given(request)
-            ]
-        )
+        # All are compared, so that the time does not tell which one is right.
+        matches = [
+            hmac.compare_digest(token.encode("utf-8", "replace"), self._token)
+            for token in _tokens_of(request)
+        ]
+        return any(matches)
 
 
 def subprotocols(request: web.Request) -> list[str]:
     """Return the subprotocols that a WebSocket's request offers."""
-    return [
-        name.strip()
-        for name in request.headers.get("Sec-WebSocket-Protocol", "").split(",")
-        if name.strip()
-    ]
+    header = request.headers.get("Sec-WebSocket-Protocol", "")
+    names = [name.strip() for name in header.split(",")]
+    return [name for name in names if name]
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach a server bound to `host`."""
+    """Return True if only this machine can reach a server bound to `host`."""
     address = _address(host)
-    return host.lower() == "localhost" if address is None else address.is_loopback
+    if address is None:
+        return host.lower() == "localhost"
+    return address.is_loopback
 
 
-def _given(request: web.Request) -> list[str]:
-    """Return the tokens in a request's address, in its headers, and among its
-    subprotocols.
-    """
-    offered = [
-        name.removeprefix(_TOKEN_SUBPROTOCOL)
-        for name in subprotocols(request)
-        if name.startswith(_TOKEN_SUBPROTOCOL)
-    ]
-    return [
-        token
-        for token in (
-            request.query.get("token"),
-            request.headers.get(TOKEN_HEADER),
-            *offered,
-        )
-        if token
-    ]
+def _tokens_of(request: web.Request) -> list[str]:
+    """Return the tokens in a request's address, headers and subprotocols."""
+    tokens = [request.query.get("token"), request.headers.get(TOKEN_HEADER)]
+    names = [n for n in subprotocols(request) if n.startswith(_TOKEN_SUBPROTOCOL)]
+    tokens += [name.removeprefix(_TOKEN_SUBPROTOCOL) for name in names]
+    return [token for token in tokens if token]
 
 
 def allowed_host(text: str) -> str:
     """Return a name of `--allow-host` as it stands in Host and Origin.
 
-    Raises ViewerError for what is no name or address of a host.
+    Raises:
+        ViewerError: the text is no name or address of a host.
     """
     legal = (
         "expected the name or address of a host, without scheme, port and path, for "
@@ -285,19 +290,21 @@ def allowed_host(text: str) -> str:
     try:
         name = text.strip().encode("idna").decode().lower().rstrip(".")
     except UnicodeError:
-        raise ViewerError(f"invalid --allow-host {_shown(text)}: {legal}") from None
+        raise ViewerError(f"invalid --allow-host {_quoted(text)}: {legal}") from None
     bare = name.removeprefix("[").removesuffix("]")
     address = _address(bare)
     if address is not None:
-        return str(address)  # as browsers write it
+        # Browsers write addresses in this form.
+        return str(address)
     if ":" in name or not _host_name(name):
-        raise ViewerError(f"invalid --allow-host {_shown(text)}: {legal}")
+        raise ViewerError(f"invalid --allow-host {_quoted(text)}: {legal}")
     return bare
 
 
 def _host_name(host: str) -> str:
-    """Return the name in a Host header in small letters, without port; "" for a
-    malformed one.
+    """Return the name in a Host header in small letters, without its port.
+
+    It is empty for a malformed header.
     """
     match = _HOST.fullmatch(host)
     if match is None:
@@ -306,6 +313,7 @@ def _host_name(host: str) -> str:
 
 
 def _option(name: str) -> str:
+    """Return the option that allows a name."""
     return f"--allow-host {name[:80] or 'NAME'}"
 
 
@@ -313,7 +321,7 @@ def _refuse_origin(origin: str) -> str:
     """Return the answer to a request of a foreign page."""
     site = _SITE.fullmatch(origin)
     name = _host_name(site[1]) if site else ""
-    reason = f"Only the viewer's own page may connect, not {_shown(origin)}."
+    reason = f"Only the viewer's own page may connect, not {_quoted(origin)}."
     if not name:
         return reason
     return (
@@ -329,5 +337,5 @@ def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def _shown(value: str) -> str:
+def _quoted(value: str) -> str:
     return ascii(value[:80])

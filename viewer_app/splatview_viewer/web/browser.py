@@ -1,6 +1,4 @@
-"""Browser tabs as screens: what is drawn goes out as encoded pictures, what a user does
-comes back.
-"""
+"""Browser tabs as screens: encoded pictures go out, and the user's events come back."""
 
 from __future__ import annotations
 
@@ -23,9 +21,9 @@ from splatview_viewer.core.screen import ScreenState
 from splatview_viewer.formats.pictures import safe_name
 from splatview_viewer.screens.draw_target import DrawTarget, copied
 from splatview_viewer.web import messages as m
-from splatview_viewer.web.address import startup_lines, local_url
+from splatview_viewer.web.address import local_url, startup_lines
 from splatview_viewer.web.encoders import choose_encoder, nvjpeg_library
-from splatview_viewer.web.sender import Sender, scaled_size, encode_threads
+from splatview_viewer.web.sender import Sender, encode_threads, scaled_size
 from splatview_viewer.web.server import WebServer
 
 if TYPE_CHECKING:
@@ -42,19 +40,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("splatview")
 
-_FAILURES = (moderngl.Error, IpcError, RuntimeError)
+_GRAPHICS_ERRORS = (moderngl.Error, IpcError, RuntimeError)
 """Raised by OpenGL, the bridges from it to CUDA, and torch, where there is too little
 memory for instance."""
 _TRIM_AFTER_S = 2.0
 """Seconds from the end of a page until the memory that it leaves is given back: others
 may end with it."""
-_MOST_PIXELS = 3840 * 2160
+_MAX_PIXELS = 3840 * 2160
 """Largest picture of a page, as in its script. A page holds about five pictures of 4
 bytes a pixel: what is drawn, read, encoded and shown, and what waits to be sent."""
 
 
 class BrowserScreen:
-    """One page.
+    """The screen of one page.
 
     Draws in a context that it shares with other screens and does not close.
     """
@@ -66,11 +64,16 @@ class BrowserScreen:
         encoder: Encoder,
         work: GpuWork | None = None,
     ) -> None:
-        """`encoder`: shared with other screens, and not closed here.
+        """Make the screen.
 
-        `work`: counts what the GPU encodes.
+        Args:
+            ctx: the shared context.
+            connection: of the page.
+            encoder: shared with other screens, and not closed here.
+            work: counts what the GPU encodes.
 
-        Raises GraphicsError when no framebuffer of the page's size can be made.
+        Raises:
+            GraphicsError: no framebuffer of the page's size can be made.
         """
         self.ctx = ctx
         self.page_id = connection.hello.id
@@ -79,13 +82,14 @@ class BrowserScreen:
         self._connection = connection
         self._work = work
         hello = connection.hello
-        self._size = _drawn(hello.width, hello.height)
+        self._size = _drawn_size(hello.width, hello.height)
         self._scale = hello.scale
         self._visible = hello.visible
         self._closed = False
-        self._missed = False
+        self._has_missed_picture = False
+        """True if a picture was presented while the screen was not ready."""
         self._clicks = ClickCounter()
-        self._at = 0.0
+        self._newest_event_ms = 0.0
         """The newest event since the last picture, by the page's clock; 0: none."""
         self._caption: Caption | None = None
         self._device = encoder.device
@@ -94,31 +98,35 @@ class BrowserScreen:
         self._target: DrawTarget | None = None
         """None while the page is hidden."""
         if self._visible:
-            self._draw_into(self._size)
+            self._make_target(self._size)
 
-    def _draw_into(self, size: tuple[int, int]) -> DrawTarget:
-        """Have a target of this size.
+    def _make_target(self, size: tuple[int, int]) -> DrawTarget:
+        """Make a target of this size in place of the one before.
 
-        Raises GraphicsError, and keeps the one before.
+        Raises:
+            GraphicsError: there is none of this size; the one before stays.
         """
+        width, height = size
         try:
-            try:
-                target = DrawTarget(self.ctx, size, shared=self._shared)
-            except IpcError as e:
-                log.warning(
-                    "pictures for browsers are read and encoded on the CPU: %s", e
-                )
-                self._shared = False
-                target = DrawTarget(self.ctx, size)
-        except _FAILURES as e:
+            target = self._new_target(size)
+        except _GRAPHICS_ERRORS as e:
             raise GraphicsError(
-                f"no picture of {size[0]} x {size[1]} can be drawn for the browser at "
+                f"no picture of {width} x {height} can be drawn for the browser at "
                 f"{self._connection.peer}: {e}"
             ) from e
         self._release_target()
         self._target = target
         self._size = size
         return target
+
+    def _new_target(self, size: tuple[int, int]) -> DrawTarget:
+        """Return a target that CUDA can read, if it can be made for this page."""
+        try:
+            return DrawTarget(self.ctx, size, shared=self._shared)
+        except IpcError as e:
+            log.warning("pictures for browsers are read and encoded on the CPU: %s", e)
+            self._shared = False
+            return DrawTarget(self.ctx, size)
 
     def _release_target(self) -> None:
         if self._target is not None:
@@ -129,25 +137,23 @@ class BrowserScreen:
     def state(self) -> ScreenState:
         closed = self._closed or self._connection.closed
         visible = self._visible and not closed
-        return ScreenState(
-            self._size, self._scale, visible, visible and self._sender.ready, closed
-        )
+        ready = visible and self._sender.ready
+        return ScreenState(self._size, self._scale, visible, ready, closed)
 
     @property
     def has_target(self) -> bool:
-        """True while there is something to draw into: the page is there and seen."""
+        """True while there is something to draw into: the page is open and visible."""
         return self._target is not None
 
     @property
     def is_encoding(self) -> bool:
-        """True while a picture is encoded, which may be the last one of a page that has
-        gone.
-        """
+        """True while a picture is encoded, also the last one of a page that has gone."""
         return self._sender.is_encoding
 
     @property
     def framebuffer(self) -> moderngl.Framebuffer:
-        return (self._target or self._draw_into(self._size)).framebuffer
+        target = self._target or self._make_target(self._size)
+        return target.framebuffer
 
     def poll(self, timeout: float) -> list[Event]:
         if self._closed:
@@ -155,39 +161,50 @@ class BrowserScreen:
         events: list[Event] = []
         for message in self._connection.inbox.take(timeout):
             if isinstance(message, m.Visible):
-                self._visible = message.on
-                self._missed = False
-                if message.on:
-                    self._resize(self._size)
-                    events.append(Expose())
-                else:
-                    self._sender.clear()
-                    self._release_target()
-                continue
-            event = m.event_of(message, self._clicks, self._scale)
-            if event is None:
-                continue
-            if event.at > 0:
-                self._at = event.at
-            if isinstance(event, Resize):
-                size = _drawn(event.width, event.height)
-                self._scale = event.scale
-                self._resize(size)
-                event = Resize(*self._size, self._scale)
-            events.append(event)
+                self._set_visible(message.on)
+                event = Expose() if message.on else None
+            else:
+                event = self._complete(message)
+            if event is not None:
+                events.append(event)
         if not self._visible:
-            self._release_target()  # it may have been made for a picture to keep
-        elif self._missed and self.state.ready:
-            self._missed = False
+            # A target may have been made for a picture to keep.
+            self._release_target()
+        elif self._has_missed_picture and self.state.ready:
+            self._has_missed_picture = False
             events.append(Expose())
         return events
 
+    def _set_visible(self, visible: bool) -> None:
+        """Take over that the page was shown or hidden."""
+        self._visible = visible
+        self._has_missed_picture = False
+        if visible:
+            self._resize(self._size)
+        else:
+            self._sender.clear()
+            self._release_target()
+
+    def _complete(self, message: Event) -> Event | None:
+        """Return an event of the page as the viewer handles it; None for none."""
+        event = m.event_of(message, self._clicks, self._scale)
+        if event is None:
+            return None
+        if event.at > 0:
+            self._newest_event_ms = event.at
+        if isinstance(event, Resize):
+            self._scale = event.scale
+            self._resize(_drawn_size(event.width, event.height))
+            return Resize(*self._size, self._scale)
+        return event
+
     def _resize(self, size: tuple[int, int]) -> None:
+        """Draw in another size; end the connection where that is not possible."""
         if not self._visible:
             self._size = size
         elif size != self._size or self._target is None:
             try:
-                self._draw_into(size)
+                self._make_target(size)
             except GraphicsError as e:
                 log.warning("%s", e)
                 self._connection.close("no picture of this size can be drawn")
@@ -200,25 +217,23 @@ class BrowserScreen:
     def present(self, caption: Caption) -> None:
         """Send what was drawn.
 
-        While the screen is not `ready` that is remembered, and an Expose asks for it
-        again.
+        While the screen is not `ready`, an Expose follows once it is.
         """
         if caption != self._caption:
             self._caption = caption
             self._connection.send(caption)
         if not self.state.ready or self._target is None:
-            self._missed = self._visible
+            self._has_missed_picture = self._visible
             return
-        self._missed = False
+        self._has_missed_picture = False
         if self._work is not None and self._shared:
-            self._work.governor.charge(
-                ("encode", *scaled_size(self._size, self._sender.level.scale)), "cuda"
-            )
-        at = self._at
-        self._at = 0.0
+            encoded_size = scaled_size(self._size, self._sender.level.scale)
+            self._work.governor.charge(("encode", *encoded_size), "cuda")
+        event_ms = self._newest_event_ms
+        self._newest_event_ms = 0.0
         try:
-            self._sender.put(copied(self._target, at, self._device))
-        except _FAILURES as e:
+            self._sender.put(copied(self._target, event_ms, self._device))
+        except _GRAPHICS_ERRORS as e:
             log.warning(
                 "the browser at %s gets no picture: %s", self._connection.peer, e
             )
@@ -234,16 +249,18 @@ class BrowserScreen:
         self.wake()
 
 
-def _drawn(width: int, height: int) -> tuple[int, int]:
-    """Return the size of what is drawn for a page of this size, which the messages
-    bound.
+def _drawn_size(width: int, height: int) -> tuple[int, int]:
+    """Return the size of what is drawn for a page of this size.
+
+    The messages bound width and height.
     """
-    return width, min(height, _MOST_PIXELS // width)
+    return width, min(height, _MAX_PIXELS // width)
 
 
 class _PageDesktop:
-    """The user of a page: files are downloads, and what was copied here is known of the
-    clipboard.
+    """The desktop of a page's user.
+
+    Files are downloads, and of the clipboard only what was copied here is known.
     """
 
     shows_captions = True
@@ -292,23 +309,28 @@ class Browsers:
         allow_hosts: Iterable[str] = (),
         run: str | None = None,
     ) -> None:
-        """Serves from now on, only to this machine if `host` is None.
+        """Serve the page from now on.
 
-        `ctx`: what the screens are drawn with; `wake` ends the loop's sleep, from any
-        thread; `allow_hosts`: names of reverse proxies; `run`: what other programs are
-        told.
+        Args:
+            ctx: what the screens are drawn with.
+            wake: ends the loop's sleep, from any thread.
+            host: an address of this machine; None serves only this machine.
+            port: where it is taken, one of those that follow.
+            allow_hosts: names of reverse proxies.
+            run: what other programs are told.
 
-        Raises ViewerError when there is no such address, or no free port.
+        Raises:
+            ViewerError: there is no such address, or no free port.
         """
         from splatview_ipc.control.registry import Announcement
 
         self._ctx = ctx
         self._encoder: Encoder | None = None
         self._screens: WeakSet[BrowserScreen] = WeakSet()
-        self._targets = 0
-        """Pages that had something to draw into at the last turn."""
+        self._target_count = 0
+        """Pages that had something to draw into at the last call of `arrivals`."""
         self._trim_at = math.inf
-        Thread(target=_prepare, name="prepare", daemon=True).start()
+        Thread(target=_load_libraries, name="prepare", daemon=True).start()
         with ExitStack() as opened:
             self.server = WebServer(
                 host or "127.0.0.1", port, allow_hosts=allow_hosts, wake=wake
@@ -332,20 +354,22 @@ class Browsers:
     def arrivals(self, now: float, work: GpuWork) -> list[BrowserScreen]:
         """Return the screens of browsers that connected since the last call.
 
-        Call it at each turn.
+        It is called at each turn of the loop.
         """
         self._entry.refresh(now)
-        self._give_back(now)
+        self._return_memory(now)
         while self._encoder is not None and self._encoder.durations:
             size, ms = self._encoder.durations.popleft()
             work.record(("encode", *size), ms)
         screens = []
         for connection in self.server.arrivals():
-            if self._encoder is None:  # made late: on a GPU it takes some hundred MB
+            # It is made late: on a GPU it takes some hundred MB.
+            if self._encoder is None:
                 self._encoder = choose_encoder(self._ctx)
             try:
                 screen = BrowserScreen(self._ctx, connection, self._encoder, work)
-            except Exception as e:  # must not end the viewer
+            # A fault of one page must not end the viewer.
+            except Exception as e:
                 log.warning("a browser at %s cannot be served: %s", connection.peer, e)
                 connection.close("no picture can be drawn for it")
                 continue
@@ -353,18 +377,19 @@ class Browsers:
             self._screens.add(screen)
         return screens
 
-    def _give_back(self, now: float) -> None:
-        """Have malloc and torch give back what pages were drawn with, once the encoders
-        are through with those that have gone.
+    def _return_memory(self, now: float) -> None:
+        """Return the memory that pages were drawn with to the system and the GPU.
+
+        This waits until the encoders are through with pages that have gone.
         """
-        with_target = [screen for screen in self._screens if screen.has_target]
-        if len(with_target) < self._targets:
+        target_count = sum(screen.has_target for screen in self._screens)
+        if target_count < self._target_count:
             self._trim_at = now + _TRIM_AFTER_S
-        self._targets = len(with_target)
+        self._target_count = target_count
         if now < self._trim_at:
             return
-        others = [screen for screen in self._screens if not screen.has_target]
-        if not any(screen.is_encoding for screen in others):
+        without_target = [s for s in self._screens if not s.has_target]
+        if not any(screen.is_encoding for screen in without_target):
             self._trim_at = math.inf
             encode_threads().submit(trim)
             _empty_cache()
@@ -377,17 +402,22 @@ class Browsers:
 
 
 def _empty_cache() -> None:
-    """Have torch give back GPU memory that it keeps, of pictures that were encoded
-    there. No CUDA context is made.
+    """Empty torch's cache of GPU memory, where pictures were encoded.
+
+    No CUDA context is made.
     """
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
-        with suppress(RuntimeError):  # a GPU that has failed is told where it draws
+        # That a GPU has failed is reported where it draws.
+        with suppress(RuntimeError):
             torch.cuda.empty_cache()
 
 
-def _prepare() -> None:
-    """Load libraries that the first browser would wait for. No CUDA context is made."""
+def _load_libraries() -> None:
+    """Load libraries that the first browser would wait for.
+
+    No CUDA context is made.
+    """
     with suppress(ViewerError, ImportError):
         nvjpeg_library()
         import torch  # noqa: F401

@@ -1,5 +1,6 @@
-"""Encoders of pictures for the browser: pixels in, the bytes of an image file out; and
-the choice among them.
+"""Encoders of pictures for the browser, and the choice among them.
+
+They turn pixels into the bytes of an image file.
 
 libjpeg-turbo encodes on the CPU, nvJPEG on the GPU that has the pixels. The latter's
 library comes with the CUDA toolkit, or as the package nvidia-nvjpeg.
@@ -43,8 +44,8 @@ class Encoder(Protocol):
     reason: str
     """Why a faster encoder is not used; "" where there is none."""
     durations: deque[tuple[Size, float]]
-    """Sizes of pictures that a GPU encoded and the milliseconds that it took, until
-    they are taken out."""
+    """Sizes of pictures that a GPU encoded and the milliseconds that each took, until
+    the caller removes them."""
 
     @property
     def device(self) -> int | None:
@@ -54,15 +55,17 @@ class Encoder(Protocol):
     def encode(
         self, pixels: Pixels, quality: int, *, size: Size | None = None
     ) -> bytes:
-        """Return the file.
+        """Encode a picture; return the JPEG file. Alpha is dropped.
 
-        Alpha is dropped.
+        Args:
+            pixels: (H, W, 4) uint8, contiguous, sides 1 to 16383, the lowest row first,
+                as OpenGL has it. On the GPU it must be there for what this thread's
+                current CUDA stream does next; it is read no more after the call.
+            quality: 1 to 100.
+            size: width and height to shrink the picture to.
 
-        `pixels`: (H, W, 4) uint8, contiguous, sides 1 to 16383, the lowest row first,
-        as OpenGL has it; on the GPU it must be there for what this thread's current
-        CUDA stream does next, and is read no more after the call. `quality`: 1 to 100.
-        `size`: width and height to shrink the picture to. Raises ViewerError when
-        encoding fails.
+        Raises:
+            ViewerError: encoding fails.
         """
         ...
 
@@ -90,8 +93,9 @@ def choose_encoder(ctx: moderngl.Context) -> Encoder:
 
 
 class TurboEncoder:
-    """JPEG by libjpeg-turbo on the CPU: about 4 ms for a 1080p picture on one core,
-    without the interpreter's lock.
+    """JPEG by libjpeg-turbo on the CPU.
+
+    It takes about 4 ms for a 1080p picture on one core, without the interpreter's lock.
     """
 
     name: ClassVar[str] = "libjpeg-turbo"
@@ -114,46 +118,43 @@ class TurboEncoder:
         array = host_pixels(pixels)
         height, width = array.shape[:2]
         if size is not None and size != (width, height):
-            from PIL import Image
-
-            image = Image.frombuffer(
-                "RGBX", (width, height), array, "raw", "RGBX", 0, 1
-            )
-            whole = next(
-                (n for n in (2, 3, 4) if size == (-(-width // n), -(-height // n))), 0
-            )
-            array = np.asarray(
-                image.reduce(whole)
-                if whole  # four times as fast
-                else image.resize(size, Image.Resampling.BOX)
-            )
+            array = _shrink(array, size)
         array = np.ascontiguousarray(array[::-1])
+        sampling = "444" if quality >= FULL_COLOR_QUALITY else "420"
         try:
-            return self._encode(
-                array,
-                quality,
-                "RGBX",
-                "444" if quality >= FULL_COLOR_QUALITY else "420",
-                True,
-            )
+            return self._encode(array, quality, "RGBX", sampling, True)
         except (ValueError, RuntimeError) as e:
             raise ViewerError(
                 f"libjpeg-turbo: a picture of {array.shape[1]} x {array.shape[0]} "
-                "could not be "
-                f"encoded: {e}"
+                f"could not be encoded: {e}"
             ) from e
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: this encoder holds nothing."""
+
+
+def _shrink(array: np.ndarray, size: Size) -> np.ndarray:
+    """Return a picture (H, W, 4) in a smaller size."""
+    from PIL import Image
+
+    height, width = array.shape[:2]
+    image = Image.frombuffer("RGBX", (width, height), array, "raw", "RGBX", 0, 1)
+    # By a whole number `reduce` is four times as fast as `resize`.
+    for factor in (2, 3, 4):
+        if size == (-(-width // factor), -(-height // factor)):
+            return np.asarray(image.reduce(factor))
+    return np.asarray(image.resize(size, Image.Resampling.BOX))
 
 
 def encode_lossless(pixels: Pixels) -> bytes:
-    """Return a WebP file with every pixel as it is: about 40 ms for 1080p on one core,
-    without the interpreter's lock.
+    """Return a WebP file with every pixel as it is.
 
-    Against PNG at its quickest, a 1080p screen with a scene and the panel takes two
-    thirds of the time and of the bytes, and noise a third of the time. Raises
-    ViewerError when encoding fails.
+    It takes about 40 ms for 1080p on one core, without the interpreter's lock. Against
+    PNG at its quickest, a 1080p screen with a scene and the panel takes two thirds of
+    the time and of the bytes, and noise a third of the time.
+
+    Raises:
+        ViewerError: encoding fails.
     """
     from PIL import Image
 
@@ -173,20 +174,28 @@ def encode_lossless(pixels: Pixels) -> bytes:
 
 
 def host_pixels(pixels: Pixels) -> np.ndarray:
-    """Return the pixels as an array; those of a GPU are copied, for which this thread
-    waits.
+    """Return the pixels as an array.
+
+    Those of a GPU are copied, for which this thread waits.
     """
-    return pixels if isinstance(pixels, np.ndarray) else pixels.cpu().numpy()
+    if isinstance(pixels, np.ndarray):
+        return pixels
+    return pixels.cpu().numpy()
 
 
 # -- nvJPEG ----------------------------------------------------------------------------
 
-_NAMES = ("libnvjpeg.so.13", "libnvjpeg.so.12", "libnvjpeg.so.11", "libnvjpeg.so")
+_SYSTEM_LIBRARIES = (
+    "libnvjpeg.so.13",
+    "libnvjpeg.so.12",
+    "libnvjpeg.so.11",
+    "libnvjpeg.so",
+)
 _STATUS = {
     5: "the GPU's memory is full",
     7: "this libnvjpeg is not for this GPU: install the one of torch's CUDA version",
 }
-"""Words for the statuses that a user can do something about; see nvjpegStatus_t."""
+"""Texts for the statuses that a user can do something about; see nvjpegStatus_t."""
 _CSS_444 = 0
 _CSS_420 = 2
 _RGBI = 5
@@ -227,61 +236,83 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
 
 @functools.cache
 def nvjpeg_library() -> ctypes.CDLL:
-    """libnvjpeg with its signatures. Raises ViewerError where there is none."""
-    # Packages first, for they are of torch's CUDA version, then the system's.
-    nvidia = importlib.util.find_spec("nvidia")
-    packages = (nvidia and nvidia.submodule_search_locations) or ()
-    packaged = [
-        path
-        for folder in packages
-        for path in sorted(Path(folder).glob("*/lib/libnvjpeg.so.*"), reverse=True)
-    ]
-    toolkits = sorted(
-        Path("/usr/local").glob("cuda*/lib64/libnvjpeg.so.*"), reverse=True
-    )
-    for name in (*map(str, packaged), *_NAMES, *map(str, toolkits)):
+    """Load libnvjpeg, with the signatures of its functions.
+
+    Raises:
+        ViewerError: there is no such library.
+    """
+    for name in _library_names():
         try:
-            loaded = ctypes.CDLL(name)
-            for function, arguments in _SIGNATURES.items():
-                getattr(loaded, function).argtypes = arguments
-                getattr(loaded, function).restype = c_int
+            library = ctypes.CDLL(name)
+            for function_name, arguments in _SIGNATURES.items():
+                function = getattr(library, function_name)
+                function.argtypes = arguments
+                function.restype = c_int
         except (OSError, AttributeError):
             continue
-        return loaded
+        return library
     raise ViewerError(
         "libnvjpeg is not found; it comes with the CUDA toolkit, or with pip install "
-        "nvidia-nvjpeg "
-        "(nvidia-nvjpeg-cu12 for CUDA 12)"
+        "nvidia-nvjpeg (nvidia-nvjpeg-cu12 for CUDA 12)"
     )
+
+
+def _library_names() -> list[str]:
+    """Return names and paths under which libnvjpeg may be found, the best first.
+
+    Packages come first, for they are of torch's CUDA version, then the system's.
+    """
+    names: list[str] = []
+    nvidia = importlib.util.find_spec("nvidia")
+    if nvidia is not None:
+        for folder in nvidia.submodule_search_locations or ():
+            paths = Path(folder).glob("*/lib/libnvjpeg.so.*")
+            names += map(str, sorted(paths, reverse=True))
+    names += _SYSTEM_LIBRARIES
+    toolkits = Path("/usr/local").glob("cuda*/lib64/libnvjpeg.so.*")
+    names += map(str, sorted(toolkits, reverse=True))
+    return names
 
 
 def _call(name: str, *args: Any) -> None:
-    """Raises ViewerError that names the function and nvJPEG's status."""
+    """Call a function of nvJPEG.
+
+    Raises:
+        ViewerError: it failed; the text names the function and its status.
+    """
     status = getattr(nvjpeg_library(), name)(*args)
     if status:
         raise ViewerError(f"{name}: {_STATUS.get(status, f'status {status}')}")
 
 
 class NvJpegEncoder:
-    """A fraction of a millisecond for a 1080p picture, nearly all of it on the GPU, on
-    a CUDA stream of its own.
+    """JPEG by nvJPEG, on a CUDA stream of its own.
+
+    It takes a fraction of a millisecond for a 1080p picture, nearly all of it on the
+    GPU.
     """
 
     name: ClassVar[str] = "nvJPEG"
     reason = ""
 
     def __init__(self, device: int) -> None:
-        """`device`: CUDA's ordinal of the GPU.
+        """Make the encoder, and the CUDA context.
 
-        Raises ViewerError where nvJPEG cannot work; makes the CUDA context.
+        `device` is CUDA's ordinal of the GPU.
+
+        Raises:
+            ViewerError: nvJPEG cannot work there.
         """
         self.device = device
         self.durations: deque[tuple[Size, float]] = deque(maxlen=64)
         self._lock = threading.Lock()
         """One picture at a time."""
         self._closed = False
-        self._handle, self._state, self._params = c_void_p(), c_void_p(), c_void_p()
-        self._set: tuple[int, int] | None = None
+        self._handle = c_void_p()
+        self._state = c_void_p()
+        self._params = c_void_p()
+        self._settings: tuple[int, int] | None = None
+        """Quality and sampling that the parameters have."""
         nvjpeg_library()
         import torch
 
@@ -289,11 +320,10 @@ class NvJpegEncoder:
             with torch.cuda.device(device), driver.context(device):
                 self._stream = torch.cuda.Stream()
                 self._queue = c_void_p(self._stream.cuda_stream)
-                self._given = torch.cuda.Event()
-                self._begin = torch.cuda.Event(enable_timing=True)
-                self._end = torch.cuda.Event(
-                    enable_timing=True, blocking=True
-                )  # the thread sleeps until then
+                self._pixels_written = torch.cuda.Event()
+                self._started = torch.cuda.Event(enable_timing=True)
+                # A thread that waits for a blocking event sleeps.
+                self._finished = torch.cuda.Event(enable_timing=True, blocking=True)
                 _call("nvjpegCreateSimple", byref(self._handle))
                 _call(
                     "nvjpegEncoderStateCreate",
@@ -308,7 +338,8 @@ class NvJpegEncoder:
                     self._queue,
                 )
                 self._stream.synchronize()
-        except (RuntimeError, AssertionError) as e:  # a torch without CUDA asserts
+        # A torch without CUDA asserts.
+        except (RuntimeError, AssertionError) as e:
             raise ViewerError(
                 f"nvJPEG: CUDA does not work on device {device}: {e}"
             ) from e
@@ -318,14 +349,7 @@ class NvJpegEncoder:
     ) -> bytes:
         import torch
 
-        if not isinstance(pixels, torch.Tensor) or pixels.device != torch.device(
-            "cuda", self.device
-        ):
-            raise ValueError(
-                "pixels: "
-                f"{'an array' if not isinstance(pixels, torch.Tensor) else pixels.device}; this "
-                f"nvJPEG takes tensors on cuda:{self.device}"
-            )
+        tensor = self._require_tensor(pixels)
         try:
             with (
                 self._lock,
@@ -335,42 +359,41 @@ class NvJpegEncoder:
             ):
                 if self._closed:
                     raise ViewerError("the nvJPEG encoder is closed")
-                self._given.record()
+                self._pixels_written.record()
                 with torch.cuda.stream(self._stream):
-                    self._stream.wait_event(self._given)
-                    data = self._encode(pixels[..., :3], quality, size)
-                self.durations.append(
-                    (
-                        size or (pixels.shape[1], pixels.shape[0]),
-                        self._begin.elapsed_time(self._end),
-                    )
-                )
+                    self._stream.wait_event(self._pixels_written)
+                    data = self._encode(tensor[..., :3], quality, size)
+                encoded_size = size or (tensor.shape[1], tensor.shape[0])
+                ms = self._started.elapsed_time(self._finished)
+                self.durations.append((encoded_size, ms))
                 return data
-        except (RuntimeError, AssertionError) as e:  # a torch without CUDA asserts
+        # A torch without CUDA asserts.
+        except (RuntimeError, AssertionError) as e:
             raise ViewerError(
                 f"nvJPEG: CUDA failed on device {self.device}: {e}"
             ) from e
 
-    def _encode(self, rgb: torch.Tensor, quality: int, size: Size | None) -> bytes:
-        import torch
+    def _require_tensor(self, pixels: Pixels) -> torch.Tensor:
+        """Return the pixels; raise ValueError unless they are on this encoder's GPU."""
+        if isinstance(pixels, np.ndarray):
+            location = "an array"
+        elif pixels.device.type == "cuda" and pixels.device.index == self.device:
+            return pixels
+        else:
+            location = str(pixels.device)
+        raise ValueError(
+            f"pixels: {location}; this nvJPEG takes tensors on cuda:{self.device}"
+        )
 
-        self._begin.record(self._stream)
+    def _encode(self, rgb: torch.Tensor, quality: int, size: Size | None) -> bytes:
+        """Encode a picture (H, W, 3) on the stream of the encoder, which is current."""
+        self._started.record(self._stream)
         if size is not None and size != (rgb.shape[1], rgb.shape[0]):
-            planes = rgb.permute(2, 0, 1)[None].float()
-            small = torch.nn.functional.interpolate(planes, size[::-1], mode="area")
-            rgb = small.round_().to(torch.uint8)[0].permute(1, 2, 0)
-        rgb = rgb.flip(0).contiguous()  # the top row first
+            rgb = _shrink_on_gpu(rgb, size)
+        # JPEG has the top row first.
+        rgb = rgb.flip(0).contiguous()
         height, width = rgb.shape[:2]
-        sampling = _CSS_444 if quality >= FULL_COLOR_QUALITY else _CSS_420
-        if self._set != (quality, sampling):
-            _call("nvjpegEncoderParamsSetQuality", self._params, quality, self._queue)
-            _call(
-                "nvjpegEncoderParamsSetSamplingFactors",
-                self._params,
-                sampling,
-                self._queue,
-            )
-            self._set = quality, sampling
+        self._set_quality(quality)
         image = _Image()
         image.channel[0] = rgb.data_ptr()
         image.pitch[0] = 3 * width
@@ -385,19 +408,31 @@ class NvJpegEncoder:
             height,
             self._queue,
         )
-        self._end.record(self._stream)
-        self._end.synchronize()
+        self._finished.record(self._stream)
+        self._finished.synchronize()
         length = c_size_t()
+        self._retrieve(None, length)
+        data = ctypes.create_string_buffer(length.value)
+        self._retrieve(data, length)
+        return data.raw[: length.value]
+
+    def _set_quality(self, quality: int) -> None:
+        sampling = _CSS_444 if quality >= FULL_COLOR_QUALITY else _CSS_420
+        if self._settings == (quality, sampling):
+            return
+        _call("nvjpegEncoderParamsSetQuality", self._params, quality, self._queue)
         _call(
-            "nvjpegEncodeRetrieveBitstream",
-            self._handle,
-            self._state,
-            None,
-            byref(length),
+            "nvjpegEncoderParamsSetSamplingFactors",
+            self._params,
+            sampling,
             self._queue,
         )
-        self._stream.synchronize()  # the length comes in the stream's order
-        data = ctypes.create_string_buffer(length.value)
+        self._settings = (quality, sampling)
+
+    def _retrieve(
+        self, data: ctypes.Array[ctypes.c_char] | None, length: c_size_t
+    ) -> None:
+        """Copy the file into `data`, or its length into `length` if that is None."""
         _call(
             "nvjpegEncodeRetrieveBitstream",
             self._handle,
@@ -406,8 +441,8 @@ class NvJpegEncoder:
             byref(length),
             self._queue,
         )
+        # The result comes in the stream's order.
         self._stream.synchronize()
-        return data.raw[: length.value]
 
     def close(self) -> None:
         with self._lock, driver.context(self.device):
@@ -419,3 +454,13 @@ class NvJpegEncoder:
             library.nvjpegEncoderParamsDestroy(self._params)
             library.nvjpegEncoderStateDestroy(self._state)
             library.nvjpegDestroy(self._handle)
+
+
+def _shrink_on_gpu(rgb: torch.Tensor, size: Size) -> torch.Tensor:
+    """Return a picture (H, W, 3) in a smaller size."""
+    import torch
+
+    width, height = size
+    planes = rgb.permute(2, 0, 1)[None].float()
+    small = torch.nn.functional.interpolate(planes, (height, width), mode="area")
+    return small.round_().to(torch.uint8)[0].permute(1, 2, 0)

@@ -1,5 +1,6 @@
-"""Files of pages: uploads into a private folder of this viewer, within bounds, and
-downloads of what is offered.
+"""Files of pages: uploads into a private folder of this viewer, and downloads.
+
+Uploads are kept within bounds; a download is what the viewer offered to a page.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from aiohttp import web
 
@@ -55,7 +56,7 @@ LEAST_PROGRESS = 16 * 1024
 _WORKERS = 4
 """Threads that write, open and remove files."""
 _PREFIX = "splatview-files-"
-_YOUNG = 60.0
+_MIN_SWEEP_AGE_S = 60.0
 """Seconds within which a viewer locks a folder that it made."""
 
 _log = logging.getLogger(__name__)
@@ -67,28 +68,36 @@ class Files:
     The server has checked host, origin and token before.
 
     Only the owner may look into the folder of uploads, and it goes with `close`. What a
-    killed viewer has left is removed by the next one that begins. `receive` and
+    killed viewer has left is removed by the next one that starts. `receive` and
     `hand_out` answer requests in the web thread.
     """
 
     def __init__(self, connections: Mapping[str, PageConnection]) -> None:
-        """`connections`: the present ones by their keys."""
-        around = Path(tempfile.gettempdir())
-        Thread(target=_sweep, args=(around,), name="sweep", daemon=True).start()
-        self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=around))
-        self._held = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        """Make the folder of uploads.
+
+        `connections` are the present ones by their keys.
+        """
+        parent = Path(tempfile.gettempdir())
+        Thread(target=_sweep, args=(parent,), name="sweep", daemon=True).start()
+        self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+        self._lock_fd = os.open(
+            self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        )
+        fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._connections = connections
         self._workers = ThreadPoolExecutor(_WORKERS, "splatview files")
         self._lock = Lock()
-        self._kept: dict[Path, int] = {}
+        self._uploads: dict[Path, int] = {}
         """Bytes of each upload that have come."""
         self._coming: list[PageConnection] = []
         """The page of each upload that is on its way. In the web thread."""
         self._count = 0
 
     async def receive(self, request: web.Request) -> web.Response:
-        """Take a file for the user of the page that sends it, or keep nothing of it."""
+        """Take a file for the user of the page that sends it.
+
+        Nothing of it is kept if it does not come as a whole.
+        """
         connection = self._connections.get(request.headers.get(KEY_HEADER, ""))
         if connection is None:
             raise web.HTTPForbidden(text="Only a page that is connected may send files")
@@ -99,13 +108,13 @@ class Files:
                 text="A file comes with its size, in Content-Length"
             )
         self._check_size(name, size)
-        self._check_number(name, connection)
+        self._check_count(name, connection)
         path = self._new_path(name)
-        taken = False
+        is_taken = False
         self._coming.append(connection)
         try:
             await self._write(request.content, path)
-            taken = connection.put(FileDrop((str(path),), self.remove))
+            is_taken = connection.put(FileDrop((str(path),), self.remove))
         except (TimeoutError, ConnectionError):
             raise web.HTTPRequestTimeout(
                 text=f"{name} did not come as a whole, or came too slowly"
@@ -117,9 +126,9 @@ class Files:
             ) from e
         finally:
             self._coming.remove(connection)
-            if not taken:
+            if not is_taken:
                 self.remove(path)
-        if not taken:
+        if not is_taken:
             raise web.HTTPGone(
                 text=f"The connection to the viewer was lost while {name} was sent"
             )
@@ -133,53 +142,62 @@ class Files:
                 size,
                 text=(
                     f"{name} has {size_text(size)}; {size_text(MAX_FILE)} is the most "
-                    "that a page can send. Open it where "
-                    "the viewer runs"
+                    "that a page can send. Open it where the viewer runs"
                 ),
             )
-        room = self._room()
-        if size > room:
-            raise _no_room(name, size, room)
+        free_bytes = self._free_bytes()
+        if size > free_bytes:
+            raise _no_space(name, size, free_bytes)
 
-    def _check_number(self, name: str, connection: PageConnection) -> None:
+    def _check_count(self, name: str, connection: PageConnection) -> None:
         """Refuse a file beside too many others."""
         with self._lock:
-            kept = len(self._kept)
-        if kept >= MAX_FILES:
+            upload_count = len(self._uploads)
+        if upload_count >= MAX_FILES:
             raise web.HTTPTooManyRequests(
-                text=f"{name} is not taken: the viewer has {MAX_FILES} files of pages, the most. Close some in the list"
+                text=(
+                    f"{name} is not taken: the viewer has {MAX_FILES} files of pages, "
+                    "the most. Close some in the list"
+                )
             )
         is_full = len(self._coming) >= MAX_COMING
         if is_full or self._coming.count(connection) >= MAX_COMING_OF_PAGE:
             raise web.HTTPTooManyRequests(
-                text=f"{name} is not taken: too many files are on their way. Send it once they have come",
+                text=(
+                    f"{name} is not taken: too many files are on their way. Send it "
+                    "once they have come"
+                ),
                 headers={"Retry-After": "5"},
             )
 
     def _new_path(self, name: str) -> Path:
-        """Return the path of a new upload, in a folder of its own: names may be the
-        same.
+        """Return the path of a new upload.
+
+        It is in a folder of its own, since names may be the same.
         """
         with self._lock:
             self._count += 1
             path = self._folder / str(self._count) / name
-            self._kept[path] = 0
+            self._uploads[path] = 0
         return path
 
-    def _room(self) -> int:
+    def _free_bytes(self) -> int:
         """Return how many bytes more may be kept.
 
         Only what has come counts: a size that is only announced holds none.
         """
-        free = shutil.disk_usage(self._folder).free
+        disk_free = shutil.disk_usage(self._folder).free
         with self._lock:
-            return min(MAX_KEPT - sum(self._kept.values()), free - SPARE)
+            kept_bytes = sum(self._uploads.values())
+        return min(MAX_KEPT - kept_bytes, disk_free - SPARE)
 
     async def _write(self, content: StreamReader, path: Path) -> None:
         """Write what comes into a new file.
 
-        Raises TimeoutError where too little comes, OSError, and the answer for a file
-        that fills the room meanwhile.
+        Raises:
+            TimeoutError: too little comes.
+            OSError: the file cannot be written.
+            HTTPException: the file fills the space meanwhile.
         """
         loop = asyncio.get_running_loop()
         path.parent.mkdir(mode=0o700)
@@ -187,43 +205,40 @@ class Files:
             waited = 0.0
             progress = 0
             while True:
-                began_at = loop.time()
+                started_at = loop.time()
                 chunk = await asyncio.wait_for(content.readany(), STALL - waited)
                 if not chunk:
                     return
-                waited += loop.time() - began_at
+                waited += loop.time() - started_at
                 progress += len(chunk)
                 if progress >= LEAST_PROGRESS:
                     waited = 0.0
                     progress = 0
-                room = self._room()
-                if len(chunk) > room:
-                    raise _no_room(path.name, len(chunk), room)
+                free_bytes = self._free_bytes()
+                if len(chunk) > free_bytes:
+                    raise _no_space(path.name, len(chunk), free_bytes)
                 with self._lock:
-                    self._kept[path] += len(chunk)
+                    self._uploads[path] += len(chunk)
                 await loop.run_in_executor(self._workers, file.write, chunk)
 
     async def hand_out(self, request: web.Request) -> web.Response:
         """Send what was offered to a page; each offer is good for one time."""
-        key = request.query.get("key", "")
-        found = [
-            c.offers.pop(key) for c in [*self._connections.values()] if key in c.offers
-        ]
-        if not found:
+        content = self._take_offer(request.query.get("key", ""))
+        if content is None:
             raise web.HTTPNotFound(
                 text="This file was taken already, or is not offered any more"
             )
-        try:
-            if isinstance(found[0], bytes):
-                body = found[0]
-            else:
-                body = await asyncio.get_running_loop().run_in_executor(
-                    self._workers, open_regular, found[0]
-                )
-        except OSError as e:
-            raise web.HTTPNotFound(
-                text=f"{found[0]}: cannot be read: {e.strerror or e}"
-            ) from e
+        body: bytes | BinaryIO
+        if isinstance(content, bytes):
+            body = content
+        else:
+            loop = asyncio.get_running_loop()
+            try:
+                body = await loop.run_in_executor(self._workers, open_regular, content)
+            except OSError as e:
+                raise web.HTTPNotFound(
+                    text=f"{content}: cannot be read: {e.strerror or e}"
+                ) from e
         return web.Response(
             body=body,
             headers={
@@ -233,66 +248,80 @@ class Files:
             },
         )
 
+    def _take_offer(self, key: str) -> Path | bytes | None:
+        """Return what was offered with a key, which is good for one time."""
+        for connection in [*self._connections.values()]:
+            if key in connection.offers:
+                return connection.offers.pop(key)
+        return None
+
     # -- from any thread ---------------------------------------------------------------
 
     def remove(self, path: Path) -> None:
         """Remove an upload that is not needed any more. Idempotent."""
         with self._lock:
-            if self._kept.pop(path, None) is None:
+            if self._uploads.pop(path, None) is None:
                 return
         # Removing gigabytes takes a while, and the caller may be the thread that draws.
-        with suppress(RuntimeError):  # closed meanwhile, which removes all
+        # The workers may have been closed meanwhile, which removes all.
+        with suppress(RuntimeError):
             self._workers.submit(shutil.rmtree, path.parent, True)
 
     def close(self) -> None:
         """Remove all uploads, once the web thread has ended."""
         self._workers.shutdown(cancel_futures=True)
         with self._lock:
-            self._kept.clear()
+            self._uploads.clear()
         shutil.rmtree(self._folder, ignore_errors=True)
-        os.close(
-            self._held
-        )  # last: without the lock another viewer would remove the folder as well
+        # This comes last: without the lock another viewer would remove the folder too.
+        os.close(self._lock_fd)
 
 
-def _no_room(name: str, size: int, room: int) -> web.HTTPException:
+def _no_space(name: str, size: int, free_bytes: int) -> web.HTTPException:
+    """Return the answer for a file that does not fit."""
     return web.HTTPInsufficientStorage(
         text=(
             f"There is no room for {name} on the viewer's machine: it has "
-            f"{size_text(size)}, and "
-            f"{size_text(max(room, 0))} are the most. Close some in the list"
+            f"{size_text(size)}, and {size_text(max(free_bytes, 0))} are the most. "
+            "Close some in the list"
         )
     )
 
 
-def _sweep(around: Path) -> None:
+def _sweep(parent: Path) -> None:
     """Remove folders of this user's killed viewers: those without a lock."""
-    for folder in around.glob(f"{_PREFIX}*"):
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
+    for folder in parent.glob(f"{_PREFIX}*"):
         try:
-            lock = os.open(
-                folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
-            )
+            folder_fd = os.open(folder, flags)
         except OSError:
             continue
         try:
-            found = os.fstat(lock)
-            is_old = time.time() - found.st_mtime > _YOUNG
-            if found.st_uid == os.getuid() and is_old and _has_uploads_alone(lock):
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _may_remove(folder_fd):
+                fcntl.flock(folder_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder, ignore_errors=True)
-        except OSError:  # it is in use
+        except OSError:
+            # Another viewer has the lock.
             pass
         finally:
-            os.close(lock)
+            os.close(folder_fd)
 
 
-def _has_uploads_alone(folder: int) -> bool:
-    """Return whether a folder has only what `Files` makes: a numbered folder for each.
+def _may_remove(folder_fd: int) -> bool:
+    """Return True for a folder of this user's that is old and has uploads alone."""
+    status = os.fstat(folder_fd)
+    is_old = time.time() - status.st_mtime > _MIN_SWEEP_AGE_S
+    is_own = status.st_uid == os.getuid()
+    return is_own and is_old and _has_uploads_alone(folder_fd)
+
+
+def _has_uploads_alone(folder_fd: int) -> bool:
+    """Return True if a folder has only what `Files` makes: numbered folders.
 
     The user may have named one likewise, and where others write and nothing keeps them
     from renaming (TMPDIR), so may they have with any folder of the user's.
     """
-    with os.scandir(folder) as entries:
+    with os.scandir(folder_fd) as entries:
         return all(
             entry.name.isdecimal() and entry.is_dir(follow_symlinks=False)
             for entry in entries
@@ -300,9 +329,9 @@ def _has_uploads_alone(folder: int) -> bool:
 
 
 def file_name(user_name: str) -> str:
-    """Return one safe part of a path for the name of a user's file."""
-    stem, suffix = os.path.splitext(
-        unicodedata.normalize("NFC", user_name).replace("\\", "/").rpartition("/")[2]
-    )
+    """Return a name that is safe as one part of a path, for that of a user's file."""
+    normal = unicodedata.normalize("NFC", user_name).replace("\\", "/")
+    stem, suffix = os.path.splitext(normal.rpartition("/")[2])
+    name = safe_name(stem, "file")
     suffix = safe_name(suffix, "")[:16]
-    return safe_name(stem, "file") + (f".{suffix}" if suffix else "")
+    return f"{name}.{suffix}" if suffix else name

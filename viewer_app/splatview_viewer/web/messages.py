@@ -36,7 +36,7 @@ class _Message(
     tag=str.lower,
     forbid_unknown_fields=True,
 ):
-    """Base of all: `t` is the class's name in small letters."""
+    """Base of all messages: `t` is the class's name in small letters."""
 
 
 class Hello(_Message, frozen=True, kw_only=True):
@@ -85,7 +85,7 @@ class Welcome(_Message, frozen=True):
 
 
 class Clipboard(_Message, frozen=True):
-    """Put this on the user's clipboard."""
+    """A text to put on the user's clipboard."""
 
     text: str
 
@@ -120,7 +120,11 @@ _decoder = msgspec.json.Decoder(ClientMessage)
 
 
 def parse(text: str | bytes) -> ClientMessage:
-    """Decode a page's message. Raises MessageError for anything else."""
+    """Decode a page's message.
+
+    Raises:
+        MessageError: the text is anything else.
+    """
     if len(text) > MAX_MESSAGE:
         raise MessageError(f"a message of {len(text)} bytes; {MAX_MESSAGE} is the most")
     try:
@@ -156,25 +160,37 @@ def event_of(
 ) -> events.Event | None:
     """Complete an event: the clicks of a press, and text without control characters.
 
-    None for text that has nothing else.
-
     Double clicks are recognised by the page's clock, so that a slow network does not
-    pull two presses apart; there is none where the page gives no time. `scale` is
-    framebuffer pixels per point.
+    pull two presses apart; there is none where the page gives no time.
+
+    Args:
+        message: of a page.
+        clicks: the clicks of this page until now.
+        scale: framebuffer pixels per point.
+
+    Returns:
+        The event; None for text that has nothing but control characters.
     """
     if isinstance(message, events.PointerPress):
-        if message.at > 0:
-            count = clicks.count(
-                message.at / 1000, message.x, message.y, message.button, scale
-            )
-        else:
-            count = 1
-        return msgspec.structs.replace(message, clicks=count)
-    if isinstance(message, events.Text):
-        text = "".join(
-            c
-            for c in message.text.replace("\r\n", "\n")
-            if c in "\n\t" or category(c) != "Cc"
-        )
-        return msgspec.structs.replace(message, text=text) if text else None
-    return message
+        return _count_clicks(message, clicks, scale)
+    if not isinstance(message, events.Text):
+        return message
+    text = _without_control_characters(message.text.replace("\r\n", "\n"))
+    if not text:
+        return None
+    return msgspec.structs.replace(message, text=text)
+
+
+def _count_clicks(
+    press: events.PointerPress, clicks: events.ClickCounter, scale: float
+) -> events.PointerPress:
+    """Return a press with its number of clicks: 2 for a double click."""
+    count = 1
+    if press.at > 0:
+        count = clicks.count(press.at / 1000, press.x, press.y, press.button, scale)
+    return msgspec.structs.replace(press, clicks=count)
+
+
+def _without_control_characters(text: str) -> str:
+    """Return a text in which line breaks and tabs are the only control characters."""
+    return "".join(c for c in text if c in "\n\t" or category(c) != "Cc")

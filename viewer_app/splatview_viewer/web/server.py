@@ -1,10 +1,9 @@
-"""The web server of the viewer: the page and its WebSocket on one port, in a thread of
-its own.
+"""The web server of the viewer: the page and its WebSocket, in a thread of its own.
 
 The files of the page are read into memory at the start; a file that the viewer offers
 to a page is fetched once, by a key. No name in a request leads to a file. The server
-knows nothing of pictures: each page that says hello becomes a Connection, which the
-thread that draws takes with `arrivals`.
+knows nothing of pictures: each page that says hello becomes a `PageConnection`, which
+the thread that draws takes with `arrivals`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from collections import OrderedDict, deque
 from contextlib import suppress
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiohttp import WSMessageTypeError, WSMsgType, web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -60,10 +59,12 @@ HEARTBEAT = 14.0
 gone."""
 MAX_OFFERS = 8
 """Files that wait to be fetched by a page; a further one replaces the oldest."""
-_LAST_WORDS = 0.3
+_FLUSH_S = 0.3
 """Seconds within which messages that wait are still sent when a connection ends."""
-_CLOSING = 0.7
-"""Seconds for a page to hear why its connection ends."""
+_CLOSE_S = 0.7
+"""Seconds for a page to learn why its connection ends."""
+_MAX_REASON_BYTES = 120
+"""What fits into the frame that closes a WebSocket."""
 
 _TYPES = {
     "html": "text/html",
@@ -72,8 +73,8 @@ _TYPES = {
     "svg": "image/svg+xml",
 }
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: "
-    "data:; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' blob: data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'"
 )
 _HEADERS = {
@@ -88,24 +89,42 @@ which replaces Server."""
 
 _NOT_FOUND = (
     "There is nothing at this address. A reverse proxy has to take the path under "
-    "which "
-    "it shows the viewer off the addresses that it passes on (nginx: a / at the end of "
-    "proxy_pass)."
+    "which it shows the viewer off the addresses that it passes on (nginx: a / at the "
+    "end of proxy_pass)."
 )
 
-_OF_CLIENTS = HttpProcessingError, ConnectionError
+_CLIENT_ERRORS = (HttpProcessingError, ConnectionError)
 """Faults of clients that speak no HTTP, or leave before the answer."""
 
 _log = logging.getLogger(__name__)
 _http_log = logging.getLogger(f"{__name__}.http")
-_http_log.addFilter(
-    lambda record: not (record.exc_info and isinstance(record.exc_info[1], _OF_CLIENTS))
-)
 """aiohttp's, without the faults of clients, which must not fill the user's terminal."""
 
 
+def _is_no_client_error(record: logging.LogRecord) -> bool:
+    if not record.exc_info:
+        return True
+    _, error, _ = record.exc_info
+    return not isinstance(error, _CLIENT_ERRORS)
+
+
+_http_log.addFilter(_is_no_client_error)
+
+
+class _Closing(NamedTuple):
+    """How a WebSocket is closed."""
+
+    code: int
+    reason: str
+
+
+def _replaces(new: Event | m.Visible, last: Event | m.Visible) -> bool:
+    """Return True if a message of a page makes the one before it superfluous."""
+    return type(new) is type(last) and isinstance(new, (PointerMove, Resize))
+
+
 class PageConnection:
-    """One page.
+    """The connection of one page.
 
     Made by the server after the page's hello; usable from any thread.
 
@@ -120,35 +139,35 @@ class PageConnection:
         peer: str,
         wake: Callable[[], None],
     ) -> None:
-        """Call it in the web thread.
+        """Make the connection, in the web thread.
 
-        `peer`: the page's address and port, for messages. `wake`: called when there is
-        something in the inbox, another picture may be drawn, or the connection is over.
+        Args:
+            socket: of the page.
+            hello: the page's first message.
+            peer: the page's address and port, for messages.
+            wake: called when there is something in the inbox, another picture may be
+                drawn, or the connection is over.
         """
         self.hello = hello
         self.peer = peer
         self.wake = wake
-        self.inbox: Inbox[Event | m.Visible] = Inbox(
-            lambda new, last: (
-                type(new) is type(last) and isinstance(new, (PointerMove, Resize))
-            )
-        )
+        self.inbox: Inbox[Event | m.Visible] = Inbox(_replaces)
         self.pictures: Sender | None = None
         self.offers: OrderedDict[str, Path | bytes] = OrderedDict()
         """Each file that waits to be fetched, or its content, by its key."""
         self._socket = socket
         self._loop = asyncio.get_running_loop()
         self._texts: deque[str] = deque()
-        self._work = asyncio.Event()  # something to send, or to end
-        self._stop = (
-            asyncio.Event()
-        )  # nothing more is read, and what cannot be sent soon is dropped
-        self._ended: tuple[int, str] | None = None
+        self._work = asyncio.Event()
+        """Set when there is something to send, or the writer has to end."""
+        self._stop = asyncio.Event()
+        """Set when nothing more is read, and what cannot be sent soon is dropped."""
+        self._closing: _Closing | None = None
 
     @property
     def closed(self) -> bool:
-        """True once it is over or `close` was called."""
-        return self._ended is not None
+        """True once the connection is over or `close` was called."""
+        return self._closing is not None
 
     def send(self, message: m.ServerMessage) -> None:
         """Send a message before pictures that wait."""
@@ -182,103 +201,128 @@ class PageConnection:
         self._call(self._work.set)
 
     def close(self, reason: str = "", code: int = 1000) -> None:
-        """End it; messages that wait are still sent if that takes under 0.3 s. `code`:
-        the WebSocket's. Idempotent.
+        """End the connection. Idempotent.
+
+        Messages that wait are still sent if that takes under 0.3 s.
+
+        Args:
+            reason: for the page.
+            code: the WebSocket's.
         """
-        if self._ended is None:
-            self._ended = code, reason
+        if self._closing is None:
+            self._closing = _Closing(code, reason)
             self._call(self._stop.set)
 
     def _call(self, function: Callable[..., object], *args: Any) -> None:
         """Call a function in the web thread."""
-        with suppress(RuntimeError):  # the server has ended, and its loop with it
+        # The server may have ended, and its loop with it.
+        with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function, *args)
 
     # -- in the web thread -------------------------------------------------------------
 
-    async def run(self) -> tuple[int, str]:
-        """Serve the page until the connection is over; return code and reason to close
-        the WebSocket with. Called once, by the server.
+    async def run(self) -> _Closing:
+        """Serve the page until the connection is over.
+
+        Called once, by the server, which then closes the WebSocket as this returns.
         """
-        tasks = [
-            asyncio.create_task(work)
-            for work in (self._read(), self._write(), self._stop.wait())
-        ]
+        reader = asyncio.create_task(self._read())
+        writer = asyncio.create_task(self._write())
+        stop = asyncio.create_task(self._stop.wait())
+        tasks = [reader, writer, stop]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             self.close()
             self._stop.set()
-            self._work.set()  # the writer sends the messages that are left, and ends
-            await asyncio.wait((tasks[1],), timeout=_LAST_WORDS)
+            # The writer sends the messages that are left, and ends.
+            self._work.set()
+            await asyncio.wait((writer,), timeout=_FLUSH_S)
         finally:
             self.close()
-            for task in tasks:
-                task.cancel()
-            for failed in await asyncio.gather(*tasks, return_exceptions=True):
-                if isinstance(failed, Exception) and not isinstance(
-                    failed, ConnectionError
-                ):
-                    _log.error(
-                        "The connection to %s ended with an error",
-                        self.peer,
-                        exc_info=failed,
-                    )
-            for message in self.inbox.take(0):
-                if isinstance(message, FileDrop) and message.done is not None:
-                    message.done(Path(message.paths[0]))
+            await self._end_tasks(tasks)
+            self._drop_files()
             self.pictures = None
             self._texts.clear()
             self.offers.clear()
             self.wake()
-        return self._ended or (1000, "")
+        return self._closing or _Closing(1000, "")
+
+    async def _end_tasks(self, tasks: Iterable[asyncio.Task[Any]]) -> None:
+        """Cancel the tasks and report what they failed with."""
+        for task in tasks:
+            task.cancel()
+        for result in await asyncio.gather(*tasks, return_exceptions=True):
+            is_error = isinstance(result, Exception)
+            if is_error and not isinstance(result, ConnectionError):
+                _log.error(
+                    "The connection to %s ended with an error",
+                    self.peer,
+                    exc_info=result,
+                )
+
+    def _drop_files(self) -> None:
+        """Remove uploads that are still in the inbox."""
+        for message in self.inbox.take(0):
+            if isinstance(message, FileDrop) and message.done is not None:
+                message.done(Path(message.paths[0]))
 
     async def _read(self) -> None:
+        """Take the page's messages until the connection is over."""
         while not self.closed:
             received = await self._socket.receive()
             if received.type is WSMsgType.BINARY:
-                return self.close("a page sends text, not bytes", 1008)
+                self.close("a page sends text, not bytes", 1008)
+                return
             if received.type is not WSMsgType.TEXT:
-                return None  # closed, silent for too long, or not a WebSocket any more
+                # It is closed, silent for too long, or not a WebSocket any more.
+                return
             try:
                 message = m.parse(received.data)
             except m.MessageError as e:
-                return self.close(str(e), 1008)
+                self.close(str(e), 1008)
+                return
             if isinstance(message, m.Hello):
-                return self.close("a second hello", 1008)
+                self.close("a second hello", 1008)
+                return
             if not isinstance(message, m.Ack):
                 self.put(message)
             elif self.pictures is not None:
-                self.pictures.acked(
-                    message.number, message.took / 1000, self._loop.time()
-                )
+                took = message.took / 1000
+                self.pictures.acked(message.number, took, self._loop.time())
                 self._work.set()
-        return None
 
     async def _write(self) -> None:
+        """Send messages and pictures until the connection is over."""
         while True:
             await self._work.wait()
             self._work.clear()
             while self._texts:
                 await self._socket.send_str(self._texts.popleft())
-            if (
-                self._stop.is_set()
-            ):  # behind the messages sent before `close`, which `closed` is not
-                return None
-            try:
-                if self.pictures is not None:
-                    found = await self.pictures.next()
-                else:
-                    found = None
-            except Exception as e:
-                if not isinstance(e, ViewerError):
-                    _log.exception(
-                        "A picture for the page at %s could not be made", self.peer
-                    )
-                return self.close(f"no picture could be sent: {e}")
-            if found is not None:
-                await self._socket.send_str(m.encode(found[0]))
-                await self._socket.send_bytes(found[1])
-                self._work.set()  # another one may wait since
+            # Messages that were sent before `close` have gone out, which `closed` does
+            # not tell.
+            if self._stop.is_set() or not await self._write_picture():
+                return
+
+    async def _write_picture(self) -> bool:
+        """Send the next picture, if there is one; return False where that fails."""
+        if self.pictures is None:
+            return True
+        try:
+            picture = await self.pictures.next()
+        except Exception as e:
+            if not isinstance(e, ViewerError):
+                _log.exception(
+                    "A picture for the page at %s could not be made", self.peer
+                )
+            self.close(f"no picture could be sent: {e}")
+            return False
+        if picture is not None:
+            message, image = picture
+            await self._socket.send_str(m.encode(message))
+            await self._socket.send_bytes(image)
+            # Another picture may wait since then.
+            self._work.set()
+        return True
 
 
 class WebServer:
@@ -297,18 +341,20 @@ class WebServer:
         allow_hosts: Iterable[str] = (),
         wake: Callable[[], None],
     ) -> None:
-        """Bind to `host`, a name or address of this machine, and `port`, 0 for any that
-        is free. Where the port is taken: the next free one of the 20 that follow;
-        `moved_from` then says which it was.
+        """Bind to an address, and serve from now on.
 
-        Every request needs `token`, letters, digits, - and _; by default a random one
-        of 128 bits, and also where the port is taken: pages send this token to the
-        program that has it now.
+        Args:
+            host: a name or address of this machine.
+            port: 0 for any that is free. Where it is taken, it is the next free one of
+                the 20 that follow; `moved_from` then tells which it was.
+            token: letters, digits, - and _, which every request needs. By default a
+                random one of 128 bits, and also where the port is taken: pages send
+                this token to the program that has it now.
+            allow_hosts: names of reverse proxies, legal in Host and Origin as well.
+            wake: called as the class says.
 
-        `allow_hosts`: names of reverse proxies, legal in Host and Origin as well.
-
-        Raises ViewerError when it cannot listen there, for an invalid token, and for an
-        invalid name.
+        Raises:
+            ViewerError: it cannot listen there, or a token or a name is invalid.
         """
         if token is not None and not re.fullmatch(r"[A-Za-z0-9_-]{1,128}", token):
             raise ViewerError("token: it must be 1 to 128 letters, digits, - and _")
@@ -320,8 +366,8 @@ class WebServer:
         self._wake = wake
         self._assets = _assets()
         self._arrived: deque[PageConnection] = deque()
-        self._open = 0
-        """WebSockets that are open."""
+        self._open_count = 0
+        """Number of WebSockets that are open."""
         self._connections: dict[str, PageConnection] = {}
         """Those whose pages have said hello, by their keys."""
         self._socket = open_listener(host, port)
@@ -340,16 +386,18 @@ class WebServer:
 
     def arrivals(self) -> list[PageConnection]:
         """Return the pages that have said hello since the last call."""
-        new = []
+        pages = []
         while self._arrived:
             connection = self._arrived.popleft()
-            if not connection.closed:  # it may have left since
-                new.append(connection)
-        return new
+            # A page may have left again.
+            if not connection.closed:
+                pages.append(connection)
+        return pages
 
     def close(self) -> None:
         """End the thread and every connection, within 2 s. Idempotent."""
-        with suppress(RuntimeError):  # closed before
+        # The loop may have been closed before.
+        with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._stop.set)
         if threading.current_thread() is not self._thread:
             self._thread.join()
@@ -367,45 +415,50 @@ class WebServer:
             self._files.close()
 
     async def _serve(self) -> None:
-        app = web.Application(middlewares=[self._guarded])
-        app.on_response_prepare.append(self._sign)
-        for path, handler in (
-            ("/ws", self._websocket),
-            ("/download", self._files.hand_out),
-        ):
-            app.router.add_get(path, handler, allow_head=False)
-        for path in self._assets:
-            app.router.add_get(path, self._asset, allow_head=False)
-        app.router.add_post("/upload", self._files.receive)
-        app.router.add_post("/check", self._check)
         runner = web.AppRunner(
-            app,
+            self._application(),
             access_log=None,
             logger=_http_log,
             keepalive_timeout=KEEP_ALIVE,
             lingering_time=1,
             max_field_size=MAX_FIELD,
-            shutdown_timeout=_CLOSING,
+            shutdown_timeout=_CLOSE_S,
             auto_decompress=False,
         )
         await runner.setup()
         http = runner.server
         assert http is not None
-        listening = await self._loop.create_server(
-            lambda: http() if len(http.connections) < MAX_CONNECTIONS else _Full(),
-            sock=self._socket,
-        )
+
+        def new_protocol() -> asyncio.Protocol:
+            is_full = len(http.connections) >= MAX_CONNECTIONS
+            return _Full() if is_full else http()
+
+        listening = await self._loop.create_server(new_protocol, sock=self._socket)
         await self._stop.wait()
-        self._loop.remove_reader(
-            self._socket
-        )  # accepts no more; those that were just accepted are listed two turns
-        for _ in range(3):  # later, and would be lost if the server were closed before
+        # Nothing more is accepted. Connections that were just accepted are listed two
+        # turns later, and would be lost if the server were closed before.
+        self._loop.remove_reader(self._socket)
+        for _ in range(3):
             await asyncio.sleep(0)
         listening.close()
         for connection in self._connections.values():
             connection.close("the viewer has ended", 1001)
         await runner.cleanup()
-        await asyncio.sleep(0)  # aborted transports are closed in the next turn
+        # Transports that were aborted are closed in the next turn.
+        await asyncio.sleep(0)
+
+    def _application(self) -> web.Application:
+        """Return the application with all addresses that it answers."""
+        app = web.Application(middlewares=[self._guarded])
+        app.on_response_prepare.append(self._sign)
+        router = app.router
+        router.add_get("/ws", self._websocket, allow_head=False)
+        router.add_get("/download", self._files.hand_out, allow_head=False)
+        for path in self._assets:
+            router.add_get(path, self._asset, allow_head=False)
+        router.add_post("/upload", self._files.receive)
+        router.add_post("/check", self._check)
+        return app
 
     @web.middleware
     async def _guarded(
@@ -425,17 +478,17 @@ class WebServer:
         server can be at such a port, too, and have clicks land in a frame that is not
         seen: it has no token.
         """
-        framed = self._guard.has_token(request)
+        policy = _POLICY
+        if not self._guard.has_token(request):
+            policy += "; frame-ancestors 'none'"
         response.headers.update(_HEADERS)
-        response.headers["Content-Security-Policy"] = (
-            _POLICY if framed else f"{_POLICY}; frame-ancestors 'none'"
-        )
+        response.headers["Content-Security-Policy"] = policy
 
     async def _asset(self, request: web.Request) -> web.StreamResponse:
-        body, kind = self._assets[request.path]
+        body, content_type = self._assets[request.path]
         return web.Response(
             body=body,
-            content_type=kind,
+            content_type=content_type,
             charset="utf-8",
             headers={"Cache-Control": "no-cache"},
         )
@@ -450,71 +503,55 @@ class WebServer:
 
     async def _websocket(self, request: web.Request) -> web.StreamResponse:
         offered = subprotocols(request)
-        if (
-            offered and SUBPROTOCOL not in offered
-        ):  # aiohttp would log them, a token too
+        # aiohttp would log unknown ones, also a token.
+        if offered and SUBPROTOCOL not in offered:
             raise web.HTTPBadRequest(
                 text=f"Unknown subprotocols: expected {SUBPROTOCOL}"
             )
         response = web.WebSocketResponse(
             protocols=(SUBPROTOCOL,),
-            timeout=_CLOSING,
+            timeout=_CLOSE_S,
             heartbeat=HEARTBEAT,
             compress=False,
             max_msg_size=m.MAX_MESSAGE,
         )
         try:
             await response.prepare(request)
-        except ValueError as e:  # a key that is not even ASCII
+        # The key of such a request is not even ASCII.
+        except ValueError as e:
             raise web.HTTPBadRequest(text=f"No WebSocket: {e}") from None
-        self._open += 1
+        self._open_count += 1
         try:
-            code, reason = await self._talk(request, response)
-            reason = reason.encode()[:120].decode(
-                errors="ignore"
-            )  # as much as fits into the frame
+            closing = await self._talk(request, response)
+            reason = closing.reason.encode()[:_MAX_REASON_BYTES].decode(errors="ignore")
             await asyncio.wait_for(
-                response.close(code=code, message=reason.encode()), _CLOSING
+                response.close(code=closing.code, message=reason.encode()), _CLOSE_S
             )
-        except (TimeoutError, ConnectionError):  # the other side is stuck or gone
+        except (TimeoutError, ConnectionError):
+            # The other side is stuck or gone.
             pass
         finally:
-            self._open -= 1
+            self._open_count -= 1
             if request.transport is not None:
-                request.transport.abort()  # unsent bytes are dropped
+                # Bytes that were not sent are dropped.
+                request.transport.abort()
         return response
 
     async def _talk(
         self, request: web.Request, response: web.WebSocketResponse
-    ) -> tuple[int, str]:
-        """Serve a page from its hello on.
-
-        Return code and reason to close its WebSocket with.
-        """
-        if self._open > MAX_CLIENTS:
-            return 1013, f"{MAX_CLIENTS} pages show this viewer already: close one."
+    ) -> _Closing:
+        """Serve a page from its hello on; return how to close its WebSocket."""
+        if self._open_count > MAX_CLIENTS:
+            return _Closing(
+                1013, f"{MAX_CLIENTS} pages show this viewer already: close one."
+            )
         key = secrets.token_urlsafe(16)
-        await response.send_str(
-            m.encode(m.Welcome(m.PROTOCOL, VERSION, self.viewer, key, MAX_FILE))
-        )
-        try:
-            # Not the time-out of `receive_str`, which begins anew with each ping.
-            async with asyncio.timeout(HELLO_WITHIN):
-                hello = m.parse(await response.receive_str())
-        except TimeoutError:
-            return 1008, f"no hello within {HELLO_WITHIN:g} s"
-        except m.MessageError as e:
-            return 1008, str(e)
-        except WSMessageTypeError:  # bytes, or the page has left
-            hello = None
-        if not isinstance(hello, m.Hello):
-            return 1008, "the first message must be hello"
-        if request.transport is not None:
-            found = request.transport.get_extra_info("peername")
-        else:
-            found = None
-        peer = "{}:{}".format(*found) if found else "a page that has gone"
-        connection = PageConnection(response, hello, peer, self._wake)
+        welcome = m.Welcome(m.PROTOCOL, VERSION, self.viewer, key, MAX_FILE)
+        await response.send_str(m.encode(welcome))
+        hello = await _receive_hello(response)
+        if isinstance(hello, _Closing):
+            return hello
+        connection = PageConnection(response, hello, _peer_of(request), self._wake)
         self._connections[key] = connection
         self._arrived.append(connection)
         try:
@@ -522,6 +559,34 @@ class WebServer:
             return await connection.run()
         finally:
             del self._connections[key]
+
+
+async def _receive_hello(socket: web.WebSocketResponse) -> m.Hello | _Closing:
+    """Return a page's first message, or how to close its WebSocket without one."""
+    try:
+        # Not the time-out of `receive_str`, which starts anew with each ping.
+        async with asyncio.timeout(HELLO_WITHIN):
+            message = m.parse(await socket.receive_str())
+    except TimeoutError:
+        return _Closing(1008, f"no hello within {HELLO_WITHIN:g} s")
+    except m.MessageError as e:
+        return _Closing(1008, str(e))
+    except WSMessageTypeError:
+        # The page sent bytes, or has left.
+        message = None
+    if not isinstance(message, m.Hello):
+        return _Closing(1008, "the first message must be hello")
+    return message
+
+
+def _peer_of(request: web.Request) -> str:
+    """Return the address and port of the other side, for messages."""
+    peer = None
+    if request.transport is not None:
+        peer = request.transport.get_extra_info("peername")
+    if not peer:
+        return "a page that has gone"
+    return "{}:{}".format(*peer)
 
 
 class _Full(asyncio.Protocol):
@@ -534,9 +599,9 @@ class _Full(asyncio.Protocol):
 
 def _assets() -> dict[str, tuple[bytes, str]]:
     """Return content and type of each file of the page, by its path."""
-    found = {
-        f"/{file.name}": (file.read_bytes(), _TYPES[file.name.rpartition(".")[2]])
-        for file in (resources.files("splatview_viewer.web") / "page").iterdir()
-    }
-    found["/"] = found.pop("/index.html")
-    return found
+    assets = {}
+    for file in (resources.files("splatview_viewer.web") / "page").iterdir():
+        suffix = file.name.rpartition(".")[2]
+        assets[f"/{file.name}"] = (file.read_bytes(), _TYPES[suffix])
+    assets["/"] = assets.pop("/index.html")
+    return assets
