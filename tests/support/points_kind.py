@@ -151,8 +151,8 @@ class PointsView(View[PointsData, PointsState]):
     def panel(self) -> Sequence[Section]:
         return self.tools.sections()
 
-    def release(self, how: str) -> None:
-        if how in ("closed", "last"):
+    def release(self, occasion: str) -> None:
+        if occasion in ("closed", "last"):
             self.tools.close()
 
 

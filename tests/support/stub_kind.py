@@ -63,7 +63,7 @@ class BarsView(View[BarsData, BarsState]):
     def info(self) -> Info:
         return Info([f"{len(self.data.levels)} levels"], path=["host"])
 
-    def release(self, how: str) -> None:
+    def release(self, occasion: str) -> None:
         """Nothing is held on the GPU."""
 
 

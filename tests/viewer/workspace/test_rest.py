@@ -95,7 +95,7 @@ def test_loop_rests_while_no_view_of_a_kind_can_be_made(
     def fail(*_: Any) -> Any:
         raise RuntimeError("no such shader")
 
-    monkeypatch.setattr("splatview_viewer.workspace.pump.make_view", fail)
+    monkeypatch.setattr("splatview_viewer.workspace.feeding.make_view", fail)
     slot = select(viewer, Announced(nothing))
     time = Time(viewer)
     time.turns_within(3.0)

@@ -426,10 +426,12 @@ def _check_runs_can_be_found(run: str | None) -> None:
         folder = runtime_folder()
     except RuntimeFolderError as e:
         raise ViewerError(f"serve: {e}") from None
-    others = "" if run is None else explain_missing_run(folder, run)
-    if others:
+    explanation = ""
+    if run is not None:
+        explanation = explain_missing_run(folder, run)
+    if explanation:
         print(
-            f"splatview: serve: no run {run!r} yet; {others}; waiting for it",
+            f"splatview: serve: no run {run!r} yet; {explanation}; waiting for it",
             file=sys.stderr,
             flush=True,
         )

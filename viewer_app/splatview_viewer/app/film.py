@@ -137,7 +137,9 @@ class _FilmProgress:
     def __init__(self, filming: Filming) -> None:
         self._filming = filming
         self._is_terminal = sys.stderr.isatty()
-        self._period = _TERMINAL_PERIOD_S if self._is_terminal else _LOG_PERIOD_S
+        self._period = _LOG_PERIOD_S
+        if self._is_terminal:
+            self._period = _TERMINAL_PERIOD_S
         self._started_at = time.monotonic()
         self._last_report = -1.0
 

@@ -171,7 +171,9 @@ class Grabber:
 
     def _publish(self, tensor: torch.Tensor, flipped: bool) -> RenderResult:
         """Publish a picture in the stream for GPU memory or that for host memory."""
-        name = GPU if tensor.is_cuda else HOST
+        name = HOST
+        if tensor.is_cuda:
+            name = GPU
         stream = self._publisher.stream(name, "image")
         layout = _PictureLayout((*tensor.shape,), str(tensor.device))
         if layout != self._layouts.get(name):

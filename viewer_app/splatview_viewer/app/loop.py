@@ -125,7 +125,7 @@ class App:
         self.full_ticks = 0
         """Turns in which more was done than to look for a new version."""
         self._active_until = 0.0
-        self._news_until = 0.0
+        self._naps_until = 0.0
         """Until then a new version is looked for in short naps."""
         self._next_full_turn = 0.0
         self._is_out_late = False
@@ -188,7 +188,7 @@ class App:
     def expect_news(self, end: float) -> None:
         """Look for new versions in short naps until a time."""
         self._active_until = end
-        self._news_until = end
+        self._naps_until = end
 
     def tick(self, now: float, events: Sequence[Event] = ()) -> float:
         """Do what is due, and return when to turn again if nothing happens.
@@ -211,13 +211,15 @@ class App:
             self._next_full_turn = self._plan_full_turn(now, is_napping)
         self.due = self._next_full_turn
         if is_napping:
-            nap = _NAP_S if self.options.watched else _REMOTE_NAP_S
+            nap = _REMOTE_NAP_S
+            if self.options.watched:
+                nap = _NAP_S
             self.due = min(self._next_full_turn, now + nap)
         return self.due
 
     def _is_napping(self, now: float) -> bool:
         """Return whether new versions come, and would be seen."""
-        if now >= self._news_until:
+        if now >= self._naps_until:
             return False
         return any(user.screen.state.visible for user in self.users)
 
@@ -297,7 +299,7 @@ class App:
             self.catalogue.fail(action, e)
 
     def _connect_browsers(self, now: float) -> None:
-        """Connect and disconnect browsers.
+        """Add the users of browsers that connect, and remove those that leave.
 
         The views of one that leaves are kept for a while, should it come back.
         """
@@ -323,7 +325,7 @@ class App:
             self._away.pop(oldest).close()
 
     def _connect(self, arrived: BrowserScreen) -> None:
-        """Connect a browser.
+        """Add the user of a browser that connects.
 
         One that connects again before its old connection was missed takes over from it.
         """

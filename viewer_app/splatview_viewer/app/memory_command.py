@@ -59,8 +59,10 @@ def answer(path: Path, sql: str, *, as_csv: bool, out: TextIO) -> None:
     try:
         with Database(read(path)) as database:
             if as_csv:
-                text: Any = _Printable(out) if out.isatty() else out
-                database.csv(sql, text)
+                target: Any = out
+                if out.isatty():
+                    target = _Printable(out)
+                database.csv(sql, target)
             else:
                 result = database.run(sql, timeout=float("inf"))
                 out.write(table(result))
@@ -156,7 +158,10 @@ def table(result: QueryResult) -> str:
     def line(row: list[str]) -> str:
         columns = []
         for cell, width, is_number in zip(row, widths, are_numbers, strict=True):
-            columns.append(cell.rjust(width) if is_number else cell.ljust(width))
+            if is_number:
+                columns.append(cell.rjust(width))
+            else:
+                columns.append(cell.ljust(width))
         return "  ".join(columns).rstrip()
 
     rule = "  ".join("-" * width for width in widths)
@@ -165,11 +170,10 @@ def table(result: QueryResult) -> str:
 
 def _row_cells(row: tuple[Any, ...]) -> list[str]:
     """Return the cells of a row; the last one may be longer."""
-    last = len(row) - 1
-    return [
-        _cell(value, _MAX_LAST_CELL if column == last else _MAX_CELL)
-        for column, value in enumerate(row)
-    ]
+    if not row:
+        return []
+    *first_values, last_value = row
+    return [*map(_cell, first_values), _cell(last_value, _MAX_LAST_CELL)]
 
 
 def _cell(value: Any, max_length: int = _MAX_CELL) -> str:
@@ -177,9 +181,12 @@ def _cell(value: Any, max_length: int = _MAX_CELL) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
-        is_plain = value.is_integer() and abs(value) < 1e15
-        return f"{value:.1f}" if is_plain else f"{value:.6g}"
-    text = f"{value:f}" if isinstance(value, Decimal) else str(value)
+        if value.is_integer() and abs(value) < 1e15:
+            return f"{value:.1f}"
+        return f"{value:.6g}"
+    text = str(value)
+    if isinstance(value, Decimal):
+        text = f"{value:f}"
     text = text.replace("\t", " ").replace("\n", " \u2190 ").strip()
     text = _CONTROL.sub("?", text)
     if len(text) <= max_length:

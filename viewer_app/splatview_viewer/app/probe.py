@@ -164,7 +164,9 @@ def probe_web() -> str:
 def probe_sandbox() -> str:
     """Decode a file in the sandbox, and try there what decoders must not do."""
     examined = _examine_sandbox()
-    means = [f"Landlock {examined.landlock}"] if examined.landlock else []
+    means = []
+    if examined.landlock:
+        means.append(f"Landlock {examined.landlock}")
     if examined.seccomp:
         means.append("seccomp")
     if examined.permitted:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from splatview_viewer.app.commands import Shot
     from splatview_viewer.core.settings import Color
     from splatview_viewer.core.view import Value
+    from splatview_viewer.snapshot.model import Trace
 
 
 def shoot(command: Shot) -> tuple[int, int]:
@@ -68,16 +69,17 @@ def _notes(still: Still, value: Value | None, command: Shot) -> list[str]:
         notes += [f"{command.file}: {note}" for note in value.notes]
     if isinstance(value, MemorySnapshot) and command.device is None:
         if len(value.traces) > 1:
-            devices = ", ".join(
-                f"{device_name(trace.device)} ({len(trace.events):,} events)"
-                for trace in value.traces
-            )
+            devices = ", ".join(map(_trace_title, value.traces))
             notes.append(
                 f"{command.file}: the picture shows one of the devices {devices}; "
-                "choose "
-                "with --device"
+                "choose with --device"
             )
     return notes
+
+
+def _trace_title(trace: Trace) -> str:
+    """Return a device's name with the number of its events."""
+    return f"{device_name(trace.device)} ({len(trace.events):,} events)"
 
 
 def parse_background(text: str) -> Color | None:
@@ -89,13 +91,15 @@ def parse_background(text: str) -> Color | None:
     if text.strip().lower() in ("transparent", "none"):
         return None
     try:
-        r, g, b = (float(number) for number in text.split(","))
+        r, g, b = map(float, text.split(","))
     except ValueError:
         raise ViewerError(
             f"background: {text!r} is not R,G,B, such as 0.1,0.2,0.3 or 25,50,75, nor "
             "transparent"
         ) from None
-    maximum = 255.0 if max(r, g, b) > 1 else 1.0
+    maximum = 1.0
+    if max(r, g, b) > 1:
+        maximum = 255.0
     # NaN is in no range.
     is_in_range = all(0 <= channel <= maximum for channel in (r, g, b))
     if not is_in_range:

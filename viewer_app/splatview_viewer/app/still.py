@@ -181,7 +181,10 @@ class Still:
             view.tick(time.monotonic())
             if view.update(value):
                 return True
-            return False if has_arrived(value) else None
+            # None: its data may still arrive.
+            if not has_arrived(value):
+                return None
+            return False
 
         if not wait_until(take, time.monotonic() + _ARRIVAL_S):
             return False
@@ -293,10 +296,10 @@ class Still:
     def _nearness(self, view: GaussianView) -> str:
         """Return that all Gaussians are nearer than the camera sees; "" otherwise."""
         camera = view.rig.camera()
-        sight = view.data.sample
-        if camera is None or sight is None or not len(sight.means):
+        sample = view.data.sample
+        if camera is None or sample is None or not len(sample.means):
             return ""
-        depths = sight.means @ camera.viewmat[2, :3] + camera.viewmat[2, 3]
+        depths = sample.means @ camera.viewmat[2, :3] + camera.viewmat[2, 3]
         farthest = np.nanmax(depths, initial=-np.inf)
         if not 0 < farthest < camera.near:
             return ""
@@ -311,7 +314,9 @@ class Still:
         It is for what torch's current stream does next. None where CUDA does not draw:
         then it is for `draw`.
         """
-        return None if self.scene is None else self.scene.tensor(*size)
+        if self.scene is None:
+            return None
+        return self.scene.tensor(*size)
 
     def see_through(self, size: tuple[int, int]) -> np.ndarray:
         """Return the picture over no background.

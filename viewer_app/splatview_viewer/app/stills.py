@@ -189,7 +189,9 @@ class Stills:
             self._finder.poll(request.run, time.monotonic())
             version = request.after
             if not version:
-                version = newest if time.monotonic() < newest_end else 1
+                version = 1
+                if time.monotonic() < newest_end:
+                    version = newest
             result = self._attempt(opened, version, end, request, use)
             if result is not None:
                 return _Outcome(result)
@@ -305,7 +307,10 @@ class Stills:
                 has_ended = bool(linked.fault) or not linked.run.alive
                 # Where the newest version does not come, an older one is drawn.
                 takes_any = is_late or not linked.version or has_ended
-                frame = linked.read(0 if takes_any else linked.version - 1)
+                last_version = 0
+                if not takes_any:
+                    last_version = linked.version - 1
+                frame = linked.read(last_version)
                 if frame is not None:
                     frames.append(frame)
                 if frame is not None or takes_any:

@@ -56,14 +56,14 @@ class Comparisons:
         self,
         catalogue: Catalogue,
         ctx: moderngl.Context,
-        work: GpuWork,
+        gpu_work: GpuWork,
         wake: Callable[[], None],
     ) -> None:
         self._catalogue = catalogue
         self._ctx = ctx
-        self._work = work
+        self._gpu_work = gpu_work
         self._wake = wake
-        self._chosen: WeakKeyDictionary[Viewport, str] = WeakKeyDictionary()
+        self._chosen_keys: WeakKeyDictionary[Viewport, str] = WeakKeyDictionary()
         """The key of the entry to compare with, as the panel shows it."""
         self._ties = Ties()
         self._count = 0
@@ -73,67 +73,66 @@ class Comparisons:
         """Return the entries that one can be compared with."""
         if not about(slot.entry.kind).compared:
             return []
-        return [
-            other.entry
-            for other in self._catalogue.slots.values()
-            if other is not slot and other.entry.kind == slot.entry.kind
-        ]
+        candidates = []
+        for candidate in self._catalogue.slots.values():
+            if candidate is not slot and candidate.entry.kind == slot.entry.kind:
+                candidates.append(candidate.entry)
+        return candidates
 
-    def compare(self, how: str, viewport: Viewport, key: str) -> None:
+    def compare(self, mode: str, viewport: Viewport, key: str) -> None:
         """Show an entry together with the one that a viewport shows.
 
-        how: "pair", "together" or "beside". key: of the other entry.
+        mode: "pair", "together" or "beside". key: of the other entry.
         """
-        if how == "beside":
+        if mode == "beside":
             self.tie(viewport.user, True)
             viewport.user.layout.add(key)
             return
         slot = self._catalogue.slot_of(viewport)
-        other = self._catalogue.slots.get(key)
-        if slot is None or other is None or slot is other:
+        other_slot = self._catalogue.slots.get(key)
+        if slot is None or other_slot is None or slot is other_slot:
             return
-        is_comparable = other.entry in self._candidates(slot)
-        if how == "together":
+        is_comparable = other_slot.entry in self._candidates(slot)
+        if mode == "together":
             if is_comparable and about(slot.entry.kind).merged:
-                self._put_together(viewport, slot, other)
+                self._put_together(viewport, slot, other_slot)
             else:
                 viewport.host.notify("Only scenes can be put together")
         elif is_comparable:
-            self._show_pair(viewport, slot, other)
+            self._show_pair(viewport, slot, other_slot)
         else:
             viewport.host.notify(
-                f"{slot.entry.name} and {other.entry.name} are not of one kind: "
-                "nothing "
-                "to compare"
+                f"{slot.entry.name} and {other_slot.entry.name} are not of one kind: "
+                "nothing to compare"
             )
 
-    def _put_together(self, viewport: Viewport, slot: Slot, other: Slot) -> None:
+    def _put_together(self, viewport: Viewport, slot: Slot, other_slot: Slot) -> None:
         """Show the scenes of two entries in one space; a merged scene takes the other."""
-        keys = [other.entry.key]
-        if isinstance(other.source, MergedSource):
-            keys = [compared.key for compared in other.source.scenes]
+        keys = [other_slot.entry.key]
+        if isinstance(other_slot.source, MergedSource):
+            keys = [compared.key for compared in other_slot.source.scenes]
         try:
             if isinstance(slot.source, MergedSource):
                 slot.source.add(keys)
             else:
                 source = MergedSource(self._catalogue, self._wake)
                 source.add([slot.entry.key, *keys])
-                name = name_of([slot.entry, other.entry], " + ")
+                name = name_of([slot.entry, other_slot.entry], " + ")
                 self._add(name, slot.entry.kind, source, viewport)
         except ViewerError as e:
             viewport.host.notify(str(e))
         viewport.user.mark()
 
-    def _show_pair(self, viewport: Viewport, slot: Slot, other: Slot) -> None:
+    def _show_pair(self, viewport: Viewport, slot: Slot, other_slot: Slot) -> None:
         """Show two entries in one picture, with the entry that does so already, if any."""
-        keys = slot.entry.key, other.entry.key
+        keys = slot.entry.key, other_slot.entry.key
         for pair_key, pair_slot in self._catalogue.slots.items():
             source = pair_slot.source
             if isinstance(source, PairSource) and set(source.uses) == set(keys):
                 viewport.select(pair_key)
                 return
-        source = PairSource(self._catalogue, keys, self._ctx, self._work)
-        name = name_of([slot.entry, other.entry], " vs ")
+        source = PairSource(self._catalogue, keys, self._ctx, self._gpu_work)
+        name = name_of([slot.entry, other_slot.entry], " vs ")
         pair_slot = self._add(name, PairView.kind, source, viewport)
         view = ShownView(PairView(source, PairState()))
         view.update(None)
@@ -214,14 +213,16 @@ class Comparisons:
         """Draw the choice of another entry, and the ways to compare with it."""
         keys = [entry.key for entry in candidates]
         options = dict(zip(keys, distinct_names(candidates), strict=True))
-        chosen_key = self._chosen.get(viewport, "")
+        chosen_key = self._chosen_keys.get(viewport, "")
+        if chosen_key not in options:
+            chosen_key = keys[0]
         key = ui.choice(
             "With",
             "The scene that this one is compared with",
-            chosen_key if chosen_key in options else keys[0],
+            chosen_key,
             options,
         )
-        self._chosen[viewport] = key
+        self._chosen_keys[viewport] = key
         pressed = ui.buttons(
             "Show",
             ["Split", "Beside"],
@@ -232,8 +233,8 @@ class Comparisons:
             ],
         )
         if pressed is not None:
-            how = ("pair", "beside")[pressed]
-            self._catalogue.do(self.compare, how, viewport, key)
+            mode = ("pair", "beside")[pressed]
+            self._catalogue.do(self.compare, mode, viewport, key)
         if about(slot.entry.kind).merged:
             tip = "Both scenes in one space, each where you like"
             if ui.buttons("", ["Together"], [tip]) == 0:
@@ -268,7 +269,7 @@ class Comparisons:
             "%.4g",
             "World units along x, y and z",
         )
-        turn = _triple(
+        angles = _triple(
             "Turn",
             placement.turn,
             0.5,
@@ -280,9 +281,9 @@ class Comparisons:
             "##Scale", placement.scale, *_SCALES, "%.3g \u00d7", _LOGARITHMIC
         )[1]
         # Numbers may be typed.
-        is_finite = all(abs(number) < _MAX_PLACEMENT for number in (*move, *turn))
+        is_finite = all(abs(value) < _MAX_PLACEMENT for value in (*move, *angles))
         if is_finite and _SCALES[0] <= scale <= _SCALES[1]:
-            compared.placement = replace(placement, move=move, turn=turn, scale=scale)
+            compared.placement = replace(placement, move=move, turn=angles, scale=scale)
         pressed = ui.buttons(
             "",
             ["Reset", "Remove"],

@@ -71,7 +71,7 @@ class MergedSource(ValueSource):
     path = "put together"
 
     def __init__(self, catalogue: Catalogue, wake: Callable[[], None]) -> None:
-        """`wake` ends the loop's sleep, from any thread."""
+        """Start without scenes; `wake` ends the loop's sleep, from any thread."""
         self.scenes: list[ComparedScene] = []
         self._catalogue = catalogue
         self._jobs = Jobs("merge scenes", wake)
@@ -93,7 +93,7 @@ class MergedSource(ValueSource):
         self.scenes += map(ComparedScene, new)
 
     def remove(self, compared: ComparedScene) -> None:
-        self.scenes = [other for other in self.scenes if other is not compared]
+        self.scenes = [scene for scene in self.scenes if scene is not compared]
 
     @property
     def reading(self) -> bool:
@@ -241,10 +241,10 @@ class _Merge:
 
 def _note_bounds(loaded: _LoadedScene) -> None:
     """Set the pivot and radius of a scene from the first version that is merged."""
-    sight = loaded.content.sample
-    if loaded.compared.pivot is None and sight is not None:
+    sample = loaded.content.sample
+    if loaded.compared.pivot is None and sample is not None:
         loaded.compared.pivot, loaded.compared.radius = bounds(
-            sight.means, sight.weights
+            sample.means, sample.weights
         )
 
 

@@ -98,12 +98,12 @@ class PairSource(ValueSource):
         catalogue: Catalogue,
         keys: tuple[str, str],
         ctx: moderngl.Context,
-        work: GpuWork,
+        gpu_work: GpuWork,
     ) -> None:
         self.catalogue = catalogue
         self.uses = keys
         self.ctx = ctx
-        self.work = work
+        self.gpu_work = gpu_work
         self.compositors: list[PairCompositor] = []
 
     def refresh(self, entry: Entry, now: float) -> None:
@@ -123,7 +123,7 @@ class PairView(View[PairSource, PairState]):
         super().__init__(data, state)
         self.psnr: float | None = None
         """PSNR of the two pictures a moment ago, dB."""
-        self._compositor = PairCompositor(data.ctx, data.work)
+        self._compositor = PairCompositor(data.ctx, data.gpu_work)
         data.compositors.append(self._compositor)
         self._divider = Divider()
         self._is_dragging = False
@@ -135,9 +135,11 @@ class PairView(View[PairSource, PairState]):
 
     @property
     def state(self) -> PairState:  # type: ignore[override]
-        first, second = (
-            None if view is None else view.view.state for view in self._both()
-        )
+        states: list[Any] = [None, None]
+        for side, view in enumerate(self._both()):
+            if view is not None:
+                states[side] = view.view.state
+        first, second = states
         return replace(self._state, place=PairPlace((first, second)))
 
     @state.setter
@@ -169,7 +171,9 @@ class PairView(View[PairSource, PairState]):
             identity=previous.identity,
             resend=previous.resend,
         )
-        return None if view.empty else view
+        if view.empty:
+            return None
+        return view
 
     @property
     def views(self) -> list[ShownView]:
@@ -180,7 +184,9 @@ class PairView(View[PairSource, PairState]):
     def _lead_side(self) -> int:
         """The side that the other one follows."""
         active = self._state.active_side
-        return active if self._both()[active] is not None else 1 - active
+        if self._both()[active] is None:
+            return 1 - active
+        return active
 
     @property
     def lead(self) -> ShownView | None:
@@ -226,8 +232,7 @@ class PairView(View[PairSource, PairState]):
             return
         self.psnr = None
         self._measure_at = math.inf
-        drawn = self._call_sides(lambda view: view.draw(framebuffer, rect))
-        if not drawn:
+        if not self._draw_into(framebuffer, (0, 1)):
             framebuffer.use()
             viewport = rect.viewport(framebuffer.height)
             framebuffer.clear(*BACKDROP, 1.0, viewport=viewport)
@@ -252,15 +257,21 @@ class PairView(View[PairSource, PairState]):
             self._compositor.target(side, width, height, dtype)
             for side in (leader, follower)
         )
-        drawn = self._call_sides(
-            lambda view: view.draw(lead_target, self._rect), [leader]
-        )
+        drawn_count = self._draw_into(lead_target, [leader])
         # The leader may find its place when it is drawn: the other follows afterwards.
         following_view.follow(lead_view, self._state.alike)
-        drawn += self._call_sides(
-            lambda view: view.draw(following_target, self._rect), [follower]
-        )
-        return len(drawn) == 2
+        drawn_count += self._draw_into(following_target, [follower])
+        return drawn_count == 2
+
+    def _draw_into(
+        self, framebuffer: moderngl.Framebuffer, sides: Sequence[int]
+    ) -> int:
+        """Draw some sides into a framebuffer; return how many were drawn."""
+
+        def draw(view: ShownView) -> None:
+            view.draw(framebuffer, self._rect)
+
+        return len(self._call_sides(draw, sides))
 
     def ui(self, rect: Rect, scale: float) -> bool:
         lead = self.lead
@@ -337,12 +348,12 @@ class PairView(View[PairSource, PairState]):
         lead = self.lead
         return lead is not None and lead.view.dropped(file)
 
-    def release(self, how: Release) -> None:
+    def release(self, occasion: Release) -> None:
         data = self.data
-        if how == "idle":
+        if occasion == "idle":
             for compositor in data.compositors:
                 compositor.drop()
-        elif how == "away":
+        elif occasion == "away":
             self._compositor.drop()
             self._call_sides(lambda view: view.view.release("away"))
         elif self._compositor in data.compositors:
@@ -356,7 +367,9 @@ class PairView(View[PairSource, PairState]):
     @property
     def keys(self) -> Sequence[KeyHelp]:  # type: ignore[override]
         lead = self.lead
-        return [_KEY] if lead is None else [_KEY, *lead.view.keys]
+        if lead is None:
+            return [_KEY]
+        return [_KEY, *lead.view.keys]
 
     def panel(self) -> Sequence[Section]:
         """Return its own controls, and those of the side that was pressed last."""
@@ -411,7 +424,10 @@ class PairView(View[PairSource, PairState]):
         details = _psnr_phrases(self.psnr)
         if state.mode == "difference":
             details.insert(0, f"brightest from {1 / state.gain:.0%} on")
-        timings = Counter({"compare": self.data.work.ms.get("compare", 0.0)})
+        timings = Counter({"compare": self.data.gpu_work.ms.get("compare", 0.0)})
+        readout = ""
+        if lead is not None:
+            readout = infos[id(lead)].readout
         extras: list[str] = []
         path: list[str] = []
         for info in infos.values():
@@ -421,7 +437,7 @@ class PairView(View[PairSource, PairState]):
         return Info(
             details=details,
             extras=extras,
-            readout="" if lead is None else infos[id(lead)].readout,
+            readout=readout,
             path=list(dict.fromkeys(path)),
             timings=timings,
         )
@@ -436,13 +452,17 @@ class PairView(View[PairSource, PairState]):
 
     def covered(self, rect: Rect) -> Sequence[Rect]:
         lead = self.lead
-        return () if lead is None else lead.covered(rect)
+        if lead is None:
+            return ()
+        return lead.covered(rect)
 
 
 def _psnr_phrases(psnr: float | None) -> list[str]:
     if psnr is None:
         return []
-    return ["no difference" if psnr == math.inf else f"PSNR {psnr:.2f} dB"]
+    if psnr == math.inf:
+        return ["no difference"]
+    return [f"PSNR {psnr:.2f} dB"]
 
 
 def distinct_names(entries: Sequence[Entry]) -> list[str]:
@@ -450,6 +470,8 @@ def distinct_names(entries: Sequence[Entry]) -> list[str]:
     names = [entry.name for entry in entries]
     titles = []
     for entry in entries:
-        is_unique = names.count(entry.name) == 1
-        titles.append(entry.name if is_unique else f"{entry.name} \u00b7 {entry.group}")
+        title = entry.name
+        if names.count(title) > 1:
+            title = f"{title} \u00b7 {entry.group}"
+        titles.append(title)
     return titles

@@ -92,5 +92,7 @@ def telling(answer: str) -> str:
     if not lines:
         return "no reason given"
     errors = [line for line in lines if "error:" in line.lower()]
-    line = errors[0] if errors else lines[-1]
-    return line[:_MAX_ANSWER]
+    # Without such a line the last one says most.
+    if not errors:
+        return lines[-1][:_MAX_ANSWER]
+    return errors[0][:_MAX_ANSWER]

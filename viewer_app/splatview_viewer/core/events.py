@@ -240,7 +240,9 @@ def bounded(event: Event) -> Event | None:
         if not math.isfinite(value):
             return None
         changes[limit.name] = type(value)(min(max(value, limit.low), limit.high))
-    return msgspec.structs.replace(event, **changes) if changes else event
+    if not changes:
+        return event
+    return msgspec.structs.replace(event, **changes)
 
 
 class Inbox(Generic[T]):
@@ -329,6 +331,8 @@ class ClickCounter:
         distance = max(abs(x - last.x), abs(y - last.y))
         is_near = time - last.time < 0.4 and distance <= 6 * scale
         is_double = is_near and button == last.button and last.clicks == 1
-        clicks = 2 if is_double else 1
+        clicks = 1
+        if is_double:
+            clicks = 2
         self._last = _Press(time, x, y, button, clicks)
         return clicks

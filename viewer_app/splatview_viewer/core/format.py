@@ -78,7 +78,9 @@ def value_text(value: float) -> str:
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
-        return "infinite" if value > 0 else "-infinite"
+        if value < 0:
+            return "-infinite"
+        return "infinite"
     if value == int(value) and 1000 <= abs(value) < 1e12:
         return f"{value:,.0f}"
     return f"{value:.4g}"
@@ -86,7 +88,9 @@ def value_text(value: float) -> str:
 
 def clock_text(time_us: int) -> str:
     """Return a time in microseconds since the epoch: "14:03:05.123456"; "" for 0."""
-    return _clock(time_us, 1.0) if time_us > 0 else ""
+    if time_us <= 0:
+        return ""
+    return _clock(time_us, 1.0)
 
 
 # -- axes ------------------------------------------------------------------------------
@@ -128,7 +132,9 @@ def byte_ticks(low: float, high: float, count: int) -> list[Tick]:
     digits = min(max(-round(math.log2(step / size)), 0), 3)
     ticks = []
     for value in _multiples(low, high, step):
-        label = f"{value / size:,.{digits}f} {UNITS[unit]}" if value else "0"
+        label = "0"
+        if value:
+            label = f"{value / size:,.{digits}f} {UNITS[unit]}"
         ticks.append((value, label))
     return ticks
 
@@ -223,8 +229,16 @@ def ago_text(seconds: float, step: float = 1.0) -> str:
         return f"-{seconds:.{_second_digits(step * 1e6)}f} s"
     minutes, seconds_left = divmod(round(seconds), 60)
     if minutes < 120:
-        return f"-{minutes} min" + (f" {seconds_left} s" if seconds_left else "")
-    return f"-{minutes // 60} h" + (f" {minutes % 60} min" if minutes % 60 else "")
+        return _two_units(minutes, "min", seconds_left, "s")
+    hours, minutes_left = divmod(minutes, 60)
+    return _two_units(hours, "h", minutes_left, "min")
+
+
+def _two_units(large: int, large_unit: str, small: int, small_unit: str) -> str:
+    """Return a time ago in two units, the smaller one only if it is not 0."""
+    if not small:
+        return f"-{large} {large_unit}"
+    return f"-{large} {large_unit} {small} {small_unit}"
 
 
 def _second_digits(step: float) -> int:

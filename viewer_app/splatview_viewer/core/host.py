@@ -44,7 +44,7 @@ class Memo:
     """
 
     def __init__(self, file: Path | None = None) -> None:
-        """`file`: None: nothing is remembered beyond this object's life."""
+        """Read the file; without one, values last as long as this object."""
         self._file = file
         self._values: dict[str, Any] = {}
         self._has_logged_fault = False
@@ -60,7 +60,7 @@ class Memo:
         return self._values.get(key, default)
 
     def put(self, key: str, value: Any) -> None:
-        """Remember a JSON value; None: forget it. One that is too large is left out."""
+        """Keep a JSON value; None: forget it. One that is too large is left out."""
         if self._values.get(key) == value:
             return
         self._read()
@@ -132,18 +132,22 @@ class Memo:
             )
 
 
+def _ignore(*_: object) -> None:
+    """Take a call that has no effect."""
+
+
 @dataclass
 class Host:
     """The user and the loop around a view. The default calls have no effect."""
 
-    notify: Callable[[str], None] = lambda _: None
+    notify: Callable[[str], None] = _ignore
     """Show a line to the user for a few seconds: that a file was written, and where."""
-    open: Callable[[Path], None] = lambda _: None
+    open: Callable[[Path], None] = _ignore
     """Show a file in the place of the entry that is shown."""
     pasted: Callable[[], str] = str
     """Return the text on the user's clipboard. (What imgui copies gets there by
     itself.)"""
-    wake: Callable[[], None] = lambda: None
+    wake: Callable[[], None] = _ignore
     """Have the loop turn soon. From any thread."""
     memo: Memo = field(default_factory=Memo)
     """Settings that are remembered for the next time."""
@@ -152,10 +156,10 @@ class Host:
     exact: Literal["", "picture", "scene"] = ""
     """The picture, or the scene alone, is drawn to be kept, and nothing may stand in
     for it; "": it is drawn for the screen."""
-    hand_over: Callable[[Path], None] = lambda _: None
+    hand_over: Callable[[Path], None] = _ignore
     """Give the user a file that was written: a browser downloads it. Elsewhere it has
     no effect: `say` where it is."""
-    resend: Callable[[], None] = lambda: None
+    resend: Callable[[], None] = _ignore
     """Hand out the newest value of the entry once more."""
     name: str = ""
     """The name of the entry: part of the names of files."""
@@ -181,7 +185,7 @@ class Host:
         return value
 
     def remember(self, topic: str, value: Any) -> None:
-        """Remember a JSON value of the entry; None: forget it."""
+        """Keep a JSON value of the entry; None: forget it."""
         self.memo.put(f"{topic}/{self.identity or self.name}", value)
 
     @contextmanager

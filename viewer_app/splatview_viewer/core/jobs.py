@@ -105,9 +105,11 @@ class Jobs:
     """A queue of jobs, and the one thread that works on it while there are any."""
 
     def __init__(self, name: str, wake: Callable[[], None] = lambda: None) -> None:
-        """name: of the thread.
+        """Start without jobs.
 
-        wake: called from the thread when a job that was not cancelled has ended.
+        Args:
+            name: of the thread.
+            wake: called from the thread when a job that was not cancelled has ended.
         """
         self.wake = wake
         self._name = name
@@ -165,7 +167,7 @@ class Jobs:
         self._thread = thread
 
     def cancel(self, job: Job[Any]) -> None:
-        """Cancel one job; see `Job.cancel`."""
+        """Drop the result of one job; see `Job.cancel`."""
         with self._lock:
             if job.done:
                 return
@@ -203,12 +205,14 @@ class Jobs:
                 job = self._waiting.popleft()
                 self._running = job
             value = None
-            error = None
+            error: Exception | None = None
             try:
                 value = job.function(job)  # type: ignore[misc]
             except BaseException as e:
                 # The thread goes on with the next job, whatever this one raised.
-                error = e if isinstance(e, Exception) else RuntimeError(repr(e))
+                error = RuntimeError(repr(e))
+                if isinstance(e, Exception):
+                    error = e
             with self._lock:
                 self._running = None
                 job.end(value, error)

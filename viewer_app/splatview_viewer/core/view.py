@@ -144,10 +144,12 @@ class View(Generic[Data, State]):
     """The keys and gestures over its picture."""
 
     def __init__(self, data: Data, state: State) -> None:
-        """data: shared by all views of a stream or file.
+        """Start with a state.
 
-        state: a frozen dataclass of plain values, in the picture's units: only a
-        `place` may be for one rectangle, which it names.
+        Args:
+            data: shared by all views of a stream or file.
+            state: a frozen dataclass of plain values, in the picture's units: only a
+                `place` may be for one rectangle, which it names.
         """
         self.data = data
         self.state = state
@@ -177,7 +179,7 @@ class View(Generic[Data, State]):
         """Draw into a part of a framebuffer, every pixel of it once."""
         raise NotImplementedError
 
-    def release(self, how: Release) -> None:
+    def release(self, occasion: Release) -> None:
         """Give back what is made again when it is drawn."""
         raise NotImplementedError
 
@@ -274,7 +276,9 @@ class ShownView:
 
     @property
     def info(self) -> Info:
-        return Info() if self.empty else self.view.info()
+        if self.empty:
+            return Info()
+        return self.view.info()
 
     @property
     def empty(self) -> bool:
@@ -316,7 +320,9 @@ class ShownView:
         framebuffer.clear(*BACKDROP, 1.0, viewport=rect.viewport(framebuffer.height))
 
     def covered(self, rect: Rect) -> Sequence[Rect]:
-        return () if self.empty else self.view.covered(rect)
+        if self.empty:
+            return ()
+        return self.view.covered(rect)
 
     def draw_ui(self, rect: Rect, scale: float) -> bool:
         """Draw with imgui over the picture; return whether to draw it again."""
@@ -345,17 +351,21 @@ class ShownView:
     @property
     def sections(self) -> list[Section]:
         """Its parts of the panel; those without a title are its own controls."""
-        return [
-            replace(section, draw=partial(self._draws_again, section.draw))
-            for section in self.view.panel()
-        ]
+        sections = []
+        for section in self.view.panel():
+            draw = partial(self._draws_again, section.draw)
+            sections.append(replace(section, draw=draw))
+        return sections
 
     def close(self) -> None:
-        """End the view, and the data with the last one of it. Idempotent."""
+        """Close the view, and the data with the last one of it. Idempotent."""
         if not self._closed:
             self._closed = True
             self._shared.views -= 1
-        self.view.release("closed" if self._shared.views else "last")
+        if self._shared.views:
+            self.view.release("closed")
+        else:
+            self.view.release("last")
 
 
 def has_arrived(value: Value) -> bool:
@@ -381,15 +391,15 @@ PICTURE_KEYS = (
 )
 
 
-def meta_phrases(meta: Mapping[str, Any], known: Collection[str]) -> list[str]:
-    """Return a frame's metadata as phrases, without the names in `known`.
+def meta_phrases(meta: Mapping[str, Any], omitted: Collection[str]) -> list[str]:
+    """Return a frame's metadata as phrases.
 
-    The view itself shows those.
+    omitted: names of what the view itself shows.
     """
     return [
         f"{name} {_meta_text(value)}"
         for name, value in meta.items()
-        if name not in known
+        if name not in omitted
     ]
 
 

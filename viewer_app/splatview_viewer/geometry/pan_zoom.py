@@ -96,7 +96,7 @@ class PanZoom:
         return (x - left) / zoom, (y - top) / zoom
 
     def set_zoom(
-        self, zoom: float, rect: Rect, around: tuple[float, float] | None = None
+        self, zoom: float, rect: Rect, anchor: tuple[float, float] | None = None
     ) -> None:
         """Magnify by `zoom` around a point of the screen, which stays in its place.
 
@@ -104,7 +104,7 @@ class PanZoom:
         """
         center_x = rect.x + rect.width / 2
         center_y = rect.y + rect.height / 2
-        x, y = around or (center_x, center_y)
+        x, y = anchor or (center_x, center_y)
         picture_x, picture_y = self.to_picture(x, y, rect)
         zoom = min(max(zoom, MIN_SIDE / max(self.size)), MAX_ZOOM)
         picture_x -= (x - center_x) / zoom

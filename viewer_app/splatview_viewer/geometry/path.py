@@ -133,10 +133,13 @@ class CameraPath:
 
         Of a loop, the first key is there once more at the end.
         """
-        known = self._key_times
+        key_times = self._key_times
         # Comparing the keys takes a hundredth of adding up the times of many.
-        if known is not None and (known.loop, known.keys) == (self.loop, self.keys):
-            return known.times
+        if key_times is not None and (key_times.loop, key_times.keys) == (
+            self.loop,
+            self.keys,
+        ):
+            return key_times.times
         is_closed = self.loop and len(self.keys) > 1
         steps = [key.seconds for key in self.keys]
         if not is_closed:

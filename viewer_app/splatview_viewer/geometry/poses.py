@@ -54,16 +54,16 @@ def read_pose(values: Any, name: str) -> np.ndarray:
 def _read_matrix(values: Any, name: str) -> np.ndarray:
     """Return sixteen or twelve numbers as a matrix (4, 4) that ends in 0 0 0 1."""
     try:
-        numbers = np.ravel(np.asarray(_parse_text(values), np.float64))
+        entries = np.ravel(np.asarray(_parse_text(values), np.float64))
     except (TypeError, ValueError, OverflowError, RecursionError):
-        numbers = np.zeros(0)
-    if numbers.size not in (12, 16):
+        entries = np.zeros(0)
+    if entries.size not in (12, 16):
         raise CameraError(f"{name} is {values!r:.60}, not 16 numbers, nor 12")
     pose = np.eye(4)
-    pose[: numbers.size // 4] = numbers.reshape(-1, 4)
+    pose[: entries.size // 4] = entries.reshape(-1, 4)
     has_last_row = bool(pose[3, :3].any())
     has_last_column = bool(pose[:3, 3].any())
-    is_by_columns = isinstance(values, str) and numbers.size == 16
+    is_by_columns = isinstance(values, str) and entries.size == 16
     if has_last_row != has_last_column:
         is_by_columns = has_last_row
     if is_by_columns:

@@ -106,18 +106,18 @@ def _find_ground(points: np.ndarray) -> _Plane | None:
     normals = normals[is_plane] / lengths[is_plane, None]
     offsets = (normals * a[is_plane]).sum(axis=1)
     heights = judges @ normals.T - offsets
-    above = (heights >= _GROUND_THICKNESS).sum(axis=0)
-    below = (heights <= -_GROUND_THICKNESS).sum(axis=0)
-    larger = np.maximum(above, below)
-    smaller = np.minimum(above, below)
+    count_above = (heights >= _GROUND_THICKNESS).sum(axis=0)
+    count_below = (heights <= -_GROUND_THICKNESS).sum(axis=0)
+    larger = np.maximum(count_above, count_below)
+    smaller = np.minimum(count_above, count_below)
     inside = 1 - (larger + smaller) / len(judges)
     scores = inside * (1 - smaller / np.maximum(larger, 1))
     scores[smaller > 0.25 * larger] = 0.0
     if scores.max(initial=0.0) <= _GROUND_SHARE:
         return None
-    best = int(np.argmax(scores))
-    sign = 1.0 if above[best] >= below[best] else -1.0
-    return _Plane(sign * normals[best], sign * float(offsets[best]))
+    best_index = int(np.argmax(scores))
+    sign = 1.0 if count_above[best_index] >= count_below[best_index] else -1.0
+    return _Plane(sign * normals[best_index], sign * float(offsets[best_index]))
 
 
 def _refine_normal(points: np.ndarray, ground: _Plane) -> np.ndarray:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Work = tuple[object, ...]
+    WorkKey = tuple[object, ...]
+    """The name of a work, and what decides its cost."""
     Costs = dict[float, float]
     """Milliseconds by resolution."""
 
@@ -44,24 +45,22 @@ class WorkCosts:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._samples: dict[Work, deque[_Sample]] = {}
+        self._samples: dict[WorkKey, deque[_Sample]] = {}
 
-    def record(self, work: Work, ms: float) -> None:
+    def record(self, work_key: WorkKey, ms: float) -> None:
         """Take note that a work took `ms`, from its start to its end."""
         now = self._clock()
-        samples = self._samples.setdefault(work, deque(maxlen=_SAMPLES))
+        samples = self._samples.setdefault(work_key, deque(maxlen=_SAMPLES))
         samples.append(_Sample(now, ms))
         if len(self._samples) > _MAX_WORKS:
             # They are of windows that were dragged to many sizes.
-            self._samples = {
-                work: samples
-                for work, samples in self._samples.items()
-                if now - samples[-1].measured_at < _MEMORY_S
-            }
+            for old_key, old_samples in list(self._samples.items()):
+                if now - old_samples[-1].measured_at >= _MEMORY_S:
+                    del self._samples[old_key]
 
-    def cost(self, work: Work) -> float | None:
+    def cost(self, work_key: WorkKey) -> float | None:
         """Return the milliseconds that a work takes; None if it was not measured."""
-        samples = self._samples.get(work)
+        samples = self._samples.get(work_key)
         if not samples:
             return None
         newest = samples[-1].measured_at
@@ -77,10 +76,10 @@ class WorkCosts:
         costs: Costs = {}
         measured_at: dict[float, float] = {}
         for scale in SCALES:
-            work = (name, *scaled_size(size, scale), *options)
-            if work in self._samples:
-                measured_at[scale] = self._samples[work][-1].measured_at
-                costs[scale] = self.cost(work) or 0.0
+            work_key = (name, *scaled_size(size, scale), *options)
+            if work_key in self._samples:
+                measured_at[scale] = self._samples[work_key][-1].measured_at
+                costs[scale] = self.cost(work_key) or 0.0
         newest = max(measured_at.values(), default=0.0)
         for scale, time in measured_at.items():
             if newest - time > _MEMORY_S:
@@ -107,7 +106,7 @@ def estimate(costs: Costs, scale: float) -> float:
     """
     if scale in costs:
         return costs[scale]
-    nearest = sorted(costs, key=lambda known: abs(known - scale))
+    nearest = sorted(costs, key=lambda measured: abs(measured - scale))
     first = nearest[0]
     if len(nearest) == 1:
         pixel_ratio = (scale / first) ** 2

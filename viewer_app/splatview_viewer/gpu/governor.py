@@ -17,7 +17,7 @@ from splatview_viewer.gpu.costs import WorkCosts, estimate, highest_scale
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_viewer.gpu.costs import Costs, Work
+    from splatview_viewer.gpu.costs import Costs, WorkKey
 
 SMOOTH = 52.0
 FLUENT = 45.0
@@ -72,7 +72,7 @@ _LONG_AGO = -1e9
 class _PictureWork:
     """The works of one picture."""
 
-    works: list[Work] = field(default_factory=list)
+    work_keys: list[WorkKey] = field(default_factory=list)
     interfaces: set[str] = field(default_factory=set)
     """The interfaces that did them: "cuda", "opengl"."""
     goal_ms: float = 0.0
@@ -119,7 +119,7 @@ class Governor:
         """True while another process needs the GPU. Otherwise nothing is held back."""
         self._clock = clock
         self._costs = WorkCosts(clock)
-        self._unpaid: dict[Work, int] = {}
+        self._unpaid: dict[WorkKey, int] = {}
         """Number of works by work, of those that were done before their cost was known."""
         self._account_ms = _BURST_S * self._ms_per_second
         """Milliseconds that may be spent; less than 0: debts."""
@@ -150,7 +150,7 @@ class Governor:
     # -- works and their costs ------------------------------------------------------------
 
     def begin_picture(self) -> None:
-        """Begin another picture: the works that follow belong to it."""
+        """Start another picture: the works that follow belong to it."""
         self._previous = self._picture
         self._picture = _PictureWork()
         self._picture_at = self._clock()
@@ -158,39 +158,39 @@ class Governor:
     @property
     def work_names(self) -> set[object]:
         """The names of the works that the present picture consists of."""
-        return {work[0] for work in self._picture.works}
+        return {name for name, *_ in self._picture.work_keys}
 
-    def charge(self, work: Work, interface: str = "") -> None:
+    def charge(self, work_key: WorkKey, interface: str = "") -> None:
         """Take note that the GPU was given a work, and pay for it.
 
         Args:
-            work: the work.
+            work_key: the work.
             interface: "cuda" or "opengl". The first of each in a picture makes the GPU
                 turn to it, which costs SWITCH.
         """
-        self._picture.works.append(work)
+        self._picture.work_keys.append(work_key)
         if interface and interface not in self._picture.interfaces:
             self._picture.interfaces.add(interface)
             if self.shared:
                 self._pay(SWITCH)
-        cost = self.cost(work)
+        cost = self.cost(work_key)
         if cost is None:
-            self._unpaid[work] = self._unpaid.get(work, 0) + 1
+            self._unpaid[work_key] = self._unpaid.get(work_key, 0) + 1
         else:
             self._pay(cost)
 
-    def record(self, work: Work, ms: float) -> None:
+    def record(self, work_key: WorkKey, ms: float) -> None:
         """Take note that the GPU spent `ms` on a work, from its start to its end.
 
         What another process did in between counts in.
         """
-        self._costs.record(work, ms)
-        for _ in range(self._unpaid.pop(work, 0)):
-            self._pay(self.cost(work) or 0.0)
+        self._costs.record(work_key, ms)
+        for _ in range(self._unpaid.pop(work_key, 0)):
+            self._pay(self.cost(work_key) or 0.0)
 
-    def cost(self, work: Work) -> float | None:
+    def cost(self, work_key: WorkKey) -> float | None:
         """Return the milliseconds that a work takes; None if it was not measured."""
-        return self._costs.cost(work)
+        return self._costs.cost(work_key)
 
     def _pay(self, ms: float) -> None:
         now = self._clock()
@@ -247,7 +247,7 @@ class Governor:
         self._picture.goal_ms = max(self._picture.goal_ms, needed)
         return self._balance(self._clock()) >= needed or not self.limited
 
-    def moves_along(self, name: str, size: tuple[int, int], warp: Work) -> bool:
+    def moves_along(self, name: str, size: tuple[int, int], warp: WorkKey) -> bool:
         """Return True if a scene's last picture, moved along, is to be shown meanwhile.
 
         That is while the camera moves, in place of the works `(name, width, height)` each
@@ -276,7 +276,7 @@ class Governor:
             return True
         return False
 
-    def _warp_ms(self, warp: Work, is_moving: bool) -> float:
+    def _warp_ms(self, warp: WorkKey, is_moving: bool) -> float:
         """Return the cost of moving a picture; 0 now and then, so that it is tried again."""
         ms = self.cost(warp) or 0.0
         now = self._clock()
@@ -368,8 +368,8 @@ class Governor:
     def _display_ms(self, name: str) -> float:
         """Return the cost of a picture on the screen without `name`, moving and loading."""
         left_out = (name, "load", "warp")
-        works = self._picture.works or self._previous.works
-        costs = [self.cost(work) or 0.0 for work in works if work[0] not in left_out]
+        work_keys = self._picture.work_keys or self._previous.work_keys
+        costs = [self.cost(key) or 0.0 for key in work_keys if key[0] not in left_out]
         interfaces = self._picture.interfaces | self._previous.interfaces
         return sum(costs) + SWITCH * len(interfaces)
 

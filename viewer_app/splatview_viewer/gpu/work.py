@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from splatview_viewer.gpu.costs import Work
+    from splatview_viewer.gpu.costs import WorkKey
 
 SOFTWARE = "llvmpipe", "softpipe", "swrast", "software rasterizer", "swiftshader"
 """Parts of GL_RENDERER where there is no graphics card."""
@@ -36,7 +36,7 @@ def is_software(ctx: moderngl.Context) -> bool:
 class _PendingWork(NamedTuple):
     """A work whose time the GPU has not told yet."""
 
-    work: Work
+    work_key: WorkKey
     start_query: int
     end_query: int
 
@@ -65,23 +65,23 @@ class GpuWork:
         self._closed = False
 
     @contextmanager
-    def __call__(self, *work: object) -> Iterator[None]:
-        """Time the commands submitted inside as this work."""
+    def __call__(self, *work_key: object) -> Iterator[None]:
+        """Take the time of the commands submitted inside, as this work."""
         if self._gl is None:
             started_at = time.perf_counter()
             yield
             self._ctx.finish()
             self.submitted += 1
             self.finished = self.submitted
-            self.record(work, (time.perf_counter() - started_at) * 1e3)
+            self.record(work_key, (time.perf_counter() - started_at) * 1e3)
             return
-        self.governor.charge(work, "opengl")
+        self.governor.charge(work_key, "opengl")
         start_query = self._timestamp(self._gl)
         try:
             yield
         finally:
             end_query = self._timestamp(self._gl)
-            self._pending.append(_PendingWork(work, start_query, end_query))
+            self._pending.append(_PendingWork(work_key, start_query, end_query))
             self.submitted += 1
 
     def _timestamp(self, gl: GL) -> int:
@@ -100,7 +100,7 @@ class GpuWork:
         if gl is None:
             return
         while self._pending:
-            work, start_query, end_query = self._pending[0]
+            work_key, start_query, end_query = self._pending[0]
             is_available = ctypes.c_uint()
             gl.glGetQueryObjectuiv(
                 end_query, _GL_QUERY_RESULT_AVAILABLE, ctypes.byref(is_available)
@@ -112,7 +112,7 @@ class GpuWork:
             start_ns = _query_result(gl, start_query)
             end_ns = _query_result(gl, end_query)
             gl.delete("glDeleteQueries", [start_query, end_query])
-            self.record(work, max(end_ns - start_ns, 0) * 1e-6)
+            self.record(work_key, max(end_ns - start_ns, 0) * 1e-6)
 
     def flush(self) -> None:
         """Have the GPU begin with the submitted works. Does not wait."""
@@ -121,10 +121,10 @@ class GpuWork:
         else:
             self._ctx.finish()
 
-    def record(self, work: Work, ms: float) -> None:
+    def record(self, work_key: WorkKey, ms: float) -> None:
         """Take note of a work that was timed by other means."""
-        self.ms[work[0]] = ms
-        self.governor.record(work, ms)
+        self.ms[work_key[0]] = ms
+        self.governor.record(work_key, ms)
 
     def close(self) -> None:
         """Give back everything. Idempotent. The context must still be current."""

@@ -144,7 +144,7 @@ class SceneView(Protocol):
         """Return another view in the same state, without tools, for exact pictures."""
         ...
 
-    def release(self, how: Any) -> None:
+    def release(self, occasion: Any) -> None:
         """Give back what the view holds, as `View.release`."""
         ...
 

@@ -343,12 +343,12 @@ def _close(con: duckdb.DuckDBPyConnection) -> None:
 
 def _varying_columns(described: Sequence[Any]) -> list[int]:
     """Return the columns of an answer whose values are of any size: texts and lists."""
-    types = [str(column[1]) for column in described]
-    return [
-        i
-        for i, name in enumerate(types)
-        if name.endswith("]") or not name.startswith(_FIXED_TYPES)
-    ]
+    columns = []
+    for index, column in enumerate(described):
+        type_name = str(column[1])
+        if type_name.endswith("]") or not type_name.startswith(_FIXED_TYPES):
+            columns.append(index)
+    return columns
 
 
 def _rows_bytes(rows: list[tuple[Any, ...]], varying: list[int]) -> int:
@@ -356,8 +356,10 @@ def _rows_bytes(rows: list[tuple[Any, ...]], varying: list[int]) -> int:
 
     varying: as `_varying_columns` returns them.
     """
-    size = sum(_value_bytes(row[i]) for row in rows for i in varying)
-    return size + _VALUE_BYTES * sum(map(len, rows))
+    size = _VALUE_BYTES * sum(map(len, rows))
+    for row in rows:
+        size += sum(_value_bytes(row[i]) for i in varying)
+    return size
 
 
 def _value_bytes(value: Any) -> int:

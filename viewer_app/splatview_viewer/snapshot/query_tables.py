@@ -362,12 +362,16 @@ def _span_columns(snapshot: MemorySnapshot, trace: Trace) -> dict[str, Column]:
     }
 
 
+def _pool_text(first: int, second: int) -> str:
+    """Return a memory pool's name for users."""
+    if (first, second) == (0, 0):
+        return "default"
+    return f"private ({first}, {second})"
+
+
 def _stream_and_pool(snapshot: MemorySnapshot, rows: Any) -> dict[str, Column]:
     """Return the columns "stream" and "pool" of a table."""
-    pools = [
-        "default" if pool == (0, 0) else f"private ({pool[0]}, {pool[1]})"
-        for pool in snapshot.pools
-    ]
+    pools = [_pool_text(*pool) for pool in snapshot.pools]
     streams = list(snapshot.streams)
     stream_sql = f"list_extract({streams}, {{}}::INTEGER + 1)"
     return {

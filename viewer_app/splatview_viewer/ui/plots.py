@@ -536,5 +536,5 @@ class PlotView(View[Data, State]):
     def covered(self, rect: Rect) -> Sequence[Rect]:
         return (rect,)
 
-    def release(self, how: Literal["idle", "away", "closed", "last"]) -> None:
+    def release(self, occasion: Literal["idle", "away", "closed", "last"]) -> None:
         self.pointer = None

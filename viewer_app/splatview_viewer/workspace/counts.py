@@ -54,11 +54,10 @@ class Counts:
         if now < self._next_update:
             return
         self._next_update = now + _PERIOD_S
-        streams = {
-            id(stream): stream
-            for stream in [*catalogue.subscriber.streams, *catalogue.shards.streams]
-            if about(stream.kind).counted
-        }
+        streams = {}
+        for stream in [*catalogue.subscriber.streams, *catalogue.shards.streams]:
+            if about(stream.kind).counted:
+                streams[id(stream)] = stream
         self.curves = {k: curve for k, curve in self.curves.items() if k in streams}
         self._scenes = {k: scene for k, scene in self._scenes.items() if k in streams}
         has_changed = False

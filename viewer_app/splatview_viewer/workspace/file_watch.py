@@ -50,12 +50,14 @@ class FileWatch:
             return False
         self._signature_job = None
         self._next_look = now + LOOK_PERIOD_S
-        signature = None if job.fault else job.result()
+        signature = None
+        if not job.fault:
+            signature = job.result()
         is_settled = signature is not None and signature == self._last_signature
         self._last_signature = signature
         return is_settled and signature != self._read_signature
 
     def close(self) -> None:
-        """Look no more. Idempotent."""
+        """Stop looking. Idempotent."""
         self._signature_job = None
         self._jobs.close(0.2)

@@ -80,7 +80,9 @@ def _base_of(
     live = [base for base in bases if base.run.alive and base.kind == kind]
     if live:
         return live[-1]
-    return bases[-1] if bases else None
+    if not bases:
+        return None
+    return bases[-1]
 
 
 def open_linked(stream: RemoteStream) -> None:
@@ -147,7 +149,9 @@ class _Feed:
                 self.fault = str(e)
             self.last_version = frame.version
         seconds = time.perf_counter() - started_at
-        self.next_read = now + (2 * seconds if seconds > _SLOW_TAKE_S else 0.0)
+        self.next_read = now
+        if seconds > _SLOW_TAKE_S:
+            self.next_read += 2 * seconds
         return True
 
     def _note_miss(self, now: float) -> None:
@@ -198,11 +202,8 @@ class Links:
         stream = slot.source.stream
         if stream is None:
             return {}
-        links = [
-            link
-            for link in links_of(slot.entry.kind)
-            if not link.over and link.plotted == plotted
-        ]
+        own_links = [link for link in links_of(slot.entry.kind) if not link.over]
+        links = [link for link in own_links if link.plotted == plotted]
         if not links:
             return {}
         runs = runs_of(stream)
@@ -238,7 +239,9 @@ class Links:
             if slot is None:
                 continue
             pictures = [slot, *self._in_picture(slot)]
-            plots = self.plots(slot) if viewport.has_panel else []
+            plots: list[Slot] = []
+            if viewport.has_panel:
+                plots = self.plots(slot)
             self._visible[viewport] = [*pictures, *plots]
             in_panel = dict.fromkeys(plots, False)
             self.watched = in_panel | self.watched | dict.fromkeys(pictures, True)
@@ -259,11 +262,15 @@ class Links:
     def _hand_over_contents(self, slot: Slot) -> None:
         """Have an entry's views use the content of the entries that are linked to it."""
         is_visible = slot in self.watched
-        linked = self._of_run(slot, plotted=False) if is_visible else {}
+        linked: dict[Link, Slot] = {}
+        if is_visible:
+            linked = self._of_run(slot, plotted=False)
         for link in links_of(slot.entry.kind):
             if link.over or link.plotted:
                 continue
-            content = linked[link].content if link in linked else None
+            content = None
+            if link in linked:
+                content = linked[link].content
             with self._catalogue.guard(slot):
                 for view in slot.views.values():
                     link.use(view.view, content)
@@ -330,7 +337,9 @@ class Links:
 
         They are the stream that it shows and those over it. Plots write it themselves.
         """
-        troubles = [] if about(slot.entry.kind).strip else [slot.source.trouble]
+        troubles: list[str] = []
+        if not about(slot.entry.kind).strip:
+            troubles.append(slot.source.trouble)
         for feed in self._feeds.values():
             if feed.slot is slot and feed.content is not None:
                 troubles.append(feed.link.trouble(feed.content, feed.stream))

@@ -51,7 +51,7 @@ class Finder:
     """Finds streams by name, for single pictures of them."""
 
     def __init__(self, subscriber: Subscriber, command: str) -> None:
-        """`who`: the command, which messages begin with."""
+        """Start without streams; messages begin with the command's name."""
         self._subscriber = subscriber
         self._command = command
         self._shards = Shards()
@@ -155,13 +155,14 @@ class Finder:
     def _no_run(self, run: str | None) -> NotFoundError:
         command = self._command
         if run is not None:
-            others = explain_missing_run(runtime_folder(), run)
-            return NotFoundError(f"{command}: there is no run {run!r}; {others}")
-        or_file = ", or name a file" if command == "shot" else ""
+            explanation = explain_missing_run(runtime_folder(), run)
+            return NotFoundError(f"{command}: there is no run {run!r}; {explanation}")
+        or_file = ""
+        if command == "shot":
+            or_file = ", or name a file"
         return NotFoundError(
             f"{command}: no run is publishing. Start one (splatview.publish(tensor) in "
-            "a "
-            f"training script, or splatview demo){or_file}"
+            f"a training script, or splatview demo){or_file}"
         )
 
 

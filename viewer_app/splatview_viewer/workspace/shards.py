@@ -81,6 +81,12 @@ class Shard:
         """True if it has a version that does not count yet in that of the whole."""
         return self.stream.version > self.counted_version
 
+    @property
+    def state(self) -> _PartState:
+        """The facts by which the whole changes with this part."""
+        is_left_out = self.skipped and self.stream.opened
+        return _PartState(id(self.stream), self.alive, is_left_out)
+
     def read(self, now: float) -> StreamFrame | None:
         """Return its newest frame, the last one again if there is no newer.
 
@@ -239,11 +245,10 @@ class ShardedStream:
     @property
     def fault(self) -> str | None:
         """The reasons why no part can be read; those of some are trouble."""
-        faults = [
-            f"rank {shard.rank}: {shard.stream.fault}"
-            for shard in self.shards
-            if shard.stream.fault
-        ]
+        faults = []
+        for shard in self.shards:
+            if shard.stream.fault:
+                faults.append(f"rank {shard.rank}: {shard.stream.fault}")
         if faults and len(faults) == len(self.shards):
             return "; ".join(faults[:3])
         return None
@@ -294,14 +299,7 @@ class ShardedStream:
         return self._version
 
     def _state(self) -> tuple[_PartState, ...]:
-        return tuple(
-            _PartState(
-                stream_id=id(shard.stream),
-                alive=shard.alive,
-                is_left_out=shard.skipped and shard.stream.opened,
-            )
-            for shard in self.shards
-        )
+        return tuple(shard.state for shard in self.shards)
 
     def _may_count(self, state: tuple[_PartState, ...]) -> bool:
         """Return whether what is new makes a version now, and waits for no other rank."""
@@ -338,10 +336,10 @@ class ShardedStream:
             # A version that counted before its frame was there is new once more.
             shard.counted_version = min(shard.counted_version, shard.read_version)
         versions = [frame.version for frame in frames.values()]
-        self._last_read = tuple(
-            ReadShard(rank, count, version)
-            for (rank, count), version in zip(joined.shards, versions, strict=True)
-        )
+        read_shards = []
+        for (rank, count), version in zip(joined.shards, versions, strict=True):
+            read_shards.append(ReadShard(rank, count, version))
+        self._last_read = tuple(read_shards)
         return joined
 
 
@@ -392,9 +390,10 @@ class Shards:
         joined: dict[int, Any] = {}
         for stream in streams:
             scene = self._scene_of(stream)
-            sharded = None if scene is None else self._scenes.get(scene)
-            shown = sharded or stream
-            joined[id(shown)] = shown
+            listed: Any = stream
+            if scene is not None:
+                listed = self._scenes.get(scene) or stream
+            joined[id(listed)] = listed
         return list(joined.values())
 
     def _update_scene(
@@ -410,7 +409,10 @@ class Shards:
         for stream in streams:
             if stream.info.shard is not None:
                 rank, _ = stream.info.shard
-                (live if stream.run.alive else ended)[rank] = stream
+                if stream.run.alive:
+                    live[rank] = stream
+                else:
+                    ended[rank] = stream
         if len(live) < sum(stream.run.alive for stream in streams):
             self.clashes.add(scene)
             return
@@ -448,7 +450,7 @@ def streams_of(stream: Any) -> list[RemoteStream]:
 
 def runs_of(stream: Any) -> list[RemoteRun]:
     """Return the processes that publish a stream."""
-    return [each.run for each in streams_of(stream)]
+    return [part.run for part in streams_of(stream)]
 
 
 def key_of(stream: Any) -> str:
@@ -473,7 +475,9 @@ def title_of(stream: Any) -> str:
 
 def notes_of(stream: Any) -> list[str]:
     """Return lines for Details on how a stream is put together."""
-    return stream.notes if isinstance(stream, ShardedStream) else []
+    if not isinstance(stream, ShardedStream):
+        return []
+    return stream.notes
 
 
 def ranks_of(ranks: Iterable[int]) -> str:

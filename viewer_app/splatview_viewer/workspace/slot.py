@@ -37,7 +37,9 @@ class Slot:
     def content(self) -> Any:
         """The data that its views share; None before there is a view."""
         view = self.view
-        return None if view is None else view.content
+        if view is None:
+            return None
+        return view.content
 
     def close_views(self) -> None:
         for view in self.views.values():

@@ -126,14 +126,16 @@ class StreamSource(ValueSource):
     """
 
     def __init__(self, stream: Any, recorder: Recorder | None = None) -> None:
-        """stream: a RemoteStream, or a ShardedStream.
+        """Follow a stream: a RemoteStream, or a ShardedStream.
 
         recorder: records its versions, if it is of a kind that is recorded.
         """
         self.stream = stream
         self.tape: Tape | None = None
         """The recording of it."""
-        self._recorder = recorder if about(stream.kind).recorded else None
+        self._recorder: Recorder | None = None
+        if about(stream.kind).recorded:
+            self._recorder = recorder
         self._is_seen = False
         self._confirmed = True
         self._last_version = 0
@@ -152,10 +154,13 @@ class StreamSource(ValueSource):
         runs = [run for run in runs_of(stream) if run.alive]
         entry.alive = stream.run.alive
         entry.version = stream.version
-        entry.rate_hz = stream.rate_hz if entry.alive else 0.0
+        entry.rate_hz = 0.0
+        entry.paused = None
+        if entry.alive:
+            entry.rate_hz = stream.rate_hz
+            entry.paused = any(run.paused for run in runs)
         entry.kind = stream.kind
         entry.fault_of_source = stream.fault or stream.run.refused or ""
-        entry.paused = any(run.paused for run in runs) if entry.alive else None
         entry.waits = max((run.waits for run in runs), default=0)
         if self._recorder is not None and self.tape is None and self.streams:
             self.tape = self._recorder.start_tape(stream.run.name, stream.name)
@@ -167,7 +172,9 @@ class StreamSource(ValueSource):
         """The processes' streams while the entry is visible, or written to disk."""
         recorder = self._recorder
         is_on_disk = recorder is not None and recorder.options.folder is not None
-        return streams_of(self.stream) if self._is_seen or is_on_disk else ()
+        if self._is_seen or is_on_disk:
+            return streams_of(self.stream)
+        return ()
 
     @property
     def _player(self) -> Player | None:
@@ -265,7 +272,9 @@ class StreamSource(ValueSource):
     @property
     def path(self) -> str:  # type: ignore[override]
         transport = TRANSPORTS.get(self.stream.sharing)
-        return transport.label if transport is not None else self.stream.sharing
+        if transport is None:
+            return self.stream.sharing
+        return transport.label
 
     @property
     def notes(self) -> list[str]:  # type: ignore[override]
@@ -318,9 +327,11 @@ class FileSource(ValueSource):
         *,
         sandboxed: bool = False,
     ) -> None:
-        """wake: ends the loop's sleep; may be set later.
+        """Start to read the file.
 
-        apart: have the file decoded by a bounded program, as every file that the user
+        wake: ends the loop's sleep; may be set later.
+
+        sandboxed: have the file decoded by a bounded program, as every file that the user
         of this machine did not name.
         """
         self.file = path
@@ -358,13 +369,17 @@ class FileSource(ValueSource):
         return open_file(self.file, job.report)
 
     def _submit(self, read: Callable[[Job[Value]], Value]) -> Job[Value]:
-        readers = _PAGE_READERS if self._watch is None else _READERS
+        readers = _READERS
+        if self._watch is None:
+            readers = _PAGE_READERS
         return readers.submit(read, wake=lambda: self.wake())
 
     @property
     def identity(self) -> str:  # type: ignore[override]
         # A file with `done` is a copy, which lies elsewhere the next time.
-        return "" if self.done is not None else self._resolved
+        if self.done is not None:
+            return ""
+        return self._resolved
 
     @property
     def rests(self) -> bool:  # type: ignore[override]
@@ -451,7 +466,9 @@ def entries_of(paths: Iterable[Path]) -> list[Path]:
     """Return the files to open; each recorded stream in place of a folder with several."""
     entries: list[Path] = []
     for path in paths:
-        recordings = streams_in(path) if os.path.isdir(path) else []
+        recordings: list[Path] = []
+        if os.path.isdir(path):
+            recordings = streams_in(path)
         entries += recordings or [path]
     return entries
 

@@ -127,10 +127,10 @@ class CamerasView(View[CamerasContent, CamerasState]):
         self._drawn_changes = self.data.changes
         return previous != self._drawn_changes
 
-    def release(self, how: Literal["idle", "away", "closed", "last"]) -> None:
-        if how != "idle":
+    def release(self, occasion: Literal["idle", "away", "closed", "last"]) -> None:
+        if occasion != "idle":
             self._photo.close()
-        if how in ("closed", "last"):
+        if occasion in ("closed", "last"):
             self.data.leave(self)
 
     # -- the state -----------------------------------------------------------------

@@ -221,10 +221,10 @@ class GaussianView(View[SceneCache, GaussianState]):
     def work(self) -> bool:
         return self.path.film_maker.advance()
 
-    def release(self, how: Literal["idle", "away", "closed", "last"]) -> None:
-        if how == "idle":
+    def release(self, occasion: Literal["idle", "away", "closed", "last"]) -> None:
+        if occasion == "idle":
             self.data.rest()
-        elif how == "away":
+        elif occasion == "away":
             self.data.drop(self.picture)
         else:
             self.rig.motion.close()

@@ -231,8 +231,8 @@ class ImageView(View[ImageContent, ImageState]):
             needs_redraw = True
         return needs_redraw
 
-    def release(self, how: Literal["idle", "away", "closed", "last"]) -> None:
-        if how == "last":
+    def release(self, occasion: Literal["idle", "away", "closed", "last"]) -> None:
+        if occasion == "last":
             self.data.close()
 
     # -- the picture in the rectangle --------------------------------------------------

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
 
-def _view(ctx: moderngl.Context, work: Any) -> SnapshotView:
+def _view(ctx: moderngl.Context, gpu_work: Any) -> SnapshotView:
     """Return a new view."""
     from splatview_viewer.kinds.snapshot.state import SnapshotState
     from splatview_viewer.kinds.snapshot.view import SnapshotData, SnapshotView

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -30,9 +31,9 @@ _FONT_SIZE = 13.0
 """Points: the size of the labels of axes."""
 _CLICK_DISTANCE = 4.0
 """Points that the pointer may move between press and release of a click."""
-_MARKED = ImVec4(0.98, 0.78, 0.32, 1.0)
-_CHOSEN = ImVec4(0.87, 0.88, 0.90, 0.75)
-_SPAN = ImVec4(0.97, 0.98, 1.0, 0.9)
+_MARK_COLOR = ImVec4(0.98, 0.78, 0.32, 1.0)
+_MOMENT_COLOR = ImVec4(0.87, 0.88, 0.90, 0.75)
+_LIFETIME_COLOR = ImVec4(0.97, 0.98, 1.0, 0.9)
 _LIVE = ImVec4(0.31, 0.41, 0.54, 1.0)
 _RESERVED = ImVec4(0.098, 0.108, 0.127, 1.0)
 _CLEAR = ImVec4(0, 0, 0, 0)
@@ -102,14 +103,14 @@ def _axes(
     # A longer label at the right edge would be cut.
     margin = 12 * scale
     pixels_per_x = available.x / (x[1] - x[0])
-    ticks = [
-        (value, label)
-        for value, label in ticks
-        if (x[1] - value) * pixels_per_x + margin >= imgui.calc_text_size(label).x / 2
-    ]
+    complete_ticks = []
+    for value, label in ticks:
+        space_right = (x[1] - value) * pixels_per_x + margin
+        if space_right >= imgui.calc_text_size(label).x / 2:
+            complete_ticks.append((value, label))
     x_axis = plots.Axis(
         x,
-        ticks=ticks,
+        ticks=complete_ticks,
         limit=axis.extent,
         least=MIN_WINDOW[axis.unit],
         locked=io.key_ctrl,
@@ -234,20 +235,20 @@ def _draw_marks(
         draw.add_rect_filled(
             ImVec2(screen_x(mark_a), r.y),
             ImVec2(screen_x(mark_b), bottom),
-            theme.u32(_MARKED, 0.07),
+            theme.u32(_MARK_COLOR, 0.07),
         )
     for moment, name in ((mark_a, "A"), (mark_b, "B")):
         if moment is not None:
-            draw_line(moment, _MARKED, name, bottom - 3 * scale, 1)
+            draw_line(moment, _MARK_COLOR, name, bottom - 3 * scale, 1)
     if state.moment is not None:
         x = screen_x(state.moment)
         size = 5 * scale
-        plot.upright(world.axis.x_of(state.moment), _CHOSEN)
+        plot.upright(world.axis.x_of(state.moment), _MOMENT_COLOR)
         draw.add_triangle_filled(
             ImVec2(x - size, r.y),
             ImVec2(x + size, r.y),
             ImVec2(x, r.y + 1.3 * size),
-            theme.u32(_CHOSEN),
+            theme.u32(_MOMENT_COLOR),
         )
     if state.selected is not None:
         allocations = view.trace.allocations
@@ -256,7 +257,7 @@ def _draw_marks(
         draw.add_rect_filled(
             ImVec2(x0, bottom - 3 * scale),
             ImVec2(max(x1, x0 + 2 * scale), bottom),
-            theme.u32(_SPAN),
+            theme.u32(_LIFETIME_COLOR),
         )
 
 
@@ -280,9 +281,9 @@ def _draw_pointer(view: SnapshotView, world: PlotWorld, plot: plots.Plot) -> Non
     y_label = world.y_text(plot.pointer[1])
     if y_label:
         left = round(imgui.get_window_pos().x)
-        within = Rect(left, r.y, r.width, r.height)
+        bounds = Rect(left, r.y, r.width, r.height)
         corner = (r.x - 3 * scale, y)
-        card(draw, corner, [(y_label, theme.INK)], (1, 0.5), within=within)
+        card(draw, corner, [(y_label, theme.INK)], (1, 0.5), within=bounds)
     lines = _pointer_lines(view, world, moment)
     if lines:
         plot.tell(lines)
@@ -305,7 +306,10 @@ def _pointer_lines(
     if view.state.tab != "addresses":
         live = size_text(int(world.bands.live[moment]))
         reserved = size_text(int(world.bands.reserved[moment]))
-        color = theme.DIM if lines else theme.TEXT
+        # The first line of a card is bright.
+        color = theme.TEXT
+        if lines:
+            color = theme.DIM
         lines.append((f"{live} live of {reserved} reserved", color))
     return lines
 
@@ -332,7 +336,7 @@ def _draw_annotations(
     snapshot = view.content.snapshot
     trace = view.trace
     ranges = view.content.request(
-        ("ranges", view.device), lambda: annotated_ranges(snapshot, trace)
+        ("ranges", view.device), partial(annotated_ranges, snapshot, trace)
     )
     if ranges is None or not ranges.names:
         return 0.0
@@ -392,7 +396,7 @@ def draw_minimap(view: SnapshotView, rect: Rect) -> None:
     columns = rect.width
     outline = view.content.request(
         ("minimap", view.device, view.state.unit, columns),
-        lambda: _outline(world, columns),
+        partial(_outline, world, columns),
         newest=True,
         lane="layout",
     )

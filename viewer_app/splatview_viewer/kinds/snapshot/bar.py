@@ -111,11 +111,14 @@ def _draw_hit_count(
 
     text: in the field; where it leaves little space, the count is short.
     """
-    count = f"{hits.count:,}  {size_text(hits.bytes)}" if hits.count else "nothing"
+    count = "nothing"
+    color = theme.u32(theme.FAULT)
+    if hits.count:
+        count = f"{hits.count:,}  {size_text(hits.bytes)}"
+        color = theme.u32(theme.DIM)
     text_width = imgui.calc_text_size(text).x
     if text_width + imgui.calc_text_size(count).x + 30 * view.scale > width:
         count = f"{hits.count:,}"
     x = corner.x + width - imgui.calc_text_size(count).x - 8 * view.scale
     y = corner.y + imgui.get_style().frame_padding.y
-    color = theme.u32(theme.DIM if hits.count else theme.FAULT)
     imgui.get_window_draw_list().add_text(ImVec2(x, y), color, count)

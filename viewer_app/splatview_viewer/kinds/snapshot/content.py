@@ -12,7 +12,7 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 from weakref import WeakSet
 
@@ -74,6 +74,17 @@ class _Question(NamedTuple):
     lane: Lane
     started: threading.Event
     """Set once a thread works on it."""
+
+
+def _argmax(values: np.ndarray) -> int:
+    """Return the index of the largest value."""
+    return int(np.argmax(values))
+
+
+def _find_ooms(trace: Trace) -> list[int]:
+    """Return the moments at which an allocation failed, the first 50."""
+    is_oom = trace.events.action == ACTIONS.index("oom")
+    return np.flatnonzero(is_oom).tolist()[:_MAX_OOMS]
 
 
 class Content:
@@ -139,17 +150,19 @@ class Content:
             self._forget_older(key, lane)
         started = threading.Event()
 
-        def work(job: Job[T]) -> T:
+        def answer(job: Job[T]) -> T:
             started.set()
             try:
-                return function(job) if lane == "query" else function()
+                if lane == "query":
+                    return function(job)
+                return function()
             except Exception as error:
                 # A ViewerError is for the user, and stands in the pane.
                 if not isinstance(error, ViewerError):
                     log.error("%s", description or key, exc_info=error)
                 raise
 
-        job = self._lanes[lane].submit(work)
+        job = self._lanes[lane].submit(answer)
         self._questions[key] = _Question(job, description, lane, started)
         return None
 
@@ -159,14 +172,14 @@ class Content:
         A query that runs is interrupted.
         """
         same_name = {k: q for k, q in self._questions.items() if k[0] == key[0]}
-        kept = [
-            k
-            for k, q in same_name.items()
-            if q.job.done or (q.started.is_set() and lane != "query")
-        ]
-        newest = kept[-_MAX_ANSWERS + 1 :]
+        useful_keys = []
+        for other_key, question in same_name.items():
+            may_run_on = question.started.is_set() and lane != "query"
+            if question.job.done or may_run_on:
+                useful_keys.append(other_key)
+        newest_keys = useful_keys[-_MAX_ANSWERS + 1 :]
         for other_key in same_name:
-            if other_key not in newest:
+            if other_key not in newest_keys:
                 self.forget(other_key)
 
     def _on_job_end(self) -> None:
@@ -183,7 +196,9 @@ class Content:
     def fault(self, key: Key) -> str:
         """Return why there will be no answer; "" while there may be one."""
         question = self._questions.get(key)
-        return question.job.fault if question is not None else ""
+        if question is None:
+            return ""
+        return question.job.fault
 
     def forget(self, key: Key) -> None:
         """Drop a question and its answer, so that it can be worked on anew.
@@ -248,8 +263,8 @@ class Content:
 
     def other_contents(self) -> list[Content]:
         """Return the other open snapshots, by name, to compare them with this one."""
-        others = [c for c in Content._all if c is not self and not c._closed]
-        return sorted(others, key=lambda content: content.snapshot.name)
+        contents = [c for c in Content._all if c is not self and not c._closed]
+        return sorted(contents, key=lambda content: content.snapshot.name)
 
     # -- the timeline ------------------------------------------------------------------
 
@@ -257,7 +272,7 @@ class Content:
         """Return the layout of the timeline."""
         return self.request(
             ("bands", device),
-            lambda: Bands(self._trace(device)),
+            partial(Bands, self._trace(device)),
             lane="layout",
             description="Laying out the timeline",
         )
@@ -266,7 +281,7 @@ class Content:
         """Return the layout of the address space."""
         return self.request(
             ("addresses", device),
-            lambda: Addresses(self._trace(device)),
+            partial(Addresses, self._trace(device)),
             lane="layout",
             description="Laying out the addresses",
         )
@@ -275,7 +290,7 @@ class Content:
         """Return the time axis."""
         return self.request(
             ("axis", device, unit),
-            lambda: TimelineAxis(self._trace(device), unit),
+            partial(TimelineAxis, self._trace(device), unit),
             lane="layout",
             description="Reading the times",
         )
@@ -287,27 +302,25 @@ class Content:
             return None
         return self.request(
             ("peak", device),
-            lambda: int(np.argmax(bands.live)),
+            partial(_argmax, bands.live),
             lane="layout",
             description="Looking for the peak",
         )
 
-    def colors(self, device: int, by: ColorBy) -> Colors | None:
+    def colors(self, device: int, color_by: ColorBy) -> Colors | None:
         """Return the colour of each allocation, and the legend."""
         return self.request(
-            ("colors", device, by),
-            lambda: color_allocations(self.snapshot, self._trace(device), by),
+            ("colors", device, color_by),
+            partial(color_allocations, self.snapshot, self._trace(device), color_by),
             lane="layout",
             description="Colouring",
         )
 
     def ooms(self, device: int) -> list[int] | None:
         """Return the moments at which an allocation failed, the first 50."""
-        action = self._trace(device).events.action
-        oom = ACTIONS.index("oom")
         return self.request(
             ("ooms", device),
-            lambda: np.flatnonzero(action == oom).tolist()[:_MAX_OOMS],
+            partial(_find_ooms, self._trace(device)),
             lane="layout",
         )
 
@@ -320,7 +333,7 @@ class Content:
             return None
         return self.request(
             ("search", device, text),
-            lambda: search(self.snapshot, self._trace(device), text),
+            partial(search, self.snapshot, self._trace(device), text),
             newest=True,
         )
 
@@ -333,17 +346,23 @@ class Content:
             A key of them, and bool (A,); None: all.
         """
         hits = self.hits(device, text)
+        if hits is None and highlight is None:
+            return ("", None), None
         if hits is None:
-            return ("", highlight), None if highlight is None else highlight.mask
+            assert highlight is not None
+            return ("", highlight), highlight.mask
         if highlight is None:
             return (text, None), hits.mask
         return (text, highlight), hits.mask & highlight.mask
+
+    def _open_database(self, _: Job[Database]) -> Database:
+        return Database(self.snapshot)
 
     def database(self) -> Database | None:
         """Return the database that answers SQL. To be used in the lane "query" alone."""
         return self.request(
             ("database",),
-            lambda _: Database(self.snapshot),
+            self._open_database,
             lane="query",
             description="Opening the database",
         )

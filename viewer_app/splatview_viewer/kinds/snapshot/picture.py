@@ -62,7 +62,7 @@ class Painting:
     """uint32 (H, W): red, green, blue, alpha."""
     ids: np.ndarray
     """int32 (H, W): the allocation under the centre of each pixel; -1: none."""
-    moments: np.ndarray
+    column_moments: np.ndarray
     """int32 (W,): the moment that each column shows."""
     seconds: float
 
@@ -72,45 +72,45 @@ class Painting:
         height, width = self.ids.shape
         column = int((x - sheet.x0) // sheet.step)
         row = int((y - sheet.low) // sheet.per_pixel)
-        if not 0 <= column < width or self.moments[column] < 0:
+        if not 0 <= column < width or self.column_moments[column] < 0:
             return None, None
-        moment = int(self.moments[column])
+        moment = int(self.column_moments[column])
         if not 0 <= row < height or self.ids[row, column] < 0:
             return moment, None
         return moment, int(self.ids[row, column])
 
 
 def paint_sheet(
-    sheet: Sheet, world: PlotWorld, colors: Colors, lit: np.ndarray | None
+    sheet: Sheet, world: PlotWorld, colors: Colors, highlighted: np.ndarray | None
 ) -> Painting:
     """Paint a picture by the threads of `pool()`.
 
-    lit: allocations that are not dimmed, bool (A,); None: all.
+    highlighted: allocations that are not dimmed, bool (A,); None: all.
     """
     started_at = time.perf_counter()
-    inks = inks_of(colors.classes, colors.palette, lit)
+    inks = inks_of(colors.classes, colors.palette, highlighted)
     x1 = sheet.x0 + sheet.step * sheet.width
     edges = world.axis.edges(sheet.x0, x1, sheet.width)
-    moments = peaks(world.bands.live, edges)
+    column_moments = peaks(world.bands.live, edges)
     shape = (sheet.height, sheet.width)
     pixels = np.empty(shape, np.uint32)
     ids = np.empty(shape, np.int32)
     # Several pieces a thread, since some columns take longer than others.
-    piece = math.ceil(sheet.width / (4 * pool()._max_workers))
+    piece_width = math.ceil(sheet.width / (4 * pool()._max_workers))
 
     def paint_piece(first: int) -> None:
         world.painter.layers.paint(
             canvas=(pixels, ids),
-            columns=(first, min(first + piece, sheet.width)),
-            moments=moments,
+            columns=(first, min(first + piece_width, sheet.width)),
+            moments=column_moments,
             low=sheet.low,
             per_pixel=sheet.per_pixel,
             inks=inks,
         )
 
-    list(pool().map(paint_piece, range(0, sheet.width, piece)))
+    list(pool().map(paint_piece, range(0, sheet.width, piece_width)))
     seconds = time.perf_counter() - started_at
-    return Painting(sheet, pixels, ids, moments, seconds)
+    return Painting(sheet, pixels, ids, column_moments, seconds)
 
 
 class TimelinePicture:
@@ -140,7 +140,11 @@ class TimelinePicture:
         """The hovered and the selected allocation in the texture."""
 
     def request(
-        self, sheet: Sheet, world: PlotWorld, colors: Colors, lit: np.ndarray | None
+        self,
+        sheet: Sheet,
+        world: PlotWorld,
+        colors: Colors,
+        highlighted: np.ndarray | None,
     ) -> None:
         """Have a picture painted, and upload what is done. Waits for it a moment."""
         self._requested = sheet
@@ -149,7 +153,7 @@ class TimelinePicture:
         if self._job is not None or is_painted:
             return
         self._job = self._jobs.submit(
-            lambda job: paint_sheet(sheet, world, colors, lit)
+            lambda job: paint_sheet(sheet, world, colors, highlighted)
         )
         if self._job.wait(_WAIT_S):
             self._upload_finished()
@@ -228,7 +232,7 @@ class TimelinePicture:
         )
 
     def brighten(self, hovered: int | None, selected: int | None) -> None:
-        """Brighten these allocations in the texture, and no others."""
+        """Draw these allocations brighter into the texture, and no others."""
         painting = self.painting
         texture = self.texture
         if painting is None or texture is None:
@@ -244,7 +248,7 @@ class TimelinePicture:
             _brighten(texture, painting, selected, _SELECTED_WHITE, outline=True)
 
     def release(self) -> None:
-        """Free the picture and its texture. Idempotent."""
+        """Release the picture and its texture. Idempotent."""
         if self._job is not None:
             self._job.cancel()
         self.painting = None
@@ -263,7 +267,7 @@ def _brighten(
     *,
     outline: bool,
 ) -> None:
-    """Brighten one allocation in the texture. white: share of white."""
+    """Draw one allocation brighter into the texture. white: share of white."""
     mask = painting.ids == allocation
     columns = np.flatnonzero(mask.any(axis=0))
     rows = np.flatnonzero(mask.any(axis=1))
@@ -285,5 +289,8 @@ def _brighten(
 def _interior(mask: np.ndarray) -> np.ndarray:
     """Return the pixels of a mask whose four neighbours are all in it."""
     padded = np.pad(mask, 1)
-    neighbours = [np.roll(padded, d, axis) for axis in (0, 1) for d in (-1, 1)]
-    return np.logical_and.reduce(neighbours)[1:-1, 1:-1]
+    above = padded[:-2, 1:-1]
+    below = padded[2:, 1:-1]
+    left = padded[1:-1, :-2]
+    right = padded[1:-1, 2:]
+    return above & below & left & right

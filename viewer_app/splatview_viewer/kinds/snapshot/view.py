@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.view import Value
     from splatview_viewer.kinds.snapshot.world import PlotWorld
     from splatview_viewer.snapshot.model import Trace
+    from splatview_viewer.snapshot.timeline.bands import Addresses, Bands
 
 _PAN = 0.12
 """Share of the window that one press of a key moves it."""
@@ -83,13 +84,13 @@ class SnapshotData:
     def __init__(self, ctx: moderngl.Context) -> None:
         self.ctx = ctx
         self.content: Content | None = None
-        self.news = threading.Event()
+        self.has_answers = threading.Event()
         """Set when an answer or a picture is there."""
 
     def take(self, snapshot: MemorySnapshot) -> None:
         """Show a snapshot from now on."""
         self.close()
-        self.content = Content(snapshot, self.news.set)
+        self.content = Content(snapshot, self.has_answers.set)
         self.content.bands(self.content.busiest)
 
     def close(self) -> None:
@@ -117,7 +118,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
 
     def __init__(self, data: SnapshotData, state: SnapshotState) -> None:
         super().__init__(data, state)
-        self.picture = TimelinePicture(data.ctx, data.news.set)
+        self.picture = TimelinePicture(data.ctx, data.has_answers.set)
         self.scale = 1.0
         """Pixels per point."""
         self.pointer = 0.0, 0.0
@@ -150,7 +151,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         return True
 
     def _sync(self) -> bool:
-        """Forget what was chosen in a snapshot that is gone; True if it is."""
+        """Reset what was chosen in a snapshot that is gone; return True if it is."""
         content = self.data.content
         if self._shown_content is content:
             return False
@@ -187,7 +188,9 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         count = len(self.content.snapshot.traces)
         if count > 1:
             return f"{device_text(self.trace.device)}, one of {count} devices"
-        return "" if self.trace.device >= 0 else device_text(self.trace.device)
+        if self.trace.device >= 0:
+            return ""
+        return device_text(self.trace.device)
 
     def choose_device(self, name: str) -> None:
         """Show the device of this name: "1", "host".
@@ -218,13 +221,15 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         device = self.device
         axis = content.axis(device, self.state.unit)
         bands = content.bands(device)
-        painter = content.addresses(device) if self.state.tab == "addresses" else bands
+        painter: Bands | Addresses | None = bands
+        if self.state.tab == "addresses":
+            painter = content.addresses(device)
         if axis is None or bands is None or painter is None:
             return None
         return world.PlotWorld(axis, bands, painter)
 
     def change(self, **changes: Any) -> None:
-        """Change the state."""
+        """Set fields of the state."""
         self.state = replace(self.state, **changes)
 
     def choose_moment(self, moment: int, *, close: bool = False) -> None:
@@ -250,7 +255,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
     def toggle_highlight(
         self, key: tuple[Any, ...], row: int, ids: np.ndarray, label: str
     ) -> None:
-        """Highlight the allocations of an answer's row in the timeline, or no longer."""
+        """Show the allocations of an answer's row highlighted, or no longer."""
         if self.is_highlighted(key, row):
             self.change(highlight=None)
             return
@@ -371,7 +376,10 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
             x = (low, low + width)
         elif key == "end":
             x = (high - width, high)
-        self.state = plot_world.with_window(state, x, None if along_x else y)
+        if along_x:
+            self.state = plot_world.with_window(state, x)
+        else:
+            self.state = plot_world.with_window(state, x, y)
 
     def tick(self, now: float) -> bool:
         content = self.data.content
@@ -389,10 +397,12 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
             return f"It cannot be painted: {self.picture.error}"
         if self.content.layout_fault:
             return self.content.layout_fault
-        work = self.content.current_work
-        if not work and self.picture.current is None:
-            work = "Painting"
-        return f"{work} \u2026" if work else ""
+        task = self.content.current_work
+        if not task and self.picture.current is None:
+            task = "Painting"
+        if not task:
+            return ""
+        return f"{task} \u2026"
 
     @property
     def missing_text(self) -> str:
@@ -422,13 +432,13 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         For callers that need a complete picture and do nothing else meanwhile.
         """
         if not self.complete and not self._state_changed:
-            self.data.news.wait(timeout)
-            self.data.news.clear()
+            self.data.has_answers.wait(timeout)
+            self.data.has_answers.clear()
 
-    def release(self, how: Literal["idle", "away", "closed", "last"]) -> None:
-        if how != "idle":
+    def release(self, occasion: Literal["idle", "away", "closed", "last"]) -> None:
+        if occasion != "idle":
             self.picture.release()
-        if how == "last":
+        if occasion == "last":
             self.data.close()
 
     # -- the panel -----------------------------------------------------------------------

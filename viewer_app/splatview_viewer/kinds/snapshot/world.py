@@ -104,16 +104,16 @@ def zoom_range(span: Range, center: float, factor: float) -> Range:
     return center - (center - span[0]) / factor, center + (span[1] - center) / factor
 
 
-def clamp_range(wanted: Range, full: Range, min_width: float) -> Range | None:
+def clamp_range(span: Range, full: Range, min_width: float) -> Range | None:
     """Return a range moved and resized to lie in `full`; None when it is all of it.
 
     min_width: the range is at least as wide.
     """
     low, high = full
-    width = max(wanted[1] - wanted[0], min(min_width, high - low))
+    width = max(span[1] - span[0], min(min_width, high - low))
     if width >= (high - low) * (1 - 1e-9):
         return None
-    centered = (wanted[0] + wanted[1] - width) / 2
+    centered = (span[0] + span[1] - width) / 2
     start = min(max(centered, low), high - width)
     return start, start + width
 
@@ -144,7 +144,9 @@ class PlotWorld:
 
     def window(self, state: SnapshotState) -> tuple[Range, Range]:
         """Return the visible ranges of the time axis and of the bytes axis."""
-        y = state.address_window if state.tab == "addresses" else state.y
+        y = state.y
+        if state.tab == "addresses":
+            y = state.address_window
         return state.x or self.axis.extent, y or self.full
 
     def with_window(
@@ -168,5 +170,9 @@ class PlotWorld:
         """Return a label of the bytes axis: bytes, or an address."""
         if isinstance(self.painter, Bands):
             return size_text(int(max(y, 0)))
-        address = self.painter.address(int(y)) if y >= 0 else None
-        return "" if address is None else f"{address:x}"
+        if y < 0:
+            return ""
+        address = self.painter.address(int(y))
+        if address is None:
+            return ""
+        return f"{address:x}"
