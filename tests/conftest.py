@@ -1,4 +1,4 @@
-"""Fixtures of all tests: real data, a runtime folder for each, a virtual screen, programs that end with their test."""
+"""Fixtures of all tests: real data, runtime folders, screens, programs that end."""
 
 from __future__ import annotations
 
@@ -28,23 +28,27 @@ if TYPE_CHECKING:
     from splatview_ipc.subscriber.subscriber import Subscriber
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
-# Threads of torch that spin while they wait for one another get in each other's way beside other programs: one test
-# takes 80 s instead of 2. Read when torch is imported.
+# Threads of torch that spin while they wait for one another get in each other's way
+# beside other programs: one test takes 80 s instead of 2. Read when torch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-# Without bytecode each worker rewrites the assertions of all tests, and each program compiles splatview again.
+# Without bytecode each worker rewrites the assertions of all tests, and each program
+# compiles splatview again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 DATA = Path(os.environ.get("SPLATVIEW_TEST_DATA", ROOT.parent / "shared" / "data"))
 W = 64
 H = 48
-_numbers = itertools.count()
+_folder_ids = itertools.count()
 
 
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
-    """Real scenes, cameras and reference pictures. SPLATVIEW_TEST_DATA names the folder."""
+    """Return the folder of real scenes, cameras and reference pictures.
+
+    SPLATVIEW_TEST_DATA names the folder.
+    """
     if not DATA.is_dir():
         pytest.skip(f"no test data in {DATA}; SPLATVIEW_TEST_DATA names the folder")
     return DATA
@@ -52,18 +56,20 @@ def data_dir() -> Path:
 
 @pytest.fixture(autouse=True)
 def nothing_left() -> Iterator[None]:
-    """Fails a test that leaves a thread, a descriptor or a program behind, naming the line that made it."""
-    before = leaks.OpenResources()
+    """Fail a test that leaves a thread, a descriptor or a program behind.
+
+    The failure names the line that made it.
+    """
+    resources = leaks.OpenResources()
     yield
-    before.check()
+    resources.check()
 
 
 @pytest.fixture(autouse=True)
 def runtime_dir(nothing_left: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A runtime folder for each test, so that no test sees another's runs, or the user's."""
-    folder = (
-        Path("/tmp") / f"sv-test-{os.getpid()}-{next(_numbers)}"
-    )  # short: sockets are made in it
+    """Give each test a runtime folder, so that it sees no run of others."""
+    # The path is short, as sockets lie in this folder.
+    folder = Path("/tmp") / f"sv-test-{os.getpid()}-{next(_folder_ids)}"
     monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(folder))
     for name in ("SPLATVIEW_DISABLE", "SPLATVIEW_STRICT", "SPLATVIEW_NAME"):
         monkeypatch.delenv(name, raising=False)
@@ -73,22 +79,26 @@ def runtime_dir(nothing_left: None, monkeypatch: pytest.MonkeyPatch) -> Iterator
         api.session().close()
     reading = sys.modules.get("splatview.api.frames")
     if reading is not None:
-        reading.last_frames.clear()  # the next test annotates its own frames
+        # The next test annotates its own frames.
+        reading.last_frames.clear()
     shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
 def subscriber(runtime_dir: Path) -> Iterator[Subscriber]:
-    """A viewer of all runs, polled by the test."""
+    """Yield a viewer of all runs, which the test polls."""
     from splatview_ipc.subscriber.subscriber import Subscriber
 
-    with Subscriber() as made:
-        yield made
+    with Subscriber() as viewer:
+        yield viewer
 
 
 @pytest.fixture(scope="module")
 def ctx() -> Iterator[moderngl.Context]:
-    """An OpenGL context without a screen. Set-up installs what it needs, so that its absence is a failure."""
+    """Yield an OpenGL context without a screen.
+
+    Set-up installs what it needs, so that its absence is a failure.
+    """
     from splatview_viewer.screens.egl import create_context
 
     context = create_context()
@@ -107,7 +117,7 @@ def module_screen() -> Iterator[OffscreenScreen]:
 
 @pytest.fixture
 def screen(module_screen: OffscreenScreen) -> Iterator[OffscreenScreen]:
-    """A screen in memory, W by H pixels; a test that leaves an error of OpenGL behind fails."""
+    """Yield a screen in memory, W by H pixels; fail a test that leaves a GL error."""
     module_screen.resize(W, H, 1.0)
     module_screen.framebuffer.clear(0.0, 1.0, 0.0, 1.0)
     yield module_screen
@@ -116,7 +126,7 @@ def screen(module_screen: OffscreenScreen) -> Iterator[OffscreenScreen]:
 
 @pytest.fixture(scope="session")
 def timeline_kernels() -> None:
-    """The compiled kernels of memory timelines, so that none arrives in the middle of a test."""
+    """Compile the kernels of memory timelines before the test starts."""
     from splatview_viewer.snapshot.timeline.compiled import kernels
 
     kernels()
@@ -124,7 +134,7 @@ def timeline_kernels() -> None:
 
 @pytest.fixture(scope="session")
 def display() -> Iterator[str]:
-    """A display for windows: the user's, or a virtual one."""
+    """Yield a display for windows: the user's, or a virtual one."""
     if os.environ.get("DISPLAY"):
         yield os.environ["DISPLAY"]
         return
@@ -132,6 +142,7 @@ def display() -> Iterator[str]:
         pytest.skip("no display and no Xvfb: apt-get install xvfb")
     read, write = os.pipe()
     server = subprocess.Popen(
+        # Without -noreset, the server starts over when its last window closes.
         [
             "Xvfb",
             "-displayfd",
@@ -142,17 +153,18 @@ def display() -> Iterator[str]:
             "-nolisten",
             "tcp",
             "-noreset",
-        ],  # without it, the server starts over when its last window closes
+        ],
         pass_fds=[write],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     os.close(write)
+    # Xvfb picks a free number and prints it.
     with os.fdopen(read) as answer:
-        number = answer.readline().strip()  # Xvfb picks a free number and prints it
-    assert number, "Xvfb did not start"
-    os.environ["DISPLAY"] = f":{number}"
-    yield f":{number}"
+        display_number = answer.readline().strip()
+    assert display_number, "Xvfb did not start"
+    os.environ["DISPLAY"] = f":{display_number}"
+    yield f":{display_number}"
     os.environ.pop("DISPLAY", None)
     server.terminate()
     server.wait()
@@ -160,30 +172,34 @@ def display() -> Iterator[str]:
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Iterator[Programs]:
-    """Starts programs, which end with the test."""
+    """Yield a starter of programs, which end with the test."""
     with Programs(tmp_path) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
 def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
-    """Starts programs for all tests of a module. Pass them a SPLATVIEW_RUNTIME_DIR: that of each test is its own."""
+    """Yield a starter of programs, which end with the module.
+
+    Pass them a SPLATVIEW_RUNTIME_DIR, as each test has one of its own.
+    """
     with Programs(tmp_path_factory.mktemp("lasting")) as started:
         yield started
 
 
 def pytest_configure() -> None:
     leaks.install()
-    if (
-        signal.getsignal(signal.SIGINT) == signal.SIG_IGN
-    ):  # a shell starts background programs this way
-        signal.signal(
-            signal.SIGINT, signal.default_int_handler
-        )  # programs of the tests inherit it
-    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # so does nohup
-        signal.signal(
-            signal.SIGHUP, lambda *_: None
-        )  # the default in programs of the tests
+    # Programs of the tests inherit ignored signals. A shell ignores SIGINT for programs
+    # in the background, nohup SIGHUP. A program that is started gets the default of a
+    # signal that has a handler here.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, ignore_signal)
+
+
+def ignore_signal(*_: object) -> None:
+    pass
 
 
 _STARTS_PROGRAMS = re.compile(
@@ -193,7 +209,10 @@ _STARTS_PROGRAMS = re.compile(
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give each file to one worker, and all files that start programs, windows or a browser to the same one."""
+    """Give each file to one worker, and all files that start programs to the same one.
+
+    Windows and browsers are such programs.
+    """
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
@@ -201,10 +220,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
-            alone = "/soak/" not in file and _STARTS_PROGRAMS.search(
-                (config.rootpath / file).read_text()
-            )
-            return "programs" if alone else file
+            if "/soak/" in file:
+                return file
+            source = (config.rootpath / file).read_text()
+            if _STARTS_PROGRAMS.search(source):
+                return "programs"
+            return file
 
     return Scheduling(config, log)
 
@@ -222,12 +243,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Say in one line what was left out."""
+    """Write one line about the tests that were left out."""
     skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", ())]
     reasons = Counter(
-        place[2].removeprefix("Skipped: ")
-        for place in skipped
-        if isinstance(place, tuple)
+        report[2].removeprefix("Skipped: ")
+        for report in skipped
+        if isinstance(report, tuple)
     )
     left_out = [f"{count} ({reason})" for reason, count in reasons.most_common()]
     if "not soak" in str(config.getoption("markexpr")):

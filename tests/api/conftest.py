@@ -16,14 +16,14 @@ from splatview_ipc.subscriber.subscriber import Subscriber
 
 @pytest.fixture
 def arrived(subscriber: Subscriber) -> Callable[[str], dict[str, np.ndarray]]:
-    """`arrived(name)`: the newest version of a stream of this process, as a viewer reads it."""
+    """`arrived(name)`: the newest version of a stream, as a viewer reads it."""
 
     def newest(name: str) -> dict[str, np.ndarray]:
         publisher = publishing.begun()
         assert publisher is not None
-        with next_frame(
-            subscriber, stream_of(subscriber, name), publisher.streams[name].version - 1
-        ) as frame:
+        previous_version = publisher.streams[name].version - 1
+        stream = stream_of(subscriber, name)
+        with next_frame(subscriber, stream, previous_version) as frame:
             return values(frame)
 
     return newest
@@ -33,4 +33,8 @@ def arrived(subscriber: Subscriber) -> Callable[[str], dict[str, np.ndarray]]:
 def other_run() -> Iterator[Callable[[], OtherRun]]:
     """`other_run()`: a second run of this process, which does not outlive its test."""
     with ExitStack() as runs:
-        yield lambda: runs.enter_context(closing(OtherRun("other")))
+
+        def start_run() -> OtherRun:
+            return runs.enter_context(closing(OtherRun("other")))
+
+        yield start_run

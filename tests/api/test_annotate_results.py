@@ -1,4 +1,6 @@
-"""Results of detection libraries, given to `annotate` as they are, and boxes that are turned."""
+"""Results of detection libraries, given to `annotate` as they are, and boxes that are
+turned.
+"""
 
 from __future__ import annotations
 
@@ -19,50 +21,53 @@ XYXY = [[12.0, 8.0, 44.0, 40.0], [50.0, 20.0, 90.0, 62.0], [5.0, 50.0, 30.0, 70.
 SCORES = [0.875, 0.5, 0.25]
 
 
-def boxes(convert: Any = torch.tensor, **more: Any) -> SimpleNamespace:
-    """The boxes of an Ultralytics result, whose classes are floating point."""
-    parts = {
+def boxes(convert: Any = torch.tensor, **changes: Any) -> SimpleNamespace:
+    """Return the boxes of an Ultralytics result, whose classes are floating point."""
+    fields = {
         "xyxy": convert(XYXY),
         "conf": convert(SCORES),
         "cls": convert([7.0, 2.0, 9.0]),
         "id": None,
         "orig_shape": (80, 100),
     }
-    return SimpleNamespace(**(parts | more))
+    return SimpleNamespace(**(fields | changes))
 
 
-def result(**more: Any) -> SimpleNamespace:
-    """An Ultralytics result of a picture of 100 x 80 pixels."""
+def result(**fields: Any) -> SimpleNamespace:
+    """Return an Ultralytics result of a picture of 100 x 80 pixels."""
     absent = dict.fromkeys(("boxes", "masks", "keypoints", "probs", "obb"))
-    return SimpleNamespace(orig_shape=(80, 100), names=NAMES, **(absent | more))
+    return SimpleNamespace(orig_shape=(80, 100), names=NAMES, **(absent | fields))
 
 
 @pytest.mark.parametrize("convert", [torch.tensor, np.array])
-def test_an_ultralytics_result_is_taken_whole(convert: Any) -> None:
-    whole = result(boxes=boxes(convert))
-    for value in (whole, [whole], (whole,)):
+def test_ultralytics_result_gives_all_its_parts(convert: Any) -> None:
+    detected = result(boxes=boxes(convert))
+    for value in (detected, [detected], (detected,)):
         tensors, meta = annotation_tensors(boxes=value)
         assert tensors["boxes"].tolist() == XYXY
         assert tensors["scores"].tolist() == SCORES
         assert tensors["classes"].tolist() == [7, 2, 9]
         assert texts(tensors["labels"]) == ["deer", "fox", "9"]
         assert (meta["width"], meta["height"]) == (100, 80)
-    assert annotation_tensors(boxes=boxes(convert))[0]["boxes"].tolist() == XYXY
-    own = annotation_tensors(boxes=whole, labels=["a", "b", "c"], scores=[1, 1, 1])[0]
-    assert texts(own["labels"]) == ["a", "b", "c"]
-    assert own["scores"].tolist() == [1] * 3
+    tensors, _ = annotation_tensors(boxes=boxes(convert))
+    assert tensors["boxes"].tolist() == XYXY
+    relabelled, _ = annotation_tensors(
+        boxes=detected, labels=["a", "b", "c"], scores=[1, 1, 1]
+    )
+    assert texts(relabelled["labels"]) == ["a", "b", "c"]
+    assert relabelled["scores"].tolist() == [1] * 3
     with pytest.raises(ValueError, match=r"list of 2 results.*results\[0\]"):
-        annotation_tensors(boxes=[whole, whole])
+        annotation_tensors(boxes=[detected, detected])
 
 
-def test_tracked_things_are_named_by_their_ids() -> None:
+def test_tracked_boxes_are_labelled_by_their_ids() -> None:
     tracked = boxes(id=torch.tensor([3.0, 11.0, 4.0]))
     tensors, _ = annotation_tensors(boxes=result(boxes=tracked))
     assert texts(tensors["labels"]) == ["id:3 deer", "id:11 fox", "id:4 9"]
     assert tensors["classes"].tolist() == [7, 2, 9]
 
 
-def test_nothing_found_in_an_ultralytics_result() -> None:
+def test_empty_ultralytics_result_makes_empty_tensors() -> None:
     nothing = boxes(xyxy=torch.empty(0, 4), conf=torch.empty(0), cls=torch.empty(0))
     for value in (result(boxes=nothing), result()):
         tensors, meta = annotation_tensors(boxes=value)
@@ -71,7 +76,7 @@ def test_nothing_found_in_an_ultralytics_result() -> None:
 
 
 def test_masks_of_a_result_lie_over_the_picture_without_the_networks_border() -> None:
-    """A picture of 100 x 80 in an input of 64 x 64: 6.4 rows of it are free above and below."""
+    """A picture of 100 x 80 leaves 6.4 rows free above and below an input of 64 x 64."""
     masks = torch.zeros(3, 64, 64)
     masks[:, 6:58] = 1
     tensors, _ = annotation_tensors(
@@ -91,14 +96,15 @@ def test_keypoints_of_a_result_are_drawn_where_they_were_seen() -> None:
     tensors, _ = annotation_tensors(
         boxes=result(boxes=boxes(), keypoints=SimpleNamespace(data=points))
     )
-    seen = tensors["points"][..., 2]
-    assert seen[0, 0] == seen[1, 1] == 0
-    assert int(seen.sum()) == 3 * 17 - 2
+    visibility = tensors["points"][..., 2]
+    assert visibility[0, 0] == 0
+    assert visibility[1, 1] == 0
+    assert int(visibility.sum()) == 3 * 17 - 2
     assert tensors["skeleton"].shape == (19, 2)
     assert tensors["point_classes"].tolist() == [7, 2, 9]
 
 
-def test_the_classes_of_a_picture_are_written_over_it() -> None:
+def test_classes_of_a_picture_become_a_note_over_it() -> None:
     probs = SimpleNamespace(
         data=torch.zeros(8), top5=[7, 2, 0], top5conf=torch.tensor([0.75, 0.125, 0.0])
     )
@@ -108,7 +114,7 @@ def test_the_classes_of_a_picture_are_written_over_it() -> None:
         annotation_tensors(boxes=result(depth=SimpleNamespace(data=torch.zeros(8, 8))))
 
 
-def test_a_yolov5_result_is_taken_whole() -> None:
+def test_yolov5_result_gives_all_its_parts() -> None:
     table = torch.cat(
         (torch.tensor(XYXY), torch.tensor([[0.5, 7.0], [0.25, 2.0], [1.0, 5.0]])), 1
     )
@@ -122,9 +128,9 @@ def test_a_yolov5_result_is_taken_whole() -> None:
         )
 
 
-def detections(**more: Any) -> SimpleNamespace:
-    """supervision's Detections."""
-    parts = {
+def detections(**changes: Any) -> SimpleNamespace:
+    """Return what stands for supervision's Detections."""
+    fields = {
         "xyxy": np.array(XYXY),
         "mask": None,
         "confidence": np.array(SCORES),
@@ -132,10 +138,10 @@ def detections(**more: Any) -> SimpleNamespace:
         "tracker_id": None,
         "data": {},
     }
-    return SimpleNamespace(**(parts | more))
+    return SimpleNamespace(**(fields | changes))
 
 
-def test_detections_of_supervision_are_taken_whole() -> None:
+def test_supervision_detections_give_all_their_parts() -> None:
     tensors, meta = annotation_tensors(boxes=detections())
     assert tensors["boxes"].tolist() == XYXY
     assert tensors["scores"].tolist() == SCORES
@@ -145,22 +151,22 @@ def test_detections_of_supervision_are_taken_whole() -> None:
     tensors, _ = annotation_tensors(boxes=detections(data=named))
     assert texts(tensors["labels"]) == ["deer", "fox", "owl"]
     tracked = detections(data=named, tracker_id=np.array([3, 11, 4]))
-    assert texts(annotation_tensors(boxes=tracked)[0]["labels"]) == [
-        "id:3 deer",
-        "id:11 fox",
-        "id:4 owl",
-    ]
+    tensors, _ = annotation_tensors(boxes=tracked)
+    assert texts(tensors["labels"]) == ["id:3 deer", "id:11 fox", "id:4 owl"]
     bare = detections(confidence=None, class_id=None)
-    assert set(annotation_tensors(boxes=bare)[0]) == {"boxes"}
+    tensors, _ = annotation_tensors(boxes=bare)
+    assert set(tensors) == {"boxes"}
     masked = detections(mask=np.ones((3, 8, 10), bool))
-    assert annotation_tensors(boxes=masked)[0]["masks"].shape == (3, 8, 10)
+    tensors, _ = annotation_tensors(boxes=masked)
+    assert tensors["masks"].shape == (3, 8, 10)
     empty = detections(
         xyxy=np.empty((0, 4)), confidence=np.empty(0), class_id=np.empty(0, int)
     )
-    assert annotation_tensors(boxes=empty)[0]["boxes"].shape == (0, 4)
+    tensors, _ = annotation_tensors(boxes=empty)
+    assert tensors["boxes"].shape == (0, 4)
 
 
-def test_keypoints_of_supervision_are_taken_whole() -> None:
+def test_supervision_keypoints_give_all_their_parts() -> None:
     points = SimpleNamespace(
         xy=np.array([[[1.0, 2.0], [0.0, 0.0], [3.0, 4.0]]], np.float32),
         class_id=np.array([4]),
@@ -176,7 +182,7 @@ TURNED = [[30.0, 20.0], [34.0, 24.0], [24.0, 34.0], [20.0, 30.0]]
 """A box of 5.7 x 14.1 that is turned by 45 degrees."""
 
 
-def test_turned_boxes_keep_their_corners() -> None:
+def test_rotated_boxes_keep_their_corners() -> None:
     long = math.hypot(10, 10)
     short = math.hypot(4, 4)
     for value, form in (
@@ -193,9 +199,10 @@ def test_turned_boxes_keep_their_corners() -> None:
         torch.testing.assert_close(tensors["boxes"], expected)
         corners = tensors["corners"][0].tolist()
         for corner in TURNED:
-            nearest = min(math.dist(corner, other) for other in corners)
+            nearest = min(math.dist(corner, point) for point in corners)
             assert nearest < 1e-3, form
-    assert set(annotation_tensors(boxes=np.empty((0, 4, 2)))[0]) == {"boxes"}
+    tensors, _ = annotation_tensors(boxes=np.empty((0, 4, 2)))
+    assert set(tensors) == {"boxes"}
     for value, form in (([TURNED], "xywhr"), ([[1, 2, 3, 4, 5]], "xyxyxyxy")):
         with pytest.raises(ValueError, match=r"boxes have shape.*format"):
             annotation_tensors(boxes=value, format=form)
@@ -203,7 +210,7 @@ def test_turned_boxes_keep_their_corners() -> None:
         annotation_tensors(boxes=[[1, 2, 3, 4, 5]])
 
 
-def test_boxes_that_look_like_fractions_are_told_about_once(
+def test_boxes_that_look_like_fractions_are_warned_of_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     splatview.publish(torch.zeros(48, 64, 3, dtype=torch.uint8), "fractions")
@@ -220,20 +227,21 @@ def test_boxes_that_look_like_fractions_are_told_about_once(
     assert "size=(1, 1)" in caplog.text
 
 
-def test_a_mapping_of_parts_as_boxes_is_refused_with_the_way_to_give_it() -> None:
-    """As torchvision and transformers return them."""
-    parts = {
+def test_mapping_passed_as_boxes_is_refused_with_advice() -> None:
+    """torchvision and transformers return such mappings."""
+    detected = {
         "boxes": torch.tensor([[1.0, 2, 3, 4]]),
         "labels": torch.tensor([7]),
         "scores": torch.tensor([0.5]),
     }
     with pytest.raises(TypeError, match=r"annotate\(name, \*\*result\)"):
-        annotation_tensors(boxes=parts)
-    tensors, _ = annotation_tensors(**parts)
+        annotation_tensors(boxes=detected)
+    tensors, _ = annotation_tensors(**detected)
     assert tensors["classes"].tolist() == [7]
 
 
-def test_names_that_are_none_leave_the_number() -> None:
-    whole = result(boxes=boxes())
-    whole.names = {2: None, 7: "deer"}
-    assert texts(annotation_tensors(boxes=whole)[0]["labels"]) == ["deer", "2", "9"]
+def test_class_without_a_name_is_labelled_by_its_number() -> None:
+    detected = result(boxes=boxes())
+    detected.names = {2: None, 7: "deer"}
+    tensors, _ = annotation_tensors(boxes=detected)
+    assert texts(tensors["labels"]) == ["deer", "2", "9"]

@@ -1,4 +1,6 @@
-"""The end of a run while others are at work: threads that publish, a GPU, and children of multiprocessing."""
+"""The end of a run while others are at work: threads that publish, a GPU, and children
+of multiprocessing.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,33 @@ from splatview_ipc.cuda import retiring
 from splatview_ipc.subscriber.remote_run import RemoteRun
 from splatview_ipc.subscriber.subscriber import Subscriber
 
-CALLS: dict[str, Callable[[int], object]] = {
-    "publish": lambda i: splatview.publish(
-        torch.zeros(8, 8), "camera", meta={"step": i}
-    ),
-    "annotate": lambda i: splatview.annotate("camera", boxes=[[1, 1, 5, 5]]),
-    "log": lambda i: splatview.log(i, loss=0.5),
-    "cameras": lambda i: splatview.publish_cameras(current=i % 7),
-    "pause": lambda i: splatview.wait_while_paused(0.0),
+
+def publish_step(step: int) -> None:
+    splatview.publish(torch.zeros(8, 8), "camera", meta={"step": step})
+
+
+def annotate_camera(step: int = 0) -> None:
+    splatview.annotate("camera", boxes=[[1, 1, 5, 5]])
+
+
+def log_step(step: int) -> None:
+    splatview.log(step, loss=0.5)
+
+
+def publish_current_camera(step: int) -> None:
+    splatview.publish_cameras(current=step % 7)
+
+
+def wait_while_paused(step: int) -> None:
+    splatview.wait_while_paused(0.0)
+
+
+CALLS: dict[str, Callable[[int], None]] = {
+    "publish": publish_step,
+    "annotate": annotate_camera,
+    "log": log_step,
+    "cameras": publish_current_camera,
+    "pause": wait_while_paused,
 }
 
 
@@ -71,7 +92,7 @@ def test_closing_harms_no_call_of_another_thread(
     assert not caplog.records
 
 
-def test_what_a_gpu_still_uses_is_given_back_after_the_end() -> None:
+def test_memory_that_a_gpu_uses_is_released_after_the_run_ends() -> None:
     is_idle = threading.Event()
     given_back = threading.Event()
     splatview.publish(torch.zeros(8, 8))
@@ -84,15 +105,17 @@ def test_what_a_gpu_still_uses_is_given_back_after_the_end() -> None:
     wait_until(given_back.is_set, "the memory is given back")
 
 
-def test_what_a_window_no_longer_shows_is_given_back_without_a_viewer() -> None:
+def test_memory_of_a_forgotten_stream_is_released_without_a_viewer() -> None:
     given_back = threading.Event()
     splatview.publish(torch.zeros(8, 8), "window")
-    retiring.retire(lambda: True, given_back.set)
+    is_idle = threading.Event()
+    is_idle.set()
+    retiring.retire(is_idle.is_set, given_back.set)
     session().forget("window")
     wait_until(given_back.is_set, "the memory is given back")
 
 
-def test_the_tensors_of_a_forgotten_scene_are_given_back() -> None:
+def test_tensors_of_a_forgotten_scene_are_released() -> None:
     scene = {
         "means": torch.zeros(5, 3),
         "quats": torch.ones(5, 4),
@@ -145,14 +168,15 @@ if __name__ == "__main__":
         child.join()
         print("ended", child.exitcode, flush=True)
 """
-"""Its second child has a thread that goes on to publish when the child's own work has ended."""
+"""Its second child has a thread that goes on to publish when the child's own work has
+ended."""
 
 
 @pytest.mark.programs
 @pytest.mark.parametrize(
     "method", ["fork", "forkserver", pytest.param("spawn", marks=pytest.mark.soak)]
 )
-def test_the_last_version_of_a_child_process_is_seen(
+def test_viewer_reads_the_last_version_of_a_child_process(
     method: str, programs: Programs, tmp_path: Path
 ) -> None:
     script = tmp_path / "training.py"
@@ -181,19 +205,28 @@ def ended(subscriber: Subscriber, run: RemoteRun) -> bool:
     return not run.alive
 
 
+def log_other() -> None:
+    splatview.log(3, other=2.0)
+
+
 _HANDLERS: dict[str, Callable[[], object]] = {
     "close": splatview.close,
-    "publish": lambda: splatview.publish(torch.zeros(8, 8), "handler"),
-    "publish the same": lambda: splatview.publish(torch.zeros(8, 8), "camera"),
-    "log": lambda: splatview.log(3, other=2.0),
-    "annotate": lambda: splatview.annotate("camera", boxes=[[1, 1, 5, 5]]),
+    "publish": partial(splatview.publish, torch.zeros(8, 8), "handler"),
+    "publish the same": partial(splatview.publish, torch.zeros(8, 8), "camera"),
+    "log": log_other,
+    "annotate": annotate_camera,
 }
 _STEP = 101
-"""Lines between two interruptions: few enough for each call, and odd beside the lengths of functions."""
+"""Lines between two interruptions: few enough for each call, and odd beside the lengths
+of functions."""
 
 
 def interrupted_at(line: int, handler: Callable[[], object]) -> int:
-    """Have a run begin and end, and a signal's handler called before one of its lines; return how many there were."""
+    """Start and end a run; call a signal's handler before one of its lines.
+
+    Returns:
+        The number of lines that the run has executed.
+    """
     lines = 0
 
     def traced(frame: FrameType, event: str, arg: object) -> Any:
@@ -222,10 +255,10 @@ def interrupted_at(line: int, handler: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize("name", _HANDLERS)
-def test_a_signals_handler_may_call_amid_any_line_of_any_call(
+def test_signal_handler_may_call_within_any_line_of_any_call(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A handler runs in the thread that it interrupts: what waits for that one waits for ever."""
+    """A handler runs in the thread that it interrupts, and must not wait for it."""
     faulthandler.dump_traceback_later(PATIENCE, exit=True)
     try:
         lines = interrupted_at(0, splatview.close)
@@ -238,8 +271,6 @@ def test_a_signals_handler_may_call_amid_any_line_of_any_call(
     assert not [t for t in threading.enumerate() if t.name.startswith("splatview")]
 
 
-def test_a_handler_that_interrupts_the_start_of_a_program_is_told_and_waits_not() -> (
-    None
-):
+def test_handler_that_interrupts_a_programs_start_gets_an_error() -> None:
     with session().starting(), pytest.raises(RuntimeError, match="signal's handler"):
         splatview.grab()

@@ -1,4 +1,6 @@
-"""`splatview.frames`: the newest frames of a stream, of this process, of others, and of runs that end."""
+"""`splatview.frames`: the newest frames of a stream, of this process, of others, and of
+runs that end.
+"""
 
 from __future__ import annotations
 
@@ -19,40 +21,40 @@ from splatview.api import session as publishing
 from splatview.api.frames import Frame, Frames
 
 
-def image(number: int) -> torch.Tensor:
-    return torch.full((9, 16, 3), number % 251, dtype=torch.uint8)
+def image(index: int) -> torch.Tensor:
+    return torch.full((9, 16, 3), index % 251, dtype=torch.uint8)
 
 
-def publish(number: int) -> None:
+def publish(index: int) -> None:
     """Publish a numbered picture, and wait until readers can have it."""
-    splatview.publish(image(number), "it", meta={"number": number})
+    splatview.publish(image(index), "it", meta={"number": index})
     publisher = publishing.begun()
     assert publisher is not None
     wait_until(lambda: not publisher.streams["it"].is_behind())
 
 
-def of(name: str = "it", **more: Any) -> Frames:
-    return splatview.frames(name, **{"timeout": PATIENCE, **more})
+def frames_of(name: str = "it", **options: Any) -> Frames:
+    return splatview.frames(name, **{"timeout": PATIENCE, **options})
 
 
 def holds_its_number(frame: Frame) -> bool:
-    """Whether every pixel is of the picture whose number the metadata give."""
+    """Return whether every pixel is of the picture whose number the metadata give."""
     pixels = frame.numpy()
     return int(pixels.min()) == int(pixels.max()) == frame.meta["number"] % 251
 
 
 def test_frames_have_what_was_published() -> None:
-    with of() as frames:
+    with frames_of() as frames:
         last = 0
-        for number in range(1, 6):
-            publish(number)
+        for index in range(1, 6):
+            publish(index)
             frame = next(frames)
             assert (frame.kind, frame.meta) == (
                 "image",
-                {"number": number, "layout": "HWC"},
+                {"number": index, "layout": "HWC"},
             )
-            assert torch.equal(frame.tensor, image(number))
-            assert (frame.version, frame.skipped) == (number, 0)
+            assert torch.equal(frame.tensor, image(index))
+            assert (frame.version, frame.skipped) == (index, 0)
             assert last < frame.time_ns
             assert frame.time == frame.time_ns / 1e9
             assert frame.age >= 0
@@ -60,8 +62,8 @@ def test_frames_have_what_was_published() -> None:
         assert frame.run == frames.run == publishing.begun().run_id  # type: ignore[union-attr]
 
 
-def test_the_latest_is_given_again_and_waited_for_only_while_there_is_none() -> None:
-    with of() as frames:
+def test_latest_repeats_the_frame_and_waits_only_for_the_first() -> None:
+    with frames_of() as frames:
         with pytest.raises(TimeoutError):
             frames.latest(timeout=0)
         publish(1)
@@ -76,40 +78,60 @@ def test_the_latest_is_given_again_and_waited_for_only_while_there_is_none() -> 
         assert next(frames).version == 4
 
 
-def test_a_frame_that_is_held_stays_as_it_is() -> None:
+def test_frame_that_its_reader_keeps_stays_unchanged() -> None:
     publish(1)
-    with of() as slow, of() as quick:
-        held = next(slow)
-        for number in range(2, 12):
-            publish(number)
+    with frames_of() as slow, frames_of() as quick:
+        kept_frame = next(slow)
+        for index in range(2, 12):
+            publish(index)
             assert holds_its_number(next(quick))
-        assert held.version == 1
-        assert holds_its_number(held)
+        assert kept_frame.version == 1
+        assert holds_its_number(kept_frame)
         assert (next(slow).skipped, quick.skipped) == (9, 0)
 
 
-WRITES: dict[str, Callable[[Frame], object]] = {
-    "tensor": lambda frame: frame.tensor.zero_(),
-    "tensors": lambda frame: frame.tensors["image"].zero_(),
-    "numpy": lambda frame: frame.numpy().fill(0),
-    "asarray": lambda frame: np.asarray(frame).fill(0),
-    "DLPack": lambda frame: torch.from_dlpack(frame).zero_(),  # type: ignore[arg-type]
+def clear_tensor(frame: Frame) -> None:
+    frame.tensor.zero_()
+
+
+def clear_named_tensor(frame: Frame) -> None:
+    frame.tensors["image"].zero_()
+
+
+def clear_array(frame: Frame) -> None:
+    frame.numpy().fill(0)
+
+
+def clear_converted_array(frame: Frame) -> None:
+    np.asarray(frame).fill(0)
+
+
+def clear_by_dlpack(frame: Frame) -> None:
+    torch.from_dlpack(frame).zero_()  # type: ignore[arg-type]
+
+
+WRITES: dict[str, Callable[[Frame], None]] = {
+    "tensor": clear_tensor,
+    "tensors": clear_named_tensor,
+    "numpy": clear_array,
+    "asarray": clear_converted_array,
+    "DLPack": clear_by_dlpack,
 }
 
 
-def test_a_write_into_a_frame_stays_with_its_reader() -> None:
+def test_write_into_a_frame_stays_with_its_reader() -> None:
     publish(7)
-    with of() as frames, of() as others:
-        before = next(others)
-        for how, write in WRITES.items():
+    with frames_of() as frames, frames_of() as other_frames:
+        other_frame = next(other_frames)
+        for form, write in WRITES.items():
             frame = frames.latest()
             write(frame)
-            assert not frame.numpy().any() and np.shares_memory(
-                frame.numpy(), frame.tensor.numpy()
-            ), how
-            assert holds_its_number(before) and holds_its_number(others.latest()), how
+            assert not frame.numpy().any(), form
+            assert np.shares_memory(frame.numpy(), frame.tensor.numpy()), form
+            assert holds_its_number(other_frame), form
+            assert holds_its_number(other_frames.latest()), form
         assert holds_its_number(frames.latest()), (
-            "it is handed out again as it was published"
+            "the reader gets it again as it was published"
         )
 
 
@@ -117,78 +139,79 @@ def test_a_write_into_a_frame_stays_with_its_reader() -> None:
 def test_other_libraries_see_the_same_memory(dtype: torch.dtype) -> None:
     picture = torch.arange(60, dtype=torch.float32).reshape(6, 10).to(dtype)
     splatview.publish(picture, "it")
-    with of() as frames:
+    with frames_of() as frames:
         frame = next(frames)
         assert frame.__dlpack_device__() == (1, 0)
         tensor = torch.from_dlpack(frame)  # type: ignore[arg-type]
         assert torch.equal(tensor, picture)
         assert tensor.data_ptr() == frame.tensor.data_ptr()
-        if dtype == torch.float32:  # NumPy has no bfloat16
-            assert (
-                np.from_dlpack(frame).ctypes.data
-                == frame.numpy().ctypes.data
-                == tensor.data_ptr()
-            )
+        # NumPy has no bfloat16.
+        if dtype == torch.float32:
+            address = np.from_dlpack(frame).ctypes.data
+            assert address == frame.numpy().ctypes.data
+            assert address == tensor.data_ptr()
 
 
 def test_gaussians_come_as_named_tensors() -> None:
     scene = cloud(50)
     splatview.publish(scene | {"sh0": scene["sh0"][:, None]}, "scene", meta={"step": 3})
-    with of("scene") as frames:
+    with frames_of("scene") as frames:
         frame = next(frames)
         assert (frame.kind, frame.meta["step"]) == ("gaussians", 3)
-        assert all(
-            torch.equal(frame.tensors[name], scene[name]) for name in ("means", "sh0")
-        )
-        for use in (lambda: frame.tensor, frame.numpy, frame.__dlpack_device__):
-            with pytest.raises(ValueError, match=r"several tensors.*means"):
+        for name in ("means", "sh0"):
+            assert torch.equal(frame.tensors[name], scene[name])
+        message = r"several tensors.*means"
+        with pytest.raises(ValueError, match=message):
+            frame.tensor  # noqa: B018
+        for use in (frame.numpy, frame.__dlpack_device__):
+            with pytest.raises(ValueError, match=message):
                 use()
 
 
 def test_runs_that_end_are_followed_by_the_next(
     other_run: Callable[[], OtherRun],
 ) -> None:
-    with of() as frames:
+    with frames_of() as frames:
         for first in (0, 1000, 2000):
             run = other_run()
-            for number in range(first, first + 2):
-                run.show(image(number), "it", number=number)
+            for index in range(first, first + 2):
+                run.show(image(index), "it", number=index)
                 frame = next(frames)
-                assert (frame.run, frame.meta["number"]) == (
-                    run.run_id,
-                    number,
-                )
+                assert (frame.run, frame.meta["number"]) == (run.run_id, index)
                 assert holds_its_number(frame)
             run.close()
 
 
-def test_of_two_runs_the_newest_is_read_unless_one_is_named(
+def test_frames_read_the_newest_run_unless_one_is_named(
     other_run: Callable[[], OtherRun],
 ) -> None:
     old = other_run()
     old.show(image(1), "it", number=1)
-    with of() as frames, of(run=old.run_id) as one:
-        assert next(frames).run == next(one).run == old.run_id
+    with frames_of() as frames, frames_of(run=old.run_id) as frames_of_old:
+        assert next(frames).run == next(frames_of_old).run == old.run_id
         new = other_run()
         new.show(image(100), "it", number=100)
         assert (next(frames).meta["number"], frames.run) == (100, new.run_id)
         old.show(image(2), "it", number=2)
-        assert (next(one).meta["number"], one.run) == (2, old.run_id)
-        with of(run=new.run_id) as named:
-            assert next(named).meta["number"] == 100
+        assert (next(frames_of_old).meta["number"], frames_of_old.run) == (
+            2,
+            old.run_id,
+        )
+        with frames_of(run=new.run_id) as frames_of_new:
+            assert next(frames_of_new).meta["number"] == 100
 
 
-def test_readers_are_given_back() -> None:
+def test_closed_readers_release_the_stream() -> None:
     publish(1)
     stream = publishing.begun().streams["it"]  # type: ignore[union-attr]
-    frames = of()
+    frames = frames_of()
     assert holds_its_number(next(frames))
     frames.close()
     frames.close()
     assert list(frames) == []
     with pytest.raises(ValueError, match="closed"):
         frames.latest()
-    frame = of().latest()
+    frame = frames_of().latest()
     assert holds_its_number(frame), "a frame keeps what it came from"
     del frame
     gc.collect()
@@ -207,12 +230,12 @@ splatview.publish(torch.ones(4, 4, 3), "it", meta={"number": 1})
 """
 
 
-def test_what_a_program_publishes_last_is_read_after_its_end(
+def test_last_frame_of_a_program_is_read_after_its_end(
     programs: Programs,
 ) -> None:
     program = programs.code(_ENDS)
     assert program.line() == "ready"
-    with of() as frames, of("scalars") as scalars:
+    with frames_of() as frames, frames_of("scalars") as scalars:
         assert next(frames).meta["number"] == 0
         next(scalars)
         program.write_line()

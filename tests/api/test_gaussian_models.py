@@ -1,4 +1,6 @@
-"""Models that say themselves how their Gaussians are drawn, and that wrap or name them in ways of their own."""
+"""Models that say themselves how their Gaussians are drawn, and that wrap or name them
+in ways of their own.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,16 @@ def layout_of(value: Any, activated: Any = None) -> Any:
 
 
 def published(
-    value: Any, known: Any = None, activated: Any = None, **drawing: Any
+    value: Any, known_layout: Any = None, activated: Any = None, **drawing: Any
 ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """What a viewer would get, by the steps of `publish`; a layout that does not fit any more is made anew."""
-    layout: Any = known
-    match = None if known is None else known.match(value, drawing)
+    """Return the fields and metadata that a viewer gets, by the steps of `publish`.
+
+    A layout that does not fit any more is made anew.
+    """
+    layout: Any = known_layout
+    match = None
+    if known_layout is not None:
+        match = layout.match(value, drawing)
     if match is None:
         layout = layout_of(value, activated)
         match = layout.match(value, drawing)
@@ -80,7 +87,9 @@ class Model:
 
 
 class Bound(Model):
-    """As GaussianAvatars' model: moves with the faces of a mesh, once it is bound to them."""
+    """As GaussianAvatars' model: moves with the faces of a mesh, once it is bound to
+    them.
+    """
 
     def __init__(self, device: str = "cpu") -> None:
         super().__init__(device=device)
@@ -102,31 +111,35 @@ class Bound(Model):
         return self.scaling_activation(self._scaling) * self.face_scaling[self.binding]
 
 
-# -- getters ------------------------------------------------------------------------------------------------------
+# -- getters ---------------------------------------------------------------------------
 
 
 def test_raw_tensors_are_shared_where_the_getters_are_usual() -> None:
     model = Model()
     bound = Bound()
-    model.scaling_activation = lambda scales: torch.exp(scales)
-    for each in (model, bound):
-        layout = layout_of(each)
-        fields, meta = published(each, layout)
-        assert layout.match(each, {}) is not None, "not recognised anew"
+
+    def exponential(scales: torch.Tensor) -> torch.Tensor:
+        return torch.exp(scales)
+
+    model.scaling_activation = exponential
+    for unbound_model in (model, bound):
+        layout = layout_of(unbound_model)
+        fields, meta = published(unbound_model, layout)
+        assert layout.match(unbound_model, {}) is not None, "not recognised anew"
         assert meta["activated"] is False
         for field, source in (
-            ("means", each._xyz),
-            ("scales", each._scaling),
-            ("quats", each._rotation),
-            ("opacities", each._opacity),
-            ("sh0", each._features_dc),
-            ("shN", each._features_rest),
+            ("means", unbound_model._xyz),
+            ("scales", unbound_model._scaling),
+            ("quats", unbound_model._rotation),
+            ("opacities", unbound_model._opacity),
+            ("sh0", unbound_model._features_dc),
+            ("shN", unbound_model._features_rest),
         ):
             assert fields[field].data_ptr() == source.data_ptr(), field
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_an_activation_that_changes_in_the_middle_of_a_training_counts(
+def test_activation_that_changes_during_training_counts(
     device: str,
 ) -> None:
     model = Model(device=device)
@@ -148,7 +161,7 @@ def test_an_activation_that_changes_in_the_middle_of_a_training_counts(
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_a_model_that_moves_its_gaussians_is_shown_where_they_are(device: str) -> None:
+def test_model_that_moves_its_gaussians_is_published_as_moved(device: str) -> None:
     model = Bound(device)
     layout = layout_of(model)
     model.binding = torch.zeros(N, dtype=torch.int64, device=device)
@@ -166,7 +179,7 @@ def test_a_model_that_moves_its_gaussians_is_shown_where_they_are(device: str) -
     assert published(model, layout)[1]["activated"] is False
 
 
-def test_rotations_and_colours_of_getters_are_shown() -> None:
+def test_rotations_and_colours_of_getters_are_published() -> None:
     class Turned(Model):
         @property
         def get_rotation(self) -> torch.Tensor:
@@ -183,9 +196,11 @@ def test_rotations_and_colours_of_getters_are_shown() -> None:
     assert torch.equal(fields["shN"], 2 * model._features_rest)
 
 
-def test_an_activation_without_a_getter_counts() -> None:
-    parts = {name: value for name, value in vars(Model()).items() if name[0] == "_"}
-    model = SimpleNamespace(**parts, opacity_activation=torch.abs)
+def test_activation_without_a_getter_counts() -> None:
+    raw_tensors = {
+        name: value for name, value in vars(Model()).items() if name[0] == "_"
+    }
+    model = SimpleNamespace(**raw_tensors, opacity_activation=torch.abs)
     fields, meta = published(model)
     assert meta["activated"] == (0.0, 1.0)
     assert torch.equal(fields["opacities"], model._opacity[:, 0].abs())
@@ -197,7 +212,7 @@ class Keeping(Model):
     def __init__(self) -> None:
         super().__init__()
         self.calls = 0
-        self.kept: torch.Tensor | None = None
+        self.cached_opacity: torch.Tensor | None = None
 
     @property
     def get_scaling(self) -> torch.Tensor:
@@ -206,12 +221,12 @@ class Keeping(Model):
 
     @property
     def get_opacity(self) -> torch.Tensor:
-        if self.kept is None:
-            self.kept = self._opacity.abs()
-        return self.kept
+        if self.cached_opacity is None:
+            self.cached_opacity = self._opacity.abs()
+        return self.cached_opacity
 
 
-def test_getters_that_count_or_keep_what_they_gave_are_published() -> None:
+def test_getters_that_count_calls_or_cache_values_are_published() -> None:
     model = Keeping()
     layout = layout_of(model)
     for _ in range(3):
@@ -224,7 +239,10 @@ def test_getters_that_count_or_keep_what_they_gave_are_published() -> None:
 
 
 class Staged(Model):
-    """Has another activation for opacities from a step on, by a method of its own or a function that looks it up."""
+    """Changes its activation of opacities once it is late.
+
+    The activation is a method of its own, or a function that looks the stage up.
+    """
 
     def __init__(self, as_method: bool) -> None:
         super().__init__()
@@ -232,26 +250,32 @@ class Staged(Model):
         stage = self.stage
 
         def activation(values: torch.Tensor) -> torch.Tensor:
-            return values.abs() if stage["late"] else torch.sigmoid(values)
+            if stage["late"]:
+                return values.abs()
+            return torch.sigmoid(values)
 
         self.is_late = False
-        self.opacity_activation = self._method if as_method else activation
+        self.opacity_activation = activation
+        if as_method:
+            self.opacity_activation = self._method
 
     def _method(self, values: torch.Tensor) -> torch.Tensor:
-        return values.abs() if self.is_late else torch.sigmoid(values)
+        if self.is_late:
+            return values.abs()
+        return torch.sigmoid(values)
 
 
 @pytest.mark.parametrize("as_method", [True, False])
-def test_activations_that_look_something_up_are_noticed_when_it_changes(
+def test_activation_that_depends_on_other_state_is_noticed(
     as_method: bool,
 ) -> None:
     model = Staged(as_method)
     layout = layout_of(model)
     fields, meta = published(model, layout)
-    shown = fields["opacities"]
-    is_raw = meta["activated"] is False
-    shown = torch.sigmoid(shown) if is_raw else shown
-    assert torch.allclose(shown, torch.sigmoid(model._opacity[:, 0]))
+    opacities = fields["opacities"]
+    if meta["activated"] is False:
+        opacities = torch.sigmoid(opacities)
+    assert torch.allclose(opacities, torch.sigmoid(model._opacity[:, 0]))
     model.is_late = True
     model.stage["late"] = True
     fields, meta = published(model, layout)
@@ -260,7 +284,7 @@ def test_activations_that_look_something_up_are_noticed_when_it_changes(
 
 
 class Forwarding:
-    """Hands on whatever it is asked for to another object, as proxies do."""
+    """Forwards every attribute to another object, as proxies do."""
 
     def __init__(self, model: Any) -> None:
         self.inner = model
@@ -286,17 +310,18 @@ class Absolute(Model):
 
 
 @pytest.mark.parametrize("wrapper", [Forwarding, Compiled])
-def test_getters_behind_what_hands_on_attributes_count(wrapper: Any) -> None:
+def test_getters_behind_forwarding_wrappers_count(wrapper: Any) -> None:
     model = Absolute()
     fields, meta = published(wrapper(model))
     opacities = model._opacity.abs()[:, 0]
     assert torch.allclose(fields["opacities"], opacities)
-    is_raw = meta["activated"] == (0.0, 1.0)
-    scales = fields["scales"].exp() if is_raw else fields["scales"]
+    scales = fields["scales"]
+    if meta["activated"] == (0.0, 1.0):
+        scales = scales.exp()
     assert torch.allclose(scales, model._scaling.exp())
 
 
-def test_a_getter_behind_a_weak_reference_counts() -> None:
+def test_getter_behind_a_weak_reference_counts() -> None:
     model = Absolute()
     fields, _ = published(weakref.proxy(model))
     assert torch.equal(fields["opacities"], model._opacity.abs()[:, 0])
@@ -318,7 +343,7 @@ class OfArrays:
         return np.exp(np.asarray(self.__dict__["_scaling"]))
 
 
-def test_getters_that_give_arrays_of_other_libraries_count(
+def test_getters_that_return_arrays_of_other_libraries_count(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     model = OfArrays()
@@ -332,7 +357,7 @@ def test_getters_that_give_arrays_of_other_libraries_count(
     assert not caplog.records
 
 
-def test_what_torch_compiles_is_shared_in_place() -> None:
+def test_compiled_models_are_shared_in_place() -> None:
     model = Model()
     fields, meta = published(Compiled(model))
     assert meta["activated"] is False
@@ -358,7 +383,7 @@ def test_named_tuples_are_read_by_their_names() -> None:
         assert torch.equal(fields[name], getattr(scene, name)), name
 
 
-def test_a_getter_that_fails_is_told_once_and_stops_no_training(
+def test_getter_that_fails_is_logged_once_and_training_continues(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Failing(Model):
@@ -374,11 +399,12 @@ def test_a_getter_that_fails_is_told_once_and_stops_no_training(
     assert fields["scales"].data_ptr() == model._scaling.data_ptr()
     assert meta["activated"] is False
     assert [r.message.partition(": ")[2] for r in caplog.records] == [
-        "a getter of Failing cannot be used, so that its raw tensor is shown: no mesh yet"
+        "a getter of Failing cannot be used, so that its raw tensor is shown: no mesh "
+        "yet"
     ]
 
 
-def test_getters_of_a_form_that_cannot_be_drawn_are_passed_over(
+def test_getters_of_unusable_shapes_are_ignored(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Odd(Model):
@@ -404,7 +430,7 @@ def test_getters_of_a_form_that_cannot_be_drawn_are_passed_over(
     assert len(caplog.records) == 2
 
 
-def test_a_model_of_modules_and_fewer_gaussians_is_read_by_its_getters() -> None:
+def test_model_of_modules_with_fewer_gaussians_is_read_by_its_getters() -> None:
     class Masked(torch.nn.Module):
         """Shows every other one, with an activation that is a module."""
 
@@ -415,22 +441,32 @@ def test_a_model_of_modules_and_fewer_gaussians_is_read_by_its_getters() -> None
                     setattr(self, name, torch.nn.Parameter(value))
             self.opacity_activation = torch.nn.Softplus()
 
-        get_xyz = property(lambda self: self._xyz[::2])
-        get_rotation = property(lambda self: self._rotation[::2])
-        get_scaling = property(lambda self: self._scaling[::2].exp())
-        get_opacity = property(lambda self: self.opacity_activation(self._opacity)[::2])
+        @property
+        def get_xyz(self: Any) -> torch.Tensor:
+            return self._xyz[::2]
+
+        @property
+        def get_rotation(self: Any) -> torch.Tensor:
+            return self._rotation[::2]
+
+        @property
+        def get_scaling(self: Any) -> torch.Tensor:
+            return self._scaling[::2].exp()
+
+        @property
+        def get_opacity(self: Any) -> torch.Tensor:
+            return self.opacity_activation(self._opacity)[::2]
 
         @property
         def get_features(self: Any) -> torch.Tensor:
-            parts = (self._features_dc, self._features_rest)
-            return torch.cat(parts, 1)[::2]
+            harmonics = (self._features_dc, self._features_rest)
+            return torch.cat(harmonics, 1)[::2]
 
     model: Any = Masked()
     fields, meta = published(model)
     assert meta["activated"] is True
-    assert {name: len(field) for name, field in fields.items()} == dict.fromkeys(
-        fields, N // 2
-    )
+    for name, field in fields.items():
+        assert len(field) == N // 2, name
     softplus = torch.nn.functional.softplus(model._opacity[::2, 0])
     assert torch.equal(fields["opacities"], softplus.detach())
 
@@ -444,15 +480,15 @@ def test_getters_are_not_called_while_a_graph_is_captured() -> None:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         model._opacity.mul_(2)
-        known = layout.match(model, {})
-        new = layout_of(model)
-        first = new.match(model, {})
-    assert known is not None
-    assert first is not None
-    assert new.match(model, {}) is None, "recognised anew when that is over"
+        match_of_known = layout.match(model, {})
+        new_layout = layout_of(model)
+        match_of_new = new_layout.match(model, {})
+    assert match_of_known is not None
+    assert match_of_new is not None
+    assert new_layout.match(model, {}) is None, "recognised anew when that is over"
 
 
-def test_what_the_caller_says_of_raw_numbers_comes_before_getters() -> None:
+def test_callers_activated_option_precedes_getters() -> None:
     model = Model()
     model.opacity_activation = torch.abs
     fields, meta = published(model, activated=(False, True))
@@ -468,7 +504,8 @@ def test_models_with_getters_of_their_own_are_published_without_waiting() -> Non
     published(model)
     torch.cuda.synchronize()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # this mode does not see everything
+        # PyTorch warns that this mode does not see everything.
+        warnings.simplefilter("ignore")
         torch.cuda.set_sync_debug_mode("error")
     try:
         for _ in range(2):
@@ -477,10 +514,10 @@ def test_models_with_getters_of_their_own_are_published_without_waiting() -> Non
         torch.cuda.set_sync_debug_mode("default")
 
 
-# -- activated ----------------------------------------------------------------------------------------------------
+# -- activated -------------------------------------------------------------------------
 
 
-def test_activated_is_told_for_scales_and_opacities_apart() -> None:
+def test_activated_is_stated_for_scales_and_opacities_apart() -> None:
     scene = {
         "means": rand(N, 3),
         "quats": rand(N, 4),
@@ -500,17 +537,17 @@ def test_activated_is_told_for_scales_and_opacities_apart() -> None:
             published(scene, activated=bad)
 
 
-# -- flat Gaussians and the 3D filter -----------------------------------------------------------------------------
+# -- flat Gaussians and the 3D filter --------------------------------------------------
 
 
-def test_two_scales_travel_as_two_without_a_copy() -> None:
+def test_two_scales_are_published_as_two_without_a_copy() -> None:
     model = Model(scales=2)
     fields, _ = published(model)
     assert fields["scales"].shape == (N, 2)
     assert fields["scales"].data_ptr() == model._scaling.data_ptr()
 
 
-def test_the_filter_of_a_model_counts_once_it_fits() -> None:
+def test_filter_of_a_model_counts_once_it_fits() -> None:
     model: Any = Model()
     layout = layout_of(model)
     assert "filter_3D" not in published(model, layout)[0]
@@ -529,7 +566,7 @@ def test_the_filter_of_a_model_counts_once_it_fits() -> None:
         published({**mapping, "filter_3D": rand(N + 1)})
 
 
-def test_a_getter_that_filters_is_not_filtered_again() -> None:
+def test_scales_of_a_filtering_getter_are_not_filtered_again() -> None:
     class Filtered(Model):
         def __init__(self) -> None:
             super().__init__()
@@ -546,17 +583,17 @@ def test_a_getter_that_filters_is_not_filtered_again() -> None:
     assert torch.equal(fields["scales"], model.get_scaling)
 
 
-# -- names and wrappers -------------------------------------------------------------------------------------------
+# -- names and wrappers ----------------------------------------------------------------
 
 
-def parameters(**more: torch.Tensor) -> dict[str, torch.Tensor]:
+def parameters(**extra: torch.Tensor) -> dict[str, torch.Tensor]:
     return {
         "means": rand(N, 3),
         "quats": rand(N, 4),
         "scales": rand(N, 3),
         "opacities": rand(N),
         "sh0": rand(N, 1, 3),
-        **more,
+        **extra,
     }
 
 
@@ -584,38 +621,40 @@ class Lightning(torch.nn.Module):
         return self.scale_activation(self.gaussians["scales"])
 
 
-def test_names_with_a_common_prefix_are_those_without() -> None:
-    plain = parameters()
+def test_common_prefix_of_names_is_ignored() -> None:
+    tensors = parameters()
     for prefix in ("module.splats.", "_model.gauss_params."):
-        named = {f"{prefix}{name}": value for name, value in plain.items()}
+        named = {f"{prefix}{name}": value for name, value in tensors.items()}
         fields, meta = published({**named, "module.mlp.weight": rand(3, 3)})
         assert meta["activated"] is False
-        assert torch.equal(fields["means"], plain["means"])
-    fields, _ = published({"step": 3, "splats": plain})
-    assert torch.equal(fields["scales"], plain["scales"])
+        assert torch.equal(fields["means"], tensors["means"])
+    fields, _ = published({"step": 3, "splats": tensors})
+    assert torch.equal(fields["scales"], tensors["scales"])
 
 
-def test_wrapped_models_are_looked_into() -> None:
+def test_wrapped_models_are_unwrapped() -> None:
     model = Lightning()
     holder = torch.nn.Module()
     holder.inner = torch.nn.ParameterDict(parameters())
     for value, means in (
         (model, model.gaussians["means"]),
         (torch.nn.DataParallel(model), model.gaussians["means"]),
-        (SimpleNamespace(module=SimpleNamespace(model=model)), None),
+        (
+            SimpleNamespace(module=SimpleNamespace(model=model)),
+            model.gaussians["means"],
+        ),
         (torch.nn.DataParallel(holder), holder.inner["means"]),
         (SimpleNamespace(splats=parameters()), parameters()["means"]),
         (SimpleNamespace(gaussians=Model()), Model()._xyz),
     ):
         fields, meta = published(value)
-        expected = model.gaussians["means"] if means is None else means
-        assert torch.equal(fields["means"], expected)
+        assert torch.equal(fields["means"], means)
         assert meta["activated"] is False
     for value in (model, torch.nn.DataParallel(model)):
         assert published(value)[1]["sh_degree"] == 2
 
 
-def test_models_of_3dgrut_and_fvdb_are_known_by_their_attributes() -> None:
+def test_models_of_3dgrut_and_fvdb_are_recognised_by_their_attributes() -> None:
     grut = SimpleNamespace(
         positions=rand(N, 3),
         rotation=rand(N, 4),
@@ -645,14 +684,14 @@ def test_models_of_3dgrut_and_fvdb_are_known_by_their_attributes() -> None:
     assert fields["opacities"].data_ptr() == raw["opacities"].data_ptr()
 
 
-# -- splatfacto ---------------------------------------------------------------------------------------------------
+# -- splatfacto ------------------------------------------------------------------------
 
 
-def splatfacto(rest: int, **config: Any) -> Any:
-    parts = parameters(features_dc=rand(N, 3), features_rest=rand(N, rest, 3))
-    del parts["sh0"]
+def splatfacto(rest_count: int, **config: Any) -> Any:
+    tensors = parameters(features_dc=rand(N, 3), features_rest=rand(N, rest_count, 3))
+    del tensors["sh0"]
     return SimpleNamespace(
-        gauss_params=torch.nn.ParameterDict(parts),
+        gauss_params=torch.nn.ParameterDict(tensors),
         config=SimpleNamespace(
             sh_degree_interval=1000, **{"rasterize_mode": "classic", **config}
         ),
@@ -670,7 +709,7 @@ def test_splatfacto_without_harmonics_holds_logits() -> None:
     assert published(splatfacto(15))[1]["color"] == "sh"
 
 
-def test_splatfacto_says_its_mode_and_the_degree_in_use() -> None:
+def test_splatfacto_states_its_mode_and_the_degree_in_use() -> None:
     model = splatfacto(15, rasterize_mode="antialiased")
     layout = layout_of(model)
     _, meta = published(model, layout)

@@ -1,4 +1,6 @@
-"""`splatview.grab`: what the viewer draws comes back as a tensor, and the program that draws it comes and goes."""
+"""`splatview.grab`: what the viewer draws comes back as a tensor, and the program that
+draws it comes and goes.
+"""
 
 from __future__ import annotations
 
@@ -23,24 +25,25 @@ import splatview
 from splatview.api.session import session
 from splatview_viewer.__main__ import main
 
-PLACE = {"position": [0.4, -0.3, -4], "look_at": [0, 0, 0]}
+CAMERA = {"position": [0.4, -0.3, -4], "look_at": [0, 0, 0]}
 
 
 def grab(name: str | None = None, **options: Any) -> torch.Tensor:
-    """On the CPU, wherever it was drawn."""
+    """Return the drawn picture on the CPU, wherever it was drawn."""
     return splatview.grab(name, timeout=PATIENCE, **options).cpu()
 
 
-def same(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two pictures are the same, but for how CUDA and OpenGL round."""
-    return a.shape == b.shape and int((a.int() - b.int()).abs().max()) <= (
-        1 if torch.cuda.is_available() else 0
-    )
+def look_alike(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Return whether two pictures are equal but for how CUDA and OpenGL round."""
+    if a.shape != b.shape:
+        return False
+    tolerance = int(torch.cuda.is_available())
+    return int((a.int() - b.int()).abs().max()) <= tolerance
 
 
 def scene(seed: int = 0, count: int = 300) -> dict[str, torch.Tensor]:
-    made = cloud(count, seed=seed)
-    return made | {"sh0": made["sh0"][:, None]}
+    tensors = cloud(count, seed=seed)
+    return tensors | {"sh0": tensors["sh0"][:, None]}
 
 
 def picture(seed: int = 0, *shape: int) -> torch.Tensor:
@@ -60,7 +63,7 @@ def shot(tmp_path: Path, *args: object) -> torch.Tensor:
 
 
 def drawing() -> list[int]:
-    """The processes that draw for this one."""
+    """Return the processes that draw for this one."""
     return [
         pid
         for pid, command in children(os.getpid()).items()
@@ -72,15 +75,16 @@ def drawing() -> list[int]:
 def test_grab_returns_what_viewers_show(
     tmp_path: Path, other_run: Callable[[], OtherRun]
 ) -> None:
-    """In one test, since each test that draws starts a program of its own."""
+    """Draw all of it in one test: each test that draws starts a program of its own."""
     with pytest.raises(LookupError, match="no run is publishing"):
         grab()
     _pictures()
     _overlays()
     splatview.log(loss=1.0)
-    assert same(
+    # The second one is drawn again without news.
+    assert look_alike(
         grab("scalars", size=(200, 160)), grab("scalars", size=(200, 160))
-    )  # drawn again without news
+    )
     _scenes(tmp_path)
     pid = drawing()
     _runs_and_errors(other_run)
@@ -108,14 +112,10 @@ def _overlays() -> None:
     for x in (20, 60):
         splatview.annotate("render", boxes=[[x, 30, x + 40, 90]], colors=[[255, 0, 0]])
         red = (grab("render").int() - torch.tensor([255, 0, 0])).abs().sum(-1) < 60
-        found = [
-            int(place[k])
-            for place in (red.any(0).nonzero(), red.any(1).nonzero())
-            for k in (0, -1)
-        ]
-        assert all(
-            abs(a - b) < 4 for a, b in zip(found, (x, x + 40, 30, 90), strict=True)
-        )
+        columns = red.any(0).nonzero()
+        rows = red.any(1).nonzero()
+        edges = [int(i) for i in (columns[0], columns[-1], rows[0], rows[-1])]
+        assert edges == pytest.approx([x, x + 40, 30, 90], rel=0, abs=3)
     splatview.annotate("render")
     assert torch.equal(grab("render"), image)
 
@@ -123,11 +123,11 @@ def _overlays() -> None:
 def _scenes(tmp_path: Path) -> None:
     parameters = scene()
     splatview.publish(parameters)
-    whole = splatview.grab(timeout=PATIENCE)
-    assert (whole.shape, whole.dtype) == ((720, 1280, 3), torch.uint8)
-    placed = grab(camera=PLACE, size=(200, 160), background=(0.2, 0.5, 1.0))
-    assert same(
-        placed,
+    default = splatview.grab(timeout=PATIENCE)
+    assert (default.shape, default.dtype) == ((720, 1280, 3), torch.uint8)
+    from_camera = grab(camera=CAMERA, size=(200, 160), background=(0.2, 0.5, 1.0))
+    assert look_alike(
+        from_camera,
         shot(
             tmp_path,
             "--size",
@@ -135,20 +135,19 @@ def _scenes(tmp_path: Path) -> None:
             "--background",
             "0.2,0.5,1",
             "--camera",
-            json.dumps(PLACE),
+            json.dumps(CAMERA),
         ),
     )
-    assert same(
-        grab(size=(200, 160)), shot(tmp_path, "--size", "200x160")
-    )  # nothing of that camera stays
-    seen = [grab(camera=PLACE, size=(160, 120))]
+    # Nothing of that camera stays.
+    assert look_alike(grab(size=(200, 160)), shot(tmp_path, "--size", "200x160"))
+    grabbed = [grab(camera=CAMERA, size=(160, 120))]
     with torch.no_grad():
-        parameters["sh0"].neg_()  # and no publish
-    seen.append(grab(camera=PLACE, size=(160, 120)))
-    splatview.publish(scene(1, 500))  # others, and more of them
-    seen.append(grab(camera=PLACE, size=(160, 120)))
-    assert not torch.equal(seen[0], seen[1])
-    assert not torch.equal(seen[1], seen[2])
+        parameters["sh0"].neg_()  # There is no call of publish.
+    grabbed.append(grab(camera=CAMERA, size=(160, 120)))
+    splatview.publish(scene(1, 500))  # Other Gaussians, and more of them.
+    grabbed.append(grab(camera=CAMERA, size=(160, 120)))
+    assert not torch.equal(grabbed[0], grabbed[1])
+    assert not torch.equal(grabbed[1], grabbed[2])
 
     viewmat = torch.eye(4, dtype=torch.float64)
     viewmat[2, 3] = 4.0
@@ -157,7 +156,7 @@ def _scenes(tmp_path: Path) -> None:
     lists = {"viewmat": viewmat.tolist(), "K": K.tolist(), "width": 120, "height": 80}
     file.write_text(json.dumps(lists))
     first = grab(camera=lists)
-    assert first.shape == (80, 120, 3)  # what K was made for
+    assert first.shape == (80, 120, 3)  # The size that K belongs to.
     tensors = {
         "viewmat": viewmat[None].requires_grad_(),
         "K": K[None].numpy(),
@@ -165,16 +164,16 @@ def _scenes(tmp_path: Path) -> None:
         "height": torch.tensor(80),
     }
     for form in (tensors, json.dumps(lists), file):
-        assert same(grab(camera=form), first)
+        assert look_alike(grab(camera=form), first)
 
     splatview.publish(
         scene() | {"background": torch.tensor([1.0, 0.0, 0.5])}, "coloured"
     )
     away = {"position": [0, 0, -40], "look_at": [0, 0, 0]}
-    assert grab("coloured", size=(64, 48), camera=away)[0, 0].tolist() == [255, 0, 128]
-    assert grab("coloured", size=(64, 48), camera=away, background=(0, 0, 0))[
-        0, 0
-    ].tolist() == [0, 0, 0]
+    options = {"size": (64, 48), "camera": away}
+    assert grab("coloured", **options)[0, 0].tolist() == [255, 0, 128]
+    on_black = grab("coloured", **options, background=(0, 0, 0))
+    assert on_black[0, 0].tolist() == [0, 0, 0]
 
 
 def _runs_and_errors(other_run: Callable[[], OtherRun]) -> None:
@@ -191,7 +190,7 @@ def _runs_and_errors(other_run: Callable[[], OtherRun]) -> None:
             "no stream 'render overlay' that can be drawn",
         ),
         ({"run": "none"}, LookupError, "no run 'none'"),
-        ({"name": "render", "camera": PLACE}, ValueError, "takes no camera"),
+        ({"name": "render", "camera": CAMERA}, ValueError, "takes no camera"),
         (
             {"camera": {"viewmat": [[float("nan")] * 4] * 4, "K": [[1]]}},
             ValueError,
@@ -200,26 +199,29 @@ def _runs_and_errors(other_run: Callable[[], OtherRun]) -> None:
     ]:
         with pytest.raises(error, match=f"(?s){message}"):
             grab(**arguments)
-    assert torch.equal(grab("render"), picture(4)), "its own before all others'"
+    assert torch.equal(grab("render"), picture(4)), "this run precedes all others"
 
 
 @pytest.mark.programs
-def test_the_program_that_draws_is_replaced_and_ended(
+def test_drawing_program_is_replaced_after_its_death_and_ended_when_late(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     splatview.publish(picture(), "render")
     grabbed: list[torch.Tensor] = []
-    threads = [
-        threading.Thread(target=lambda: grabbed.append(grab("render")))
-        for _ in range(3)
-    ]
+
+    def grab_render() -> None:
+        grabbed.append(grab("render"))
+
+    threads = [threading.Thread(target=grab_render) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert [torch.equal(each, picture()) for each in grabbed] == [True] * 3
+    assert [torch.equal(grabbed_picture, picture()) for grabbed_picture in grabbed] == [
+        True
+    ] * 3
     (first,) = drawing()
-    in_child(splatview.close)  # which ends nothing of the parent's
+    in_child(splatview.close)  # This ends nothing of the parent's.
     assert torch.equal(grab("render"), picture())
     assert drawing() == [first]
 

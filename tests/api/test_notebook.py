@@ -1,4 +1,6 @@
-"""`splatview.show`: what it displays, which viewer it takes, and what it says when there is none."""
+"""`splatview.show`: what it displays, which viewer it takes, and what it says when
+there is none.
+"""
 
 from __future__ import annotations
 
@@ -13,29 +15,29 @@ from splatview_ipc.control.registry import Announcement
 URL = "http://127.0.0.1:7007/"
 
 
-def test_a_running_viewer_is_shown_in_a_frame(
+def test_show_embeds_a_running_viewer_in_a_frame(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     url = URL + "?token=a&b=c"
     with Announcement(url, host="127.0.0.1", port=7007):
         page = splatview.show()
         wide = splatview.show(800, "50vh")
-    for shown, size in (
+    for page_of_size, size in (
         (page, "width: 100%; height: 600px"),
         (wide, "width: 800px; height: 50vh"),
     ):
-        html = shown._repr_html_()
-        assert (
-            f'<iframe src="{URL}?token=a&amp;b=c" style="{size}; border: 0; display: block"'
-            in html
-        )
+        html = page_of_size._repr_html_()
+        style = f"{size}; border: 0; display: block"
+        assert f'<iframe src="{URL}?token=a&amp;b=c" style="{style}"' in html
     assert page.url == url
     assert capsys.readouterr().out.count(url) == 2, (
         "a script's call prints what a prompt would show"
     )
 
 
-def test_over_ssh_the_line_to_type_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_prints_the_tunnel_command_over_ssh(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with Announcement("http://127.0.0.1:7011/", host="127.0.0.1", port=7011):
         monkeypatch.delenv("SSH_CONNECTION", raising=False)
         assert "ssh" not in splatview.show()._repr_html_()
@@ -47,7 +49,7 @@ def test_over_ssh_the_line_to_type_is_shown(monkeypatch: pytest.MonkeyPatch) -> 
                 assert f"ssh -L 7011:127.0.0.1:7011{option} someone@10.0.0.2)" in text
 
 
-def test_a_viewer_that_follows_the_same_is_taken(
+def test_show_takes_the_viewer_that_follows_the_same_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with (
@@ -55,11 +57,12 @@ def test_a_viewer_that_follows_the_same_is_taken(
         Announcement("http://127.0.0.1:7008/", host="127.0.0.1", port=7008, run="42"),
     ):
         assert splatview.show().port == 7007
-        assert splatview.show(run=42).port == splatview.show(run="42").port == 7008
+        for run in (42, "42"):
+            assert splatview.show(run=run).port == 7008
 
 
 @pytest.mark.programs
-def test_a_viewer_that_cannot_start_says_why(
+def test_show_says_why_a_viewer_cannot_start(
     monkeypatch: pytest.MonkeyPatch, runtime_dir: Path
 ) -> None:
     monkeypatch.setenv("__EGL_VENDOR_LIBRARY_FILENAMES", str(runtime_dir / "none.json"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,17 +29,17 @@ N = 5
 def unpacked(
     value: Any, layout: str | None = None, **meta: Any
 ) -> tuple[str, dict[str, torch.Tensor], dict[str, Any]]:
-    """What a viewer would get, by the very steps of `publish`; the receiver's own check is applied."""
+    """Return the kind, fields and metadata that a viewer gets, by the steps of `publish`.
+
+    The receiver's own check is applied.
+    """
     form = recognise(value, layout=layout)
-    published = form.match(value, meta)
-    assert published is not None
-    fields = form.frame(published[0])
-    full = published[1]
-    check_frame(
-        form.kind,
-        {k: (str(t.dtype)[6:], tuple(t.shape)) for k, t in fields.items()},
-        full,
-    )
+    match = form.match(value, meta)
+    assert match is not None
+    tensors, full = match
+    fields = form.frame(tensors)
+    described = {k: (str(t.dtype)[6:], tuple(t.shape)) for k, t in fields.items()}
+    check_frame(form.kind, described, full)
     return form.kind, fields, full
 
 
@@ -65,7 +66,9 @@ def rand(*shape: int) -> torch.Tensor:
         ((1, 7, 3), "HWC"),
     ],
 )
-def test_image_layouts_and_dtypes(shape: tuple[int, ...], layout: str) -> None:
+def test_publish_recognises_image_layouts_and_dtypes(
+    shape: tuple[int, ...], layout: str
+) -> None:
     for dtype in (torch.uint8, torch.float16, torch.bfloat16, torch.float32):
         image = (rand(*shape) * 50).to(dtype)
         kind, fields, meta = unpacked(image)
@@ -199,32 +202,35 @@ def torchwindow(n: int = N, k: int = 4) -> tuple[torch.Tensor, ...]:
         (gsplat_parameters(n=0), False, "sh", 3, 15),
     ],
 )
-def test_gaussian_forms(
+def test_publish_recognises_each_form_of_gaussians(
     value: Any, activated: bool, color: str, degree: int, stored: int
 ) -> None:
     kind, fields, meta = unpacked(value)
-    assert (kind, meta["activated"], meta["color"], meta["sh_degree"]) == (
-        "gaussians",
-        activated,
-        color,
-        degree,
-    )
+    assert kind == "gaussians"
+    assert meta["activated"] == activated
+    assert meta["color"] == color
+    assert meta["sh_degree"] == degree
+    assert not any(t.requires_grad for t in fields.values())
+    # The tuple of torchwindow has a background, too.
+    if isinstance(value, tuple):
+        return
     n = len(fields["means"])
-    shapes = {
+    shapes: dict[str, tuple[int, ...]] = {
         "means": (n, 3),
         "quats": (n, 4),
         "scales": (n, 3),
         "opacities": (n,),
-        "sh0" if color == "sh" else "rgb": (n, 3),
-        **({"shN": (n, stored, 3)} if stored else {}),
     }
-    assert {name: tuple(t.shape) for name, t in fields.items()} == shapes or isinstance(
-        value, tuple
-    )
-    assert not any(t.requires_grad for t in fields.values())
+    if color == "sh":
+        shapes["sh0"] = (n, 3)
+    else:
+        shapes["rgb"] = (n, 3)
+    if stored:
+        shapes["shN"] = (n, stored, 3)
+    assert {name: tuple(t.shape) for name, t in fields.items()} == shapes
 
 
-def test_parts_are_the_right_ones() -> None:
+def test_each_field_comes_from_the_right_tensor() -> None:
     model = inria_model()
     _, fields, _ = unpacked(model)
     for field, source in {
@@ -235,10 +241,8 @@ def test_parts_are_the_right_ones() -> None:
         "sh0": model._features_dc[:, 0],
         "shN": model._features_rest,
     }.items():
-        assert (
-            torch.equal(fields[field], source)
-            and fields[field].data_ptr() == source.data_ptr()
-        ), "no copy is made"
+        assert torch.equal(fields[field], source)
+        assert fields[field].data_ptr() == source.data_ptr(), "no copy is made"
     background, means, shs, opacity, scales, rotations = torchwindow()
     _, fields, _ = unpacked((background, means, shs, opacity, scales, rotations))
     for field, source in {
@@ -253,7 +257,7 @@ def test_parts_are_the_right_ones() -> None:
         assert torch.equal(fields[field], source)
 
 
-def test_the_active_degree_follows_the_model() -> None:
+def test_active_degree_follows_the_model() -> None:
     model = inria_model()
     layout = recognise(model)
     for degree in (0, 1, 2, 3):
@@ -261,10 +265,10 @@ def test_the_active_degree_follows_the_model() -> None:
         published = layout.match(model, {})
         assert published is not None
         assert published[1]["sh_degree"] == degree
-    assert unpacked(gsplat_parameters(), sh_degree=1)[2]["sh_degree"] == 1
-    assert unpacked(gsplat_parameters(degree=0), sh_degree=3)[2]["sh_degree"] == 0, (
-        "no more than is stored"
-    )
+    _, _, meta = unpacked(gsplat_parameters(), sh_degree=1)
+    assert meta["sh_degree"] == 1
+    _, _, meta = unpacked(gsplat_parameters(degree=0), sh_degree=3)
+    assert meta["sh_degree"] == 0, "no more than is stored"
 
 
 def test_densification_replaces_tensors_and_n(arrived: Callable[..., Any]) -> None:
@@ -275,15 +279,14 @@ def test_densification_replaces_tensors_and_n(arrived: Callable[..., Any]) -> No
                 parameters[name] = torch.nn.Parameter(value)
             parameters[name].data = parameters[name].data[:n]
         splatview.publish(parameters)
-        assert np.array_equal(
-            arrived("gaussians")["shN"], parameters["shN"].detach().numpy()
-        )
+        expected = parameters["shN"].detach().numpy()
+        assert np.array_equal(arrived("gaussians")["shN"], expected)
 
 
 # ---- Around the trainer
 
 
-def test_an_unusable_runtime_folder_stops_no_training(
+def test_unusable_runtime_folder_stops_no_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / "file"
@@ -302,7 +305,9 @@ def test_an_unusable_runtime_folder_stops_no_training(
         splatview.publish(torch.zeros(4, 4))
 
 
-def test_close_and_begin_again(arrived: Callable[..., Any], runtime_dir: Path) -> None:
+def test_publishing_works_again_after_close(
+    arrived: Callable[..., Any], runtime_dir: Path
+) -> None:
     splatview.publish(torch.zeros(4, 4))
     for _ in range(2):
         splatview.close()
@@ -311,7 +316,7 @@ def test_close_and_begin_again(arrived: Callable[..., Any], runtime_dir: Path) -
     assert (arrived("image")["image"] == 1).all()
 
 
-def test_disabled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disabled_publish_starts_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPLATVIEW_DISABLE", "1")
     splatview.publish(torch.zeros(4, 4))
     assert publishing.begun() is None
@@ -324,7 +329,7 @@ PICTURE = np.arange(4 * 5 * 3, dtype=np.float32).reshape(4, 5, 3) / 60
 
 
 class ByDlpack:
-    """An array of some library that has the protocol alone."""
+    """Stands for an array of a library that has the DLPack protocol alone."""
 
     def __init__(self, tensor: torch.Tensor):
         self.tensor = tensor
@@ -342,65 +347,81 @@ def read_only(array: np.ndarray) -> np.ndarray:
     return array
 
 
+class ByArrayInterface:
+    """Stands for an array of a library that has NumPy's interface alone."""
+
+    def __init__(self, array: np.ndarray):
+        self.array = array
+        self.__array_interface__ = array.__array_interface__
+
+
+def pillow_image_in_color(array: np.ndarray) -> Image.Image:
+    return Image.fromarray((array * 255).astype(np.uint8)).convert("RGBA")
+
+
 @pytest.mark.parametrize(
-    "make",
+    "array",
     [
-        lambda a: a,
-        lambda a: a.astype(">f4"),
-        lambda a: a[:, ::-1],
-        lambda a: read_only(a)[::-1],
-        lambda a: np.asfortranarray(a)[1:, ::2],
-        lambda a: SimpleNamespace(__array_interface__=a.__array_interface__, keep=a),
-        lambda a: ByDlpack(torch.from_numpy(a)),
-        lambda a: ByDlpack(torch.from_numpy(a).permute(2, 0, 1)),
-        lambda a: Image.fromarray(a[..., 0]),
-        lambda a: Image.fromarray((a * 255).astype(np.uint8)).convert("RGBA"),
+        PICTURE,
+        PICTURE.astype(">f4"),
+        PICTURE[:, ::-1],
+        read_only(PICTURE)[::-1],
+        np.asfortranarray(PICTURE)[1:, ::2],
+        ByArrayInterface(PICTURE),
+        ByDlpack(torch.from_numpy(PICTURE)),
+        ByDlpack(torch.from_numpy(PICTURE).permute(2, 0, 1)),
+        Image.fromarray(PICTURE[..., 0]),
+        pillow_image_in_color(PICTURE),
     ],
 )
-def test_an_array_arrives_as_it_is(
-    make: Callable[[np.ndarray], Any], arrived: Callable[..., Any]
+def test_arrays_of_other_libraries_arrive_unchanged(
+    array: Any, arrived: Callable[..., Any]
 ) -> None:
-    given = make(PICTURE)
-    if isinstance(given, ByDlpack):
-        expected = given.tensor.numpy()
+    if isinstance(array, ByDlpack):
+        expected = array.tensor.numpy()
     else:
-        expected = np.asarray(given)
-    layout: dict[str, Any] = {"layout": "CHW"} if expected.shape[0] == 3 else {}
+        expected = np.asarray(array)
+    options: dict[str, Any] = {}
+    if expected.shape[0] == 3:
+        options["layout"] = "CHW"
     for _ in range(2):
-        splatview.publish(given, "array", **layout)
+        splatview.publish(array, "array", **options)
     got = arrived("array")["image"]
-    scale = 255 if expected.dtype == np.uint8 and got.max() <= 1 else 1
-    assert np.array_equal(got * scale, expected.astype(np.float32))
+    is_scaled = expected.dtype == np.uint8 and got.max() <= 1
+    if is_scaled:
+        got = got * 255
+    assert np.array_equal(got, expected.astype(np.float32))
 
 
-# -- cameras -----------------------------------------------------------------------------------------------------------
+# -- cameras ---------------------------------------------------------------------------
 
 
-def test_a_viewer_reads_what_was_published(subscriber: Subscriber) -> None:
+def has_meta(frame: Any, name: str, value: object) -> bool:
+    return frame.meta[name] == value
+
+
+def test_viewer_reads_published_cameras(subscriber: Subscriber) -> None:
     views, Ks = poses(5)
     splatview.publish_cameras(views, Ks[0], 40, [30, 31, 32, 33, 34])
     stream = stream_of(subscriber, "cameras")
     assert (stream.kind, stream.info.over, stream.shape) == ("cameras", "", (5,))
     with next_frame(subscriber, stream) as frame:
         assert frame.meta == {"photos": 0}
-        np.testing.assert_array_equal(
-            host_array(frame.tensors["viewmats"]), views.numpy()
-        )
+        viewmats = host_array(frame.tensors["viewmats"])
+        np.testing.assert_array_equal(viewmats, views.numpy())
         np.testing.assert_array_equal(host_array(frame.tensors["Ks"]), Ks.numpy())
-        np.testing.assert_array_equal(
-            host_array(frame.tensors["sizes"]), [[40, 30 + i] for i in range(5)]
-        )
+        sizes = [[40, 30 + i] for i in range(5)]
+        np.testing.assert_array_equal(host_array(frame.tensors["sizes"]), sizes)
     moved = views.clone()
     moved[:, 0, 3] += 1
     splatview.publish_cameras(moved.double().numpy(), Ks.tolist(), 40, 30)
-    with next_frame(subscriber, stream, fits=lambda f: f.version == 2) as frame:
+    with next_frame(subscriber, stream, after=1) as frame:
         assert frame.tensors["viewmats"].dtype == "float64"
-        np.testing.assert_array_equal(
-            host_array(frame.tensors["viewmats"]), moved.numpy()
-        )
+        viewmats = host_array(frame.tensors["viewmats"])
+        np.testing.assert_array_equal(viewmats, moved.numpy())
 
 
-def test_which_camera_is_at_work(subscriber: Subscriber) -> None:
+def test_current_camera_is_published_without_the_poses(subscriber: Subscriber) -> None:
     views, Ks = poses(9)
     splatview.publish_cameras(views, Ks, 40, 30, current=3)
     stream = stream_of(subscriber, "cameras current")
@@ -409,43 +430,41 @@ def test_which_camera_is_at_work(subscriber: Subscriber) -> None:
         assert host_array(frame.tensors["current"]).tolist() == [3]
     poses_stream = stream_of(subscriber, "cameras")
     splatview.publish_cameras(current=np.int64(7))
-    with next_frame(
-        subscriber,
-        stream,
-        fits=lambda f: host_array(f.tensors["current"]).tolist() == [7],
-    ):
+
+    def shows_camera_7(frame: Any) -> bool:
+        return host_array(frame.tensors["current"]).tolist() == [7]
+
+    with next_frame(subscriber, stream, fits=shows_camera_7):
         pass
-    assert poses_stream.version == 1  # it was not published again for that
+    assert poses_stream.version == 1, "the poses were not published again for that"
 
 
 @pytest.mark.parametrize("kind", ["uint8", "float32", "float16", "channels first"])
-def test_photographs_come_when_they_are_asked_for(
+def test_photographs_arrive_when_a_viewer_requests_them(
     subscriber: Subscriber, kind: str
 ) -> None:
     g = torch.Generator().manual_seed(3)
     photos = torch.randint(0, 256, (4, 30, 40, 3), dtype=torch.uint8, generator=g)
-    given = {
+    images = {
         "uint8": photos,
         "float32": photos / 255,
         "float16": (photos / 255).half(),
         "channels first": photos.permute(0, 3, 1, 2),
     }[kind]
-    splatview.publish_cameras(*poses(4), 40, 30, given)
+    splatview.publish_cameras(*poses(4), 40, 30, images)
     with next_frame(subscriber, stream_of(subscriber, "cameras")) as frame:
         assert frame.meta == {"photos": 1}
         assert "paths" not in frame.tensors
     stream = stream_of(subscriber, "cameras photos")
-    assert stream.version == 0  # not asked for
+    assert stream.version == 0, "no viewer has asked for them"
+    tolerance = int(kind == "float16")
     for camera in (2, 0):
         stream.request_photos(camera)
-        with next_frame(
-            subscriber, stream, fits=lambda f, c=camera: f.meta["camera"] == c
-        ) as frame:
+        shows_camera = partial(has_meta, name="camera", value=camera)
+        with next_frame(subscriber, stream, fits=shows_camera) as frame:
             assert frame.meta == {"camera": camera, "side": 0, "photos": 1}
-            found = host_array(frame.tensors["photos"])[0].astype(int)
-            assert np.abs(found - photos[camera].numpy()).max() <= (
-                0 if kind != "float16" else 1
-            )
+            photo = host_array(frame.tensors["photos"])[0].astype(int)
+            assert np.abs(photo - photos[camera].numpy()).max() <= tolerance
 
 
 def test_small_photographs_are_means_over_areas(subscriber: Subscriber) -> None:
@@ -460,7 +479,8 @@ def test_small_photographs_are_means_over_areas(subscriber: Subscriber) -> None:
     with next_frame(subscriber, stream) as frame:
         assert frame.tensors["photos"].shape == (1, 0, 0, 3)
     stream.request_photos(0, 2)
-    with next_frame(subscriber, stream, fits=lambda f: f.meta["side"] == 2) as frame:
+    is_small = partial(has_meta, name="side", value=2)
+    with next_frame(subscriber, stream, fits=is_small) as frame:
         small = host_array(frame.tensors["photos"])
         assert small.shape == (4, 2, 2, 3)
         assert not small[1].any()
@@ -469,7 +489,7 @@ def test_small_photographs_are_means_over_areas(subscriber: Subscriber) -> None:
         assert small[2, 0].tolist() == [[0, 0, 0], [10, 20, 30]]
 
 
-def test_paths_are_told_and_not_read(subscriber: Subscriber) -> None:
+def test_photograph_paths_are_published_and_not_read(subscriber: Subscriber) -> None:
     splatview.publish_cameras(
         *poses(3), 40, 30, ["nowhere/Ä.jpg", None, Path("/b.png")]
     )
@@ -480,7 +500,7 @@ def test_paths_are_told_and_not_read(subscriber: Subscriber) -> None:
     assert [s.name for s in subscriber.streams] == ["cameras"]
 
 
-def test_a_fault_is_logged_once_whatever_numbers_it_names(
+def test_fault_is_logged_once_whatever_numbers_it_names(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SPLATVIEW_STRICT", raising=False)

@@ -1,4 +1,6 @@
-"""`publish_cameras`: the forms of cameras and photographs that it takes, and what it says of doubtful ones."""
+"""`publish_cameras`: the forms of cameras and photographs that it takes, and what it
+says of doubtful ones.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from splatview.api.camera_advice import CameraAdvice
 from splatview_ipc.subscriber.subscriber import Subscriber
 
 
-def test_matrices_in_other_shapes_are_the_same_cameras(subscriber: Subscriber) -> None:
+def test_matrices_of_other_shapes_describe_the_same_cameras(
+    subscriber: Subscriber,
+) -> None:
     views, Ks = poses(4)
     larger = torch.eye(4).repeat(4, 1, 1)
     larger[:, :3, :3] = Ks
@@ -33,7 +37,7 @@ def test_matrices_in_other_shapes_are_the_same_cameras(subscriber: Subscriber) -
         np.testing.assert_array_equal(host_array(frame.tensors["Ks"]), Ks.numpy())
 
 
-def test_matrices_that_were_inverted_in_float32_are_poses() -> None:
+def test_matrices_inverted_in_float32_are_accepted_as_poses() -> None:
     views, Ks = poses(4)
     views[:, 3] += torch.tensor([1e-6, -1e-6, 2e-6, 1e-6])
     tensors = camera_tensors(views.tolist(), Ks[0].numpy(), np.int64(40), [30] * 4)
@@ -43,7 +47,7 @@ def test_matrices_that_were_inverted_in_float32_are_poses() -> None:
         camera_tensors(views.transpose(1, 2), Ks, 40, 30)
 
 
-def test_sizes_as_whole_floats_are_sizes() -> None:
+def test_sizes_may_be_floats_of_integer_value() -> None:
     views, Ks = poses(2)
     for width in (40.0, [40.0, 40], np.full(2, 40.0), torch.tensor(40.0)):
         tensors = camera_tensors(views, Ks, width, 30)
@@ -53,45 +57,58 @@ def test_sizes_as_whole_floats_are_sizes() -> None:
             camera_tensors(views, Ks, width, 30)
 
 
-def test_photographs_are_named_by_arrays_and_with_narrow_spaces() -> None:
+def test_photograph_paths_may_be_arrays_and_hold_narrow_spaces() -> None:
     sizes = torch.full((2, 2), 30)
     # As macOS names pictures of the screen.
     names = ["at 10.00\u202fAM.png", "caf\u00e9 \U0001f468\u200d\U0001f52c.png"]
     for images in (names, np.array(names), np.array(names, dtype=object)):
         paths = CallerPhotos(images, sizes).paths
         assert paths is not None
-        shown = bytes(paths.tolist()).decode().split("\0")
-        assert [path.rpartition("/")[2] for path in shown[:2]] == names
+        published_paths = bytes(paths.tolist()).decode().split("\0")
+        assert [path.rpartition("/")[2] for path in published_paths[:2]] == names
     for name in ("a\nb.png", "\x1b[2J.png", "\udce9.png"):
         with pytest.raises(ValueError, match="is the path"):
             CallerPhotos([name, None], sizes)
 
 
+def is_second_batch(frame: Any) -> bool:
+    return frame.meta["photos"] == 2
+
+
+def is_one_pixel_wide(frame: Any) -> bool:
+    return frame.meta["side"] == 1
+
+
 @pytest.mark.parametrize("channels", [3, 4])
 @pytest.mark.parametrize("form", ["batch", "list"])
-def test_blue_comes_first_where_the_layout_says_so(
+def test_layout_option_orders_the_channels_of_photographs(
     subscriber: Subscriber, channels: int, form: str
 ) -> None:
     g = torch.Generator().manual_seed(7)
     shape = 2, 30, 40, channels
     photos = torch.randint(0, 256, shape, dtype=torch.uint8, generator=g)
-    given: Any = photos.numpy() if form == "batch" else [*photos.numpy()]
-    splatview.publish_cameras(*poses(2), 40, 30, given, layout="BGR")
+    images: Any = photos.numpy()
+    if form == "list":
+        images = list(images)
+    splatview.publish_cameras(*poses(2), 40, 30, images, layout="BGR")
     stream = stream_of(subscriber, "cameras photos")
     order = [2, 1, 0, 3][:channels]
     stream.request_photos(1)
     with next_frame(subscriber, stream) as frame:
         got = host_array(frame.tensors["photos"])[0]
         np.testing.assert_array_equal(got, photos[1][..., order].numpy())
-    splatview.publish_cameras(*poses(2), 40, 30, given, layout="HWC")
+    splatview.publish_cameras(*poses(2), 40, 30, images, layout="HWC")
     stream.request_photos(1)
-    with next_frame(subscriber, stream, fits=lambda f: f.meta["photos"] == 2) as frame:
+    with next_frame(subscriber, stream, fits=is_second_batch) as frame:
         got = host_array(frame.tensors["photos"])[0]
         np.testing.assert_array_equal(got, photos[1].numpy())
 
 
-def test_alpha_comes_with_a_photograph(subscriber: Subscriber) -> None:
-    """Small ones are means of what is opaque, and opaque where others have no alpha."""
+def test_photographs_carry_their_alpha(subscriber: Subscriber) -> None:
+    """Small photographs are means of the opaque pixels.
+
+    A photograph without alpha is opaque beside one that has it.
+    """
     clear = torch.zeros(8, 8, 4)
     clear[:, :4] = torch.tensor([0.8, 0.4, 0.2, 1.0])
     clear[:, 4:, :3] = 1.0
@@ -100,16 +117,16 @@ def test_alpha_comes_with_a_photograph(subscriber: Subscriber) -> None:
     stream = stream_of(subscriber, "cameras photos")
     stream.request_photos(0)
     with next_frame(subscriber, stream) as frame:
-        whole = host_array(frame.tensors["photos"])[0]
-        assert whole[0, 0].tolist() == [204, 102, 51, 255]
-        assert whole[0, 7].tolist() == [255, 255, 255, 0]
+        photo = host_array(frame.tensors["photos"])[0]
+        assert photo[0, 0].tolist() == [204, 102, 51, 255]
+        assert photo[0, 7].tolist() == [255, 255, 255, 0]
     stream.request_photos(0, 1)
-    with next_frame(subscriber, stream, fits=lambda f: f.meta["side"] == 1) as frame:
+    with next_frame(subscriber, stream, fits=is_one_pixel_wide) as frame:
         small = host_array(frame.tensors["photos"])[:, 0, 0].astype(int)
     assert np.abs(small - [[204, 102, 51, 128], [153, 153, 153, 255]]).max() <= 1
 
 
-# -- doubts about cameras ----------------------------------------------------------------------------------------------
+# -- doubts about cameras --------------------------------------------------------------
 
 
 def doubts(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -117,26 +134,26 @@ def doubts(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [text for text in texts if text.startswith("publish_cameras")]
 
 
-def test_cameras_in_another_convention_are_told_once(
+def test_cameras_in_another_convention_are_warned_of_once(
     caplog: pytest.LogCaptureFixture, subscriber: Subscriber
 ) -> None:
     views, Ks = ring(12)
-    wrong = torch.linalg.inv(views)
-    splatview.publish_cameras(wrong, Ks, *SIZE)
+    inverted = torch.linalg.inv(views)
+    splatview.publish_cameras(inverted, Ks, *SIZE)
     splatview.publish(cloud(), "scene")
     wait_until(lambda: doubts(caplog))
     for _ in range(3):
-        splatview.publish_cameras(wrong, Ks, *SIZE)
-        splatview.publish_cameras(wrong[:11], Ks[:11], *SIZE)
+        splatview.publish_cameras(inverted, Ks, *SIZE)
+        splatview.publish_cameras(inverted[:11], Ks[:11], *SIZE)
     photos = torch.full((12, SIZE[1], SIZE[0], 3), 130.0)
     splatview.publish_cameras(views, Ks, *SIZE, photos)
     wait_until(lambda: len(doubts(caplog)) > 1)
-    told = doubts(caplog)
-    assert "camera to world" in told[0]
-    assert "linalg.inv" in told[0]
-    assert "floats from 0 to 255" in told[1]
-    assert len(told) == 2
-    # Viewers, which get bytes, are told by the publisher.
+    warnings = doubts(caplog)
+    assert "camera to world" in warnings[0]
+    assert "linalg.inv" in warnings[0]
+    assert "floats from 0 to 255" in warnings[1]
+    assert len(warnings) == 2
+    # Viewers get bytes alone, so the publisher sends them the hint.
     stream = stream_of(subscriber, "cameras photos")
     stream.request_photos(1)
     with next_frame(subscriber, stream) as frame:
@@ -144,7 +161,7 @@ def test_cameras_in_another_convention_are_told_once(
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "expected"),
     [
         ("none", []),
         ("camera to world", ["camera to world:"]),
@@ -159,8 +176,8 @@ def test_cameras_in_another_convention_are_told_once(
         ("photo sides", ["images[0] is 32x48 pixels and its camera 48x32"]),
     ],
 )
-def test_each_convention_is_told_and_none_where_all_is_right(
-    caplog: pytest.LogCaptureFixture, change: str, told: list[str]
+def test_each_wrong_convention_is_warned_of_and_right_ones_are_not(
+    caplog: pytest.LogCaptureFixture, change: str, expected: list[str]
 ) -> None:
     views, Ks = ring(12)
     width, height = SIZE
@@ -195,12 +212,13 @@ def test_each_convention_is_told_and_none_where_all_is_right(
     tensors = camera_tensors(views, Ks, width, height)
     assert advice.take(tensors, CallerPhotos(photos, tensors["sizes"]))
     assert advice.tick(0.0) > 0.0
-    said = doubts(caplog)
-    assert len(said) == len(told), said
-    assert all(part in text for part, text in zip(told, said, strict=True))
+    warnings = doubts(caplog)
+    assert len(warnings) == len(expected), warnings
+    for phrase, warning in zip(expected, warnings, strict=True):
+        assert phrase in warning
 
 
-def test_cameras_that_become_more_are_looked_at_once_a_second(
+def test_changing_cameras_are_checked_once_a_second(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     views, Ks = ring(12)
@@ -216,7 +234,7 @@ def test_cameras_that_become_more_are_looked_at_once_a_second(
     assert "look swapped" in doubts(caplog)[0]
 
 
-def test_poses_are_compared_with_the_first_scene_that_comes_and_twice_later(
+def test_poses_are_checked_when_the_first_scene_arrives_and_twice_later(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     views, Ks = ring(12)

@@ -1,4 +1,6 @@
-"""`publish_memory`: its samples, what it has PyTorch record, full snapshots, and its end. tests/cuda has a real GPU."""
+"""`publish_memory`: its samples, what it has PyTorch record, full snapshots, and its
+end. tests/cuda has a real GPU.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("cache")
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A cache folder for each test; the folder of the snapshots in it."""
+    """Give each test a cache folder, and yield the folder of snapshots in it."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     memory_recording.observe.cache_clear()
     yield tmp_path / "cache" / "splatview" / "snapshots" / "taken"
@@ -37,8 +39,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def allocator(monkeypatch: pytest.MonkeyPatch) -> Allocator:
-    def put(where: Any, name: str, value: Any) -> None:
-        monkeypatch.setattr(where, name, value, raising=False)
+    def put(owner: Any, name: str, value: Any) -> None:
+        monkeypatch.setattr(owner, name, value, raising=False)
 
     return Allocator().install(put)
 
@@ -48,15 +50,30 @@ def reader(subscriber: Subscriber) -> MemoryReader:
     return MemoryReader(subscriber)
 
 
-def test_without_cuda_it_shows_the_hosts_memory(
+def never() -> bool:
+    return False
+
+
+def wait_for_newest(column: str, value: float) -> None:
+    wait_until(lambda: newest(column) == value)
+
+
+def wait_for_meta(reader: MemoryReader, name: str, value: object) -> None:
+    wait_until(lambda: reader.poll().meta.get(name) == value)
+
+
+def wait_for_samples(reader: MemoryReader, count: int = 1) -> None:
+    wait_until(lambda: len(reader.poll().samples) >= count)
+
+
+def test_publish_memory_samples_host_memory_without_cuda(
     reader: MemoryReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        torch.cuda, "is_initialized", lambda: False
-    )  # whatever other tests began in this process
+    # Other tests may have initialised CUDA in this process.
+    monkeypatch.setattr(torch.cuda, "is_initialized", never)
     for _ in range(5):
         splatview.publish_memory(hz=50)
-    wait_until(lambda: len(reader.poll().samples) > 3)
+    wait_for_samples(reader, 4)
     assert (reader.meta["device"], reader.meta["total"]) == ("cpu", 0)
     assert (reader.samples[:, COLUMN_INDEX["host"]] > 10_000_000).all()
     assert not reader.samples[:, COLUMN_INDEX["reserved"]].any()
@@ -66,23 +83,23 @@ def test_without_cuda_it_shows_the_hosts_memory(
     assert reader.meta["snapshots"] == 0
 
 
-def test_it_shows_a_gpu_and_the_peaks_between_two_looks(
+def test_publish_memory_samples_a_gpu_and_the_peaks_between_samples(
     allocator: Allocator, reader: MemoryReader
 ) -> None:
     allocator.current = 1
     splatview.publish_memory(hz=100, step=12)
-    wait_until(lambda: newest("step") == 12)
+    wait_for_newest("step", 12)
     allocator.allocate(3 * GIB, gpu=1)
     allocator.allocate(-2 * GIB, gpu=1)
-    wait_until(lambda: newest("allocated") == GIB and newest("peak") == GIB)
+    wait_until(lambda: newest("allocated") == newest("peak") == GIB)
     assert rows()[:, COLUMN_INDEX["peak"]].max() == 3 * GIB
     assert newest("reserved") == 3 * GIB
-    wait_until(lambda: reader.poll().meta.get("device") == "cuda:1")
+    wait_for_meta(reader, "device", "cuda:1")
     assert (reader.meta["gpu"], reader.meta["total"]) == ("GPU 1", 80 * GIB)
     np.testing.assert_array_equal(reader.samples, rows()[: len(reader.samples)])
 
 
-def test_cuda_that_begins_later_is_noticed(
+def test_cuda_that_starts_later_is_noticed(
     allocator: Allocator, reader: MemoryReader
 ) -> None:
     allocator.is_initialized = False
@@ -91,23 +108,23 @@ def test_cuda_that_begins_later_is_noticed(
     assert newest("reserved") == 0
     assert not allocator.recorded
     allocator.initialize()
-    assert (
-        len(allocator.recorded) == 1
-    )  # with the first use, by the trainer's own thread
+    # The trainer's own thread starts the recording with its first use of CUDA.
+    assert len(allocator.recorded) == 1
     allocator.allocate(GIB, gpu=1)
-    wait_until(
-        lambda: newest("reserved") == GIB
-    )  # no call came: the one on which something is allocated
-    wait_until(lambda: reader.poll().meta.get("device") == "cuda:1")
+    # The trainer made no further call: the GPU that has memory allocated is sampled.
+    wait_for_newest("reserved", GIB)
+    wait_for_meta(reader, "device", "cuda:1")
 
 
-def test_recording_is_switched_on_and_off_again(allocator: Allocator) -> None:
+def test_publish_memory_switches_recording_on_and_off(allocator: Allocator) -> None:
     splatview.publish_memory(max_entries=777)
-    ((enabled, more),) = allocator.recorded
-    assert (enabled, more["max_entries"], more["stacks"]) == ("all", 777, "python")
+    ((enabled, options),) = allocator.recorded
+    assert enabled == "all"
+    assert options["max_entries"] == 777
+    assert options["stacks"] == "python"
     splatview.close()
     assert allocator.recorded[1:] == [(None, {})]
-    allocator.recording = True  # by others
+    allocator.recording = True  # Another library records.
     splatview.publish_memory()
     splatview.close()
     allocator.recording = False
@@ -116,19 +133,19 @@ def test_recording_is_switched_on_and_off_again(allocator: Allocator) -> None:
     assert len(allocator.recorded) == 2
 
 
-def test_a_snapshot_that_a_viewer_asks_for(
+def test_snapshot_is_written_when_a_viewer_requests_it(
     allocator: Allocator, reader: MemoryReader, cache: Path
 ) -> None:
     for step in range(3):
         splatview.publish_memory(hz=50, step=step)
-    wait_until(lambda: len(reader.poll().samples))
+    wait_for_samples(reader)
     reader.stream.request_snapshot()
-    wait_until(lambda: reader.poll().meta["snapshots"] == 1)
+    wait_for_meta(reader, "snapshots", 1)
     assert allocator.snapshots == 1
     path = memory_snapshots.find_snapshot(reader.meta["snapshot"])
     assert path is not None
     assert [stat.S_IMODE(p.stat().st_mode) for p in (cache, path)] == [0o700, 0o600]
-    assert list(cache.iterdir()) == [path]  # nothing half done is left
+    assert list(cache.iterdir()) == [path], "no temporary file is left"
     written = pickle.loads(path.read_bytes())
     assert written["segments"] == allocator.snapshot()["segments"]
     names = [a["name"] for a in written["external_annotations"]]
@@ -136,7 +153,7 @@ def test_a_snapshot_that_a_viewer_asks_for(
     assert [a["stage"] for a in written["external_annotations"]] == ["START", "END"] * 3
 
 
-def test_memory_that_runs_out_is_written_down_at_once(
+def test_snapshot_is_written_at_once_when_memory_runs_out(
     allocator: Allocator,
     reader: MemoryReader,
     cache: Path,
@@ -145,25 +162,23 @@ def test_memory_that_runs_out_is_written_down_at_once(
 ) -> None:
     monkeypatch.setattr(memory_recording, "OOM_PERIOD_S", PATIENCE)
     splatview.publish_memory(hz=1)
-    wait_until(lambda: len(reader.poll().samples))
+    wait_for_samples(reader)
     allocator.fail()
-    assert (
-        newest("ooms") == 1
-    )  # it has been published when the exception comes to the trainer
+    # It has been published when the exception reaches the trainer.
+    assert newest("ooms") == 1
     (name,) = (path.name for path in cache.iterdir())
     assert name.endswith("-1-oom.pickle")
     assert f"splatview memory {memory_snapshots.find_snapshot(name)}" in caplog.text
-    wait_until(lambda: reader.poll().meta["snapshot"] == name)
-    allocator.fail()  # and no second one so soon
-    assert allocator.snapshots == 1
+    wait_for_meta(reader, "snapshot", name)
+    allocator.fail()
+    assert allocator.snapshots == 1, "no second snapshot follows so soon"
     assert newest("ooms") == 2
     run = name.removesuffix("-1-oom.pickle")
-    assert memory_snapshots.newest_oom_snapshot(
-        run, 0
-    ) == memory_snapshots.find_snapshot(name)
+    path = memory_snapshots.find_snapshot(name)
+    assert memory_snapshots.newest_oom_snapshot(run, 0) == path
 
 
-def test_the_last_few_snapshots_are_kept() -> None:
+def test_last_few_snapshots_are_kept() -> None:
     names = [memory_snapshots.snapshot_name("run-1-ab", i, "asked") for i in range(12)]
     folder = memory_snapshots.write_snapshot(names[0], b"x").parent
     for i, name in enumerate([*names, "mine.txt"]):
@@ -173,15 +188,14 @@ def test_the_last_few_snapshots_are_kept() -> None:
     assert {p.name for p in folder.iterdir()} == {"mine.txt", *names[4:]}
 
 
-def test_old_samples_share_rows_and_no_peak_is_lost() -> None:
+def test_old_samples_share_rows_and_keep_their_peaks() -> None:
     samples = Samples()
     for i in range(3 * MEMORY_ROWS):
-        row = dict.fromkeys(MEMORY_COLUMNS, 5.0) | {
-            "time": i,
-            "step": i,
-            "peak": 9.0 if i == 77 else 5.0,
-            "low": 1.0 if i == 88 else 5.0,
-        }
+        row = dict.fromkeys(MEMORY_COLUMNS, 5.0) | {"time": i, "step": i}
+        if i == 77:
+            row["peak"] = 9.0
+        if i == 88:
+            row["low"] = 1.0
         samples.add([*row.values()])
     rows = samples.rows
     assert len(rows) <= MEMORY_ROWS

@@ -1,4 +1,6 @@
-"""Calls from within torch.compile, and tensors of transforms, of traces and of several ranks."""
+"""Calls from within torch.compile, and tensors of transforms, of traces and of several
+ranks.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +20,49 @@ from torch.distributed.tensor import DTensor, Replicate
 import splatview
 
 X = torch.ones(4, 4) / 8
-ONE = torch.ones(())
-CALLS: list[tuple[Callable[[Any], Any], torch.Tensor]] = [
-    (lambda x: splatview.publish(x, "it"), X),
-    (lambda x: splatview.log(loss=x), ONE),
-    (lambda x: splatview.annotate("it", boxes=x), X),
-    (lambda x: splatview.publish_cameras(x, x[:3, :3], 4, 4), X),
-    (lambda x: splatview.publish(X, "it", meta={"step": x}), ONE),
-    (lambda x: splatview.publish_memory(step=x), ONE),
-    (lambda x: splatview.grab(camera={"viewmat": x}), X),
+SCALAR = torch.ones(())
+
+
+def publish_image(x: torch.Tensor) -> None:
+    splatview.publish(x, "it")
+
+
+def log_loss(x: torch.Tensor) -> None:
+    splatview.log(loss=x)
+
+
+def annotate_boxes(x: torch.Tensor) -> None:
+    splatview.annotate("it", boxes=x)
+
+
+def publish_cameras(x: torch.Tensor) -> None:
+    splatview.publish_cameras(x, x[:3, :3], 4, 4)
+
+
+def publish_metadata(x: torch.Tensor) -> None:
+    splatview.publish(X, "it", meta={"step": x})
+
+
+def publish_memory(x: Any) -> None:
+    splatview.publish_memory(step=x)
+
+
+def grab_by_camera(x: torch.Tensor) -> None:
+    splatview.grab(camera={"viewmat": x})
+
+
+CALLS: list[tuple[Callable[[Any], None], torch.Tensor]] = [
+    (publish_image, X),
+    (log_loss, SCALAR),
+    (annotate_boxes, X),
+    (publish_cameras, X),
+    (publish_metadata, SCALAR),
+    (publish_memory, SCALAR),
+    (grab_by_camera, X),
 ]
 
 
-def test_a_call_breaks_a_compiled_function_once(arrived: Callable[..., Any]) -> None:
+def test_each_call_breaks_a_compiled_function_once(arrived: Callable[..., Any]) -> None:
     def compute(x: torch.Tensor) -> torch.Tensor:
         splatview.publish(x * 2, "it")
         splatview.log(loss=x.sum())
@@ -42,33 +74,39 @@ def test_a_call_breaks_a_compiled_function_once(arrived: Callable[..., Any]) -> 
     frames = splatview.frames("before", timeout=PATIENCE)
     counters.clear()
     assert torch.equal(torch.compile(compute, backend="eager")(X), X * 2)
-    assert sum(counters["graph_break"].values()) == 5  # one a call
+    # One break for each call of splatview and for `latest`.
+    assert sum(counters["graph_break"].values()) == 5
     assert (arrived("it")["image"] == 1 / 4).all()
 
 
+def call_in_vmap(call: Callable[[Any], None], x: torch.Tensor) -> None:
+    torch.vmap(call)(x[None])
+
+
+def call_with_fake_tensor(call: Callable[[Any], None], x: torch.Tensor) -> None:
+    call(FakeTensorMode().from_tensor(x))
+
+
+def call_with_distributed_tensor(call: Callable[[Any], None], x: torch.Tensor) -> None:
+    call(DTensor.from_local(x, DeviceMesh("cpu", [0]), [Replicate()]))
+
+
 @pytest.mark.parametrize(
-    ("kind", "mend"),
+    ("call_with", "advice"),
     [
-        ("vmap", "outside"),
-        ("FakeTensor", "without values"),
-        ("DTensor", r"\.full_tensor\(\).*\.to_local\(\)"),
+        (call_in_vmap, "outside"),
+        (call_with_fake_tensor, "without values"),
+        (call_with_distributed_tensor, r"\.full_tensor\(\).*\.to_local\(\)"),
     ],
 )
 def test_tensors_without_values_are_refused(
-    kind: str, mend: str, tmp_path: Path
+    call_with: Callable[..., None], advice: str, tmp_path: Path
 ) -> None:
     dist.init_process_group("gloo", f"file://{tmp_path}/store", rank=0, world_size=1)
-    wrap: dict[str, Callable[[Any, torch.Tensor], Any]] = {
-        "vmap": lambda call, x: torch.vmap(call)(x[None]),
-        "FakeTensor": lambda call, x: call(FakeTensorMode().from_tensor(x)),
-        "DTensor": lambda call, x: call(
-            DTensor.from_local(x, DeviceMesh("cpu", [0]), [Replicate()])
-        ),
-    }
     try:
-        splatview.publish(X, "it")  # its form is known
+        splatview.publish(X, "it")  # Its form is known from here on.
         for call, x in CALLS:
-            with pytest.raises(TypeError, match=rf" is a \w*Tensor, .*{mend}"):
-                wrap[kind](call, x)
+            with pytest.raises(TypeError, match=rf" is a \w*Tensor, .*{advice}"):
+                call_with(call, x)
     finally:
         dist.destroy_process_group()

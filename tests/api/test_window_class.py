@@ -1,4 +1,6 @@
-"""`splatview.Window`: what its user sees, its end, and what it refuses where nothing can be opened."""
+"""`splatview.Window`: what its user sees, its end, and what it refuses where nothing
+can be opened.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from ctypes import POINTER, byref, c_char_p, c_int, c_long, c_uint, c_ulong, c_void_p
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +25,7 @@ from splatview import Window
 from splatview_ipc.control.registry import list_viewers
 from splatview_ipc.system.child_program import ChildProgram
 
-Seen = Callable[[str, Callable[[np.ndarray], Any]], None]
+ShowsPicture = Callable[[str, Callable[[np.ndarray], Any]], None]
 
 W = 320
 H = 200
@@ -34,7 +37,9 @@ def image(value: float, size: tuple[int, int] = SIZE) -> torch.Tensor:
 
 
 def scene(n: int = 400) -> tuple[torch.Tensor, ...]:
-    """A red ball before a blue background, as the arguments of `set_gaussian_splatting_scene`."""
+    """A red ball before a blue background, as the arguments of
+    `set_gaussian_splatting_scene`.
+    """
     g = torch.Generator().manual_seed(0)
     shs = torch.zeros(n, 4, 3)
     shs[:, 0] = torch.tensor(
@@ -51,9 +56,14 @@ def scene(n: int = 400) -> tuple[torch.Tensor, ...]:
     )
 
 
-def grey(value: float) -> Callable[[np.ndarray], Any]:
-    """All of a picture is of this grey."""
-    return lambda p: (np.abs(p.astype(int) - round(value * 255)) <= 1).all()
+def grey(value: float) -> Callable[[np.ndarray], bool]:
+    """Return a test of whether all of a picture is of this grey."""
+
+    def is_grey(picture: np.ndarray) -> bool:
+        difference = picture.astype(int) - round(value * 255)
+        return bool(np.abs(difference).max() <= 1)
+
+    return is_grey
 
 
 def red_ball(picture: np.ndarray) -> bool:
@@ -68,9 +78,16 @@ def red_ball(picture: np.ndarray) -> bool:
     )
 
 
+def lacks_red_ball(picture: np.ndarray) -> bool:
+    return not red_ball(picture)
+
+
 @ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p)
 def passed_over(display: Any, event: Any) -> int:
-    """Of Xlib's errors: a window that closes while it is being looked at would else end the process."""
+    """Ignore an error of Xlib.
+
+    A window that closes while it is looked up would else end the process.
+    """
     return 0
 
 
@@ -85,7 +102,10 @@ class Desktop:
         self._x.XSetErrorHandler(passed_over)
 
     def picture(self, title: str) -> np.ndarray | None:
-        """(H, W, 3) uint8: what is seen of a window on the screen; None while there is none."""
+        """Return what is visible of a window on the screen, (H, W, 3) uint8.
+
+        None while there is no such window.
+        """
         with self._window(title) as (display, window):
             if window is None:
                 return None
@@ -112,16 +132,17 @@ class Desktop:
         return np.asarray(ImageGrab.grab(box, xdisplay=self._name).convert("RGB"))
 
     def close(self, title: str) -> None:
-        """As the button in its frame does."""
+        """Close a window as the button in its frame does."""
         with self._window(title) as (display, window):
             assert window is not None, f"no window {title!r}"
             kind, delete = (
                 self._x.XInternAtom(display, name, 0)
                 for name in (b"WM_PROTOCOLS", b"WM_DELETE_WINDOW")
             )
+            # An XClientMessageEvent.
             event = (c_long * 24)(
                 33, 0, 1, display.value, window.value, kind, 32, delete
-            )  # an XClientMessageEvent
+            )
             self._x.XSendEvent(display, window, 0, c_long(0), byref(event))
 
     def resize(self, title: str, width: int, height: int) -> None:
@@ -130,19 +151,19 @@ class Desktop:
 
     @contextmanager
     def _window(self, title: str) -> Iterator[tuple[c_ulong, c_ulong | None]]:
-        """A connection to the display, and on it the window with a title."""
+        """Open a connection to the display; yield it with the window of this title."""
         display = c_ulong(self._x.XOpenDisplay(os.fsencode(self._name)))
         assert display.value, f"display {self._name} does not answer"
         todo = [self._x.XDefaultRootWindow(display)]
-        found = None
-        while todo and found is None:
+        match = None
+        while todo and match is None:
             window = c_ulong(todo.pop())
             name = c_char_p()
             if (
                 self._x.XFetchName(display, window, byref(name))
                 and name.value == title.encode()
             ):
-                found = window
+                match = window
             root = c_ulong()
             parent = c_ulong()
             children = POINTER(c_ulong)()
@@ -156,7 +177,7 @@ class Desktop:
                 byref(count),
             ):
                 todo += children[: count.value]
-        yield display, found
+        yield display, match
         self._x.XSync(display, 0)
         self._x.XCloseDisplay(display)
 
@@ -169,25 +190,28 @@ def desktop(display: str) -> Desktop:
 @pytest.fixture
 def windows(display: str) -> Iterator[Callable[..., Window]]:
     """`windows(title)`: a window of 120 x 90 that does not outlive its test."""
-    with ExitStack() as made:
+    with ExitStack() as opened:
 
         def make(title: str, size: tuple[int, int] = SIZE) -> Window:
             window = Window(*size, title)
-            made.callback(window.destroy)
+            opened.callback(window.destroy)
             return window
 
         yield make
 
 
 @pytest.fixture
-def seen(desktop: Desktop) -> Seen:
+def shows(desktop: Desktop) -> ShowsPicture:
     """`seen(title, fits)`: wait until a window shows a picture that fits."""
 
-    def look(title: str, fits: Callable[[np.ndarray], Any]) -> Any:
-        picture = desktop.picture(title)
-        return picture is not None and picture.size and fits(picture)
+    def wait(title: str, fits: Callable[[np.ndarray], Any]) -> None:
+        def shows_it() -> bool:
+            picture = desktop.picture(title)
+            return picture is not None and picture.size > 0 and bool(fits(picture))
 
-    return lambda title, fits: wait_until(lambda: look(title, fits), what=title)
+        wait_until(shows_it, what=title)
+
+    return wait
 
 
 def programs_of_windows() -> list[int]:
@@ -196,12 +220,14 @@ def programs_of_windows() -> list[int]:
     ]
 
 
-def user(desktop: Desktop, title: str, look: Callable[[], Any]) -> threading.Thread:
-    """Close the window after this look, in a thread; where that fails, end it."""
+def user(
+    desktop: Desktop, title: str, wait_for_picture: Callable[[], Any]
+) -> threading.Thread:
+    """Close the window, in a thread, once a picture is there; end it where that fails."""
 
     def use() -> None:
         try:
-            look()
+            wait_for_picture()
             desktop.close(title)
         except BaseException:
             for pid in programs_of_windows():
@@ -215,7 +241,7 @@ def user(desktop: Desktop, title: str, look: Callable[[], Any]) -> threading.Thr
 
 @pytest.mark.display
 def test_window_shows_images_and_scenes(
-    windows: Callable[..., Window], seen: Seen, desktop: Desktop
+    windows: Callable[..., Window], shows: ShowsPicture, desktop: Desktop
 ) -> None:
     y, x = np.mgrid[0:H, 0:W]
     pixels = np.stack([x % 256, y, (x + y) % 256], -1).astype(np.uint8)
@@ -224,20 +250,20 @@ def test_window_shows_images_and_scenes(
     window.set_image(pixels)
     window.start()
     assert window.is_running()
-    seen("shown", lambda p: np.array_equal(p, pixels))
+    shows("shown", partial(np.array_equal, pixels))
     assert window.size() == (W, H)
 
     picture = image(0.25, (W, H))
     window.set_image(picture)
-    seen("shown", grey(0.25))
+    shows("shown", grey(0.25))
     for value in (0.5, 1.0, 0.0):
-        picture[:] = value  # and no call
-        seen("shown", grey(value))
+        picture[:] = value  # The window follows without a call.
+        shows("shown", grey(value))
 
     names = "background", "means3d", "shs", "opacity", "scales", "rotations"
     arguments = dict(zip(names, scene(), strict=True))
     window.set_gaussian_splatting_scene(*arguments.values())
-    seen("shown", red_ball)
+    shows("shown", red_ball)
     shs = torch.zeros(400, 16, 3)
     shs[:, :1] = arguments["shs"][:, :1] * -1
     window.set_gaussian_splatting_scene(
@@ -248,21 +274,25 @@ def test_window_shows_images_and_scenes(
             "background": (0.0, 0.0, 1.0),
         }
     )
-    seen("shown", lambda p: not red_ball(p))
+    shows("shown", lacks_red_ball)
     shs[:, :1] *= -1
-    seen("shown", red_ball)
+    shows("shown", red_ball)
     window.set_image(picture.fill_(0.5))
-    seen("shown", grey(0.5))
+    shows("shown", grey(0.5))
 
-    wait_until(lambda: picture.add_(0.001) is picture and window.fps() > 0)
+    def draws_changes() -> bool:
+        picture.add_(0.001)
+        return window.fps() > 0
+
+    wait_until(draws_changes)
     desktop.resize("shown", 200, 160)
     wait_until(lambda: window.size() == (200, 160))
 
 
 @pytest.mark.display
-def test_window_is_killed_opened_again_and_closed(
+def test_window_opens_again_after_its_program_is_killed(
     windows: Callable[..., Window],
-    seen: Seen,
+    shows: ShowsPicture,
     desktop: Desktop,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -270,7 +300,7 @@ def test_window_is_killed_opened_again_and_closed(
     picture = image(0.5)
     window.set_image(picture)
     window.start()
-    seen("life", grey(0.5))
+    shows("life", grey(0.5))
     with pytest.raises(RuntimeError, match="already started"):
         window.start()
 
@@ -280,12 +310,12 @@ def test_window_is_killed_opened_again_and_closed(
     window.set_image(picture.fill_(0.75))
     assert caplog.text.count("code -9") == 1
 
-    def look() -> None:
+    def wait_for_picture() -> None:
         wait_until(lambda: desktop.picture("life") is not None)
         window.set_image(picture)
-        seen("life", grey(0.75))
+        shows("life", grey(0.75))
 
-    thread = user(desktop, "life", look)
+    thread = user(desktop, "life", wait_for_picture)
     window.start(blocking=True)
     thread.join()
     assert not window.is_running()
@@ -296,7 +326,7 @@ def test_window_is_killed_opened_again_and_closed(
 
 
 @pytest.mark.programs
-def test_without_a_display_a_page_shows_it(
+def test_window_opens_a_page_where_no_display_exists(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("DISPLAY", raising=False)
@@ -304,12 +334,13 @@ def test_without_a_display_a_page_shows_it(
     window = Window(64, 64)
     window.set_image(image(0.5))
     window.start()
-    said: list[str] = []
-    wait_until(
-        lambda: (
-            said.append(capfd.readouterr().err) or "http://127.0.0.1" in "".join(said)
-        )
-    )
+    error_output: list[str] = []
+
+    def prints_an_address() -> bool:
+        error_output.append(capfd.readouterr().err)
+        return "http://127.0.0.1" in "".join(error_output)
+
+    wait_until(prints_an_address)
     assert window.is_running()
     assert window.size() == (64, 64)
     (viewer,) = list_viewers()
@@ -319,14 +350,15 @@ def test_without_a_display_a_page_shows_it(
         raise OSError("too many open files")
 
     with monkeypatch.context() as patch:
-        patch.setattr(ChildProgram, "running", broken)
-        state = window.size(), window.fps(), window.is_running()
-        assert state == ((64, 64), 0.0, False), "a fault is no answer"
+        patch.setattr(ChildProgram, "is_running", broken)
+        assert window.size() == (64, 64)
+        assert window.fps() == 0.0
+        assert not window.is_running(), "a fault is no answer"
     window.destroy()
     assert not window.is_running()
 
 
-def test_a_picture_at_an_address(
+def test_set_image_reads_a_picture_at_an_address(
     arrived: Callable[[str], dict[str, np.ndarray]],
 ) -> None:
     array = np.random.default_rng(0).random((20, 30, 4), np.float32)

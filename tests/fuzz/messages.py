@@ -1,4 +1,6 @@
-"""What comes over the socket and stands in shared memory: messages, headers of frames, descriptions of runs."""
+"""What comes over the socket and stands in shared memory: messages, headers of frames,
+descriptions of runs.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Fuzz targets: `python -m fuzz.run TARGET [INPUTS]`, from within tests/.
 
-A target gets its seeds, its crafted inputs, then INPUTS damaged ones. Each has limits of memory and of CPU time. The
-kernel keeps the latter, also where a library holds the interpreter's lock: a process that takes more is ended
-(SIGXCPU). The input of a failure is kept in a file.
+A target gets its seeds, its crafted inputs, then INPUTS damaged ones. Each has limits
+of memory and of CPU time. The kernel keeps the latter, also where a library holds the
+interpreter's lock: a process that takes more is ended (SIGXCPU). The input of a failure
+is kept in a file.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ BOMBS = [
 
 
 def mutated(seeds: Sequence[bytes], luck: random.Random) -> bytes:
-    """Return one of the seeds with up to four pieces cut out, overwritten, doubled or put in."""
+    """Return one of the seeds with up to four pieces cut out, overwritten, doubled or
+    put in.
+    """
     data = luck.choice(list(seeds))
     for _ in range(luck.randrange(5)):
         at = luck.randrange(len(data) + 1)
@@ -135,7 +138,9 @@ ODD: list[Any] = [
 
 
 def odd(documents: Sequence[Any], luck: random.Random) -> bytes:
-    """Return one of the documents as JSON, with one to three of its values replaced, doubled, left out or renamed."""
+    """Return one of the documents as JSON, with one to three of its values replaced,
+    doubled, left out or renamed.
+    """
     made = json.loads(json.dumps(luck.choice(documents)))
     for _ in range(luck.randint(1, 3)):
         holder = made

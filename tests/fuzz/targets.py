@@ -1,7 +1,9 @@
-"""The table of targets: readers of files, of camera texts, of what a page sends, of messages between processes.
+"""The table of targets: readers of files, of camera texts, of what a page sends, of
+messages between processes.
 
-A target refuses bytes only with errors of our own, whose words can be shown: short, and text that can be encoded.
-Checkpoints and snapshots have no crafted inputs: what takes time and memory there is ended by the sandbox.
+A target refuses bytes only with errors of our own, whose words can be shown: short, and
+text that can be encoded. Checkpoints and snapshots have no crafted inputs: what takes
+time and memory there is ended by the sandbox.
 """
 
 from __future__ import annotations
@@ -47,8 +49,9 @@ Crafted = Callable[[bytes], dict[str, bytes]]
 class Target:
     """A reader of bytes.
 
-    `seeds` makes a few well-formed inputs, `crafted` small ones that claim much or are slow to look up, from the first
-    seed. The values of `documents` are replaced by odd ones. `format` is that of `kinds.files.FORMATS`.
+    `seeds` makes a few well-formed inputs, `crafted` small ones that claim much or are
+    slow to look up, from the first seed. The values of `documents` are replaced by odd
+    ones. `format` is that of `kinds.files.FORMATS`.
     """
 
     run: Callable[[bytes], object]
@@ -120,7 +123,7 @@ def refused() -> Iterator[None]:
         words.encode()
 
 
-# -- scenes, pictures, snapshots ---------------------------------------------------------------------------------------
+# -- scenes, pictures, snapshots -------------------------------------------------------
 
 T = w.truth(6, degree=1)
 SQUARE = w.truth(4, degree=1)
@@ -224,7 +227,7 @@ def _snapshot_values(data: bytes) -> None:
             from_pickled(value)
 
 
-# -- cameras ------------------------------------------------------------------------------------
+# -- cameras ---------------------------------------------------------------------------
 
 
 CAMERAS: list[Any] = [
@@ -303,7 +306,7 @@ def _camera_path(data: bytes) -> None:
         film.path.camera_at(0.1, film.width, film.height)
 
 
-# -- pages -------------------------------------------------------------------------------------------------------------
+# -- pages -----------------------------------------------------------------------------
 
 
 PAGE: list[Any] = [

@@ -1,4 +1,6 @@
-"""Any bytes from outside give a value or a declared error, in bounded time and memory: each target, in a program."""
+"""Any bytes from outside give a value or a declared error, in bounded time and memory:
+each target, in a program.
+"""
 
 from __future__ import annotations
 

@@ -31,11 +31,14 @@ assert splatview.grab("image", timeout=60).float().mean() == 200
 assert [sys.modules[name].MINE for name in ("ipc", "viewer_app", "tests", "benchmarks")] == [
     "ipc", "viewer_app", "tests", "benchmarks"]
 """
-"""In a project with modules of the names that splatview's folders have. Argument: the folder of splatview."""
+"""In a project with modules of the names that splatview's folders have. Argument: the
+folder of splatview."""
 
 
 def _run(*command: str | Path, cwd: Path) -> str:
-    """Run a program without this process's Python settings and return its output; a failure shows all of it."""
+    """Run a program without this process's Python settings and return its output; a
+    failure shows all of it.
+    """
     kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
     done = subprocess.run(
         [str(c) for c in command],
@@ -52,7 +55,9 @@ def _run(*command: str | Path, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
-    """A source distribution and a wheel built in the checkout, and a wheel built from the source distribution."""
+    """A source distribution and a wheel built in the checkout, and a wheel built from
+    the source distribution.
+    """
     sdist = pytest.importorskip(
         "hatchling.builders.sdist",
         reason="needs hatchling: pip install 'splatview[test]'",
@@ -103,7 +108,9 @@ def test_distributions_pass_the_index_checks(dist: Mapping[str, Path]) -> None:
 def test_script_keeps_its_own_modules(
     dist: Mapping[str, Path], how: str, tmp_path: Path, programs: Programs
 ) -> None:
-    """A script with modules of the names that splatview's folders have publishes, grabs and is shown."""
+    """A script with modules of the names that splatview's folders have publishes, grabs
+    and is shown.
+    """
     env = {}
     root = ROOT
     if how == "wheel":

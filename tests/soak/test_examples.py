@@ -49,7 +49,7 @@ def needed(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_ends_after_its_steps(path: Path, programs: Programs) -> None:
+def test_example_ends_after_its_steps(path: Path, programs: Programs) -> None:
     needed(path)
     process = programs.python(
         path, "--steps", "3", *MORE.get(path.stem, ()), SPLATVIEW_STRICT="1"
@@ -64,7 +64,7 @@ def test_an_example_ends_after_its_steps(path: Path, programs: Programs) -> None
 @pytest.mark.parametrize(
     "path", [p for p in EXAMPLES if p.stem in STREAMS], ids=lambda path: path.stem
 )
-def test_a_viewer_draws_every_stream_of_an_example(
+def test_viewer_draws_every_stream_of_an_example(
     path: Path, programs: Programs, tmp_path: Path
 ) -> None:
     needed(path)
@@ -107,7 +107,7 @@ sys.stdin.readline()
 """
 
 
-def test_what_the_patch_adds_shows_gaussians_and_renders(programs: Programs) -> None:
+def test_patched_trainer_publishes_gaussians_and_renders(programs: Programs) -> None:
     """Its very lines, with the names that the trainer has there."""
     _, _, loop = PATCH.read_text().split("\n@@")
     process = programs.code(TRAINER, SPLATVIEW_STRICT="1")

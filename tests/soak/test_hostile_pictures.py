@@ -1,4 +1,6 @@
-"""The real viewer under a run whose streams have odd names, and whose frames say odd things: it draws each of them."""
+"""The real viewer under a run whose streams have odd names, and whose frames say odd
+things: it draws each of them.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ META: list[dict[str, Any]] = [
 ]
 
 
-def test_each_is_drawn(runtime_dir: Path) -> None:
+def test_viewer_draws_each_hostile_picture(runtime_dir: Path) -> None:
     streams = {
         **dict.fromkeys(NAMES, torch.zeros(4, 6, 3, dtype=torch.uint8)),
         "splats": cloud(),

@@ -1,4 +1,6 @@
-"""Ctrl-C at any line of a script that publishes, closes and goes on, as one does in a notebook."""
+"""Ctrl-C at any line of a script that publishes, closes and goes on, as one does in a
+notebook.
+"""
 
 from __future__ import annotations
 

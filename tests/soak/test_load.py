@@ -1,4 +1,6 @@
-"""A trainer takes up no more after a million publishes, or thousands of new tensors beside a viewer."""
+"""A trainer takes up no more after a million publishes, or thousands of new tensors
+beside a viewer.
+"""
 
 from __future__ import annotations
 
@@ -55,12 +57,15 @@ answer = steps
 
 
 def blocks(trainer: Trainer, **slack: int) -> dict[str, Any]:
-    """Publish in ten blocks; a trainer takes up no more after any of them than after the first. Its counters then."""
+    """Publish in ten blocks; a trainer takes up no more after any of them than after
+    the first. Its counters then.
+    """
     first: tuple[Footprint, int] | None = None
     counters: dict[str, Any] = {}
     for number in range(10):
         counters, objects = trainer.do(
-            "block(); gc.collect(); answer = publishing.begun().control.counters(), len(gc.get_objects())",
+            "block(); gc.collect(); answer = publishing.begun().control.counters(), "
+            "len(gc.get_objects())",
             300,
         )
         now = footprint(trainer.process.pid)
@@ -82,14 +87,16 @@ def seen(reader: Program, steps: dict[str, int]) -> None:
             return
 
 
-def test_a_million_publishes_without_a_viewer(programs: Programs) -> None:
+def test_million_publishes_without_a_viewer_use_no_more_memory(
+    programs: Programs,
+) -> None:
     trainer = Trainer(programs)
     trainer.do(ALONE)
     assert blocks(trainer)["copies"] == 0
     assert footprint(trainer.process.pid).segments == 1  # the control block
 
 
-def test_ten_thousand_new_tensors_of_new_shapes(programs: Programs) -> None:
+def test_ten_thousand_new_shapes_leave_nothing_behind(programs: Programs) -> None:
     trainer = Trainer(programs)
     reader = programs.python("-m", "support.watcher", "--period", "0.1")
     seen(reader, dict.fromkeys(trainer.do(FRESH, 60), 1))

@@ -1,4 +1,6 @@
-"""A driver that refuses a shader is named; a viewer that has lost its GPU ends and says so."""
+"""A driver that refuses a shader is named; a viewer that has lost its GPU ends and says
+so.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,12 @@ def step(app):
 loop.step = step
 sys.exit(main(sys.argv[1:]))
 """
-"""The viewer, which takes its GPU to be lost as soon as there is a file of this name."""
+"""The viewer, which takes its GPU to be lost as soon as there is a file of this name.
+"""
 
 
 @pytest.mark.parametrize("shader", ["project.frag", "walk.frag", "unfinished.frag"])
-def test_a_shader_that_is_refused_is_named(
+def test_error_names_the_shader_that_is_refused(
     ctx: moderngl.Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shader: str
 ) -> None:
     damaged = shutil.copytree(passes.SHADERS, tmp_path / "shaders") / shader
@@ -55,7 +58,7 @@ def test_a_shader_that_is_refused_is_named(
     assert ctx.error == "GL_NO_ERROR"
 
 
-def test_a_viewer_that_has_lost_its_gpu_ends_and_says_so(programs: Programs) -> None:
+def test_viewer_that_lost_its_gpu_ends_with_a_message(programs: Programs) -> None:
     Image.fromarray(np.full((40, 60, 3), 90, np.uint8)).save(
         programs.folder / "grey.png"
     )

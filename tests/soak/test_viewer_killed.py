@@ -1,4 +1,6 @@
-"""Viewers are killed at any moment while a run publishes flat out: it goes on, and nothing of them is left in it."""
+"""Viewers are killed at any moment while a run publishes flat out: it goes on, and
+nothing of them is left in it.
+"""
 
 from __future__ import annotations
 
@@ -98,6 +100,7 @@ def test_killed_viewers_leave_nothing(
     live("second", KILLS, 0.2)
     assert trainer.do(f"answer = quiet({device!r})") <= allocated
     settled(base, trainer.process.pid, rss=(16 if way == "ring" else 64) * MB)
-    # A viewer's slots take 2 MB at least: a hundred of them are seen. Kernels that are loaded late take up to 70.
+    # A viewer's slots take 2 MB at least: a hundred of them are seen. Kernels that are
+    # loaded late take up to 70.
     wait_until(lambda: free() >= before - 96 * MB, "the GPU's memory is back")
     assert trainer.do("answer = publishing.begun().control.counters()['faults']") == 0

@@ -1,4 +1,6 @@
-"""Viewers are stopped and continued: the trainer does not wait, and they then show the newest frame."""
+"""Viewers are stopped and continued: the trainer does not wait, and they then show the
+newest frame.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ def seen(reader: Program) -> int:
     return told["seen"]["frames"]
 
 
-def test_stopped_for_a_minute(programs: Programs) -> None:
+def test_publishing_continues_while_a_viewer_is_stopped(programs: Programs) -> None:
     """For as long as a thousand versions take, and two hundred streams that change."""
     trainer = Trainer(programs)
     step = 1

@@ -1,4 +1,6 @@
-"""The memory of a viewer with many pages: a few pictures for each that shows something, none for hidden ones."""
+"""The memory of a viewer with many pages: a few pictures for each that shows something,
+none for hidden ones.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from support.web_clients import Page, address
 PAGES = 6
 SIZE = 3840, 2160
 PICTURES = 8
-"""Pictures of 4 bytes a pixel for each page: drawn, read, shown and waiting; encoders and malloc keep some."""
+"""Pictures of 4 bytes a pixel for each page: drawn, read, shown and waiting; encoders
+and malloc keep some."""
 MARGIN = 96 * MB
 """What pages cost beside pictures: views and panels."""
 
@@ -28,8 +31,9 @@ MARGIN = 96 * MB
 def viewer(
     programs: Programs, tmp_path: Path
 ) -> Iterator[tuple[Callable[..., Page], Callable[[], int]]]:
-    """`page(id)`: a page of a viewer that shows a picture which does not compress well, and has loaded whatever the
-    first page of this size needs; and the bytes that it takes.
+    """`page(id)`: a page of a viewer that shows a picture which does not compress well,
+    and has loaded whatever the first page of this size needs; and the bytes that it
+    takes.
     """
     noise = np.random.default_rng(0).integers(
         0, 255, (SIZE[1] // 2, SIZE[0] // 2, 3), dtype=np.uint8
@@ -80,7 +84,7 @@ def test_hidden_pages_cost_no_pictures(viewer: Any) -> None:
     assert memory() < base + (PICTURES * 4 * SIZE[0] * SIZE[1] + MARGIN)
 
 
-def test_pages_that_close_give_back_what_they_were_drawn_with(viewer: Any) -> None:
+def test_closed_pages_release_their_memory(viewer: Any) -> None:
     page, memory = viewer
     base = memory()
     for turn in range(2):

@@ -1,4 +1,4 @@
-"""Round places of axes and their labels."""
+"""Ticks of axes: round values and their labels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from splatview_viewer.core.format import (
 
 
 @pytest.mark.parametrize(
-    ("found", "want"),
+    ("ticks", "expected"),
     [
         (byte_ticks(0, 12 << 30, 7), "0|2 GiB|4 GiB|6 GiB|8 GiB|10 GiB|12 GiB"),
         (
@@ -34,26 +34,27 @@ from splatview_viewer.core.format import (
         (ago_ticks(-9000, 0, 4), "-2 h|-60 min|now"),
     ],
 )
-def test_ticks_are_round(found: list[Tick], want: str) -> None:
-    assert "|".join(text for _, text in found) == want
+def test_ticks_are_round(ticks: list[Tick], expected: str) -> None:
+    assert "|".join(text for _, text in ticks) == expected
 
 
-@pytest.mark.parametrize(("span", "most"), [(40, 8), (700_000, 6), (3 * 3600e6, 7)])
-def test_ticks_of_time_are_round_on_the_clock(span: float, most: int) -> None:
+@pytest.mark.parametrize(
+    ("span", "max_ticks"), [(40, 8), (700_000, 6), (3 * 3600e6, 7)]
+)
+def test_ticks_of_time_are_round_on_the_clock(span: float, max_ticks: int) -> None:
     origin = 1_700_000_123_456_789
-    found = format.time_ticks(0, span, origin, most)
-    assert 2 <= len(found) <= most + 1
-    step = found[1][0] - found[0][0]
-    for at, text in found:
-        when = datetime.fromtimestamp(round(origin + at) // 1_000_000)
-        micros = round(origin + at) % 1_000_000
-        midnight = (
-            when.hour * 3600 + when.minute * 60 + when.second
-        ) * 1_000_000 + micros
-        assert midnight % min(step, 86400e6) == pytest.approx(0, abs=1)
+    ticks = format.time_ticks(0, span, origin, max_ticks)
+    assert 2 <= len(ticks) <= max_ticks + 1
+    step = ticks[1][0] - ticks[0][0]
+    for offset, text in ticks:
+        time = datetime.fromtimestamp(round(origin + offset) // 1_000_000)
+        micros = round(origin + offset) % 1_000_000
+        seconds = time.hour * 3600 + time.minute * 60 + time.second
+        since_midnight = seconds * 1_000_000 + micros
+        assert since_midnight % min(step, 86400e6) == pytest.approx(0, abs=1)
         digits = f".{micros:06d}"
-        assert (
-            text in (f"{when:%H:%M:%S}" + digits[:k] for k in (0, 2, 3, 4, 5, 6, 7))
-            or text == f"{when:%H:%M}"
-        )
-    assert len({text for _, text in found}) == len(found) or span > 86400e6
+        forms = [f"{time:%H:%M:%S}" + digits[:k] for k in (0, 2, 3, 4, 5, 6, 7)]
+        assert text in [*forms, f"{time:%H:%M}"]
+    # Within a day, no label occurs twice.
+    if span <= 86400e6:
+        assert len({text for _, text in ticks}) == len(ticks)

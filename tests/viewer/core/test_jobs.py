@@ -1,9 +1,10 @@
-"""Jobs behave the same whatever they do: order, cancelling, waking, errors as words."""
+"""Jobs: their order, how they are cancelled, wake the loop and fail."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,47 +15,52 @@ from splatview_viewer.core.jobs import Job, JobPool, Jobs
 
 
 class Rig:
-    """Jobs behind a gate: the first one runs until `open`, so that the others wait in the queue."""
+    """Jobs of which the first one runs until `open`, so that the others wait."""
 
     def __init__(self) -> None:
         self.called: list[Any] = []
         self.woken = threading.Semaphore(0)
         self.jobs = Jobs("under test", self.woken.release)
         self._gate = threading.Event()
-        self._begun = threading.Event()
+        self._started = threading.Event()
         self.first: Job[str] = self.jobs.submit(self._wait)
-        assert self._begun.wait(PATIENCE)
+        assert self._started.wait(PATIENCE)
 
     def _wait(self, job: Job[str]) -> str:
-        self._begun.set()
+        self._started.set()
         assert self._gate.wait(PATIENCE)
         job.report("waited", 2.0)
         return "first"
 
-    def submit(self, name: Any, **more: Any) -> Job[Any]:
-        return self.jobs.submit(lambda _: self.called.append(name) or name, **more)
+    def submit(self, name: Any, **options: Any) -> Job[Any]:
+        def call(_: Job[Any]) -> Any:
+            self.called.append(name)
+            return name
+
+        return self.jobs.submit(call, **options)
 
     def open(self, wakes: int) -> None:
-        """Let all run; the loop is woken `wakes` times, not more."""
+        """Let all jobs run, and check that the loop is woken `wakes` times."""
         self._gate.set()
         for _ in range(wakes):
             assert self.woken.acquire(timeout=PATIENCE)
         wait_until(lambda: not self.jobs.busy)
-        wait_until(
-            lambda: not [t for t in threading.enumerate() if t.name == "under test"]
-        )
+        wait_until(self._has_no_thread)
         assert not self.woken.acquire(blocking=False)
+
+    def _has_no_thread(self) -> bool:
+        return all(t.name != "under test" for t in threading.enumerate())
 
 
 @pytest.fixture
 def rig() -> Iterator[Rig]:
-    made = Rig()
-    yield made
-    made.jobs.close()
-    made.open(0)
+    new_rig = Rig()
+    yield new_rig
+    new_rig.jobs.close()
+    new_rig.open(0)
 
 
-def test_results_come_in_order_and_each_wakes_the_loop(rig: Rig) -> None:
+def test_results_arrive_in_order_and_each_wakes_the_loop(rig: Rig) -> None:
     a = rig.submit("a")
     b = rig.submit("b")
     c = rig.submit("c", first=True)
@@ -69,27 +75,27 @@ def test_results_come_in_order_and_each_wakes_the_loop(rig: Rig) -> None:
     assert not (a.function)
 
 
-def test_a_cancelled_job_is_never_called_and_a_running_one_ends_unheard(
+def test_cancelled_jobs_are_not_called_or_end_without_a_result(
     rig: Rig,
 ) -> None:
-    job = rig.submit("a")
-    after = rig.submit("after")
-    job.cancel()
+    cancelled_job = rig.submit("a")
+    next_job = rig.submit("after")
+    cancelled_job.cancel()
     rig.first.cancel()
-    assert job.wait(0)
+    assert cancelled_job.wait(0)
     assert not rig.first.done
     rig.open(1)
-    after.cancel()  # too late
+    next_job.cancel()  # This comes too late.
     assert rig.first.done
     assert not rig.first.fault
     assert rig.first.progress == 0.0
     assert rig.called == ["after"]
-    assert not after.cancelled
-    assert after.result() == "after"
+    assert not next_job.cancelled
+    assert next_job.result() == "after"
 
 
 @pytest.mark.parametrize(
-    ("error", "words"),
+    ("error", "fault"),
     [
         (FileError("a.ply: no scene"), "a.ply: no scene"),
         (OSError("gone"), "gone"),
@@ -97,22 +103,22 @@ def test_a_cancelled_job_is_never_called_and_a_running_one_ends_unheard(
         (ValueError("odd"), "ValueError: odd"),
     ],
 )
-def test_what_a_job_raises_is_raised_again_and_said(
-    rig: Rig, error: Exception, words: str
+def test_error_of_a_job_is_described_and_raised_by_its_result(
+    rig: Rig, error: Exception, fault: str
 ) -> None:
     def fail(_: Job[None]) -> None:
         raise error
 
     job = rig.jobs.submit(fail)
-    after = rig.submit("after")
+    next_job = rig.submit("after")
     rig.open(3)
-    assert job.fault == words
-    assert after.result() == "after"
+    assert job.fault == fault
+    assert next_job.result() == "after"
     with pytest.raises(type(error)):
         job.result()
 
 
-def test_closing_cancels_all_and_waits_for_the_running_one(rig: Rig) -> None:
+def test_closing_cancels_all_jobs_and_waits_for_the_running_one(rig: Rig) -> None:
     waiting = rig.submit("a")
     assert not rig.jobs.close()
     assert waiting.done
@@ -121,26 +127,30 @@ def test_closing_cancels_all_and_waits_for_the_running_one(rig: Rig) -> None:
     rig.open(0)
     assert rig.jobs.close(PATIENCE)
     assert rig.jobs.close(None)
-    assert rig.submit("again").wait(PATIENCE)  # a thread begins anew
+    # A new thread starts for a job after that.
+    assert rig.submit("again").wait(PATIENCE)
     assert rig.woken.acquire(timeout=PATIENCE)
 
 
-def test_a_pool_has_a_bounded_number_of_threads() -> None:
-    """And wakes the owner of each job."""
+def test_pool_bounds_its_threads_and_wakes_each_owner() -> None:
     pool = JobPool("test pool", 3)
-    go = threading.Event()
-    woken = list[int]()
-    jobs = [
-        pool.submit(
-            lambda _: go.wait(PATIENCE), wake=lambda number=number: woken.append(number)
-        )
-        for number in range(50)
-    ]
+    gate = threading.Event()
+    woken_owners = list[int]()
+
+    def wait(_: Job[bool]) -> bool:
+        return gate.wait(PATIENCE)
+
+    jobs = [pool.submit(wait, wake=partial(woken_owners.append, i)) for i in range(50)]
     names = {t.name for t in threading.enumerate() if t.name.startswith("test pool")}
     assert len(names) == 3
-    go.set()
-    assert all(job.wait(PATIENCE) for job in jobs)
-    wait_until(lambda: sorted(woken) == [*range(50)])
+    gate.set()
+    for job in jobs:
+        assert job.wait(PATIENCE)
+    wait_until(lambda: sorted(woken_owners) == [*range(50)])
+
+
+def return_two(_: Job[int]) -> int:
+    return 2
 
 
 def test_job_without_a_thread_has_failed_and_the_next_one_runs(
@@ -153,17 +163,17 @@ def test_job_without_a_thread_has_failed_and_the_next_one_runs(
 
     with monkeypatch.context() as full:
         full.setattr(threading.Thread, "start", fail)
-        job = jobs.submit(lambda _: 1)
+        job = jobs.submit(return_two)
     assert job.done
     assert "no thread could be started" in job.fault
     assert not jobs.busy
     assert jobs.close()
-    later = jobs.submit(lambda _: 2)
+    later = jobs.submit(return_two)
     assert later.wait(PATIENCE)
     assert later.result() == 2
 
 
-def test_queue_goes_on_behind_a_job_that_exits_and_a_wake_that_fails() -> None:
+def test_queue_continues_after_a_job_that_exits_and_a_wake_that_fails() -> None:
     def wake() -> None:
         raise OSError("the loop has ended")
 
@@ -172,7 +182,7 @@ def test_queue_goes_on_behind_a_job_that_exits_and_a_wake_that_fails() -> None:
 
     jobs = Jobs("under test", wake)
     first = jobs.submit(leave)
-    second = jobs.submit(lambda _: 2)
+    second = jobs.submit(return_two)
     assert second.wait(PATIENCE)
     assert second.result() == 2
     assert "SystemExit" in first.fault

@@ -1,4 +1,4 @@
-"""What the viewer remembers: kept, shared, bounded, and never in anybody's way."""
+"""The viewer's memory of settings: kept, shared between viewers, and bounded."""
 
 from __future__ import annotations
 
@@ -9,24 +9,22 @@ import pytest
 from splatview_viewer.core.host import MOST_BYTES, Host, Memo
 
 
-def test_what_was_put_is_there_the_next_time(tmp_path: Path) -> None:
+def test_values_are_there_when_the_file_is_opened_again(tmp_path: Path) -> None:
     file = tmp_path / "deep" / "viewer.json"
     Memo(file).put("a", [1, {"b": "c"}])
-    again = Memo(file)
-    other = Memo(file)
-    assert again.get("a") == [1, {"b": "c"}]
-    other.put("b", 2)
-    again.put("a", None)
-    assert (Memo(file).get("a", "gone"), Memo(file).get("b")) == (
-        "gone",
-        2,
-    )  # two viewers keep what the other put
-    assert [p.name for p in file.parent.iterdir()] == [
-        "viewer.json"
-    ]  # nothing half written stays
+    first = Memo(file)
+    second = Memo(file)
+    assert first.get("a") == [1, {"b": "c"}]
+    second.put("b", 2)
+    first.put("a", None)
+    # Each of two viewers keeps the values that the other put.
+    assert Memo(file).get("a", "gone") == "gone"
+    assert Memo(file).get("b") == 2
+    names = [p.name for p in file.parent.iterdir()]
+    assert names == ["viewer.json"], "no temporary file is left"
 
 
-def test_value_that_is_too_large_is_not_remembered_and_keeps_no_other_away(
+def test_value_that_is_too_large_is_not_remembered_and_others_are(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for memo in (Memo(tmp_path / "viewer.json"), Memo()):
@@ -36,27 +34,26 @@ def test_value_that_is_too_large_is_not_remembered_and_keeps_no_other_away(
             memo.put("path", ["x" * 1000] * 600)
         memo.put("b", 2)
         assert (memo.get("a"), memo.get("b"), memo.get("path")) == (1, 2, None)
-        assert [r.getMessage()[:23] for r in caplog.records] == [
-            "path is not remembered:"
-        ]
+        (record,) = caplog.records
+        assert record.getMessage().startswith("path is not remembered:")
         memo.put("path", ["x"])
         assert memo.get("path") == ["x"]
 
 
-def test_oldest_values_give_way_where_all_are_too_large_together(
+def test_oldest_values_are_removed_where_all_are_too_large_together(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "viewer.json"
     for memo in (Memo(file), Memo()):
-        for number in range(12):
-            memo.put(str(number), "x" * 200_000)
-        held = [n for n in range(12) if memo.get(str(n)) is not None]
-        assert held == list(range(7, 12))
+        for i in range(12):
+            memo.put(str(i), "x" * 200_000)
+        remembered = [n for n in range(12) if memo.get(str(n)) is not None]
+        assert remembered == list(range(7, 12))
     assert file.stat().st_size <= MOST_BYTES
     assert Memo(file).get("11") == "x" * 200_000
 
 
-def test_a_file_that_is_none_of_ours_is_said_once_and_in_nobodys_way(
+def test_file_of_another_form_is_logged_once_and_ignored(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / "viewer.json"
@@ -89,7 +86,7 @@ def test_files_of_one_name_are_remembered_apart() -> None:
     assert second.recall("bookmarks") == {"2": "there"}
 
 
-def test_what_was_remembered_by_a_files_name_goes_to_the_first_of_that_name() -> None:
+def test_values_stored_by_file_name_go_to_the_first_file_of_that_name() -> None:
     memo = Memo()
     memo.put("bookmarks/scene.ply", {"1": "here"})
     memo.put("bookmarks/scene", {"1": "a stream's"})

@@ -1,4 +1,4 @@
-"""Values that look like something else than they are shown as: one line over the picture, and one click."""
+"""Hints over pictures whose values look wrong, and the click that corrects them."""
 
 from __future__ import annotations
 
@@ -27,14 +27,20 @@ ACTIVATED = {
 }
 
 
-def see(viewer: Viewer, value: Any, name: str, device: str, **options: Any) -> None:
+def publish_and_show(
+    viewer: Viewer, value: Any, name: str, device: str, **options: Any
+) -> None:
     if isinstance(value, dict):
-        there = {k: t.to(device) for k, t in value.items()}
+        moved = {k: t.to(device) for k, t in value.items()}
     else:
-        there = value.to(device)
-    splatview.publish(there, name, **options)
-    viewer.until(lambda: any(e.name == name for e in viewer.state.entries))
-    viewer.user.select(next(e.key for e in viewer.state.entries if e.name == name))
+        moved = value.to(device)
+    splatview.publish(moved, name, **options)
+
+    def keys_of_stream() -> list[str]:
+        return [entry.key for entry in viewer.state.entries if entry.name == name]
+
+    viewer.until(keys_of_stream)
+    viewer.user.select(keys_of_stream()[0])
     viewer.until(viewer.loaded)
 
 
@@ -55,7 +61,7 @@ def see(viewer: Viewer, value: Any, name: str, device: str, **options: Any) -> N
     ],
     ids=["bytes", "activated", "opacities", "x y z w"],
 )
-def test_a_click_shows_values_right(
+def test_click_on_a_hint_corrects_the_display(
     viewer: Viewer,
     caplog: pytest.LogCaptureFixture,
     value: Any,
@@ -64,18 +70,15 @@ def test_a_click_shows_values_right(
     device: str,
 ) -> None:
     caplog.set_level(logging.WARNING, "splatview")
-    see(viewer, value, "odd", device, **options)
+    publish_and_show(viewer, value, "odd", device, **options)
     viewer.click(viewer.user.view.content.hints.hint.button)  # type: ignore[union-attr]
     viewer.until(lambda: not viewer.user.layout.active.covered())
     x = PICTURE.x + 220
     y = 100
     viewer.do(PointerMove(x, y), Key("f"), PointerLeave())
-    shown = viewer.picture()
-    see(viewer, right, "right", device)
+    corrected = viewer.picture()
+    publish_and_show(viewer, right, "right", device)
     viewer.do(PointerMove(x, y), Key("f"), PointerLeave())
-    np.testing.assert_allclose(shown, viewer.picture(), atol=8)
-    assert [
-        r.message.split(":")[0]
-        for r in caplog.records
-        if "over the picture" in r.message
-    ] == ["odd"]
+    np.testing.assert_allclose(corrected, viewer.picture(), atol=8)
+    messages = [r.message for r in caplog.records if "over the picture" in r.message]
+    assert [message.split(":")[0] for message in messages] == ["odd"]

@@ -1,4 +1,4 @@
-"""Text in scripts that imgui's font lacks, drawn over a picture by the fonts of this machine."""
+"""Text in scripts that imgui's font lacks, drawn by the fonts of this machine."""
 
 from __future__ import annotations
 
@@ -30,33 +30,31 @@ def face_of(text: str) -> fonts.FontFace:
 
 @pytest.fixture
 def drawn(screen: OffscreenScreen) -> Iterator[Callable[[str], np.ndarray]]:
-    """Draws a card with a text, in one frame; the picture, (H, W) int, the place of the card first."""
+    """`drawn(text)`: the picture of a card with this text, (H, W) int."""
     screen.resize(W, H)
     with closing(Panel()) as panel:
 
         def draw(text: str) -> np.ndarray:
-            places = []
+            rects = []
 
-            def over(rect: Rect, scale: float) -> bool:
+            def draw_over(rect: Rect, scale: float) -> bool:
                 from imgui_bundle import ImVec4, imgui
 
                 front = imgui.get_background_draw_list()
                 ground = ImVec4(0, 0, 0, 1)
                 with theme.font_size(20):
-                    places.append(
+                    rects.append(
                         card(front, (10, 30), [(text, theme.TEXT)], ground=ground)
                     )
                 return False
 
             screen.framebuffer.use()
             screen.framebuffer.clear(0.0, 0.0, 0.0, 1.0)
-            panel.draw_over(screen.framebuffer, over, 1.0)
+            panel.draw_over(screen.framebuffer, draw_over, 1.0)
             pixels = screen.pixels()[..., :3].astype(int).max(2)
-            place = places[0]
+            rect = rects[0]
             outside = pixels.copy()
-            outside[
-                place.y : place.y + place.height, place.x : place.x + place.width
-            ] = 0
+            outside[rect.y : rect.y + rect.height, rect.x : rect.x + rect.width] = 0
             assert not outside.any(), "the text stays on its card"
             return pixels
 
@@ -64,7 +62,7 @@ def drawn(screen: OffscreenScreen) -> Iterator[Callable[[str], np.ndarray]]:
 
 
 @pytest.mark.parametrize(
-    ("text", "other"),
+    ("text", "other_text"),
     [
         ("行人", "汽车"),
         ("犬と子", "猫と子"),
@@ -76,16 +74,16 @@ def drawn(screen: OffscreenScreen) -> Iterator[Callable[[str], np.ndarray]]:
     ],
 )
 def test_labels_of_any_script_are_drawn(
-    drawn: Callable[[str], np.ndarray], text: str, other: str
+    drawn: Callable[[str], np.ndarray], text: str, other_text: str
 ) -> None:
     face_of(text)
-    one = drawn(text)
-    two = drawn(other)
-    assert (one > 100).sum() > 50
-    assert (np.abs(one - two) > 40).sum() > 50
-    np.testing.assert_array_equal(one, drawn(text))
+    first = drawn(text)
+    second = drawn(other_text)
+    assert (first > 100).sum() > 50
+    assert (np.abs(first - second) > 40).sum() > 50
+    np.testing.assert_array_equal(first, drawn(text))
     with_score = drawn(f"{text} 0.90")
-    assert (with_score > 100).sum() > (one > 100).sum() + 30
+    assert (with_score > 100).sum() > (first > 100).sum() + 30
 
 
 def test_lines_of_several_scripts_lie_below_one_another(
@@ -99,17 +97,17 @@ def test_lines_of_several_scripts_lie_below_one_another(
     assert rows[-1] > upper[-1] + 12
 
 
-def test_letters_from_right_to_left_begin_at_the_right(
+def test_right_to_left_letters_start_at_the_right(
     drawn: Callable[[str], np.ndarray],
 ) -> None:
-    """In one font, and beside others: the number behind such a word is at its left."""
+    """A number behind such a word is at its left."""
     face = face_of("שם")
     first = fonts.draw_text("ש", face, 40, True)
-    word = fonts.draw_text("שם", face, 40, True)
+    drawn_word = fonts.draw_text("שם", face, 40, True)
     assert first is not None
-    assert word is not None
+    assert drawn_word is not None
     height, width = first.coverage.shape
-    letter = word.coverage[:height, -width:]
+    letter = drawn_word.coverage[:height, -width:]
     np.testing.assert_array_equal(letter > 128, first.coverage > 128)
     drawn("")
     order = [run.text for run in lettering.runs("שם 12")]
@@ -124,7 +122,7 @@ def test_letters_from_right_to_left_begin_at_the_right(
 
 
 @pytest.mark.parametrize(
-    ("text", "drawn"),
+    ("text", "expected"),
     [
         ("א 12", "12 א"),
         ("(א)", "(א)"),
@@ -139,7 +137,7 @@ def test_letters_from_right_to_left_begin_at_the_right(
     ],
 )
 def test_words_numbers_and_brackets_are_ordered_as_they_are_read(
-    text: str, drawn: str
+    text: str, expected: str
 ) -> None:
     pieces: list[tuple[str, str]] = []
     for char in text:
@@ -153,35 +151,35 @@ def test_words_numbers_and_brackets_are_ordered_as_they_are_read(
             pieces[-1] = pieces[-1][0] + char, face
         else:
             pieces.append((char, face))
-    assert "".join(piece for piece, _ in in_drawing_order(pieces)) == drawn
+    assert "".join(text_piece for text_piece, _ in in_drawing_order(pieces)) == expected
 
 
-def test_a_letter_that_harfbuzz_takes_apart_is_in_the_font_of_its_word() -> None:
-    """Thai's am, which is drawn as two characters where a font lacks it."""
-    word = "น้ำ"
-    face = face_of(word)
-    assert lettering.runs(word) == (lettering.TextRun(word, face),)
+def test_decomposed_letter_is_drawn_in_the_font_of_its_word() -> None:
+    """Thai's sara am is drawn as two characters where a font lacks it."""
+    thai = "น้ำ"
+    face = face_of(thai)
+    assert lettering.runs(thai) == (lettering.TextRun(thai, face),)
 
 
-@pytest.mark.parametrize(("word", "letters"), [("بيت", "بيت"), ("हिन्दी", "हिन्दी")])
-def test_letters_that_join_are_joined(word: str, letters: str) -> None:
-    face = face_of(word)
+@pytest.mark.parametrize(("text", "letters"), [("بيت", "بيت"), ("हिन्दी", "हिन्दी")])
+def test_letters_that_join_are_joined(text: str, letters: str) -> None:
+    face = face_of(text)
     if not fonts.can_shape():
         pytest.skip("libfribidi is missing, which Pillow shapes text with")
-    right_to_left = word[0] == "ب"
-    joined = fonts.draw_text(word, face, 40, right_to_left)
+    right_to_left = text[0] == "ب"
+    joined = fonts.draw_text(text, face, 40, right_to_left)
     alone = [fonts.draw_text(letter, face, 40, right_to_left) for letter in letters]
     assert joined is not None
     assert joined.advance < 0.9 * sum(b.advance for b in alone if b is not None)
 
 
-def test_characters_that_are_not_seen_are_not_drawn(
+def test_invisible_characters_are_not_drawn(
     drawn: Callable[[str], np.ndarray],
 ) -> None:
-    """Joiners, directions and variants: in imgui's font, and around letters of others."""
-    plain = drawn("cat")
+    """Joiners, directions and variants add nothing, in whichever font they stand."""
+    expected = drawn("cat")
     for text in ("c\u200dat", "\u200fcat\u200e", "cat\ufe0f", "\ufeffcat"):
-        np.testing.assert_array_equal(drawn(text), plain)
+        np.testing.assert_array_equal(drawn(text), expected)
     face_of("行")
     np.testing.assert_array_equal(drawn("行\ufe0f"), drawn("行"))
 
@@ -201,7 +199,7 @@ def test_many_labels_stay_within_their_share_of_the_texture(
 def test_imgui_itself_draws_names_that_need_no_shaping(
     screen: OffscreenScreen,
 ) -> None:
-    """Names of East Asia, once they are known; those from right to left are not drawn in the wrong order."""
+    """Names of East Asia are drawn once they are known; right-to-left names are not."""
     from imgui_bundle import ImVec2, imgui
 
     face_of("行")
@@ -210,14 +208,14 @@ def test_imgui_itself_draws_names_that_need_no_shaping(
     with closing(Panel()) as panel:
 
         def draw(text: str) -> np.ndarray:
-            def over(rect: Rect, scale: float) -> bool:
+            def draw_over(rect: Rect, scale: float) -> bool:
                 front = imgui.get_background_draw_list()
                 front.add_text(ImVec2(10, 30), 0xFFFFFFFF, text)
                 return False
 
             screen.framebuffer.use()
             screen.framebuffer.clear(0.0, 0.0, 0.0, 1.0)
-            panel.draw_over(screen.framebuffer, over, 1.0)
+            panel.draw_over(screen.framebuffer, draw_over, 1.0)
             return screen.pixels()[..., :3].astype(int)
 
         np.testing.assert_array_equal(draw("行人"), draw("汽车"))
@@ -227,16 +225,16 @@ def test_imgui_itself_draws_names_that_need_no_shaping(
         assert (np.abs(draw("行人") - draw("汽车")) > 40).sum() > 50
 
 
-def test_fitting_looks_at_no_more_letters_than_have_room(
+def test_fitting_reads_no_more_letters_than_fit(
     screen: OffscreenScreen,
 ) -> None:
-    """A name in a file can have millions, and is fitted in each picture."""
+    """A name in a file can have millions of letters, and is fitted in each picture."""
     fits: list[str] = []
     peaks: list[int] = []
     head = "a" * 99 + "b" * 3_000_000
     tail = "b" * 3_000_000 + "a" * 99
 
-    def over(rect: Rect, scale: float) -> bool:
+    def draw_over(rect: Rect, scale: float) -> bool:
         tracemalloc.start()
         fits.append(fitted(head, 100.0))
         fits.append(fitted(tail, 100.0, tail=True))
@@ -247,22 +245,24 @@ def test_fitting_looks_at_no_more_letters_than_have_room(
 
     with closing(Panel()) as panel:
         screen.framebuffer.use()
-        panel.draw_over(screen.framebuffer, over, 1.0)
+        panel.draw_over(screen.framebuffer, draw_over, 1.0)
     assert fits[0].strip("a") == fits[1].strip("a") == "\u2026"
     assert len(fits[0]) > 8
     assert fits[2] == "short"
     assert peaks[0] < 1_000_000
 
 
-def test_a_script_without_a_font_is_told_about_once(
+def test_script_without_a_font_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """These scripts are in few fonts: Khitan, Nushu."""
+    """Few fonts have Khitan and Nushu."""
     with caplog.at_level(logging.WARNING, "splatview"):
         for char in ("\U00018b00", "\U0001b170"):
             absent = fonts.font_for(char) is None
             if absent:
                 assert fonts.font_for(chr(ord(char) + 1)) is None
-            told = [r for r in caplog.records if "no font on this machine" in r.message]
-            assert len(told) == int(absent)
+            warnings = [
+                r for r in caplog.records if "no font on this machine" in r.message
+            ]
+            assert len(warnings) == int(absent)
             caplog.clear()

@@ -1,4 +1,4 @@
-"""Plots: what ImPlot and the program share of them, what the user does on their axes, and the least sizes."""
+"""Plots: memory that ImPlot shares, zooming over their axes, and the smallest sizes."""
 
 from __future__ import annotations
 
@@ -17,33 +17,35 @@ from splatview_viewer.ui import plots
 from splatview_viewer.ui.widgets import board
 
 SIZE = 400, 240
-ACROSS = plots.Axis((0.0, 10.0))
-UP = plots.Axis((0.0, 1.0), locked=True)
+X_AXIS = plots.Axis((0.0, 10.0))
+Y_AXIS = plots.Axis((0.0, 1.0), locked=True)
 STEPS = [(2.0, "step 1"), (7.0, "step 2")]
 
 
 class Page:
-    """Draws one plot with two horizontal axes over all of a screen, in the frames of a panel."""
+    """Draws one plot with two horizontal axes over all of a screen."""
 
     def __init__(self, screen: OffscreenScreen, panel: Panel) -> None:
         self.screen = screen
         self.panel = panel
 
-    def draw(self, size: tuple[float, float] = SIZE, up: plots.Axis = UP) -> plots.Plot:
-        """Draw the plot in this size, and return what the user did there."""
+    def draw(
+        self, size: tuple[float, float] = SIZE, y_axis: plots.Axis = Y_AXIS
+    ) -> plots.Plot:
+        """Draw the plot in this size, and return it with what the user did there."""
         drawn: list[plots.Plot] = []
 
-        def over(rect: Rect, scale: float) -> bool:
+        def draw_over(rect: Rect, scale: float) -> bool:
             with (
                 board("page", rect),
-                plots.plot("plot", size, ACROSS, up, second=STEPS) as plot,
+                plots.plot("plot", size, X_AXIS, y_axis, second=STEPS) as plot,
             ):
                 assert plot is not None
                 drawn.append(plot)
             return False
 
         with self.screen.ctx:
-            self.panel.draw_over(self.screen.framebuffer, over, 1.0)
+            self.panel.draw_over(self.screen.framebuffer, draw_over, 1.0)
         return drawn[-1]
 
     def do(self, *events: ev.Event) -> plots.Plot:
@@ -72,33 +74,33 @@ def draw_low(page: Page) -> None:
 
 
 def draw_and_fail(page: Page) -> None:
-    wrong: Any = [(0.5, None)]
+    invalid_ticks: Any = [(0.5, None)]
     with pytest.raises(TypeError):
-        page.draw(up=plots.Axis((0.0, 1.0), ticks=wrong))
+        page.draw(y_axis=plots.Axis((0.0, 1.0), ticks=invalid_ticks))
 
 
 @pytest.mark.parametrize("draw_without_second_axis", [draw_low, draw_and_fail])
-def test_plot_without_its_second_axis_writes_to_nothing_that_was_freed(
+def test_plot_without_its_second_axis_writes_to_no_freed_memory(
     page: Page, draw_without_second_axis: Callable[[Page], None]
 ) -> None:
     page.draw()
     gc.collect()
-    # They lie where numbers of the first picture were, if these were freed.
+    # These lie where numbers of the first picture were, if those were freed.
     neighbours = [implot.BoxedValue(-7.0) for _ in range(20_000)]
     draw_without_second_axis(page)
     assert {neighbour.value for neighbour in neighbours} == {-7.0}
 
 
-@pytest.mark.parametrize("place", ["plot", "first axis", "second axis"])
+@pytest.mark.parametrize("target", ["plot", "first axis", "second axis"])
 def test_wheel_zooms_a_plot_also_over_each_of_its_horizontal_axes(
-    page: Page, place: str
+    page: Page, target: str
 ) -> None:
     rect = page.draw().rect
     y = {
         "plot": rect.y + rect.height / 2,
         "first axis": rect.y + rect.height + 8,
         "second axis": SIZE[1] - 8,
-    }[place]
+    }[target]
     x = rect.x + rect.width / 2
     plot = page.do(ev.PointerMove(x, y), ev.Wheel(x, y, 2.0))
     assert plot.moved
@@ -107,7 +109,7 @@ def test_wheel_zooms_a_plot_also_over_each_of_its_horizontal_axes(
 
 
 @pytest.mark.parametrize("size", [(0.0, 0.0), (-5.0, -300.0), (0.4, 0.4), (1.0, 1.0)])
-def test_plot_of_no_size_is_a_pixel_and_moves_by_itself_nowhere(
+def test_plot_of_no_size_is_one_pixel_wide_and_does_not_move(
     page: Page, size: tuple[float, float]
 ) -> None:
     page.draw()

@@ -1,4 +1,6 @@
-"""Fixtures of the tests of pages: clients by hand, and a real Chromium with a server that draws nothing itself."""
+"""Fixtures of the tests of pages: clients by hand, and a real Chromium with a server
+that draws nothing itself.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +100,8 @@ def chromium() -> Iterator[Browser]:
     )
     if not Path(CHROMIUM).is_file():
         pytest.skip(
-            f"no {CHROMIUM}: apt-get install chromium, or name another in SPLATVIEW_TEST_CHROMIUM"
+            f"no {CHROMIUM}: apt-get install chromium, or name another in "
+            "SPLATVIEW_TEST_CHROMIUM"
         )
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(
@@ -124,9 +127,10 @@ def viewer(start: Callable[..., Viewer]) -> Viewer:
 
 @pytest.fixture
 def open_page(chromium: Browser) -> Iterator[Callable[..., Tab]]:
-    """`open_page(url, size=(800, 600), ratio=1, **context)`: a tab of a new browser profile; `routes` answer requests
-    in the server's place. An error that its script does not catch or that it logs fails the test, but for those logged
-    that match `expected`.
+    """`open_page(url, size=(800, 600), ratio=1, **context)`: a tab of a new browser
+    profile; `routes` answer requests in the server's place. An error that its script
+    does not catch or that it logs fails the test, but for those logged that match
+    `expected`.
     """
     faults: list[str] = []
     with ExitStack() as opened:

@@ -1,4 +1,6 @@
-"""Files from and for a page, the whole way: shown, decoded by another program, and what is written is downloaded."""
+"""Files from and for a page, the whole way: shown, decoded by another program, and what
+is written is downloaded.
+"""
 
 from __future__ import annotations
 
@@ -97,8 +99,9 @@ def test_scenes_of_pages_are_never_decoded_in_the_viewer(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each is opened for the page that sent it, found in the list by others, and gone from the disk once closed. A
-    camera path is for the scene that is shown, read at once, and not kept.
+    """Each is opened for the page that sent it, found in the list by others, and gone
+    from the disk once closed. A camera path is for the scene that is shown, read at
+    once, and not kept.
     """
 
     def refuse(*_: Any, **__: Any) -> Any:
@@ -150,7 +153,7 @@ def test_scenes_of_pages_are_never_decoded_in_the_viewer(
     )
 
 
-def test_what_is_written_is_downloaded_by_the_page_that_asked(
+def test_written_files_are_downloaded_by_the_page_that_asked(
     pages: FilePages, scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A path, the scene, a film."""

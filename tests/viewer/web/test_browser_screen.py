@@ -1,4 +1,6 @@
-"""The browser as a screen, over a real WebSocket: pictures, their flow and sizes, what its user does, how it ends."""
+"""The browser as a screen, over a real WebSocket: pictures, their flow and sizes, what
+its user does, how it ends.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
     "level",
     [sender.LEVELS[0], sender.LEVELS[len(sender.LEVELS) // 2], sender.LEVELS[-1]],
 )
-def test_the_page_sees_what_was_drawn_and_once(
+def test_page_receives_each_drawn_picture_once(
     rig: Rig, level: Level, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At every level the whole picture, and without loss once it rests."""
@@ -80,7 +82,7 @@ def test_the_page_sees_what_was_drawn_and_once(
 
 
 @pytest.mark.parametrize("reading", [True, False], ids=["no answers", "a stalled link"])
-def test_a_slow_page_has_two_pictures_unanswered_and_holds_up_no_other(
+def test_slow_page_has_two_pictures_unanswered_and_delays_no_other(
     rig: Rig, reading: bool
 ) -> None:
     slow = rig.open(640, 480, acks=False, reading=reading)
@@ -110,7 +112,7 @@ def test_a_slow_page_has_two_pictures_unanswered_and_holds_up_no_other(
     np.testing.assert_array_equal(decoded(restful(quick, rig.pages[quick])), drawn)
 
 
-def test_a_hidden_page_is_not_drawn_for(screen: BrowserScreen, page: Page) -> None:
+def test_hidden_page_gets_no_pictures(screen: BrowserScreen, page: Page) -> None:
     settle(screen, page)
     page.send(m.Visible(False))
     poll(screen, lambda: not screen.state.visible and not screen.state.ready)
@@ -123,7 +125,7 @@ def test_a_hidden_page_is_not_drawn_for(screen: BrowserScreen, page: Page) -> No
     np.testing.assert_array_equal(decoded(restful(screen, page)), drawn)
 
 
-def test_events_come_in_order_and_moves_in_a_row_are_one(
+def test_events_arrive_in_order_and_consecutive_moves_are_merged(
     rig: Rig, screen: BrowserScreen, page: Page
 ) -> None:
     sent: list[m.ClientMessage] = [PointerMove(k, k) for k in range(100)]
@@ -143,7 +145,7 @@ def test_events_come_in_order_and_moves_in_a_row_are_one(
     assert screen.poll(0) == []
 
 
-def test_captions_texts_and_pictures_to_keep(
+def test_page_receives_captions_texts_and_saved_pictures(
     rig: Rig, screen: BrowserScreen, page: Page
 ) -> None:
     """A caption is told when it changes."""
@@ -170,7 +172,7 @@ def test_captions_texts_and_pictures_to_keep(
     np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(png))), picture)
 
 
-def test_a_lost_page_closes_the_screen_and_a_closed_screen_ends_its_page(
+def test_screen_and_page_close_each_other(
     rig: Rig, screen: BrowserScreen, page: Page
 ) -> None:
     other = rig.open(64, 64)

@@ -1,4 +1,6 @@
-"""One conformance suite over all encoders: what `splatview_viewer.web.encoders.Encoder` promises, each keeps."""
+"""One conformance suite over all encoders: what `splatview_viewer.web.encoders.Encoder`
+promises, each keeps.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,7 @@ def decoded(data: bytes, kind: str = "JPEG") -> np.ndarray:
         (W, H, (107, 67)),
     ],
 )
-def test_the_pixels_come_back_whole_or_smaller(
+def test_decoded_pixels_are_those_encoded_or_scaled_ones(
     encoder: Encoder, width: int, height: int, size: tuple[int, int] | None
 ) -> None:
     pixels = photo(width, height)

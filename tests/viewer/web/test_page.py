@@ -1,4 +1,6 @@
-"""The page in a real Chromium against the real web server: pictures, size, connection, the token, files, and input."""
+"""The page in a real Chromium against the real web server: pictures, size, connection,
+the token, files, and input.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ if TYPE_CHECKING:
 
 
 def test_pictures_are_on_the_page_and_fill_it(viewer: Viewer, open_page: Open) -> None:
-    """Pixel by pixel where they are lossless; the newest stays, and one that is none stops no other."""
+    """Pixel by pixel where they are lossless; the newest stays, and one that is none
+    stops no other.
+    """
     page = open_page(viewer.url, (640, 400))
     client = viewer.client()
     assert (
@@ -79,7 +83,7 @@ def test_pictures_are_on_the_page_and_fill_it(viewer: Viewer, open_page: Open) -
     np.testing.assert_array_equal(on_canvas(page), drawn(640, 400, 11))
 
 
-def test_the_size_follows_the_window_and_the_last_picture_stays(
+def test_size_follows_the_window_and_the_last_picture_stays(
     viewer: Viewer, open_page: Open
 ) -> None:
     page, client = connected(viewer, open_page)
@@ -105,7 +109,9 @@ def test_the_size_follows_the_window_and_the_last_picture_stays(
     assert client.wait(m.Visible, 2).on is True
 
 
-def test_title_trouble_and_clipboard(viewer: Viewer, open_page: Open) -> None:
+def test_page_shows_title_and_trouble_and_writes_the_clipboard(
+    viewer: Viewer, open_page: Open
+) -> None:
     page, client = connected(
         viewer,
         open_page,
@@ -124,7 +130,7 @@ def test_title_trouble_and_clipboard(viewer: Viewer, open_page: Open) -> None:
     assert page.evaluate("navigator.clipboard.readText()") == "0.25, 0.5"
 
 
-def test_a_phone_has_room_for_fingers(viewer: Viewer, open_page: Open) -> None:
+def test_phone_page_has_large_touch_targets(viewer: Viewer, open_page: Open) -> None:
     page, client = connected(
         viewer, open_page, (390, 844), 3, has_touch=True, is_mobile=True
     )
@@ -158,7 +164,7 @@ def test_a_phone_has_room_for_fingers(viewer: Viewer, open_page: Open) -> None:
 # ---- the connection
 
 
-def test_the_page_comes_back_after_the_viewer_restarts(
+def test_page_reconnects_after_the_viewer_restarts(
     start: Callable[..., Viewer], open_page: Open
 ) -> None:
     first = start(token="kept")
@@ -187,7 +193,7 @@ def test_the_page_comes_back_after_the_viewer_restarts(
     assert not fresh.received(ev.PointerPress, ev.PointerRelease)
 
 
-def test_an_older_page_reloads_once(viewer: Viewer, open_page: Open) -> None:
+def test_older_page_reloads_once(viewer: Viewer, open_page: Open) -> None:
     loads: list[str] = []
 
     def old(route: Route) -> None:
@@ -234,8 +240,10 @@ def test_tabs_have_ids_of_their_own_and_keep_them(
 # ---- the whole
 
 
-def test_the_viewer_shows_in_a_notebooks_frame(open_page: Open) -> None:
-    """A published image, a viewer program, `splatview.show`, and what that returns in the page of a notebook."""
+def test_viewer_is_visible_in_a_notebooks_frame(open_page: Open) -> None:
+    """A published image, a viewer program, `splatview.show`, and what that returns in
+    the page of a notebook.
+    """
     from splatview.api.session import session
 
     before = threading.active_count()
@@ -272,7 +280,7 @@ def test_the_viewer_shows_in_a_notebooks_frame(open_page: Open) -> None:
             programs.pop().end()
 
 
-# -- the token ---------------------------------------------------------------------------------------------------------
+# -- the token -------------------------------------------------------------------------
 
 CONNECTED = "splatview.state().connected"
 TOKEN = "secret-Token_1"
@@ -282,7 +290,10 @@ TOKEN = "secret-Token_1"
 def test_page_opens_by_an_address_with_a_name_and_password(
     start: Callable[..., Viewer], open_page: Open, path: str
 ) -> None:
-    """As for the login of a proxy. Scripts may not repeat these, and do not see them."""
+    """As for the login of a proxy.
+
+    Scripts may not repeat these, and do not see them.
+    """
     viewer = start(token=TOKEN)
     joint = "&" if "?" in path else "?"
     url = f"http://me:word@127.0.0.1:{viewer.port}/{path}{joint}token={TOKEN}"
@@ -350,7 +361,7 @@ def test_token_leaves_the_address(
     assert all("?" not in one["url"] for one in sent[1:]), "the page alone"
 
 
-def test_a_page_without_the_token_says_what_to_do(
+def test_page_without_the_token_says_what_to_do(
     start: Callable[..., Viewer], open_page: Open
 ) -> None:
     """Of a viewer that ended, too."""
@@ -374,7 +385,7 @@ def test_a_page_without_the_token_says_what_to_do(
     assert not second.arrivals()
 
 
-# -- reverse proxies ---------------------------------------------------------------------------------------------------
+# -- reverse proxies -------------------------------------------------------------------
 
 REFUSED = "403|WebSocket connection|ERR_"
 
@@ -454,7 +465,7 @@ def test_page_without_its_script_is_not_blank(viewer: Viewer, open_page: Open) -
     page.wait_for_selector("#unloaded >> text=reverse proxy")
 
 
-# -- files -------------------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------
 
 TOAST = "document.querySelector('#toast.shown')?.textContent || ''"
 SENDING = "document.querySelector('#sending').hidden ? '' : document.querySelector('#sendwords').textContent"
@@ -507,7 +518,7 @@ def test_files_are_dropped_and_pasted(
     assert state(page)["connected"]
 
 
-def test_why_a_file_is_not_sent_and_how_sending_is_given_up(
+def test_page_says_why_a_file_is_not_sent_and_can_cancel(
     viewer: Viewer,
     open_page: Open,
     tmp_path: Path,
@@ -528,7 +539,8 @@ def test_why_a_file_is_not_sent_and_how_sending_is_given_up(
     assert client.files()[0].name == "small.ply"
     wait_for_script(
         page,
-        f"({TOAST}).startsWith('large.ply has 42 MB; 41 MB is the most that a page can send')",
+        f"({TOAST}).startsWith('large.ply has 42 MB; 41 MB is the most that a page can "
+        "send')",
     )
     with monkeypatch.context() as patch:
         patch.setattr(files, "SPARE", 10**18)
@@ -540,7 +552,8 @@ def test_why_a_file_is_not_sent_and_how_sending_is_given_up(
     drag(page, tmp_path / "one.ply", tmp_path / "small.ply")
     wait_for_script(
         page,
-        f"({SENDING}) === 'Sending one.ply, 40 MB, 1 more' && document.querySelector('#sendbar').value > 0",
+        f"({SENDING}) === 'Sending one.ply, 40 MB, 1 more' && "
+        "document.querySelector('#sendbar').value > 0",
     )
     page.click("#stopsending")
     wait_for_script(page, f"!({SENDING}) && ({TOAST}) === 'Not sent'")
@@ -551,7 +564,9 @@ def test_why_a_file_is_not_sent_and_how_sending_is_given_up(
 
 
 def test_files_are_downloaded(viewer: Viewer, open_page: Open, tmp_path: Path) -> None:
-    """What the viewer answers to the screenshot button, a file that it wrote, and one that is not there any more."""
+    """What the viewer answers to the screenshot button, a file that it wrote, and one
+    that is not there any more.
+    """
     page, client = connected(viewer, open_page, expected="404")
     page.mouse.move(400, 300)
     page.click("#shot")
@@ -573,13 +588,17 @@ def test_files_are_downloaded(viewer: Viewer, open_page: Open, tmp_path: Path) -
     assert state(page)["connected"]
 
 
-# -- mouse, fingers, keys, text ----------------------------------------------------------------------------------------
+# -- mouse, fingers, keys, text --------------------------------------------------------
 
 POINTER = ev.PointerMove, ev.PointerPress, ev.PointerRelease
 
 
-def test_the_mouse(viewer: Viewer, open_page: Open) -> None:
-    """Buttons, moves, a drag that leaves the page, the wheel, and a window that loses the focus meanwhile."""
+def test_mouse_events_arrive_in_framebuffer_pixels(
+    viewer: Viewer, open_page: Open
+) -> None:
+    """Buttons, moves, a drag that leaves the page, the wheel, and a window that loses
+    the focus meanwhile.
+    """
     page, client = connected(viewer, open_page, (640, 400), 2)
     for button in ("left", "right", "middle"):
         client.forget()
@@ -644,7 +663,7 @@ def touch(cdp: CDPSession, kind: str, *points: tuple[float, float]) -> None:
     )
 
 
-def test_one_finger_is_the_left_button_and_two_pinch_and_pan(
+def test_one_finger_presses_the_left_button_and_two_pinch_and_pan(
     viewer: Viewer, open_page: Open
 ) -> None:
     page, client = connected(
@@ -694,7 +713,9 @@ def test_one_finger_is_the_left_button_and_two_pinch_and_pan(
     assert page.evaluate("[visualViewport.scale, scrollX, scrollY]") == [1, 0, 0]
 
     def turn(degrees: float, steps: int = 12) -> float:
-        """Turn two fingers around their middle, clockwise; what the viewer heard of that, in degrees."""
+        """Turn two fingers around their middle, clockwise; what the viewer heard of
+        that, in degrees.
+        """
         client.forget()
         for step in range(steps + 1):
             angle = math.radians(degrees * step / steps)
@@ -714,12 +735,16 @@ def test_one_finger_is_the_left_button_and_two_pinch_and_pan(
     assert turn(370, 40) == pytest.approx(370 - 14, abs=24)  # all the way round and on
 
 
-def test_keys_have_the_viewers_names(viewer: Viewer, open_page: Open) -> None:
-    """With modifiers, repeats and other layouts; the browser does nothing by itself, and keeps its own shortcuts."""
+def test_keys_arrive_with_the_viewers_names(viewer: Viewer, open_page: Open) -> None:
+    """With modifiers, repeats and other layouts; the browser does nothing by itself,
+    and keeps its own shortcuts.
+    """
     page, client = connected(viewer, open_page)
     page.evaluate(
-        "window.left = []; addEventListener('keydown', (e) => { if (!e.defaultPrevented && "
-        "!['Control', 'Shift', 'Alt'].includes(e.key)) left.push(e.key); e.preventDefault(); })"
+        "window.left = []; addEventListener('keydown', (e) => { if "
+        "(!e.defaultPrevented && "
+        "!['Control', 'Shift', 'Alt'].includes(e.key)) left.push(e.key); "
+        "e.preventDefault(); })"
     )
 
     def said(count: int) -> list[tuple[str, bool, bool, int]]:
@@ -812,13 +837,14 @@ def test_keys_have_the_viewers_names(viewer: Viewer, open_page: Open) -> None:
     assert page.evaluate("left") == [*own, "F5", "F11", "F12", "I"]
 
 
-def test_text_and_paste(viewer: Viewer, open_page: Open) -> None:
+def test_typed_and_pasted_text_arrives(viewer: Viewer, open_page: Open) -> None:
     page, client = connected(
         viewer, open_page, permissions=["clipboard-read", "clipboard-write"]
     )
     page.keyboard.type("aZ 3/")
     page.evaluate(
-        "(init) => document.activeElement.dispatchEvent(new KeyboardEvent('keydown', init))",
+        "(init) => document.activeElement.dispatchEvent(new KeyboardEvent('keydown', "
+        "init))",
         {
             "key": "€",
             "code": "KeyE",
@@ -841,7 +867,7 @@ def test_text_and_paste(viewer: Viewer, open_page: Open) -> None:
     assert "v" not in [key.name for key in client.received(ev.Key)]
 
 
-def test_a_text_field_gets_the_keyboard_and_what_is_composed(
+def test_text_field_gets_the_keyboard_and_composed_text(
     viewer: Viewer, open_page: Open
 ) -> None:
     page, client = connected(viewer, open_page)

@@ -1,4 +1,6 @@
-"""Files from pages and for them, over real sockets: who may send and fetch, within which bounds, and what stays."""
+"""Files from pages and for them, over real sockets: who may send and fetch, within
+which bounds, and what stays.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,7 @@ def test_hostile_pages_send_nothing(visitor: Visitor, folder: Path) -> None:
     assert not visitor.client.received(FileDrop)
 
 
-def test_what_is_too_large_or_too_much_is_refused(
+def test_uploads_over_the_limits_are_refused(
     visitor: Visitor, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(status: int, said: str, size: int) -> None:
@@ -100,10 +102,12 @@ def test_what_is_too_large_or_too_much_is_refused(
     wait_until(lambda: len(uploaded_files(folder)) == 1)
 
 
-def test_nothing_stays_of_half_a_file(
+def test_incomplete_upload_leaves_no_file(
     visitor: Visitor, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A browser that is gone in the middle, one that stalls, and one that sends too much."""
+    """A browser that is gone in the middle, one that stalls, and one that sends too
+    much.
+    """
     with visitor.start_upload(2_000_000, b"x"):
         wait_until(lambda: len(uploaded_files(folder)) == 1)
     wait_until(lambda: not uploaded_files(folder))
@@ -125,7 +129,7 @@ def test_nothing_stays_of_half_a_file(
     assert visitor.post(b"another").status == 200
 
 
-def test_uploads_at_a_time_are_bounded(
+def test_concurrent_uploads_are_bounded(
     join: Callable[..., Visitor], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a page, and of all; a place is free again once its upload ends or is too slow."""
@@ -169,7 +173,7 @@ def test_number_of_kept_files_is_bounded(
     assert visitor.post(b"").status == 200
 
 
-def test_an_upload_that_drips_gives_its_place_and_room_back(
+def test_upload_that_stalls_releases_its_slot_and_space(
     visitor: Visitor, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is only announced holds no room; what comes by the byte is no progress."""
@@ -190,7 +194,7 @@ def test_an_upload_that_drips_gives_its_place_and_room_back(
         assert b"too slowly" in answer
 
 
-def test_upload_that_fills_the_room_meanwhile_is_refused(
+def test_upload_that_exceeds_the_space_meanwhile_is_refused(
     visitor: Visitor, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "MAX_KEPT", 100)
@@ -255,7 +259,7 @@ def test_files_go_with_the_viewer_and_those_of_a_killed_one_with_the_next(
     assert [*users.iterdir()]
 
 
-def test_a_file_is_offered_once_and_nothing_else_is(
+def test_only_offered_files_are_served_and_only_once(
     visitor: Visitor, tmp_path: Path
 ) -> None:
     content: Any = os.urandom(2_000_000)

@@ -26,7 +26,7 @@ def refusal(
     return guard.refuse(server_request(path, *headers), public=public)
 
 
-def test_own_names_under_any_port() -> None:
+def test_own_names_are_accepted_under_any_port() -> None:
     for host in ("127.0.0.1", "LocalHost:65535", "localhost.:80", "[::1]:7007"):
         assert refusal(HOME, ("Host", host)) == refusal(OPEN, ("Host", host)) == ""
     for host in (
@@ -38,7 +38,7 @@ def test_own_names_under_any_port() -> None:
         assert refusal(OPEN, ("Host", host)) == "" != refusal(HOME, ("Host", host))
 
 
-def test_other_names_and_several_hosts() -> None:
+def test_other_names_and_several_hosts_are_refused() -> None:
     """The reason says what to do, and repeats no control character."""
     names = (
         "evil.example:7007",
@@ -59,7 +59,7 @@ def test_other_names_and_several_hosts() -> None:
             assert "\x1b" not in reason, hosts
 
 
-def test_foreign_pages() -> None:
+def test_foreign_pages_are_refused() -> None:
     for origins in (
         ["null"],
         [""],
@@ -130,7 +130,7 @@ def test_refused_origin_names_the_option() -> None:
         assert not refusal(allowing, ("Host", "127.0.0.1"), ("Origin", origin))
 
 
-def test_allowed_names_are_names() -> None:
+def test_allowed_names_are_validated() -> None:
     for given, name in (
         ("Viewer.Example.", "viewer.example"),
         ("[2001:DB8::1]", "2001:db8::1"),
@@ -157,7 +157,7 @@ def test_allowed_names_are_names() -> None:
             allowed_host(wrong)
 
 
-def test_tokens_come_in_address_header_and_subprotocol() -> None:
+def test_tokens_are_read_from_address_header_and_subprotocol() -> None:
     def needs(*headers: tuple[str, str], path: str = "/ws") -> str:
         return refusal(HOME, ("Host", "localhost"), *headers, path=path)
 
@@ -183,7 +183,7 @@ def server(host: str = "127.0.0.1", allowed: tuple[str, ...] = ()) -> Any:
     )
 
 
-def test_addresses_for_this_machine_and_for_others() -> None:
+def test_addresses_are_listed_for_this_machine_and_for_others() -> None:
     assert startup_lines(server(), {"SSH_CONNECTION": "UNKNOWN"}) == [
         "splatview: open http://127.0.0.1:7007/?token=a_-1 in a browser"
     ]
@@ -230,7 +230,7 @@ def test_addresses_for_this_machine_and_for_others() -> None:
         ("::1", "2001:db8::4 22", "ssh -L '7007:[::1]:7007' ada@2001:db8::4"),
     ],
 )
-def test_the_tunnel(host: str, ssh: str, command: str) -> None:
+def test_tunnel_command_is_printed_over_ssh(host: str, ssh: str, command: str) -> None:
     said = startup_lines(
         server(host), {"SSH_CONNECTION": f"203.0.113.9 50000 {ssh}", "USER": "ada"}
     )

@@ -11,7 +11,9 @@ FULL = 600_000
 
 
 class Page:
-    """A page behind a line of `rate` bytes and a round trip of `trip` seconds, drawing at most 60 pictures a second."""
+    """A page behind a line of `rate` bytes and a round trip of `trip` seconds, drawing
+    at most 60 pictures a second.
+    """
 
     def __init__(self, rate: float, trip: float) -> None:
         self.rate = rate
@@ -25,8 +27,8 @@ class Page:
         self._way: list[tuple[float, int, float, Level, float]] = []
 
     def run(self, seconds: float, stall: float = 0.0) -> tuple[list[Level], float]:
-        """Return the levels of what was acknowledged meanwhile, and the longest time that a picture took. `stall`: the
-        line does nothing for so long.
+        """Return the levels of what was acknowledged meanwhile, and the longest time
+        that a picture took. `stall`: the line does nothing for so long.
         """
         end = self.now + seconds
         seen = []
@@ -90,9 +92,7 @@ def test_slow_lines_have_small_pictures_that_are_not_late() -> None:
         assert not page.pacer.lossless_allowed(4_000_000)
 
 
-def test_line_that_becomes_slow_is_noticed_and_recovers_and_a_long_way_is_none() -> (
-    None
-):
+def test_slow_line_is_noticed_and_recovers_and_a_distant_one_is_not_slow() -> None:
     page = Page(50e6, 0.02)
     assert sharp(page.run(8)[0][-60:]) == 1.0
     assert page.pacer.lossless_allowed(4_000_000)

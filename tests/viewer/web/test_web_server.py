@@ -1,4 +1,6 @@
-"""The web server over real sockets: what it gives out and refuses, pages that behave badly, and its end."""
+"""The web server over real sockets: what it gives out and refuses, pages that behave
+badly, and its end.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ def upgrade(port: int, path: str = "/ws?token=secret", **headers: str) -> Answer
     )
 
 
-def test_the_page_comes_with_its_policy_and_asks_nothing_of_the_internet(
+def test_page_has_a_policy_and_loads_nothing_from_the_internet(
     server: WebServer,
 ) -> None:
     for path, kind in (
@@ -107,13 +109,13 @@ def test_no_path_leads_anywhere_else_and_methods_are_few(server: WebServer) -> N
             assert answer.headers.get("Access-Control-Allow-Origin") is None
 
 
-def test_an_address_with_a_proxys_own_path_is_told_as_such(server: WebServer) -> None:
+def test_address_with_a_proxys_path_is_explained(server: WebServer) -> None:
     answer = send_request(server.port, "/sites/view/?token=secret")
     assert answer.status == 404
     assert "proxy_pass" in answer.text
 
 
-def test_a_page_can_ask_whether_its_websocket_would_be_accepted(
+def test_page_can_ask_whether_its_websocket_would_be_accepted(
     server: WebServer,
 ) -> None:
     """With the same Origin, Host and token, in words; from a viewer, not a proxy."""
@@ -129,14 +131,17 @@ def test_a_page_can_ask_whether_its_websocket_would_be_accepted(
         assert answer.headers["X-Splatview"] == "viewer"
 
 
-# -- which requests it refuses ----------------------------------------------------------------------------------------
+# -- which requests it refuses ---------------------------------------------------------
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
-def test_nothing_of_a_viewer_is_given_out_without_the_token(
+def test_server_reveals_nothing_without_the_token(
     host: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """But the files of the page, which are the same everywhere. No answer and no log holds the token."""
+    """But the files of the page, which are the same everywhere.
+
+    No answer and no log holds the token.
+    """
     caplog.set_level(logging.DEBUG)
     token = "a-long-token-of-its-own"
     with closing(serve(host, token=token)) as server:
@@ -177,10 +182,12 @@ def test_nothing_of_a_viewer_is_given_out_without_the_token(
     assert token not in caplog.text
 
 
-def test_other_hosts_and_origins_are_refused_and_heads_that_lie(
+def test_other_hosts_origins_and_malformed_heads_are_refused(
     server: WebServer,
 ) -> None:
-    """DNS rebinding: the browser believes that the page of evil.example comes from here."""
+    """DNS rebinding: the browser believes that the page of evil.example comes from
+    here.
+    """
     port = server.port
     for path in ("/", "/viewer.js", "/download?token=secret", "/nothing"):
         assert (
@@ -213,7 +220,8 @@ def test_status_of_root_prints_no_token_of_another_user(
     theirs.mkdir(mode=0o700, parents=True)
     told = theirs / "viewer-1-00000000.json"
     told.write_text(
-        '{"pid": 1, "url": "http://127.0.0.1:7007/?token=secret", "host": "127.0.0.1", "port": 7007}'
+        '{"pid": 1, "url": "http://127.0.0.1:7007/?token=secret", "host": "127.0.0.1", '
+        '"port": 7007}'
     )
     os.chown(theirs, OTHER_USER_ID, OTHER_USER_ID)
     os.chown(told, OTHER_USER_ID, OTHER_USER_ID)
@@ -228,10 +236,12 @@ def test_status_of_root_prints_no_token_of_another_user(
         assert "secret" not in said + errors
 
 
-def test_a_taken_port_has_another_token_and_is_free_again_at_once(
+def test_port_is_free_after_close_and_gets_another_token(
     server: WebServer,
 ) -> None:
-    """Another program at the port of a viewer that ended is sent the token by pages that come back."""
+    """Another program at the port of a viewer that ended is sent the token by pages
+    that come back.
+    """
     moved = serve(port=server.port, token="of-before")
     moved.close()
     assert moved.moved_from == server.port < moved.port <= server.port + 20
@@ -258,14 +268,14 @@ def test_a_taken_port_has_another_token_and_is_free_again_at_once(
         ("127.0.0.1", 0, "a&b", "token"),
     ],
 )
-def test_what_it_cannot_listen_at_is_named(
+def test_error_names_the_address_that_cannot_be_opened(
     host: str, port: int, token: str | None, message: str
 ) -> None:
     with pytest.raises(ViewerError, match=message):
         serve(host, port, token)
 
 
-def test_a_page_arrives_is_heard_and_closed_after_the_last_words(
+def test_page_connects_sends_events_and_is_closed_with_a_reason(
     visitor: Visitor,
 ) -> None:
     client = visitor.client
@@ -306,7 +316,7 @@ BAD = [
 ]
 
 
-def test_there_and_back_and_nothing_else() -> None:
+def test_messages_round_trip_and_others_are_refused() -> None:
     for message in PAGE:
         text = m.encode(message)
         assert m.parse(text) == m.parse(text.encode()) == message
@@ -333,7 +343,7 @@ def test_events_have_clean_text_and_clicks_by_the_clock_of_the_page() -> None:
     ] == [1, 2, 1, 1, 1]
 
 
-def test_what_is_no_hello_and_no_message_ends_that_page_only(
+def test_malformed_message_closes_only_its_own_page(
     visitor: Visitor, server: WebServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for sent, reason in (
@@ -365,7 +375,7 @@ UPGRADE = {
 """Headers of a request that opens a WebSocket."""
 
 
-def test_pings_do_not_put_off_the_hello(
+def test_pings_do_not_extend_the_time_for_the_hello(
     server: WebServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "HELLO_WITHIN", 0.3)
@@ -384,7 +394,7 @@ def test_pings_do_not_put_off_the_hello(
                 break
 
 
-def test_handshakes_that_are_none_cost_one_answer(
+def test_malformed_handshakes_get_one_answer(
     server: WebServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     for key in ("\xff", "a", "", "=" * 8000):
@@ -395,15 +405,17 @@ def test_handshakes_that_are_none_cost_one_answer(
     assert not caplog.records
 
 
-def test_cookies_of_the_other_programs_behind_a_name_are_no_fault(
+def test_cookies_of_other_programs_are_accepted(
     server: WebServer,
 ) -> None:
-    """Browsers send all in one header; those of single sign-on have some kilobytes each."""
+    """Browsers send all in one header; those of single sign-on have some kilobytes
+    each.
+    """
     cookies = "; ".join(f"session{i}={'x' * 3900}" for i in range(4))
     assert send_request(server.port, "/", Cookie=cookies).status == 200
 
 
-def test_a_page_that_floods_a_busy_viewer_is_closed(server: WebServer) -> None:
+def test_page_that_floods_a_busy_viewer_is_closed(server: WebServer) -> None:
     """Here nothing takes what it sends; moves in a row would be one."""
     with Page(server.port) as page:
         page.connect(token="secret").send(HELLO)
@@ -450,7 +462,7 @@ def test_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
             assert raw(server.port, sent) == b""
 
 
-def test_the_end_of_the_server_is_the_end_of_all_pages(
+def test_closing_the_server_closes_all_pages(
     server: WebServer, join: Callable[..., Visitor]
 ) -> None:
     """Of those that do not read or have not said hello, too."""
