@@ -1,3 +1,1 @@
-"""Snapshots of scenes during their training: taken, kept within a limit, and shown
-again.
-"""
+"""Snapshots of scenes during their training, within a limit, and their display."""

@@ -1,5 +1,4 @@
-"""A scene made small, to keep many of them: a third of its float32 numbers, and it can
-hardly be told from them.
+"""Packed scenes: a third of the bytes of float32, with hardly a visible difference.
 
 In memory and in a file it is the same bytes: 8 bytes SVSCENE1, the length of the header
 as uint32, the header as JSON, then the arrays of `layout` one after the other,
@@ -7,11 +6,14 @@ little-endian:
 
 means       float32, or float64, as they are
 quats       unit quaternions times 32767, int16: off by at most 2e-5
-scales      logarithms as float16: sizes off by at most 0.4 % (of Gaussians smaller than e**-16: 0.8 %); those that
-            come activated as float32, as they are
-opacities   logits as float16: opacities off by at most 2e-4; those that come activated as float16: 3e-4
-sh0         float16: colours off by at most 1.4e-4 of full scale, up to four times the brightness of white
-shN         int8, each Gaussian's as parts of its own largest one: off by at most 1/254 of that
+scales      logarithms as float16: sizes off by at most 0.4 % (of Gaussians smaller
+            than e**-16: 0.8 %); those that come activated as float32, as they are
+opacities   logits as float16: opacities off by at most 2e-4; those that come activated
+            as float16: 3e-4
+sh0         float16: colours off by at most 1.4e-4 of full scale, up to four times the
+            brightness of white
+shN         int8, each Gaussian's as fractions of its own largest one: off by at most
+            1/254 of that
 
 What cannot be drawn (`Renderer.load`) cannot be drawn afterwards either. Nothing is
 unpickled, and sizes are checked before memory is taken.
@@ -23,7 +25,7 @@ import functools
 import os
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 
 import msgspec
 import numpy as np
@@ -44,16 +46,16 @@ if TYPE_CHECKING:
     from splatview_viewer.core.settings import Color
 
 _CHUNK = 1 << 15
+"""Gaussians that a CPU packs at a time, so that intermediate values stay in the cache."""
 _CHUNK_GPU = 1 << 18
-"""Gaussians that are packed in one go: on a CPU what is computed from them stays in the
-cache; on a GPU the pinned memory that it passes through stays small."""
-_HALF = 65504.0
+"""Gaussians that a GPU packs at a time, so that the pinned memory stays small."""
+_MAX_HALF = 65504.0
 """The largest float16."""
 _UNIT = 32767.0
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 _MAGIC = b"SVSCENE1"
 _START = len(_MAGIC) + 4
-_MOST_HEADER = 4096
+_MAX_HEADER = 4096
 """Bytes."""
 
 
@@ -72,10 +74,20 @@ class PackedHeader(msgspec.Struct, frozen=True):
     wide: bool = False
     """True for positions of float64."""
 
+    @property
+    def layout(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+        """Shape and dtype of each array."""
+        return layout(self.count, self.coefficients, self.activated, self.wide)
+
+    @property
+    def array_bytes(self) -> int:
+        """Bytes of all arrays."""
+        return packed_bytes(self.count, self.coefficients, self.activated, self.wide)
+
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """One scene as it is kept."""
+    """A packed scene: its header and all its bytes."""
 
     header: PackedHeader
     data: np.ndarray
@@ -89,18 +101,14 @@ class Packed:
     @property
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays by the names of `layout`: views of `data`."""
-        h = self.header
-        out = {}
-        at = self.data.nbytes - packed_bytes(
-            h.count, h.coefficients, h.activated, h.wide
-        )
-        for name, (shape, dtype) in layout(
-            h.count, h.coefficients, h.activated, h.wide
-        ).items():
+        arrays: dict[str, np.ndarray] = {}
+        offset = self.data.nbytes - self.header.array_bytes
+        for name, (shape, dtype) in self.header.layout.items():
             size = _size(shape, dtype)
-            out[name] = self.data[at : at + size].view(dtype).reshape(shape)
-            at = at + size
-        return out
+            array_bytes = self.data[offset : offset + size]
+            arrays[name] = array_bytes.view(dtype).reshape(shape)
+            offset += size
+        return arrays
 
 
 def layout(
@@ -109,25 +117,29 @@ def layout(
     activated: bool | tuple[bool, bool],
     wide: bool = False,
 ) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
-    """Return shape and dtype of each array of `count` Gaussians with so many
-    coefficients beyond degree 0, in their order. `wide`: with `means` of float64.
+    """Return shape and dtype of each array of a packed scene, in their order.
+
+    Args:
+        count: Gaussians.
+        coefficients: of spherical harmonics beyond degree 0, for each Gaussian.
+        activated: as `GaussianScene.activated`.
+        wide: with `means` of float64.
     """
-    scale = "<f4" if activated_of(activated).scales else "<f2"
+    scale_type = "<f4" if activated_of(activated).scales else "<f2"
+    unit_count = count if coefficients else 0
     return {
-        name: (shape, np.dtype(dtype))
-        for name, shape, dtype in (
-            ("means", (count, 3), "<f8" if wide else "<f4"),
-            ("quats", (count, 4), "<i2"),
-            ("scales", (count, 3), scale),
-            ("opacities", (count,), "<f2"),
-            ("sh0", (count, 3), "<f2"),
-            ("shN", (count, coefficients, 3), "<i1"),
-            ("sh_unit", (count if coefficients else 0,), "<f2"),
-        )
+        "means": ((count, 3), np.dtype("<f8" if wide else "<f4")),
+        "quats": ((count, 4), np.dtype("<i2")),
+        "scales": ((count, 3), np.dtype(scale_type)),
+        "opacities": ((count,), np.dtype("<f2")),
+        "sh0": ((count, 3), np.dtype("<f2")),
+        "shN": ((count, coefficients, 3), np.dtype("<i1")),
+        "sh_unit": ((unit_count,), np.dtype("<f2")),
     }
 
 
 def _size(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    """Return the bytes of an array."""
     return int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
 
 
@@ -137,10 +149,9 @@ def packed_bytes(
     activated: bool | tuple[bool, bool],
     wide: bool = False,
 ) -> int:
-    """Return the size of the arrays of such a scene."""
-    return sum(
-        _size(*each) for each in layout(count, coefficients, activated, wide).values()
-    )
+    """Return the bytes of the arrays of a packed scene. Arguments as `layout`."""
+    arrays = layout(count, coefficients, activated, wide).values()
+    return sum(_size(shape, dtype) for shape, dtype in arrays)
 
 
 def write_packed(path: Path, packed: Packed) -> int:
@@ -153,38 +164,15 @@ def write_packed(path: Path, packed: Packed) -> int:
 
 
 def read_packed(path: Path) -> Packed:
-    """Return the scene of a file.
+    """Read a packed scene; it takes only the memory that the file's size allows.
 
-    Raises FileError for what is missing, damaged or none; takes only the memory that
-    its size allows.
+    Raises:
+        FileError: the file is missing, damaged or none.
     """
     try:
         with open_regular(path) as f:
+            header = _read_header(f, path)
             size = os.fstat(f.fileno()).st_size
-            start = f.read(_START)
-            if len(start) != _START or not start.startswith(_MAGIC):
-                raise FileError(f"{path}: no snapshot of a recording")
-            (length,) = struct.unpack_from("<I", start, len(_MAGIC))
-            if length > _MOST_HEADER:
-                raise FileError(
-                    f"{path}: damaged: a header of {length:,} bytes; at most "
-                    f"{_MOST_HEADER:,}"
-                )
-            header = msgspec.json.decode(f.read(length), type=PackedHeader)
-            needed = packed_bytes(
-                header.count, header.coefficients, header.activated, header.wide
-            )
-            if size != _START + length + needed:
-                raise FileError(
-                    f"{path}: damaged: {size:,} bytes, and {header.count:,} Gaussians "
-                    "take "
-                    f"{_START + length + needed:,}"
-                )
-            # What is read, and what it becomes to be drawn (`unpack`).
-            check_memory(
-                needed + scene_bytes(header.count, header.coefficients),
-                f"{path}: {header.count:,} Gaussians",
-            )
             f.seek(0)
             data = np.fromfile(f, np.uint8, size)
             if len(data) != size:
@@ -198,67 +186,86 @@ def read_packed(path: Path) -> Packed:
     return Packed(header, data)
 
 
+def _read_header(f: BinaryIO, path: Path) -> PackedHeader:
+    """Read the header of a packed scene; check it against the file and the free memory.
+
+    Raises FileError, or what msgspec raises.
+    """
+    size = os.fstat(f.fileno()).st_size
+    start = f.read(_START)
+    if len(start) != _START or not start.startswith(_MAGIC):
+        raise FileError(f"{path}: no snapshot of a recording")
+    (length,) = struct.unpack_from("<I", start, len(_MAGIC))
+    if length > _MAX_HEADER:
+        raise FileError(
+            f"{path}: damaged: a header of {length:,} bytes; at most {_MAX_HEADER:,}"
+        )
+    header = msgspec.json.decode(f.read(length), type=PackedHeader)
+    needed = header.array_bytes
+    if size != _START + length + needed:
+        raise FileError(
+            f"{path}: damaged: {size:,} bytes, and {header.count:,} Gaussians take "
+            f"{_START + length + needed:,}"
+        )
+    # The packed scene itself, and the one that `unpack` makes of it.
+    unpacked = scene_bytes(header.count, header.coefficients)
+    check_memory(needed + unpacked, f"{path}: {header.count:,} Gaussians")
+    return header
+
+
 def pack(
     scene: GaussianScene,
     background: Color | None = None,
     stream: torch.cuda.Stream | None = None,
 ) -> Packed:
-    """Return copies of a scene's numbers, made small.
+    """Pack a scene, from any thread.
 
-    From any thread.
-
-    `stream`: for a scene on a GPU, the torch stream that reads it, which waits for the
-    data by itself; the calling thread waits for it.
+    Args:
+        scene: on the CPU or a GPU.
+        background: the scene's own, RGB in [0, 1].
+        stream: for a scene on a GPU, the torch stream that reads it, which waits for
+            the data by itself; the calling thread waits for it.
     """
     import torch
 
     coefficients: Any = scene.shN.shape[1]
     header = PackedHeader(
-        len(scene),
-        coefficients,
-        min(scene.sh_degree, scene.stored_sh_degree),
-        scene.activated,
-        scene.antialiased,
-        background,
-        scene.means.dtype.itemsize == 8,
+        count=len(scene),
+        coefficients=coefficients,
+        sh_degree=min(scene.sh_degree, scene.stored_sh_degree),
+        activated=scene.activated,
+        antialiased=scene.antialiased,
+        background=background,
+        wide=scene.means.dtype.itemsize == 8,
     )
     text = msgspec.json.encode(header)
     start = _MAGIC + struct.pack("<I", len(text)) + text
-    size = len(start) + packed_bytes(
-        header.count, header.coefficients, header.activated, header.wide
-    )
-    data = np.empty(size, np.uint8)
+    data = np.empty(len(start) + header.array_bytes, np.uint8)
     data[: len(start)] = np.frombuffer(start, np.uint8)
     arrays = Packed(header, data).arrays.values()
     gpu_ms = 0.0
     with torch.cuda.stream(stream):
-        if (
-            scene.on_gpu
-        ):  # CUDA loads kernels at their first use: not in the time that is measured
+        if scene.on_gpu:
+            # CUDA loads kernels at their first use, which the measured time leaves out.
             HostCopy(scene, lambda: pack_rows(scene[:1]))
-        step = _CHUNK_GPU if scene.on_gpu else _CHUNK
-        for first in range(0, len(scene), step):
+        chunk = _CHUNK_GPU if scene.on_gpu else _CHUNK
+        for first in range(0, len(scene), chunk):
+            events: list[torch.cuda.Event] = []
             if scene.on_gpu:
-                marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
-            else:
-                marks = []
-            copy = HostCopy(
-                scene,
-                functools.partial(_pack_between, scene[first : first + step], marks),
-            )
-            for array, part in zip(arrays, copy.arrays(), strict=True):
-                array[first : first + len(part)] = part
-            gpu_ms += marks[0].elapsed_time(marks[1]) if marks else 0.0
+                events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+            rows = scene[first : first + chunk]
+            copy = HostCopy(scene, functools.partial(_pack_between, rows, events))
+            for array, values in zip(arrays, copy.arrays(), strict=True):
+                array[first : first + len(values)] = values
+            if events:
+                gpu_ms += events[0].elapsed_time(events[1])
     return Packed(header, data, gpu_ms)
 
 
 def unpack(
     packed: Packed, *, version: int = 0, notes: tuple[str, ...] = ()
 ) -> GaussianScene:
-    """Return the scene again, as float32 (`means` also float64) on the CPU.
-
-    From any thread.
-    """
+    """Unpack a scene as float32 (`means` also float64) on the CPU, from any thread."""
     import torch
 
     header = packed.header
@@ -271,12 +278,12 @@ def unpack(
     if higher.numel():
         higher *= unit.float()[:, None, None]
     return GaussianScene(
-        means,
-        quats * (1 / _UNIT),
-        scales.float(),
-        opacities.float(),
-        sh0.float(),
-        higher,
+        means=means,
+        quats=quats * (1 / _UNIT),
+        scales=scales.float(),
+        opacities=opacities.float(),
+        sh0=sh0.float(),
+        shN=higher,
         activated=header.activated,
         sh_degree=header.sh_degree,
         antialiased=header.antialiased,
@@ -287,53 +294,63 @@ def unpack(
 
 
 def _pack_between(
-    scene: GaussianScene, marks: Sequence[torch.cuda.Event]
+    scene: GaussianScene, events: Sequence[torch.cuda.Event]
 ) -> list[torch.Tensor]:
-    """Call `pack_rows`, with an event recorded before and after it."""
-    for mark in marks[:1]:
-        mark.record()
-    made = pack_rows(scene)
-    for mark in marks[1:]:
-        mark.record()
-    return made
+    """Call `pack_rows`; record the first event before it and the second one after it.
+
+    Without events nothing is recorded.
+    """
+    for event in events[:1]:
+        event.record()
+    tensors = pack_rows(scene)
+    for event in events[1:]:
+        event.record()
+    return tensors
+
+
+def _to_half(t: torch.Tensor, allow_infinite: bool = False) -> torch.Tensor:
+    """Return values as float16; too large ones become the largest there is.
+
+    Infinite ones become NaN, unless `allow_infinite`.
+    """
+    import torch
+
+    clamped = t.clamp(-_MAX_HALF, _MAX_HALF)
+    return torch.where(t.isfinite() | allow_infinite, clamped, torch.nan).half()
 
 
 def pack_rows(scene: GaussianScene) -> list[torch.Tensor]:
     """Return the arrays that `layout` names, as tensors on the scene's device."""
     import torch
 
-    def half(t: torch.Tensor, defined: bool = False) -> torch.Tensor:
-        """float16: what is too large is the largest there is, what is infinite is none
-        unless that is `defined`.
-        """
-        return torch.where(
-            t.isfinite() | defined, t.clamp(-_HALF, _HALF), torch.nan
-        ).half()
-
     means, quats, scales, opacities, sh0, higher = (
         as_floats(getattr(scene, name)) for name in FIELDS
     )
-    unit = quats.double()
-    unit = unit * (_UNIT / unit.norm(dim=1, keepdim=True))
-    unit = torch.where(
-        unit.isfinite().all(dim=1, keepdim=True), unit.round(), 0.0
-    )  # 0: cannot be drawn
-    made = [
+    if not scene.activation.scales:
+        scales = _to_half(scales, allow_infinite=True)
+    tensors = [
         means,
-        unit.to(torch.int16),
-        scales if scene.activation.scales else half(scales, defined=True),
-        half(opacities, defined=not scene.activation.opacities),
-        half(sh0),
+        _pack_quats(quats),
+        scales,
+        _to_half(opacities, allow_infinite=not scene.activation.opacities),
+        _to_half(sh0),
     ]
     if not higher.shape[1]:
-        return [*made, higher.to(torch.int8), higher.new_empty(0, dtype=torch.half)]
+        return [*tensors, higher.to(torch.int8), higher.new_empty(0, dtype=torch.half)]
     flat = higher.flatten(1)
-    sh_unit = half(flat.abs().amax(dim=1) / 127)
-    parts = (
-        flat / torch.where(sh_unit > 0, sh_unit.float(), torch.inf)[:, None]
-    ).round()
-    return [
-        *made,
-        parts.nan_to_num(0, 0, 0).clamp(-127, 127).to(torch.int8).reshape(higher.shape),
-        sh_unit,
-    ]
+    sh_unit = _to_half(flat.abs().amax(dim=1) / 127)
+    divisors = torch.where(sh_unit > 0, sh_unit.float(), torch.inf)
+    fractions = (flat / divisors[:, None]).round().nan_to_num(0, 0, 0)
+    packed = fractions.clamp(-127, 127).to(torch.int8)
+    return [*tensors, packed.reshape(higher.shape), sh_unit]
+
+
+def _pack_quats(quats: torch.Tensor) -> torch.Tensor:
+    """Return unit quaternions times 32767 as int16; 0 for those that are none."""
+    import torch
+
+    wide = quats.double()
+    unit = wide * (_UNIT / wide.norm(dim=1, keepdim=True))
+    is_finite = unit.isfinite().all(dim=1, keepdim=True)
+    # Gaussians of a quaternion of 0 cannot be drawn.
+    return torch.where(is_finite, unit.round(), 0.0).to(torch.int16)

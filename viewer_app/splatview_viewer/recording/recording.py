@@ -1,11 +1,11 @@
-"""Recordings: the snapshots of one stream, from the first version on, as many as a
-limit allows; in memory or on disk.
+"""Recordings: snapshots of one stream, within a limit, in memory or on disk.
 
 When the limit is reached, every second one is dropped, and from then on half as many
-are taken: what is left always covers everything evenly. On disk there is a folder for
-each stream, with a file for each snapshot and an index:
+are taken: the remaining ones always cover the whole run evenly. On disk there is a
+folder for each stream, with a file for each snapshot and an index:
 
-    recording.json          names of run and stream; of each snapshot its file, step, version, time, count and bytes
+    recording.json          names of run and stream; of each snapshot its file, step,
+                            version, time, count and bytes
     000000042.gaussians     a packed scene (`recording.packed`)
 
 A file that the index does not name is no part of the recording. Every file is written
@@ -20,7 +20,8 @@ import os
 import re
 import stat
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
@@ -41,19 +42,19 @@ if TYPE_CHECKING:
 
 INDEX = "recording.json"
 DEFAULT_INTERVAL = 100
-"""Versions between two snapshots, at first, if nothing else is asked for."""
-MOST_SNAPSHOTS = 2000
-"""Of one recording, in memory as well."""
+"""Versions between two snapshots, at first, unless the user names a number."""
+MAX_SNAPSHOTS = 2000
+"""Snapshots of one recording, in memory as well."""
 PLAY_PERIOD = 0.1
-"""Seconds between two snapshots while it plays."""
+"""Seconds between two snapshots while a player plays."""
 _FORMAT = 1
-_MOST_INDEX = 4 << 20
-"""Bytes."""
+_MAX_INDEX = 4 << 20
+"""Bytes of an index."""
 _NAME = re.compile(r"\d{9}\.gaussians")
-_PART = ".part"
+_TEMPORARY_SUFFIX = ".part"
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
-_Whole = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
+_Integer = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
 _Text = Annotated[str, msgspec.Meta(max_length=200)]
 
 
@@ -61,11 +62,11 @@ class SceneSnapshot(msgspec.Struct, frozen=True):
     """One version of a scene, as the index describes it."""
 
     file: str
-    """Its number of nine digits, also of one in memory, and ".gaussians"."""
-    step: _Whole
-    """The trainer's, or if it says none the version."""
-    version: _Whole
-    time_ns: _Whole
+    """Name of nine digits and ".gaussians", also of a snapshot in memory."""
+    step: _Integer
+    """Step of the trainer, or the version if it names none."""
+    version: _Integer
+    time_ns: _Integer
     """Time of publication, ns since the epoch."""
     count: _Count
     """Gaussians."""
@@ -73,12 +74,12 @@ class SceneSnapshot(msgspec.Struct, frozen=True):
 
     @property
     def serial(self) -> int:
-        """Counts the snapshots of a recording, those that were dropped as well."""
+        """The number in the name; dropped snapshots count as well."""
         return int(self.file[:9])
 
 
 class Index(msgspec.Struct, frozen=True):
-    """Contents of a folder."""
+    """Contents of a stream's folder."""
 
     format: int
     run: _Text
@@ -96,30 +97,30 @@ def is_recording(path: Path) -> bool:
 
 
 def streams_in(path: Path) -> list[Path]:
-    """Return the streams' folders in what was recorded; the folder itself if it is one;
-    [] for anything else.
-    """
+    """Return the streams' folders in a folder: itself if it is one, [] without any."""
     if is_recording(path):
         return [path]
     try:
-        return sorted(p for p in path.iterdir() if is_recording(p))
+        return sorted(folder for folder in path.iterdir() if is_recording(folder))
     except OSError:
         return []
 
 
 def read_index(folder: Path) -> Index:
-    """Return what a stream's folder holds, the oldest first, without what is missing or
-    of another size.
+    """Read the index of a stream's folder, the oldest snapshot first.
 
-    Raises FileError for an index that is missing, damaged, or of a later version.
+    Snapshots whose file is missing or of another size are left out.
+
+    Raises:
+        FileError: the index is missing, damaged, or of a later version.
     """
     path = folder / INDEX
     try:
         with open_regular(path) as f:
-            text = f.read(_MOST_INDEX + 1)
-        if len(text) > _MOST_INDEX:
+            text = f.read(_MAX_INDEX + 1)
+        if len(text) > _MAX_INDEX:
             raise FileError(
-                f"{path}: over {_MOST_INDEX:,} bytes, so it is no index of a recording"
+                f"{path}: over {_MAX_INDEX:,} bytes, so it is no index of a recording"
             )
         index = msgspec.json.decode(text, type=Index)
     except OSError as e:
@@ -131,29 +132,34 @@ def read_index(folder: Path) -> Index:
             f"{path}: format {index.format}, and this viewer reads {_FORMAT}: install "
             "a newer splatview"
         )
-    there = {
-        line.file: line
-        for line in index.snapshots[:MOST_SNAPSHOTS]
-        if _NAME.fullmatch(line.file)
-        and (file := folder / line.file).is_file()
-        and file.lstat().st_size == line.bytes
-    }
-    return msgspec.structs.replace(
-        index, snapshots=[there[name] for name in sorted(there)]
-    )
+    intact: dict[str, SceneSnapshot] = {}
+    for snapshot in index.snapshots[:MAX_SNAPSHOTS]:
+        if _is_intact(folder, snapshot):
+            intact[snapshot.file] = snapshot
+    snapshots = [intact[name] for name in sorted(intact)]
+    return msgspec.structs.replace(index, snapshots=snapshots)
+
+
+def _is_intact(folder: Path, snapshot: SceneSnapshot) -> bool:
+    """Return whether a snapshot's file exists and has the size of the index."""
+    if not _NAME.fullmatch(snapshot.file):
+        return False
+    file = folder / snapshot.file
+    return file.is_file() and file.lstat().st_size == snapshot.bytes
 
 
 class StreamFolder:
-    """The folder into which one stream is being recorded: locked until it is closed.
+    """The folder into which one stream is recorded: locked until it is closed.
 
     Methods but `close` are called from one thread at a time.
     """
 
     def __init__(self, root: Path, run: str, name: str) -> None:
-        """Make a folder in `root`, for its owner alone (0700); one that was recorded
-        before by a run and stream of these names is continued, unless another program
-        writes there or another user has made it. Raises OSError, and FileError for a
-        folder that cannot be used.
+        """Make a folder in `root`, for its owner alone (0700), or continue one.
+
+        One that a run and stream of these names recorded before is continued, unless
+        another program writes there or another user has made it. Raises OSError, and
+        FileError for a folder that cannot be used.
         """
         self.run = run[:200]
         self.name = name[:200]
@@ -161,32 +167,18 @@ class StreamFolder:
         """The index of what was recorded here before."""
         self._lock = -1
         make_output_folder(root, private=True)
-        base = (
-            re.sub(r"[^A-Za-z0-9._-]+", "-", f"{run}-{name}").strip("-.")[:100]
-            or "stream"
-        )
-        for number in range(1, 100):
-            self.path = root / (base if number == 1 else f"{base}-{number}")
+        base = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{run}-{name}").strip("-.")[:100]
+        base = base or "stream"
+        for attempt in range(1, 100):
+            self.path = root / (base if attempt == 1 else f"{base}-{attempt}")
             if not self._open_own():
                 continue
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if is_recording(self.path):
-                    found = read_index(self.path)
-                else:
-                    found = self.previous
-                if (found.run, found.name) == (self.run, self.name):
-                    self.previous = found
-                    named = {line.file for line in found.snapshots}
-                    for path in (
-                        self.path.iterdir()
-                    ):  # what a recording that ended while it was written has left
-                        if (
-                            _NAME.fullmatch(path.name) and path.name not in named
-                        ) or path.name.endswith(_PART):
-                            path.unlink(missing_ok=True)
+                if self._continue():
                     return
             except BlockingIOError:
+                # Another program writes there.
                 pass
             except BaseException:
                 self.close()
@@ -197,11 +189,28 @@ class StreamFolder:
             "into another folder"
         )
 
-    def _open_own(self) -> bool:
-        """Make `path` or open it; return False for a link, a file, or another user's
-        folder.
+    def _continue(self) -> bool:
+        """Continue the recording in the folder; return False for that of another
+        stream.
+        """
+        index = self.previous
+        if is_recording(self.path):
+            index = read_index(self.path)
+        if index.run != self.run or index.name != self.name:
+            return False
+        self.previous = index
+        indexed = {snapshot.file for snapshot in index.snapshots}
+        # A recording that ended while it was written leaves files.
+        for path in self.path.iterdir():
+            is_unindexed = _NAME.fullmatch(path.name) and path.name not in indexed
+            if is_unindexed or path.name.endswith(_TEMPORARY_SUFFIX):
+                path.unlink(missing_ok=True)
+        return True
 
-        Where others write, as in /tmp, they can take the name first.
+    def _open_own(self) -> bool:
+        """Make `path` or open it; return False for one that is not the user's folder.
+
+        Where others write, as in /tmp, they can make a link or a folder first.
         """
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
@@ -228,91 +237,97 @@ class StreamFolder:
 
     def write_index(
         self,
-        every: float,
+        interval: float,
         snapshots: list[SceneSnapshot],
         dropped: Iterable[SceneSnapshot] = (),
     ) -> None:
-        """Write what there is, and then remove what has been dropped.
+        """Write the index, and then remove the files of dropped snapshots.
 
         Raises OSError.
         """
-        index = Index(_FORMAT, self.run, self.name, every, snapshots)
+        index = Index(_FORMAT, self.run, self.name, interval, snapshots)
         self.check_in_place()
-        write_output(
-            self.path / INDEX,
-            msgspec.json.format(msgspec.json.encode(index), indent=1),
-            private=True,
-        )
+        text = msgspec.json.format(msgspec.json.encode(index), indent=1)
+        write_output(self.path / INDEX, text, private=True)
         for snapshot in dropped:
             (self.path / snapshot.file).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Let others write here. Idempotent."""
+        """Unlock the folder, for other programs. Idempotent."""
         if self._lock >= 0:
             os.close(self._lock)
         self._lock = -1
 
 
 class Recording:
-    """The snapshots in the order in which they were taken.
+    """The snapshots of a stream in the order in which they were taken.
 
-    Belongs to the loop's thread, but for `scene`.
-
-    Steps may go back, when a run was started again.
+    Belongs to the loop's thread, but for `scene`. Steps may go back, when a run was
+    started again.
     """
 
     def __init__(
-        self, every: float = 1.0, *, limit: int = 0, folder: StreamFolder | None = None
+        self,
+        interval: float = 1.0,
+        *,
+        limit: int = 0,
+        folder: StreamFolder | None = None,
     ) -> None:
-        """`every`: versions, or steps, between two snapshots.
+        """Begin a recording, or continue that of a folder.
 
-        `limit`: bytes. `folder`: where they are kept, if not in memory; what is there
-        already is a part of it.
+        Args:
+            interval: versions, or steps, between two snapshots.
+            limit: bytes of all snapshots.
+            folder: of the snapshots; None: they are in memory.
         """
-        self.interval = every
+        self.interval = interval
         self.limit = limit
         self.folder = folder
         self.path: Path | None = None
         """The folder that is read; None: they are in memory."""
         self.snapshots: list[SceneSnapshot] = []
         self.changes = 0
+        """Counts changes of the snapshots."""
         self._packed: dict[SceneSnapshot, Packed] = {}
         if folder is not None:
             self.path = folder.path
             self.snapshots = folder.previous.snapshots
-            self.interval = max(every, folder.previous.every)
+            self.interval = max(interval, folder.previous.every)
 
     @classmethod
     def opened(cls, path: Path) -> Recording:
-        """Return what was recorded in a stream's folder, to be looked at.
+        """Open the recording in a stream's folder, for reading.
 
-        Raises FileError if nothing is there.
+        Raises FileError where there is none.
         """
         index = read_index(path)
         if not index.snapshots:
             raise FileError(f"{path}: no snapshot in it that is whole")
-        made = cls(index.every)
-        made.path = path
-        made.snapshots = index.snapshots
-        return made
+        recording = cls(index.every)
+        recording.path = path
+        recording.snapshots = index.snapshots
+        return recording
 
     def __len__(self) -> int:
         return len(self.snapshots)
 
     @property
     def nbytes(self) -> int:
+        """Bytes of all snapshots."""
         return sum(snapshot.bytes for snapshot in self.snapshots)
 
     @property
     def next_file(self) -> str:
         """The name of the next snapshot's file."""
-        return f"{self.snapshots[-1].serial + 1 if self.snapshots else 1:09}.gaussians"
+        serial = self.snapshots[-1].serial + 1 if self.snapshots else 1
+        return f"{serial:09}.gaussians"
 
     def add(
         self, snapshot: SceneSnapshot, packed: Packed | None = None
     ) -> list[SceneSnapshot]:
-        """Take one more, `packed` where they are in memory; return those that are
-        dropped for it.
+        """Add a snapshot; return those that are dropped for it.
+
+        `packed`: its scene, if the recording is in memory.
         """
         self.snapshots.append(snapshot)
         if packed is not None:
@@ -320,166 +335,184 @@ class Recording:
         return self.fit()
 
     def fit(self) -> list[SceneSnapshot]:
-        """Drop what is over the limit, and return it.
+        """Drop snapshots that are over the limit, and return them.
 
         The first and the newest stay as long as any others.
         """
         dropped: list[SceneSnapshot] = []
-        while len(self) > 1 and (
-            self.nbytes > self.limit or len(self) > MOST_SNAPSHOTS
-        ):
-            out = dict.fromkeys(self.snapshots[1:-1:2] or self.snapshots[:1])
-            self.interval *= 2 if len(self) > 2 else 1
-            self.snapshots = [s for s in self.snapshots if s not in out]
-            dropped += out
+        while len(self) > 1 and (self.nbytes > self.limit or len(self) > MAX_SNAPSHOTS):
+            surplus = dict.fromkeys(self.snapshots[1:-1:2] or self.snapshots[:1])
+            if len(self) > 2:
+                self.interval *= 2
+            self.snapshots = [s for s in self.snapshots if s not in surplus]
+            dropped += surplus
         for snapshot in dropped:
             self._packed.pop(snapshot, None)
         self.changes += 1
         return dropped
 
     def index_of(self, snapshot: SceneSnapshot) -> int:
-        """Return its place, or if it was dropped that of the one nearest to it."""
-        at = bisect.bisect_left(self.snapshots, snapshot.serial, key=lambda s: s.serial)
-        near = range(max(at - 1, 0), min(at + 1, len(self)))
-        return min(near, key=lambda i: abs(self.snapshots[i].serial - snapshot.serial))
+        """Return the index of a snapshot, or if it was dropped, of the nearest one."""
+        serial = snapshot.serial
+        index = bisect.bisect_left(self.snapshots, serial, key=attrgetter("serial"))
+        nearest = range(max(index - 1, 0), min(index + 1, len(self)))
+        return min(nearest, key=lambda i: abs(self.snapshots[i].serial - serial))
 
     def scene(self, snapshot: SceneSnapshot) -> GaussianScene:
-        """Return a snapshot again, in host memory.
+        """Return the scene of a snapshot, in host memory; from any thread.
 
-        From any thread. Raises FileError where its file is gone or damaged, KeyError
-        where it was dropped meanwhile.
+        Raises FileError where its file is gone or damaged, KeyError where it was
+        dropped meanwhile.
         """
         if self.path is None:
             packed = self._packed[snapshot]
         else:
             packed = read_packed(self.path / snapshot.file)
-        return unpack(
-            packed,
-            version=snapshot.version,
-            notes=(f"step {snapshot.step:,}", "recorded"),
-        )
+        notes = (f"step {snapshot.step:,}", "recorded")
+        return unpack(packed, version=snapshot.version, notes=notes)
+
+
+class _ReadySnapshot(NamedTuple):
+    """A snapshot that has been read."""
+
+    snapshot: SceneSnapshot
+    scene: GaussianScene | None
+    """None: it cannot be read."""
+    error: str
+    """Reason why there is no scene."""
+
+
+class _LoadingSnapshot(NamedTuple):
+    """A snapshot that a job reads."""
+
+    snapshot: SceneSnapshot
+    job: Job[GaussianScene]
 
 
 class Player:
-    """The part of a stream that is shown: what comes live, or a snapshot.
+    """The displayed version of a stream: the live one, or a snapshot.
 
-    The same for all who look at the stream.
+    It is the same for all viewports of the stream.
     """
 
     def __init__(
         self, recording: Recording, wake: Callable[[], None], *, live: bool = True
     ) -> None:
-        """`live`: there is something beside the recording.
+        """Start with the live version, or else with the newest snapshot.
 
-        `wake`: called from another thread when one is ready.
+        Args:
+            recording: with the snapshots.
+            wake: called from another thread when a snapshot is ready.
+            live: there are live versions beside the recording.
         """
         self.recording = recording
         self.has_live = live
         self.position: SceneSnapshot | None = None if live else recording.snapshots[-1]
-        """The snapshot to be shown; None: what comes live."""
+        """The snapshot to be shown; None: the live version."""
         self.playing = False
         self._jobs = Jobs("splatview history", wake)
-        self._ready: tuple[SceneSnapshot, GaussianScene | str] | None = None
-        """The scene that became ready last, or the reason why there is none."""
-        self._making: tuple[SceneSnapshot, Job[GaussianScene]] | None = None
-        """The one that is being made ready."""
-        self._fed: SceneSnapshot | None = None
+        self._ready: _ReadySnapshot | None = None
+        """The snapshot that was read last."""
+        self._loading: _LoadingSnapshot | None = None
+        """The snapshot that is being read."""
+        self._fed_snapshot: SceneSnapshot | None = None
         """The snapshot that the view was given last."""
         self._next_at = 0.0
-        self._make()
+        """Time of the next snapshot while it plays."""
+        self._load()
 
     @property
     def index(self) -> int | None:
-        """The place of what is shown among the snapshots; None: live."""
+        """Index of the displayed snapshot; None: the live version is displayed."""
         return None if self.position is None else self.recording.index_of(self.position)
 
-    def seek(self, place: int) -> None:
-        """Show the snapshot at this place, or the first or last."""
+    def seek(self, index: int) -> None:
+        """Show the snapshot of an index, or beyond them the first or the last one."""
         snapshots = self.recording.snapshots
         if not snapshots:
             return
-        self.position = snapshots[min(max(place, 0), len(snapshots) - 1)]
-        self._make()
+        self.position = snapshots[min(max(index, 0), len(snapshots) - 1)]
+        self._load()
 
-    def move(self, by: int) -> None:
-        """Show the snapshot so many places on. Before what is live lies the last."""
+    def move(self, offset: int) -> None:
+        """Show the snapshot `offset` after the displayed one.
+
+        The live version follows the last snapshot.
+        """
         self.playing = False
-        at = self.index
-        if at is None:
-            if by < 0:
-                self.seek(len(self.recording) + by)
-        elif at + by >= len(self.recording) and self.has_live:
+        index = self.index
+        if index is None:
+            if offset < 0:
+                self.seek(len(self.recording) + offset)
+        elif index + offset >= len(self.recording) and self.has_live:
             self.live()
         else:
-            self.seek(at + by)
+            self.seek(index + offset)
 
     def live(self) -> None:
-        """Show what comes; where nothing does, the newest snapshot."""
+        """Show the live version; where there is none, the newest snapshot."""
         self.playing = False
         if self.has_live:
             self.position = None
-            self._fed = None
+            self._fed_snapshot = None
             self.close()
         else:
             self.seek(len(self.recording) - 1)
 
     def end(self) -> None:
-        """Nothing comes live any more, and what came last is not to be had: the newest
-        snapshot takes its place.
-        """
+        """Replace the live version, which is lost, by the newest snapshot."""
         self.has_live = False
         self.live()
 
     def play(self, on: bool) -> None:
-        """Go from one snapshot to the next; from the first if it is at the end."""
+        """Start or stop to play the snapshots; at the end it starts from the first."""
         self.playing = on and len(self.recording) > 1
         if self.playing and self.index in (None, len(self.recording) - 1):
             self.seek(0)
 
     def tick(self, now: float) -> None:
-        """Play on; once in each turn of the loop."""
-        if self.playing and self._fed is self.position and now >= self._next_at:
-            self._next_at = max(self._next_at + PLAY_PERIOD, now + PLAY_PERIOD / 2)
-            at = self.index
-            assert at is not None
-            if at + 1 < len(self.recording):
-                self.seek(at + 1)
-            else:
-                self.move(1)
+        """Go to the next snapshot if it is time; once in each turn of the loop."""
+        is_displayed = self._fed_snapshot is self.position
+        if not self.playing or not is_displayed or now < self._next_at:
+            return
+        self._next_at = max(self._next_at + PLAY_PERIOD, now + PLAY_PERIOD / 2)
+        index = self.index
+        assert index is not None
+        if index + 1 < len(self.recording):
+            self.seek(index + 1)
+        else:
+            self.move(1)
 
-    def _make(self) -> None:
-        """Take in the snapshot that is ready, and begin with the one that is to be
-        shown.
-        """
-        if self._making is not None:
-            snapshot, job = self._making
+    def _load(self) -> None:
+        """Take in the snapshot that has been read, and start to read the displayed one."""
+        if self._loading is not None:
+            snapshot, job = self._loading
             if not job.done:
                 return
-            self._ready = (snapshot, job.fault or job.result())
-            self._making = None
-        wanted = self.position
-        if wanted is not None and (self._ready is None or self._ready[0] is not wanted):
-            self._making = (
-                wanted,
-                self._jobs.submit(lambda _: self.recording.scene(wanted)),
-            )
+            scene = None if job.fault else job.result()
+            self._ready = _ReadySnapshot(snapshot, scene, job.fault)
+            self._loading = None
+        position = self.position
+        if position is None:
+            return
+        if self._ready is None or self._ready.snapshot is not position:
+            job = self._jobs.submit(lambda _: self.recording.scene(position))
+            self._loading = _LoadingSnapshot(position, job)
 
     def close(self) -> None:
-        """Give back all that is ready. Idempotent."""
+        """Drop all scenes that were read. Idempotent."""
         self._jobs.close()
         self._ready = None
-        self._making = None
+        self._loading = None
 
     # -- as a source -------------------------------------------------------------------
 
     def has_new_value(self) -> bool:
-        """Return whether `feed` would bring something new, while a snapshot is shown."""
-        self._make()
-        return (
-            self.position is not None
-            and self._ready is not None
-            and self._ready[0] is not self._fed
-        )
+        """Return whether `feed` would bring a snapshot that the view does not have."""
+        self._load()
+        if self.position is None or self._ready is None:
+            return False
+        return self._ready.snapshot is not self._fed_snapshot
 
     def feed(self, view: ShownView) -> bool:
         """Give the view the snapshot that is ready.
@@ -488,38 +521,35 @@ class Player:
         """
         if self._ready is None or self.position is None:
             return False
-        snapshot, made = self._ready
-        if not isinstance(made, str):
-            taken = view.update(made)
-            if taken:
-                self._fed = snapshot
-            return taken
-        self._fed = snapshot
+        snapshot, scene, error = self._ready
+        if scene is not None:
+            is_taken = view.update(scene)
+            if is_taken:
+                self._fed_snapshot = snapshot
+            return is_taken
+        self._fed_snapshot = snapshot
         if snapshot in self.recording.snapshots:
-            raise ViewerError(made)
-        self.seek(
-            self.recording.index_of(snapshot)
-        )  # it was dropped while it was being read
+            raise ViewerError(error)
+        # It was dropped while it was being read.
+        self.seek(self.recording.index_of(snapshot))
         return False
 
     def resend(self) -> None:
-        """Bring the snapshot that is shown once more."""
-        self._fed = None
+        """Feed the present snapshot once more."""
+        self._fed_snapshot = None
 
 
 @dataclass(frozen=True)
 class RecordOptions:
-    """Snapshots of scenes that are shown, in memory; or of all scenes that runs
-    publish, on disk.
-    """
+    """Options of recording: displayed scenes in memory, or all scenes on disk."""
 
     folder: Path | None = None
     every: int | None = None
     """Steps between two snapshots, at first; None: EVERY versions, or a few seconds."""
     memory_mb: int = 512
-    """For all scenes together; 0: none is recorded."""
+    """MB for all scenes together; 0: none is recorded."""
     disk_mb: int = 20_000
-    """The same of what goes to the folder."""
+    """MB for all scenes in the folder."""
 
     def check(self, command: str) -> None:
         """Raise ViewerError for numbers that make no sense."""
@@ -546,4 +576,5 @@ class RecordOptions:
 
     @property
     def on(self) -> bool:
+        """True if scenes are recorded at all."""
         return self.folder is not None or self.memory_mb > 0
