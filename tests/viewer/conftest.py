@@ -13,38 +13,42 @@ from support.viewer import Viewer
 
 @pytest.fixture
 def open_viewer(runtime_dir: object) -> Iterator[Callable[..., Viewer]]:
-    """`open_viewer((width, height), **options)`: a viewer with these `AppOptions`."""
+    """Return `open_viewer((width, height), **options)`, which opens a viewer.
+
+    The options are those of `AppOptions`.
+    """
     from support.viewer import Viewer
 
     from splatview_viewer.app.loop import AppOptions
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
-    opened: list[Viewer] = []
+    viewers: list[Viewer] = []
 
     def build(size: tuple[int, int], **options: Any) -> Viewer:
-        opened.append(
-            Viewer(OffscreenScreen(*size), AppOptions(**{"max_fps": 500, **options}))
-        )
-        return opened[-1]
+        app_options = AppOptions(**{"max_fps": 500, **options})
+        viewer = Viewer(OffscreenScreen(*size), app_options)
+        viewers.append(viewer)
+        return viewer
 
     yield build
-    for viewer in opened:
+    for viewer in viewers:
         viewer.close()
 
 
 @pytest.fixture
 def rig() -> Iterator[Rig]:
-    """What browser screens need around them."""
+    """Provide what browser screens need around them."""
     from support.browser_rig import Rig
 
-    with Rig() as made:
-        yield made
+    with Rig() as browser_rig:
+        yield browser_rig
 
 
 @pytest.fixture
 def sharp(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scenes are drawn in full resolution while the camera moves, however slow the
-    machine is.
+    """Draw scenes in full resolution while the camera moves.
+
+    It does not depend on the speed of the machine.
     """
     monkeypatch.setattr("splatview_viewer.gpu.governor.ALONE", math.inf)
 
@@ -53,9 +57,9 @@ def sharp(monkeypatch: pytest.MonkeyPatch) -> None:
 def viewer(
     request: pytest.FixtureRequest, open_viewer: Callable[..., Viewer]
 ) -> Viewer:
-    """A viewer of `support.viewer.SIZE`; a parameter: its options."""
+    """Return a viewer of `support.viewer.SIZE`; a parameter has its options."""
     from support.viewer import SIZE
 
-    made = open_viewer(SIZE, **getattr(request, "param", {}))
-    made.do()
-    return made
+    viewer = open_viewer(SIZE, **getattr(request, "param", {}))
+    viewer.do()
+    return viewer

@@ -1,5 +1,6 @@
-"""Additions from outside the packages: one constant each, in the table that lists its
-like.
+"""Additions from outside the packages.
+
+Each is one constant in the table that lists its like.
 """
 
 from __future__ import annotations
@@ -37,24 +38,27 @@ from splatview_viewer.render import choose
 from splatview_viewer.scene_view.tool import Tool
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
-KIND = replace(stub_kind.KIND, holds=lambda value: isinstance(value, StreamFrame))
-BARS = Format(
-    "bars",
-    (".bars",),
-    "bars as text",
-    lambda start: start.head.startswith(b"bars "),
-    lambda path, progress: frame_of(
-        "stub",
-        {
-            "levels": torch.tensor(
-                [float(word) for word in path.read_text().split()[1:]]
-            )
-        },
-    ),
-)
+
+def is_frame(value: object) -> bool:
+    return isinstance(value, StreamFrame)
 
 
-def test_a_kind_and_a_format(
+def is_bars(start: Any) -> bool:
+    return start.head.startswith(b"bars ")
+
+
+def read_bars(path: Path, progress: Any) -> StreamFrame:
+    _, *levels = path.read_text().split()
+    return frame_of(
+        "stub", {"levels": torch.tensor([float(level) for level in levels])}
+    )
+
+
+KIND = replace(stub_kind.KIND, holds=is_frame)
+BARS = Format("bars", (".bars",), "bars as text", is_bars, read_bars)
+
+
+def test_added_kind_and_format_are_opened(
     viewer: Viewer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, KIND))
@@ -63,18 +67,9 @@ def test_a_kind_and_a_format(
     monkeypatch.setattr(files, "FORMATS", (*files.FORMATS, BARS))
     (tmp_path / "two.bars").write_text("bars 1 0")
     assert files.recognise(tmp_path / "two.bars") == "bars"
-    assert (
-        main(
-            [
-                "shot",
-                str(tmp_path / "out.png"),
-                str(tmp_path / "two.bars"),
-                "--size",
-                "32x24",
-            ]
-        )
-        == 0
-    )
+    out = str(tmp_path / "out.png")
+    arguments = ["shot", out, str(tmp_path / "two.bars"), "--size", "32x24"]
+    assert main(arguments) == 0
     drawn = np.asarray(Image.open(tmp_path / "out.png").convert("RGB"))
     assert (drawn[:, :16] == (102, 178, 255)).all()
     assert (drawn[:, 16:] == 26).all()
@@ -89,17 +84,15 @@ class Slow(ReferenceRenderer):
     name = "slow"
 
 
-def test_a_renderer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_added_renderer_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(choose.RENDERERS, "slow", Slow)
     monkeypatch.setenv(choose.VARIABLE, "slow")
     with (
         closing(OffscreenScreen(32, 24)) as screen,
         closing(Still(screen, "gaussians", "shot", "--camera")) as still,
     ):
-        size = still.prepare(
-            files.open_file(write_splat(tmp_path / "in.splat", truth(20))),
-            StillOptions((32, 24)),
-        )
+        scene = files.open_file(write_splat(tmp_path / "in.splat", truth(20)))
+        size = still.prepare(scene, StillOptions((32, 24)))
         assert size is not None
         assert still.view is not None
         still.draw(size)
@@ -108,54 +101,48 @@ def test_a_renderer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Once(OffscreenScreen):
-    """Closes when it shows what is all red in its middle."""
+    """Screen that closes when it shows red right of its middle."""
 
     def present(self, caption: Any = None) -> None:
         super().present(caption)
-        if (
-            self.pixels()[self.size[1] // 2, self.size[0] * 3 // 4, :3] == (255, 0, 0)
-        ).all():
+        width, height = self.size
+        color = self.pixels()[height // 2, width * 3 // 4, :3]
+        if (color == (255, 0, 0)).all():
             self.push(Close())
 
 
-def test_a_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        commands, "SCREENS", (lambda options, size: Once(*size), *commands.SCREENS)
-    )
+def open_once(options: Any, size: tuple[int, int]) -> Once:
+    return Once(*size)
+
+
+def test_added_screen_is_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "SCREENS", (open_once, *commands.SCREENS))
     Image.new("RGB", (400, 300), (255, 0, 0)).save(tmp_path / "in.png")
-    assert (
-        main(
-            [
-                "serve",
-                str(tmp_path / "in.png"),
-                "--offscreen",
-                "--out",
-                str(tmp_path / "out.png"),
-                "--size",
-                "640x400",
-            ]
-        )
-        == 0
-    )
-    assert Image.open(tmp_path / "out.png").convert("RGB").getpixel((480, 200)) == (
-        255,
-        0,
-        0,
-    )
+    out = tmp_path / "out.png"
+    arguments = ["serve", str(tmp_path / "in.png"), "--offscreen", "--size", "640x400"]
+    assert main([*arguments, "--out", str(out)]) == 0
+    picture = Image.open(out).convert("RGB")
+    assert picture.getpixel((480, 200)) == (255, 0, 0)
+
+
+def draw_nothing() -> bool:
+    return False
 
 
 class Counter(Tool):
     name = "counter"
 
     def sections(self) -> Sequence[Section]:
-        return [Section("Counter", lambda: False)]
+        return [Section("Counter", draw_nothing)]
 
     def details(self) -> Sequence[str]:
         return ["counted"]
 
 
 class Notes:
-    """A feature with a part of the panel."""
+    """Feature with a section of the panel."""
 
     def __init__(self, *args: Any) -> None:
         """Needs nothing of the viewer."""
@@ -164,13 +151,13 @@ class Notes:
         """Prepares nothing."""
 
     def sections(self, viewport: Any) -> Sequence[Section]:
-        return [Section("Notes", lambda: False)]
+        return [Section("Notes", draw_nothing)]
 
     def compare(self, how: str, viewport: Any, key: str) -> None:
         """Compares nothing."""
 
 
-def test_a_tool_and_a_section_of_the_panel(
+def test_added_tool_and_section_are_in_the_panel(
     open_viewer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gaussians, "TOOLS", (*gaussians.TOOLS, Counter))
@@ -183,13 +170,14 @@ def test_a_tool_and_a_section_of_the_panel(
     assert "counted" in info.details
 
 
-def test_a_transport(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = MemoryTransport()
-    monkeypatch.setitem(
-        TRANSPORTS,
-        "own",
-        Transport(lambda *_: made, lambda *_: made, "in this process"),
-    )
+def test_added_transport_carries_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = MemoryTransport()
+
+    def connect(*_: Any) -> Any:
+        return memory
+
+    transport = Transport(connect, connect, "in this process")
+    monkeypatch.setitem(TRANSPORTS, "own", transport)
     writer = TRANSPORTS["own"].writer({"image": torch.zeros(2, 2)}, False)
     assert writer.write("image", {"image": torch.ones(2, 2)}, {}, 1)
     frame = TRANSPORTS["own"].reader(writer.ref, {}).read()

@@ -1,5 +1,6 @@
-"""Two streams or files in one picture, split by a line or as their difference; and
-viewports that are tied.
+"""Two streams or files in one picture, and viewports that are tied.
+
+The picture is split by a line, or has the difference of both.
 """
 
 from __future__ import annotations
@@ -33,64 +34,93 @@ pytestmark = pytest.mark.usefixtures("sharp")
 SIZE = 500, 320
 
 
-def make(folder: Path, name: str) -> Path:
+def write_file(folder: Path, name: str) -> Path:
+    """Write a picture p or q, or a scene of one or several letters."""
     if name in "pq":
         file = folder / f"{name}.png"
-        Image.fromarray(
-            np.random.default_rng(ord(name)).integers(0, 256, (40, 60, 3), np.uint8)
-        ).save(file)
+        random = np.random.default_rng(ord(name))
+        Image.fromarray(random.integers(0, 256, (40, 60, 3), np.uint8)).save(file)
         return file
-    if name == "ab":
-        a, b = (ply_columns(truth(200, seed=ord(n))) for n in "ab")
-        return write_ply(
-            folder / "ab.ply", {key: np.concatenate([a[key], b[key]]) for key in a}
-        )
-    return write_ply(folder / f"{name}.ply", ply_columns(truth(200, seed=ord(name))))
+    parts = [ply_columns(truth(200, seed=ord(letter))) for letter in name]
+    columns = {}
+    for key in parts[0]:
+        columns[key] = np.concatenate([part[key] for part in parts])
+    return write_ply(folder / f"{name}.ply", columns)
 
 
-class House:
+class CompareRig:
     """A viewer with files of scenes a, b, c and pictures p, q."""
 
     def __init__(
         self, open_viewer: Callable[..., Viewer], folder: Path, names: tuple[str, ...]
     ) -> None:
-        self.files = [make(folder, name) for name in names]
+        self.files = [write_file(folder, name) for name in names]
         self.app = open_viewer(SIZE, files=tuple(self.files), panel=False)
-        self.keys = {
-            name: str(file.absolute())
-            for name, file in zip(names, self.files, strict=True)
-        }
+        self.keys = {}
+        for name, file in zip(names, self.files, strict=True):
+            self.keys[name] = str(file.absolute())
         self.app.do()
-        self.app.until(lambda: all(e.progress is None for e in self.app.state.entries))
+        self.app.until(self._has_read_all)
+
+    def _has_read_all(self) -> bool:
+        return all(entry.progress is None for entry in self.app.state.entries)
 
     @property
     def viewport(self) -> Any:
         return self.app.user.layout.active
 
+    def _shows_something(self) -> bool:
+        return self.viewport.view is not None and not self.viewport.view.empty
+
+    def until_entries(self, count: int) -> None:
+        """Take turns until the list has this number of entries."""
+
+        def has_entries() -> bool:
+            return len(self.app.state.entries) == count
+
+        self.app.until(has_entries)
+
+    def until_gaussians(self, *counts: int) -> None:
+        """Take turns until the drawn views have these numbers of Gaussians."""
+
+        def has_counts() -> bool:
+            pair = self.app.shows(PairView)
+            views = [self.viewport.view] if pair is None else pair.views
+            if any(view is None or view.empty for view in views):
+                return False
+            details = [view.info.details[0] for view in views]
+            return details == [f"{count} Gaussians" for count in counts]
+
+        self.app.until(has_counts)
+
     def show(self, name: str) -> Any:
-        """Have it shown alone; its view."""
+        """Show a file alone, and return its view."""
         self.app.user.select(self.keys[name])
-        self.app.until(
-            lambda: self.viewport.view is not None and not self.viewport.view.empty
-        )
+        self.app.until(self._shows_something)
         return self.viewport.view
 
     def pair(self, first: str, second: str) -> PairView:
+        """Show two files beside each other in one picture, and return its view."""
         self.show(first)
         self.app.user.compare("pair", self.keys[second])
-        self.app.until(lambda: len(self.app.shows(PairView).views) == 2)  # type: ignore[union-attr]
+
+        def has_both() -> bool:
+            view = self.app.shows(PairView)
+            assert view is not None
+            return len(view.views) == 2
+
+        self.app.until(has_both)
         return self.app.shows(PairView)  # type: ignore[return-value]
 
-    def together(self, first: str, second: str) -> MergedSource:
+    def merge(self, first: str, second: str) -> MergedSource:
+        """Show two scenes as one, and return its source."""
         self.show(first)
         self.app.user.compare("together", self.keys[second])
-        self.app.until(
-            lambda: self.viewport.view is not None and not self.viewport.view.empty
-        )
+        self.app.until(self._shows_something)
         return self.viewport.slot.source
 
     def picture(self) -> np.ndarray:
-        """(H, W, 3) int: what is seen, once nothing moves any more."""
+        """Return the picture (H, W, 3) of integers, once nothing moves any more."""
         source = self.viewport.slot.source
         if isinstance(source, MergedSource):
             step(self.app)
@@ -99,231 +129,246 @@ class House:
         self.app.do()
         return self.app.picture()
 
-    def alone(self, name: str, like: Any) -> np.ndarray:
-        """The picture of one scene, from where `like`, another view of Gaussians,
-        looks.
-        """
+    def picture_of(self, name: str, leader: Any) -> np.ndarray:
+        """Return the picture of one scene, from where another view looks."""
         view = self.show(name)
-        view.follow(like, alike=True)
+        view.follow(leader, alike=True)
         self.app.user.mark()
         self.app.do()
         return self.app.picture()
 
 
 @pytest.fixture
-def house(open_viewer: Callable[..., Viewer], tmp_path: Path) -> Callable[..., House]:
-    """`house("a", "b")`: a viewer with files of these names."""
-    return lambda *names: House(open_viewer, tmp_path, names)
+def open_files(
+    open_viewer: Callable[..., Viewer], tmp_path: Path
+) -> Callable[..., CompareRig]:
+    """Return `open_files("a", "b")`, which opens a viewer with files of these names."""
+
+    def open_rig(*names: str) -> CompareRig:
+        return CompareRig(open_viewer, tmp_path, names)
+
+    return open_rig
 
 
 @pytest.mark.parametrize(("names", "x"), [(("a", "b"), 100), (("p", "q"), 400)])
-def test_sides_show_their_own_and_move_together(
-    house: Callable[..., House], names: tuple[str, str], x: int
+def test_sides_show_their_own_scene_and_move_together(
+    open_files: Callable[..., CompareRig], names: tuple[str, str], x: int
 ) -> None:
-    h = house(*names)
-    view = h.pair(*names)
-    before = h.picture()
-    line = view.divider.x(h.app.user.layout.active.rect)
-    assert (before[:, :line].mean((0, 1)) != before[:, line:].mean((0, 1))).any()
-    h.app.do(
+    rig = open_files(*names)
+    view = rig.pair(*names)
+    initial = rig.picture()
+    line = view.divider.x(rig.app.user.layout.active.rect)
+    assert (initial[:, :line].mean((0, 1)) != initial[:, line:].mean((0, 1))).any()
+    rig.app.do(
         Wheel(x, 100, 2.0),
         PointerPress(x, 100),
         PointerMove(x + 30, 140),
         PointerRelease(x + 30, 140),
     )
-    after = h.picture()
-    line = view.divider.x(h.app.user.layout.active.rect)
-    assert (after != before).any()
+    moved = rig.picture()
+    line = view.divider.x(rig.app.user.layout.active.rect)
+    assert (moved != initial).any()
     assert line == SIZE[0] // 2
-    first, second = (
-        h.alone(name, part) for name, part in zip(names, list(view.views), strict=True)
-    )
-    np.testing.assert_array_equal(after[:, :line], first[:, :line])
-    np.testing.assert_array_equal(after[:, line:], second[:, line:])
+    first_view, second_view = view.views
+    first = rig.picture_of(names[0], first_view)
+    second = rig.picture_of(names[1], second_view)
+    np.testing.assert_array_equal(moved[:, :line], first[:, :line])
+    np.testing.assert_array_equal(moved[:, line:], second[:, line:])
 
 
-def test_the_line_is_dragged_and_nothing_else(house: Callable[..., House]) -> None:
-    h = house("a", "b")
-    view = h.pair("a", "b")
-    before = h.picture()
-    h.app.do(
+def test_dragging_the_line_moves_nothing_else(
+    open_files: Callable[..., CompareRig],
+) -> None:
+    rig = open_files("a", "b")
+    view = rig.pair("a", "b")
+    initial = rig.picture()
+    rig.app.do(
         PointerMove(250, 100),
         PointerPress(250, 100),
         PointerMove(120, 160),
         PointerRelease(120, 160),
     )
-    after = h.picture()
-    assert view.divider.x(h.app.user.layout.active.rect) == 120
-    np.testing.assert_array_equal(after[:, :120], before[:, :120])
-    np.testing.assert_array_equal(after[:, 250:], before[:, 250:])
-    assert (after[:, 120:250] != before[:, 120:250]).any()
-    h.app.do(PointerPress(120, 100, clicks=2), PointerRelease(120, 100))
-    assert view.divider.x(h.app.user.layout.active.rect) == 250, (
-        "a double click puts it into the middle"
-    )
+    moved = rig.picture()
+    assert view.divider.x(rig.app.user.layout.active.rect) == 120
+    np.testing.assert_array_equal(moved[:, :120], initial[:, :120])
+    np.testing.assert_array_equal(moved[:, 250:], initial[:, 250:])
+    assert (moved[:, 120:250] != initial[:, 120:250]).any()
+    # A double click puts the line into the middle.
+    rig.app.do(PointerPress(120, 100, clicks=2), PointerRelease(120, 100))
+    assert view.divider.x(rig.app.user.layout.active.rect) == 250
 
 
-def test_boxes_are_seen_in_a_difference_and_do_not_count_in_its_psnr(
-    house: Callable[..., House],
+def test_boxes_are_drawn_in_a_difference_and_do_not_count_in_its_psnr(
+    open_files: Callable[..., CompareRig],
 ) -> None:
-    h = house()
+    rig = open_files()
     pixels = np.random.default_rng(0).integers(0, 256, (40, 60, 3), np.uint8)
     for name in ("one", "two"):
         splatview.publish(pixels, name)
-    h.app.until(lambda: len(h.app.state.entries) == 2)
-    h.keys |= {entry.name: entry.key for entry in h.app.state.entries}
-    view = h.pair("one", "two")
-    change_state(h.viewport.view, mode="difference")
-    assert h.picture().max() <= 4
+    rig.until_entries(2)
+    rig.keys |= {entry.name: entry.key for entry in rig.app.state.entries}
+    view = rig.pair("one", "two")
+    change_state(rig.viewport.view, mode="difference")
+    assert rig.picture().max() <= 4
     splatview.annotate("two", boxes=[[5, 5, 40, 30]])
-    h.app.until(lambda: h.picture().max() > 100)
+
+    def has_box() -> bool:
+        return rig.picture().max() > 100
+
+    rig.app.until(has_box)
     view.psnr = None
-    h.app.until(lambda: view.psnr is not None)
+    rig.app.until(lambda: view.psnr is not None)
     assert "no difference" in view.info().details
     splatview.publish(255 - pixels, "two")
-    h.app.until(lambda: any(line.startswith("PSNR") for line in view.info().details))
+
+    def has_psnr() -> bool:
+        return any(line.startswith("PSNR") for line in view.info().details)
+
+    rig.app.until(has_psnr)
 
 
-def test_panes_beside_each_other_are_tied(house: Callable[..., House]) -> None:
-    h = house("a", "b")
-    h.show("a")
-    h.app.user.compare("beside", h.keys["b"])
-    layout = list(h.app.user.layout)
-    h.app.until(
-        lambda: all(
-            viewport.view is not None and not viewport.view.empty for viewport in layout
-        )
-    )
-    h.app.do()
+def test_viewports_beside_each_other_are_tied(
+    open_files: Callable[..., CompareRig],
+) -> None:
+    rig = open_files("a", "b")
+    rig.show("a")
+    rig.app.user.compare("beside", rig.keys["b"])
+    layout = list(rig.app.user.layout)
+    views: list[Any] = []
+
+    def have_views() -> bool:
+        views[:] = [viewport.view for viewport in layout]
+        return all(view is not None and not view.empty for view in views)
+
+    rig.app.until(have_views)
+    rig.app.do()
 
     def cameras() -> list[bytes]:
-        h.app.do()
-        views: list[Any] = [viewport.view for viewport in layout]
+        rig.app.do()
         return [view.view.rig.camera().viewmat.tobytes() for view in views]
 
     assert len(set(cameras())) == 1
     for viewport in layout:
-        before = cameras()
+        previous = cameras()
         x = viewport.rect.x + 40
         y = viewport.rect.y + 60
-        h.app.do(
+        rig.app.do(
             PointerPress(x, y),
             PointerMove(x + 25, y + 10),
             PointerRelease(x + 25, y + 10),
         )
         assert len(set(cameras())) == 1
-        assert cameras() != before
-    h.app.catalogue.features[0].tie(h.app.user, False)  # type: ignore[attr-defined]
-    h.app.do(Wheel(layout[0].rect.x + 40, layout[0].rect.y + 60, 3.0))
+        assert cameras() != previous
+    rig.app.catalogue.features[0].tie(rig.app.user, False)  # type: ignore[attr-defined]
+    rig.app.do(Wheel(layout[0].rect.x + 40, layout[0].rect.y + 60, 3.0))
     assert len(set(cameras())) == 2
 
 
-def test_scenes_are_one_and_each_is_seen_or_not_and_put_anywhere(
-    house: Callable[..., House],
+def test_merged_scenes_are_hidden_and_moved_one_by_one(
+    open_files: Callable[..., CompareRig],
 ) -> None:
-    h = house("a", "b", "ab")
-    source = h.together("a", "b")
-    both = h.picture()
-    look = h.viewport.view
+    rig = open_files("a", "b", "ab")
+    source = rig.merge("a", "b")
+    both = rig.picture()
+    view = rig.viewport.view
     source.scenes[1].visible = False
-    only = h.picture()
-    assert look.info.details[0] == "200 Gaussians"
+    only = rig.picture()
+    assert view.info.details[0] == "200 Gaussians"
     source.scenes[0].placement = Placement((1.0, 0, 0), (0, 90, 0), 0.5)
-    assert (h.picture() != only).any()
+    assert (rig.picture() != only).any()
     source.scenes[0].placement = IDENTITY
     source.scenes[0].visible = False
-    assert h.picture().max() == 0
+    assert rig.picture().max() == 0
     source.scenes[0].visible = True
     source.scenes[1].visible = True
-    np.testing.assert_array_equal(h.picture(), both)
-    np.testing.assert_allclose(only, h.alone("a", look), atol=1)
-    np.testing.assert_allclose(both, h.alone("ab", look), atol=1)
+    np.testing.assert_array_equal(rig.picture(), both)
+    np.testing.assert_allclose(only, rig.picture_of("a", view), atol=1)
+    np.testing.assert_allclose(both, rig.picture_of("ab", view), atol=1)
 
 
-def test_scenes_come_and_go(house: Callable[..., House]) -> None:
-    h = house("a", "b", "c")
-    source = h.together("a", "b")
-    assert h.viewport.entry.name == "a.ply + b.ply"
-    h.app.user.compare("together", h.keys["c"])
-    h.app.until(lambda: h.viewport.view.info.details[0] == "600 Gaussians")
-    assert h.viewport.entry.name == "a.ply + b.ply + c.ply"
-    assert [e.group for e in h.app.state.entries].count("Compare") == 1
-    h.app.catalogue.forget(h.keys["b"])
-    h.app.until(lambda: h.viewport.view.info.details[0] == "400 Gaussians")
-    source.remove(source.scenes[0])
-    h.app.until(lambda: h.viewport.view.info.details[0] == "200 Gaussians")
-    h.app.catalogue.forget(h.keys["c"])
-    h.app.until(lambda: len(h.app.state.entries) == 1)
-    assert h.show("a").info.details[0] == "200 Gaussians"
-
-
-@pytest.mark.parametrize("how", ["together", "pair"])
-def test_live_streams_are_open_while_they_are_compared_and_no_longer(
-    house: Callable[..., House], how: str
+def test_scenes_are_added_to_a_merged_one_and_removed(
+    open_files: Callable[..., CompareRig],
 ) -> None:
-    h = house("a")
+    rig = open_files("a", "b", "c")
+    source = rig.merge("a", "b")
+    assert rig.viewport.entry.name == "a.ply + b.ply"
+    rig.app.user.compare("together", rig.keys["c"])
+    rig.until_gaussians(600)
+    assert rig.viewport.entry.name == "a.ply + b.ply + c.ply"
+    assert [e.group for e in rig.app.state.entries].count("Compare") == 1
+    rig.app.catalogue.forget(rig.keys["b"])
+    rig.until_gaussians(400)
+    source.remove(source.scenes[0])
+    rig.until_gaussians(200)
+    rig.app.catalogue.forget(rig.keys["c"])
+    rig.until_entries(1)
+    assert rig.show("a").info.details[0] == "200 Gaussians"
+
+
+@pytest.mark.parametrize("mode", ["together", "pair"])
+def test_streams_are_open_only_while_they_are_compared(
+    open_files: Callable[..., CompareRig], mode: str
+) -> None:
+    rig = open_files("a")
     splatview.publish(cloud(300), "splats")
-    h.app.until(lambda: len(h.app.state.entries) == 2)
-    entry = next(e for e in h.app.state.entries if e.name == "splats")
-    stream = h.app.catalogue.slots[entry.key].source.stream  # type: ignore[attr-defined]
-    h.show("a")
-    h.app.until(lambda: not stream.opened)
-    h.app.user.compare(how, entry.key)
+    rig.until_entries(2)
+    entry = next(e for e in rig.app.state.entries if e.name == "splats")
+    stream = rig.app.catalogue.slots[entry.key].source.stream  # type: ignore[attr-defined]
+    rig.show("a")
+    rig.app.until(lambda: not stream.opened)
+    rig.app.user.compare(mode, entry.key)
 
-    def counts(second: int) -> bool:
-        """Whether both are seen, the stream with so many Gaussians."""
-        pair = h.app.shows(PairView)
-        view = h.viewport.view
-        views = pair.views if pair is not None else [view]
-        wanted = [200, second] if how == "pair" else [200 + second]
-        return [v.info.details[0] for v in views if v is not None and not v.empty] == [
-            f"{n} Gaussians" for n in wanted
-        ]
+    def until_both(stream_count: int) -> None:
+        if mode == "pair":
+            rig.until_gaussians(200, stream_count)
+        else:
+            rig.until_gaussians(200 + stream_count)
 
-    h.app.until(lambda: counts(300))
+    until_both(300)
     splatview.publish(cloud(100), "splats")
-    h.app.until(lambda: counts(100))
-    h.show("a")
-    h.app.until(lambda: not stream.opened)
+    until_both(100)
+    rig.show("a")
+    rig.app.until(lambda: not stream.opened)
 
 
 def test_measurement_that_fails_leaves_the_pair_drawn_for_the_screen(
-    house: Callable[..., House], monkeypatch: pytest.MonkeyPatch
+    open_files: Callable[..., CompareRig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    h = house("p", "q")
-    view = h.pair("p", "q")
-    before = h.picture()
-    entry = h.viewport.entry
+    rig = open_files("p", "q")
+    view = rig.pair("p", "q")
+    initial = rig.picture()
+    entry = rig.viewport.entry
     faults: list[str] = []
 
-    def fail(*_: Any) -> Any:
-        if view.host.exact:  # while it is measured
+    def fail(*arguments: Any) -> Any:
+        is_measuring = bool(view.host.exact)
+        if is_measuring:
             faults.append(view.host.exact)
             raise RuntimeError("no memory for a target")
-        return target(*_)
+        return target(*arguments)
 
     target = PairCompositor.target
     monkeypatch.setattr(PairCompositor, "target", fail)
-    h.app.user.mark()
-    h.app.until(lambda: faults)
+    rig.app.user.mark()
+    rig.app.until(lambda: faults)
     assert view.host.exact == ""
     assert entry.fault == "no memory for a target"
     entry.fault = ""
-    np.testing.assert_array_equal(h.picture(), before)
+    np.testing.assert_array_equal(rig.picture(), initial)
 
 
 def test_kept_picture_that_fails_leaves_the_view_drawn_for_the_screen(
-    house: Callable[..., House], monkeypatch: pytest.MonkeyPatch
+    open_files: Callable[..., CompareRig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    h = house("a")
-    view = h.show("a").view
+    rig = open_files("a")
+    view = rig.show("a").view
 
     def fail(*_: Any) -> Any:
         assert view.host.exact == "picture"
         raise RuntimeError("no memory to read it")
 
     monkeypatch.setattr("splatview_viewer.shell.viewport.settled_pixels", fail)
-    h.viewport.keep_picture()
+    rig.viewport.keep_picture()
     assert view.host.exact == ""
-    assert not h.viewport.entry.fault
-    assert "no memory to read it" in h.app.state.toasts[-1][1]
+    assert not rig.viewport.entry.fault
+    assert "no memory to read it" in rig.app.state.toasts[-1][1]

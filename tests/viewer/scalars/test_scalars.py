@@ -1,5 +1,6 @@
-"""Curves of scalars: what a frame may say, smoothing, columns of pixels, limits, rates;
-and plots in the viewer.
+"""Curves of scalars and their plots in the viewer.
+
+Frames, smoothing, columns of pixels, limits and rates.
 """
 
 from __future__ import annotations
@@ -7,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -30,11 +31,11 @@ from splatview_viewer.shell.stream_list import Strips, strips_of
 from splatview_viewer.ui import theme
 
 
-def made(value: Any, step: Any = None, count: Any = 1.0) -> Curve:
+def curve_of(value: Any, step: Any = None, count: Any = 1.0) -> Curve:
     value = np.asarray(value, np.float64)
     n = len(value)
     rows = np.zeros((n, 7))
-    rows[:, 0] = np.arange(n) if step is None else step
+    rows[:, 0] = step if step is not None else np.arange(n)
     rows[:, 1] = 1.7e9 + np.arange(n)
     rows[:, 2] = value
     rows[:, 3] = rows[:, 4] = np.where(np.isfinite(value), value, np.nan)
@@ -43,13 +44,14 @@ def made(value: Any, step: Any = None, count: Any = 1.0) -> Curve:
     return Curve.from_rows("it", rows)
 
 
-def test_a_frame_is_read_and_copied() -> None:
+def test_frame_is_read_and_copied() -> None:
     frame = scalars_frame(step=399, trouble="2 values are missing", note="a")
     curves = read_frame(frame.tensors, frame.meta)
-    assert [c.name for c in curves.all] == ["loss", "parts/count", "parts/rare"]
-    assert {
-        title: [c.name for c in found] for title, found in curves.groups.items()
-    } == {"loss": ["loss"], "parts": ["parts/count", "parts/rare"]}
+    assert [curve.name for curve in curves.all] == ["loss", "parts/count", "parts/rare"]
+    assert list(curves.groups) == ["loss", "parts"]
+    assert [curve.name for curve in curves.groups["loss"]] == ["loss"]
+    parts = [curve.name for curve in curves.groups["parts"]]
+    assert parts == ["parts/count", "parts/rare"]
     assert curves.step == 399
     assert curves.trouble == "2 values are missing"
     assert curves.metadata == {"note": "a"}
@@ -61,64 +63,82 @@ def test_a_frame_is_read_and_copied() -> None:
         curves["loss"].rows[0, 0] = 1
 
 
+Tensors: TypeAlias = dict[str, torch.Tensor]
+
+
+def _series_that_end_early(tensors: Tensors) -> None:
+    tensors["ends"][0] = 0
+
+
+def _missing_names(tensors: Tensors) -> None:
+    tensors["names"] = tensors["names"][:3]
+
+
+def _equal_names(tensors: Tensors) -> None:
+    tensors["names"] = torch.tensor([*b"a\0a\0b\0"], dtype=torch.uint8)
+
+
+def _step_beyond_integers(tensors: Tensors) -> None:
+    tensors["rows"][5, 0] = 1e300
+
+
+def _infinite_time(tensors: Tensors) -> None:
+    tensors["rows"][5, 1] = math.inf
+
+
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
-        (lambda t: t["ends"].__setitem__(0, 0), "series that end at"),
-        (lambda t: t.update(names=t["names"][:3]), "0 names for 3"),
-        (
-            lambda t: t.update(names=torch.tensor([*b"a\0a\0b\0"], dtype=torch.uint8)),
-            "two series of one name",
-        ),
-        (lambda t: t["rows"][5, 0].fill_(1e300), "a step that is none"),
-        (lambda t: t["rows"][5, 1].fill_(float("inf")), "a time that is none"),
+        (_series_that_end_early, "series that end at"),
+        (_missing_names, "0 names for 3"),
+        (_equal_names, "two series of one name"),
+        (_step_beyond_integers, "a step that is none"),
+        (_infinite_time, "a time that is none"),
     ],
 )
-def test_frames_that_are_none_are_refused_by_name(
-    change: Callable[[dict[str, torch.Tensor]], Any], words: str
+def test_invalid_frames_are_refused_with_a_reason(
+    change: Callable[[Tensors], None], message: str
 ) -> None:
-    good = scalars_frame()
-    tensors = {
-        name: torch.from_numpy(np.array(host_array(t)))
-        for name, t in good.tensors.items()
-    }
+    tensors = {}
+    for name, tensor in scalars_frame().tensors.items():
+        tensors[name] = torch.from_numpy(np.array(host_array(tensor)))
     change(tensors)
     frame = frame_of("scalars", tensors)
-    with pytest.raises(ViewerError, match=words):
+    with pytest.raises(ViewerError, match=message):
         read_frame(frame.tensors, frame.meta)
 
 
 @pytest.mark.parametrize("weight", [0.5, 0.999])
 def test_smoothing_is_a_debiased_average(weight: float) -> None:
-    rng = np.random.default_rng(0)
-    values = rng.normal(size=500)
+    random = np.random.default_rng(0)
+    values = random.normal(size=500)
     values[[0, 70, 71]] = np.nan, np.inf, -np.inf
-    known = np.isfinite(values)
-    shares = (
-        np.tril(weight ** (np.cumsum(known)[:, None] - np.cumsum(known))) * known
-    )  # newer ones count more
-    want = (
-        shares
-        @ np.where(known, values, 0)
-        / np.where(known.cumsum(), shares.sum(1), np.nan)
-    )
-    np.testing.assert_allclose(smoothed(made(values), weight), want, rtol=1e-9)
+    is_finite = np.isfinite(values)
+    count = np.cumsum(is_finite)
+    # Newer values count more.
+    shares = np.tril(weight ** (count[:, None] - count)) * is_finite
+    total = np.where(count, shares.sum(1), np.nan)
+    expected = shares @ np.where(is_finite, values, 0) / total
+    np.testing.assert_allclose(smoothed(curve_of(values), weight), expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize(
-    ("begin", "end", "width"),
+    ("start", "end", "width"),
     [(-500, 2000, 300), (400.2, 400.7, 64), (500, 500.0001, 1)],
 )
-def test_columns_tell_what_lies_in_them(begin: float, end: float, width: int) -> None:
-    curve = made(np.random.default_rng(1).normal(size=1000))
+def test_pixel_columns_span_the_values_in_them(
+    start: float, end: float, width: int
+) -> None:
+    curve = curve_of(np.random.default_rng(1).normal(size=1000))
     steps = curve["step"]
     values = curve["value"]
-    (part,) = pixel_columns(curve, HorizontalAxis(begin, end, width), 0.0, "step")
-    seen = values[(steps >= begin) & (steps <= end)]
-    assert part.high.max() >= max(seen, default=-9)
-    assert part.low.min() <= min(seen, default=9)
-    assert set(part.high) <= set(values)
-    assert len(part.x) <= 2 * width + 2
+    axis = HorizontalAxis(start, end, width)
+    (columns,) = pixel_columns(curve, axis, 0.0, "step")
+    visible = values[(steps >= start) & (steps <= end)]
+    assert columns.high.max() >= max(visible, default=-9)
+    assert columns.low.min() <= min(visible, default=9)
+    assert set(columns.high) <= set(values)
+    assert len(columns.x) <= 2 * width + 2
 
 
 @pytest.fixture
@@ -126,14 +146,32 @@ def viewer(open_viewer: Callable[..., Viewer]) -> Viewer:
     return open_viewer((820, 640), max_fps=15)
 
 
-def beside(viewer: Viewer) -> Strips:
+def strips_beside_scene(viewer: Viewer) -> Strips:
+    """Return the strips beside the shown scene, empty ones where nothing is shown."""
     slot = viewer.user.shown
-    return strips_of(viewer.catalogue, slot) if slot is not None else Strips()
+    if slot is None:
+        return Strips()
+    return strips_of(viewer.catalogue, slot)
+
+
+def until_step(viewer: Viewer, step: int) -> ScalarsView:
+    """Take turns until the plots have a step, and return their view."""
+    views: list[ScalarsView] = []
+
+    def has_step() -> bool:
+        view = viewer.shows(ScalarsView)
+        if view is None or view.data.curves.step != step:
+            return False
+        views.append(view)
+        return True
+
+    viewer.until(has_step)
+    return views[-1]
 
 
 @pytest.fixture
 def plotted(viewer: Viewer) -> tuple[Viewer, ScalarsView]:
-    """A viewer that shows the plots of a thousand steps."""
+    """Return a viewer that shows the plots of a thousand steps, and its view."""
     for step in range(1000):
         splatview.log(
             step,
@@ -141,78 +179,65 @@ def plotted(viewer: Viewer) -> tuple[Viewer, ScalarsView]:
             **{"parts/a": step, "parts/b": 2.0 * step},
         )
     splatview.log(1000, loss=0.01, rare=math.nan)
-    viewer.until(
-        lambda: (
-            (view := viewer.shows(ScalarsView)) is not None
-            and view.data.curves.step == 1000
-        )
-    )
+    view = until_step(viewer, 1000)
     viewer.do()
-    return viewer, viewer.shows(ScalarsView)  # type: ignore[return-value]
+    return viewer, view
 
 
-def colored(viewer: Viewer, number: int = 0) -> np.ndarray:
-    """Where the picture has the colour of a plot's curve of this number."""
-    color = color_of(number)
-    return np.all(
-        abs(viewer.pixels() - 255 * np.array([color.x, color.y, color.z])) < 12, axis=-1
-    )
+def has_color(viewer: Viewer, color: Any) -> np.ndarray:
+    """Return which pixels of the picture (H, W) have a colour of imgui."""
+    difference = viewer.pixels() - 255 * np.array([color.x, color.y, color.z])
+    return np.all(abs(difference) < 12, axis=-1)
 
 
-def test_the_curves_are_seen(plotted: tuple[Viewer, ScalarsView]) -> None:
+def has_curve(viewer: Viewer, index: int = 0) -> np.ndarray:
+    """Return which pixels of the picture (H, W) have the colour of a plot's curve."""
+    return has_color(viewer, color_of(index))
+
+
+def test_curves_are_drawn_in_their_colors(plotted: tuple[Viewer, ScalarsView]) -> None:
     viewer, view = plotted
     assert list(view.data.plots)[:3] == ["loss", "parts", "rare"]
     assert {"step 1,000", "4 scalars", "3,002 values"} <= set(view.info().details)
-    blue = colored(viewer)
-    orange = colored(viewer, 1)
-    left = viewer.user.layout.active.rect
-    assert blue[:, left.x :].sum() > 300
-    assert orange[:, left.x :].sum() > 150  # two share a plot
-    faults = np.all(
-        abs(
-            viewer.pixels()
-            - 255 * np.array([theme.FAULT.x, theme.FAULT.y, theme.FAULT.z])
-        )
-        < 12,
-        axis=-1,
-    )
-    assert faults[:, left.x :].sum() > 20  # "1 not finite"
+    blue = has_curve(viewer)
+    orange = has_curve(viewer, 1)
+    left = viewer.user.layout.active.rect.x
+    assert blue[:, left:].sum() > 300
+    # Two curves share a plot.
+    assert orange[:, left:].sum() > 150
+    # The plot says "1 not finite" in the colour of faults.
+    faults = has_color(viewer, theme.FAULT)
+    assert faults[:, left:].sum() > 20
 
 
-def test_the_wheel_zooms_all_plots_along_the_axis(
+def test_wheel_zooms_all_plots_along_the_axis(
     plotted: tuple[Viewer, ScalarsView],
 ) -> None:
     viewer, view = plotted
-    before = view.window()
+    initial = view.window()
     rect = viewer.user.layout.active.rect
     x = rect.x + rect.width / 4
     y = rect.y + 120
     viewer.do(PointerMove(x, y))
     viewer.do(Wheel(x, y, 3.0))
-    after = view.window()
-    assert after[1] - after[0] < 0.8 * (before[1] - before[0])
-    assert view.state.heights == {}  # heights go on following what is seen
+    zoomed = view.window()
+    assert zoomed[1] - zoomed[0] < 0.8 * (initial[1] - initial[0])
+    # Heights still follow the visible values.
+    assert view.state.heights == {}
     splatview.log(2000, loss=0.02)
-    viewer.until(lambda: view.data.curves.step == 2000)
-    assert view.window() == after  # it stays where it was zoomed
+    until_step(viewer, 2000)
+    assert view.window() == zoomed
     viewer.do(Key("f"))
     assert view.state.window is None
     assert view.window()[1] >= 2000
 
 
-def test_plots_are_apart_whatever_their_names(viewer: Viewer) -> None:
+def test_plots_stay_apart_whatever_their_names(viewer: Viewer) -> None:
     """Imgui takes these names for one, and would say so over the picture."""
     for step in range(50):
         splatview.log(step, **{"a###b": step, "c###b": 2.0 * step})
-    viewer.until(
-        lambda: (
-            (view := viewer.shows(ScalarsView)) is not None
-            and view.data.curves.step == 49
-        )
-    )
-    view = viewer.shows(ScalarsView)
+    view = until_step(viewer, 49)
     rect = viewer.user.layout.active.rect
-    assert view is not None
     x = rect.x + rect.width / 2
     y = rect.y + 120
     viewer.do(PointerMove(x, y))
@@ -227,19 +252,14 @@ def test_plots_are_apart_whatever_their_names(viewer: Viewer) -> None:
 def test_legend_has_an_entry_for_each_curve_whatever_its_name(viewer: Viewer) -> None:
     for step in range(50):
         splatview.log(step, **{"g/p###z": step, "g/q###z": 2.0 * step})
-    viewer.until(
-        lambda: (
-            (view := viewer.shows(ScalarsView)) is not None
-            and view.data.curves.step == 49
-        )
-    )
+    until_step(viewer, 49)
     # Squares of the curves' colours, much wider than their lines.
-    for number in range(2):
-        rows = colored(viewer, number)[:, viewer.user.layout.active.rect.x :]
+    for index in range(2):
+        rows = has_curve(viewer, index)[:, viewer.user.layout.active.rect.x :]
         assert (rows.sum(axis=1) >= 9).sum() >= 6
 
 
-def test_axes_may_be_logarithmic_and_of_time(
+def test_axes_are_logarithmic_or_of_time(
     plotted: tuple[Viewer, ScalarsView],
 ) -> None:
     viewer, view = plotted
@@ -247,42 +267,41 @@ def test_axes_may_be_logarithmic_and_of_time(
         view.state = replace(view.state.fitted(), **change)
         viewer.user.mark(3)
         viewer.do()
-        assert colored(viewer).sum() > 200
+        assert has_curve(viewer).sum() > 200
 
 
-def test_a_run_that_logs_is_seen_beside_its_scene(viewer: Viewer) -> None:
+def test_scalars_are_shown_beside_the_scene_of_their_run(viewer: Viewer) -> None:
     step = -1
 
-    def both() -> bool:
-        """Train one step of a scene that grows; whether the strip has both curves."""
+    def has_both_curves() -> bool:
+        """Train a step of a scene that grows; return whether the strip has both."""
         nonlocal step
         step += 1
         splatview.publish(cloud(50 + step), meta={"step": step})
         splatview.log(step, other=1.0, loss=1 / (step + 1))
-        return len(beside(viewer).curves) == 2
+        return len(strips_beside_scene(viewer).curves) == 2
 
-    viewer.until(both)
+    viewer.until(has_both_curves)
     assert viewer.user.shown is not None
     assert viewer.user.shown.entry.kind == "gaussians"
-    strip = beside(viewer)
-    assert [title for title, _ in strip.curves] == [
-        "loss",
-        "Gaussians",
-    ]  # losses before others
+    strip = strips_beside_scene(viewer)
+    # Losses come before other scalars.
+    assert [title for title, _ in strip.curves] == ["loss", "Gaussians"]
     assert strip.head.startswith("Step ")
     scalars = next(
         s for s in viewer.catalogue.slots.values() if s.entry.kind == "scalars"
     )
     assert strip.key == scalars.entry.key
-    viewer.do(Key("h"), Key("h", pressed=False))  # without the panel it is not needed
+    # Without the panel, the scalars are not needed.
+    viewer.do(Key("h"), Key("h", pressed=False))
     viewer.until(lambda: scalars not in viewer.catalogue.watched())
     viewer.do(Key("h"), Key("h", pressed=False))
     viewer.until(lambda: scalars in viewer.catalogue.watched())
     viewer.user.select(scalars.entry.key)
-    viewer.until(
-        lambda: (
-            (view := viewer.shows(ScalarsView)) is not None
-            and "Gaussians" in view.data.plots
-        )
-    )
-    assert not beside(viewer).curves
+
+    def has_plot_of_gaussians() -> bool:
+        view = viewer.shows(ScalarsView)
+        return view is not None and "Gaussians" in view.data.plots
+
+    viewer.until(has_plot_of_gaussians)
+    assert not strips_beside_scene(viewer).curves

@@ -1,4 +1,4 @@
-"""The parts of scenes in a kind that is not of Gaussians."""
+"""Parts of scenes in a kind that is not of Gaussians."""
 
 from __future__ import annotations
 
@@ -35,35 +35,39 @@ def view_fixture(screen: OffscreenScreen) -> Iterator[ShownView]:
     view.close()
 
 
-def test_a_kind_of_points_is_framed_orbited_and_placed(
+def test_points_are_framed_orbited_and_looked_at(
     view: Any, screen: OffscreenScreen
 ) -> None:
     first = view_pixels(view, screen, RECT)
-    assert first.any()  # the whole scene is in view
-    place = view.view.state.place
-    assert place.framed
+    # The whole scene is in view.
+    assert first.any()
+    assert view.view.state.place.framed
     for event in (PointerPress(40, 30), PointerMove(70, 50), PointerRelease(70, 50)):
         view.handle(event, RECT)
     assert view.view.state.place.by_hand
     assert (view_pixels(view, screen, RECT) != first).any()
-    other = view.another_view()
-    other.follow(view, alike=True)
+    follower = view.another_view()
+    follower.follow(view, alike=True)
     np.testing.assert_array_equal(
-        view_pixels(other, screen, RECT), view_pixels(view, screen, RECT)
+        view_pixels(follower, screen, RECT), view_pixels(view, screen, RECT)
     )
-    other.close()
+    follower.close()
     view.view.rig.use_camera(FRONT)
     assert view.view.rig.camera(RECT).key == FRONT.key
     # A double click on a point orbits around it.
     for clicks in (1, 2):
         view.handle(PointerPress(80, 60, clicks=clicks), RECT)
         view.handle(PointerRelease(80, 60), RECT)
-    wait_until(lambda: view.tick(50.0))
+
+    def is_flying() -> bool:
+        return view.tick(50.0)
+
+    wait_until(is_flying)
     assert any(not view.tick(50.0 + i / 60) for i in range(200)), "it never rests"
     np.testing.assert_allclose(view.view.rig.orbit.target, 0, atol=1e-9)
 
 
-def test_a_kind_of_points_is_filmed_along_a_path(
+def test_points_are_filmed_along_a_path(
     view: Any, screen: OffscreenScreen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,6 +1,4 @@
-"""One conformance suite over all screens: what `splatview_viewer.core.screen.Screen`
-promises, each keeps.
-"""
+"""Conformance of all screens to what `splatview_viewer.core.screen.Screen` promises."""
 
 from __future__ import annotations
 
@@ -33,19 +31,19 @@ SCREENS = ["offscreen", pytest.param("window", marks=pytest.mark.display), "brow
 @pytest.fixture(params=SCREENS)
 def screen(request: pytest.FixtureRequest) -> Iterator[Screen]:
     if request.param == "offscreen":
-        made: Screen = OffscreenScreen(96, 64)
+        new_screen: Screen = OffscreenScreen(96, 64)
     elif request.param == "browser":
-        made = request.getfixturevalue("rig").open(96, 64)
+        new_screen = request.getfixturevalue("rig").open(96, 64)
     else:
-        made = request.getfixturevalue("window")
-    yield made
-    made.close()
+        new_screen = request.getfixturevalue("window")
+    yield new_screen
+    new_screen.close()
 
 
 def resize(
     screen: Screen, width: int, height: int, request: pytest.FixtureRequest
 ) -> None:
-    """As its user would."""
+    """Resize a screen as its user would."""
     if isinstance(screen, OffscreenScreen):
         screen.push(Resize(width, height))
     elif isinstance(screen, BrowserScreen):
@@ -58,9 +56,8 @@ def resize(
 
 def test_pixels_have_the_top_row_first(screen: Screen) -> None:
     screen.framebuffer.clear(0.0, 0.0, 1.0, 1.0)
-    screen.framebuffer.clear(
-        1.0, 0.0, 0.0, 1.0, viewport=(0, 54, 20, 10)
-    )  # OpenGL counts from the bottom
+    # OpenGL counts rows from the bottom.
+    screen.framebuffer.clear(1.0, 0.0, 0.0, 1.0, viewport=(0, 54, 20, 10))
     pixels = read_pixels(screen.framebuffer)
     assert pixels.dtype == np.uint8
     assert pixels.shape == (64, 96, 4)
@@ -69,37 +66,46 @@ def test_pixels_have_the_top_row_first(screen: Screen) -> None:
     np.testing.assert_array_equal(pixels, expected)
 
 
-def test_resize_is_told_and_followed(
+def test_resize_is_reported_and_followed(
     screen: Screen, request: pytest.FixtureRequest
 ) -> None:
     screen.framebuffer.clear(1.0, 0.0, 0.0, 1.0)
     screen.present(Caption())
     screen.poll(0)
     resize(screen, 140, 90, request)
-    told: list[Resize] = []
-    wait_until(
-        lambda: (
-            told.extend(e for e in screen.poll(0.05) if isinstance(e, Resize)) or told
-        )
-    )
-    assert (told[-1].width, told[-1].height) == (140, 90) == screen.state.size
+    sizes: list[tuple[int, int]] = []
+
+    def is_reported() -> bool:
+        for event in screen.poll(0.05):
+            if isinstance(event, Resize):
+                sizes.append((event.width, event.height))
+        return bool(sizes)
+
+    wait_until(is_reported)
+    assert sizes[-1] == (140, 90)
+    assert screen.state.size == (140, 90)
     assert screen.framebuffer.size == (140, 90)
     screen.framebuffer.clear(0.0, 1.0, 0.0, 1.0)
     assert (read_pixels(screen.framebuffer)[..., :3] == (0, 255, 0)).all()
 
 
 def test_wake_ends_a_sleep(screen: Screen) -> None:
-    """Also one that begins later."""
+    """Check also a sleep that starts after the call."""
     waker = threading.Thread(target=screen.wake)
     waker.start()
     assert isinstance(screen.poll(PATIENCE), list)
     waker.join()
 
 
-def test_the_clipboard(screen: Screen) -> None:
+def test_clipboard_returns_what_was_copied(screen: Screen) -> None:
     text = '{"position": [0, -1, -4]}  \u00e4\u4e16'
     screen.desktop.copy(text)
-    wait_until(lambda: (screen.poll(0.01), screen.desktop.pasted())[1] == text)
+
+    def is_pasted() -> bool:
+        screen.poll(0.01)
+        return screen.desktop.pasted() == text
+
+    wait_until(is_pasted)
 
 
 def test_close_is_idempotent(screen: Screen) -> None:
@@ -113,19 +119,18 @@ def test_close_is_idempotent(screen: Screen) -> None:
 
 
 @pytest.mark.parametrize("screen", SCREENS[:2], indirect=True)
-def test_a_picture_to_keep_is_a_file_that_overwrites_none(
+def test_kept_picture_overwrites_no_file(
     screen: Screen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     pictures = [np.full((4, 6, 3), shade, np.uint8) for shade in (10, 200)]
     for picture in pictures:
         screen.desktop.keep(picture, "render/7")
-    assert sorted(p.name for p in tmp_path.iterdir()) == [
-        "render-7-2.png",
-        "render-7.png",
-    ]
-    for path, picture in zip(("render-7.png", "render-7-2.png"), pictures, strict=True):
-        np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / path)), picture)
+    names = ["render-7.png", "render-7-2.png"]
+    assert {path.name for path in tmp_path.iterdir()} == set(names)
+    for name, picture in zip(names, pictures, strict=True):
+        pixels = np.asarray(Image.open(tmp_path / name))
+        np.testing.assert_array_equal(pixels, picture)
 
 
 # -- one implementation each ---------------------------------------------------
@@ -141,8 +146,8 @@ def window(display: str) -> Iterator[WindowScreen]:
 
 
 @pytest.mark.display
-def test_window_tells_what_glfw_reports(window: WindowScreen) -> None:
-    """By the functions that GLFW was given."""
+def test_window_reports_the_events_of_glfw(window: WindowScreen) -> None:
+    """Call the functions that GLFW was given."""
     import glfw
 
     handle: Any = window._window
@@ -183,7 +188,7 @@ def test_window_shows_what_the_viewer_draws(display: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.display
-def test_a_window_larger_than_the_screen_is_fitted(
+def test_window_larger_than_the_screen_is_fitted(
     display: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     from splatview_viewer.screens.window import WindowScreen
@@ -207,7 +212,7 @@ except GraphicsError as e:
 
 
 @pytest.mark.parametrize(
-    ("module", "screen", "place"),
+    ("module", "screen", "display_name"),
     [
         ("offscreen", "OffscreenScreen", "EGL"),
         pytest.param(
@@ -216,29 +221,29 @@ except GraphicsError as e:
     ],
 )
 @pytest.mark.programs
-def test_an_old_opengl_is_told_with_both_versions(
-    module: str, screen: str, place: str, request: pytest.FixtureRequest
+def test_old_opengl_is_refused_with_both_versions(
+    module: str, screen: str, display_name: str, request: pytest.FixtureRequest
 ) -> None:
     if module == "window":
         request.getfixturevalue("display")
-    done = subprocess.run(
+    program = subprocess.run(
         [sys.executable, "-c", OLD.format(module=module, screen=screen)],
         env={**os.environ, "MESA_GL_VERSION_OVERRIDE": "2.1"},
         capture_output=True,
         text=True,
         check=True,
     )
-    if not done.stdout:
+    if not program.stdout:
         pytest.skip("not Mesa's OpenGL, which can be had in an older version")
-    told = f"OpenGL 3.3 or newer is needed, {place} offers 2.1 ("
-    assert done.stdout.startswith(told)
-    assert "update the graphics driver" in done.stdout
+    message = f"OpenGL 3.3 or newer is needed, {display_name} offers 2.1 ("
+    assert program.stdout.startswith(message)
+    assert "update the graphics driver" in program.stdout
 
 
 # -- which GPU the offscreen screen draws on -----------------------------------
 
 
-def test_a_gpu_that_is_not_there_is_no_fault() -> None:
+def test_missing_gpu_is_no_fault() -> None:
     screen = OffscreenScreen(64, 48, gpu_uuid="a" * 32)
     assert screen.ctx.error == "GL_NO_ERROR"
     screen.close()
