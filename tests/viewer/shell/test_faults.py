@@ -1,5 +1,6 @@
-"""A part of the picture that fails is told in its place; the picture, the panel and
-other users go on.
+"""A failing part of the picture is reported in its place.
+
+The picture, the panel and other users continue.
 """
 
 from __future__ import annotations
@@ -60,22 +61,22 @@ def close_too_much() -> bool:
     return False
 
 
-def well() -> bool:
+def draw_button() -> bool:
     imgui.button("Well")
     return False
 
 
 @pytest.fixture
 def texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was written with imgui since it was cleared."""
+    """Return the texts that imgui has drawn since the list was cleared."""
     written: list[str] = []
-    plain = imgui.text_unformatted
+    draw_text = imgui.text_unformatted
 
-    def note(text: str, *more: Any) -> None:
+    def record_text(text: str, *arguments: Any) -> None:
         written.append(text)
-        plain(text, *more)
+        draw_text(text, *arguments)
 
-    monkeypatch.setattr(imgui, "text_unformatted", note)
+    monkeypatch.setattr(imgui, "text_unformatted", record_text)
     return written
 
 
@@ -99,7 +100,7 @@ def redraw(viewer: Viewer, texts: list[str]) -> str:
     ("fail", "reason"),
     [(leave_all_open, "the sensor is cross"), (close_too_much, "IM_ASSERT")],
 )
-def test_section_that_fails_is_shown_as_failed_and_nothing_else_suffers(
+def test_failing_section_shows_its_reason_and_nothing_else_suffers(
     showing: Viewer,
     texts: list[str],
     caplog: pytest.LogCaptureFixture,
@@ -107,32 +108,36 @@ def test_section_that_fails_is_shown_as_failed_and_nothing_else_suffers(
     reason: str,
 ) -> None:
     viewer = showing
-    before = viewer.picture()
+    initial = viewer.picture()
     viewer.catalogue.features.append(
-        Extra(Section("Bad", fail, True), Section("Good", well, True))
+        Extra(Section("Bad", fail, True), Section("Good", draw_button, True))
     )
     for _ in range(3):
         assert reason in redraw(viewer, texts)
     assert caplog.text.count(reason) == 1
     assert viewer.state.selected_entry is not None
     assert not viewer.state.selected_entry.fault
-    np.testing.assert_array_equal(viewer.picture(), before)
+    np.testing.assert_array_equal(viewer.picture(), initial)
     assert widgets.drawn["Well"].width > 0
     viewer.catalogue.features.pop()
     assert reason not in redraw(viewer, texts)
 
 
-def test_section_is_well_again_once_it_does_not_fail(
+def test_section_recovers_once_it_no_longer_fails(
     showing: Viewer, texts: list[str]
 ) -> None:
-    how = [leave_all_open]
-    showing.catalogue.features.append(Extra(Section("Bad", lambda: how[0](), True)))
+    draw: Callable[[], bool] = leave_all_open
+
+    def draw_section() -> bool:
+        return draw()
+
+    showing.catalogue.features.append(Extra(Section("Bad", draw_section, True)))
     assert "the sensor is cross" in redraw(showing, texts)
-    how[0] = well
+    draw = draw_button
     assert "the sensor is cross" not in redraw(showing, texts)
 
 
-def test_list_of_sections_that_fails_is_told_in_the_panel(
+def test_failing_list_of_sections_is_reported_in_the_panel(
     showing: Viewer, texts: list[str]
 ) -> None:
     showing.catalogue.features.append(Extra())
@@ -141,11 +146,11 @@ def test_list_of_sections_that_fails_is_told_in_the_panel(
     assert "no sections today" in redraw(showing, texts)
 
 
-def test_words_over_a_picture_that_fail_leave_the_picture(
+def test_failing_overlay_leaves_the_picture(
     showing: Viewer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     viewer = showing
-    before = viewer.picture()
+    initial = viewer.picture()
 
     def fail(*_: Any) -> bool:
         return leave_all_open()
@@ -157,15 +162,16 @@ def test_words_over_a_picture_that_fail_leave_the_picture(
     assert "the sensor is cross" in faults.reason("overlay")
     assert viewer.state.selected_entry is not None
     assert not viewer.state.selected_entry.fault
-    changed = (viewer.picture() != before).any(axis=2)
-    assert 0.001 < changed.mean() < 0.3  # a card with the reason
+    changed = (viewer.picture() != initial).any(axis=2)
+    # A card shows the reason.
+    assert 0.001 < changed.mean() < 0.3
     monkeypatch.undo()
     viewer.user.mark(3)
     viewer.do()
-    np.testing.assert_array_equal(viewer.picture(), before)
+    np.testing.assert_array_equal(viewer.picture(), initial)
 
 
-def test_event_that_fails_is_told_to_its_user_alone(
+def test_failing_event_is_reported_to_its_user_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "picture.png"
@@ -174,7 +180,7 @@ def test_event_that_fails_is_told_to_its_user_alone(
         first = house.page()
         second = house.page()
         house.final_picture(first)
-        before = house.final_picture(second)
+        initial = house.final_picture(second)
 
         def fail(*_: Any) -> bool:
             raise RuntimeError("no such gesture")
@@ -183,32 +189,39 @@ def test_event_that_fails_is_told_to_its_user_alone(
             failing.setattr(ImageView, "handle", fail)
             for x in range(4):
                 first.send(ev.Wheel(x=500 + x, y=200, dy=1))
-            house.until(lambda: house.app.users[0].state.toasts)
-        np.testing.assert_array_equal(house.final_picture(second), before)
+
+            def has_toast() -> bool:
+                return bool(house.app.users[0].state.toasts)
+
+            house.until(has_toast)
+        np.testing.assert_array_equal(house.final_picture(second), initial)
         assert not any(entry.fault for entry in house.app.catalogue.entries)
         assert "no such gesture" in house.app.users[0].state.toasts[0][1]
         assert not house.app.users[1].state.toasts
         assert caplog.text.count("no such gesture") == 1
 
 
-def test_command_that_fails_is_told_and_the_next_one_is_executed(
+def test_failing_command_is_reported_and_the_next_is_executed(
     showing: Viewer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    done = []
+    executed = []
 
     def rename_all() -> None:
-        raise KeyError("nobody")
+        raise KeyError("no such name")
+
+    def has_executed() -> bool:
+        return bool(executed)
 
     for _ in range(3):
         showing.catalogue.do(rename_all)
-    showing.catalogue.do(done.append, True)
-    showing.until(lambda: done)
-    assert done == [True]
-    assert showing.state.notices == ["rename all failed: 'nobody'"]
-    assert caplog.text.count("nobody") == 1
+    showing.catalogue.do(executed.append, True)
+    showing.until(has_executed)
+    assert executed == [True]
+    assert showing.state.notices == ["rename all failed: 'no such name'"]
+    assert caplog.text.count("no such name") == 1
 
 
-def test_user_that_cannot_be_drawn_ends_nobody(
+def test_user_that_cannot_be_drawn_ends_no_other(
     showing: Viewer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any) -> Any:
@@ -227,12 +240,12 @@ def test_user_that_cannot_be_drawn_ends_nobody(
     assert showing.image.zoom > 1
 
 
-def test_faults_of_many_reasons_are_not_logged_without_end(
+def test_faults_of_many_reasons_are_logged_within_bounds(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     faults = Faults("owner")
-    for number in range(200):
+    for i in range(200):
         with faults.guard("part"):
-            raise RuntimeError(f"reason {number}")
+            raise RuntimeError(f"reason {i}")
     assert faults.reason("part") == "reason 199"
     assert 10 < caplog.text.count("reason") <= 64

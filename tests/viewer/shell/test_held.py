@@ -1,10 +1,12 @@
-"""A key or button that is down when its screen goes away is let go: nobody will tell of
-its end.
+"""Keys and buttons that are down when their screen goes away are released.
+
+No event tells of their release.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,79 +28,104 @@ Y = 200.0
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
-    with House(write_ply(tmp_path / "a.ply", ply_columns(truth(200)))) as made:
-        yield made
+    with House(write_ply(tmp_path / "a.ply", ply_columns(truth(200)))) as new_house:
+        yield new_house
 
 
-def shown(house: House) -> Any:
+def scene_of(house: House) -> Any:
     return house.app.users[0].view.view  # type: ignore[union-attr]
+
+
+def has_view(house: House) -> bool:
+    return bool(house.app.users) and house.app.users[0].view is not None
+
+
+def has_no_users(house: House) -> bool:
+    return not house.app.users
+
+
+def is_visible(house: House) -> bool:
+    return house.app.users[0].screen.state.visible
 
 
 def hold(house: House, page: Page) -> None:
     """Hold a drag and a key that flies."""
-    house.until(lambda: house.app.users and house.app.users[0].view is not None)
-    house.until(lambda: shown(house).rig.is_framed)
+    house.until(partial(has_view, house))
+    rig = scene_of(house).rig
+    house.until(lambda: rig.is_framed)
     page.send(ev.PointerMove(X, Y))
     page.send(ev.PointerPress(X, Y))
     page.send(ev.Key("w"))
-    house.until(lambda: shown(house).rig.orbit.dragging)
-    motion = shown(house).rig.motion
-    house.until(lambda: motion.flying.moving)
+    house.until(lambda: rig.orbit.dragging)
+    house.until(lambda: rig.motion.flying.moving)
 
 
-def still(house: House, page: Page) -> bool:
+def camera_rests(house: House, page: Page) -> bool:
     """Return whether the camera stays where it is when the pointer moves."""
     user = house.app.users[0]
-    motion = shown(house).rig.motion
-    house.until(lambda: not motion.is_under_way)
-    before = shown(house).rig.orbit.place
+    rig = scene_of(house).rig
+
+    def has_stopped() -> bool:
+        return not rig.motion.is_under_way
+
+    def has_moved() -> bool:
+        return user.held.pointer == (X + 60, Y + 40)
+
+    house.until(has_stopped)
+    initial = rig.orbit.place
     page.send(ev.PointerMove(X + 60, Y + 40))
-    house.until(lambda: user.held.pointer == (X + 60, Y + 40))
-    return (
-        shown(house).rig.orbit.place == before and not shown(house).rig.orbit.dragging
-    )
+    house.until(has_moved)
+    return rig.orbit.place == initial and not rig.orbit.dragging
 
 
-def test_page_that_connects_again_holds_nothing(house: House) -> None:
+def test_reconnecting_page_holds_nothing(house: House) -> None:
     page = house.page(id="mine")
     hold(house, page)
     page.end()
-    house.until(lambda: not house.app.users)
+    house.until(partial(has_no_users, house))
     back = house.page(id="mine")
-    assert still(house, back)
+    assert camera_rests(house, back)
     assert not house.app.users[0].held.buttons
     assert not house.app.users[0].held.keys
 
 
-def test_page_that_takes_over_from_its_lost_connection_holds_nothing_and_keeps_its_view(
+def test_page_that_replaces_its_lost_connection_keeps_its_view_and_holds_nothing(
     house: House,
 ) -> None:
-    """The network is gone, and the viewer has not noticed when the page is there again."""
+    """Connect a page again before the viewer notices that its network is gone."""
     page = house.page(id="mine")
     hold(house, page)
     user = house.app.users[0]
-    lost = user.screen
+    lost_screen = user.screen
     back = Page(house.browsers.server.port, acks=True)
     house.users[back] = user
     back.connect(token=house.browsers.server.token)
     back.greet(900, 520, id="mine")
-    house.until(lambda: user.screen is not lost)
+
+    def has_new_screen() -> bool:
+        return user.screen is not lost_screen
+
+    house.until(has_new_screen)
     assert house.app.users == [user]
-    assert lost.state.closed
-    assert still(house, back)
+    assert lost_screen.state.closed
+    assert camera_rests(house, back)
 
 
-def test_page_that_is_hidden_holds_nothing(house: House) -> None:
+def test_hidden_page_holds_nothing(house: House) -> None:
     page = house.page()
     hold(house, page)
+
+    def is_hidden() -> bool:
+        return not is_visible(house)
+
     page.send(Visible(False))
-    house.until(lambda: not house.app.users[0].screen.state.visible)
+    house.until(is_hidden)
     page.send(Visible(True))
-    house.until(lambda: house.app.users[0].screen.state.visible)
-    assert still(house, page)
+    house.until(partial(is_visible, house))
+    assert camera_rests(house, page)
 
 
-def test_button_of_the_panel_that_is_held_is_let_go_and_not_pressed(
+def test_held_button_of_the_panel_is_released_without_a_press(
     viewer: Viewer, tmp_path: Path
 ) -> None:
     for name in "ab":
@@ -135,7 +162,7 @@ def test_drag_ends_with_its_release_while_a_fault_is_shown(
     assert viewer.image.state.place.center == center
 
 
-def test_drag_ends_where_another_entry_is_shown(
+def test_drag_ends_when_another_entry_is_shown(
     open_viewer: Callable[..., Viewer], tmp_path: Path
 ) -> None:
     paths = [tmp_path / f"{name}.png" for name in "ab"]

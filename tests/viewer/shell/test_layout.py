@@ -1,4 +1,4 @@
-"""Viewports of a user: side by side, one alone; what is not seen costs nothing."""
+"""Viewports of a user: side by side or one alone; hidden ones cost nothing."""
 
 from __future__ import annotations
 
@@ -27,46 +27,48 @@ COLORS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
 
 @pytest.fixture
 def make(open_viewer: Callable[..., Viewer], tmp_path: Path) -> Callable[..., Viewer]:
-    def viewer(names: tuple[str, ...] = tuple(COLORS)) -> Viewer:
-        files = []
-        for name in names:
-            files.append(tmp_path / f"{name}.png")
-            Image.new("RGB", (64, 48), COLORS[name]).save(files[-1])
-        app = open_viewer(SIZE, files=tuple(files))
-        app.until(app.loaded)
-        return app
+    """Return `make(names)`, which opens a viewer of pictures of these colours."""
 
-    return viewer
+    def open_pictures(names: tuple[str, ...] = tuple(COLORS)) -> Viewer:
+        files = [tmp_path / f"{name}.png" for name in names]
+        for name, file in zip(names, files, strict=True):
+            Image.new("RGB", (64, 48), COLORS[name]).save(file)
+        viewer = open_viewer(SIZE, files=tuple(files))
+        viewer.until(viewer.loaded)
+        return viewer
+
+    return open_pictures
 
 
 def key(viewer: Viewer, name: str) -> str:
     return next(e.key for e in viewer.state.entries if e.name == f"{name}.png")
 
 
-def seen(viewer: Viewer) -> list[tuple[int, ...]]:
-    """The colour in the middle of each viewport's picture."""
+def middle_colors(viewer: Viewer) -> list[tuple[int, ...]]:
+    """Return the colour in the middle of each viewport's picture."""
     pixels = viewer.pixels()
-    return [
-        tuple(pixels[r.y + r.height // 2, r.x + r.width // 2])
-        for r in (p.rect for p in viewer.user.layout.seen)
-    ]
+    colors = []
+    for viewport in viewer.user.layout.seen:
+        rect = viewport.rect
+        middle = pixels[rect.y + rect.height // 2, rect.x + rect.width // 2]
+        colors.append(tuple(middle))
+    return colors
 
 
-def test_each_pane_shows_its_own(make: Callable[..., Viewer]) -> None:
+def test_each_viewport_shows_its_own_entry(make: Callable[..., Viewer]) -> None:
     viewer = make()
-    assert seen(viewer) == [COLORS["red"]]
-    assert viewer.user.layout.active.rect == Rect(
-        280, 0, 620, 494
-    )  # one alone has no strip
+    assert middle_colors(viewer) == [COLORS["red"]]
+    # A viewport alone has no strip.
+    assert viewer.user.layout.active.rect == Rect(280, 0, 620, 494)
     viewer.user.layout.add(key(viewer, "green"))
     viewer.user.layout.add(key(viewer, "blue"))
     viewer.do()
-    assert seen(viewer) == [COLORS["red"], COLORS["green"], COLORS["blue"]]
+    assert middle_colors(viewer) == [COLORS["red"], COLORS["green"], COLORS["blue"]]
     assert viewer.state.selected == key(viewer, "blue")
     assert all(viewport.head.height == HEADER for viewport in viewer.user.layout.seen)
 
 
-def test_the_pointer_is_for_the_pane_under_it(make: Callable[..., Viewer]) -> None:
+def test_pointer_is_for_the_viewport_under_it(make: Callable[..., Viewer]) -> None:
     viewer = make()
     viewer.user.layout.add(key(viewer, "green"))
     viewer.do()
@@ -79,15 +81,15 @@ def test_the_pointer_is_for_the_pane_under_it(make: Callable[..., Viewer]) -> No
     x = second.rect.x + 20
     y = second.rect.y + 20
     viewer.do(PointerPress(first.rect.x + 20, first.rect.y + 20), PointerMove(x, y))
-    assert viewer.user.layout.active is first and viewer.state.selected == key(
-        viewer, "red"
-    ), "it stays where it began"
+    # The drag stays in the viewport where it started.
+    assert viewer.user.layout.active is first
+    assert viewer.state.selected == key(viewer, "red")
     viewer.do(PointerRelease(x, y), Key("tab", mods=frozenset({"ctrl"})))
     assert viewer.user.layout.active is second
     assert viewer.state.panel_open
 
 
-def test_one_alone_and_closing(make: Callable[..., Viewer]) -> None:
+def test_viewports_are_maximised_and_closed(make: Callable[..., Viewer]) -> None:
     viewer = make()
     layout = viewer.user.layout
     layout.add(key(viewer, "green"))
@@ -104,44 +106,50 @@ def test_one_alone_and_closing(make: Callable[..., Viewer]) -> None:
         PointerRelease(x, y),
     )
     viewer.until(lambda: layout.maximised)
-    assert seen(viewer) == [COLORS["green"]]
-    assert len(viewer.catalogue.watched()) == 1  # what is not seen costs nothing
+    assert middle_colors(viewer) == [COLORS["green"]]
+    # Hidden viewports cost nothing.
+    assert len(viewer.catalogue.watched()) == 1
     layout.maximise(layout.active)
     viewer.do()
     viewer.click("close 0")
-    viewer.until(lambda: len(layout) == 2)
-    assert seen(viewer) == [COLORS["green"], COLORS["blue"]]
+
+    def has_two() -> bool:
+        return len(layout) == 2
+
+    viewer.until(has_two)
+    assert middle_colors(viewer) == [COLORS["green"], COLORS["blue"]]
     layout.remove(layout.all[0])
-    layout.remove(layout.all[0])  # the last one stays
+    # The last viewport stays.
+    layout.remove(layout.all[0])
     viewer.do()
-    assert seen(viewer) == [COLORS["blue"]]
+    assert middle_colors(viewer) == [COLORS["blue"]]
 
 
-def test_a_grid_of_what_one_likes_to_look_at() -> None:
-    assert [
-        grid(2, 1600, 900),
-        grid(2, 600, 1200),
-        grid(6, 1600, 1000),
-        grid(1, 1, 1),
-    ] == [(2, 1), (1, 2), (3, 2), (1, 1)]
+def test_grid_suits_the_shape_of_the_window() -> None:
+    assert grid(2, 1600, 900) == (2, 1)
+    assert grid(2, 600, 1200) == (1, 2)
+    assert grid(6, 1600, 1000) == (3, 2)
+    assert grid(1, 1, 1) == (1, 1)
 
 
-def test_pictures_are_kept_as_shown_and_with_nothing_behind(
+def test_pictures_are_kept_as_shown_and_without_a_background(
     make: Callable[..., Viewer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By Ctrl + S; of the active viewport alone."""
+    """Keep pictures of the active viewport by Ctrl + S."""
     monkeypatch.chdir(tmp_path)
     viewer = make(("red",))
     viewer.do(Key("s", mods=frozenset({"ctrl"})))
     viewer.do(Key("s", mods=frozenset({"ctrl", "shift"})))
     with (
-        Image.open(tmp_path / "red-2.png") as shown,
-        Image.open(tmp_path / "red-3.png") as through,
+        Image.open(tmp_path / "red-2.png") as opaque,
+        Image.open(tmp_path / "red-3.png") as transparent,
     ):
-        assert shown.size == SIZE
-        assert shown.mode == "RGB"
-        assert through.mode == "RGBA"
-        assert shown.getpixel((SIZE[0] // 2, SIZE[1] // 2)) == COLORS["red"]
-        assert through.getpixel((SIZE[0] // 2, SIZE[1] // 2)) == (*COLORS["red"], 255)
-        assert through.getpixel((2, 2)) == (0, 0, 0, 0)  # beside the picture
-    assert seen(viewer) == [COLORS["red"]]
+        assert opaque.size == SIZE
+        assert opaque.mode == "RGB"
+        assert transparent.mode == "RGBA"
+        middle = SIZE[0] // 2, SIZE[1] // 2
+        assert opaque.getpixel(middle) == COLORS["red"]
+        assert transparent.getpixel(middle) == (*COLORS["red"], 255)
+        # Beside the picture, there is nothing.
+        assert transparent.getpixel((2, 2)) == (0, 0, 0, 0)
+    assert middle_colors(viewer) == [COLORS["red"]]

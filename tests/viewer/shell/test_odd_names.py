@@ -1,11 +1,14 @@
-"""Names of files that are not UTF-8 are shown with what stands for their bytes, and end
-nothing.
+"""Names of files that are not UTF-8.
+
+They are shown with escapes in place of their bytes, and end nothing.
 """
 
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -20,21 +23,23 @@ from splatview_viewer.web.messages import Clipboard, Offer, encode
 from splatview_viewer.workspace.sources import FileSource
 
 ODD = os.fsdecode(b"caf\xe9-\xff")
-SHOWN = r"caf\udce9-\udcff"
+READABLE = r"caf\udce9-\udcff"
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of such a name, which is the current one, with a scene, a picture and a
-    path in it.
-    """
-    made = tmp_path / ODD
-    made.mkdir()
-    monkeypatch.chdir(made)
-    Image.new("RGB", (60, 40), (200, 30, 40)).save(made / f"{ODD}.png")
-    write_ply(made / f"{ODD}.ply", ply_columns(truth(100)))
-    (made / f"{ODD}.json").write_text("{}")
-    return made
+    """Enter a folder of such a name that has a scene, a picture and a path."""
+    new_folder = tmp_path / ODD
+    new_folder.mkdir()
+    monkeypatch.chdir(new_folder)
+    Image.new("RGB", (60, 40), (200, 30, 40)).save(new_folder / f"{ODD}.png")
+    write_ply(new_folder / f"{ODD}.ply", ply_columns(truth(100)))
+    (new_folder / f"{ODD}.json").write_text("{}")
+    return new_folder
+
+
+def has_read_all(viewer: Viewer) -> bool:
+    return all(entry.progress is None for entry in viewer.state.entries)
 
 
 @pytest.mark.parametrize("ending", ["png", "ply", "json", "missing"])
@@ -42,8 +47,8 @@ def test_file_of_any_name_is_shown_in_list_and_panel(
     viewer: Viewer, folder: Path, ending: str
 ) -> None:
     viewer.catalogue.open_file(folder / f"{ODD}.{ending}")
-    viewer.until(lambda: all(e.progress is None for e in viewer.state.entries))
-    x, y = viewer.find(f"{folder.parent}/{SHOWN}/{SHOWN}.{ending}")
+    viewer.until(partial(has_read_all, viewer))
+    x, y = viewer.find(f"{folder.parent}/{READABLE}/{READABLE}.{ending}")
     viewer.do(ev.PointerMove(x, y))
     viewer.user.mark(3)
     viewer.do()
@@ -52,7 +57,7 @@ def test_file_of_any_name_is_shown_in_list_and_panel(
     assert not panel.reason("list")
     assert not panel.reason("panel")
     assert not viewport.reason("overlay")
-    assert [entry.name for entry in viewer.state.entries] == [f"{SHOWN}.{ending}"]
+    assert [entry.name for entry in viewer.state.entries] == [f"{READABLE}.{ending}"]
     viewer.user.drop([str(folder / f"{ODD}.{ending}")])
     viewer.do()
     viewer.do(ev.Key("s", mods=frozenset({"ctrl"})))
@@ -60,7 +65,7 @@ def test_file_of_any_name_is_shown_in_list_and_panel(
     widgets.drawn.clear()
 
 
-def test_page_is_offered_and_told_names_that_are_not_utf8(folder: Path) -> None:
+def test_page_receives_names_that_are_not_utf8(folder: Path) -> None:
     with House(folder / f"{ODD}.png") as house:
         page = house.page()
         assert house.final_picture(page).shape == (520, 900, 3)
@@ -72,7 +77,7 @@ def test_page_is_offered_and_told_names_that_are_not_utf8(folder: Path) -> None:
         assert not house.app.catalogue.notices
 
 
-def test_messages_to_a_page_are_utf8_whatever_is_in_them() -> None:
+def test_messages_to_a_page_are_always_utf8() -> None:
     assert '"caf\ufffd-\ufffd"' in encode(Clipboard(ODD))
     message = encode(Offer(ODD, "key", 5))
     assert '"caf\ufffd-\ufffd"' in message
@@ -86,13 +91,13 @@ def test_reason_of_a_job_can_be_shown(viewer: Viewer) -> None:
 
     job = Jobs("odd").submit(fail)
     assert job.wait(30)
-    assert job.fault == f"ValueError: {SHOWN} is damaged"
+    assert job.fault == f"ValueError: {READABLE} is damaged"
     viewer.catalogue.notice(f"{ODD} cannot be used")
     viewer.do()
-    assert viewer.state.notices == [f"{SHOWN} cannot be used"]
+    assert viewer.state.notices == [f"{READABLE} cannot be used"]
 
 
-def test_menu_of_a_file_is_its_own_among_names_that_imgui_takes_for_one(
+def test_menu_belongs_to_its_file_among_names_that_imgui_confuses(
     viewer: Viewer, tmp_path: Path
 ) -> None:
     paths = [tmp_path / folder / "a###b.png" for folder in ("first", "second")]
@@ -108,26 +113,29 @@ def test_menu_of_a_file_is_its_own_among_names_that_imgui_takes_for_one(
     assert [entry.key for entry in viewer.state.entries] == [str(paths[1])]
 
 
-def test_list_of_very_many_files_costs_what_is_seen_of_it(
+def test_list_of_many_files_costs_as_much_as_its_visible_lines(
     viewer: Viewer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = [tmp_path / f"{i:03}.png" for i in range(120)]
     for path in paths:
         Image.new("RGB", (8, 8)).save(path)
         viewer.catalogue.open_file(path)
-    viewer.until(lambda: all(entry.progress is None for entry in viewer.state.entries))
+    viewer.until(partial(has_read_all, viewer))
     viewer.find(str(paths[0]))
     lines = [name for name in widgets.drawn if name.startswith(str(tmp_path))]
     assert 5 < len(lines) < 30
 
-    asked = []
+    refreshed = []
     refresh = FileSource.refresh
-    monkeypatch.setattr(
-        FileSource, "refresh", lambda *of: (asked.append(of[0]), refresh(*of))
-    )
+
+    def record_refresh(source: FileSource, *arguments: Any) -> Any:
+        refreshed.append(source)
+        return refresh(source, *arguments)
+
+    monkeypatch.setattr(FileSource, "refresh", record_refresh)
     for _ in range(5):
         viewer.tick(viewer.due + 1)
-    assert {source.file for source in asked} == {paths[0]}
+    assert {source.file for source in refreshed} == {paths[0]}
 
     for _ in range(40):
         viewer.do(ev.Wheel(100.0, 200.0, -20.0))

@@ -1,12 +1,11 @@
-"""Every number that a page may send reaches the views within bounds, and no view fails
-by one.
-"""
+"""Numbers that a page may send reach the views within bounds and break none."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -45,8 +44,8 @@ ODD: tuple[ev.Event, ...] = (
 )
 
 
-class Given(ValueSource):
-    """Brings one value."""
+class OneValue(ValueSource):
+    """Source of one value."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -55,13 +54,13 @@ class Given(ValueSource):
         return self.value is not None
 
     def feed(self, view: ShownView) -> bool:
-        given = self.value
+        value = self.value
         self.value = None
-        return view.update(given)
+        return view.update(value)
 
 
 def show(viewer: Viewer, kind: str) -> Entry:
-    slot = Slot(Entry(kind, "a run", kind, kind), Given(value(kind)))
+    slot = Slot(Entry(kind, "a run", kind, kind), OneValue(value(kind)))
     viewer.catalogue.add(slot)
     viewer.user.select(kind)
     viewer.until(viewer.loaded)
@@ -69,7 +68,7 @@ def show(viewer: Viewer, kind: str) -> Entry:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_view_survives_the_greatest_numbers_of_a_page(
+def test_view_survives_the_largest_numbers_of_a_page(
     open_viewer: Callable[..., Viewer], kind: str
 ) -> None:
     viewer = open_viewer((460, 260))
@@ -77,12 +76,12 @@ def test_view_survives_the_greatest_numbers_of_a_page(
     for event in ODD:
         viewer.do(event)
         viewport = viewer.user.layout.active
-        faults = [viewport.faults.reason(part) for part in ("input", "overlay")]
+        faults = [viewport.faults.reason(section) for section in ("input", "overlay")]
         assert [*faults, entry.fault, *viewer.state.notices] == ["", "", ""], event
     for name in ("f", "escape", "home", "end", "w", "k", "p", "r", "o", "m", "slash"):
         viewer.do(ev.Key(name), ev.Key(name, pressed=False), ev.PointerMove(FAR, FAR))
-    assert not (entry.fault)
-    assert not (viewer.state.notices)
+    assert not entry.fault
+    assert not viewer.state.notices
 
 
 @pytest.mark.parametrize(
@@ -113,24 +112,24 @@ def test_view_survives_the_odd_sizes_of_a_page(
     assert not viewer.state.notices
 
 
-@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
-def test_number_that_is_not_finite_reaches_no_view(
-    open_viewer: Callable[..., Viewer], number: float
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_infinite_number_reaches_no_view(
+    open_viewer: Callable[..., Viewer], value: float
 ) -> None:
     viewer = open_viewer((300, 200))
     entry = show(viewer, "image")
-    before = viewer.picture()
+    initial = viewer.picture()
     for event in (
-        ev.PointerMove(number, 100.0),
-        ev.Wheel(400.0, 100.0, number),
-        ev.Wheel(400.0, number, 2.0),
-        ev.Pinch(400.0, 100.0, number),
-        ev.PointerPress(number, number),
+        ev.PointerMove(value, 100.0),
+        ev.Wheel(400.0, 100.0, value),
+        ev.Wheel(400.0, value, 2.0),
+        ev.Pinch(400.0, 100.0, value),
+        ev.PointerPress(value, value),
     ):
         viewer.do(event)
     assert not entry.fault
     assert not viewer.user.held.buttons
-    np.testing.assert_array_equal(viewer.picture(), before)
+    np.testing.assert_array_equal(viewer.picture(), initial)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +144,7 @@ def test_number_that_is_not_finite_reaches_no_view(
         (ev.Close(), ev.Close()),
     ],
 )
-def test_events_of_any_screen_are_bounded_as_those_of_pages(
+def test_events_of_any_screen_are_bounded_like_those_of_pages(
     event: ev.Event, bounded: ev.Event | None
 ) -> None:
     assert ev.bounded(event) == bounded
@@ -161,30 +160,38 @@ def test_page_message_with_an_unbounded_number_is_refused(kind: str, name: str) 
         fields["dy"] = 1
     if kind == "pinch":
         fields["factor"] = 1
-    for number in ("1e400", "NaN", "-1e300", "1e99"):
+    for literal in ("1e400", "NaN", "-1e300", "1e99"):
         message = json.dumps({"t": kind, **fields, name: 0})
         with pytest.raises(MessageError):
-            parse(message.replace(f'"{name}": 0', f'"{name}": {number}'))
+            parse(message.replace(f'"{name}": 0', f'"{name}": {literal}'))
+
+
+def scene_keys(viewer: Viewer) -> list[str]:
+    return [entry.key for entry in viewer.catalogue.entries if entry.name == "splats"]
+
+
+def has_recorded(viewer: Viewer, count: int) -> bool:
+    """Return whether the shown scene has recorded this number of snapshots."""
+    source: Any = viewer.user.shown.source  # type: ignore[union-attr]
+    return len(source.tape.recording) >= count
 
 
 def test_pointer_that_leaves_a_page_leaves_the_history_of_a_scene(
     open_viewer: Callable[..., Viewer],
 ) -> None:
-    """The bar under a scene of two snapshots has a track that looks where the pointer
-    is.
+    """Move the pointer from the bar under a scene of several snapshots.
+
+    Its track looks where the pointer is.
     """
     viewer = open_viewer((600, 360), record=RecordOptions(every=1))
     for version in range(3):
         splatview.publish(
             cloud(100 + version, seed=version), "splats", meta={"step": version}
         )
-        viewer.until(lambda: any(e.name == "splats" for e in viewer.catalogue.entries))
-        viewer.user.select(
-            next(e.key for e in viewer.catalogue.entries if e.name == "splats")
-        )
+        viewer.until(partial(scene_keys, viewer))
+        viewer.user.select(scene_keys(viewer)[0])
         viewer.until(viewer.loaded)
-        tape: Any = viewer.user.shown.source  # type: ignore[union-attr]
-        viewer.until(lambda: len(tape.tape.recording) > version)  # noqa: B023
+        viewer.until(partial(has_recorded, viewer, version + 1))
     viewer.do(ev.PointerMove(400, 300), ev.PointerLeave())
     viewer.user.mark()
     viewer.do()

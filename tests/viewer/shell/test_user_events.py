@@ -1,5 +1,6 @@
-"""Which part of the viewer gets an event: viewports, fields of the panel, the list of
-keys; marks on kept pictures.
+"""Events of viewports, of fields of the panel and of keys.
+
+Kept pictures have no marks.
 """
 
 from __future__ import annotations
@@ -37,15 +38,13 @@ def viewer(
     monkeypatch: pytest.MonkeyPatch,
     sharp: None,
 ) -> Viewer:
-    """With two scenes, of which the first is seen."""
+    """Return a viewer with two scenes, of which the first is shown."""
     monkeypatch.chdir(tmp_path)
-    app = open_viewer(
-        SIZE,
-        files=tuple(
-            write_ply(tmp_path / f"{name}.ply", ply_columns(truth(200, seed=ord(name))))
-            for name in "ab"
-        ),
-    )
+    files = []
+    for name in "ab":
+        columns = ply_columns(truth(200, seed=ord(name)))
+        files.append(write_ply(tmp_path / f"{name}.ply", columns))
+    app = open_viewer(SIZE, files=tuple(files))
     app.do()
     app.until(app.loaded)
     app.user.select(app.state.entries[0].key)
@@ -61,12 +60,16 @@ def second(viewer: Viewer) -> str:
     return viewer.state.entries[1].key
 
 
-def test_a_key_that_goes_up_in_another_pane_goes_up(viewer: Viewer) -> None:
+def test_key_released_in_another_viewport_is_released(viewer: Viewer) -> None:
     first = view(viewer)
     layout = viewer.user.layout
     layout.add(second(viewer))
     layout.activate(layout.all[0])
-    viewer.until(lambda: all(viewport.view is not None for viewport in layout))
+
+    def have_views() -> bool:
+        return all(viewport.view is not None for viewport in layout)
+
+    viewer.until(have_views)
     viewer.screen.push(Key("w"))
     step(viewer)
     step(viewer)
@@ -74,44 +77,50 @@ def test_a_key_that_goes_up_in_another_pane_goes_up(viewer: Viewer) -> None:
     viewer.screen.push(Key("tab", mods=frozenset({"shift"})), Key("w", pressed=False))
     step(viewer)
     assert layout.active is layout.all[1]
-    viewer.until(lambda: not first.wants.moving)
+
+    def has_stopped() -> bool:
+        return not first.wants.moving
+
+    viewer.until(has_stopped)
 
 
-def test_no_key_does_two_things(viewer: Viewer) -> None:
-    lines = [
-        *(line for tool in view(viewer).view.tools.values() for line in tool.keys),
-        *KEYS,
-    ]
-    said = [line.keys for line in lines if line.keys != "Escape"]
-    assert len(said) == len(set(said))
+def test_no_key_has_two_meanings(viewer: Viewer) -> None:
+    lines = list(KEYS)
+    for tool in view(viewer).view.tools.values():
+        lines.extend(tool.keys)
+    keys = [line.keys for line in lines if line.keys != "Escape"]
+    assert len(keys) == len(set(keys))
 
 
-def test_what_is_typed_into_a_field_moves_nothing(viewer: Viewer) -> None:
+def test_text_typed_into_a_field_moves_nothing(viewer: Viewer) -> None:
     viewer.do(
         Key("h", mods=CTRL),
         Key("h", mods=frozenset({"super"})),
         Key("tab", mods=frozenset({"alt"})),
     )
-    assert viewer.state.panel_open  # shortcuts of the system do not hide it
+    # Shortcuts of the system do not hide the panel.
+    assert viewer.state.panel_open
+    # Ctrl and a click let a number be typed.
     viewer.screen.push(Key("ctrl", mods=CTRL))
-    viewer.click("Scale", mods=CTRL)  # so that a number can be typed
+    viewer.click("Scale", mods=CTRL)
     viewer.do(Key("ctrl", pressed=False))
     assert viewer.user.panel.typing
-    shown = view(viewer)
-    before = shown.view.rig.camera()
-    other = before.to_json().replace(str(before.width), str(before.width - 1))
-    viewer.do(Text(other), Key("w"), Key("f"), Key("f", pressed=False))
-    assert not shown.wants.moving
-    assert not shown.view.rig.motion.is_under_way
-    np.testing.assert_array_equal(shown.view.rig.camera().viewmat, before.viewmat)
+    scene = view(viewer)
+    initial = scene.view.rig.camera()
+    camera_text = initial.to_json().replace(str(initial.width), str(initial.width - 1))
+    viewer.do(Text(camera_text), Key("w"), Key("f"), Key("f", pressed=False))
+    assert not scene.wants.moving
+    assert not scene.view.rig.motion.is_under_way
+    np.testing.assert_array_equal(scene.view.rig.camera().viewmat, initial.viewmat)
     viewer.do(Key("w", pressed=False), Key("enter"), Key("enter", pressed=False))
     assert not viewer.user.panel.typing
-    viewer.screen.push(Text(other))  # a camera that was pasted
+    # Outside a field, the text is a camera that was pasted.
+    viewer.screen.push(Text(camera_text))
     step(viewer)
-    assert shown.view.rig.motion.is_under_way
+    assert scene.view.rig.motion.is_under_way
 
 
-def test_a_finger_taps_scrolls_and_holds_sliders(viewer: Viewer) -> None:
+def test_finger_taps_scrolls_and_holds_sliders(viewer: Viewer) -> None:
     x, y = viewer.find(second(viewer))
     viewer.do(
         PointerPress(x, y, touch=True),
@@ -129,24 +138,25 @@ def test_a_finger_taps_scrolls_and_holds_sliders(viewer: Viewer) -> None:
     assert viewer.find("Scale")[1] == pytest.approx(y - 100, abs=REACH)
     assert view(viewer).view.state.scale == 1.0
     x, y = viewer.find("Scale")
+    # A finger that starts sideways may then go anywhere.
     viewer.do(
         PointerPress(x, y, touch=True),
         PointerMove(x + REACH, y + 1),
         PointerMove(x + 40, y + 60),
         PointerRelease(x + 40, y + 60),
-    )  # sideways; from then on it may go anywhere
+    )
     assert view(viewer).view.state.scale > 1.0
     assert viewer.find("Scale")[1] == y
 
 
-def test_a_kept_picture_has_no_mark_on_it(viewer: Viewer, tmp_path: Path) -> None:
+def test_kept_picture_has_no_mark_on_it(viewer: Viewer, tmp_path: Path) -> None:
     viewer.do(Key("s", mods=CTRL))
-    seen = viewer.picture()
+    unmarked = viewer.picture()
     view(viewer).view.tools["inspect"].choose(3)
     viewer.user.mark()
     viewer.do()
-    assert (viewer.picture() != seen).any()
+    assert (viewer.picture() != unmarked).any()
     viewer.do(Key("s", mods=CTRL))
-    before, after = (np.asarray(Image.open(file)) for file in tmp_path.glob("*.png"))
-    np.testing.assert_array_equal(after, before)
+    first, second = (np.asarray(Image.open(file)) for file in tmp_path.glob("*.png"))
+    np.testing.assert_array_equal(first, second)
     assert view(viewer).view.state.selection.marked == (3,)

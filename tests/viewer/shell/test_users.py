@@ -1,11 +1,10 @@
-"""Several users of one viewer: each with an own size, selection and camera over the
-same data.
-"""
+"""Several users of one viewer, each with a size, selection and camera of their own."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,25 +21,36 @@ from splatview_viewer.shell.user import User
 from splatview_viewer.web.messages import Visible
 
 
-def shown(user: User) -> str:
+def entry_name(user: User) -> str:
+    """Return the name of the user's selected entry, empty without one."""
     entry = user.state.selected_entry
-    return "" if entry is None else entry.name
+    if entry is None:
+        return ""
+    return entry.name
+
+
+def zoom_of(house: House, index: int = 0) -> float:
+    """Return how far a user has zoomed into the picture."""
+    return house.app.users[index].view.view.zoom  # type: ignore[union-attr]
+
+
+def has_zoomed(house: House) -> bool:
+    return zoom_of(house) > 2
 
 
 @pytest.fixture
 def house(picture: Path) -> Iterator[House]:
-    with House(picture) as made:
-        yield made
+    with House(picture) as new_house:
+        yield new_house
 
 
 @pytest.fixture
 def picture(tmp_path: Path) -> Path:
-    """No two rows or columns alike."""
+    """Write a picture in which no two rows or columns are alike."""
     y, x = np.mgrid[0:300, 0:400]
     path = tmp_path / "picture.png"
-    Image.fromarray(
-        np.stack([x * 255 // 399, y * 255 // 299, (x + y) % 256], -1).astype(np.uint8)
-    ).save(path)
+    channels = [x * 255 // 399, y * 255 // 299, (x + y) % 256]
+    Image.fromarray(np.stack(channels, -1).astype(np.uint8)).save(path)
     return path
 
 
@@ -49,32 +59,31 @@ def test_each_page_has_its_own_size_zoom_and_entry(
 ) -> None:
     wide = house.page(900, 520)
     tall = house.page(400, 700)
-    whole = np.asarray(Image.open(picture)).astype(int)
-    before = house.final_picture(tall)
-    assert before.shape == (700, 400, 3)
-    np.testing.assert_array_equal(
-        before[200:500], whole
-    )  # a narrow page begins without the panel
+    expected = np.asarray(Image.open(picture)).astype(int)
+    initial = house.final_picture(tall)
+    assert initial.shape == (700, 400, 3)
+    # A narrow page starts without the panel.
+    np.testing.assert_array_equal(initial[200:500], expected)
     wide.send(ev.Wheel(x=590, y=250, dx=0, dy=4, at=1.0))
-    house.until(lambda: house.app.users[0].view.view.zoom > 2)  # type: ignore[union-attr]
+    house.until(partial(has_zoomed, house))
     assert house.final_picture(wide).shape == (520, 900, 3)
-    assert house.app.users[1].view.view.zoom == 1  # type: ignore[union-attr]
+    assert zoom_of(house, 1) == 1
     tall.send(ev.Key(name="h", pressed=True, repeat=False, at=2.0))
     tall.send(ev.Key(name="h", pressed=True, repeat=False, at=2.0))
-    np.testing.assert_array_equal(house.final_picture(tall), before)
-    Image.new("RGB", (50, 40), (200, 10, 30)).save(tmp_path / "other.png")
-    house.app.catalogue.open_file(
-        tmp_path / "other.png", house.app.users[1].layout.active
-    )
-    house.until(
-        lambda: (
-            [shown(user) for user in house.app.users] == ["picture.png", "other.png"]
-        )
-    )
+    np.testing.assert_array_equal(house.final_picture(tall), initial)
+    second_file = tmp_path / "other.png"
+    Image.new("RGB", (50, 40), (200, 10, 30)).save(second_file)
+    house.app.catalogue.open_file(second_file, house.app.users[1].layout.active)
+
+    def have_own_entries() -> bool:
+        names = [entry_name(user) for user in house.app.users]
+        return names == ["picture.png", "other.png"]
+
+    house.until(have_own_entries)
 
 
-def test_a_picture_is_written_beside_browsers(picture: Path, tmp_path: Path) -> None:
-    """`serve --web --out`: the file has a user of its own."""
+def test_picture_is_written_beside_browsers(picture: Path, tmp_path: Path) -> None:
+    """Check `serve --web --out`, where the file has a user of its own."""
     out = tmp_path / "out.png"
     house = House(picture, watched=True, out=out)
     page = house.page()
@@ -85,58 +94,83 @@ def test_a_picture_is_written_beside_browsers(picture: Path, tmp_path: Path) -> 
     house.close()
 
 
-def test_page_that_is_hidden_or_closes_gives_back_what_it_was_drawn_with(
+def test_hidden_or_closed_page_frees_its_pictures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trimmed = threading.Event()
     monkeypatch.setattr("splatview_viewer.web.browser.trim", trimmed.set)
     scene = write_ply(tmp_path / "scene.ply", ply_columns(truth(200)))
+    page_pixels = 1600 * 1200
     with House(scene) as house:
-        house.until(
-            lambda: all(e.progress is None for e in house.app.catalogue.entries)
-        )
-        before = living_pixels()
-        page = house.page(1600, 1200)
-        other = house.page(1600, 1200)
-        house.final_picture(page)
-        house.final_picture(other)
-        shown = living_pixels()
-        assert shown - before > 2 * 1600 * 1200
+
+        def has_read_all() -> bool:
+            entries = house.app.catalogue.entries
+            return all(entry.progress is None for entry in entries)
+
+        house.until(has_read_all)
+        initial = living_pixels()
+        hidden = house.page(1600, 1200)
+        closed = house.page(1600, 1200)
+        house.final_picture(hidden)
+        house.final_picture(closed)
+        assert living_pixels() - initial > 2 * page_pixels
         first, second = house.app.users
-        page.send(Visible(False))
-        other.end()
-        house.until(lambda: len(house.app.users) == 1)
-        house.until(lambda: not first.screen.has_target)  # type: ignore[attr-defined]
+
+        def has_one_user() -> bool:
+            return len(house.app.users) == 1
+
+        def has_no_target() -> bool:
+            return not first.screen.has_target  # type: ignore[attr-defined]
+
+        def has_freed_pixels() -> bool:
+            return living_pixels() < initial + page_pixels // 2
+
+        hidden.send(Visible(False))
+        closed.end()
+        house.until(has_one_user)
+        house.until(has_no_target)
         assert not second.screen.has_target  # type: ignore[attr-defined]
-        house.until(lambda: living_pixels() < before + 1600 * 1200 // 2)
+        house.until(has_freed_pixels)
         house.until(trimmed.is_set)
-        page.send(Visible(True))
-        assert house.final_picture(page).shape == (1200, 1600, 3)
+        hidden.send(Visible(True))
+        assert house.final_picture(hidden).shape == (1200, 1600, 3)
 
 
-def test_a_page_that_comes_back_sees_what_it_saw_and_costs_nothing_meanwhile(
+def test_returning_page_shows_the_same_and_costs_nothing_meanwhile(
     house: House,
 ) -> None:
     splatview.publish(torch.full((40, 60, 3), 77, dtype=torch.uint8), "render")
     page = house.page(id="mine")
-    house.until(lambda: any(e.name == "render" for e in house.app.catalogue.entries))
-    entry = next(e for e in house.app.catalogue.entries if e.name == "render")
-    house.app.users[0].select(entry.key)
-    house.until(lambda: house.app.users[0].view is not None)
+
+    def stream_keys() -> list[str]:
+        entries = house.app.catalogue.entries
+        return [entry.key for entry in entries if entry.name == "render"]
+
+    def has_view() -> bool:
+        return house.app.users[0].view is not None
+
+    house.until(stream_keys)
+    (stream_key,) = stream_keys()
+    house.app.users[0].select(stream_key)
+    house.until(has_view)
     page.send(ev.Wheel(x=590, y=250, dx=0, dy=4, at=1.0))
-    house.until(lambda: house.app.users[0].view.view.zoom > 2)  # type: ignore[union-attr]
-    before, zoom = house.final_picture(page), house.app.users[0].view.view.zoom  # type: ignore[union-attr]
-    assert before[250, 600].tolist() == [77, 77, 77]
-    stream = house.app.catalogue.slots[entry.key].source.stream  # type: ignore[attr-defined]
+    house.until(partial(has_zoomed, house))
+    initial = house.final_picture(page)
+    zoom = zoom_of(house)
+    assert initial[250, 600].tolist() == [77, 77, 77]
+    stream = house.app.catalogue.slots[stream_key].source.stream  # type: ignore[attr-defined]
     assert stream.opened
     page.end()
-    house.until(lambda: not house.app.users)
+
+    def has_no_users() -> bool:
+        return not house.app.users
+
+    house.until(has_no_users)
     assert not stream.opened
-    other = house.page(id="another")
+    second_page = house.page(id="another")
     back = house.page(id="mine")
     house.until(lambda: stream.opened)
-    np.testing.assert_array_equal(
-        house.final_picture(back)[:480, 280:], before[:480, 280:]
-    )
-    assert house.app.users[1].view.view.zoom == zoom  # type: ignore[union-attr]
-    assert shown(house.users[other]) == "picture.png"
+    returned = house.final_picture(back)
+    np.testing.assert_array_equal(returned[:480, 280:], initial[:480, 280:])
+    assert zoom_of(house, 1) == zoom
+    assert entry_name(house.users[second_page]) == "picture.png"
