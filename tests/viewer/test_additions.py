@@ -153,7 +153,7 @@ class Notes:
     def sections(self, viewport: Any) -> Sequence[Section]:
         return [Section("Notes", draw_nothing)]
 
-    def compare(self, how: str, viewport: Any, key: str) -> None:
+    def compare(self, mode: str, viewport: Any, key: str) -> None:
         """Compares nothing."""
 
 

@@ -37,7 +37,7 @@ class Extra:
             raise RuntimeError("no sections today")
         return self.added
 
-    def compare(self, how: str, viewport: Any, key: str) -> None:
+    def compare(self, mode: str, viewport: Any, key: str) -> None:
         """Nothing is compared."""
 
 
