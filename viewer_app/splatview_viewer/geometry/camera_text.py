@@ -23,6 +23,7 @@ from splatview_viewer.geometry.cameras import (
     focal_length,
     intrinsics,
     look_at,
+    world_to_camera,
 )
 from splatview_viewer.geometry.poses import read_pose
 
@@ -151,7 +152,9 @@ def _parse_nerfstudio_path(fields: Fields, width: int, height: int) -> Camera:
         )
     pose = read_pose(fields["camera_to_world"], "camera: camera_to_world")
     K = intrinsics(_number(fields, "fov", DEFAULT_FOV), width, height)
-    model: CameraModel = "fisheye" if camera_type == "fisheye" else "pinhole"
+    model: CameraModel = "pinhole"
+    if camera_type == "fisheye":
+        model = "fisheye"
     return Camera(np.linalg.inv(pose @ _FLIP), K, width, height, model)
 
 
@@ -208,9 +211,7 @@ def _parse_inria(fields: Fields, width: int, height: int) -> Camera:
     fx = _number(fields, "fx")
     fy = _number(fields, "fy")
     K = np.array([[fx, 0, own_width / 2], [0, fy, own_height / 2], [0, 0, 1]])
-    viewmat = np.eye(4)
-    viewmat[:3, :3] = rotation.T
-    viewmat[:3, 3] = -rotation.T @ position
+    viewmat = world_to_camera(rotation.T, position)
     camera = _checked_camera(viewmat, K, (own_width, own_height), "pinhole")
     return camera.resized(width, height)
 

@@ -74,17 +74,30 @@ class Camera:
         rotation = self.viewmat[:3, :3]
         return -rotation.T @ self.viewmat[:3, 3]
 
+    @property
+    def focal_lengths(self) -> np.ndarray:
+        """fx and fy of K, (2,)."""
+        return np.diag(self.K)[:2]
+
+    def to_local(self, points: np.ndarray) -> np.ndarray:
+        """Move points (..., 3) of the world into the camera's axes."""
+        rotation = self.viewmat[:3, :3]
+        translation = self.viewmat[:3, 3]
+        return points @ rotation.T + translation
+
     def slope_limits(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the slopes to which a pinhole camera's Jacobian is clamped, (2,) and (2,).
 
         They are the lowest and highest x/z and y/z beside the picture, as in gsplat
         (persp_proj): three tenths of half the picture beyond its edges.
         """
-        focal = np.array([self.K[0, 0], self.K[1, 1]])
+        focal = self.focal_lengths
         center = self.K[:2, 2]
         size = np.array([self.width, self.height], np.float64)
         margin = 0.3 * 0.5 * size / focal
-        return -(center / focal + margin), (size - center) / focal + margin
+        lowest = -(center / focal + margin)
+        highest = (size - center) / focal + margin
+        return lowest, highest
 
     def resized(self, width: int, height: int) -> Camera:
         """Return the same view at another size, with the same vertical field of view.
@@ -105,10 +118,12 @@ class Camera:
         """Return this view at another size, magnified by `factor` around the middle."""
         if (self.width, self.height) == (width, height):
             return self
+        previous_middle = np.array([self.width, self.height]) / 2
+        middle = np.array([width, height]) / 2
+        offset = self.K[:2, 2] - previous_middle
         K = self.K.copy()
         K[:2, :2] *= factor
-        K[0, 2] = (self.K[0, 2] - self.width / 2) * factor + width / 2
-        K[1, 2] = (self.K[1, 2] - self.height / 2) * factor + height / 2
+        K[:2, 2] = offset * factor + middle
         return replace(self, K=K, width=width, height=height)
 
     def to_json(self) -> str:
@@ -159,9 +174,17 @@ def look_at(position: Any, target: Any, up: Any = DEFAULT_UP) -> np.ndarray:
         right = np.cross(forward, axis)
     right = right / np.linalg.norm(right)
     down = np.cross(forward, right)
+    return world_to_camera(np.stack([right, down, forward]), position)
+
+
+def world_to_camera(rotation: np.ndarray, position: np.ndarray) -> np.ndarray:
+    """Return the matrix (4, 4) of a camera at a position.
+
+    rotation: from world to camera, (3, 3).
+    """
     viewmat = np.eye(4)
-    viewmat[:3, :3] = np.stack([right, down, forward])
-    viewmat[:3, 3] = -viewmat[:3, :3] @ position
+    viewmat[:3, :3] = rotation
+    viewmat[:3, 3] = -rotation @ position
     return viewmat
 
 
@@ -221,22 +244,37 @@ def intrinsics(
             f"camera: fov is {fov}, not an angle from 0.1 to 179.5 degrees"
         )
     focal = focal_length(fov, height, model)
-    return np.array([[focal, 0, width / 2], [0, focal, height / 2], [0, 0, 1.0]])
+    return centered_intrinsics(focal, width, height)
+
+
+def centered_intrinsics(focal: float, width: float, height: float) -> np.ndarray:
+    """Return K (3, 3) of a focal length, with the principal point in the middle."""
+    K = np.eye(3)
+    K[0, 0] = focal
+    K[1, 1] = focal
+    K[0, 2] = width / 2
+    K[1, 2] = height / 2
+    return K
 
 
 # -- projections --------------------------------------------------------------------------
 
 
 def to_pixels(camera: Camera, points: np.ndarray) -> np.ndarray:
-    """Project points (..., 3) in camera axes, in front of the camera, to pixels (..., 2)."""
+    """Compute the pixels (..., 2) of points (..., 3) in front of a camera, in its axes."""
+    across = points[..., :2]
+    depth = points[..., 2:]
     if camera.model == "ortho":
-        slopes = points[..., :2]
+        slopes = across
     elif camera.model == "pinhole":
-        slopes = points[..., :2] / points[..., 2:]
+        slopes = across / depth
     else:
-        length = np.maximum(np.hypot(points[..., :1], points[..., 1:2]), 1e-12)
-        slopes = points[..., :2] * (np.arctan2(length, points[..., 2:]) / length)
-    return slopes * [camera.K[0, 0], camera.K[1, 1]] + camera.K[:2, 2]
+        length = np.hypot(points[..., :1], points[..., 1:2])
+        length = np.maximum(length, 1e-12)
+        angle = np.arctan2(length, depth)
+        slopes = across * (angle / length)
+    principal_point = camera.K[:2, 2]
+    return slopes * camera.focal_lengths + principal_point
 
 
 def unproject(camera: Camera, x: float, y: float, depth: float) -> np.ndarray:
@@ -251,30 +289,34 @@ def unproject(camera: Camera, x: float, y: float, depth: float) -> np.ndarray:
         y: pixels from its top edge.
         depth: camera z of the point, world units.
     """
-    u = (x - camera.K[0, 2]) / camera.K[0, 0]
-    v = (y - camera.K[1, 2]) / camera.K[1, 1]
+    fx, fy = camera.focal_lengths
+    cx, cy = camera.K[:2, 2]
+    u = (x - cx) / fx
+    v = (y - cy) / fy
+    # What a slope of 1 is in world units.
+    scale = depth
     if camera.model == "ortho":
-        local = np.array([u, v, depth])
-    elif camera.model == "pinhole":
-        local = np.array([u * depth, v * depth, depth])
-    else:
+        scale = 1.0
+    elif camera.model == "fisheye":
         angle = math.hypot(u, v)
-        stretch = 1.0
         if angle > 1e-9:
-            stretch = math.tan(min(angle, 1.5)) / angle
-        local = np.array([u * stretch * depth, v * stretch * depth, depth])
-    return camera.viewmat[:3, :3].T @ (local - camera.viewmat[:3, 3])
+            scale = math.tan(min(angle, 1.5)) / angle * depth
+    local = np.array([u * scale, v * scale, depth])
+    rotation = camera.viewmat[:3, :3]
+    translation = camera.viewmat[:3, 3]
+    return rotation.T @ (local - translation)
 
 
 def project(camera: Camera, points: np.ndarray) -> np.ndarray:
-    """Project points (..., 3) of the world to pixels (..., 2) of a camera's picture.
+    """Compute the pixels (..., 2) at which a camera sees points (..., 3) of the world.
 
     They are NaN for points behind the camera, or nearer than it sees.
     """
-    local = points @ camera.viewmat[:3, :3].T + camera.viewmat[:3, 3]
+    local = camera.to_local(points)
+    is_visible = local[..., 2:] > camera.near
     with np.errstate(all="ignore"):
         pixels = to_pixels(camera, local)
-    return np.where(local[..., 2:] > camera.near, pixels, np.nan)
+    return np.where(is_visible, pixels, np.nan)
 
 
 # -- framing ------------------------------------------------------------------------------
@@ -334,9 +376,10 @@ def frame_ball(
         width: of the picture, in pixels.
         height: of the picture, in pixels.
     """
-    half = math.radians(fov) / 2
-    half = min(half, math.atan(math.tan(half) * width / height))
-    distance = radius / math.sin(half)
+    half_vertical = math.radians(fov) / 2
+    half_width = math.tan(half_vertical) * width / height
+    half_horizontal = math.atan(half_width)
+    distance = radius / math.sin(min(half_vertical, half_horizontal))
     viewmat = np.eye(4)
     viewmat[:3, :3] = rotation
     viewmat[:3, 3] = [0, 0, distance] - rotation @ center
@@ -359,13 +402,16 @@ def bounds(
     if weights is not None:
         is_counted &= np.asarray(weights) > 0
     points = points[is_counted]
-    if len(points) == 0:
+    count = len(points)
+    if count == 0:
         return np.zeros(3), 1.0
-    if len(points) > 200_000:
+    if count > 200_000:
         # A sample is plenty, and takes less than a few milliseconds.
-        points = points[:: len(points) // 100_000]
+        points = points[:: count // 100_000]
     # A radius below this share of the coordinates is rounding.
-    precision = 1e-14 if points.dtype == np.float64 else 1e-6
+    precision = 1e-6
+    if points.dtype == np.float64:
+        precision = 1e-14
     points = points.astype(np.float64)
     center = np.median(points, axis=0)
     distances = np.linalg.norm(points - center, axis=1)
@@ -374,4 +420,5 @@ def bounds(
     if farthest <= _FLOATER_RATIO * radius:
         radius = farthest
     offset = max(float(np.abs(center).max()), 1e-3)
-    return center, max(radius, precision * offset, 1e-6)
+    smallest_radius = max(precision * offset, 1e-6)
+    return center, max(radius, smallest_radius)

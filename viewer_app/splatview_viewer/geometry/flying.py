@@ -87,7 +87,7 @@ class Flying:
         return True
 
     def faster(self, notches: float) -> None:
-        """Change the speed by notches of the wheel."""
+        """Set the speed higher by notches of the wheel."""
         notches = min(max(notches, -_MAX_NOTCHES), _MAX_NOTCHES)
         slowest, fastest = SPEEDS
         self.speed = min(max(self.speed * _SPEED_STEP**notches, slowest), fastest)
@@ -119,12 +119,12 @@ class Flying:
         return self._move(min(max(elapsed, 0.0), _MAX_STEP_S))
 
     def _move(self, seconds: float) -> np.ndarray:
-        """Integrate the motion over some time."""
-        wanted = self._wanted_velocity()
-        lag = self._velocity - wanted
+        """Return the motion over some time, and update the velocity."""
+        aim = self._wanted_velocity()
+        lag = self._velocity - aim
         decay = math.exp(-seconds / _RESPONSE_S)
-        motion = wanted * seconds + lag * _RESPONSE_S * (1 - decay)
-        self._velocity = wanted + lag * decay
+        motion = aim * seconds + lag * _RESPONSE_S * (1 - decay)
+        self._velocity = aim + lag * decay
         slowest = _STILL * max(self.speed, 1e-3)
         if not self._held_keys and np.abs(self._velocity).max() < slowest:
             # The rest of the way at once. The next key counts from when it is pressed.
@@ -144,12 +144,12 @@ class Flying:
         return velocity
 
     def let_go(self) -> None:
-        """Forget the keys that are held."""
+        """Release the keys that are held."""
         self._held_keys.clear()
         self._factor = 1.0
 
     def stop(self) -> None:
-        """Stand still at once."""
+        """Stop at once."""
         self.let_go()
         self._velocity = np.zeros(5)
         self._stepped_at = None

@@ -25,8 +25,10 @@ from splatview_viewer.geometry.cameras import (
     FAR,
     Camera,
     CameraModel,
+    centered_intrinsics,
     field_of_view,
     focal_length,
+    world_to_camera,
 )
 
 if TYPE_CHECKING:
@@ -120,7 +122,8 @@ class OrbitCamera:
     def look_from(self, camera: Camera, target: np.ndarray) -> None:
         """Look from `camera`; orbit around the point nearest to `target` on its line of sight."""
         self.rotation = camera.viewmat[:3, :3].copy()
-        depth = float((self.rotation @ target + camera.viewmat[:3, 3])[2])
+        local_target = self.rotation @ target + camera.viewmat[:3, 3]
+        depth = float(local_target[2])
         self.distance = depth
         if depth <= _NEAREST:
             distance = float(np.linalg.norm(target - camera.position))
@@ -143,10 +146,8 @@ class OrbitCamera:
         focal = focal_length(self.fov, height, self.model)
         if self.model == "ortho":
             focal /= self.distance
-        viewmat = np.eye(4)
-        viewmat[:3, :3] = self.rotation
-        viewmat[:3, 3] = -self.rotation @ self.position
-        K = np.array([[focal, 0, width / 2], [0, focal, height / 2], [0, 0, 1.0]])
+        viewmat = world_to_camera(self.rotation, self.position)
+        K = centered_intrinsics(focal, width, height)
         return Camera(viewmat, K, width, height, self.model, self.near, self.far)
 
     # -- up and roll ----------------------------------------------------------------------
@@ -165,9 +166,10 @@ class OrbitCamera:
         ahead = self.rotation[2]
         right = self.rotation[0]
         level = _cross(ahead, self.up)
-        if math.hypot(*level.tolist()) < 1e-6 * math.hypot(*self.up.tolist()):
+        if _length(level) < 1e-6 * _length(self.up):
             return 0.0
-        return math.atan2(float(right @ _cross(ahead, level)), float(right @ level))
+        down = _cross(ahead, level)
+        return math.atan2(float(right @ down), float(right @ level))
 
     def roll(self, angle: float) -> None:
         """Turn around the line of sight by radians, clockwise as the user sees the camera."""
@@ -189,7 +191,7 @@ class OrbitCamera:
             yaw: angle by which the target's near side goes to the right.
             pitch: angle by which the camera goes up.
         """
-        axis = self.up / math.hypot(*self.up.tolist())
+        axis = self.up / _length(self.up)
         tilt = self.tilt
         rotation = self.rotation @ axis_rotation(axis, -yaw).T
         # Elevation of the camera above the target.
@@ -241,11 +243,13 @@ class OrbitCamera:
             rect: rectangle of the picture on the screen.
         """
         unit = self.distance / focal_length(self.fov, rect.height, self.model)
-        across = (x - rect.x - rect.width / 2) * unit
-        down = (y - rect.y - rect.height / 2) * unit
+        center_x = rect.x + rect.width / 2
+        center_y = rect.y + rect.height / 2
+        right = (x - center_x) * unit
+        down = (y - center_y) * unit
         distance = _clamp_distance(self.distance * factor)
         factor = distance / self.distance
-        self._shift(np.array([across, down, 0.0]) * (1 - factor))
+        self._shift(np.array([right, down, 0.0]) * (1 - factor))
         self.distance = distance
 
     def _shift(self, step: np.ndarray) -> None:
@@ -261,7 +265,8 @@ class OrbitCamera:
             up = self._upright_along(forward, up)
         right = _cross(forward, up)
         right /= np.linalg.norm(right)
-        self.rotation = np.stack([right, _cross(forward, right), forward])
+        down = _cross(forward, right)
+        self.rotation = np.stack([right, down, forward])
 
     def _upright_along(self, forward: np.ndarray, up: np.ndarray) -> np.ndarray:
         """Return the direction upward in the picture of a camera that looks along `up`.
@@ -349,7 +354,9 @@ class Orbit(OrbitCamera):
             return "pan"
         if "ctrl" in event.mods:
             return "roll"
-        return "look" if self.looks_around else "orbit"
+        if self.looks_around:
+            return "look"
+        return "orbit"
 
     def _scroll(self, event: Wheel, rect: Rect) -> bool:
         """Come nearer upward; move along sideways, as on a trackpad, and with Shift."""
@@ -373,10 +380,9 @@ class Orbit(OrbitCamera):
             # Clockwise around the fingers' middle at the target's depth.
             x = event.x - rect.x - rect.width / 2
             y = event.y - rect.y - rect.height / 2
-            c = math.cos(event.turn)
-            s = math.sin(event.turn)
+            turned_x, turned_y = _turned(x, y, event.turn)
             self.roll(-event.turn)
-            self.pan(x - (c * x - s * y), y - (s * x + c * y), rect.height)
+            self.pan(x - turned_x, y - turned_y, rect.height)
         return bool(event.dx or event.dy or event.factor != 1 or event.turn)
 
     def _follow(self, event: PointerMove, grab: _Grab, rect: Rect) -> bool:
@@ -396,28 +402,36 @@ class Orbit(OrbitCamera):
             self.roll(-math.remainder(angle - previous, math.tau))
         else:
             # The drag as it were if the camera was upright.
-            tilt = self.tilt
-            c = math.cos(tilt)
-            s = math.sin(tilt)
-            across = c * dx - s * dy
-            down = s * dx + c * dy
+            right, down = _turned(dx, dy, self.tilt)
             if grab.drag == "look":
                 angle = 1.5 * math.radians(self.fov) / height
-                self.look(across * angle, -down * angle)
+                self.look(right * angle, -down * angle)
             else:
                 # A drag over the height of the picture is half a turn.
                 angle = math.pi / height
-                self.orbit(across * angle, down * angle)
+                self.orbit(right * angle, down * angle)
         return bool(dx or dy)
 
 
+def _turned(x: float, y: float, angle: float) -> tuple[float, float]:
+    """Return a vector on the screen turned clockwise by radians."""
+    cosine = math.cos(angle)
+    sine = math.sin(angle)
+    return cosine * x - sine * y, sine * x + cosine * y
+
+
 def clamp_pinch(factor: float) -> float:
-    """Bound a magnification of two fingers."""
+    """Return a magnification of two fingers, kept within bounds."""
     return min(max(factor, 1 / MAX_PINCH), MAX_PINCH)
 
 
 def _clamp_distance(distance: float) -> float:
     return min(max(distance, _NEAREST), _FARTHEST)
+
+
+def _length(vector: np.ndarray) -> float:
+    """Return the length of a vector (3,), faster than NumPy."""
+    return math.hypot(*vector.tolist())
 
 
 def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -427,7 +441,10 @@ def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """
     ax, ay, az = a.tolist()
     bx, by, bz = b.tolist()
-    return np.array([ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx])
+    x = ay * bz - az * by
+    y = az * bx - ax * bz
+    z = ax * by - ay * bx
+    return np.array([x, y, z])
 
 
 def _orthonormal(rotation: np.ndarray) -> np.ndarray:
@@ -447,13 +464,13 @@ def axis_rotation(axis: np.ndarray, angle: float) -> np.ndarray:
     c = math.cos(angle)
     s = math.sin(angle)
     t = 1 - c
-    return np.array(
-        [
-            [c + t * x * x, t * x * y - s * z, t * x * z + s * y],
-            [t * x * y + s * z, c + t * y * y, t * y * z - s * x],
-            [t * x * z - s * y, t * y * z + s * x, c + t * z * z],
-        ]
-    )
+    xy = t * x * y
+    xz = t * x * z
+    yz = t * y * z
+    x_row = [c + t * x * x, xy - s * z, xz + s * y]
+    y_row = [xy + s * z, c + t * y * y, yz - s * x]
+    z_row = [xz - s * y, yz + s * x, c + t * z * z]
+    return np.array([x_row, y_row, z_row])
 
 
 @dataclass
@@ -486,13 +503,16 @@ class Flight:
         b = self.end
         first = rotations.quaternion(a.rotation)
         second = rotations.quaternion(b.rotation)
+        rotation = rotations.matrix(rotations.slerp(first, second, t))
+        target = a.target + (b.target - a.target) * t
         log_distance = math.log(a.distance) * (1 - t) + math.log(b.distance) * t
+        fov = a.fov + (b.fov - a.fov) * t
         return replace(
             b,
-            rotation=rotations.matrix(rotations.slerp(first, second, t)),
-            target=a.target + (b.target - a.target) * t,
+            rotation=rotation,
+            target=target,
             distance=math.exp(log_distance),
-            fov=a.fov + (b.fov - a.fov) * t,
+            fov=fov,
             near=min(a.near, b.near),
             far=max(a.far, b.far),
             looks_around=a.looks_around,

@@ -76,7 +76,8 @@ class PanZoom:
         place = self.place
         if place.across is None:
             zoom = min(rect.width / width, rect.height / height)
-            cx, cy = 0.5, 0.5
+            cx = 0.5
+            cy = 0.5
         else:
             zoom = place.across / max(self.size)
             cx, cy = place.center
@@ -100,7 +101,7 @@ class PanZoom:
     ) -> None:
         """Magnify by `zoom` around a point of the screen, which stays in its place.
 
-        around: the point; None: the middle of `rect`.
+        anchor: the point; None: the middle of `rect`.
         """
         center_x = rect.x + rect.width / 2
         center_y = rect.y + rect.height / 2
@@ -194,4 +195,5 @@ def _bounded_share(pixel: float, extent: int, available: int, zoom: float) -> fl
         zoom: magnification.
     """
     slack = max(available / 2 / zoom - MARGIN / zoom, 0)
-    return min(max(pixel, -slack), extent + slack) / extent
+    bounded = min(max(pixel, -slack), extent + slack)
+    return bounded / extent

@@ -20,7 +20,13 @@ import numpy as np
 
 from splatview_viewer.core.errors import CameraError
 from splatview_viewer.geometry import rotations
-from splatview_viewer.geometry.cameras import Camera, field_of_view, focal_length
+from splatview_viewer.geometry.cameras import (
+    Camera,
+    centered_intrinsics,
+    field_of_view,
+    focal_length,
+    world_to_camera,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -185,11 +191,10 @@ class CameraPath:
             pose = self._smooth_pose(self._segment(seconds))
         else:
             pose = _straight_pose(self._segment(seconds))
-        viewmat = np.eye(4)
-        viewmat[:3, :3] = rotations.matrix(pose.rotation).T
-        viewmat[:3, 3] = -viewmat[:3, :3] @ pose.position
+        rotation = rotations.matrix(pose.rotation).T
+        viewmat = world_to_camera(rotation, pose.position)
         focal = focal_length(pose.fov, height, self.model)
-        K = np.array([[focal, 0, width / 2], [0, focal, height / 2], [0, 0, 1.0]])
+        K = centered_intrinsics(focal, width, height)
         return Camera(viewmat, K, width, height, self.model, near)
 
     def _segment(self, seconds: float) -> _Segment:
@@ -208,34 +213,42 @@ class CameraPath:
 
     def _smooth_pose(self, segment: _Segment) -> Keyframe:
         """Return the pose on Hermite's cubic, and for rotations on a Bezier curve."""
+        position, log_fov = self._hermite(segment)
+        fov = min(math.exp(log_fov), max_fov(self.model))
+        return Keyframe(position, self._bezier(segment), fov)
+
+    def _hermite(self, segment: _Segment) -> tuple[np.ndarray, float]:
+        """Return the position (3,) and the logarithm of the field of view."""
         index, first, second, span, t = segment
-        t2 = t * t
-        t3 = t * t * t
         start = np.append(first.position, math.log(first.fov))
         end = np.append(second.position, math.log(second.fov))
-        # Position and the logarithm of the field of view.
-        values = (
-            (2 * t3 - 3 * t2 + 1) * start
-            + (t3 - 2 * t2 + t) * span * self._slope(index, _translation)
-            + (3 * t2 - 2 * t3) * end
-            + (t3 - t2) * span * self._slope(index + 1, _translation)
-        )
-        # De Casteljau's scheme, with slerp for straight lines.
-        last = second.rotation
-        if first.rotation @ last < 0:
-            last = -last
-        leaving = rotations.exp(self._slope(index, _rotation) * span / 3)
-        arriving = rotations.exp(-self._slope(index + 1, _rotation) * span / 3)
-        controls = [
-            first.rotation,
-            rotations.multiply(first.rotation, leaving),
-            rotations.multiply(last, arriving),
-            last,
-        ]
+        start_slope = self._slope(index, _translation)
+        end_slope = self._slope(index + 1, _translation)
+        t2 = t * t
+        t3 = t * t * t
+        values = (2 * t3 - 3 * t2 + 1) * start
+        values = values + (t3 - 2 * t2 + t) * span * start_slope
+        values = values + (3 * t2 - 2 * t3) * end
+        values = values + (t3 - t2) * span * end_slope
+        return values[:3], float(values[3])
+
+    def _bezier(self, segment: _Segment) -> np.ndarray:
+        """Return the rotation (4,) by De Casteljau's scheme, with slerp for lines."""
+        index, first, second, span, t = segment
+        start = first.rotation
+        end = second.rotation
+        if start @ end < 0:
+            end = -end
+        start_velocity = self._slope(index, _rotation)
+        end_velocity = self._slope(index + 1, _rotation)
+        leaving = rotations.exp(start_velocity * span / 3)
+        arriving = rotations.exp(-end_velocity * span / 3)
+        after_start = rotations.multiply(start, leaving)
+        before_end = rotations.multiply(end, arriving)
+        controls = [start, after_start, before_end, end]
         while len(controls) > 1:
             controls = [rotations.slerp(a, b, t) for a, b in pairwise(controls)]
-        fov = min(math.exp(values[3]), max_fov(self.model))
-        return Keyframe(values[:3], controls[0], fov)
+        return controls[0]
 
     def _slope(self, index: int, difference: Difference) -> np.ndarray:
         """Return the change a second at the key that is reached at `times[index]`.
@@ -263,18 +276,22 @@ class CameraPath:
             return 0 * difference(key, key)
         if len(slopes) == 1:
             return slopes[0]
-        total = spans[0] + spans[1]
-        return (slopes[0] * spans[1] + slopes[1] * spans[0]) / total
+        left_span, right_span = spans
+        left_slope, right_slope = slopes
+        weighted = left_slope * right_span + right_slope * left_span
+        return weighted / (left_span + right_span)
 
 
 def _straight_pose(segment: _Segment) -> Keyframe:
     """Return the pose on a straight line between two keys."""
-    _, first, second, _, t = segment
-    return Keyframe(
-        first.position + (second.position - first.position) * t,
-        rotations.slerp(first.rotation, second.rotation, t),
-        first.fov + (second.fov - first.fov) * t,
-    )
+    first = segment.first
+    second = segment.second
+    t = segment.share
+    way = second.position - first.position
+    position = first.position + way * t
+    rotation = rotations.slerp(first.rotation, second.rotation, t)
+    fov = first.fov + (second.fov - first.fov) * t
+    return Keyframe(position, rotation, fov)
 
 
 def _translation(a: Keyframe, b: Keyframe) -> np.ndarray:
@@ -315,7 +332,8 @@ def turntable(
     first = Keyframe.of(camera, float(np.linalg.norm(arm)), seconds / keys)
     keyframes = []
     for i in range(keys):
-        rotation = rotations.matrix(rotations.exp(axis * (2 * math.pi * i / keys)))
+        angle = 2 * math.pi * i / keys
+        rotation = rotations.matrix(rotations.exp(axis * angle))
         key = replace(
             first,
             position=target + rotation @ arm,

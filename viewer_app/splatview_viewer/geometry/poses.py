@@ -85,4 +85,5 @@ def _parse_text(values: Any) -> Any:
         raise ValueError("the text is too long for a matrix")
     if values.lstrip().startswith("["):
         return json.loads(values)
-    return [float(number) for number in re.split(r"[\s,;]+", values.strip())]
+    words = re.split(r"[\s,;]+", values.strip())
+    return list(map(float, words))

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+_CONJUGATE = np.array([1.0, -1.0, -1.0, -1.0])
+"""Signs of a unit quaternion's components in its inverse."""
+
+
 def is_rotation(m: np.ndarray) -> bool:
     """Return True if a matrix (3, 3) is a rotation, up to 1e-3."""
     with np.errstate(over="ignore", invalid="ignore"):
@@ -34,31 +38,39 @@ def quaternion(m: np.ndarray) -> np.ndarray:
 
     By its largest component (Shepperd 1978).
     """
-    t = np.trace(m)
-    squares = np.array([t, m[0, 0], m[1, 1], m[2, 2]])
+    trace = np.trace(m)
+    squares = np.append(trace, np.diag(m))
     largest = int(np.argmax(squares))
-    if largest == 0:
-        q = np.array([1 + t, m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1]])
-        return q / np.linalg.norm(q)
-    i = largest - 1
-    j = (i + 1) % 3
-    k = (i + 2) % 3
+    sums = m + m.T
+    differences = m - m.T
     q = np.zeros(4)
-    q[0] = m[k, j] - m[j, k]
-    q[1 + i] = 1 + m[i, i] - m[j, j] - m[k, k]
-    q[1 + j] = m[j, i] + m[i, j]
-    q[1 + k] = m[k, i] + m[i, k]
+    if largest == 0:
+        q[0] = 1 + trace
+        q[1] = differences[2, 1]
+        q[2] = differences[0, 2]
+        q[3] = differences[1, 0]
+    else:
+        i = largest - 1
+        j = (i + 1) % 3
+        k = (i + 2) % 3
+        q[0] = differences[k, j]
+        q[1 + i] = 1 + m[i, i] - m[j, j] - m[k, k]
+        q[1 + j] = sums[i, j]
+        q[1 + k] = sums[i, k]
     return q / np.linalg.norm(q)
 
 
 def quaternions(m: np.ndarray) -> np.ndarray:
     """Return the quaternions (N, 4) of rotation matrices (N, 3, 3), as `quaternion`."""
     rows = np.moveaxis(np.asarray(m, np.float64), 0, -1)
-    t = rows[0, 0] + rows[1, 1] + rows[2, 2]
-    largest = np.argmax([t, rows[0, 0], rows[1, 1], rows[2, 2]], axis=0)
+    xx = rows[0, 0]
+    yy = rows[1, 1]
+    zz = rows[2, 2]
+    trace = xx + yy + zz
+    largest = np.argmax([trace, xx, yy, zz], axis=0)
     # Row i of `products`: 4 q_i q, worked out without a division.
-    products = np.empty((4, 4, len(t)))
-    products[0, 0] = 1 + t
+    products = np.empty((4, 4, len(trace)))
+    products[0, 0] = 1 + trace
     for i in range(3):
         j = (i + 1) % 3
         k = (i + 2) % 3
@@ -69,85 +81,96 @@ def quaternions(m: np.ndarray) -> np.ndarray:
         products[1 + i, 0] = difference
         products[1 + i, 1 + j] = total
         products[1 + j, 1 + i] = total
-    q = products[largest, :, np.arange(len(t))]
+    q = products[largest, :, np.arange(len(trace))]
     return q / np.linalg.norm(q, axis=1, keepdims=True)
 
 
 def matrix(q: np.ndarray) -> np.ndarray:
     """Return the matrices (..., 3, 3) of quaternions (..., 4) of any length but 0."""
     q = np.asarray(q, np.float64)
-    w, x, y, z = np.moveaxis(q / np.linalg.norm(q, axis=-1, keepdims=True), -1, 0)
-    entries = np.stack(
-        [
-            1 - 2 * (y * y + z * z),
-            2 * (x * y - w * z),
-            2 * (x * z + w * y),
-            2 * (x * y + w * z),
-            1 - 2 * (x * x + z * z),
-            2 * (y * z - w * x),
-            2 * (x * z - w * y),
-            2 * (y * z + w * x),
-            1 - 2 * (x * x + y * y),
-        ],
-        axis=-1,
-    )
-    return entries.reshape(*q.shape[:-1], 3, 3)
+    unit = q / np.linalg.norm(q, axis=-1, keepdims=True)
+    w, x, y, z = np.moveaxis(unit, -1, 0)
+    xx = x * x
+    yy = y * y
+    zz = z * z
+    xy = x * y
+    xz = x * z
+    yz = y * z
+    wx = w * x
+    wy = w * y
+    wz = w * z
+    rows = np.empty((*q.shape[:-1], 3, 3))
+    rows[..., 0, 0] = 1 - 2 * (yy + zz)
+    rows[..., 0, 1] = 2 * (xy - wz)
+    rows[..., 0, 2] = 2 * (xz + wy)
+    rows[..., 1, 0] = 2 * (xy + wz)
+    rows[..., 1, 1] = 1 - 2 * (xx + zz)
+    rows[..., 1, 2] = 2 * (yz - wx)
+    rows[..., 2, 0] = 2 * (xz - wy)
+    rows[..., 2, 1] = 2 * (yz + wx)
+    rows[..., 2, 2] = 1 - 2 * (xx + yy)
+    return rows
 
 
 def by_angles(degrees: Sequence[float]) -> np.ndarray:
     """Return the matrix (3, 3) of rotations around x, then y, then z, by degrees."""
     rotation = np.eye(3)
     for axis, angle in enumerate(degrees):
-        a = (axis + 1) % 3
-        b = (axis + 2) % 3
-        c = math.cos(math.radians(angle))
-        s = math.sin(math.radians(angle))
+        first = (axis + 1) % 3
+        second = (axis + 2) % 3
+        radians = math.radians(angle)
+        cosine = math.cos(radians)
+        sine = math.sin(radians)
         step = np.eye(3)
-        step[a, a] = c
-        step[a, b] = -s
-        step[b, a] = s
-        step[b, b] = c
+        step[first, first] = cosine
+        step[first, second] = -sine
+        step[second, first] = sine
+        step[second, second] = cosine
         rotation = step @ rotation
     return rotation
 
 
 def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return the quaternion that rotates by `b` and then by `a`."""
-    w, x, y, z = a.tolist()
-    s, t, u, v = b.tolist()
-    return np.array(
-        [
-            w * s - x * t - y * u - z * v,
-            w * t + s * x + y * v - z * u,
-            w * u + s * y + z * t - x * v,
-            w * v + s * z + x * u - y * t,
-        ]
-    )
+    aw, ax, ay, az = a.tolist()
+    bw, bx, by, bz = b.tolist()
+    w = aw * bw - ax * bx - ay * by - az * bz
+    x = aw * bx + bw * ax + ay * bz - az * by
+    y = aw * by + bw * ay + az * bx - ax * bz
+    z = aw * bz + bw * az + ax * by - ay * bx
+    return np.array([w, x, y, z])
 
 
 def exp(rotation: np.ndarray) -> np.ndarray:
     """Return the quaternion of a rotation (3,), its axis times its angle."""
-    angle = float(np.linalg.norm(rotation))
-    half = np.sinc(angle / 2 / math.pi) / 2
-    return np.concatenate([[math.cos(angle / 2)], rotation * half])
+    half_angle = float(np.linalg.norm(rotation)) / 2
+    w = math.cos(half_angle)
+    # sin(angle / 2) / angle, also for an angle of 0.
+    factor = np.sinc(half_angle / math.pi) / 2
+    return np.append(w, rotation * factor)
 
 
 def log(q: np.ndarray) -> np.ndarray:
     """Return axis times angle (3,) of a quaternion with w >= 0: the inverse of `exp`."""
-    length = float(np.linalg.norm(q[1:]))
+    vector = q[1:]
+    length = float(np.linalg.norm(vector))
     if length < 1e-12:
-        return 2.0 * q[1:]
-    return q[1:] * (2 * math.atan2(length, q[0]) / length)
+        return 2.0 * vector
+    angle = 2 * math.atan2(length, q[0])
+    return vector * (angle / length)
 
 
 def between(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return the quaternion of the shorter rotation from `a` to `b`, in the axes of `a`."""
-    q = multiply(a * np.array([1.0, -1, -1, -1]), b)
+    inverse = a * _CONJUGATE
+    q = multiply(inverse, b)
     if q[0] < 0:
         return -q
     return q
 
 
 def slerp(a: np.ndarray, b: np.ndarray, t: float) -> np.ndarray:
-    """Interpolate from quaternion `a` to `b` by `t` in [0, 1], around one axis."""
-    return multiply(a, exp(log(between(a, b)) * t))
+    """Compute the rotation from `a` to `b` at `t` in [0, 1], around one axis."""
+    whole_turn = log(between(a, b))
+    step = exp(whole_turn * t)
+    return multiply(a, step)

@@ -44,13 +44,16 @@ class CameraSet:
     def is_valid(self) -> np.ndarray:
         """(N,) bool: True for matrices of a camera. Those on a GPU were not checked before."""
         rotations = self.viewmats[:, :3, :3]
+        transposed = rotations.transpose(0, 2, 1)
         with np.errstate(all="ignore"):
-            is_finite = np.isfinite(self.viewmats.sum((1, 2)) + self.Ks.sum((1, 2)))
-            residuals = rotations @ rotations.transpose(0, 2, 1) - np.eye(3)
-            is_orthonormal = np.abs(residuals).max((1, 2)) < _ROTATION_TOLERANCE
+            sums = self.viewmats.sum((1, 2)) + self.Ks.sum((1, 2))
+            is_finite = np.isfinite(sums)
+            residuals = np.abs(rotations @ transposed - np.eye(3))
+            is_orthonormal = residuals.max((1, 2)) < _ROTATION_TOLERANCE
             finite_rotations = np.where(is_finite[:, None, None], rotations, 0)
             is_right_handed = np.linalg.det(finite_rotations) > 0
-            has_focal_lengths = (self.Ks[:, 0, 0] > 0) & (self.Ks[:, 1, 1] > 0)
+            focal_lengths = np.stack([self.Ks[:, 0, 0], self.Ks[:, 1, 1]], 1)
+            has_focal_lengths = (focal_lengths > 0).all(1)
             has_size = (self.sizes > 0).all(1)
         is_pose = is_finite & is_orthonormal & is_right_handed
         return is_pose & has_focal_lengths & has_size
@@ -64,7 +67,9 @@ class CameraSet:
     def positions(self) -> np.ndarray:
         """(N, 3) in the world; 0 for invalid cameras."""
         views = np.where(self.is_valid[:, None, None], self.viewmats, np.eye(4))
-        return -np.einsum("nji,nj->ni", views[:, :3, :3], views[:, :3, 3])
+        rotations = views[:, :3, :3]
+        translations = views[:, :3, 3]
+        return -np.einsum("nji,nj->ni", rotations, translations)
 
     @cached_property
     def extents(self) -> np.ndarray:
@@ -75,7 +80,11 @@ class CameraSet:
         cx = Ks[:, 0, 2]
         cy = Ks[:, 1, 2]
         width, height = self.sizes.T
-        return np.stack([-cx / fx, -cy / fy, (width - cx) / fx, (height - cy) / fy], 1)
+        x0 = -cx / fx
+        y0 = -cy / fy
+        x1 = (width - cx) / fx
+        y1 = (height - cy) / fy
+        return np.stack([x0, y0, x1, y1], 1)
 
     @cached_property
     def spacing(self) -> float:
@@ -83,8 +92,10 @@ class CameraSet:
         positions = self.positions[self.is_valid]
         if len(positions) < 2:
             return 1.0
-        sample = positions[:: -(-len(positions) // _NEIGHBOURS)]
-        distances = np.linalg.norm(sample[:, None] - positions[None], axis=2)
+        step = -(-len(positions) // _NEIGHBOURS)
+        sample = positions[::step]
+        offsets = sample[:, None] - positions[None]
+        distances = np.linalg.norm(offsets, axis=2)
         # A camera's distance to itself and to others at the same place does not count.
         distances[distances < 1e-9] = np.inf
         nearest = distances.min(1)
@@ -98,10 +109,11 @@ class CameraSet:
         """Return a camera at the size of its photograph; None if it is invalid."""
         if not 0 <= index < len(self) or not self.is_valid[index]:
             return None
+        stored = self.Ks[index]
         K = np.eye(3)
-        K[:2, 2] = self.Ks[index, :2, 2]
-        K[0, 0] = self.Ks[index, 0, 0]
-        K[1, 1] = self.Ks[index, 1, 1]
+        K[:2, 2] = stored[:2, 2]
+        K[0, 0] = stored[0, 0]
+        K[1, 1] = stored[1, 1]
         viewmat = self.viewmats[index].copy()
         viewmat[3] = 0, 0, 0, 1
         width, height = self.sizes[index]
@@ -113,15 +125,10 @@ class CameraSet:
         They are in the world.
         """
         x0, y0, x1, y1 = self.extents[index] * depth
-        local = np.array(
-            [
-                (0, 0, 0),
-                (x0, y0, depth),
-                (x1, y0, depth),
-                (x1, y1, depth),
-                (x0, y1, depth),
-            ]
-        )
+        local = np.zeros((5, 3))
+        local[1:, 0] = x0, x1, x1, x0
+        local[1:, 1] = y0, y0, y1, y1
+        local[1:, 2] = depth
         rotation = np.eye(3)
         if self.is_valid[index]:
             rotation = self.viewmats[index, :3, :3]
@@ -136,7 +143,9 @@ class CameraSet:
     def label(self, index: int) -> str:
         """Return a camera's name for users: its index, and its file's name if it has one."""
         name = PurePath(self.path(index)).name
-        return f"{index}  {name}" if name else f"Camera {index}"
+        if not name:
+            return f"Camera {index}"
+        return f"{index}  {name}"
 
 
 NO_CAMERAS = CameraSet(
@@ -176,5 +185,7 @@ def cameras_of(frame: StreamFrame) -> CameraSet:
 
 def at_size(camera: Camera, width: int, height: int) -> Camera:
     """Return the same camera for a photograph of another size, which shows the same."""
-    K = np.diag([width / camera.width, height / camera.height, 1.0]) @ camera.K
+    scale_x = width / camera.width
+    scale_y = height / camera.height
+    K = np.diag([scale_x, scale_y, 1.0]) @ camera.K
     return replace(camera, K=K, width=width, height=height)

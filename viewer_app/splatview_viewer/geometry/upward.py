@@ -99,12 +99,7 @@ def _find_ground(points: np.ndarray) -> _Plane | None:
     count = min(len(points), _JUDGES)
     judges = points[random.choice(len(points), count, replace=False)]
     triples = judges[random.integers(len(judges), size=(_TRIES, 3))]
-    a, b, c = triples.transpose(1, 0, 2)
-    normals = np.cross(b - a, c - a)
-    lengths = np.linalg.norm(normals, axis=1)
-    is_plane = lengths > 1e-3
-    normals = normals[is_plane] / lengths[is_plane, None]
-    offsets = (normals * a[is_plane]).sum(axis=1)
+    normals, offsets = _planes_through(triples)
     heights = judges @ normals.T - offsets
     count_above = (heights >= _GROUND_THICKNESS).sum(axis=0)
     count_below = (heights <= -_GROUND_THICKNESS).sum(axis=0)
@@ -115,9 +110,28 @@ def _find_ground(points: np.ndarray) -> _Plane | None:
     scores[smaller > 0.25 * larger] = 0.0
     if scores.max(initial=0.0) <= _GROUND_SHARE:
         return None
-    best_index = int(np.argmax(scores))
-    sign = 1.0 if count_above[best_index] >= count_below[best_index] else -1.0
-    return _Plane(sign * normals[best_index], sign * float(offsets[best_index]))
+    index = int(np.argmax(scores))
+    normal = normals[index]
+    offset = float(offsets[index])
+    if count_above[index] >= count_below[index]:
+        return _Plane(normal, offset)
+    return _Plane(-normal, -offset)
+
+
+def _planes_through(triples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the normals (M, 3) and offsets (M,) of planes through triples of points.
+
+    Triples that nearly lie on a line have none.
+
+    triples: (N, 3, 3), a point a row.
+    """
+    a, b, c = triples.transpose(1, 0, 2)
+    normals = np.cross(b - a, c - a)
+    lengths = np.linalg.norm(normals, axis=1)
+    is_plane = lengths > 1e-3
+    normals = normals[is_plane] / lengths[is_plane, None]
+    offsets = (normals * a[is_plane]).sum(axis=1)
+    return normals, offsets
 
 
 def _refine_normal(points: np.ndarray, ground: _Plane) -> np.ndarray:
