@@ -235,7 +235,7 @@ _FORMS = (
 
 
 class _Lens(NamedTuple):
-    """What both of the viewer's own forms may say besides the pose."""
+    """Values that both of the viewer's own forms may hold besides the pose."""
 
     model: CameraModel
     near: float

@@ -14,7 +14,7 @@ from splatview_ipc.control.frame import StreamFrame
 from splatview_ipc.kinds.gaussians import Activated, activated_of
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.view import meta_phrases
-from splatview_viewer.scene.scene import FIELDS, SH_C0, GaussianScene
+from splatview_viewer.scene.scene import FIELDS, SH_C0, GaussianScene, row_shapes
 
 if TYPE_CHECKING:
     import torch
@@ -39,13 +39,15 @@ class JoinedTensor:
     shape: tuple[int, ...]
 
     @classmethod
-    def of(cls, parts: Sequence[RemoteTensor | DeviceTensor]) -> JoinedTensor:
+    def of(cls, tensors: Sequence[RemoteTensor | DeviceTensor]) -> JoinedTensor:
         """Join at least one; where one holds fewer coefficients, the others decide."""
-        is_double = any(part.dtype == "float64" for part in parts)
-        rows = sum(part.shape[0] for part in parts)
-        row_shapes = [part.shape[1:] for part in parts]
-        extents = (max(sizes) for sizes in zip(*row_shapes, strict=True))
-        return cls("float64" if is_double else "float32", (rows, *extents))
+        dtype = "float32"
+        if any(tensor.dtype == "float64" for tensor in tensors):
+            dtype = "float64"
+        row_count = sum(tensor.shape[0] for tensor in tensors)
+        shapes = [tensor.shape[1:] for tensor in tensors]
+        row_shape = map(max, zip(*shapes, strict=True))
+        return cls(dtype, (row_count, *row_shape))
 
 
 @dataclass
@@ -53,24 +55,24 @@ class JoinedFrame(StreamFrame):
     """The newest frames of several ranks as one frame.
 
     Their Gaussians lie one behind the other, rank by rank. Of its tensors only dtype and
-    shape are known; `scene_of` joins those of the parts.
+    shape are known; `scene_of` joins those of the ranks' frames.
     """
 
-    parts: Sequence[StreamFrame] = ()
+    frames: Sequence[StreamFrame] = ()
     shards: tuple[tuple[int, int], ...] = ()
-    """Rank and number of Gaussians of each part."""
+    """Rank and number of Gaussians of each frame."""
     pinned: list[object] = field(default_factory=list, repr=False)
     """Tensors that a GPU may read until the frame is closed."""
 
     @property
     def on_gpu(self) -> bool:
-        """True if all parts are on GPUs."""
-        return all(part.on_gpu for part in self.parts)
+        """True if all frames are on GPUs."""
+        return all(frame.on_gpu for frame in self.frames)
 
     @property
     def complete(self) -> bool:
-        """As `Frame.complete`."""
-        return all(part.complete for part in self.parts)
+        """True if all data of all frames is there."""
+        return all(frame.complete for frame in self.frames)
 
 
 def scene_of(
@@ -94,8 +96,10 @@ def scene_of(
         SharingError: GPU memory cannot be read.
     """
     if isinstance(frame, JoinedFrame):
-        parts = [scene_of(part, choices, in_place=in_place) for part in frame.parts]
-        return _join_scenes(frame, parts)
+        prepared = []
+        for rank_frame in frame.frames:
+            prepared.append(scene_of(rank_frame, choices, in_place=in_place))
+        return _join_scenes(frame, prepared)
     conversion = _Conversion(frame, choices, in_place)
     if in_place:
         return conversion.scene(), conversion.ready
@@ -167,7 +171,7 @@ class _Conversion:
             self._steps.append(self._add_flat_scale)
 
     def run(self) -> None:
-        """Fill the tensors of the scene."""
+        """Compute the tensors of the scene."""
         for step in self._steps:
             step()
 
@@ -204,24 +208,27 @@ class _Conversion:
     # step overwrites them once, by what they are.
 
     def _convert_colors(self) -> None:
-        """Fill "sh0" with the coefficients of colours, or of their logits."""
+        """Compute "sh0", the coefficients of colours, or of their logits."""
         rgb = self._stored["rgb"].float()
         if self._color == "rgb_logit":
             rgb = rgb.sigmoid()
         self._tensors["sh0"].copy_((rgb - 0.5) / SH_C0)
 
     def _roll_quats(self) -> None:
-        """Fill "quats" from quaternions x y z w."""
+        """Compute "quats" from quaternions x y z w."""
         self._tensors["quats"].copy_(self._stored["quats"].roll(1, 1))
 
     def _add_flat_scale(self) -> None:
-        """Fill "scales" with three scales of flat Gaussians, of which two are stored."""
+        """Compute "scales", three of flat Gaussians, of which two are stored."""
         scales = self._tensors["scales"]
         scales[:, :2].copy_(self._stored["scales"])
-        scales[:, 2] = 0.0 if self._activated.scales else -math.inf
+        if self._activated.scales:
+            scales[:, 2] = 0.0
+        else:
+            scales[:, 2] = -math.inf
 
     def _filter(self) -> None:
-        """Fill "scales" and "opacities" behind mip-splatting's 3D filter.
+        """Compute "scales" and "opacities" behind mip-splatting's 3D filter.
 
         Two scales are filtered as two: the Gaussian stays flat.
         """
@@ -253,7 +260,9 @@ def _stored_tensors(frame: StreamFrame, in_place: bool) -> dict[str, torch.Tenso
             stored[name] = tensor.torch().detach()  # type: ignore[union-attr]
             continue
         values = torch.from_numpy(tensor.to_floats())
-        stored[name] = values if name == "means" else values.float()
+        if name != "means":
+            values = values.float()
+        stored[name] = values
     return stored
 
 
@@ -289,16 +298,20 @@ def _no_harmonics(count: int, device: torch.device) -> torch.Tensor:
 
 
 def _join_scenes(
-    frame: JoinedFrame, parts: Sequence[tuple[GaussianScene, Ready | None]]
+    frame: JoinedFrame, prepared: Sequence[tuple[GaussianScene, Ready | None]]
 ) -> tuple[GaussianScene, Ready | None]:
-    """Return one scene of the scenes of a frame's parts, on the device of the first one."""
-    scenes = [scene for scene, _ in parts]
+    """Return one scene of the scenes of several ranks, on the device of the first one.
+
+    prepared: the scene of each rank, and its `ready`.
+    """
+    scenes = [scene for scene, _ in prepared]
     joined = _make_room(frame, scenes)
-    if parts[0][1] is None:
+    _, first_ready = prepared[0]
+    if first_ready is None:
         _copy_scenes(scenes, joined)
         return joined, None
-    frame.pinned.append(parts)
-    return joined, _joining(parts, joined)
+    frame.pinned.append(prepared)
+    return joined, _joining(prepared, joined)
 
 
 def _make_room(frame: JoinedFrame, scenes: Sequence[GaussianScene]) -> GaussianScene:
@@ -307,17 +320,16 @@ def _make_room(frame: JoinedFrame, scenes: Sequence[GaussianScene]) -> GaussianS
 
     first = scenes[0]
     device = first.means.device
-    rows = sum(map(len, scenes))
+    row_count = sum(map(len, scenes))
     coefficients = max(scene.shN.shape[1] for scene in scenes)
-    means_dtype = torch.float32
+    dtypes: dict[str, torch.dtype] = dict.fromkeys(FIELDS, torch.float32)
     for scene in scenes:
         if scene.means.dtype.itemsize == 8:
-            means_dtype = scene.means.dtype
-    shapes = (3,), (4,), (3,), (), (3,), (coefficients, 3)
+            dtypes["means"] = scene.means.dtype
     tensors: dict[str, Any] = {}
-    for name, shape in zip(FIELDS, shapes, strict=True):
-        dtype = means_dtype if name == "means" else torch.float32
-        tensors[name] = torch.empty(rows, *shape, dtype=dtype, device=device)
+    for name, row_shape in row_shapes(coefficients).items():
+        shape = (row_count, *row_shape)
+        tensors[name] = torch.empty(shape, dtype=dtypes[name], device=device)
     return replace(
         first,
         **tensors,
@@ -329,7 +341,7 @@ def _make_room(frame: JoinedFrame, scenes: Sequence[GaussianScene]) -> GaussianS
 
 def _copy_scenes(scenes: Sequence[GaussianScene], joined: GaussianScene) -> None:
     """Copy scenes into one, one behind the other."""
-    # A part may hold fewer coefficients.
+    # A rank's scene may hold fewer coefficients.
     joined.shN.zero_()
     start = 0
     for scene in scenes:
@@ -343,7 +355,7 @@ def _copy_scenes(scenes: Sequence[GaussianScene], joined: GaussianScene) -> None
 
 
 def _joining(
-    parts: Sequence[tuple[GaussianScene, Ready | None]], joined: GaussianScene
+    prepared: Sequence[tuple[GaussianScene, Ready | None]], joined: GaussianScene
 ) -> Ready:
     """Return the `ready` of a joined scene: the first stream joins; others wait for it."""
     import torch
@@ -357,12 +369,12 @@ def _joining(
             reader.wait_event(joined_events[0])
             return
         with torch.no_grad(), torch.cuda.stream(reader):
-            for scene, wait in parts:
+            for scene, wait in prepared:
                 source = reader
                 if scene.gpu != device:
                     source = torch.cuda.current_stream(scene.gpu)
                 wait(source.cuda_stream)  # type: ignore[misc]
-            _copy_scenes([scene for scene, _ in parts], joined)
+            _copy_scenes([scene for scene, _ in prepared], joined)
             joined_events.append(reader.record_event())
 
     return ready

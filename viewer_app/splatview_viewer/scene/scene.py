@@ -105,11 +105,14 @@ class GaussianScene:
 
     def __getitem__(self, rows: slice | torch.Tensor) -> GaussianScene:
         """Return some of the Gaussians; views of the same memory for a slice."""
-        return replace(self, **{name: getattr(self, name)[rows] for name in FIELDS})
+        tensors = {name: getattr(self, name)[rows] for name in FIELDS}
+        return replace(self, **tensors)
 
     def chunks(self) -> Iterator[tuple[int, GaussianScene]]:
         """Yield pieces in order, at least one, each with the index of its first Gaussian."""
-        size = _CHUNK_GPU if self.on_gpu else _CHUNK
+        size = _CHUNK
+        if self.on_gpu:
+            size = _CHUNK_GPU
         for start in range(0, max(len(self), 1), size):
             yield start, self[start : start + size]
 
@@ -131,7 +134,9 @@ class GaussianScene:
     @property
     def gpu(self) -> torch.device | None:
         """The CUDA device of the tensors; None on the CPU."""
-        return self.means.device if self.on_gpu else None
+        if not self.on_gpu:
+            return None
+        return self.means.device
 
     def to_host(self, ready: Callable[[int], None] | None = None) -> GaussianScene:
         """Return the scene on the CPU, float32, `means` also float64.
@@ -210,15 +215,27 @@ def sh0_of_rgb(rgb: np.ndarray) -> np.ndarray:
 @cache
 def empty_scene() -> GaussianScene:
     """Return a scene without Gaussians."""
-    shapes = (3,), (4,), (3,), (), (3,), (0, 3)
-    arrays = [np.zeros((0, *shape), np.float32) for shape in shapes]
+    arrays = []
+    for row_shape in row_shapes(coefficients=0).values():
+        arrays.append(np.zeros((0, *row_shape), np.float32))
     return GaussianScene.of_arrays(*arrays, activated=True, sh_degree=0)
+
+
+def row_shapes(coefficients: int) -> dict[str, tuple[int, ...]]:
+    """Return the shape of one Gaussian's row in each tensor, by its name.
+
+    coefficients: of degrees 1 and more.
+    """
+    shapes = (3,), (4,), (3,), (), (3,), (coefficients, 3)
+    return dict(zip(FIELDS, shapes, strict=True))
 
 
 def as_floats(tensor: torch.Tensor) -> torch.Tensor:
     """Return a tensor's values as float64 where they are that, else as float32."""
     tensor = tensor.detach()
-    return tensor if tensor.dtype.itemsize == 8 else tensor.float()
+    if tensor.dtype.itemsize == 8:
+        return tensor
+    return tensor.float()
 
 
 def merged(
@@ -241,9 +258,11 @@ def merged(
 
     degree = max(min(s.sh_degree, s.stored_sh_degree) for s in scenes)
     with torch.no_grad():
-        parts = [_activated_tensors(scene, degree) for scene in scenes]
-        columns = zip(*parts, strict=True)
-        joined = [torch.cat([t.to(device) for t in column]) for column in columns]
+        rows = [_activated_tensors(scene, degree) for scene in scenes]
+        joined = []
+        for column in zip(*rows, strict=True):
+            moved = [tensor.to(device) for tensor in column]
+            joined.append(torch.cat(moved))
     notes: tuple[str, ...] = ()
     if any(smooth) and not all(smooth):
         notes = ("not all were trained antialiased: drawn without",)
@@ -256,15 +275,20 @@ def _activated_tensors(scene: GaussianScene, degree: int) -> list[torch.Tensor]:
     """Return the activated tensors of a scene, with coefficients up to `degree`."""
     import torch
 
-    means, quats, scales, opacities, sh0, rest = (
-        as_floats(getattr(scene, name)) for name in FIELDS
-    )
+    means = as_floats(scene.means)
+    quats = as_floats(scene.quats)
+    scales = as_floats(scene.scales)
+    opacities = as_floats(scene.opacities).reshape(len(scene))
+    sh0 = as_floats(scene.sh0)
+    harmonics = as_floats(scene.shN)
     if not scene.activation.scales:
         scales = scales.exp()
     if not scene.activation.opacities:
         opacities = opacities.sigmoid()
-    used = (min(scene.sh_degree, scene.stored_sh_degree) + 1) ** 2 - 1
-    wanted = (degree + 1) ** 2 - 1
-    padding = rest.new_zeros(len(scene), max(wanted - used, 0), 3)
-    rest = torch.cat([rest[:, :used], padding], 1)
-    return [means, quats, scales, opacities.reshape(len(scene)), sh0, rest]
+    used_degree = min(scene.sh_degree, scene.stored_sh_degree)
+    used_count = (used_degree + 1) ** 2 - 1
+    full_count = (degree + 1) ** 2 - 1
+    missing_count = max(full_count - used_count, 0)
+    padding = harmonics.new_zeros(len(scene), missing_count, 3)
+    harmonics = torch.cat([harmonics[:, :used_count], padding], 1)
+    return [means, quats, scales, opacities, sh0, harmonics]

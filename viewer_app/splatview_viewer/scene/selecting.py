@@ -58,15 +58,22 @@ def sh_energy(scene: GaussianScene) -> torch.Tensor:
 
 def _is_excluded(means: torch.Tensor, shape: Box | Sphere) -> torch.Tensor:
     """Return (N,) bool for centres (N, 3): those that the shape does not keep."""
-    x, y, z = (means[:, axis] - c for axis, c in enumerate(shape.center))
+    center_x, center_y, center_z = shape.center
+    x = means[:, 0] - center_x
+    y = means[:, 1] - center_y
+    z = means[:, 2] - center_z
     if isinstance(shape, Box):
-        within = []
+        in_slabs = []
         for (a, b, c), half in zip(shape.axes, shape.half, strict=True):
-            within.append((x * a + y * b + z * c).abs() <= half)
-        inside = within[0] & within[1] & within[2]
+            distance = x * a + y * b + z * c
+            in_slabs.append(distance.abs() <= half)
+        inside = in_slabs[0] & in_slabs[1] & in_slabs[2]
     else:
-        inside = x * x + y * y + z * z <= shape.radius * shape.radius
-    return inside if shape.outside else ~inside
+        squared_distance = x * x + y * y + z * z
+        inside = squared_distance <= shape.radius * shape.radius
+    if shape.outside:
+        return inside
+    return ~inside
 
 
 def _is_beyond(values: torch.Tensor, limits: tuple[float, float]) -> torch.Tensor:

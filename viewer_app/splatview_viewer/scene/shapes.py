@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     Pixel = Sequence[float] | np.ndarray
     """(2,) from the picture's top left corner."""
 
-FACES = tuple((axis, side) for axis in range(3) for side in (-1, 1))
+FACES = ((0, -1), (0, 1), (1, -1), (1, 1), (2, -1), (2, 1))
 """Face of a box: axis and end."""
 
 
@@ -44,19 +45,17 @@ def _edge_indices() -> np.ndarray:
     edges = []
     for edge_axis in range(3):
         edge_bit = 4 >> edge_axis
-        others = [axis for axis in range(3) if axis != edge_axis]
+        side_axes = [axis for axis in range(3) if axis != edge_axis]
         for corner in range(8):
             if corner & edge_bit:
                 continue
-            faces = [2 * axis + ((corner >> (2 - axis)) & 1) for axis in others]
+            faces = [2 * axis + ((corner >> (2 - axis)) & 1) for axis in side_axes]
             edges.append((corner, corner | edge_bit, *faces))
     return np.array(edges)
 
 
 _NORMALS = _face_normals()
-_CORNERS = np.array(
-    [(x, y, z) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], np.float64
-)
+_CORNERS = np.array(list(product((-1, 1), repeat=3)), np.float64)
 _EDGES = _edge_indices()
 _MIN_EDGE = 1e-4
 """Shortest edge by dragging, as a share of the longest."""
@@ -83,7 +82,10 @@ def angles_of(box: Box) -> Vector:
     y = math.asin(min(max(-xz, -1.0), 1.0))
     z = math.atan2(xy, xx)
     # Adding 0 turns -0 into 0.
-    return math.degrees(x) + 0.0, math.degrees(y) + 0.0, math.degrees(z) + 0.0
+    x_degrees = math.degrees(x) + 0.0
+    y_degrees = math.degrees(y) + 0.0
+    z_degrees = math.degrees(z) + 0.0
+    return x_degrees, y_degrees, z_degrees
 
 
 def fit_shapes(
@@ -102,7 +104,8 @@ def fit_shapes(
     low, high = np.percentile(points, (1, 99), axis=0)
     center = (low + high) / 2
     half = (high - low) / 2 * 1.05
-    half = np.maximum(half, max(float(half.max()) * 0.01, 1e-6))
+    shortest = max(float(half.max()) * 0.01, 1e-6)
+    half = np.maximum(half, shortest)
     distances = np.linalg.norm(points - center, axis=1)
     radius = float(np.percentile(distances, 99)) * 1.05
     x, y, z = center.tolist()
@@ -112,8 +115,13 @@ def fit_shapes(
 
 def face_centers(box: Box) -> np.ndarray:
     """Return the centres of a box's faces, (6, 3), in the order of `FACES`."""
-    spans = np.array(box.half)[:, None] * np.array(box.axes)
-    return np.array(box.center) + _NORMALS @ spans
+    return np.array(box.center) + _NORMALS @ _half_edges(box)
+
+
+def _half_edges(box: Box) -> np.ndarray:
+    """Return the ways from a box's centre to its faces along its axes, (3, 3)."""
+    lengths = np.array(box.half)
+    return lengths[:, None] * np.array(box.axes)
 
 
 class Edge(NamedTuple):
@@ -127,26 +135,24 @@ class Edge(NamedTuple):
 
 def edges(box: Box, camera: Camera) -> list[Edge]:
     """Return a box's twelve edges as they are seen, without those behind the camera."""
-    spans = np.array(box.half)[:, None] * np.array(box.axes)
-    corners = np.array(box.center) + _CORNERS @ spans
+    corners = np.array(box.center) + _CORNERS @ _half_edges(box)
     faces_camera = _faces_camera(box, camera)
     is_front: Any = faces_camera[_EDGES[:, 2:]].any(axis=1)
-    local = corners @ camera.viewmat[:3, :3].T + camera.viewmat[:3, 3]
+    local = camera.to_local(corners)
     start = local[_EDGES[:, 0]]
     end = local[_EDGES[:, 1]]
     near = max(camera.near, 1e-6)
     is_hidden = (start[:, 2] < near) & (end[:, 2] < near)
-    # Edges that are parallel to the picture are not cut.
-    with np.errstate(all="ignore"):
-        share = (near - start[:, 2]) / (end[:, 2] - start[:, 2])
-        cut = start + (end - start) * share[:, None]
-    start = np.where(start[:, 2:] < near, cut, start)
-    end = np.where(end[:, 2:] < near, cut, end)
+    start, end = _cut_lines(start, end, near)
+    # These are left out below: any points in front of the camera will do.
     start[is_hidden] = (0.0, 0.0, 1.0)
     end[is_hidden] = (0.0, 0.0, 1.0)
-    pieces = _FISHEYE_PIECES if camera.model == "fisheye" else 1
+    pieces = 1
+    if camera.model == "fisheye":
+        pieces = _FISHEYE_PIECES
     shares = np.linspace(0, 1, pieces + 1)[:, None]
-    points = start[:, None] + (end - start)[:, None] * shares
+    ways = end - start
+    points = start[:, None] + ways[:, None] * shares
     lines = to_pixels(camera, points)
     edges = []
     for line, front, hidden in zip(lines, is_front, is_hidden, strict=True):
@@ -155,13 +161,30 @@ def edges(box: Box, camera: Camera) -> list[Edge]:
     return edges
 
 
+def _cut_lines(
+    start: np.ndarray, end: np.ndarray, near: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ends (N, 3) of lines in camera axes, cut at the depth `near`."""
+    start_depth = start[:, 2]
+    end_depth = end[:, 2]
+    # Lines that are parallel to the picture are not cut.
+    with np.errstate(all="ignore"):
+        share = (near - start_depth) / (end_depth - start_depth)
+        cut = start + (end - start) * share[:, None]
+    cut_start = np.where(start[:, 2:] < near, cut, start)
+    cut_end = np.where(end[:, 2:] < near, cut, end)
+    return cut_start, cut_end
+
+
 def _faces_camera(box: Box, camera: Camera) -> np.ndarray:
     """Return (6,) bool: the faces of a box whose outer side the camera sees."""
     normals = _NORMALS @ np.array(box.axes)
     if camera.model == "ortho":
-        return np.asarray(normals @ camera.viewmat[2, :3] < 0)
-    sight = face_centers(box) - camera.position
-    return np.asarray((normals * sight).sum(axis=1) < 0)
+        forward = camera.viewmat[2, :3]
+        return np.asarray(normals @ forward < 0)
+    rays = face_centers(box) - camera.position
+    cosines = (normals * rays).sum(axis=1)
+    return np.asarray(cosines < 0)
 
 
 def silhouette(sphere: Sphere, camera: Camera) -> np.ndarray | None:
@@ -169,28 +192,35 @@ def silhouette(sphere: Sphere, camera: Camera) -> np.ndarray | None:
 
     None where the camera is inside, or the sphere lies behind.
     """
-    center = camera.viewmat[:3, :3] @ np.array(sphere.center) + camera.viewmat[:3, 3]
+    center = camera.to_local(np.array(sphere.center))
     if camera.model == "ortho":
-        sight = np.array([0.0, 0.0, 1.0])
+        direction = np.array([0.0, 0.0, 1.0])
         radius = sphere.radius
     else:
         distance = float(np.linalg.norm(center))
         if distance <= sphere.radius:
             return None
-        sight = center / distance
+        direction = center / distance
         # Tangents from the camera touch the sphere in a circle that is a little nearer.
         share = 1 - (sphere.radius / distance) ** 2
         center = center * share
         radius = sphere.radius * math.sqrt(share)
-    sideways = [0.0, 1.0, 0.0] if abs(sight[1]) < 0.9 else [1.0, 0.0, 0.0]
-    right = np.cross(sight, sideways)
-    right /= np.linalg.norm(right)
-    angles = np.linspace(0, 2 * math.pi, _SILHOUETTE_POINTS, endpoint=False)[:, None]
-    circle = np.cos(angles) * right + np.sin(angles) * np.cross(sight, right)
-    points = center + radius * circle
+    points = center + radius * _unit_circle(direction)
     if points[:, 2].min() < max(camera.near, 1e-6):
         return None
     return to_pixels(camera, points)
+
+
+def _unit_circle(direction: np.ndarray) -> np.ndarray:
+    """Return points (M, 3) of a circle around the origin, square to a direction (3,)."""
+    sideways = [0.0, 1.0, 0.0]
+    if abs(direction[1]) >= 0.9:
+        sideways = [1.0, 0.0, 0.0]
+    right = np.cross(direction, sideways)
+    right /= np.linalg.norm(right)
+    down = np.cross(direction, right)
+    angles = np.linspace(0, 2 * math.pi, _SILHOUETTE_POINTS, endpoint=False)[:, None]
+    return np.cos(angles) * right + np.sin(angles) * down
 
 
 # -- dragging -----------------------------------------------------------------------------
@@ -230,7 +260,9 @@ def axis_distance(
     if sine_squared < _PARALLEL:
         return None
     offset = origin - point
-    return float((offset @ axis - cosine * (offset @ direction)) / sine_squared)
+    along_axis = offset @ axis
+    along_ray = offset @ direction
+    return float((along_axis - cosine * along_ray) / sine_squared)
 
 
 def point_at_depth(
@@ -242,7 +274,8 @@ def point_at_depth(
     depth_per_step = float(direction @ forward)
     if depth_per_step < _PARALLEL:
         return None
-    return origin + direction * (float((point - origin) @ forward) / depth_per_step)
+    depth = float((point - origin) @ forward)
+    return origin + direction * (depth / depth_per_step)
 
 
 def ray_distance(camera: Camera, pixel: Pixel, point: np.ndarray) -> float:
@@ -252,20 +285,22 @@ def ray_distance(camera: Camera, pixel: Pixel, point: np.ndarray) -> float:
     """
     origin, direction = ray(camera, *pixel)
     offset = point - origin
-    return float(np.linalg.norm(offset - (offset @ direction) * direction))
+    along_ray = (offset @ direction) * direction
+    return float(np.linalg.norm(offset - along_ray))
 
 
-def with_face(box: Box, face: tuple[int, int], by: float) -> Box:
+def with_face(box: Box, face: tuple[int, int], distance: float) -> Box:
     """Return a box whose face is moved outward; the opposite one stays in its place.
 
     Args:
         box: the box before.
         face: one of `FACES`.
-        by: distance, world units.
+        distance: world units.
     """
     axis, side = face
     half = list(box.half)
-    half[axis] = max(half[axis] + by / 2, _MIN_EDGE * max(box.half))
+    shortest = _MIN_EDGE * max(box.half)
+    half[axis] = max(half[axis] + distance / 2, shortest)
     step = side * (half[axis] - box.half[axis])
     center = np.array(box.center) + step * np.array(box.axes[axis])
     x, y, z = center.tolist()

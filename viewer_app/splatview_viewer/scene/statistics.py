@@ -43,12 +43,16 @@ class Quantity:
     def edge(self, position: float) -> float:
         """Return the value at this position, counted in bins from the left."""
         value = self.low + position * (self.high - self.low) / self.bins
-        return float(10.0**value) if self.log else value
+        if not self.log:
+            return value
+        return float(10.0**value)
 
     def position(self, value: float) -> float:
         """Return the position of a value, from 0 to `bins`: the inverse of `edge`."""
-        if self.log:
-            value = float(np.log10(value)) if value > 0 else self.low
+        if self.log and value <= 0:
+            value = self.low
+        elif self.log:
+            value = float(np.log10(value))
         share = (value - self.low) / (self.high - self.low)
         return min(max(share, 0.0), 1.0) * self.bins
 
@@ -104,15 +108,19 @@ def count_later(scene: GaussianScene, selection: Selection) -> Callable[[], Stat
     copy = HostCopy(scene, lambda: [_count_all(scene, selection)])
 
     def read() -> Statistics:
-        numbers = copy.arrays()[0]
+        row = copy.arrays()[0]
         counts: dict[str, Counts] = {}
         start = 2
         for quantity in QUANTITIES:
             middle = start + quantity.bins
             end = middle + quantity.bins
-            counts[quantity.name] = Counts(numbers[start:middle], numbers[middle:end])
+            total = row[start:middle]
+            selected = row[middle:end]
+            counts[quantity.name] = Counts(total, selected)
             start = end
-        return Statistics(int(numbers[0]), int(numbers[1]), counts)
+        drawn_count = int(row[0])
+        selected_count = int(row[1])
+        return Statistics(drawn_count, selected_count, counts)
 
     return read
 
@@ -153,7 +161,9 @@ def _count_bins(
     bins = bins.nan_to_num(0.0).clamp(0, quantity.bins - 1)
     # Selected ones are counted in bins of their own; -1 is beyond the ends, and not
     # counted.
-    positions = torch.where(is_drawn, bins + 0.5 + quantity.bins * is_selected, -1.0)
-    counts = torch.histc(positions, 2 * quantity.bins, 0, 2 * quantity.bins).long()
-    others, selected = counts.chunk(2)
-    return [others + selected, selected]
+    centers = bins + 0.5 + quantity.bins * is_selected
+    positions = torch.where(is_drawn, centers, -1.0)
+    bin_count = 2 * quantity.bins
+    counts = torch.histc(positions, bin_count, 0, bin_count).long()
+    unselected, selected = counts.chunk(2)
+    return [unselected + selected, selected]

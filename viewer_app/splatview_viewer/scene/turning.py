@@ -70,12 +70,14 @@ def transformed(
         else:
             scales = scales + math.log(placement.scale)
     quats = scene.quats
-    rest = scene.shN
+    coefficients = scene.shN
     if any(placement.turn):
         matrices = rotation_matrices(placement.rotation, scene.stored_sh_degree)
         quats = _multiply_rows(quats, matrices.quats)
-        rest = _multiply_rows(rest.flatten(1), matrices.harmonics).reshape(rest.shape)
-    return replace(scene, means=means, quats=quats, scales=scales, shN=rest)
+        rows = coefficients.flatten(1)
+        rotated = _multiply_rows(rows, matrices.harmonics)
+        coefficients = rotated.reshape(coefficients.shape)
+    return replace(scene, means=means, quats=quats, scales=scales, shN=coefficients)
 
 
 def _multiply_rows(rows: torch.Tensor, matrix: np.ndarray) -> torch.Tensor:
@@ -104,20 +106,25 @@ def rotation_matrices(axes: np.ndarray, degree: int) -> RotationMatrices:
         degree: the highest degree of coefficients.
     """
     diagonal = np.diag(axes)
-    # A Gaussian stays the same when its own axes are flipped: axes @ R @ diag(own) is a
+    # A Gaussian stays the same when its own axes are flipped: axes @ R @ diag(flips) is a
     # rotation, under a mirror too, and has the w of R where `axes` only flips.
     if np.array_equal(axes, np.diag(diagonal)):
-        own = diagonal
+        flips = diagonal
     else:
-        own = np.full(3, np.sign(np.linalg.det(axes)))
-    w, x, y, z = rotations.quaternion(axes * own)
-    left = np.array([[w, -x, -y, -z], [x, w, -z, y], [y, z, w, -x], [z, -y, x, w]])
-    left = left * [1, *(own.prod() * own)]
+        flips = np.full(3, np.sign(np.linalg.det(axes)))
+    w, x, y, z = rotations.quaternion(axes * flips)
+    w_row = [w, -x, -y, -z]
+    x_row = [x, w, -z, y]
+    y_row = [y, z, w, -x]
+    z_row = [z, -y, x, w]
+    left = np.array([w_row, x_row, y_row, z_row])
+    left[:, 1:] *= flips.prod() * flips
     size = (degree + 1) ** 2 - 1
     matrix = np.zeros((size, size))
     for d in range(1, degree + 1):
-        block = slice(d * d - 1, (d + 1) ** 2 - 1)
-        matrix[block, block] = harmonics_rotation(axes, d)
+        first = d * d - 1
+        end = (d + 1) ** 2 - 1
+        matrix[first:end, first:end] = harmonics_rotation(axes, d)
     # The three colours of a coefficient lie behind each other.
     harmonics = np.kron(matrix.round(12), np.eye(3)).T
     return RotationMatrices(left.T, harmonics)
@@ -179,12 +186,14 @@ class _SampledDegree(NamedTuple):
 
 @functools.cache
 def _sample_degree(degree: int) -> _SampledDegree:
-    """Evaluate the functions of one degree on a spiral of 32 directions."""
+    """Compute the functions of one degree on a spiral of 32 directions."""
     i = np.arange(32) + 0.5
     z = 1 - 2 * i / len(i)
     azimuth = math.pi * (1 + math.sqrt(5)) * i
     radius = np.sqrt(1 - z * z)
-    directions = np.stack([radius * np.cos(azimuth), radius * np.sin(azimuth), z], 1)
+    x = radius * np.cos(azimuth)
+    y = radius * np.sin(azimuth)
+    directions = np.stack([x, y, z], 1)
     values = harmonics(directions, degree)[:, degree * degree - 1 :]
     return _SampledDegree(directions, np.linalg.pinv(values))
 

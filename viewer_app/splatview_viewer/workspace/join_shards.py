@@ -53,7 +53,7 @@ def join(
         meta=meta,
         tensors=_join_tensors(frames),
         intact=lambda: all([frame.intact() for frame in frames]),
-        parts=frames,
+        frames=frames,
         shards=tuple(zip(ranks, counts, strict=True)),
     )
 
