@@ -1,11 +1,11 @@
 """Camera paths in nerfstudio's form, and the pictures of their films.
 
-`ns-render camera-path` reads such files. Format: nerfstudio/viewer/render_panel.py (`_write_json`) and
-nerfstudio/cameras/camera_paths.py (`get_path_from_json`), version 1.1. Matrices are
-camera to world, row by row, in OpenGL axes (x right, y up, z backward); fields of view
-are vertical, in degrees, and mean the focal length of a perspective camera, whatever
-the type is. The first viewer wrote the matrices of keyframes as text, column by column
-(three.js), and how long the whole takes.
+`ns-render camera-path` reads such files. Format: nerfstudio/viewer/render_panel.py
+(`_write_json`) and nerfstudio/cameras/camera_paths.py (`get_path_from_json`), version
+1.1. Matrices are camera to world, row by row, in OpenGL axes (x right, y up, z
+backward); fields of view are vertical, in degrees, and mean the focal length of a
+perspective camera, whatever the type is. The first viewer wrote the matrices of
+keyframes as text, column by column (three.js), and how long the whole takes.
 
 A film is written as a folder of PNGs, or an mp4.
 """
@@ -105,11 +105,14 @@ def path_values(film: Film, *, frames: bool = True) -> dict[str, Any]:
     """
     path = film.path
     keys = [*path.keys]
+    default_fov = 50.0
+    if keys:
+        default_fov = _written_fov(film, keys[0].fov)
     # The last key is repeated where its seconds count.
     if path.keys and path.holds_last and not path.loop:
         keys.append(path.keys[-1])
     return {
-        "default_fov": _written_fov(film, path.keys[0].fov) if path.keys else 50.0,
+        "default_fov": default_fov,
         "default_transition_sec": SECONDS,
         "keyframes": [_keyframe_values(film, key) for key in keys],
         "camera_type": "fisheye" if path.model == "fisheye" else "perspective",
@@ -118,7 +121,7 @@ def path_values(film: Film, *, frames: bool = True) -> dict[str, Any]:
         "fps": film.fps,
         "seconds": path.duration,
         "is_cycle": path.loop,
-        "smoothness_value": 0.0 if path.smooth else 1.0,
+        "smoothness_value": float(not path.smooth),
         "camera_path": _picture_values(film) if frames else [],
     }
 
@@ -237,7 +240,9 @@ def _film(values: Any) -> Film:
 
 def _list_in(values: Any, name: str) -> list[Any]:
     """Return a list of a JSON text's mapping; [] where it has none."""
-    items = values.get(name) if isinstance(values, dict) else None
+    if not isinstance(values, dict):
+        return []
+    items = values.get(name)
     return items if isinstance(items, list) else []
 
 
@@ -300,9 +305,7 @@ def _frames(
 
 
 def _matrices(frames: Sequence[Any]) -> np.ndarray | None:
-    """Return the matrices (N, 4, 4) of pictures; None if one is invalid or of another
-    form.
-    """
+    """Return the matrices (N, 4, 4) of pictures; None unless all have this form."""
     try:
         rows = [frame["camera_to_world"] for frame in frames]
         matrices = np.asarray(rows, np.float64).reshape(len(frames), 4, 4)
@@ -311,7 +314,9 @@ def _matrices(frames: Sequence[Any]) -> np.ndarray | None:
     is_near = (np.abs(matrices) < FAR).all(axis=(1, 2))
     is_by_rows = ~matrices[:, 3, :3].any(axis=1)
     is_valid = is_near & is_by_rows & rotations.are_rotations(matrices[:, :3, :3])
-    return matrices if is_valid.all() else None
+    if not is_valid.all():
+        return None
+    return matrices
 
 
 def _key(
@@ -345,7 +350,9 @@ def _fov(key: dict[str, Any], values: dict[str, Any], model: CameraModel) -> flo
     """Return the field of view of a keyframe, in degrees; the path's if it has none."""
     default = _read_float(values, "default_fov", 50.0, MIN_FOV, MAX_FOV)
     fov = _read_float(key, "fov", default, MIN_FOV, MAX_FOV)
-    return _fisheye_fov(fov) if model == "fisheye" else fov
+    if model == "fisheye":
+        return _fisheye_fov(fov)
+    return fov
 
 
 def _fisheye_fov(fov: float) -> float:
@@ -360,7 +367,10 @@ def _fisheye_fov(fov: float) -> float:
 def _read_float(
     values: dict[str, Any], name: str, default: float, low: float, high: float
 ) -> float:
-    """Return a number of a JSON text. Raises CameraError unless it is in [low, high]."""
+    """Return a number of a JSON text.
+
+    Raises CameraError unless it is in [low, high].
+    """
     value = values.get(name)
     if value is None:
         value = default

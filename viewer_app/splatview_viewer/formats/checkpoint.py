@@ -102,7 +102,7 @@ ANTIALIASED = re.compile(
 REFUSED = re.compile(
     r"GLOBAL `?(.+?)`? (?:was not an allowed|whose module|instruction)", re.DOTALL
 )
-"""How torch names an object that it does not import."""
+"""Errors of torch for an object that it does not import, with its name."""
 MAX_FOREIGN = 64
 """Names of trainers' own objects that a checkpoint may mention."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+", re.ASCII)
@@ -128,7 +128,9 @@ class _Ignored:
 
     def __new__(cls, *args: Any) -> Any:
         """Return a dict for a `collections.defaultdict`, whose items are set later."""
-        return {} if cls.__name__ == "defaultdict" else super().__new__(cls)
+        if cls.__name__ == "defaultdict":
+            return {}
+        return super().__new__(cls)
 
     def __init__(self, *args: Any) -> None:
         pass
@@ -301,7 +303,9 @@ def _check_archive(path: Path) -> None:
 def _refused_name(error: Exception) -> str | None:
     """Return the name of the object that torch did not import; None for other errors."""
     refused = REFUSED.search(str(error)[:4000])
-    return None if refused is None else refused[1]
+    if refused is None:
+        return None
+    return refused[1]
 
 
 def _load_error(error: Exception) -> Exception:
@@ -390,8 +394,9 @@ class _Scene(NamedTuple):
 
 
 def _ranks(path: Path) -> _Scene:
-    """Return the files of a scene: a file with its sibling ranks, or the latest step of
-    a folder.
+    """Return the files of a scene.
+
+    They are a file and its sibling ranks, or those of the latest step of a folder.
     """
     if path.is_dir():
         path = _latest_checkpoint(path)

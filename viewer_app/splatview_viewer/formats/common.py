@@ -43,9 +43,10 @@ GZIP_MAGIC = b"\x1f\x8b"
 BOMB_BYTES = 64 << 20
 """Decoded bytes that any scene may have."""
 BOMB_RATIO = 64
-"""Decoded bytes that a scene may have per byte of a larger file. Measured, with float32 fields: .ply 1, .splat 1.8, compressed .ply 4, .spz 4 to 10, SOG
-3 to 13: noise in positions does not compress, and each Gaussian has 3 to 12 bytes of it
-in every format, for at most 236 decoded bytes."""
+"""Decoded bytes that a scene may have per byte of a larger file. Measured, with float32
+fields: .ply 1, .splat 1.8, compressed .ply 4, .spz 4 to 10, SOG 3 to 13: noise in
+positions does not compress, and each Gaussian has 3 to 12 bytes of it in every format,
+for at most 236 decoded bytes."""
 UNPACKED_BYTES = 8 << 20
 """Bytes that are unpacked at a time."""
 SHARE = 0.8
@@ -271,8 +272,9 @@ class Fields:
 
 
 def _three_scales(scales: np.ndarray, count: int) -> np.ndarray:
-    """Return log scales (N, 3) of one scale for all axes (SplaTAM), or of the two of
-    flat Gaussians; others as they are.
+    """Return log scales (N, 3), of one for all axes (SplaTAM) or two of flat Gaussians.
+
+    Others are returned as they are.
     """
     if scales.shape == (count, 1):
         return np.repeat(scales, 3, axis=1)
@@ -413,7 +415,9 @@ def check_json(length: int, subject: str) -> None:
 
 def clipped(text: str) -> str:
     """Return the beginning of a text from a file, for a message."""
-    return text if len(text) <= 40 else f"{text[:40]}..."
+    if len(text) <= 40:
+        return text
+    return f"{text[:40]}..."
 
 
 def remaining(f: BinaryIO) -> int:
@@ -454,8 +458,10 @@ def open_plain(path: Path, progress: Progress) -> Iterator[tuple[BinaryIO, int]]
         packed = remaining(f)
         is_gzip = f.read(2) == GZIP_MAGIC
         f.seek(0)
-        content = _unpack(f, packed, progress) if is_gzip else f
-        yield content, packed
+        if is_gzip:
+            yield _unpack(f, packed, progress), packed
+        else:
+            yield f, packed
 
 
 def _unpack(f: BinaryIO, packed: int, progress: Progress) -> BinaryIO:

@@ -1,5 +1,4 @@
-"""gsplat's PNG compression: PNG planes, an npz of the higher harmonics and a meta.json,
-in a folder or a zip.
+"""gsplat's PNG compression: PNG planes, an npz of harmonics and a meta.json.
 
 Layout of `gsplat.compression.PngCompression` (gsplat/compression/png_compression.py).
 Scales, quaternions, opacities and sh0 are 8 bits between bounds, one for each channel;
@@ -119,8 +118,9 @@ def _coefficients(meta: dict[str, Any], count: int) -> int:
 
 
 def _read_harmonics(planes: Planes, coefficients: int) -> np.ndarray:
-    """Return the coefficients above degree 0, (count, K-1, 3): each Gaussian's label
-    names its centroid.
+    """Return the coefficients above degree 0, (count, K-1, 3).
+
+    Each Gaussian's label names its centroid.
     """
     count = planes.count
     if not coefficients:

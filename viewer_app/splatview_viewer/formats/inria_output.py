@@ -98,7 +98,9 @@ def find_parts(path: Path) -> list[Path]:
 def _root_of(scene: Path) -> Path:
     """Return the folder of the training that wrote a scene."""
     folder = scene.parent.parent
-    return folder.parent if folder.name == "point_cloud" else folder
+    if folder.name == "point_cloud":
+        return folder.parent
+    return folder
 
 
 def _read_side_file(root: Path, name: str) -> str:

@@ -55,14 +55,18 @@ def read_picture(path: Path, progress: Progress) -> np.ndarray:
         if image.mode not in ("L", "LA", "RGB", "RGBA"):
             image = image.convert(_plain_mode(image))
         pixels = np.array(image)
-        return pixels if pixels.ndim == 3 else pixels[:, :, None]
+        if pixels.ndim == 2:
+            pixels = pixels[:, :, None]
+        return pixels
 
 
 def _plain_mode(image: Image.Image) -> str:
     """Return the mode that a picture of a palette or of another mode is converted to."""
     if "A" in image.mode or "transparency" in image.info:
         return "RGBA"
-    return "L" if image.mode == "1" else "RGB"
+    if image.mode == "1":
+        return "L"
+    return "RGB"
 
 
 @contextmanager
@@ -112,9 +116,9 @@ def read_npy(path: Path, progress: Progress) -> np.ndarray:
     array = np.load(path, allow_pickle=False)
     if array.ndim == 2:
         array = array[:, :, None]
-    elif array.ndim == 3 and array.shape[2] not in CHANNELS:
-        if array.shape[0] in CHANNELS:
-            array = array.transpose(1, 2, 0)
+    has_channels_last = array.ndim == 3 and array.shape[2] in CHANNELS
+    if array.ndim == 3 and not has_channels_last and array.shape[0] in CHANNELS:
+        array = array.transpose(1, 2, 0)
     if array.ndim != 3 or array.shape[2] not in CHANNELS or 0 in array.shape:
         raise FileError(
             f".npy: the array has shape {shape}; a picture is (H, W), (H, W, 1 to 4) "
@@ -225,8 +229,8 @@ def safe_name(text: str, default: str = "splatview") -> str:
     """Return `text` as the stem of a file name, of at most 200 bytes.
 
     It consists of letters and digits, with "-_. " between them; `default` if none are
-    left. Streams and runs are named by other processes: a name never leads to another folder
-    or begins an option.
+    left. Streams and runs are named by other processes: a name never leads to another
+    folder or begins an option.
     """
     legal = "".join(c if c.isalnum() or c in "-_. " else "-" for c in text)
     short = legal.encode()[:200].decode(errors="ignore")

@@ -70,7 +70,9 @@ def open_files(path: Path) -> Iterator[Load]:
         return
     with open_zip(path) as archive:
         names = [n for n in archive.namelist() if n.rpartition("/")[2] == META]
-        root = names[0].removesuffix(META) if names else ""
+        root = ""
+        if names:
+            root = names[0].removesuffix(META)
         max_bytes = max(UNPACK_SPARE, UNPACK_RATIO * path.stat().st_size)
 
         def load(name: str, limit: int) -> bytes:
@@ -185,8 +187,9 @@ class Planes:
         return values
 
     def dequantize(self, field: str, pixels: np.ndarray, top: int) -> np.ndarray:
-        """Return pixels (N, C) of 0 to `top` as float32 between the bounds of a field,
-        which meta.json has for each channel.
+        """Return pixels (N, C) of 0 to `top` as float32 between the bounds of a field.
+
+        meta.json has bounds for each channel.
         """
         channels = pixels.shape[1]
         low = self.read_numbers(field, "mins", channels)

@@ -141,7 +141,8 @@ def _check_columns(vertex: Element) -> _Columns:
     """
     names = [*vertex.types]
     complete = [colors for colors in COLORS if set(colors) <= vertex.types.keys()]
-    colors = complete[0] if complete else COLORS[0]
+    complete.append(COLORS[0])
+    colors = complete[0]
     scales = [name for name in names if name.startswith("scale_")]
     # One scale for all axes, or the two of 2D Gaussian splatting.
     if sorted(scales) not in (["scale_0"], ["scale_0", "scale_1"]):
@@ -198,8 +199,9 @@ def _read_columns(
 
 
 def _empty_fields(vertex: Element, columns: _Columns) -> Fields:
-    """Return arrays for the Gaussians of `vertex`; positions are float64 where the file
-    has them so.
+    """Return arrays for the Gaussians of `vertex`.
+
+    Positions are float64 where the file has them so.
     """
     count = vertex.count
     is_wide = any(vertex.types[axis][1:] == "f8" for axis in "xyz")
@@ -234,13 +236,13 @@ def _targets_of(fields: Fields, columns: _Columns) -> dict[str, np.ndarray]:
 
 
 def _white_of(vertex: Element, name: str) -> int:
-    """Return the full value of a colour's channel: 1 in floating point, otherwise by
-    its type.
-    """
+    """Return the full value of a colour's channel, which depends on its type."""
     kind = vertex.types[name][1:]
     if kind.startswith("f"):
         return 1
-    return 65535 if kind == "u2" else 255
+    if kind == "u2":
+        return 65535
+    return 255
 
 
 # -- SuperSplat's compressed form ------------------------------------------------------
@@ -339,8 +341,9 @@ def _read_packed_harmonics(
 
 
 def _fractions(packed: np.ndarray, *shifts: int, bits: int) -> np.ndarray:
-    """Return the bit fields of `packed` (N,), each of `bits` bits from a shift on, as
-    (N, len(shifts)) float32 in [0, 1].
+    """Return bit fields of `packed` (N,) as (N, len(shifts)) float32 in [0, 1].
+
+    Each has `bits` bits from a shift on.
     """
     mask = (1 << bits) - 1
     values = np.stack([(packed >> shift) & mask for shift in shifts], axis=1)
@@ -348,9 +351,7 @@ def _fractions(packed: np.ndarray, *shifts: int, bits: int) -> np.ndarray:
 
 
 def _fractions_11_10_11(packed: np.ndarray) -> np.ndarray:
-    """Return the fields of 11, 10 and 11 bits of `packed` (N,) as (N, 3) float32 in
-    [0, 1].
-    """
+    """Return fields of 11, 10 and 11 bits of (N,) as (N, 3) float32 in [0, 1]."""
     fractions = _fractions(packed, 21, 11, 0, bits=11)
     fractions[:, 1] = ((packed >> 11) & 1023) / np.float32(1023)
     return fractions
@@ -391,8 +392,10 @@ def read_ply(path: Path, progress: Progress) -> Fields:
             present = ", ".join(map(clipped, [*header.elements][:20])) or "no elements"
             raise FileError(f"PLY: no element 'vertex'; the file has {present}")
         is_compressed = PACKED[0] in vertex.types
-        read_vertices = _read_compressed if is_compressed else _read_plain
-        fields = read_vertices(f, header, packed, progress)
+        if is_compressed:
+            fields = _read_compressed(f, header, packed, progress)
+        else:
+            fields = _read_plain(f, header, packed, progress)
     # Brush writes `SplatRenderMode: mip`, Postshot `antialiased 1`.
     mode = _last_comment(header.comments, "splatrendermode", "antialiased")
     mode = re.sub(r"\s", "", mode)
@@ -400,8 +403,9 @@ def read_ply(path: Path, progress: Progress) -> Fields:
 
 
 def _last_comment(comments: list[str], *keys: str) -> str:
-    """Return the text behind a key in the last comment that begins with one of `keys`;
-    "" without such a comment.
+    """Return the text behind a key in the last comment that begins with one of `keys`.
+
+    It is "" without such a comment.
     """
     for comment in reversed(comments):
         text = " ".join(comment.lower().split())
@@ -475,9 +479,7 @@ def write_ply(
 
 
 def _header_text(scene: GaussianScene, count: int, *, antialiased: bool) -> str:
-    """Return the header of a PLY with `count` Gaussians of a scene, in inria's order of
-    properties.
-    """
+    """Return the header of a PLY with `count` Gaussians, in inria's order."""
     position_type = "double" if scene.means.dtype.itemsize == 8 else "float"
     names = ["nx", "ny", "nz", *COLORS[0]]
     names += [f"f_rest_{i}" for i in range(3 * scene.shN.shape[1])]
@@ -493,8 +495,9 @@ def _header_text(scene: GaussianScene, count: int, *, antialiased: bool) -> str:
 
 
 def _pack_records(scene: GaussianScene) -> np.ndarray:
-    """Return the records of an activated scene as a structured array: positions, and
-    what follows them in one block.
+    """Return the records of an activated scene as a structured array.
+
+    Its fields are the positions, and all other properties as one block.
     """
     harmonics = 3 * scene.shN.shape[1]
     is_wide = scene.means.dtype.itemsize == 8

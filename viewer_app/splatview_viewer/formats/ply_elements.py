@@ -215,7 +215,9 @@ def read_header(f: BinaryIO) -> PlyHeader:
             ):
                 # CloudCompare's prefix, unless the short name is taken.
                 short_name = name.removeprefix("scalar_")
-                unique_name = name if short_name in names else short_name
+                unique_name = short_name
+                if short_name in names:
+                    unique_name = name
                 names.add(unique_name)
                 last.properties.append(Property(unique_name, order + TYPES[kind]))
             case _:
@@ -459,5 +461,7 @@ def _peek_lengths(records: _Bytes, element: Element) -> tuple[int, ...]:
 
 def _truncated(element: Element, left: int = 0) -> FileError:
     """Return the error for a file that ends `left` records too early; 0: in a list."""
-    missing = f"{left:,} records are missing" if left else "a list is not whole"
+    missing = "a list is not whole"
+    if left:
+        missing = f"{left:,} records are missing"
     return FileError(f"PLY: truncated: of element {clipped(element.name)!r} {missing}")

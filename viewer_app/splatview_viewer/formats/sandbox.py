@@ -98,12 +98,12 @@ _Extent = Annotated[int, Meta(ge=0, le=1 << 40)]
 
 
 class Limits(NamedTuple):
-    """What a child process may take."""
+    """Limits of a child process."""
 
     memory: int
     """Bytes beyond what its imports take, and bytes of its result."""
     seconds: int
-    """Of the processor."""
+    """Time of the processor."""
 
 
 class File(NamedTuple):
@@ -362,7 +362,9 @@ def seal_and_map(fd: int) -> mmap.mmap | None:
             f"{e.strerror or e}"
         ) from None
     size = os.fstat(fd).st_size
-    return mmap.mmap(fd, size, access=mmap.ACCESS_COPY) if size else None
+    if not size:
+        return None
+    return mmap.mmap(fd, size, access=mmap.ACCESS_COPY)
 
 
 def map_arrays(

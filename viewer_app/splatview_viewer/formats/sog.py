@@ -49,8 +49,8 @@ FILES = {"means": 2, "quats": 1, "scales": 1, "sh0": 1, "shN": 2}
 """The fields of meta.json that name files, and how many."""
 PLANE_SUFFIXES = (".webp", ".png", ".npz")
 FIRST_COMPONENT = 252
-"""Alpha of a quaternion whose largest component is the first one; smaller ones mean none.
-"""
+"""Alpha of a quaternion whose largest component is the first one; smaller ones mean
+none."""
 MAX_PLANES = 64
 """Files beside a meta.json whose change is noticed."""
 VERSIONS = (None, 1, 2)
@@ -106,7 +106,9 @@ def _load_planes(meta: dict[str, Any], load: Load) -> PlaneFiles:
     """Load the files that a meta.json names."""
     files: PlaneFiles = {}
     for field, file_count in FILES.items():
-        names = meta[field]["files"][:file_count] if field in meta else ()
+        if field not in meta:
+            continue
+        names = meta[field]["files"][:file_count]
         for i, name in enumerate(names):
             if not isinstance(name, str):
                 raise FileError(f"a file of {field!r} is {name!r:.40}, not a name")
@@ -115,8 +117,9 @@ def _load_planes(meta: dict[str, Any], load: Load) -> PlaneFiles:
 
 
 def _read_quats(planes: Planes) -> np.ndarray:
-    """Return quaternions (N, 4) of their three smaller components and the index of the
-    largest; the identity where there is none.
+    """Return quaternions (N, 4), the identity where the plane has none.
+
+    It holds three components and, as alpha, the index of the largest one.
     """
     pixels = planes.pixels("quats")
     fractions = pixels[:, :3] / np.float32(255) - np.float32(0.5)
@@ -135,7 +138,7 @@ def _read_scales(planes: Planes, *, has_codebooks: bool) -> np.ndarray:
 
 
 class _Colors(NamedTuple):
-    """What the plane "sh0" holds."""
+    """The values of the plane "sh0"."""
 
     sh0: np.ndarray
     """(N, 3)."""
@@ -154,8 +157,9 @@ def _read_colors(planes: Planes, *, has_codebooks: bool) -> _Colors:
 
 
 def _read_harmonics(planes: Planes, *, has_codebooks: bool) -> np.ndarray:
-    """Return the coefficients above degree 0, (N, K-1, 3): each Gaussian's label looks
-    up a row of the palette.
+    """Return the coefficients above degree 0, (N, K-1, 3).
+
+    Each Gaussian's label looks up a row of the palette.
     """
     if "shN" not in planes.meta:
         return np.zeros((planes.count, 0, 3), np.float32)

@@ -1,7 +1,8 @@
 """Niantic's .spz: planes of quantised attributes; and antimatter15's .splat.
 
-An .spz is gzipped (versions 1 to 3) or holds streams of zstd (version 4). Layout and constants of nianticlabs/spz, `load-spz.cc` and `splat-extensions.cc`. Axes
-are right-up-back, unless an extension names others.
+An .spz is gzipped (versions 1 to 3) or holds streams of zstd (version 4). Layout and
+constants of nianticlabs/spz, `load-spz.cc` and `splat-extensions.cc`. Axes are
+right-up-back, unless an extension names others.
 
 A .splat is 32 bytes per Gaussian and no header. Position 3 float32,
 linear scale 3 float32, RGBA 4 bytes, quaternion w x y z 4 bytes as q*128+128; colour
@@ -174,8 +175,9 @@ def read_spz(path: Path, progress: Progress) -> Fields:
 
 
 def _read_means(head: _Head, plane: np.ndarray) -> np.ndarray:
-    """Return positions (N, 3) float32: float16 in version 1, otherwise fixed point of
-    24 bits.
+    """Return positions (N, 3) float32.
+
+    They are float16 in version 1, otherwise fixed point of 24 bits.
     """
     if head.version == 1:
         return plane.view("<f2").astype(np.float32).reshape(head.n, 3)
@@ -203,8 +205,7 @@ def _read_quats(head: _Head, plane: np.ndarray) -> np.ndarray:
 
 
 def _read_extensions(data: bytes) -> tuple[int, tuple[str, ...]]:
-    """Return the axes that extensions name, as an index of `SYSTEMS`, and notes on
-    extensions that are ignored.
+    """Return the axes that extensions name, as an index of `SYSTEMS`, and notes.
 
     As in the reference, the first extension that names axes counts, and a truncated one
     does not.

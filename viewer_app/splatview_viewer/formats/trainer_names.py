@@ -2,8 +2,8 @@
 
 Searched are all mappings within each other, down to a few levels, and names with any
 common prefix (`module.splats.`, `_model.gauss_params.`). inria's `capture` is a tuple
-without names: its tensors are told by their shapes, so that those of others who save
-more in it (hustvl/4DGaussians) are read as well.
+without names: its tensors are recognised by their shapes, so that those of others who
+save more in it (hustvl/4DGaussians) are read as well.
 """
 
 from __future__ import annotations
@@ -258,7 +258,9 @@ def _as_raw(scales: np.ndarray, opacities: np.ndarray) -> tuple[np.ndarray, np.n
 
 def _column(values: np.ndarray, count: int) -> np.ndarray:
     """Return values (N, 1) as (N,); others as they are."""
-    return values[:, 0] if values.shape == (count, 1) else values
+    if values.shape == (count, 1):
+        return values[:, 0]
+    return values
 
 
 class _Harmonics(NamedTuple):

@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from splatview_viewer.core.settings import Color
 
 _CHUNK = 1 << 15
-"""Gaussians that a CPU packs at a time, so that intermediate values stay in the cache."""
+"""Gaussians that a CPU packs at a time, so that intermediate values stay in the cache.
+"""
 _CHUNK_GPU = 1 << 18
 """Gaussians that a GPU packs at a time, so that the pinned memory stays small."""
 _MAX_HALF = 65504.0
@@ -64,7 +65,7 @@ class PackedHeader(msgspec.Struct, frozen=True):
 
     count: Annotated[int, msgspec.Meta(ge=0, le=2**40)]
     coefficients: Literal[0, 3, 8, 15, 24]
-    """Of spherical harmonics beyond degree 0, for each Gaussian."""
+    """Coefficients of spherical harmonics beyond degree 0, for each Gaussian."""
     sh_degree: Annotated[int, msgspec.Meta(ge=0, le=4)]
     activated: bool | tuple[bool, bool]
     """As `GaussianScene.activated`."""

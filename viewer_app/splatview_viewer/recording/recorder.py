@@ -38,7 +38,8 @@ grows with the interval."""
 _GAP = 1.0
 """Seconds between two snapshots at least."""
 _SHARE = 0.05
-"""Part of a processor, and of the viewer's share of the GPU, that snapshots may cost."""
+"""Part of a processor, and of the viewer's share of the GPU, that snapshots may cost.
+"""
 _QUIET = 5.0
 """Seconds without a new version, or three times the period between the last two, after
 which the last one is taken: as a rule it is the result of the training."""
@@ -280,7 +281,7 @@ class Tape:
         return True
 
     def _take(self, stream: RemoteStream, frame: StreamFrame, step: int) -> None:
-        """Start a job that packs a frame, and writes it where a folder is recorded into.
+        """Start a job that packs a frame, and writes it to a folder if there is one.
 
         Raises ViewerError if it would not fit.
         """

@@ -190,9 +190,7 @@ class StreamFolder:
         )
 
     def _continue(self) -> bool:
-        """Continue the recording in the folder; return False for that of another
-        stream.
-        """
+        """Continue the recording in the folder; return False for another stream's."""
         index = self.previous
         if is_recording(self.path):
             index = read_index(self.path)
@@ -407,8 +405,10 @@ class Player:
         """
         self.recording = recording
         self.has_live = live
-        self.position: SceneSnapshot | None = None if live else recording.snapshots[-1]
+        self.position: SceneSnapshot | None = None
         """The snapshot to be shown; None: the live version."""
+        if not live:
+            self.position = recording.snapshots[-1]
         self.playing = False
         self._jobs = Jobs("splatview history", wake)
         self._ready: _ReadySnapshot | None = None
@@ -424,7 +424,9 @@ class Player:
     @property
     def index(self) -> int | None:
         """Index of the displayed snapshot; None: the live version is displayed."""
-        return None if self.position is None else self.recording.index_of(self.position)
+        if self.position is None:
+            return None
+        return self.recording.index_of(self.position)
 
     def seek(self, index: int) -> None:
         """Show the snapshot of an index, or beyond them the first or the last one."""
