@@ -1,10 +1,9 @@
-"""The viewer and runs: streams that come, go, restart and pause; and the program
-`splatview serve`.
-"""
+"""Streams that come, go, restart and pause, and the program `splatview serve`."""
 
 from __future__ import annotations
 
 import threading
+from functools import partial
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -34,71 +33,91 @@ def entry(viewer: Viewer, name: str) -> Entry:
     return next(e for e in viewer.state.entries if e.name == name)
 
 
-def sees(viewer: Viewer, grey: int) -> bool:
-    """Whether the middle of the picture is this grey; draws once more."""
+def shows_grey(viewer: Viewer, grey: int) -> bool:
+    """Draw once more, and return whether the middle of the picture is this grey."""
     step(viewer)
     picture = viewer.picture()
-    return bool((picture[picture.shape[0] // 2, picture.shape[1] // 2] == grey).all())
+    middle = picture[picture.shape[0] // 2, picture.shape[1] // 2]
+    return bool((middle == grey).all())
 
 
-def test_a_stream_appears_by_itself_stays_and_is_continued_by_a_restart(
+def until_grey(viewer: Viewer, grey: int) -> None:
+    """Take turns until the middle of the picture is this grey."""
+    viewer.until(partial(shows_grey, viewer, grey))
+
+
+def test_stream_appears_and_is_continued_by_a_restart(
     viewer: Viewer,
 ) -> None:
     publish_grey(77)
-    viewer.until(lambda: sees(viewer, 77))
+    until_grey(viewer, 77)
     assert entry(viewer, "render").kind == "image"
     assert entry(viewer, "render").alive
     view = viewer.image
     assert view.size == (60, 40)
     assert view.zoom == pytest.approx(620 / 60)
     publish_grey(90, step=1)
-    viewer.until(lambda: sees(viewer, 90))
+    until_grey(viewer, 90)
     assert "step 1" in view.info().details
-    viewer.until(lambda: viewer.state.timings.latency_ms is not None)
+
+    def has_latency() -> bool:
+        return viewer.state.timings.latency_ms is not None
+
+    viewer.until(has_latency)
     viewer.do(Wheel(590, 247, 3))
-    placed = view.pan_zoom.placed(viewer.user.layout.active.rect)
+    position = view.pan_zoom.placed(viewer.user.layout.active.rect)
     splatview.close()
-    viewer.until(lambda: not entry(viewer, "render").alive)
-    assert sees(viewer, 90)  # the last picture stays
+
+    def has_ended() -> bool:
+        return not entry(viewer, "render").alive
+
+    viewer.until(has_ended)
+    # The last picture stays.
+    assert shows_grey(viewer, 90)
     publish_grey(160)
-    viewer.until(lambda: sees(viewer, 160))
-    assert [e.name for e in viewer.state.entries] == [
-        "render"
-    ]  # the same line of the list
+    until_grey(viewer, 160)
+    # The restarted stream has the same line of the list.
+    assert [entry.name for entry in viewer.state.entries] == ["render"]
     assert viewer.image is view
-    assert view.pan_zoom.placed(viewer.user.layout.active.rect) == placed
+    assert view.pan_zoom.placed(viewer.user.layout.active.rect) == position
     assert entry(viewer, "render").alive
 
 
-def test_only_what_is_shown_is_shared(viewer: Viewer) -> None:
+def test_only_shown_streams_are_opened(viewer: Viewer) -> None:
     publish_grey(77)
-    viewer.until(lambda: sees(viewer, 77))
+    until_grey(viewer, 77)
     splatview.publish(cloud(), "splats", meta={"step": 7})
-    viewer.until(
-        lambda: (
-            viewer.loaded() and viewer.state.selected_entry.name == "splats"  # type: ignore[union-attr]
-        )
-    )
+
+    def shows_splats() -> bool:
+        selected = viewer.state.selected_entry
+        return viewer.loaded() and selected is not None and selected.name == "splats"
+
+    viewer.until(shows_splats)
     assert viewer.picture().max() > 60, "Gaussians come before images"
-    streams = {s.name: s for s in viewer.catalogue.subscriber.streams}
-    viewer.until(lambda: streams["splats"].opened and not streams["render"].opened)
+    streams = {stream.name: stream for stream in viewer.catalogue.subscriber.streams}
+    splats = streams["splats"]
+    render = streams["render"]
+
+    def only_splats_is_open() -> bool:
+        return splats.opened and not render.opened
+
+    def only_render_is_open() -> bool:
+        return viewer.loaded() and render.opened and not splats.opened
+
+    viewer.until(only_splats_is_open)
     viewer.user.select(entry(viewer, "render").key)
-    viewer.until(
-        lambda: (
-            viewer.loaded()
-            and streams["render"].opened
-            and not streams["splats"].opened
-        )
-    )
+    viewer.until(only_render_is_open)
     splatview.publish(cloud(), "splats", meta={"step": 8})
-    viewer.until(
-        lambda: entry(viewer, "splats").version == 2 and sees(viewer, 77)
-    )  # the entry was chosen
+
+    def shows_selected_entry() -> bool:
+        return entry(viewer, "splats").version == 2 and shows_grey(viewer, 77)
+
+    viewer.until(shows_selected_entry)
 
 
-def test_pausing_a_run(viewer: Viewer) -> None:
+def test_run_is_paused_stepped_and_resumed(viewer: Viewer) -> None:
     publish_grey(1)
-    viewer.until(lambda: sees(viewer, 1))
+    until_grey(viewer, 1)
     state = entry(viewer, "render")
     viewer.click("Pause the run")
     viewer.until(lambda: bool(state.paused))
@@ -108,19 +127,25 @@ def test_pausing_a_run(viewer: Viewer) -> None:
             publish_grey(value)
             splatview.wait_while_paused()
 
+    def waits_at(value: int) -> bool:
+        return shows_grey(viewer, value) and state.waits == 2
+
+    def has_resumed() -> bool:
+        return shows_grey(viewer, 4) and not state.paused
+
     trainer = threading.Thread(target=train)
     trainer.start()
     for value, button in ((2, "Step"), (3, "Resume")):
-        viewer.until(lambda value=value: sees(viewer, value) and state.waits == 2)
+        viewer.until(partial(waits_at, value))
         viewer.click(button)
     trainer.join(PATIENCE)
-    viewer.until(lambda: sees(viewer, 4) and not state.paused)
+    viewer.until(has_resumed)
 
 
 # -- the program ---------------------------------------------------------------
 
 
-def test_serve_without_a_display_is_a_page_for_a_browser(programs: Programs) -> None:
+def test_serve_without_a_display_serves_a_page(programs: Programs) -> None:
     program = programs.splatview("serve", "--port", 0, DISPLAY="", WAYLAND_DISPLAY="")
     wait_until(list_viewers)
     with urlopen(list_viewers()[0].url, timeout=PATIENCE) as page:
@@ -132,14 +157,19 @@ def test_serve_without_a_display_is_a_page_for_a_browser(programs: Programs) -> 
     assert "no display here" in err
 
 
-def test_hundreds_of_files_are_read_by_a_few_threads(tmp_path: Path) -> None:
-    """The user's, and those of pages."""
+@pytest.mark.parametrize("sandboxed", [False, True], ids=["user's", "page's"])
+def test_hundreds_of_files_are_read_by_a_few_threads(
+    tmp_path: Path, sandboxed: bool
+) -> None:
     path = tmp_path / "picture.png"
     Image.new("RGB", (8, 8)).save(path)
-    for apart in (False, True):
-        sources = [FileSource(path, sandboxed=apart) for _ in range(200)]
-        reading = [t for t in threading.enumerate() if t.name.startswith("read")]
-        assert 0 < len(reading) <= 8
-        for source in sources:
-            source.close()
-        wait_until(lambda threads=reading: not any(t.is_alive() for t in threads))
+    sources = [FileSource(path, sandboxed=sandboxed) for _ in range(200)]
+    readers = [t for t in threading.enumerate() if t.name.startswith("read")]
+    assert 0 < len(readers) <= 8
+    for source in sources:
+        source.close()
+
+    def have_ended() -> bool:
+        return not any(thread.is_alive() for thread in readers)
+
+    wait_until(have_ended)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +21,17 @@ from splatview_viewer.workspace.sources import FileSource
 
 
 def replace(path: Path, write: Callable[[Path], Any]) -> None:
-    """Put another file in the place of one, as programs that write beside it and rename
-    do.
-    """
-    beside = path.with_name(f"beside{path.suffix}")
-    write(beside)
-    os.replace(beside, path)
+    """Write a file beside another and rename it, as many programs do."""
+    temporary_path = path.with_name(f"beside{path.suffix}")
+    write(temporary_path)
+    os.replace(temporary_path, path)
 
 
 class Reader:
-    """A source whose entry is seen, in a time of its own: seconds go by with each turn."""
+    """Source whose entry is shown, in a time of its own.
+
+    A second goes by with each turn.
+    """
 
     def __init__(self, path: Path) -> None:
         self.source = FileSource(path)
@@ -37,7 +39,7 @@ class Reader:
         self.now = 0.0
         self.source.open()
 
-    def until(self, condition: Callable[[], Any]) -> None:
+    def take_turns(self, condition: Callable[[], Any]) -> None:
         for _ in turns(f"{condition}, {self.entry}"):
             self.now += 1.0
             self.source.refresh(self.entry, self.now)
@@ -45,9 +47,21 @@ class Reader:
                 return
 
     def reads(self, count: int) -> bool:
-        """Whether a scene of so many Gaussians was read."""
+        """Return whether a scene of so many Gaussians was read."""
         value: Any = self.source.value
         return value is not None and len(value) == count
+
+    def until_reads(self, count: int) -> None:
+        """Take turns until a scene of so many Gaussians was read."""
+        self.take_turns(partial(self.reads, count))
+
+    def until_fault(self, text: str) -> None:
+        """Take turns until the fault of the source has this text."""
+
+        def has_fault() -> bool:
+            return text in self.entry.fault_of_source
+
+        self.take_turns(has_fault)
 
 
 @pytest.fixture
@@ -63,7 +77,32 @@ def read(request: pytest.FixtureRequest) -> Callable[[Path], Reader]:
 def _write_folder(path: Path, files: dict[str, bytes]) -> None:
     path.mkdir(exist_ok=True)
     for name, data in files.items():
-        replace(path / name, lambda p, data=data: p.write_bytes(data))
+
+        def write(temporary_path: Path, data: bytes = data) -> None:
+            temporary_path.write_bytes(data)
+
+        replace(path / name, write)
+
+
+def _replace_file(path: Path, count: int) -> None:
+    columns = w.ply_columns(w.truth(count, 0))
+
+    def write(temporary_path: Path) -> None:
+        w.write_ply(temporary_path, columns)
+
+    replace(path, write)
+
+
+def _write_file_anew(path: Path, count: int) -> None:
+    w.write_splat(path, w.truth(count, 0))
+
+
+def _write_sog_planes(path: Path, count: int) -> None:
+    _write_folder(path, w.sog_files(w.truth(count, 1)))
+
+
+def _write_gsplat_planes(path: Path, count: int) -> None:
+    _write_folder(path, w.gsplat_png_files(w.truth(count, 1)))
 
 
 def _write_iteration(path: Path, count: int) -> None:
@@ -78,14 +117,10 @@ def _write_rank(path: Path, count: int) -> None:
 
 
 KINDS: dict[str, Callable[[Path, int], Any]] = {
-    "a file replaced": lambda p, n: replace(
-        p, lambda q: w.write_ply(q, w.ply_columns(w.truth(n, 0)))
-    ),
-    "a file written anew": lambda p, n: w.write_splat(p, w.truth(n, 0)),
-    "planes of a SOG": lambda p, n: _write_folder(p, w.sog_files(w.truth(n, 1))),
-    "planes of gsplat": lambda p, n: _write_folder(
-        p, w.gsplat_png_files(w.truth(n, 1))
-    ),
+    "a file replaced": _replace_file,
+    "a file written anew": _write_file_anew,
+    "planes of a SOG": _write_sog_planes,
+    "planes of gsplat": _write_gsplat_planes,
     "a new iteration": _write_iteration,
     "a new step": _write_rank,
 }
@@ -98,10 +133,11 @@ def test_file_replaced_on_disk_is_read_again(
     path = tmp_path / "scene.splat"
     KINDS[kind](path, 4)
     reader = read(path)
-    reader.until(lambda: reader.reads(4))
-    reader.source.value = None  # a view has it
+    reader.until_reads(4)
+    # A view has taken the value.
+    reader.source.value = None
     KINDS[kind](path, 9)
-    reader.until(lambda: reader.reads(9))
+    reader.until_reads(9)
     assert reader.entry.fault_of_source == ""
     assert reader.entry.progress is None
 
@@ -109,63 +145,63 @@ def test_file_replaced_on_disk_is_read_again(
 def test_file_of_the_same_size_and_time_is_read_again(
     read: Callable[[Path], Reader], tmp_path: Path
 ) -> None:
-    """As `cp -p` and `rsync --inplace -t` leave it."""
+    """Write a file as `cp -p` and `rsync --inplace -t` leave it."""
     path = w.write_splat(tmp_path / "scene.splat", w.truth(4, 0, seed=1))
-    before = path.stat()
+    stat = path.stat()
     reader = read(path)
-    reader.until(lambda: reader.reads(4))
+    reader.until_reads(4)
     reader.source.value = None
-    other = w.write_splat(tmp_path / "other.splat", w.truth(4, 0, seed=2))
+    second_path = w.write_splat(tmp_path / "other.splat", w.truth(4, 0, seed=2))
     with path.open("r+b") as f:
-        f.write(other.read_bytes())
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    reader.until(lambda: reader.reads(4))
+        f.write(second_path.read_bytes())
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    reader.until_reads(4)
 
 
-def test_file_is_read_again_once_and_only_while_it_is_seen(
+def test_file_is_read_again_once_and_only_while_it_is_shown(
     read: Callable[[Path], Reader], tmp_path: Path
 ) -> None:
     path = w.write_splat(tmp_path / "scene.splat", w.truth(4, 0))
-    other = w.write_splat(tmp_path / "other.splat", w.truth(4, 0))
+    witness_path = w.write_splat(tmp_path / "other.splat", w.truth(4, 0))
     reader = read(path)
-    witness = read(other)
+    witness = read(witness_path)
     for r in (reader, witness):
-        r.until(lambda r=r: r.reads(4))
+        r.until_reads(4)
         r.source.value = None
     reader.source.release()
     w.write_splat(path, w.truth(9, 0))
-    w.write_splat(other, w.truth(9, 0))
+    w.write_splat(witness_path, w.truth(9, 0))
 
-    def both_turn() -> bool:
+    def witness_reads(count: int) -> bool:
+        """Refresh both sources, and return whether the witness has read its file."""
         reader.source.refresh(reader.entry, witness.now)
-        return witness.reads(9)
+        return witness.reads(count)
 
-    witness.until(both_turn)
+    witness.take_turns(partial(witness_reads, 9))
     assert reader.source.value is None
     reader.source.open()
-    reader.until(lambda: reader.reads(9))
+    reader.until_reads(9)
     reader.source.value = None
     witness.source.value = None
-    w.write_splat(other, w.truth(16, 0))
-    witness.until(
-        lambda: reader.source.refresh(reader.entry, witness.now) or witness.reads(16)
-    )
+    w.write_splat(witness_path, w.truth(16, 0))
+    witness.take_turns(partial(witness_reads, 16))
     assert reader.source.value is None
 
 
-def test_damaged_file_in_the_place_of_a_good_one_is_told_until_it_is_whole(
+def test_damaged_replacement_is_reported_until_it_is_complete(
     read: Callable[[Path], Reader], tmp_path: Path
 ) -> None:
     path = w.write_ply(tmp_path / "scene.ply", w.ply_columns(w.truth(4, 0)))
     reader = read(path)
-    reader.until(lambda: reader.reads(4))
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-9])
-    reader.until(lambda: "truncated" in reader.entry.fault_of_source)
-    assert reader.source.error == ""  # with it, a viewer of this file alone would end
+    reader.until_reads(4)
+    complete = path.read_bytes()
+    path.write_bytes(complete[:-9])
+    reader.until_fault("truncated")
+    # An error would end a viewer of this file alone.
+    assert reader.source.error == ""
     path.unlink()
     w.write_ply(path, w.ply_columns(w.truth(9, 0)))
-    reader.until(lambda: reader.reads(9))
+    reader.until_reads(9)
     assert reader.entry.fault_of_source == ""
 
 
@@ -174,15 +210,13 @@ def test_file_that_comes_later_is_read(
 ) -> None:
     path = tmp_path / "scene.splat"
     reader = read(path)
-    reader.until(lambda: "no such file" in reader.entry.fault_of_source)
+    reader.until_fault("no such file")
     w.write_splat(path, w.truth(4, 0))
-    reader.until(lambda: reader.reads(4))
+    reader.until_reads(4)
     assert reader.source.error == ""
 
 
-def test_picture_that_replaces_another_is_shown_in_its_place(
-    viewer: Viewer, tmp_path: Path
-) -> None:
+def test_replaced_picture_keeps_the_zoom(viewer: Viewer, tmp_path: Path) -> None:
     path = tmp_path / "a.png"
 
     def write(grey: int) -> None:
@@ -190,9 +224,8 @@ def test_picture_that_replaces_another_is_shown_in_its_place(
 
     def shows(grey: int) -> bool:
         picture = viewer.picture()
-        return bool(
-            (picture[picture.shape[0] // 2, picture.shape[1] // 2] == grey).all()
-        )
+        middle = picture[picture.shape[0] // 2, picture.shape[1] // 2]
+        return bool((middle == grey).all())
 
     write(80)
     viewer.catalogue.open_file(path)
@@ -200,5 +233,5 @@ def test_picture_that_replaces_another_is_shown_in_its_place(
     viewer.do(Wheel(590, 247, 3))
     zoom = viewer.image.zoom
     write(170)
-    viewer.until(lambda: shows(170))
+    viewer.until(partial(shows, 170))
     assert viewer.image.zoom == zoom

@@ -1,4 +1,4 @@
-"""What is meant by a name, or by none."""
+"""The entry that a name stands for, or that is preferred without a name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from splatview_viewer.core.settings import Entry
 from splatview_viewer.workspace.names import preferred_entry
 
 IMAGE = Entry("", "", "render", "image")
-OTHER = Entry("", "", "other", "image")
+NEWER_IMAGE = Entry("", "", "other", "image")
 SCENE = Entry("", "", "splats", "gaussians")
 CURVES = Entry("", "", "log", "scalars")
 FILE = Entry("", "", "a.ply", "gaussians", is_file=True)
@@ -21,7 +21,7 @@ ENDED = Entry("", "", "splats", "gaussians", alive=False)
         ([], None, None),
         ([CURVES, IMAGE], None, 1),
         ([SCENE, IMAGE], None, 0),
-        ([IMAGE, OTHER], None, 1),
+        ([IMAGE, NEWER_IMAGE], None, 1),
         ([FILE, CURVES], None, 1),
         ([ENDED, FILE], None, 1),
         ([SCENE, IMAGE], "render", 1),
@@ -29,9 +29,11 @@ ENDED = Entry("", "", "splats", "gaussians", alive=False)
         ([SCENE], "another", None),
     ],
 )
-def test_preferred_entry(
+def test_preferred_entry_is_chosen_by_name_kind_and_age(
     entries: list[Entry], name: str | None, expected: int | None
 ) -> None:
-    assert preferred_entry(entries, name) is (
-        None if expected is None else entries[expected]
-    )
+    entry = preferred_entry(entries, name)
+    if expected is None:
+        assert entry is None
+    else:
+        assert entry is entries[expected]

@@ -1,4 +1,4 @@
-"""What is remembered of files and streams between two looks at them."""
+"""Settings of files and streams that are remembered."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ def test_bookmarks_belong_to_a_file_and_not_to_its_name(
     link.symlink_to(tmp_path / "a")
 
     def bookmarks(file: Path) -> Any:
-        """The tool that keeps them, once the file is seen."""
+        """Show the file, and return the bookmarks of its view."""
         viewer.catalogue.open_file(file, viewer.user.layout.active)
-        viewer.until(
-            lambda: (
-                viewer.state.selected == str(file)
-                and viewer.user.view is not None
-                and not viewer.user.view.empty
-            )
-        )
+
+        def is_shown() -> bool:
+            view = viewer.user.view
+            if viewer.state.selected != str(file) or view is None:
+                return False
+            return not view.empty
+
+        viewer.until(is_shown)
         view: Any = viewer.user.view
         return view.view.tools["navigate"].bookmarks
 

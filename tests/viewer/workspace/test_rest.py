@@ -1,4 +1,4 @@
-"""The loop rests: whatever an entry's source does, the next turn is due in the future."""
+"""The loop rests: the next turn is due in the future, whatever sources do."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from splatview_viewer.workspace.sources import ValueSource
 
 
 class Announced(ValueSource):
-    """Announces values; what comes of them is `feeding`'s."""
+    """Source that announces values, and feeds what `feeding` returns."""
 
     def __init__(self, feeding: Callable[[], bool]) -> None:
         self.feeding = feeding
-        self.fed = 0
+        self.feed_count = 0
 
     def has_new_value(self) -> bool:
         return True
 
     def feed(self, view: ShownView) -> bool:
-        self.fed += 1
+        self.feed_count += 1
         return self.feeding()
 
 
@@ -49,7 +49,7 @@ class Time:
         self.app = app
         self.now = clock()
 
-    def turns_within(self, seconds: float) -> int:
+    def count_turns_within(self, seconds: float) -> int:
         """Return the number of turns, each when the one before wants it."""
         end = self.now + seconds
         count = 0
@@ -73,23 +73,27 @@ def test_loop_rests_while_a_selected_stream_brings_no_frame(
     source = Announced(feeding)
     time = Time(viewer)
     select(viewer, source)
-    time.turns_within(3.0)
-    before = source.fed
-    assert time.turns_within(10.0) < 200
-    assert source.fed > before  # it is still looked for
+    time.count_turns_within(3.0)
+    previous = source.feed_count
+    assert time.count_turns_within(10.0) < 200
+    # The loop still looks for a frame.
+    assert source.feed_count > previous
 
 
 def test_loop_takes_a_late_frame_soon(viewer: Viewer) -> None:
-    late = Announced(lambda: late.fed == 4)
+    def comes_at_the_fourth() -> bool:
+        return late.feed_count == 4
+
+    late = Announced(comes_at_the_fourth)
     time = Time(viewer)
     select(viewer, late)
-    begin = time.now
-    while late.fed < 4:
-        time.turns_within(0.001)
-    assert time.now - begin < 0.02
+    start = time.now
+    while late.feed_count < 4:
+        time.count_turns_within(0.001)
+    assert time.now - start < 0.02
 
 
-def test_loop_rests_while_no_view_of_a_kind_can_be_made(
+def test_loop_rests_while_views_of_a_kind_fail(
     viewer: Viewer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any) -> Any:
@@ -98,22 +102,26 @@ def test_loop_rests_while_no_view_of_a_kind_can_be_made(
     monkeypatch.setattr("splatview_viewer.workspace.feeding.make_view", fail)
     slot = select(viewer, Announced(nothing))
     time = Time(viewer)
-    time.turns_within(3.0)
-    assert time.turns_within(10.0) < 200
+    time.count_turns_within(3.0)
+    assert time.count_turns_within(10.0) < 200
     assert slot.entry.fault == "no such shader"
 
 
 @pytest.mark.parametrize("wants", [Wants(stale=True), Wants(busy=True)])
-def test_loop_rests_while_a_view_is_never_content(
+def test_loop_rests_while_a_view_always_wants_more(
     viewer: Viewer, monkeypatch: pytest.MonkeyPatch, wants: Wants
 ) -> None:
     slot = select(viewer, Announced(nothing))
     time = Time(viewer)
-    time.turns_within(1.0)
+    time.count_turns_within(1.0)
     assert slot.view is not None
-    monkeypatch.setattr(ImageView, "wants", property(lambda _: wants))
-    time.turns_within(3.0)
-    assert time.turns_within(10.0) < 700
+
+    def constant_wants(_: ImageView) -> Wants:
+        return wants
+
+    monkeypatch.setattr(ImageView, "wants", property(constant_wants))
+    time.count_turns_within(3.0)
+    assert time.count_turns_within(10.0) < 700
 
 
 def test_loop_rests_while_the_page_is_hidden() -> None:
@@ -123,7 +131,11 @@ def test_loop_rests_while_the_page_is_hidden() -> None:
         house.app.catalogue.add(slot)
         house.app.users[0].select("a")
         page.send(Visible(False))
-        house.until(lambda: not house.app.users[0].screen.state.visible)
+
+        def is_hidden() -> bool:
+            return not house.app.users[0].screen.state.visible
+
+        house.until(is_hidden)
         time = Time(house.app)
-        time.turns_within(3.0)
-        assert time.turns_within(10.0) < 200
+        time.count_turns_within(3.0)
+        assert time.count_turns_within(10.0) < 200

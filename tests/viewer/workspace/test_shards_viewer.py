@@ -1,11 +1,13 @@
-"""A scene that several processes publish in parts, in the viewer: one entry, one
-picture, and what is said of ranks.
+"""A scene that several processes publish in parts is one entry and one picture.
+
+The viewer tells which ranks are missing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import Any, TypeAlias
 
 import pytest
@@ -24,16 +26,19 @@ class Training:
     """Ranks that publish one after the other."""
 
     def __init__(self, counts: list[int], world: int | None = None) -> None:
-        """`counts`: Gaussians of each rank, in order; `world`: how many ranks they say
-        that there are.
+        """Publish a part of each rank.
+
+        Args:
+            counts: Gaussians of each rank, in order.
+            world: number of ranks that they announce; by default those of `counts`.
         """
-        self.world = len(counts) if world is None else world
+        self.world = world if world is not None else len(counts)
         self.runs: dict[int, Publisher] = {}
         for rank, n in enumerate(counts):
             self.publish(rank, n)
 
     def publish(self, rank: int, n: int) -> None:
-        """Publish so many Gaussians; a rank that has ended begins anew."""
+        """Publish so many Gaussians; a rank that has ended starts anew."""
         run = self.runs.get(rank)
         if run is None:
             run = Publisher("train")
@@ -64,11 +69,13 @@ def viewer(open_viewer: Callable[..., Viewer]) -> Viewer:
 
 @pytest.fixture
 def training() -> Iterator[Start]:
-    """`training([300, 200])`: ranks that have published so many Gaussians each."""
-    with ExitStack() as started:
-        yield lambda counts, world=None: started.enter_context(
-            closing(Training(counts, world))
-        )
+    """Return `training([300, 200])`: ranks that published so many Gaussians each."""
+    with ExitStack() as trainings:
+
+        def start(counts: list[int], world: int | None = None) -> Training:
+            return trainings.enter_context(closing(Training(counts, world)))
+
+        yield start
 
 
 def entries(viewer: Viewer) -> list[str]:
@@ -79,8 +86,8 @@ def slot(viewer: Viewer) -> Any:
     return viewer.user.shown
 
 
-def count(viewer: Viewer) -> int:
-    """Gaussians in what is shown."""
+def gaussian_count(viewer: Viewer) -> int:
+    """Return the number of Gaussians in the shown scene, -1 without one."""
     step(viewer)
     view: Any = viewer.user.view
     if view is not None and view.content.summary is not None:
@@ -88,83 +95,106 @@ def count(viewer: Viewer) -> int:
     return -1
 
 
-def trouble(viewer: Viewer) -> str:
+def until_count(viewer: Viewer, expected: int) -> None:
+    """Take turns until the shown scene has this number of Gaussians."""
+
+    def has_count() -> bool:
+        return gaussian_count(viewer) == expected
+
+    viewer.until(has_count)
+
+
+def troubles(viewer: Viewer) -> str:
     step(viewer)
     return "; ".join(viewer.catalogue.links.troubles(slot(viewer)))
 
 
-def test_what_is_missing_is_said(viewer: Viewer, training: Start) -> None:
+def until_troubles(viewer: Viewer, expected: str) -> None:
+    """Take turns until the shown scene has this text of its troubles."""
+
+    def has_troubles() -> bool:
+        return troubles(viewer) == expected
+
+    viewer.until(has_troubles)
+
+
+def test_missing_ranks_are_reported(viewer: Viewer, training: Start) -> None:
     ranks = training([300, 200], world=4)
-    viewer.until(lambda: count(viewer) == 500)
+    until_count(viewer, 500)
     assert entries(viewer) == ["gaussians \u00b7 4 shards"]
-    assert trouble(viewer) == "2 of 4 shards; ranks 2, 3 not found"
+    assert troubles(viewer) == "2 of 4 shards; ranks 2, 3 not found"
     ranks.end(1)
-    viewer.until(
-        lambda: trouble(viewer) == "1 of 4 shards; rank 1 ended, ranks 2, 3 not found"
-    )
-    assert count(viewer) == 500  # its last part is seen
+    until_troubles(viewer, "1 of 4 shards; rank 1 ended, ranks 2, 3 not found")
+    # The last part of the rank stays in the picture.
+    assert gaussian_count(viewer) == 500
     assert slot(viewer).entry.alive
     ranks.publish(0, 301)
-    viewer.until(lambda: count(viewer) == 501)
+    until_count(viewer, 501)
     assert slot(viewer).source.notes[:2] == [
         "shards ranks 0, 1: versions 1 to 2",
         "Gaussians by rank: 301, 200",
     ]
     ranks.publish(1, 50)
-    viewer.until(lambda: count(viewer) == 351)
-    assert trouble(viewer) == "2 of 4 shards; ranks 2, 3 not found"
+    until_count(viewer, 351)
+    assert troubles(viewer) == "2 of 4 shards; ranks 2, 3 not found"
 
 
-def test_when_all_have_ended_the_last_picture_stays_and_a_restart_continues(
+def test_last_picture_stays_until_a_restart_continues_it(
     viewer: Viewer, training: Start
 ) -> None:
     ranks = training([300, 200])
-    viewer.until(lambda: count(viewer) == 500)
-    assert (entries(viewer), trouble(viewer)) == (
-        ["gaussians \u00b7 2 shards"],
-        "",
-    )  # one entry and one picture
+    until_count(viewer, 500)
+    # There is one entry and one picture.
+    assert entries(viewer) == ["gaussians \u00b7 2 shards"]
+    assert troubles(viewer) == ""
     assert viewer.picture().max() > 60
     view = slot(viewer).view
     ranks.close()
-    viewer.until(lambda: not slot(viewer).entry.alive)
-    assert count(viewer) == 500
-    viewer.until(lambda: trouble(viewer) == "")
+
+    def has_ended() -> bool:
+        return not slot(viewer).entry.alive
+
+    viewer.until(has_ended)
+    assert gaussian_count(viewer) == 500
+    until_troubles(viewer, "")
     training([30, 20]).publish(0, 30)
-    viewer.until(lambda: count(viewer) == 50)
+    until_count(viewer, 50)
     assert slot(viewer).view is view
     assert entries(viewer) == ["gaussians \u00b7 2 shards"]
 
 
-def test_trainings_that_cannot_be_told_apart_are_not_mixed(
-    viewer: Viewer, training: Start
-) -> None:
+def test_trainings_of_one_name_are_not_mixed(viewer: Viewer, training: Start) -> None:
     first = training([300, 200])
-    viewer.until(lambda: count(viewer) == 500)
+    until_count(viewer, 500)
     second = training([30, 20])
-    viewer.until(
-        lambda: (
-            sorted(n for n in entries(viewer) if "rank" in n)
-            == [f"gaussians \u00b7 rank {i} of 2" for i in (0, 0, 1, 1)]
-        )
-    )
+
+    def has_entry_of_each_rank() -> bool:
+        names = sorted(name for name in entries(viewer) if "rank" in name)
+        return names == [f"gaussians \u00b7 rank {i} of 2" for i in (0, 0, 1, 1)]
+
+    viewer.until(has_entry_of_each_rank)
     assert any("Set SPLATVIEW_GROUP" in text for text in viewer.state.notices)
-    assert count(viewer) == 500  # what was seen stays, as that of a run that ended
+    # The shown scene stays, as that of a run that ended.
+    assert gaussian_count(viewer) == 500
     first.close()
-    viewer.until(lambda: count(viewer) == 50)  # the other goes on in its place
+    # The second run continues in its place.
+    until_count(viewer, 50)
     second.publish(0, 31)
-    viewer.until(lambda: count(viewer) == 51)
+    until_count(viewer, 51)
 
 
-def test_a_run_that_was_asked_for_is_shown_and_recorded_alone(
+def test_requested_run_is_shown_and_recorded_alone(
     training: Start, open_viewer: Callable[..., Viewer]
 ) -> None:
     ranks = training([30, 20])
-    for wanted, expected in (("train", 50), (ranks.runs[1].run_id, 20)):
-        app = open_viewer(
-            (300, 200), run=wanted, panel=False, record=RecordOptions(every=1)
-        )
-        app.until(lambda app=app, expected=expected: count(app) == expected)
-        app.until(lambda app=app: len(slot(app).source.tape.recording) >= 1)
+    for run, expected in (("train", 50), (ranks.runs[1].run_id, 20)):
+        record = RecordOptions(every=1)
+        app = open_viewer((300, 200), run=run, panel=False, record=record)
+        until_count(app, expected)
+        app.until(partial(has_recorded, app))
         assert slot(app).source.tape.recording.snapshots[0].count == expected
         app.close()
+
+
+def has_recorded(viewer: Viewer) -> bool:
+    return len(slot(viewer).source.tape.recording) >= 1
