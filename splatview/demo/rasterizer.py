@@ -49,7 +49,7 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class Projected:
+class ProjectedSplats:
     """Gaussians on the screen."""
 
     means2d: torch.Tensor
@@ -79,7 +79,7 @@ def colors(gaussians: Gaussians, viewmat: torch.Tensor, sh_degree: int) -> torch
     return rgb.clamp_min(0)
 
 
-def project(gaussians: Gaussians, view: DatasetView) -> Projected:
+def project(gaussians: Gaussians, view: DatasetView) -> ProjectedSplats:
     """Return Gaussians as they appear on a view's screen."""
     rotation = view.viewmat[:3, :3]
     K = view.K
@@ -110,7 +110,7 @@ def project(gaussians: Gaussians, view: DatasetView) -> Projected:
     xy = (jacobian_x * jacobian_y).sum(1)
     yy = (jacobian_y * jacobian_y).sum(1) + BLUR
     determinant = xx * yy - xy * xy
-    return Projected(
+    return ProjectedSplats(
         means2d=torch.stack([fx * x_z + cx, fy * y_z + cy], 1),
         conics=torch.stack([yy, -xy, xx], 1) / determinant[:, None],
         depths=z,

@@ -1,7 +1,7 @@
 """`python -m splatview_viewer serve | shot | memory`: what the commands of `splatview`
 with these names run.
 
-And the programs that `splatview` starts for itself (`_PROGRAMS`), which nobody types.
+And the programs that `splatview` starts for itself (`_PROGRAMS`), which are not typed.
 """
 
 from __future__ import annotations

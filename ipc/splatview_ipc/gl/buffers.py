@@ -97,7 +97,7 @@ class _Steps(NamedTuple):
     plane: int
 
 
-class _Window(NamedTuple):
+class _BufferWindow(NamedTuple):
     """The bytes of a piece that a texture covers."""
 
     start: int
@@ -189,7 +189,7 @@ def _pixel_texels(form: Form, plane: int) -> list[int]:
 
 def _window(
     offset: int, end: int, sizes: Sequence[int], texel: int, max_texels: int
-) -> _Window | None:
+) -> _BufferWindow | None:
     """Return the part of the first piece that a texture covers; None where none can.
 
     It starts at the first pixel if possible: adding its place is an instruction per
@@ -205,7 +205,7 @@ def _window(
     if len(sizes) > 1:
         fits = all(size // texel <= max_texels for size in sizes)
         is_aligned = offset % texel == 0 and all(s % texel == 0 for s in sizes[:-1])
-        return _Window(0, sizes[0]) if fits and is_aligned else None
+        return _BufferWindow(0, sizes[0]) if fits and is_aligned else None
     start = offset
     if offset % _ALIGNMENT:
         step = lcm(_ALIGNMENT, texel)
@@ -216,7 +216,7 @@ def _window(
     covered = texels * texel
     if start + covered > sizes[0] or texels > max_texels:
         return None
-    return _Window(start, covered)
+    return _BufferWindow(start, covered)
 
 
 class _GlBuffer(NamedTuple):
@@ -321,12 +321,12 @@ class BufferSource(PixelSource):
         self._ready = ready
         self._textures: list[int] = []
         for k, piece in enumerate(access.pieces):
-            window = _Window(0, memory.sizes[piece])
+            window = _BufferWindow(0, memory.sizes[piece])
             if k == 0:
-                window = _Window(access.start, access.size)
+                window = _BufferWindow(access.start, access.size)
             self._add_texture(piece, window)
 
-    def _add_texture(self, piece: int, window: _Window) -> None:
+    def _add_texture(self, piece: int, window: _BufferWindow) -> None:
         """Make a buffer texture over a part of a piece. Raises SharingError."""
         gl = GL.current()
         buffer = self.memory.buffer(piece)

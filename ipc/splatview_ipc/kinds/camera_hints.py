@@ -186,7 +186,7 @@ def pose_hint(
     points = points[np.isfinite(points).all(1)]
     if len(indices) < _MIN_CAMERAS or len(points) < _MIN_POINTS:
         return None
-    scene = _Scene.from_points(points)
+    scene = _SceneBounds.from_points(points)
     views = viewmats[indices].astype(np.float64)
     tangents = _half_tangents(Ks[indices], sizes[indices])
     as_published = scene.visibility_from(views, tangents)
@@ -240,7 +240,7 @@ class _Visibility(NamedTuple):
         return all_see and none_saw and self.distance < 3
 
 
-class _Scene(NamedTuple):
+class _SceneBounds(NamedTuple):
     """The inner half of a scene's points.
 
     The points far outside say nothing of where cameras look.
@@ -253,7 +253,7 @@ class _Scene(NamedTuple):
     """Distance from the middle within which the half lies."""
 
     @classmethod
-    def from_points(cls, points: np.ndarray) -> _Scene:
+    def from_points(cls, points: np.ndarray) -> _SceneBounds:
         middle = np.median(points, axis=0)
         distances = np.linalg.norm(points - middle, axis=1)
         radius = float(np.median(distances))

@@ -79,7 +79,7 @@ class _PictureLayout:
         return {"image": tensors[0]}
 
 
-class _Picture(NamedTuple):
+class _GrabbedPicture(NamedTuple):
     """A picture that was drawn."""
 
     tensor: torch.Tensor
@@ -148,26 +148,26 @@ class Grabber:
         size: tuple[int, int],
         overlays: Sequence[StreamFrame],
         on_gpu: bool,
-    ) -> _Picture:
+    ) -> _GrabbedPicture:
         """Draw a picture: with CUDA where it draws, otherwise with OpenGL.
 
         on_gpu: it is best in GPU memory.
         """
         tensor = still.tensor(size)
         if tensor is not None:
-            return _Picture(tensor, flipped=False)
+            return _GrabbedPicture(tensor, flipped=False)
         screen = self._screen
         still.draw(size, overlays, shared=on_gpu and self._can_share())
         tensor = screen.tensor()
         if tensor is not None:
             # Whether a frame stayed whole that OpenGL reads in place is asked next.
             screen.ctx.finish()
-            return _Picture(tensor, flipped=True)
+            return _GrabbedPicture(tensor, flipped=True)
         width, height = screen.size
         if self._pixels.shape != (height, width, 3):
             self._pixels = np.empty((height, width, 3), np.uint8)
         screen.framebuffer.read_into(self._pixels, components=3, alignment=1)
-        return _Picture(torch.from_numpy(self._pixels), flipped=True)
+        return _GrabbedPicture(torch.from_numpy(self._pixels), flipped=True)
 
     def _publish(self, tensor: torch.Tensor, flipped: bool) -> RenderResult:
         """Publish a picture in the stream for GPU memory or that for host memory."""

@@ -115,7 +115,7 @@ class _OpenStream:
 
 
 @dataclass(slots=True)
-class _Outcome:
+class _Attempt:
     """The end of waiting for a picture."""
 
     result: object = None
@@ -184,7 +184,7 @@ class Stills:
         newest_end = min(time.monotonic() + _NEWEST_S, end)
         newest = stream.version
 
-        def attempt() -> _Outcome | None:
+        def attempt() -> _Attempt | None:
             # Parts of a sharded scene may come late.
             self._finder.poll(request.run, time.monotonic())
             version = request.after
@@ -194,9 +194,9 @@ class Stills:
                     version = newest
             result = self._attempt(opened, version, end, request, use)
             if result is not None:
-                return _Outcome(result)
+                return _Attempt(result)
             if stream.fault or not run.alive:
-                return _Outcome()
+                return _Attempt()
             return None
 
         outcome = wait_until(attempt, end)

@@ -291,7 +291,7 @@ class OrbitCamera:
         self.target = np.array(point, np.float64)
 
 
-class _Grab(NamedTuple):
+class _OrbitGrab(NamedTuple):
     """A drag: the pointer's last place, and what it does."""
 
     x: float
@@ -312,7 +312,7 @@ class Orbit(OrbitCamera):
     looks_around: bool = False
     """True if a left drag turns the camera in place (flying) instead of around the
     target."""
-    _grab: _Grab | None = field(default=None, repr=False)
+    _grab: _OrbitGrab | None = field(default=None, repr=False)
 
     @property
     def dragging(self) -> bool:
@@ -336,7 +336,7 @@ class Orbit(OrbitCamera):
         """Handle a user's event; return True when the camera moved (or a drag ended)."""
         match event:
             case PointerPress():
-                self._grab = _Grab(event.x, event.y, self._drag_of(event))
+                self._grab = _OrbitGrab(event.x, event.y, self._drag_of(event))
             case PointerRelease():
                 was_dragging = self.dragging
                 self._grab = None
@@ -385,10 +385,10 @@ class Orbit(OrbitCamera):
             self.pan(x - turned_x, y - turned_y, rect.height)
         return bool(event.dx or event.dy or event.factor != 1 or event.turn)
 
-    def _follow(self, event: PointerMove, grab: _Grab, rect: Rect) -> bool:
+    def _follow(self, event: PointerMove, grab: _OrbitGrab, rect: Rect) -> bool:
         """Move as a drag asks for."""
         height = max(rect.height, 1)
-        self._grab = _Grab(event.x, event.y, grab.drag)
+        self._grab = _OrbitGrab(event.x, event.y, grab.drag)
         dx = event.x - grab.x
         dy = event.y - grab.y
         if grab.drag == "pan":

@@ -54,7 +54,7 @@ class Handle(NamedTuple):
     """Pixels from the picture's corner."""
 
 
-class _Grab(NamedTuple):
+class _HandleGrab(NamedTuple):
     """A handle that is dragged, as the drag began."""
 
     name: HandleName
@@ -74,7 +74,7 @@ class Crop(Tool[SelectableView]):
     def __init__(self, view: SelectableView) -> None:
         super().__init__(view)
         self.hovered: HandleName | None = None
-        self._grab: _Grab | None = None
+        self._grab: _HandleGrab | None = None
         self._is_pressed_elsewhere = False
         """A button is down for something else."""
         self.is_open = False
@@ -188,11 +188,13 @@ class Crop(Tool[SelectableView]):
         if name is None:
             self._is_pressed_elsewhere = True
             return None
-        self._grab = _Grab(name, (event.x - rect.x, event.y - rect.y), shape)
+        self._grab = _HandleGrab(name, (event.x - rect.x, event.y - rect.y), shape)
         self.hovered = name
         return True
 
-    def _drag(self, grab: _Grab, position: tuple[float, float], rect: Rect) -> None:
+    def _drag(
+        self, grab: _HandleGrab, position: tuple[float, float], rect: Rect
+    ) -> None:
         """Move the grabbed handle to the pointer.
 
         position: pixels from the picture's corner.

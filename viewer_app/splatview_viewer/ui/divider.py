@@ -26,7 +26,7 @@ _KNOB = 11.0
 class Divider:
     """An upright line over a picture.
 
-    Holds where it is; whoever owns it lays the pictures.
+    Holds its position; its owner lays the pictures.
     """
 
     def __init__(self) -> None:

@@ -71,7 +71,7 @@ FIELD_DOWN = LINE
 CHOSEN = LINE
 OVER = LINE
 POPUP = LINE
-"""As `use` says: whoever draws reads them then."""
+"""As `use` says: drawing code reads them then."""
 INK, MARK, NOW, SHADE = (
     ImVec4(*_DARK[name], 1.0) for name in ("TEXT", "ACCENT", "ALIVE", "BAR")
 )

@@ -112,7 +112,7 @@ _http_log.addFilter(_is_no_client_error)
 
 
 class _Closing(NamedTuple):
-    """How a WebSocket is closed."""
+    """The code and the reason with which a WebSocket is closed."""
 
     code: int
     reason: str

@@ -38,7 +38,7 @@ class _CountedScene:
         self.last_version = version
 
 
-class Counts:
+class CountRecorder:
     """The number of Gaussians of each scene over time, whether or not its run logs it."""
 
     def __init__(self) -> None:

@@ -42,7 +42,7 @@ MemoryKey = tuple[object, ...]
 """Names a tensor's memory on a GPU and its layout there."""
 
 
-class _Picture(NamedTuple):
+class _UploadedPicture(NamedTuple):
     """A picture (H, W) or (H, W, C), as it is published."""
 
     tensor: RemoteTensor | DeviceTensor | np.ndarray
@@ -174,7 +174,7 @@ class ImageContent:
         self.changes += 1
         return True
 
-    def _upload(self, picture: _Picture) -> PixelSource:
+    def _upload(self, picture: _UploadedPicture) -> PixelSource:
         """Upload a picture from host memory."""
         with self.stopwatch("upload"):
             try:
@@ -189,7 +189,7 @@ class ImageContent:
             bridge.close()
 
     def _describe(
-        self, source: PixelSource, picture: _Picture, frame: StreamFrame | None
+        self, source: PixelSource, picture: _UploadedPicture, frame: StreamFrame | None
     ) -> None:
         """Take over what is known about the new picture."""
         self.source = source
@@ -370,7 +370,7 @@ def _memory_key_of(tensor: Any) -> MemoryKey:
     return id(tensor.memory), tensor.offset, tensor.shape, tensor.strides
 
 
-def _picture_of(value: Value) -> _Picture:
+def _picture_of(value: Value) -> _UploadedPicture:
     """Return the picture of a frame, or of an array (H, W) or (H, W, C).
 
     A bridge finds out later if that makes a picture.
@@ -380,14 +380,14 @@ def _picture_of(value: Value) -> _Picture:
     """
     if isinstance(value, np.ndarray):
         layout = "HW" if value.ndim == 2 else "HWC"
-        return _Picture(value, value.dtype.name, layout)
+        return _UploadedPicture(value, value.dtype.name, layout)
     if "image" not in getattr(value, "tensors", ()):
         raise ViewerError(
             f"image: a {type(value).__name__} without an image cannot be shown"
         )
     tensor = value.tensors["image"]  # type: ignore[union-attr]
     layout = str(value.meta["layout"])  # type: ignore[union-attr]
-    return _Picture(tensor, tensor.dtype, layout)
+    return _UploadedPicture(tensor, tensor.dtype, layout)
 
 
 def _summarise(colors: np.ndarray) -> _ValueSummary:

@@ -142,7 +142,7 @@ NO_SCORE = 1e9
 
 @dataclass
 class OverlayResult:
-    """What an overlay stream says about a picture, in pixels of that picture.
+    """The results that a stream lays over a picture, in pixels of that picture.
 
     What cannot be drawn was left out.
     """

@@ -239,7 +239,7 @@ class ImageView(View[ImageContent, ImageState]):
 
     @property
     def pan_zoom(self) -> PanZoom:
-        """What places the picture in a rectangle, as the state has it."""
+        """Return the placement of the picture in a rectangle, as the state has it."""
         self._pan_zoom.size = self.size
         self._pan_zoom.place = self.state.place
         return self._pan_zoom

@@ -49,7 +49,7 @@ _PAN = 0.12
 
 
 class _Move(NamedTuple):
-    """What a key does to the window of the plot."""
+    """A key's effect on the window of the plot."""
 
     right: int = 0
     up: int = 0

@@ -35,7 +35,7 @@ _MAX_THUMBNAILS = 64
 _NO_PHOTO = "This camera was published without a photograph"
 
 
-class PhotoRequest(NamedTuple):
+class PhotoLoad(NamedTuple):
     """A photograph that is requested of a publisher, or read."""
 
     camera: int
@@ -59,12 +59,12 @@ class PhotoStore:
         self._problems: dict[int, str] = {}
         self._wanted = -1
         """Index of the camera whose photograph was asked for last."""
-        self._request_again_at: dict[PhotoRequest, float] = {}
+        self._request_again_at: dict[PhotoLoad, float] = {}
         self._thumbnails: dict[int, np.ndarray] = {}
         self._next_thumbnail = 0
         """All thumbnails before this one have come, or never will."""
         self._jobs = Jobs("read photographs", wake)
-        self._reading: dict[PhotoRequest, Job[np.ndarray]] = {}
+        self._reading: dict[PhotoLoad, Job[np.ndarray]] = {}
 
     def use_cameras(self, cameras: CameraSet) -> bool:
         """Keep photographs of these cameras from now on.
@@ -112,7 +112,7 @@ class PhotoStore:
             return photo
         if camera not in self._problems:
             if self._cameras.path(camera):
-                self._read(PhotoRequest(camera, 0))
+                self._read(PhotoLoad(camera, 0))
             elif not self._cameras.photos:
                 self._problems[camera] = _NO_PHOTO
         return None
@@ -139,9 +139,9 @@ class PhotoStore:
             return []
         requests = []
         if self._is_photo_missing(self._wanted):
-            requests.append(PhotoRequest(self._wanted, 0))
+            requests.append(PhotoLoad(self._wanted, 0))
         if self._wants_next_thumbnail() and len(self._thumbnails) < _MAX_THUMBNAILS:
-            requests.append(PhotoRequest(self._next_thumbnail, self.side))
+            requests.append(PhotoLoad(self._next_thumbnail, self.side))
         due: list[tuple[int, int]] = []
         for request in requests:
             if now >= self._request_again_at.get(request, 0.0):
@@ -171,7 +171,7 @@ class PhotoStore:
         """
         if frame.meta["photos"] != self._cameras.photos:
             return True
-        request = PhotoRequest(frame.meta["camera"], frame.meta["side"])
+        request = PhotoLoad(frame.meta["camera"], frame.meta["side"])
         photos = np.array(frame.tensors["photos"].array)  # type: ignore[union-attr]
         if not frame.intact():
             return False
@@ -182,7 +182,7 @@ class PhotoStore:
             self._keep(request.camera, photos[0])
         return True
 
-    def _take_batch(self, request: PhotoRequest, photos: np.ndarray) -> None:
+    def _take_batch(self, request: PhotoLoad, photos: np.ndarray) -> None:
         """Keep thumbnails of consecutive cameras, (M, side, side, 3)."""
         first = request.camera
         end = min(first + len(photos), len(self._cameras))
@@ -209,7 +209,7 @@ class PhotoStore:
         self._read_thumbnails()
         return bool(finished)
 
-    def _take_read(self, request: PhotoRequest, job: Job[np.ndarray]) -> None:
+    def _take_read(self, request: PhotoLoad, job: Job[np.ndarray]) -> None:
         camera, side = request
         if job.error is None:
             if side:
@@ -232,7 +232,7 @@ class PhotoStore:
             if len(self._thumbnails) + len(self._reading) >= _MAX_THUMBNAILS:
                 break
             if is_file:
-                self._read(PhotoRequest(camera, self.side))
+                self._read(PhotoLoad(camera, self.side))
             self._next_thumbnail += 1
 
     def _keep(self, camera: int, photo: np.ndarray) -> None:
@@ -248,7 +248,7 @@ class PhotoStore:
             _, forgotten = self._photos.popitem(last=False)
             total -= forgotten.nbytes
 
-    def _read(self, request: PhotoRequest) -> None:
+    def _read(self, request: PhotoLoad) -> None:
         """Have a photograph's file read by a job."""
         if request in self._reading:
             return

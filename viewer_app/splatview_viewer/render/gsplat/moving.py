@@ -205,7 +205,7 @@ class Move(ctypes.Structure):
     )
 
 
-class _Picture(ctypes.Structure):
+class _MovablePicture(ctypes.Structure):
     """Mirrors `Picture` in warp.cu."""
 
     _fields_ = (
@@ -234,7 +234,7 @@ def grid_of(
     columns = math.ceil(width / cell) + 1
     rows = math.ceil(height / cell) + 1
     grid = torch.empty((rows, columns), dtype=torch.float32, device=depth.device)
-    picture = _Picture(
+    picture = _MovablePicture(
         rgba=rgba.data_ptr(),
         depth=depth.data_ptr(),
         width=width,

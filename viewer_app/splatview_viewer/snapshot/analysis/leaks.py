@@ -68,7 +68,7 @@ class Suspect:
 
 @dataclass(slots=True)
 class _Growth:
-    """How the remaining allocations of each stack came to be; G stacks."""
+    """The history of the remaining allocations of each stack; G stacks."""
 
     stacks: np.ndarray
     group: np.ndarray

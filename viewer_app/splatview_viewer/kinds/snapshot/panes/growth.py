@@ -62,7 +62,7 @@ _OTHER_MOMENTS = {"peak": "its peak", "end": "its end"}
 
 
 class _Compared(NamedTuple):
-    """What a comparison is of, as far as the user chose it."""
+    """The two sides of a comparison, as far as the user chose them."""
 
     key: tuple[Any, Any]
     """Names the two moments in the key of the answer."""
