@@ -145,16 +145,16 @@ class Notes:
     """Feature with a section of the panel."""
 
     def __init__(self, *args: Any) -> None:
-        """Needs nothing of the viewer."""
+        """Take nothing of the viewer."""
 
     def pull(self, user: Any) -> None:
-        """Prepares nothing."""
+        """Prepare nothing."""
 
     def sections(self, viewport: Any) -> Sequence[Section]:
         return [Section("Notes", draw_nothing)]
 
     def compare(self, mode: str, viewport: Any, key: str) -> None:
-        """Compares nothing."""
+        """Compare nothing."""
 
 
 def test_added_tool_and_section_are_in_the_panel(

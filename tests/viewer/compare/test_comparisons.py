@@ -49,7 +49,7 @@ def write_file(folder: Path, name: str) -> Path:
 
 
 class CompareRig:
-    """A viewer with files of scenes a, b, c and pictures p, q."""
+    """Viewer with files of scenes a, b, c and pictures p, q."""
 
     def __init__(
         self, open_viewer: Callable[..., Viewer], folder: Path, names: tuple[str, ...]

@@ -29,10 +29,11 @@ RECT = Rect(100, 20, 400, 300)
 @pytest.mark.parametrize(
     ("size", "zoom", "corner"),
     [
-        ((800, 300), 0.5, (100, 95)),  # wide: bars above and below
-        ((200, 600), 0.5, (250, 20)),  # tall: bars at the sides
+        ((800, 300), 0.5, (100, 95)),
+        ((200, 600), 0.5, (250, 20)),
         ((1, 1), 300.0, (150, 20)),
     ],
+    ids=["wide", "tall", "one pixel"],
 )
 def test_fitting_keeps_the_aspect(
     size: tuple[int, int], zoom: float, corner: tuple[int, int]

@@ -318,8 +318,8 @@ def test_rotations_of_many_equal_those_of_each() -> None:
 # -- the tool of a view --------------------------------------------------------
 
 
-class Rig:
-    """A view, and events for it."""
+class PathRig:
+    """View with a panel and the tool of camera paths, and events for them."""
 
     def __init__(self, screen: OffscreenScreen) -> None:
         screen.resize(W, H)
@@ -372,14 +372,14 @@ def side(x: float) -> Camera:
 
 
 @pytest.fixture
-def rig(screen: OffscreenScreen) -> Iterator[Rig]:
-    new_rig = Rig(screen)
+def rig(screen: OffscreenScreen) -> Iterator[PathRig]:
+    new_rig = PathRig(screen)
     yield new_rig
     new_rig.view.close()
     new_rig.panel.close()
 
 
-def test_key_k_sets_keyframes_where_the_camera_is(rig: Rig) -> None:
+def test_key_k_sets_keyframes_where_the_camera_is(rig: PathRig) -> None:
     assert rig.tool.bar_height() == 0
     rig.add_keys(-1.0, 0.0, 1.0)
     assert rig.key_x_positions == [-1.0, 0.0, 1.0]
@@ -397,7 +397,7 @@ def test_key_k_sets_keyframes_where_the_camera_is(rig: Rig) -> None:
     assert rig.tool.path.times == [0.0, 4.0, 6.0]
 
 
-def test_path_is_remembered_by_the_name_of_its_scene(rig: Rig) -> None:
+def test_path_is_remembered_by_the_name_of_its_scene(rig: PathRig) -> None:
     rig.view.tick(0.0)
     rig.add_keys(-1.0, 1.0)
     rig.view.tick(1.0)
@@ -414,7 +414,7 @@ def test_path_is_remembered_by_the_name_of_its_scene(rig: Rig) -> None:
     second_view.close()
 
 
-def test_timeline_is_edited_with_the_pointer(rig: Rig) -> None:
+def test_timeline_is_edited_with_the_pointer(rig: PathRig) -> None:
     rig.add_keys(-1.0, 0.0, 1.0)
     rig.tool.chosen_key = None
     rig.draw()
@@ -435,7 +435,7 @@ def test_timeline_is_edited_with_the_pointer(rig: Rig) -> None:
     assert rig.tool.time == pytest.approx(3.5, abs=0.03)
 
 
-def test_path_is_played_at_its_own_pace(rig: Rig) -> None:
+def test_path_is_played_at_its_own_pace(rig: PathRig) -> None:
     assert rig.view.handle(KeyEvent("p"), RECT)
     assert "two keyframes" in rig.messages[-1]
     rig.add_keys(-1.0, 1.0)
@@ -451,7 +451,7 @@ def test_path_is_played_at_its_own_pace(rig: Rig) -> None:
 
 
 def test_path_is_filmed_while_the_loop_continues(
-    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rig: PathRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     frames = json.loads(write_path(Film(path())))["camera_path"][:4]
@@ -479,7 +479,7 @@ def test_path_is_filmed_while_the_loop_continues(
 
 
 def test_path_of_very_many_pictures_is_drawn_played_and_not_remembered(
-    rig: Rig, tmp_path: Path
+    rig: PathRig, tmp_path: Path
 ) -> None:
     (tmp_path / "path.json").write_text(many_frames(20_000))
     assert rig.view.view.dropped(tmp_path / "path.json")
@@ -500,7 +500,7 @@ def test_path_of_very_many_pictures_is_drawn_played_and_not_remembered(
 
 @pytest.mark.parametrize("filmed", [False, True])
 def test_path_of_too_many_pictures_is_neither_written_nor_filmed(
-    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filmed: bool
+    rig: PathRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filmed: bool
 ) -> None:
     monkeypatch.chdir(tmp_path)
     rig.add_keys(-1.0, 1.0)

@@ -339,7 +339,8 @@ def test_scene_in_place_is_held_until_the_first_picture_reads_it(
         assert reader.loads - loads == 1
         assert reader.drawings - drawings == 2
         view_pixels(both_views[0], screen)
-        assert reader.drawings - drawings == 2  # the same picture again
+        # The same picture is drawn again without the renderer.
+        assert reader.drawings - drawings == 2
     last = scene(seed=9)
     last.show(both_views[0])
     both_views[0].close()

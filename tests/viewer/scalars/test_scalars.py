@@ -233,7 +233,7 @@ def test_wheel_zooms_all_plots_along_the_axis(
 
 
 def test_plots_stay_apart_whatever_their_names(viewer: Viewer) -> None:
-    """Imgui takes these names for one, and would say so over the picture."""
+    """Check names that imgui confuses, which it would report over the picture."""
     for step in range(50):
         splatview.log(step, **{"a###b": step, "c###b": 2.0 * step})
     view = until_step(viewer, 49)

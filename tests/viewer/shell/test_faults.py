@@ -23,14 +23,14 @@ from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.ui.recovery import Faults
 
 
-class Extra:
-    """Adds sections to the panel, as comparisons do."""
+class ExtraSections:
+    """Feature that adds sections to the panel, as comparisons do."""
 
     def __init__(self, *sections: Section) -> None:
         self.added = sections
 
     def pull(self, user: Any) -> None:
-        """Nothing is prepared."""
+        """Prepare nothing."""
 
     def sections(self, viewport: Any) -> Sequence[Section]:
         if not self.added:
@@ -38,7 +38,7 @@ class Extra:
         return self.added
 
     def compare(self, mode: str, viewport: Any, key: str) -> None:
-        """Nothing is compared."""
+        """Compare nothing."""
 
 
 def leave_all_open() -> bool:
@@ -110,7 +110,7 @@ def test_failing_section_shows_its_reason_and_nothing_else_suffers(
     viewer = showing
     initial = viewer.picture()
     viewer.catalogue.features.append(
-        Extra(Section("Bad", fail, True), Section("Good", draw_button, True))
+        ExtraSections(Section("Bad", fail, True), Section("Good", draw_button, True))
     )
     for _ in range(3):
         assert reason in redraw(viewer, texts)
@@ -131,7 +131,7 @@ def test_section_recovers_once_it_no_longer_fails(
     def draw_section() -> bool:
         return draw()
 
-    showing.catalogue.features.append(Extra(Section("Bad", draw_section, True)))
+    showing.catalogue.features.append(ExtraSections(Section("Bad", draw_section, True)))
     assert "the sensor is cross" in redraw(showing, texts)
     draw = draw_button
     assert "the sensor is cross" not in redraw(showing, texts)
@@ -140,7 +140,7 @@ def test_section_recovers_once_it_no_longer_fails(
 def test_failing_list_of_sections_is_reported_in_the_panel(
     showing: Viewer, texts: list[str]
 ) -> None:
-    showing.catalogue.features.append(Extra())
+    showing.catalogue.features.append(ExtraSections())
     assert "no sections today" in redraw(showing, texts)
     assert showing.image.state is not None
     assert "no sections today" in redraw(showing, texts)

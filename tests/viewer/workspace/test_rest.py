@@ -42,8 +42,8 @@ def damaged() -> bool:
     raise RuntimeError("its memory is gone")
 
 
-class Time:
-    """Turns a viewer as its loop does, by a clock that only this moves."""
+class ManualClock:
+    """Clock of a test, by which it turns a viewer as the loop does."""
 
     def __init__(self, app: App) -> None:
         self.app = app
@@ -71,7 +71,7 @@ def test_loop_rests_while_a_selected_stream_brings_no_frame(
     viewer: Viewer, feeding: Callable[[], bool]
 ) -> None:
     source = Announced(feeding)
-    time = Time(viewer)
+    time = ManualClock(viewer)
     select(viewer, source)
     time.count_turns_within(3.0)
     previous = source.feed_count
@@ -85,7 +85,7 @@ def test_loop_takes_a_late_frame_soon(viewer: Viewer) -> None:
         return late.feed_count == 4
 
     late = Announced(comes_at_the_fourth)
-    time = Time(viewer)
+    time = ManualClock(viewer)
     select(viewer, late)
     start = time.now
     while late.feed_count < 4:
@@ -101,7 +101,7 @@ def test_loop_rests_while_views_of_a_kind_fail(
 
     monkeypatch.setattr("splatview_viewer.workspace.feeding.make_view", fail)
     slot = select(viewer, Announced(nothing))
-    time = Time(viewer)
+    time = ManualClock(viewer)
     time.count_turns_within(3.0)
     assert time.count_turns_within(10.0) < 200
     assert slot.entry.fault == "no such shader"
@@ -112,7 +112,7 @@ def test_loop_rests_while_a_view_always_wants_more(
     viewer: Viewer, monkeypatch: pytest.MonkeyPatch, wants: Wants
 ) -> None:
     slot = select(viewer, Announced(nothing))
-    time = Time(viewer)
+    time = ManualClock(viewer)
     time.count_turns_within(1.0)
     assert slot.view is not None
 
@@ -136,6 +136,6 @@ def test_loop_rests_while_the_page_is_hidden() -> None:
             return not house.app.users[0].screen.state.visible
 
         house.until(is_hidden)
-        time = Time(house.app)
+        time = ManualClock(house.app)
         time.count_turns_within(3.0)
         assert time.count_turns_within(10.0) < 200
