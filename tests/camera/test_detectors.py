@@ -165,7 +165,7 @@ def test_oriented_boxes_lie_in_the_picture_without_overlaps(tmp_path: Path) -> N
     scores = np.array([[0, 0.75], [0, 0.5], [0.625, 0]], np.float32)
     angles = np.array([[0], [quarter], [quarter]], np.float32)
     metadata = {"task": "obb", "names": "['ship', 'plane']"}
-    raw = yolo(boxes, scores, COUNT, rest=angles)
+    raw = yolo(boxes, scores, COUNT, extras=angles)
     rows = np.zeros((1, 300, 7), np.float32)
     rows[0, :2] = [[*boxes[0], 0.75, 1, 0], [*boxes[2], 0.625, 0, quarter]]
     for output in (raw, rows):
@@ -184,7 +184,7 @@ def test_keypoints_and_masks_are_in_pixels_of_the_picture(tmp_path: Path) -> Non
         table()[0, :4, [0, 43, 84, 125]],
         np.array([[0.5], [0.75], [0.25], [0]]),
         COUNT,
-        rest=points,
+        extras=points,
     )
     annotations = opened(
         fixed(
@@ -205,7 +205,7 @@ def test_keypoints_and_masks_are_in_pixels_of_the_picture(tmp_path: Path) -> Non
     annotations = opened(
         fixed(
             tmp_path / "seg.onnx",
-            {"output0": table(rest=weights), "output1": prototypes},
+            {"output0": table(extras=weights), "output1": prototypes},
             NAMES,
         )
     ).detect(PICTURE)

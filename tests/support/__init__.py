@@ -1,1 +1,1 @@
-"""What the tests share: programs, waiting, frames, scenes, viewers."""
+"""Shared by the tests: programs, waiting, frames, scenes, viewers."""

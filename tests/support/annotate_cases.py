@@ -1,4 +1,4 @@
-"""Results that `annotate` sends, as a viewer reads them, and what a view draws of them."""
+"""Results that `annotate` sends, as a viewer reads them, and the pictures of them."""
 
 from __future__ import annotations
 
@@ -14,52 +14,51 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import ShownView
 from splatview_viewer.kinds.image.overlay import OverlayResult
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from support.frames import remote
+from support.frames import frame_of
 
 
-def annotation_tensors(**given: Any) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """Return the frame that `annotate` makes of this, once the receiver's own check has passed it."""
-    tensors, meta = overlay_tensors(given)
-    check_frame(
-        "overlay",
-        {k: (str(t.dtype)[6:], tuple(t.shape)) for k, t in tensors.items()},
-        meta,
-    )
+def annotation_tensors(
+    **annotations: Any,
+) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Return tensors and metadata that `annotate` makes, checked as the receiver does."""
+    tensors, meta = overlay_tensors(annotations)
+    forms = {}
+    for name, tensor in tensors.items():
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        forms[name] = (dtype, tuple(tensor.shape))
+    check_frame("overlay", forms, meta)
     return tensors, meta
 
 
 def texts(tensor: Any) -> list[str]:
-    """Texts of a frame, each ended by a zero byte."""
-    whole = bytes(tensor.tolist())
-    assert whole == b"" or whole.endswith(b"\0")
-    return [text.decode() for text in whole.split(b"\0")[:-1]]
+    """Return the texts of a frame, each of which ends with a zero byte."""
+    data = bytes(tensor.tolist())
+    assert data == b"" or data.endswith(b"\0")
+    return [text.decode() for text in data.split(b"\0")[:-1]]
 
 
-def overlay_frame(version: int = 1, time_ns: int = 0, **given: Any) -> StreamFrame:
-    """What `annotate` sends for this, computed on this version of the image."""
-    tensors, meta = annotation_tensors(**given)
-    meta |= {"version": version, "time_ns": time_ns}
-    return StreamFrame(
-        "overlay",
-        1,
-        0,
-        meta,
-        {k: remote(t) for k, t in tensors.items()},
-        lambda: True,
-        lambda: None,
-    )
+def overlay_frame(
+    version: int = 1, time_ns: int = 0, **annotations: Any
+) -> StreamFrame:
+    """Make the frame that `annotate` sends of a version of the image."""
+    tensors, meta = annotation_tensors(**annotations)
+    frame = frame_of("overlay", tensors, **meta)
+    frame.meta.update(version=version, time_ns=time_ns)
+    return frame
 
 
-def result_of(frame: StreamFrame, shown: tuple[int, int] = (64, 48)) -> OverlayResult:
+def result_of(
+    frame: StreamFrame, image_size: tuple[int, int] = (64, 48)
+) -> OverlayResult:
     from splatview_viewer.kinds.image.overlay import read_result
 
-    result = read_result(frame, shown)
+    result = read_result(frame, image_size)
     assert result is not None
     return result
 
 
 def overlay_pixels(view: ShownView, screen: OffscreenScreen) -> np.ndarray:
-    """(H, W, 3) int: the image with its overlay, without words."""
+    """Draw the image with its overlay, without text; return (H, W, 3) int."""
     view.draw(screen.framebuffer, Rect(0, 0, *screen.size))
     assert screen.ctx.error == "GL_NO_ERROR"
     return screen.pixels()[..., :3].astype(int)

@@ -62,7 +62,7 @@ class Rig:
         reading: bool = True,
         encoder: Encoder | None = None,
     ) -> BrowserScreen:
-        """A page that says hello, and its screen."""
+        """Open a page that says hello, and return its screen."""
         hello = Hello(id="page", width=width, height=height)
         self._encoder = self._encoder or choose_encoder(self.ctx)
         with ExitStack() as opened:
@@ -82,16 +82,17 @@ class Rig:
 def draw(
     screen: BrowserScreen, color: tuple[float, float, float], mark: int = 0
 ) -> np.ndarray:
-    """Draw and present something, when the screen takes it; what was drawn, (H, W, 3). `mark` makes it another picture
-    than the same with another one.
+    """Draw and present a picture once the screen takes one; return it, (H, W, 3).
+
+    `mark` tells pictures of one colour apart.
     """
     until_ready(screen)
     screen.framebuffer.clear(*color, 1.0)
     width, height = screen.state.size
-    screen.framebuffer.clear(
-        1.0, 1.0, 1.0, 1.0, viewport=(0, height - height // 4, width // 3, height // 4)
-    )
-    screen.framebuffer.clear(0.0, 0.0, 0.0, 1.0, viewport=(mark % (width - 8), 8, 8, 8))
+    corner = (0, height - height // 4, width // 3, height // 4)
+    screen.framebuffer.clear(1.0, 1.0, 1.0, 1.0, viewport=corner)
+    square = (mark % (width - 8), 8, 8, 8)
+    screen.framebuffer.clear(0.0, 0.0, 0.0, 1.0, viewport=square)
     drawn = read_pixels(screen.framebuffer)[..., :3]
     screen.present(CAPTION)
     return drawn
@@ -102,7 +103,7 @@ def poll(
     condition: Callable[[], Any],
     events: list[Event] | None = None,
 ) -> Any:
-    """Poll as the viewer's loop does until something is true, and return that."""
+    """Poll as the viewer's loop does until a condition is true, and return it."""
     for _ in turns(f"{condition}", rest=False):
         result = condition()
         if result:
@@ -114,27 +115,31 @@ def poll(
 
 
 def until_ready(screen: BrowserScreen) -> list[Event]:
-    """Poll until another picture is taken; the events meanwhile."""
+    """Poll until the screen takes another picture; return the events meanwhile."""
     events: list[Event] = []
     poll(screen, lambda: screen.state.ready, events)
     return events
 
 
 def heard(screen: BrowserScreen, kind: type) -> list[Event]:
-    """The events up to the first of a kind."""
+    """Poll until an event of a kind comes; return all events up to it."""
     events: list[Event] = []
-    poll(screen, lambda: any(isinstance(e, kind) for e in events), events)
+
+    def has_come() -> bool:
+        return any(isinstance(event, kind) for event in events)
+
+    poll(screen, has_come, events)
     return events
 
 
 def spend(screen: BrowserScreen, seconds: float) -> None:
-    """Poll for a while."""
+    """Poll for so many seconds."""
     end = clock() + seconds
     poll(screen, lambda: clock() > end)
 
 
 def decoded(picture: Image) -> np.ndarray:
-    """(H, W, 3) uint8."""
+    """Decode a picture to (H, W, 3) uint8."""
     image = PIL.Image.open(io.BytesIO(picture.data))
     assert image.format is not None
     assert image.format.lower() == picture.format
@@ -142,13 +147,14 @@ def decoded(picture: Image) -> np.ndarray:
 
 
 def restful(screen: BrowserScreen, page: Page) -> Image:
-    """The picture without loss that comes when nothing more is drawn."""
-    while not (picture := poll(screen, page.next_picture)).lossless:
-        pass
-    return picture
+    """Return the picture without loss that comes when nothing more is drawn."""
+    while True:
+        picture = poll(screen, page.next_picture)
+        if picture.lossless:
+            return picture
 
 
 def settle(screen: BrowserScreen, page: Page) -> int:
-    """Until the page has a picture without loss of what was drawn, in BLUE; its number."""
+    """Draw in BLUE and wait for the picture without loss; return its number."""
     draw(screen, BLUE)
     return restful(screen, page).number

@@ -1,4 +1,7 @@
-"""Small networks in ONNX files, for tests of detectors: some give numbers that are fixed, one really looks."""
+"""Small networks in ONNX files, for tests of detectors.
+
+Some give fixed numbers, one really looks at the picture.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +19,15 @@ def fixed(
     outputs: Mapping[str, np.ndarray],
     metadata: Mapping[str, str] | None = None,
 ) -> str:
-    """A network that gives the same numbers for every picture. Its path."""
-    nodes = [
-        helper.make_node("Constant", [], [name], value=numpy_helper.from_array(value))
-        for name, value in outputs.items()
-    ]
-    values = [
-        helper.make_tensor_value_info(
-            name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape
-        )
-        for name, value in outputs.items()
-    ]
-    return save(path, nodes, (1, 3, 64, 96), values, metadata or {}, {})
+    """Write a network that gives the same numbers for every picture; return its path."""
+    nodes = []
+    infos = []
+    for name, value in outputs.items():
+        constant = numpy_helper.from_array(value)
+        nodes.append(helper.make_node("Constant", [], [name], value=constant))
+        dtype = helper.np_dtype_to_tensor_dtype(value.dtype)
+        infos.append(helper.make_tensor_value_info(name, dtype, value.shape))
+    return save(path, nodes, (1, 3, 64, 96), infos, metadata or {}, {})
 
 
 def save(
@@ -38,15 +38,10 @@ def save(
     metadata: Mapping[str, str],
     constants: Mapping[str, np.ndarray],
 ) -> str:
-    """A network whose input is called "images". Its path."""
-    given = helper.make_tensor_value_info("images", TensorProto.FLOAT, shape)
-    graph = helper.make_graph(
-        nodes,
-        "test",
-        [given],
-        outputs,
-        [numpy_helper.from_array(value, name) for name, value in constants.items()],
-    )
+    """Write a network whose input is called "images"; return its path."""
+    images = helper.make_tensor_value_info("images", TensorProto.FLOAT, shape)
+    initializers = [numpy_helper.from_array(v, name) for name, v in constants.items()]
+    graph = helper.make_graph(nodes, "test", [images], outputs, initializers)
     model = helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8
     )
@@ -56,9 +51,11 @@ def save(
     return str(path)
 
 
-def bright(path: Path, across: int, down: int) -> str:
-    """A YOLO of one class that finds the one bright thing in a dark picture, with score 0.9: its box is from the first
-    to the last column and row with a value over 0.75 in all channels. Gives (1, 5, 2): the second box is empty.
+def bright(path: Path, width: int, height: int) -> str:
+    """Write a YOLO of one class that finds the one bright thing in a dark picture.
+
+    Its box, with score 0.9, is from the first to the last column and row with a value
+    over 0.75 in all channels. It gives (1, 5, 2): the second box is empty.
     """
     constants = {
         "half": np.array(0.75, np.float32),
@@ -76,62 +73,64 @@ def bright(path: Path, across: int, down: int) -> str:
         node("Cast", ["is bright"], ["lit"], to=TensorProto.FLOAT),
         node("ReduceMax", ["lit"], ["any"], axes=[1, 2], keepdims=0),
         node("Mul", ["any", "score"], ["sure"]),
+        *_extent_nodes("x", 1),
+        *_extent_nodes("y", 2),
     ]
-    for axis, name in ((1, "x"), (2, "y")):
-        nodes += [node("ReduceMax", ["lit"], [f"{name} lit"], axes=[axis], keepdims=0)]
-        for end, last in (("0", 0), ("1", 1)):
-            nodes += [
-                node(
-                    "ArgMax",
-                    [f"{name} lit"],
-                    [f"{name}{end} int"],
-                    axis=1,
-                    keepdims=0,
-                    select_last_index=last,
-                ),
-                node(
-                    "Cast",
-                    [f"{name}{end} int"],
-                    [f"{name}{end} at"],
-                    to=TensorProto.FLOAT,
-                ),
-            ]
-        nodes += [
-            node("Cast", ["one"], [f"{name} one"], to=TensorProto.FLOAT),
-            node("Add", [f"{name}1 at", f"{name} one"], [f"{name}1 end"]),
-            node("Add", [f"{name}0 at", f"{name}1 end"], [f"{name} sum"]),
-            node("Div", [f"{name} sum", "two"], [f"{name} middle"]),
-            node("Sub", [f"{name}1 end", f"{name}0 at"], [f"{name} extent"]),
-        ]
+    columns = ["x middle", "y middle", "x extent", "y extent", "sure"]
     nodes += [
-        node(
-            "Concat",
-            ["x middle", "y middle", "x extent", "y extent", "sure"],
-            ["flat"],
-            axis=0,
-        ),
+        node("Concat", columns, ["flat"], axis=0),
         node("Reshape", ["flat", "shape"], ["column"]),
         node("Concat", ["column", "nothing"], ["table"], axis=1),
         node("Reshape", ["table", "batch"], ["output0"]),
     ]
     output = helper.make_tensor_value_info("output0", TensorProto.FLOAT, (1, 5, 2))
-    return save(
-        path,
-        nodes,
-        (1, 3, down, across),
-        [output],
-        {"names": "{0: 'light'}", "task": "detect"},
-        constants,
-    )
+    metadata = {"names": "{0: 'light'}", "task": "detect"}
+    return save(path, nodes, (1, 3, height, width), [output], metadata, constants)
+
+
+def _extent_nodes(name: str, axis: int) -> list[Any]:
+    """Return the nodes that compute middle and extent of what is lit along an axis."""
+    node = helper.make_node
+    nodes = [node("ReduceMax", ["lit"], [f"{name} lit"], axes=[axis], keepdims=0)]
+    for end in (0, 1):
+        index = f"{name}{end} int"
+        position = f"{name}{end} at"
+        options = {"axis": 1, "keepdims": 0, "select_last_index": end}
+        nodes += [
+            node("ArgMax", [f"{name} lit"], [index], **options),
+            node("Cast", [index], [position], to=TensorProto.FLOAT),
+        ]
+    return [
+        *nodes,
+        node("Cast", ["one"], [f"{name} one"], to=TensorProto.FLOAT),
+        node("Add", [f"{name}1 at", f"{name} one"], [f"{name}1 end"]),
+        node("Add", [f"{name}0 at", f"{name}1 end"], [f"{name} sum"]),
+        node("Div", [f"{name} sum", "two"], [f"{name} middle"]),
+        node("Sub", [f"{name}1 end", f"{name}0 at"], [f"{name} extent"]),
+    ]
 
 
 def yolo(
-    boxes: np.ndarray, scores: np.ndarray, count: int, *, rest: np.ndarray | None = None
+    boxes: np.ndarray,
+    scores: np.ndarray,
+    count: int,
+    *,
+    extras: np.ndarray | None = None,
 ) -> np.ndarray:
-    """A YOLO's table of `count` boxes, most of them empty: `boxes` (N, 4) middle and extent, `scores` (N, C), and what
-    follows them for each box (N, R). The full ones lie evenly among the empty ones.
+    """Make a YOLO's table of boxes, most of them empty.
+
+    The full ones lie evenly among the empty ones.
+
+    Args:
+        boxes: (N, 4) middle and extent.
+        scores: (N, C).
+        count: Number of boxes of the table.
+        extras: (N, R) what follows for each box.
     """
-    rows = np.concatenate([boxes, scores, *([] if rest is None else [rest])], axis=1)
+    columns = [boxes, scores]
+    if extras is not None:
+        columns.append(extras)
+    rows = np.concatenate(columns, axis=1)
     table = np.zeros((count, rows.shape[1]), np.float32)
     table[np.linspace(0, count - 1, len(rows)).astype(int)] = rows
     return np.ascontiguousarray(table.T)[None]

@@ -1,4 +1,4 @@
-"""Frames as a subscriber hands them out, made of tensors at hand."""
+"""Frames as a subscriber hands them out, made of given tensors."""
 
 from __future__ import annotations
 
@@ -36,31 +36,29 @@ def frame_of(
     version: int = 1,
     **meta: Any,
 ) -> StreamFrame:
-    return StreamFrame(
-        kind,
-        version,
-        0,
-        meta,
-        {k: remote(t) for k, t in tensors.items()},
-        lambda: intact,
-        lambda: None,
-    )
+    def is_intact() -> bool:
+        return intact
+
+    def close() -> None:
+        pass
+
+    remote_tensors: dict[str, RemoteTensor | DeviceTensor] = {}
+    for name, tensor in tensors.items():
+        remote_tensors[name] = remote(tensor)
+    return StreamFrame(kind, version, 0, meta, remote_tensors, is_intact, close)
 
 
 def image_frame(
-    tensor: torch.Tensor | np.ndarray, layout: str | None = None, **more: Any
+    tensor: torch.Tensor | np.ndarray, layout: str | None = None, **meta: Any
 ) -> StreamFrame:
     tensor = torch.as_tensor(tensor)
-    return frame_of(
-        "image",
-        {"image": tensor},
-        layout=layout or ("HW" if tensor.ndim == 2 else "HWC"),
-        **more,
-    )
+    if not layout:
+        layout = "HW" if tensor.ndim == 2 else "HWC"
+    return frame_of("image", {"image": tensor}, layout=layout, **meta)
 
 
 def cloud(n: int = 400, seed: int = 0) -> dict[str, torch.Tensor]:
-    """A ball of small Gaussians: log scales, logit opacities, SH degree 0."""
+    """Make a ball of small Gaussians: log scales, logit opacities, SH degree 0."""
     g = torch.Generator().manual_seed(seed)
     means = torch.randn(n, 3, generator=g)
     means = means / means.norm(dim=1, keepdim=True)
@@ -74,14 +72,17 @@ def cloud(n: int = 400, seed: int = 0) -> dict[str, torch.Tensor]:
 
 
 def memory_samples(n: int = 200, period: float = 0.1) -> torch.Tensor:
-    """(n, 13) float64: a training whose memory goes up and down, and higher once."""
+    """Make (n, 13) float64 of a training whose memory goes up and down, once higher."""
     rows = torch.zeros(n, 13, dtype=torch.float64)
     t = torch.arange(n, dtype=torch.float64)
-    rows[:, 0], rows[:, 1] = 1.7e9 + period * t, t.div(5, rounding_mode="floor")
+    rows[:, 0] = 1.7e9 + period * t
+    rows[:, 1] = t.div(5, rounding_mode="floor")
     rows[:, 2] = 4e9 + 1e9 * torch.sin(0.3 * t)
-    rows[:, 3], rows[:, 4] = rows[:, 2] - 0.5e9, rows[:, 2] + 1e9
+    rows[:, 3] = rows[:, 2] - 0.5e9
+    rows[:, 4] = rows[:, 2] + 1e9
     rows[n // 2, 4] = 9e9
-    rows[:, 5], rows[:, 6] = rows[:, 4] + 0.2e9, rows[:, 2] - 0.1e9
+    rows[:, 5] = rows[:, 4] + 0.2e9
+    rows[:, 6] = rows[:, 2] - 0.1e9
     rows[:, 7] = 8e9
     rows[:, 8] = 0.4e9
     rows[:, 9] = 1e9
@@ -90,7 +91,7 @@ def memory_samples(n: int = 200, period: float = 0.1) -> torch.Tensor:
     return rows
 
 
-def memory_frame(rows: torch.Tensor | None = None, **more: Any) -> StreamFrame:
+def memory_frame(rows: torch.Tensor | None = None, **changes: Any) -> StreamFrame:
     meta = {
         "device": "cuda:0",
         "gpu": "A GPU",
@@ -99,45 +100,40 @@ def memory_frame(rows: torch.Tensor | None = None, **more: Any) -> StreamFrame:
         "snapshot": "",
         "snapshots": 0,
         "trouble": "",
-    } | more
-    return frame_of(
-        "memory", {"samples": memory_samples() if rows is None else rows}, **meta
-    )
+    }
+    if rows is None:
+        rows = memory_samples()
+    return frame_of("memory", {"samples": rows}, **meta | changes)
 
 
 def gaussian_frame(
-    tensors: dict[str, torch.Tensor] | None = None, **more: Any
+    tensors: dict[str, torch.Tensor] | None = None, **changes: Any
 ) -> StreamFrame:
     meta = {
         "color": "sh",
         "activated": False,
         "sh_degree": 0,
         "antialiased": False,
-    } | more
-    return frame_of("gaussians", cloud() if tensors is None else tensors, **meta)
+    }
+    if tensors is None:
+        tensors = cloud()
+    return frame_of("gaussians", tensors, **meta | changes)
 
 
 def scalar_rows(n: int = 400, seed: int = 0) -> dict[str, torch.Tensor]:
-    """(n, 7) float64 by name: a loss that falls, a count that grows, and a rare measure."""
-    noise = torch.randn(
-        n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
-    )
-    steps = torch.arange(n, dtype=torch.float64)
+    """Make (n, 7) float64 by name.
 
-    def rows(value: torch.Tensor, every: int = 1) -> torch.Tensor:
-        found = torch.stack(
-            [
-                steps,
-                1.7e9 + 0.05 * steps,
-                value,
-                value,
-                value,
-                0 * steps + 1,
-                0 * steps,
-            ],
-            dim=1,
-        )
-        return found[::every].contiguous()
+    They are a loss that falls, a count that grows, and a rare measure.
+    """
+    g = torch.Generator().manual_seed(seed)
+    noise = torch.randn(n, generator=g, dtype=torch.float64)
+    steps = torch.arange(n, dtype=torch.float64)
+    times = 1.7e9 + 0.05 * steps
+    counts = 0 * steps + 1
+
+    def rows(value: torch.Tensor, period: int = 1) -> torch.Tensor:
+        columns = [steps, times, value, value, value, counts, 0 * steps]
+        return torch.stack(columns, dim=1)[::period].contiguous()
 
     return {
         "loss": rows(torch.exp(-steps / 100) + 0.1 + 0.02 * noise),
@@ -147,26 +143,27 @@ def scalar_rows(n: int = 400, seed: int = 0) -> dict[str, torch.Tensor]:
 
 
 def scalars_frame(
-    rows: dict[str, torch.Tensor] | None = None, **more: Any
+    rows: dict[str, torch.Tensor] | None = None, **meta: Any
 ) -> StreamFrame:
-    rows = scalar_rows() if rows is None else rows
+    if rows is None:
+        rows = scalar_rows()
+    lengths = torch.tensor([len(r) for r in rows.values()])
+    names = "".join(f"{name}\0" for name in rows).encode()
     tensors = {
         "rows": torch.cat([*rows.values()]),
-        "ends": torch.tensor([len(r) for r in rows.values()]).cumsum(0).to(torch.int32),
-        "names": torch.tensor(
-            [*"".join(f"{name}\0" for name in rows).encode()], dtype=torch.uint8
-        ),
+        "ends": lengths.cumsum(0).to(torch.int32),
+        "names": torch.tensor([*names], dtype=torch.uint8),
     }
-    return frame_of("scalars", tensors, **more)
+    return frame_of("scalars", tensors, **meta)
 
 
 def poses(n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    """(n, 4, 4) rigid transforms and (n, 3, 3) intrinsics."""
+    """Make (n, 4, 4) rigid transforms and (n, 3, 3) intrinsics."""
     g = torch.Generator().manual_seed(seed)
-    turn, _ = torch.linalg.qr(torch.randn(n, 3, 3, generator=g))
-    turn = turn * torch.linalg.det(turn)[:, None, None].sign()
+    rotation, _ = torch.linalg.qr(torch.randn(n, 3, 3, generator=g))
+    rotation = rotation * torch.linalg.det(rotation)[:, None, None].sign()
     views = torch.eye(4).repeat(n, 1, 1)
-    views[:, :3, :3] = turn
+    views[:, :3, :3] = rotation
     views[:, :3, 3] = torch.randn(n, 3, generator=g)
     K = torch.tensor([[50.0, 0, 20], [0, 50, 15], [0, 0, 1]])
     return views, K.repeat(n, 1, 1)
@@ -179,34 +176,38 @@ def scene(
     n: int = 500, degree: int = 3, seed: int = 0, activated: bool = False
 ) -> GaussianScene:
     g = torch.Generator().manual_seed(seed)
-    parts, _ = scene_of(gaussian_frame(cloud(n, seed)))
+    gaussians, _ = scene_of(gaussian_frame(cloud(n, seed)))
     higher = 0.2 * torch.randn(n, (degree + 1) ** 2 - 1, 3, generator=g)
-    parts = dataclasses.replace(
-        parts,
+    gaussians = dataclasses.replace(
+        gaussians,
         shN=higher,
         sh_degree=degree,
-        quats=parts.quats * (0.1 + 9.9 * torch.rand(n, 1, generator=g)),
-        scales=parts.scales + torch.randn(n, 3, generator=g),
+        quats=gaussians.quats * (0.1 + 9.9 * torch.rand(n, 1, generator=g)),
+        scales=gaussians.scales + torch.randn(n, 3, generator=g),
     )
-    if activated:
-        parts = dataclasses.replace(
-            parts,
-            activated=True,
-            scales=parts.scales.exp(),
-            opacities=parts.opacities.sigmoid(),
-        )
-    return parts
+    if not activated:
+        return gaussians
+    return dataclasses.replace(
+        gaussians,
+        activated=True,
+        scales=gaussians.scales.exp(),
+        opacities=gaussians.opacities.sigmoid(),
+    )
 
 
 SIZE = 48, 32
 
 
 def ring(count: int = 8, distance: float = 4.0) -> tuple[torch.Tensor, torch.Tensor]:
-    """(count, 4, 4) and (count, 3, 3): cameras in a circle that look at the origin, y down."""
-    views = [
-        look_at((distance * math.sin(a), -1.0, distance * math.cos(a)), (0, 0, 0))
-        for a in np.linspace(0, 2 * math.pi, count, endpoint=False)
-    ]
+    """Make cameras in a circle that look at the origin, y down.
+
+    Returns:
+        World to camera (count, 4, 4), and intrinsics (count, 3, 3).
+    """
+    views = []
+    for angle in np.linspace(0, 2 * math.pi, count, endpoint=False):
+        position = (distance * math.sin(angle), -1.0, distance * math.cos(angle))
+        views.append(look_at(position, (0, 0, 0)))
     K = torch.tensor(
         [[40.0, 0, SIZE[0] / 2], [0, 40, SIZE[1] / 2], [0, 0, 1]], dtype=torch.float64
     )
@@ -214,16 +215,13 @@ def ring(count: int = 8, distance: float = 4.0) -> tuple[torch.Tensor, torch.Ten
 
 
 def photographs(count: int = 8, seed: int = 0) -> torch.Tensor:
-    """(count, H, W, 3) uint8, each of a colour of its own, brighter to the right."""
+    """Make (count, H, W, 3) uint8, each of its own colour, brighter to the right."""
     g = torch.Generator().manual_seed(seed)
+    width, height = SIZE
     colors = torch.randint(60, 200, (count, 1, 1, 3), generator=g)
-    return (
-        (colors + torch.arange(SIZE[0])[None, None, :, None])
-        .expand(-1, SIZE[1], -1, -1)
-        .clamp(0, 255)
-        .to(torch.uint8)
-        .contiguous()
-    )
+    rows = colors + torch.arange(width)[None, None, :, None]
+    images = rows.expand(-1, height, -1, -1)
+    return images.clamp(0, 255).to(torch.uint8).contiguous()
 
 
 def cameras_frame(
@@ -234,7 +232,7 @@ def cameras_frame(
     intact: bool = True,
     **meta: Any,
 ) -> StreamFrame:
-    """The cameras themselves."""
+    """Make a frame of cameras, without photographs."""
     views, Ks = ring(count, distance)
     tensors = {
         "viewmats": views,
@@ -242,9 +240,8 @@ def cameras_frame(
         "sizes": torch.tensor([SIZE] * count, dtype=torch.int32).reshape(-1, 2),
     }
     if paths is not None:
-        tensors["paths"] = torch.frombuffer(
-            bytearray(("\0".join(paths) + "\0").encode()), dtype=torch.uint8
-        )
+        text = bytearray(("\0".join(paths) + "\0").encode())
+        tensors["paths"] = torch.frombuffer(text, dtype=torch.uint8)
     return frame_of("cameras", tensors, intact=intact, photos=photos, **meta)
 
 
@@ -255,7 +252,7 @@ def photos_frame(
     number: int = 1,
     intact: bool = True,
 ) -> StreamFrame:
-    """Photographs as a publisher brings them."""
+    """Make a frame of photographs as a publisher sends them."""
     return frame_of(
         "cameras",
         {"photos": photos},

@@ -30,7 +30,7 @@ class House:
         )
         self.users: dict[Page, User] = {}
         self.keys: dict[Page, str] = {}
-        """What each page may send files with."""
+        """Key of each page, with which it may send files."""
         self._newest: dict[Page, Image] = {}
 
     def page(
@@ -38,12 +38,12 @@ class House:
     ) -> Page:
         """Connect one more page, and wait until it has a user."""
         page = Page(self.browsers.server.port, acks=True)
-        self.users[page] = None  # type: ignore[assignment]  # to be closed with the others, whatever happens
+        # The page is noted at once, to be closed with the others whatever happens.
+        self.users[page] = None  # type: ignore[assignment]
         page.connect(token=self.browsers.server.token)
         count = len(self.app.users)
-        self.keys[page] = page.greet(
-            width, height, scale, id=id or f"page{len(self.users)}"
-        ).key
+        name = id or f"page{len(self.users)}"
+        self.keys[page] = page.greet(width, height, scale, id=name).key
         self.until(lambda: len(self.app.users) > count)
         self.users[page] = self.app.users[-1]
         return page
@@ -56,27 +56,25 @@ class House:
             step(self.app)
 
     def newest(self, page: Page) -> Image | None:
-        """The last picture that has come."""
+        """Return the last picture that has come."""
         while (picture := page.next_picture()) is not None:
             self._newest[page] = picture
         return self._newest.get(page)
 
     def final_picture(self, page: Page) -> np.ndarray:
-        """(H, W, 3) int: what a page shows once it has, without loss, what was drawn for it last."""
+        """Wait until a page has its last picture without loss; return it, (H, W, 3)
+        int.
+        """
         user = self.users[page]
 
-        def rests() -> bool:
+        def has_final() -> bool:
             newest = self.newest(page)
-            return (
-                newest is not None
-                and newest.lossless
-                and not user.dirty
-                and np.array_equal(
-                    decoded(newest), read_pixels(user.screen.framebuffer)[..., :3]
-                )
-            )
+            if newest is None or not newest.lossless or user.dirty:
+                return False
+            drawn = read_pixels(user.screen.framebuffer)[..., :3]
+            return np.array_equal(decoded(newest), drawn)
 
-        self.until(rests)
+        self.until(has_final)
         return decoded(self._newest[page]).astype(int)
 
     def close(self) -> None:

@@ -1,11 +1,11 @@
-"""A trainer and a viewer that mean no good, for tests of the other side: they send whatever a test has them send."""
+"""A hostile trainer and a hostile viewer, which send whatever a test has them send."""
 
 from __future__ import annotations
 
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ from support.pair import inproc
 
 
 def info(index: int = 0, **changes: Any) -> StreamInfo:
-    """An honest run's description of a stream; `changes` are fields."""
-    said: dict[str, Any] = {
+    """Make an honest run's description of a stream; `changes` are fields."""
+    fields: dict[str, Any] = {
         "index": index,
         "name": f"stream {index}",
         "kind": "image",
@@ -30,7 +30,7 @@ def info(index: int = 0, **changes: Any) -> StreamInfo:
         "device": "cpu",
         "transports": ("ring",),
     }
-    return messages.StreamInfo(**said | changes)
+    return messages.StreamInfo(**fields | changes)
 
 
 ODD: list[Any] = [
@@ -60,39 +60,42 @@ ODD: list[Any] = [
 def spoiled(
     honest: list[Any], decode: Callable[[bytes], Any]
 ) -> tuple[list[bytes], list[bytes]]:
-    """Messages with odd values in each field, with one field more and one less: those that `decode` refuses, and the
-    few that it takes.
+    """Make messages with odd values in each field, with one field more and one less.
+
+    Returns:
+        Those that `decode` refuses, and the few that it takes.
     """
-    packets = []
+    refused = []
+    accepted = []
     for message in honest:
-        said = msgspec.to_builtins(message)
-        packets += [messages.encode({**said, "more": 1})]
-        packets += [
-            messages.encode({k: v for k, v in said.items() if k != name})
-            for name in said
-        ]
-        packets += [
-            messages.encode({**said, name: odd}) for name in said for odd in ODD
-        ]
-        packets += [
-            messages.encode({**said, "ref": {**said["ref"], name: odd}})
-            for name in said.get("ref", {})
-            for odd in ODD
-        ]
-    wrong = []
-    right = []
-    for packet in packets:
-        try:
-            decode(packet)
-            right.append(packet)
-        except messages.DecodeError:
-            wrong.append(packet)
-    assert len(wrong) > 0.9 * len(packets)
-    return wrong, right
+        for fields in _spoiled_fields(msgspec.to_builtins(message)):
+            packet = messages.encode(fields)
+            try:
+                decode(packet)
+                accepted.append(packet)
+            except messages.DecodeError:
+                refused.append(packet)
+    assert len(refused) > 0.9 * (len(refused) + len(accepted))
+    return refused, accepted
+
+
+def _spoiled_fields(fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield {**fields, "more": 1}
+    for name in fields:
+        yield {key: value for key, value in fields.items() if key != name}
+    for name in fields:
+        for odd in ODD:
+            yield {**fields, name: odd}
+    for name in fields.get("ref", {}):
+        for odd in ODD:
+            yield {**fields, "ref": {**fields["ref"], name: odd}}
 
 
 class Impostor:
-    """A run that sends when `tell` is called. It hands out descriptors as an honest run does, unless `silent`."""
+    """A run that sends when `send_messages` is called.
+
+    It hands out descriptors as an honest run does, unless `silent`.
+    """
 
     def __init__(self, name: str = "impostor"):
         self.folder = create_run(name, os.getpid(), time.time())
@@ -104,36 +107,43 @@ class Impostor:
         self.viewers: dict[Connection, mail.Push] = {}
 
     def receive_messages(self) -> None:
-        """Take in connections and messages."""
+        """Accept connections and read their messages."""
         self.server.accept(0.0)
         for connection in list(self.server.connections.values()):
             try:
                 while (packet := connection.receive()) is not None:
-                    self.received.append(
-                        message := messages.decode_to_trainer(packet[0])
-                    )
-                    if isinstance(message, messages.Hello):
-                        self.viewers[connection] = mail.Push(
-                            inproc(self.folder.path, message.inbox)
-                        )
-                    elif isinstance(message, messages.Fetch) and not self.silent:
-                        descriptors.send(connection, message.token)
+                    self._take_in(connection, packet[0])
             except EndedError:
                 self.server.close_connection(connection)
                 push = self.viewers.pop(connection, None)
                 if push is not None:
                     push.close()
 
-    def send_messages(self, *said: Any) -> int:
-        """Send messages (bytes: as they are) to the viewer; return how many its queue took."""
-        for push in self.viewers.values():
-            for number, message in enumerate(said):
-                if not push.send(
-                    message if isinstance(message, bytes) else messages.encode(message)
-                ):
-                    return number
-            return len(said)
-        return 0
+    def _take_in(self, connection: Connection, packet: bytes) -> None:
+        message = messages.decode_to_trainer(packet)
+        self.received.append(message)
+        if isinstance(message, messages.Hello):
+            inbox = inproc(self.folder.path, message.inbox)
+            self.viewers[connection] = mail.Push(inbox)
+        elif isinstance(message, messages.Fetch) and not self.silent:
+            descriptors.send(connection, message.token)
+
+    def send_messages(self, *contents: Any) -> int:
+        """Send messages (bytes as they are) to the first viewer.
+
+        Returns:
+            The number of messages that its queue took.
+        """
+        if not self.viewers:
+            return 0
+        push = next(iter(self.viewers.values()))
+        for count, message in enumerate(contents):
+            packet = message
+            if not isinstance(message, bytes):
+                packet = messages.encode(message)
+            if not push.send(packet):
+                return count
+        return len(contents)
 
     def hand(self, packet: bytes, fds: list[int]) -> None:
         """Send a packet and descriptors over the connections."""
@@ -144,7 +154,7 @@ class Impostor:
                 pass
 
     def welcome(self, **changes: Any) -> messages.Welcome:
-        """An honest run's answer to Hello; `changes` are fields."""
+        """Make an honest run's answer to Hello; `changes` are fields."""
         return messages.Welcome(**{"control": self.control.segment.ref} | changes)
 
     def close(self) -> None:
@@ -156,7 +166,7 @@ class Impostor:
 
 
 class Liar:
-    """A viewer, of which nothing but the socket is ours."""
+    """A viewer that has only the socket of an honest one."""
 
     def __init__(self, folder: Path):
         """Connect to a run. Raises BlockingIOError when too many wait."""
@@ -178,19 +188,19 @@ class Liar:
 
     def hello(self, **changes: Any) -> None:
         """Send an honest viewer's first message; `changes` are fields."""
-        said: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "protocol": limits.PROTOCOL,
             "pid": os.getpid(),
             "client": "liar",
             "inbox": mail.new_socket_name(),
         }
-        hello = messages.Hello(**said | changes)
+        hello = messages.Hello(**fields | changes)
         if hello.inbox:
             self._pull = mail.Pull(inproc(self._folder, hello.inbox))
         assert self.send(messages.encode(hello))
 
     def send(self, packet: bytes) -> bool:
-        """False: not now, or never."""
+        """Send a packet; return False when that is impossible, now or for ever."""
         try:
             self.socket.send(packet)
             return True
@@ -201,9 +211,11 @@ class Liar:
             return False
 
     def receive(self) -> bytes | None:
-        """The next packet or message of the trainer; None: there is none."""
-        if self._pull is not None and (message := self._pull.receive()) is not None:
-            return message
+        """Return the next packet or message of the trainer, if there is one."""
+        if self._pull is not None:
+            message = self._pull.receive()
+            if message is not None:
+                return message
         try:
             packet = self.socket.recv(limits.MAX_MESSAGE)
         except BlockingIOError:

@@ -1,7 +1,8 @@
-"""Threads, descriptors and child programs that a test leaves behind, each with the line that made it.
+"""Threads, descriptors and child programs that a test leaves open, with their origin.
 
-`install` wraps the functions of Python that make them. What C libraries open for themselves (drivers, ZeroMQ's threads,
-caches of shaders) is not recorded: it lasts as long as the process.
+`install` wraps the functions of Python that make them. What C libraries open for
+themselves (drivers, ZeroMQ's threads, caches of shaders) is not recorded: it lasts as
+long as the process.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from support.wait import turns
 
 _ROOT = str(Path(__file__).resolve().parents[2])
 _POOLS = ("encode_", "paint_")
-"""Names of the threads of pools that all users in a process share, and that last as long as it."""
+"""Names of the threads of pools that all users in a process share, and that last as
+long as it."""
 _started: weakref.WeakKeyDictionary[threading.Thread | subprocess.Popen[Any], str] = (
     weakref.WeakKeyDictionary()
 )
@@ -33,59 +35,61 @@ _descriptors: dict[int, tuple[tuple[int, int], str]] = {}
 
 
 def install() -> None:
-    """Record the line that makes each thread, program and descriptor from now on. Call it once a process."""
-    for owner, name in ((threading.Thread, "start"), (subprocess.Popen, "__init__")):
-        _wrap(
-            owner, name, lambda line, _, made, *more: _started.__setitem__(made, line)
-        )
-    _wrap(
-        socket.socket,
-        "__init__",
-        lambda line, _, made, *more: _record(line, made.fileno()),
-    )
-    for name in (
-        "open",
-        "pipe",
-        "pipe2",
-        "dup",
-        "memfd_create",
-        "eventfd",
-        "pidfd_open",
-    ):
-        _wrap(
-            os,
-            name,
-            lambda line, made, *_: _record(
-                line, *(made if isinstance(made, tuple) else (made,))
-            ),
-        )
-    plain = os.close
+    """Record the origin of each thread, program and descriptor from now on.
+
+    Call it once a process.
+    """
+    _wrap(threading.Thread, "start", _record_started)
+    _wrap(subprocess.Popen, "__init__", _record_started)
+    _wrap(socket.socket, "__init__", _record_socket)
+    _wrap(os, "pipe", _record_pair)
+    _wrap(os, "pipe2", _record_pair)
+    for name in ("open", "dup", "memfd_create", "eventfd", "pidfd_open"):
+        _wrap(os, name, _record_one)
+    close_descriptor = os.close
 
     def close(fd: int) -> None:
-        _descriptors.pop(fd, None)  # eventfds and pidfds have one inode in common
-        plain(fd)
+        # Eventfds and pidfds have one inode in common: forget the descriptor itself.
+        _descriptors.pop(fd, None)
+        close_descriptor(fd)
 
-    os.close = functools.wraps(plain)(close)
+    os.close = functools.wraps(close_descriptor)(close)
+
+
+def _record_started(line: str, _: None, started: Any, *args: Any) -> None:
+    _started[started] = line
+
+
+def _record_socket(line: str, _: None, opened: socket.socket, *args: Any) -> None:
+    _record(line, opened.fileno())
+
+
+def _record_pair(line: str, fds: tuple[int, int], *args: Any) -> None:
+    _record(line, *fds)
+
+
+def _record_one(line: str, fd: int, *args: Any) -> None:
+    _record(line, fd)
 
 
 class OpenResources:
     """The threads, descriptors and programs of this process at one moment."""
 
     def __init__(self) -> None:
-        self._started, self._open = set(_started), _open()
+        self._started = set(_started)
+        self._open = _open()
 
     def left(self) -> list[str]:
-        """Return what has come since then and is still there, in words, with the line that made it."""
-        found = [
-            f"{made!r}, started at {line}"
-            for made, line in list(_started.items())
-            if made not in self._started and _lives(made)
-        ]
+        """Describe what has come since then and is still there, with its origin."""
+        descriptions = []
+        for started, line in list(_started.items()):
+            if started not in self._started and _lives(started):
+                descriptions.append(f"{started!r}, started at {line}")
         for fd, identity in _open().items():
-            known, line = _descriptors.get(fd, ((0, 0), ""))
-            if identity == known and self._open.get(fd) != identity:
-                found.append(f"descriptor {fd}, opened at {line}")
-        return found
+            recorded, line = _descriptors.get(fd, ((0, 0), ""))
+            if identity == recorded and self._open.get(fd) != identity:
+                descriptions.append(f"descriptor {fd}, opened at {line}")
+        return descriptions
 
     def check(self) -> None:
         """Wait until nothing is left; AssertionError naming what is."""
@@ -100,20 +104,20 @@ class OpenResources:
             raise AssertionError("left behind:\n" + "\n".join(self.left())) from None
 
 
-def _lives(made: threading.Thread | subprocess.Popen[Any]) -> bool:
-    if isinstance(made, threading.Thread):
-        return made.is_alive() and not made.name.startswith(_POOLS)
-    return made.poll() is None
+def _lives(started: threading.Thread | subprocess.Popen[Any]) -> bool:
+    if isinstance(started, threading.Thread):
+        return started.is_alive() and not started.name.startswith(_POOLS)
+    return started.poll() is None
 
 
 def _wrap(owner: Any, name: str, record: Callable[..., None]) -> None:
-    """Have calls of a function recorded: `record(line, result, *args)`."""
-    plain = getattr(owner, name)
+    """Record the calls of a function: `record(line, result, *args)`."""
+    original = getattr(owner, name)
 
-    @functools.wraps(plain)
+    @functools.wraps(original)
     def wrapped(*args: Any, **options: Any) -> Any:
         line = _line()
-        result = plain(*args, **options)
+        result = original(*args, **options)
         if line:
             record(line, result, *args)
         return result
@@ -127,7 +131,8 @@ def _line() -> str:
     while frame.f_back is not None:
         name = frame.f_code.co_filename
         if name.startswith(_ROOT) and "/.venv/" not in name and name != __file__:
-            # Fixtures of a module or session end what they make later than the test that came first.
+            # Fixtures of a module or session end what they make later than the test
+            # that came first.
             if name.endswith("/conftest.py"):
                 return ""
             return f"{name.removeprefix(_ROOT + '/')}:{frame.f_lineno}"
@@ -143,16 +148,19 @@ def _record(line: str, *fds: int) -> None:
 
 def _open() -> dict[int, tuple[int, int]]:
     """Return device and inode of each open descriptor."""
-    found = {}
+    identities = {}
     for fd in map(int, os.listdir("/proc/self/fd")):
-        with contextlib.suppress(OSError):  # closed meanwhile, or the listing's own
+        # It may be closed meanwhile, or be the listing's own.
+        with contextlib.suppress(OSError):
             status = os.fstat(fd)
-            found[fd] = status.st_dev, status.st_ino
-    return found
+            identities[fd] = status.st_dev, status.st_ino
+    return identities
 
 
 def living_pixels() -> int:
-    """Return the texels of all of moderngl's textures in this process that were not released."""
+    """Return the texels of all of moderngl's textures in this process that were not
+    released.
+    """
     import moderngl
 
     textures = [o for o in gc.get_objects() if type(o) is moderngl.Texture]

@@ -22,9 +22,11 @@ def rows(name: str = "memory") -> np.ndarray:
 
 
 def newest(column: str, name: str = "memory") -> float:
-    """The newest value; NaN before there is one."""
+    """Return the newest value; NaN before there is one."""
     samples = rows(name)
-    return float(samples[-1, COLUMN_INDEX[column]]) if len(samples) else float("nan")
+    if not len(samples):
+        return float("nan")
+    return float(samples[-1, COLUMN_INDEX[column]])
 
 
 class MemoryReader:
@@ -38,11 +40,13 @@ class MemoryReader:
 
     def poll(self) -> MemoryReader:
         self.subscriber.poll()
-        for stream in (s for s in self.subscriber.streams if s.kind == "memory"):
+        for stream in self.subscriber.streams:
+            if stream.kind != "memory":
+                continue
             self.stream = stream
             stream.open()
-            found = copied(stream)
-            if found is not None:
-                _, self.meta, tensors = found
+            frame = copied(stream)
+            if frame is not None:
+                _, self.meta, tensors = frame
                 self.samples = tensors["samples"]
         return self

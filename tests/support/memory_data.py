@@ -1,8 +1,10 @@
-"""Memory snapshots for tests, as PyTorch makes them, and what they must come to, worked out entry by entry."""
+"""Memory snapshots as PyTorch makes them, and their meaning, worked out by entry."""
 
 from __future__ import annotations
 
 import random
+from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,14 +16,15 @@ if TYPE_CHECKING:
     from splatview_viewer.snapshot.model import MemorySnapshot
 
 MB = 1 << 20
-HIGH = 0xFFFF_8001_0000_0000  # where Intel's drivers place memory
+HIGH = 0xFFFF_8001_0000_0000
+"""An address of the range where Intel's drivers place memory."""
 
 
 def frame(name: str, line: int = 1, file: str = "train.py") -> dict[str, Any]:
     return {"filename": file, "line": line, "name": name}
 
 
-def event(action: str, addr: int, size: int = 512, **more: Any) -> dict[str, Any]:
+def event(action: str, addr: int, size: int = 512, **fields: Any) -> dict[str, Any]:
     return {
         "action": action,
         "addr": addr,
@@ -31,7 +34,7 @@ def event(action: str, addr: int, size: int = 512, **more: Any) -> dict[str, Any
         "compile_context": "N/A",
         "user_metadata": "",
         "frames": [frame(action)],
-        **more,
+        **fields,
     }
 
 
@@ -40,77 +43,83 @@ def block(
     size: int,
     state: str = "active_allocated",
     requested: int | None = None,
-    **more: Any,
+    **fields: Any,
 ) -> dict[str, Any]:
+    if requested is None:
+        requested = size
     return {
         "address": address,
         "size": size,
-        "requested_size": size if requested is None else requested,
+        "requested_size": requested,
         "state": state,
         "frames": [frame("block")],
-        **more,
+        **fields,
     }
 
 
-def segment(address: int, blocks: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+def segment(
+    address: int, blocks: list[dict[str, Any]], **fields: Any
+) -> dict[str, Any]:
     def total(key: str, *states: str) -> int:
         return sum(b[key] for b in blocks if b["state"] in states)
 
-    live = ("active_allocated",)
-    held = ("active_allocated", "active_pending_free")
     return {
         "device": 0,
         "address": address,
         "total_size": sum(b["size"] for b in blocks),
-        "allocated_size": total("size", *live),
-        "active_size": total("size", *held),
-        "requested_size": total("requested_size", *live),
+        "allocated_size": total("size", "active_allocated"),
+        "active_size": total("size", "active_allocated", "active_pending_free"),
+        "requested_size": total("requested_size", "active_allocated"),
         "stream": 0,
         "segment_type": "large",
         "segment_pool_id": (0, 0),
         "is_expandable": False,
         "frames": [],
         "blocks": blocks,
-        **more,
+        **fields,
     }
 
 
 def snapshot(
     events: list[dict[str, Any]],
     segments: list[dict[str, Any]] | None = None,
-    **more: Any,
+    **fields: Any,
 ) -> dict[str, Any]:
     return {
         "segments": segments or [],
         "device_traces": [events],
         "allocator_settings": {"max_split_size": -1},
         "external_annotations": [],
-        **more,
+        **fields,
     }
 
 
 def filled(
-    address: int, size: int, live: list[tuple[int, int, list[Any]]], **more: Any
+    address: int, size: int, live: list[tuple[int, int, list[Any]]], **fields: Any
 ) -> dict[str, Any]:
-    """A segment with live (address, size, frames), rounded to 512 bytes, and free blocks between them."""
+    """Return a segment of live blocks, with free ones between them.
+
+    Args:
+        address: The segment's address.
+        size: Its bytes.
+        live: Address, bytes (rounded up to 512) and frames of each live block.
+        fields: Further fields of the segment.
+    """
     blocks = []
-    at = address
-    for addr, asked, frames in [
-        *sorted(live, key=lambda b: b[0]),
-        (address + size, 0, []),
-    ]:
-        if addr > at:
-            blocks.append(block(at, addr - at, "inactive", 0, frames=[]))
-        if asked:
-            blocks.append(
-                block(addr, -(-asked // 512) * 512, requested=asked, frames=frames)
-            )
-            at = addr + blocks[-1]["size"]
-    return segment(address, blocks, **more)
+    end = address
+    for addr, requested, frames in sorted(live, key=itemgetter(0)):
+        if addr > end:
+            blocks.append(block(end, addr - end, "inactive", 0, frames=[]))
+        rounded = -(-requested // 512) * 512
+        blocks.append(block(addr, rounded, requested=requested, frames=frames))
+        end = addr + rounded
+    if address + size > end:
+        blocks.append(block(end, address + size - end, "inactive", 0, frames=[]))
+    return segment(address, blocks, **fields)
 
 
 class Recorder:
-    """Takes down what an allocator does: events in their order, segments that stay to the end."""
+    """Records what an allocator does; its segments stay to the end."""
 
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
@@ -124,60 +133,58 @@ class Recorder:
         addr: int,
         size: int,
         frames: tuple[str, ...] = (),
-        **more: Any,
+        **fields: Any,
     ) -> None:
-        """One event, a millisecond after the last."""
+        """Add one event, a millisecond after the last."""
         self.time += 1000
-        where = {"device_free": addr} if action == "oom" else {"addr": addr}
+        address_field = "device_free" if action == "oom" else "addr"
         self.events.append(
             {
                 "action": action,
-                **where,
+                address_field: addr,
                 "size": size,
                 "stream": 0,
                 "time_us": self.time,
                 "frames": [_frame(f) for f in frames],
-                **more,
+                **fields,
             }
         )
 
     def segment(self, addr: int, size: int, stream: int = 0) -> None:
-        """Memory from the driver."""
+        """Take memory from the driver."""
         self.segments[addr] = (size, stream)
         self.add("segment_alloc", addr, size, stream=stream)
 
-    def alloc(self, addr: int, size: int, *frames: str, **more: Any) -> None:
-        """An allocation. Frames innermost first: "model.py:12 forward" or, for C++, "at::_ops::mul::call()"."""
-        self.live[addr] = (size, frames, more.get("stream", 0))
-        self.add("alloc", addr, size, frames, **more)
+    def alloc(self, addr: int, size: int, *frames: str, **fields: Any) -> None:
+        """Make an allocation.
+
+        Frames come innermost first: "model.py:12 forward" or, for C++,
+        "at::_ops::mul::call()".
+        """
+        self.live[addr] = (size, frames, fields.get("stream", 0))
+        self.add("alloc", addr, size, frames, **fields)
 
     def free(self, addr: int, *frames: str) -> None:
-        """Asked for and completed."""
+        """Request a free and complete it."""
         size, _, stream = self.live.pop(addr)
         self.add("free_requested", addr, size, frames, stream=stream)
         self.add("free_completed", addr, size, frames, stream=stream)
 
-    def oom(self, asked: int, device_free: int) -> None:
-        """An allocation that failed."""
-        self.add("oom", device_free, asked, ("train.py:1 step",))
+    def oom(self, requested: int, device_free: int) -> None:
+        """Add an allocation that failed."""
+        self.add("oom", device_free, requested, ("train.py:1 step",))
 
     def snapshot(self) -> MemorySnapshot:
-        """All of it, with segments and blocks as they are now."""
+        """Return a snapshot of all events, with the present segments and blocks."""
         segments = []
         for start, (total, stream) in self.segments.items():
-            here = [
-                (a, size, [_frame(f) for f in frames])
-                for a, (size, frames, _) in self.live.items()
-                if start <= a < start + total
-            ]
+            live = []
+            for addr, (size, frames, _) in self.live.items():
+                if start <= addr < start + total:
+                    live.append((addr, size, [_frame(f) for f in frames]))
+            kind = "small" if total <= 2 * MB else "large"
             segments.append(
-                filled(
-                    start,
-                    total,
-                    here,
-                    stream=stream,
-                    segment_type="small" if total <= 2 * MB else "large",
-                )
+                filled(start, total, live, stream=stream, segment_type=kind)
             )
         return from_pickled(snapshot(self.events, segments), "by hand")
 
@@ -189,7 +196,11 @@ BACKWARD_PASS = (
 
 
 def training() -> Recorder:
-    """A loop that keeps a list of losses (the leak), a queue of 5 batches, and an optimizer's state."""
+    """Record a training loop.
+
+    It keeps a list of losses (the leak), a queue of 5 batches, and an optimizer's
+    state.
+    """
     r = Recorder()
     addr = iter(range(1 << 30, 1 << 40, 16 * MB))
     queue: list[int] = []
@@ -206,7 +217,8 @@ def training() -> Recorder:
         r.free(scratch, *BACKWARD_PASS)
         r.free(activation, *BACKWARD_PASS)
         r.alloc(next(addr), 1000, "train.py:12 remember", "train.py:11 main")
-        if 30 <= step < 80:  # parameters that are first used late
+        # Some parameters are first used late.
+        if 30 <= step < 80:
             r.alloc(
                 next(addr),
                 10 * MB,
@@ -219,8 +231,8 @@ def training() -> Recorder:
 
 
 def _frame(text: str) -> dict[str, Any]:
-    place, _, name = text.partition(" ")
-    file, colon, line = place.rpartition(":")
+    location, _, name = text.partition(" ")
+    file, colon, line = location.rpartition(":")
     if colon and line.isdigit():
         return frame(name, int(line), file)
     return frame(text, 0, "??")
@@ -229,94 +241,96 @@ def _frame(text: str) -> dict[str, Any]:
 def replay(
     events: list[dict[str, Any]], segments: list[dict[str, Any]]
 ) -> list[tuple[int, ...]]:
-    """(address, size, start, end, freed) of each allocation, sorted: by the rules in
-    `splatview_viewer.snapshot.model`, one entry after the other.
+    """Compute the allocations of a trace, one entry after the other.
+
+    The rules are those in `splatview_viewer.snapshot.model`.
+
+    Returns:
+        Address, size, start, end and moment of freeing of each allocation, sorted.
     """
     m = len(events)
     bands: list[list[int]] = []
-    now: dict[int, tuple[str, list[int]]] = {}
+    states: dict[int, tuple[str, list[int]]] = {}
     has_requests = any(e["action"] == "free_requested" for e in events)
 
-    def begin(e: dict[str, Any], start: int) -> list[int]:
+    def add_band(e: dict[str, Any], start: int) -> list[int]:
         bands.append([e["addr"], e["size"], start, m, m])
         return bands[-1]
 
     for k, e in enumerate(events):
-        state, band = now.get(e.get("addr", -1), ("gone", []))
+        state, band = states.get(e.get("addr", -1), ("gone", []))
         if e["action"] == "alloc":
             if state == "live":
                 band[3] = k
                 band[4] = k
             elif state == "asked":
                 band[4] = k
-            now[e["addr"]] = "live", begin(e, k)
+            states[e["addr"]] = "live", add_band(e, k)
         elif e["action"] == "free_requested":
             if state == "asked":
                 band[4] = k
             if state != "live":
-                band = begin(e, -1)
+                band = add_band(e, -1)
             band[3] = k
-            now[e["addr"]] = "asked", band
+            states[e["addr"]] = "asked", band
         elif e["action"] in ("free_completed", "free"):
             requested_before = has_requests and e["action"] == "free_completed"
             if state == "gone" and requested_before:
                 continue
             if state == "gone":
-                band = begin(e, -1)
+                band = add_band(e, -1)
             band[3] = min(band[3], k)
             band[4] = k
-            now[e["addr"]] = "gone", band
-    for b in (b for s in segments for b in s["blocks"]):
-        if (
-            b["state"] == "active_allocated"
-            and now.get(b["address"], ("gone",))[0] != "live"
-        ):
+            states[e["addr"]] = "gone", band
+    for b in chain.from_iterable(s["blocks"] for s in segments):
+        state, _ = states.get(b["address"], ("gone", []))
+        if b["state"] == "active_allocated" and state != "live":
             bands.append([b["address"], b["requested_size"], -1, m, m])
     return sorted(tuple(b) for b in bands)
 
 
 def check_replay(data: dict[str, Any], trace: Any) -> None:
-    """Whether a trace is what a replay of its entries makes of them, and its numbers fit together."""
+    """Check a trace against a replay of its entries, and its tables with each other."""
     events = data["device_traces"][trace.device]
     segments = [s for s in data["segments"] if s["device"] == trace.device]
     a = trace.allocations
     e = trace.events
     m = len(events)
-    bands = zip(
-        a.addr.tolist(),
-        a.size.tolist(),
-        a.start.tolist(),
-        a.end.tolist(),
-        a.freed.tolist(),
-        strict=True,
-    )
+    columns = (a.addr, a.size, a.start, a.end, a.freed)
+    bands = zip(*(column.tolist() for column in columns), strict=True)
     assert sorted(bands) == replay(events, segments)
-    which = np.flatnonzero(e.allocation >= 0)
-    of = e.allocation[which]
-    assert (a.addr[of] == e.addr[which]).all()
-    assert ((a.start[of] == which) == (e.action[which] == ACTIONS.index("alloc"))).all()
-    assert (
-        (which == a.start[of]) | (which == a.end[of]) | (which == a.freed[of])
-    ).all()
-    begun = np.flatnonzero(a.start >= 0)
-    assert (np.diff(a.start[begun]) > 0).all()
-    assert (begun == np.arange(len(a) - len(begun), len(a))).all(), (
+
+    index = np.flatnonzero(e.allocation >= 0)
+    owner = e.allocation[index]
+    assert (a.addr[owner] == e.addr[index]).all()
+    is_start = a.start[owner] == index
+    assert (is_start == (e.action[index] == ACTIONS.index("alloc"))).all()
+    assert (is_start | (index == a.end[owner]) | (index == a.freed[owner])).all()
+
+    from_trace = np.flatnonzero(a.start >= 0)
+    earlier = len(a) - len(from_trace)
+    assert (np.diff(a.start[from_trace]) > 0).all()
+    assert (from_trace == np.arange(earlier, len(a))).all(), (
         "those from before the trace come first"
     )
-    assert (np.diff(a.end[: len(a) - len(begun)]) <= 0).all(), (
+    assert (np.diff(a.end[:earlier]) <= 0).all(), (
         "of them what stays longest lies lowest"
     )
-    assert (e.allocation[a.start[begun]] == begun).all()
+    assert (e.allocation[a.start[from_trace]] == from_trace).all()
+
     blocks = trace.blocks
-    of = blocks.allocation[blocks.allocation >= 0]
-    held = blocks.allocation >= 0
-    assert (a.addr[of] == blocks.addr[held]).all()
-    assert (a.rounded[of] == blocks.size[held]).all()
-    assert (a.freed[of] == m).all()
+    is_live = blocks.allocation >= 0
+    owner = blocks.allocation[is_live]
+    assert (a.addr[owner] == blocks.addr[is_live]).all()
+    assert (a.rounded[owner] == blocks.size[is_live]).all()
+    assert (a.freed[owner] == m).all()
 
 
 def small_snapshot(seed: int = 0, events: int = 120) -> MemorySnapshot:
-    """A segment of 64 MiB with blocks of 1 MiB to 8 MiB that come and go, of six stacks."""
+    """Make a snapshot of one segment of 64 MiB.
+
+    Its blocks of 1 MiB to 8 MiB come and go, and are of six stacks.
+    """
     rng = random.Random(seed)
     r = Recorder()
     start = 0x7F00_0000_0000
@@ -337,34 +351,36 @@ def small_snapshot(seed: int = 0, events: int = 120) -> MemorySnapshot:
 
 
 def two_devices() -> MemorySnapshot:
-    """Two devices; on the first 8 MiB are asked for in vain while 12 MiB are free in two pieces."""
+    """Make a snapshot of two devices.
+
+    On the first, an allocation of 8 MiB fails while 12 MiB are free in two pieces.
+    """
 
     def entry(
-        action: str, addr: int, size: int, at: int, **more: Any
+        action: str, addr: int, size: int, time: int, **fields: Any
     ) -> dict[str, Any]:
         return event(
             action,
             addr * MB,
             size * MB,
-            time_us=at,
-            frames=[frame("step", at, "/home/me/train.py")],
-            **more,
+            time_us=time,
+            frames=[frame("step", time, "/home/me/train.py")],
+            **fields,
         )
 
-    trace = [
+    first = [
         entry("segment_alloc", 64, 20, 1),
         entry("alloc", 64, 6, 2),
         entry("alloc", 70, 8, 3),
         entry("alloc", 78, 6, 4),
+        entry("free_requested", 64, 6, 5),
+        entry("free_completed", 64, 6, 5),
+        entry("free_requested", 78, 6, 6),
+        entry("free_completed", 78, 6, 6),
+        entry("oom", 0, 8, 9, device_free=MB),
     ]
-    for at, (addr, size) in enumerate([(64, 6), (78, 6)], 5):
-        trace += [
-            entry(action, addr, size, at)
-            for action in ("free_requested", "free_completed")
-        ]
-    trace.append(entry("oom", 0, 8, 9, device_free=MB))
-    del trace[-1]["addr"]
-    other = [entry("alloc", 512, 1, 3), entry("alloc", 520, 2, 4)]
+    del first[-1]["addr"]
+    second = [entry("alloc", 512, 1, 3), entry("alloc", 520, 2, 4)]
     settings = {
         "expandable_segments": False,
         "max_split_size": -1,
@@ -374,7 +390,7 @@ def two_devices() -> MemorySnapshot:
         snapshot(
             [],
             [filled(64 * MB, 20 * MB, [(70 * MB, 8 * MB, [])])],
-            device_traces=[trace, other],
+            device_traces=[first, second],
             allocator_settings=settings,
         ),
         "full.pickle",
@@ -386,7 +402,10 @@ MINE = frame("attention", 42, "/home/me/train.py")
 
 
 def several() -> MemorySnapshot:
-    """Two devices, a private pool, an OOM, texts, and memory from before the trace."""
+    """Make a snapshot of two devices with a bit of everything.
+
+    It has a private pool, an OOM, texts, and memory from before the trace.
+    """
     first = [
         event("free_requested", 0x900, 64, time_us=1),
         event("free_completed", 0x900, 64, time_us=2),

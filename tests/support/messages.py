@@ -1,7 +1,8 @@
-"""What the command line says of arguments that cannot be used, command by command, in this process.
+"""Collect what the command line prints of arguments that cannot be used.
 
-`python tests/support/messages.py` writes tests/cli/messages.json anew: its keys are the commands, each with what is set
-in the environment before it. Texts of usage, which tyro writes, are left out.
+`python tests/support/messages.py` writes tests/cli/messages.json anew: its keys are the
+commands, each with what is set in the environment before it. Texts of usage, which tyro
+writes, are left out.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from unittest import mock
 TESTS = Path(__file__).resolve().parents[1]
 MESSAGES = TESTS / "cli" / "messages.json"
 POINTS = (
-    "ply\nformat ascii 1.0\nelement vertex 1\nproperty float x\nproperty float y\nproperty float z\n"
+    "ply\nformat ascii 1.0\nelement vertex 1\nproperty float x\nproperty float "
+    "y\nproperty float z\n"
     "end_header\n0 0 0\n"
 )
 
@@ -40,9 +42,8 @@ def fill(folder: Path) -> None:
 
 
 def run(args: list[str]) -> tuple[int, str]:
-    """Run a command in this process. The exit status, and what it said on stderr."""
+    """Run a command in this process; return its exit status and error output."""
     err = io.StringIO()
-    usage = False
     with contextlib.redirect_stderr(err), contextlib.redirect_stdout(io.StringIO()):
         try:
             if args[0] in ("serve", "shot", "video", "memory"):
@@ -51,36 +52,39 @@ def run(args: list[str]) -> tuple[int, str]:
                 from splatview.cli.main import main
             code = main(args)
         except SystemExit as e:
-            code = int(e.code or 0)
-            usage = True
-    return code, "(usage)" if usage else err.getvalue().rstrip("\n")
+            return int(e.code or 0), "(usage)"
+    return code, err.getvalue().rstrip("\n")
 
 
 def collect_messages() -> dict[str, str]:
-    """Run all commands in a folder of their own: what each said. AssertionError unless each ends with status 2."""
-    found = {}
+    """Run all commands in a folder of their own, and return what each printed.
+
+    AssertionError unless each ends with status 2.
+    """
+    messages = {}
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         fill(Path(folder))
-        before = set(os.listdir())
+        files_before = set(os.listdir())
         for line in json.loads(MESSAGES.read_text()):
             args = shlex.split(line)
-            variables = [args.pop(0)] if "=" in args[0] else []
-            with mock.patch.dict(
-                os.environ, [variable.split("=", 1) for variable in variables]
-            ):
+            variables = {}
+            if "=" in args[0]:
+                name, value = args.pop(0).split("=", 1)
+                variables[name] = value
+            with mock.patch.dict(os.environ, variables):
                 code, text = run(args)
-            assert code == 2 and "Traceback" not in text, f"{line}: {code}, {text}"
-            found[line] = text.replace(folder, "FOLDER")
-        assert set(os.listdir()) == before, "nothing is written"
-    return found
+            assert code == 2, f"{line}: {code}, {text}"
+            assert "Traceback" not in text, f"{line}: {code}, {text}"
+            messages[line] = text.replace(folder, "FOLDER")
+        assert set(os.listdir()) == files_before, "nothing is written"
+    return messages
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["SPLATVIEW_RUNTIME_DIR"] = folder
-        MESSAGES.write_text(
-            json.dumps(collect_messages(), indent=2, ensure_ascii=False) + "\n"
-        )
+        text = json.dumps(collect_messages(), indent=2, ensure_ascii=False)
+        MESSAGES.write_text(text + "\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a process takes up, from /proc."""
+"""Measure the resources of a process, from /proc."""
 
 from __future__ import annotations
 
@@ -15,44 +15,52 @@ MB = 1 << 20
 
 @dataclass(frozen=True)
 class Footprint:
-    """What a process takes up at one moment."""
+    """The resources of a process at one moment."""
 
     rss: int
-    """Bytes of anonymous memory: what it allocated itself, without files and shared memory."""
+    """Bytes of anonymous memory: allocated by itself, without files and shared memory.
+    """
     descriptors: int
     threads: int
     segments: int
-    """Shared-memory segments of ours that are mapped."""
+    """Number of shared-memory segments of splatview that are mapped."""
     segment_bytes: int
     """Bytes of those."""
 
     def growth_over(self, base: Footprint, **slack: int) -> dict[str, tuple[int, int]]:
-        """What is more than in `base` by more than its slack (0 unless given; 16 MB of anonymous memory, which
-        allocators keep): name -> (before, now). Empty: nothing grew.
+        """Compare with an earlier footprint.
+
+        Args:
+            base: The earlier footprint.
+            slack: Growth of each field that is allowed. It is 0 unless given, but 16 MB
+                of anonymous memory, which allocators keep.
+
+        Returns:
+            (before, now) of the fields that grew by more; empty if none did.
         """
         allowed = {"rss": 16 * MB, **slack}
-        pairs = {
-            f.name: (getattr(base, f.name), getattr(self, f.name)) for f in fields(self)
-        }
-        return {
-            name: pair
-            for name, pair in pairs.items()
-            if pair[1] > pair[0] + allowed.get(name, 0)
-        }
+        growth = {}
+        for field in fields(self):
+            previous = getattr(base, field.name)
+            present = getattr(self, field.name)
+            if present > previous + allowed.get(field.name, 0):
+                growth[field.name] = (previous, present)
+        return growth
 
 
 def footprint(pid: int | None = None) -> Footprint:
-    """Of a living process, this one by default. Raises OSError when it is gone."""
-    root = Path(f"/proc/{os.getpid() if pid is None else pid}")
-    status = dict(
-        line.split(":", 1) for line in (root / "status").read_text().splitlines()
-    )
+    """Measure a living process, this one by default. Raises OSError when it is gone."""
+    if pid is None:
+        pid = os.getpid()
+    root = Path(f"/proc/{pid}")
+    lines = (root / "status").read_text().splitlines()
+    status = dict(line.split(":", 1) for line in lines)
     segments: dict[str, int] = defaultdict(int)
     for line in (root / "maps").read_text().splitlines():
         if "/memfd:splatview-" in line:
-            place, _, _, _, inode, _ = line.split(maxsplit=5)
-            begin, end = (int(p, 16) for p in place.split("-"))
-            segments[inode] += end - begin
+            addresses, _, _, _, inode, _ = line.split(maxsplit=5)
+            start, end = (int(address, 16) for address in addresses.split("-"))
+            segments[inode] += end - start
     return Footprint(
         rss=int(status["RssAnon"].split()[0]) * 1024,
         descriptors=len(os.listdir(root / "fd")),
@@ -63,28 +71,31 @@ def footprint(pid: int | None = None) -> Footprint:
 
 
 def settled(base: Footprint, pid: int | None = None, **slack: int) -> None:
-    """Wait until a process takes up no more than `base` (`Footprint.over`)."""
+    """Wait until a process takes up no more than `base` (`Footprint.growth_over`)."""
     try:
         wait_until(lambda: not footprint(pid).growth_over(base, **slack))
     except AssertionError:
+        growth = footprint(pid).growth_over(base, **slack)
         raise AssertionError(
-            f"still more than before (before, now): {footprint(pid).growth_over(base, **slack)}"
+            f"still more than before (before, now): {growth}"
         ) from None
 
 
 def open_files() -> frozenset[tuple[int, int, int]]:
     """Return descriptor, device and inode of each open file, device, memfd and pipe.
 
-    Sockets, eventfds and the like are left out: ZeroMQ and drivers open and close theirs at any time, and
-    `support.leaks` finds those of Python. Compare sets, `open_files() <= before`: what an earlier test left to the
-    garbage collector may be closed at any time.
+    Sockets, eventfds and the like are left out: ZeroMQ and drivers open and close
+    theirs at any time, and `support.leaks` finds those of Python. Compare sets,
+    `open_files() <= before`: what an earlier test left to the garbage collector may be
+    closed at any time.
     """
-    there = set()
+    files = set()
     for fd in map(int, os.listdir("/proc/self/fd")):
         try:
-            known = os.fstat(fd)
-        except OSError:  # the listing's own, or closed meanwhile
+            status = os.fstat(fd)
+        except OSError:
+            # It is the listing's own, or was closed meanwhile.
             continue
-        if stat.S_IFMT(known.st_mode) in (stat.S_IFREG, stat.S_IFCHR, stat.S_IFIFO):
-            there.add((fd, known.st_dev, known.st_ino))
-    return frozenset(there)
+        if stat.S_IFMT(status.st_mode) in (stat.S_IFREG, stat.S_IFCHR, stat.S_IFIFO):
+            files.add((fd, status.st_dev, status.st_ino))
+    return frozenset(files)

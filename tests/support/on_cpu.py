@@ -1,4 +1,7 @@
-"""The viewer's CUDA kernels compiled for the CPU (`kernels_on_cpu.h`), to be launched as on a GPU."""
+"""The viewer's CUDA kernels compiled for the CPU, to be launched as on a GPU.
+
+`kernels_on_cpu.h` stands in for CUDA.
+"""
 
 from __future__ import annotations
 
@@ -60,42 +63,48 @@ def _library(
     kernels: tuple[tuple[str, bool], ...],
     defines: tuple[tuple[str, str], ...],
 ) -> ctypes.CDLL:
-    """Compile what is not there from an earlier run: compilers take seconds."""
-    text = SOURCE.format(
-        file=file,
-        kernels="\n    ".join(
-            f"ON({name}, {str(step).lower()})" for name, step in kernels
-        ),
-    )
+    """Load the library of a file, compiled unless an earlier run has done so.
+
+    Compilers take seconds.
+    """
+    cases = [f"ON({name}, {str(lockstep).lower()})" for name, lockstep in kernels]
+    text = SOURCE.format(file=file, kernels="\n    ".join(cases))
     command = [*COMPILER, *(f"-D{name}={value}" for name, value in defines)]
-    included = [
-        path.read_text()
-        for path in (FOLDER / "kernels_on_cpu.h", *sorted(KERNELS.glob("*.cu*")))
-    ]
+    headers = (FOLDER / "kernels_on_cpu.h", *sorted(KERNELS.glob("*.cu*")))
+    included = [path.read_text() for path in headers]
     version = subprocess.run(
         [COMPILER[0], "--version"], capture_output=True, text=True, check=True
     ).stdout
-    key = hashlib.sha256(
-        repr((text, command, included, version, platform.machine())).encode()
-    ).hexdigest()[:32]
+    inputs = repr((text, command, included, version, platform.machine()))
+    key = hashlib.sha256(inputs.encode()).hexdigest()[:32]
     name = "-".join([Path(file).stem, *(value for _, value in defines)])
     library = BUILT / f"{name}-{key}.so"
     BUILT.mkdir(parents=True, exist_ok=True)
     if not library.exists():
-        with tempfile.TemporaryDirectory(dir=BUILT) as folder:
-            source = Path(folder, "kernels.cpp")
-            made = Path(folder, "kernels.so")
-            source.write_text(text)
-            built = subprocess.run(
-                [*command, str(source), "-o", str(made)], capture_output=True, text=True
-            )
-            assert built.returncode == 0, built.stderr
-            made.replace(library)
+        _compile(text, command, library)
     return ctypes.CDLL(str(library))
 
 
+def _compile(text: str, command: list[str], library: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=BUILT) as folder:
+        source = Path(folder, "kernels.cpp")
+        compiled = Path(folder, "kernels.so")
+        source.write_text(text)
+        command = [*command, str(source), "-o", str(compiled)]
+        built = subprocess.run(command, capture_output=True, text=True)
+        assert built.returncode == 0, built.stderr
+        compiled.replace(library)
+
+
+def _c_argument(value: Any) -> Any:
+    """Return a kernel's argument as C has it: of a tensor, the address of its data."""
+    if isinstance(value, torch.Tensor):
+        return ctypes.c_void_p(value.data_ptr())
+    return value
+
+
 class OnCpu:
-    """`cuda.Kernels` for tensors in host memory. Skips the test where there is no compiler."""
+    """`cuda.Kernels` for tensors in host memory."""
 
     def __init__(
         self,
@@ -103,7 +112,14 @@ class OnCpu:
         kernels: Mapping[str, bool],
         defines: Mapping[str, str] | None = None,
     ) -> None:
-        """`kernels` of `file`, and whether a warp of each goes in step because it uses shared memory."""
+        """Compile kernels of a file; skip the test where there is no compiler.
+
+        Args:
+            file: The file.
+            kernels: For each kernel by name: whether the lanes of a warp go in step,
+                because it uses shared memory.
+            defines: Macros.
+        """
         if shutil.which("g++") is None:
             pytest.skip("needs g++")
         self.defines = dict(defines or {})
@@ -112,12 +128,8 @@ class OnCpu:
         )
 
     def launch(self, name: str, grid: int, block: int, *args: Any) -> None:
-        values = [
-            ctypes.c_void_p(a.data_ptr()) if isinstance(a, torch.Tensor) else a
-            for a in args
-        ]
-        pointers = (ctypes.c_void_p * len(values))(
-            *(ctypes.addressof(v) for v in values)
-        )
-        done = self._library.launch(name.encode(), grid, block, pointers)
-        assert done == 0, f"kernel {name}: {FAILURES[done]}"
+        values = [_c_argument(arg) for arg in args]
+        addresses = [ctypes.addressof(value) for value in values]
+        pointers = (ctypes.c_void_p * len(values))(*addresses)
+        status = self._library.launch(name.encode(), grid, block, pointers)
+        assert status == 0, f"kernel {name}: {FAILURES[status]}"

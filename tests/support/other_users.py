@@ -9,15 +9,20 @@ import sys
 import pytest
 
 OTHER_USER_ID = 65534
+"""Number of the user whom all machines call nobody."""
 
 
 def why_not() -> str:
     """Return why programs here cannot become another user; "" when they can."""
     if os.getuid() != 0:
         return "only root can become another user"
-    become = f"import os; os.setgroups([]); os.setgid({OTHER_USER_ID}); os.setuid({OTHER_USER_ID})"
+    n = OTHER_USER_ID
+    become = f"import os; os.setgroups([]); os.setgid({n}); os.setuid({n})"
     if subprocess.run([sys.executable, "-ISc", become], capture_output=True).returncode:
-        return "this machine lets root not become another user (a user namespace without other ids, or seccomp)"
+        return (
+            "this machine lets root not become another user "
+            "(a user namespace without other ids, or seccomp)"
+        )
     return ""
 
 

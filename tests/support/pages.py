@@ -1,4 +1,4 @@
-"""What the tests of the page share: a viewer in the test's hands, and what is drawn in the browser."""
+"""A viewer in the test's hands, and what is drawn in the browser."""
 
 from __future__ import annotations
 
@@ -30,19 +30,23 @@ class Viewer(WebServer):
     """The web server of a viewer that does nothing by itself."""
 
     def __init__(self, port: int = 0, token: str | None = None, **options: Any) -> None:
-        super().__init__(port=port, token=token, wake=lambda: None, **options)
+        super().__init__(port=port, token=token, wake=_do_nothing, **options)
         self.bare = f"http://127.0.0.1:{self.port}/"
         """The address without a token, as the page shows it."""
         self.url = f"{self.bare}?token={self.token}"
 
     def client(self) -> Client:
-        """The next page that says hello."""
+        """Wait for the next page that says hello, and return it."""
         (connection,) = wait_until(self.arrivals, "a page comes")
         return Client(connection)
 
 
+def _do_nothing() -> None:
+    pass
+
+
 def shows(client: Client, pixels: np.ndarray, **options: Any) -> int:
-    """As `send`; wait until it is on the page."""
+    """Send a picture as `send` does, and wait until it is on the page."""
     number = send(client, pixels, **options)
     wait_until(lambda: number in client.acks, f"picture {number} shown")
     return number
@@ -55,8 +59,11 @@ def send(
     quality: int = 0,
     full: tuple[int, int] | None = None,
 ) -> int:
-    """Send (H, W, 3) uint8 to a page; `quality` 0 is lossless. Returns its number."""
-    client.number += 1
+    """Send (H, W, 3) uint8 to a page and return the picture's number.
+
+    Quality 0 is lossless; `full` is the size that the page shows it at.
+    """
+    client.last_number += 1
     file = io.BytesIO()
     form = "jpeg" if quality else "png"
     Image.fromarray(pixels).save(
@@ -64,14 +71,17 @@ def send(
     )
     size = full or (pixels.shape[1], pixels.shape[0])
     client.put(
-        m.Picture(client.number, form, size, 0.0, quality or 100, quality == 0),
+        m.Picture(client.last_number, form, size, 0.0, quality or 100, quality == 0),
         file.getvalue(),
     )
-    return client.number
+    return client.last_number
 
 
 def drawn(width: int, height: int, seed: int = 0) -> np.ndarray:
-    """(H, W, 3) uint8 with a colour of its own in each pixel's neighbourhood: a shift by one pixel shows."""
+    """Make (H, W, 3) uint8 that shows a shift by one pixel.
+
+    Each pixel's neighbourhood has a colour of its own.
+    """
     y, x = np.mgrid[:height, :width]
     blocks = np.random.default_rng(seed).integers(
         0, 256, (height // 8 + 1, width // 8 + 1, 3), dtype=np.uint8
@@ -82,24 +92,21 @@ def drawn(width: int, height: int, seed: int = 0) -> np.ndarray:
 
 
 def on_canvas(page: Page) -> np.ndarray:
-    """(H, W, 3) uint8: what the canvas holds."""
+    """Read the canvas's content, (H, W, 3) uint8."""
     _, data = page.evaluate("document.querySelector('canvas').toDataURL()").split(",")
     return np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB"))
 
 
 def screenshot(page: Page) -> np.ndarray:
-    """What a person sees, (H, W, 3) uint8."""
+    """Return the page as it is shown, (H, W, 3) uint8."""
     with Image.open(io.BytesIO(page.screenshot(animations="disabled"))) as picture:
         return np.asarray(picture.convert("RGB"))
 
 
 def mask(event: Any) -> int:
-    """The modifiers of an event as a number: shift 1, ctrl 2, alt 4, super 8."""
-    return sum(
-        1 << bit
-        for bit, name in enumerate(("shift", "ctrl", "alt", "super"))
-        if name in event.mods
-    )
+    """Return an event's modifiers as a number: shift 1, ctrl 2, alt 4, super 8."""
+    bits = {"shift": 1, "ctrl": 2, "alt": 4, "super": 8}
+    return sum(bit for name, bit in bits.items() if name in event.mods)
 
 
 def state(page: Page) -> dict[str, Any]:
@@ -107,7 +114,10 @@ def state(page: Page) -> dict[str, Any]:
 
 
 def wait_for_script(page: Page, condition: str) -> Any:
-    """Wait for a JavaScript expression to be true. Playwright's own way needs eval, which the page's policy forbids."""
+    """Wait until a JavaScript expression is true, and return it.
+
+    Playwright's own way needs eval, which the page's policy forbids.
+    """
     for _ in turns(condition, rest=False):
         result = page.evaluate(condition)
         if result:
@@ -119,7 +129,7 @@ def wait_for_script(page: Page, condition: str) -> Any:
 def connected(
     viewer: Viewer, open_page: Open, *args: Any, **options: Any
 ) -> tuple[Page, Client]:
-    """A page with a first picture on it."""
+    """Open a page and send it a first picture."""
     page = open_page(viewer.url, *args, **options)
     client = viewer.client()
     shows(client, drawn(client.hello.width, client.hello.height))
@@ -130,7 +140,7 @@ def connected(
 def drag(
     page: Page, *files: Path, kinds: tuple[str, ...] = ("dragEnter", "dragOver", "drop")
 ) -> None:
-    """Hold files over a page, as one that drags them from a folder's window, and drop them."""
+    """Drag files from a folder's window over a page, and drop them there."""
     session = page.context.new_cdp_session(page)
     data = {
         "items": [],
@@ -145,7 +155,7 @@ def drag(
 
 @contextmanager
 def elsewhere(html: str) -> Iterator[str]:
-    """Serve a page that holds `html`, as one of another site: its address."""
+    """Serve a page of another site that holds `html`; yield its address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -1,4 +1,7 @@
-"""A run and its viewer in one process, without threads: messages go by inproc://, and `pump` gives both their turns."""
+"""A run and its viewer in one process, without threads.
+
+Messages go by inproc://, and `pump` gives both their turns.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ TURN_S = 0.05
 
 
 def inproc(folder: Path, name: str) -> str:
-    """The ZeroMQ address of a viewer's socket, within this process."""
+    """Return the ZeroMQ address of a viewer's socket, within this process."""
     return f"inproc://{folder}/{name}"
 
 
@@ -39,20 +42,26 @@ class Pair:
     """A publisher and a subscriber; `now` is their clock, in seconds."""
 
     def __init__(self, **options: Any):
-        """`options` are the subscriber's; without `run` it sees this run alone."""
+        """Make both; `options` are the subscriber's.
+
+        Without `run` it sees this run alone.
+        """
         self.now = 100.0
         self.faults: list[BaseException] = []
         self.publisher = Publisher(
             "pair",
             self.faults.append,
             threaded=False,
-            clock=lambda: self.now,
+            clock=self._clock,
             endpoint=inproc,
         )
         self.other_programs: list[Callable[[], object]] = []
         """Called in each turn: other programs that take part."""
         self.viewers: list[Subscriber] = []
         self.viewer = self.attach(**options)
+
+    def _clock(self) -> float:
+        return self.now
 
     def attach(self, **options: Any) -> Subscriber:
         """Make another viewer of the run, which `pump` polls too."""
@@ -76,65 +85,59 @@ class Pair:
         for _ in range(turns):
             self.now += TURN_S
             self.turn_helper()
-            for other in self.other_programs:
-                other()
+            for take_turn in self.other_programs:
+                take_turn()
             for viewer in self.viewers:
                 viewer.poll(self.now)
 
-    def until(self, condition: Callable[[], Any], what: str = "") -> Any:
+    def until(self, condition: Callable[[], Any], expected: str = "") -> Any:
         """Pump until a condition is true, and return it."""
         for _ in range(200):
-            found = condition()
-            if found:
-                return found
+            result = condition()
+            if result:
+                return result
             self.pump()
-        raise AssertionError(f"not within 200 turns: {what or condition}")
+        raise AssertionError(f"not within 200 turns: {expected or condition}")
 
     @property
     def run(self) -> RemoteRun:
         """The run, as the first viewer sees it, once it has answered."""
-        return self.until(
-            lambda: next(
-                (
-                    r
-                    for r in self.viewer.runs
-                    if r.welcomed and r.id == self.publisher.run_id
-                ),
-                None,
-            ),
-            "the run answers",
-        )
+
+        def find() -> RemoteRun | None:
+            for run in self.viewer.runs:
+                if run.welcomed and run.id == self.publisher.run_id:
+                    return run
+            return None
+
+        return self.until(find, "the run answers")
 
     def stream(
         self, name: str = "image", viewer: Subscriber | None = None
     ) -> RemoteStream:
-        """A stream of the run, opened."""
-        viewer = viewer or self.viewer
-        found = self.until(
-            lambda: next(
-                (
-                    s
-                    for s in viewer.streams
-                    if s.name == name and s.run.id == self.publisher.run_id
-                ),
-                None,
-            ),
-            f"stream {name}",
-        )
-        found.open()
-        return found
+        """Wait for a stream of the run, and open it."""
+        subscriber = viewer or self.viewer
+
+        def find() -> RemoteStream | None:
+            for stream in subscriber.streams:
+                if stream.name == name and stream.run.id == self.publisher.run_id:
+                    return stream
+            return None
+
+        stream = self.until(find, f"stream {name}")
+        stream.open()
+        return stream
 
     def newest(
         self, name: str = "image", after: int = 0, viewer: Subscriber | None = None
     ) -> Any:
-        """Version, metadata and arrays of the newest frame over `after`."""
+        """Return version, metadata and arrays of the newest frame over `after`."""
         stream = self.stream(name, viewer)
         return self.until(
             lambda: copied(stream, after), f"a frame of {name} after {after}"
         )
 
     def counted(self, name: str) -> int:
-        """One of the run's counters."""
+        """Pump once and return one of the run's counters."""
         self.pump()
         return self.publisher.control.counters()[name]
 
@@ -145,6 +148,9 @@ class Pair:
 
 
 class OtherRun(Publisher):
-    """A second run of this process beside that of `splatview.publish`: readers take it for another program's."""
+    """A second run of this process beside that of `splatview.publish`.
+
+    Readers take it for another program's.
+    """
 
     show = show

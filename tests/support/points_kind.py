@@ -33,13 +33,17 @@ class PointsSummary:
     up: tuple[float, float, float] | None = None
 
 
+def _no_points() -> np.ndarray:
+    return np.zeros((0, 3))
+
+
 @dataclass
 class PointsData:
     """Shared by all views of a stream."""
 
     ctx: moderngl.Context
     work: GpuWork
-    points: np.ndarray = field(default_factory=lambda: np.zeros((0, 3)))
+    points: np.ndarray = field(default_factory=_no_points)
     summary: PointsSummary | None = None
     loads: int = 0
     stale: bool = False
@@ -89,7 +93,7 @@ class PointsView(View[PointsData, PointsState]):
         return False
 
     def mark_moving(self) -> None:
-        """Pictures are always drawn in full."""
+        """Do nothing: pictures are always drawn in full."""
 
     def change(self, **fields: Any) -> None:
         self.state = replace(self.state, **fields)
@@ -102,7 +106,9 @@ class PointsView(View[PointsData, PointsState]):
         def find() -> PointHit | None:
             distances = np.linalg.norm(project(camera, points) - (x, y), axis=1)
             nearest = int(np.argmin(distances))
-            return PointHit(points[nearest]) if distances[nearest] < _DOT else None
+            if distances[nearest] >= _DOT:
+                return None
+            return PointHit(points[nearest])
 
         return find
 

@@ -20,24 +20,30 @@ TESTS = Path(__file__).resolve().parents[1]
 ROOT = TESTS.parent
 
 
-def environment(**more: str) -> dict[str, str]:
-    """Variables for a program of a test: this process's, with splatview and the tests' `support` importable."""
+def environment(**variables: str) -> dict[str, str]:
+    """Return the environment for a program of a test.
+
+    It is this process's, with splatview and the tests' `support` importable.
+    """
     folders = (ROOT, ROOT / "ipc", ROOT / "viewer_app", TESTS)
     path = os.pathsep.join(
         filter(None, [*map(str, folders), os.environ.get("PYTHONPATH")])
     )
-    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **more}
+    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **variables}
 
 
 class Program(subprocess.Popen[str]):
-    """A program that talks in lines."""
+    """A program that reads and prints lines."""
 
     stdin: IO[str]  # pyright: ignore[reportIncompatibleVariableOverride]
     stdout: IO[str]  # pyright: ignore[reportIncompatibleVariableOverride]
     stderr: IO[str]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def line(self, timeout: float = PATIENCE) -> str:
-        """Return the next line of its output, without the end; "" when it has ended. AssertionError after `timeout`."""
+        """Return the next line of the output, without its end; "" at the end of it.
+
+        AssertionError after `timeout`.
+        """
         guard = threading.Timer(timeout, self.kill)
         guard.start()
         try:
@@ -46,18 +52,19 @@ class Program(subprocess.Popen[str]):
             guard.cancel()
             guard.join()
         if not line and self.poll() == -signal.SIGKILL:
+            errors = self.stderr.read()[-3000:]
             raise AssertionError(
-                f"process {self.pid} printed nothing for {timeout} s: {self.stderr.read()[-3000:]}"
+                f"process {self.pid} printed nothing for {timeout} s: {errors}"
             )
         return line.rstrip("\n")
 
     def write_line(self, line: str = "") -> None:
-        """Send it a line."""
+        """Send a line to the program."""
         self.stdin.write(line + "\n")
         self.stdin.flush()
 
     def end(self) -> tuple[str, str]:
-        """Wait until it has ended by itself; the rest of its output and of its errors."""
+        """Wait until the program ends; return the rest of its output and errors."""
         return self.communicate(timeout=PATIENCE)
 
     def killed(self) -> None:
@@ -66,7 +73,7 @@ class Program(subprocess.Popen[str]):
         self.wait()
 
     def close(self) -> None:
-        """Kill it if it still runs. Idempotent."""
+        """Kill the program if it still runs. Idempotent."""
         if self.poll() is None:
             self.send_signal(signal.SIGKILL)
         self.wait()
@@ -83,7 +90,7 @@ class Programs:
         self._running: list[Program] = []
 
     def python(self, *args: Any, **env: str) -> Program:
-        """`python ARGS` with piped streams; `env` is added to the environment."""
+        """Start `python ARGS` with piped streams; `env` is added to the environment."""
         program = Program(
             [sys.executable, *map(str, args)],
             stdin=subprocess.PIPE,
@@ -97,11 +104,11 @@ class Programs:
         return program
 
     def code(self, source: str, *args: Any, **env: str) -> Program:
-        """`python -c SOURCE ARGS`."""
+        """Start `python -c SOURCE ARGS`."""
         return self.python("-c", source, *args, **env)
 
     def splatview(self, *args: Any, **env: str) -> Program:
-        """The command line: `splatview ARGS`."""
+        """Start the command line: `splatview ARGS`."""
         return self.python("-m", "splatview", *args, **env)
 
     def close(self) -> None:
@@ -117,7 +124,7 @@ class Programs:
 
 
 class Output(io.StringIO):
-    """Standard output or error on which words bring an action, once."""
+    """Standard output or error that calls a function once a text is written."""
 
     def __init__(self, trigger: str, action: Callable[[], object]):
         super().__init__()
@@ -134,29 +141,28 @@ class Output(io.StringIO):
 
 def children(pid: int) -> dict[int, str]:
     """Return the command lines of the living children of a process, by process id."""
-    found = {}
+    commands = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
+            fields = (folder / "stat").read_text().rpartition(")")[2]
+            state, parent = fields.split()[:2]
             if state != "Z" and int(parent) == pid:
-                found[int(folder.name)] = (
-                    (folder / "cmdline").read_text().replace("\0", " ")
-                )
+                command = (folder / "cmdline").read_text()
+                commands[int(folder.name)] = command.replace("\0", " ")
         except OSError:
             continue
-    return found
+    return commands
 
 
-def in_child(work: Callable[[], None]) -> None:
-    """Run `work` in a forked child; AssertionError where it raises there."""
+def in_child(action: Callable[[], None]) -> None:
+    """Run `action` in a forked child; AssertionError where it raises there."""
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", DeprecationWarning
-        )  # of a fork beside threads, which is what is tested
+        # Python warns of a fork beside threads, which is what is tested.
+        warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if not child:
         try:
-            work()
+            action()
             os._exit(0)
         except BaseException:
             traceback.print_exc()

@@ -21,7 +21,7 @@ def reverse_proxy(port: int, *, websockets: bool = True) -> Iterator[str]:
     """Pass requests below PATH on to 127.0.0.1:`port`; yield the address of PATH.
 
     Like nginx without `proxy_set_header Host`, it puts the viewer's own name into Host.
-    `websockets`: whether it passes Upgrade and Connection on.
+    Without `websockets` it does not pass Upgrade and Connection on.
     """
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""What a viewer of a run sees, for tests of what is published: in this process, without a screen."""
+"""Read as a viewer of a run does, in this process and without a screen."""
 
 from __future__ import annotations
 
@@ -24,35 +24,37 @@ def stream_of(
 
     def find() -> RemoteStream | None:
         subscriber.poll()
-        return next(
-            (
-                s
-                for s in subscriber.streams
-                if s.name == name and s.run.alive and pid in (None, s.run.pid)
-            ),
-            None,
-        )
+        for stream in subscriber.streams:
+            is_of_process = pid in (None, stream.run.pid)
+            if stream.name == name and stream.run.alive and is_of_process:
+                return stream
+        return None
 
-    found = wait_until(find, f"stream {name}")
-    found.open()
-    return found
+    stream = wait_until(find, f"stream {name}")
+    stream.open()
+    return stream
+
+
+def _fits_always(frame: StreamFrame) -> bool:
+    return True
 
 
 def next_frame(
     subscriber: Subscriber,
     stream: RemoteStream,
     after: int = 0,
-    fits: Callable[[StreamFrame], bool] = lambda frame: True,
+    fits: Callable[[StreamFrame], bool] = _fits_always,
 ) -> StreamFrame:
     """Wait for the newest frame with a version over `after` that fits."""
+    last_version = after
 
     def read() -> StreamFrame | None:
-        nonlocal after
+        nonlocal last_version
         subscriber.poll()
-        frame = _checked(stream, after)
+        frame = _checked(stream, last_version)
         if frame is None:
             return None
-        after = frame.version
+        last_version = frame.version
         if fits(frame):
             return frame
         frame.close()
@@ -62,78 +64,77 @@ def next_frame(
         return wait_until(read, f"a frame of {stream.name}")
     except AssertionError as e:
         raise AssertionError(
-            f"{e}; after {after}: version {stream.version}, by {stream.sharing!r}, fault "
-            f"{stream.fault!r}, fallback {stream.fallback!r}, {stream.run.counters}"
+            f"{e}; after {last_version}: version {stream.version}, "
+            f"by {stream.sharing!r}, fault {stream.fault!r}, "
+            f"fallback {stream.fallback!r}, {stream.run.counters}"
         ) from None
 
 
 def values(frame: StreamFrame) -> dict[str, np.ndarray]:
-    """Copies of its tensors on the host."""
+    """Return copies of a frame's tensors on the host."""
     return {name: t.to_float32() for name, t in frame.tensors.items()}
 
 
 def newest(
     subscriber: Subscriber, name: str, after: int = 0, pid: int | None = None
 ) -> Any:
-    """Wait for a whole frame with a version over `after`: its version, metadata, and copies of its arrays."""
-    found = stream_of(subscriber, name, pid)
+    """Wait for a whole frame with a version over `after`.
+
+    Returns:
+        Its version, metadata, and copies of its arrays.
+    """
+    stream = stream_of(subscriber, name, pid)
 
     def read() -> Any:
         subscriber.poll()
-        return copied(found, after)
+        return copied(stream, after)
 
     return wait_until(read, f"a frame of {name} after {after}")
 
 
 def _checked(stream: RemoteStream, after: int) -> StreamFrame | None:
-    """Return the newest frame over `after`, which has to pass the receiver's check; None: there is none."""
+    """Return the newest frame over `after`, if any, once the receiver's check passes."""
     frame = stream.read(after)
     if frame is not None:
-        check_frame(
-            frame.kind,
-            {name: (t.dtype, t.shape) for name, t in frame.tensors.items()},
-            frame.meta,
-        )
+        forms = {name: (t.dtype, t.shape) for name, t in frame.tensors.items()}
+        check_frame(frame.kind, forms, frame.meta)
     return frame
 
 
 def copied(stream: RemoteStream, after: int = 0) -> Any:
-    """Return the newest whole frame with a version over `after` as `newest` does; None: there is none."""
+    """Return the newest whole frame over `after` as `newest` does; None: there is none."""
     frame = _checked(stream, after)
     if frame is None:
         return None
     with frame:
-        found = (
-            frame.version,
-            frame.meta,
-            {name: host_array(t).copy() for name, t in frame.tensors.items()},
-        )
-        return found if frame.intact() else None
+        arrays = {name: host_array(t).copy() for name, t in frame.tensors.items()}
+        # The frame may have been overwritten while it was copied.
+        if not frame.intact():
+            return None
+        return frame.version, frame.meta, arrays
 
 
 def logged_rows(
     subscriber: Subscriber, name: str, samples: int
 ) -> dict[str, np.ndarray]:
-    """The rows of all scalars, once there are so many samples of one."""
+    """Wait for so many samples of one scalar; return the rows of all scalars."""
     stream = stream_of(subscriber, "scalars")
+    count = SCALAR_COLUMNS.index("count")
 
-    def there() -> dict[str, np.ndarray] | None:
+    def read() -> dict[str, np.ndarray] | None:
         subscriber.poll()
-        found = copied(stream)
-        if found is None:
+        frame = copied(stream)
+        if frame is None:
             return None
-        names = found[2]["names"].tobytes().decode().split("\0")[:-1]
-        rows = dict(
-            zip(names, np.split(found[2]["rows"], found[2]["ends"][:-1]), strict=True)
-        )
-        if (
-            name in rows
-            and rows[name][:, SCALAR_COLUMNS.index("count")].sum() == samples
-        ):
-            return rows
-        return None
+        _, _, arrays = frame
+        names = arrays["names"].tobytes().decode().split("\0")[:-1]
+        series = np.split(arrays["rows"], arrays["ends"][:-1])
+        rows = dict(zip(names, series, strict=True))
+        if name not in rows or rows[name][:, count].sum() != samples:
+            return None
+        return rows
 
-    return wait_until(there, f"{samples} samples of {name}")
+    return wait_until(read, f"{samples} samples of {name}")
 
 
 def welcomed(subscriber: Subscriber) -> RemoteRun:

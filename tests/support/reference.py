@@ -1,6 +1,7 @@
-"""The slow, readable reference: gsplat 1.5.3's rules in NumPy, float64. For tests and for readers.
+"""The slow, readable reference: gsplat 1.5.3's rules in NumPy, float64.
 
-Each rule names the place in gsplat where it comes from (files of gsplat/cuda at version 1.5.3).
+It is for tests and for readers. Each rule names the place in gsplat where it comes from
+(files of gsplat/cuda at version 1.5.3).
 """
 
 from __future__ import annotations
@@ -48,16 +49,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bodies:
-    """The surfaces of M Gaussians where the density has fallen to that at `BODY_SIGMAS`, in the affine approximation
-    that also makes ellipses of them: around each centre, columns and rows of the picture and camera z are linear in
-    space.
+    """The surfaces of M Gaussians where the density is that at `BODY_SIGMAS`.
 
-    With v = `whiten` @ (offset in pixels), the surface's front lies at camera z + slope . v - thickness * s, where
-    s = sqrt(BODY_SIGMAS ** 2 - v . v); its normal, towards the camera and of any length, is (s, v) @ `normals`.
+    They are in the affine approximation that also makes ellipses of Gaussians: around
+    each centre, columns and rows of the picture and camera z are linear in space.
+
+    With v = `whiten` @ (offset in pixels), the surface's front lies at camera z + slope
+    . v - thickness * s, where s = sqrt(BODY_SIGMAS ** 2 - v . v); its normal, towards
+    the camera and of any length, is (s, v) @ `normals`.
     """
 
     whiten: np.ndarray
-    """(M, 2, 2) from pixels to standard deviations: its transpose times itself is the conic."""
+    """(M, 2, 2) from pixels to standard deviations.
+
+    Its transpose times itself is the conic.
+    """
     slope: np.ndarray
     """(M, 2) world units along camera z per standard deviation."""
     thickness: np.ndarray
@@ -84,13 +90,15 @@ class Projected:
     """Their surfaces, where these are drawn."""
 
     def pixels(self, width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
-        """The boxes of a picture's pixels whose centres lie in the half boxes: first column and row (M, 2), and end."""
-        low = np.maximum(np.ceil(self.centers - self.half_boxes - 0.5), 0).astype(
-            np.int64
-        )
-        high = np.minimum(
-            np.floor(self.centers + self.half_boxes - 0.5) + 1, [width, height]
-        ).astype(np.int64)
+        """Compute the boxes of pixels whose centres lie in the half boxes.
+
+        Returns:
+            First column and row (M, 2), and those after the last, within the picture.
+        """
+        first = np.ceil(self.centers - self.half_boxes - 0.5)
+        low = np.maximum(first, 0).astype(np.int64)
+        end = np.floor(self.centers + self.half_boxes - 0.5) + 1
+        high = np.minimum(end, [width, height]).astype(np.int64)
         return low, np.maximum(high, low)
 
 
@@ -98,29 +106,24 @@ class Projected:
 class ReferencePicture(RenderedPicture):
     """Picture of the reference renderer."""
 
-    held: Pixels
+    values: Pixels
     ctx: moderngl.Context | None = None
 
     def pixels(self) -> Pixels:
-        return self.held
+        return self.values
 
     def source(self) -> PixelSource:
-        """A new texture of the renderer's context, which lives as long as the source."""
+        """Make a texture of the renderer's context, which lives as long as the source."""
         from splatview_viewer.render.gl.passes import texture_source
 
         if self.ctx is None:
             raise RendererError(
                 "reference: made without an OpenGL context; only pixels() works"
             )
-        rgba = np.dstack([self.held.color, self.held.alpha])
-        return texture_source(
-            self.ctx.texture(
-                (rgba.shape[1], rgba.shape[0]),
-                4,
-                np.ascontiguousarray(rgba),
-                dtype="f4",
-            )
-        )
+        rgba = np.dstack([self.values.color, self.values.alpha])
+        height, width = rgba.shape[:2]
+        data = np.ascontiguousarray(rgba)
+        return texture_source(self.ctx.texture((width, height), 4, data, dtype="f4"))
 
 
 class ReferenceRenderer(Renderer):
@@ -129,7 +132,7 @@ class ReferenceRenderer(Renderer):
     name = "reference"
 
     def __init__(self, ctx: moderngl.Context | None = None) -> None:
-        """`ctx`: only for `Picture.source`."""
+        """Make a renderer; only `Picture.source` needs `ctx`."""
         self._ctx = ctx
         self._scene = empty_scene()
 
@@ -142,20 +145,21 @@ class ReferenceRenderer(Renderer):
 
     def render(self, camera: Camera, options: RenderOptions) -> ReferencePicture:
         self._check(camera, 1 << 30)
-        projected = project(self._scene, camera, options) if len(self._scene) else None
+        projected = None
+        if len(self._scene):
+            projected = project(self._scene, camera, options)
         size = camera.width, camera.height
         if projected is not None and projected.bodies is not None:
             sums, alpha = solid(projected, projected.bodies, camera.near, size)
         else:
             sums, alpha = blend(projected, *size, options)
         sums = sums.astype(np.float32)
-        depth = np.ascontiguousarray(sums[..., 3]) if options.depth else None
-        return ReferencePicture(
-            Pixels(
-                np.ascontiguousarray(sums[..., :3]), alpha.astype(np.float32), depth
-            ),
-            self._ctx,
-        )
+        depth = None
+        if options.depth:
+            depth = np.ascontiguousarray(sums[..., 3])
+        color = np.ascontiguousarray(sums[..., :3])
+        values = Pixels(color, alpha.astype(np.float32), depth)
+        return ReferencePicture(values, self._ctx)
 
     def scene(self) -> GaussianScene:
         self._check_open()
@@ -166,19 +170,22 @@ class ReferenceRenderer(Renderer):
 
 
 def project(a: GaussianScene, camera: Camera, options: RenderOptions) -> Projected:
-    """Project activated Gaussians into the picture, sorted by camera z (csrc/ProjectionEWA3DGSFused.cu)."""
-    means, quats, scales, opacities, sh0, rest = (
+    """Project activated Gaussians into the picture, sorted by camera z.
+
+    The source is csrc/ProjectionEWA3DGSFused.cu.
+    """
+    means, quats, scales, opacities, sh0, higher_sh = (
         getattr(a, name).numpy() for name in FIELDS
     )
-    found = flags(a, options.selection).numpy()
+    scene_flags = flags(a, options.selection).numpy()
     world_to_camera = camera.viewmat[:3, :3]
     p = means.astype(np.float64) @ world_to_camera.T + camera.viewmat[:3, 3]
-    index = np.flatnonzero(
-        (p[:, 2] >= camera.near) & (p[:, 2] <= camera.far) & ((found & HIDDEN) == 0)
-    )
+    is_in_range = (p[:, 2] >= camera.near) & (p[:, 2] <= camera.far)
+    index = np.flatnonzero(is_in_range & ((scene_flags & HIDDEN) == 0))
     p = p[index]
-    # m m^T is the covariance in camera space (quat_scale_to_covar_preci, covarW2C in include/Utils.cuh).
-    axes = world_to_camera @ rotations.matrix(quats[index])  # quat_to_rotmat
+    # The covariance in camera space is m m^T (quat_scale_to_covar_preci and covarW2C in
+    # include/Utils.cuh); the rotation is quat_to_rotmat.
+    axes = world_to_camera @ rotations.matrix(quats[index])
     m = axes * (scales[index].astype(np.float64) * options.scale)[:, None, :]
 
     size = np.array([camera.width, camera.height], np.float64)
@@ -190,10 +197,10 @@ def project(a: GaussianScene, camera: Camera, options: RenderOptions) -> Project
         opacities = opacities * np.sqrt(det_sharp / det)
     # exp(-sigma) opacity = 1/255 at this many standard deviations.
     if by_opacity:
-        reach = np.sqrt(2 * np.log(np.maximum(opacities / ALPHA_MIN, 1)))
+        sigmas = np.sqrt(2 * np.log(np.maximum(opacities / ALPHA_MIN, 1)))
     else:
-        reach = np.full(len(p), BODY_SIGMAS)
-    half_boxes = reach[:, None] * np.sqrt(np.stack([xx, yy], axis=1))
+        sigmas = np.full(len(p), BODY_SIGMAS)
+    half_boxes = sigmas[:, None] * np.sqrt(np.stack([xx, yy], axis=1))
     visible = (opacities >= ALPHA_MIN) & (xx + yy < COVARIANCE_MAX)
     if options.paint == "points":
         half_boxes = np.full((len(p), 2), options.point_reach)
@@ -203,63 +210,79 @@ def project(a: GaussianScene, camera: Camera, options: RenderOptions) -> Project
     order = np.flatnonzero(visible)
     # gsplat sorts the bits of float32 depths, stably (csrc/IntersectTile.cu).
     order = order[np.argsort(p[order, 2].astype(np.float32), kind="stable")]
-    if options.sh_degree is None:
-        degree = a.sh_degree
-    else:
-        degree = min(options.sh_degree, a.sh_degree)
     shapes = None
     if options.paint == "ellipsoids":
-        shapes = bodies(
-            jacobian[order], m[order], np.stack([xx, xy, yy], axis=1)[order], det[order]
-        )
+        covariances = np.stack([xx, xy, yy], axis=1)
+        shapes = bodies(jacobian[order], m[order], covariances[order], det[order])
     index = index[order]
     if options.paint == "normals":
-        towards = np.array([[0.0, 0.0, 1.0]]) if camera.model == "ortho" else p[order]
+        towards = p[order]
+        if camera.model == "ortho":
+            towards = np.array([[0.0, 0.0, 1.0]])
         rgb = normal_colors(axes[order], scales[index], towards)
-    else:  # from the camera's centre to the mean, in world axes (rendering.py)
-        rgb = colors(sh0[index], rest[index], p[order] @ world_to_camera, degree)
-    marked = (found[index] & MARKED) != 0
+    else:
+        degree = a.sh_degree
+        if options.sh_degree is not None:
+            degree = min(options.sh_degree, a.sh_degree)
+        # The direction is from the camera's centre to the mean, in world axes
+        # (rendering.py).
+        directions = p[order] @ world_to_camera
+        rgb = colors(sh0[index], higher_sh[index], directions, degree)
+    marked = (scene_flags[index] & MARKED) != 0
     rgb[marked] = (rgb[marked] + MARK_COLOR) / 2
     conics = np.stack([yy, -xy, xx], axis=1) / det[:, None]
     return Projected(
-        centers[order],
-        conics[order],
-        half_boxes[order],
-        opacities[order],
-        np.column_stack([rgb, p[order, 2]]),
-        shapes,
+        centers=centers[order],
+        conics=conics[order],
+        half_boxes=half_boxes[order],
+        opacities=opacities[order],
+        rgbz=np.column_stack([rgb, p[order, 2]]),
+        bodies=shapes,
     )
 
 
 def ellipses(p: np.ndarray, camera: Camera, m: np.ndarray) -> Iterator[np.ndarray]:
-    """Of points (M, 3) in camera axes with square roots (M, 3, 3) of their covariances: places (M, 2) in pixels,
-    Jacobians (M, 2, 3), and what `blurred` gives.
+    """Project Gaussians at points (M, 3) in camera axes.
+
+    Args:
+        p: The points.
+        camera: The camera.
+        m: (M, 3, 3) square roots of the covariances.
+
+    Returns:
+        Places (M, 2) in pixels, Jacobians (M, 2, 3), and what `blur_covariance` returns.
     """
-    at, rows = project_points(torch.from_numpy(p).unbind(1), camera)
+    coordinates, rows = project_points(torch.from_numpy(p).unbind(1), camera)
     jacobian = np.stack([np.stack(row, axis=1) for row in rows], axis=1)
-    found = blur_covariance(torch.from_numpy(jacobian @ m).permute(1, 2, 0))
-    return (np.asarray(values) for values in (np.stack(at, axis=1), jacobian, *found))
+    covariances = blur_covariance(torch.from_numpy(jacobian @ m).permute(1, 2, 0))
+    arrays = (np.stack(coordinates, axis=1), jacobian, *covariances)
+    return (np.asarray(array) for array in arrays)
 
 
 def colors(
     sh0: np.ndarray, shN: np.ndarray, directions: np.ndarray, degree: int
 ) -> np.ndarray:
-    """(M, 3) RGB in [0, `COLOR_MAX`] from spherical harmonics seen along `directions` (M, 3), any length."""
+    """Compute (M, 3) RGB in [0, `COLOR_MAX`] from spherical harmonics.
+
+    They are seen along `directions` (M, 3), of any length.
+    """
     length = np.linalg.norm(directions, axis=1, keepdims=True)
     rgb = 0.2820947917738781 * sh0.astype(np.float64)
     if degree:
         values = harmonics(directions / np.where(length > 0, length, 1), degree)
-        rgb += np.einsum(
-            "mk,mkc->mc", values, shN[:, : values.shape[1]].astype(np.float64)
-        )
+        coefficients = shN[:, : values.shape[1]].astype(np.float64)
+        rgb += np.einsum("mk,mkc->mc", values, coefficients)
     return np.clip(rgb + 0.5, 0, COLOR_MAX)
 
 
 def blend(
     projected: Projected | None, width: int, height: int, options: RenderOptions
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Front to back (csrc/RasterizeToPixels3DGSFwd.cu): sums (H, W, 4) of weight times RGB and z, and alpha (H, W). For
-    `overdraw`, how many there are in place of RGB.
+    """Blend Gaussians from front to back (csrc/RasterizeToPixels3DGSFwd.cu).
+
+    Returns:
+        Sums (H, W, 4) of weight times RGB and z, and alpha (H, W). For `overdraw`, the
+        number of Gaussians stands in place of RGB.
     """
     sums = np.zeros((height, width, 4))
     left = np.ones((height, width))
@@ -280,21 +303,18 @@ def blend(
         box = slice(y0, y1), slice(x0, x1)
         if finished[box].all() and options.paint != "overdraw":
             continue
-        alpha, there = coverage(
-            options, (columns[x0:x1] - cx, (rows[y0:y1] - cy)[:, None]), conic, opacity
-        )
-        there &= alpha >= ALPHA_MIN
-        counts[box] += there
-        hit = there & ~finished[box]
-        after = left[box] * (1 - alpha)
-        ends = hit & (after <= TRANSMITTANCE_MIN)
-        if options.paint not in (
-            "rings",
-            "points",
-        ):  # a pixel stops before the Gaussian that would end it
+        offsets = columns[x0:x1] - cx, (rows[y0:y1] - cy)[:, None]
+        alpha, is_covered = coverage(options, offsets, conic, opacity)
+        is_covered &= alpha >= ALPHA_MIN
+        counts[box] += is_covered
+        hit = is_covered & ~finished[box]
+        new_left = left[box] * (1 - alpha)
+        ends = hit & (new_left <= TRANSMITTANCE_MIN)
+        # A pixel stops before the Gaussian that would end it.
+        if options.paint not in ("rings", "points"):
             hit &= ~ends
         sums[box] += np.where(hit, alpha * left[box], 0)[..., None] * rgbz
-        left[box] = np.where(hit, after, left[box])
+        left[box] = np.where(hit, new_left, left[box])
         finished[box] |= ends
     if options.paint == "overdraw":
         sums[..., :3] = counts[..., None]
@@ -308,23 +328,26 @@ def blend(
 def bodies(
     jacobian: np.ndarray, m: np.ndarray, cov: np.ndarray, det: np.ndarray
 ) -> Bodies:
-    """Bodies from the Jacobians (M, 2, 3) of their projection in pixels, square roots `m` (M, 3, 3) of their
-    covariances in camera space, and projected covariances with blur (M, 3: xx, xy, yy) with determinants (M,).
+    """Compute the bodies of Gaussians.
+
+    Args:
+        jacobian: (M, 2, 3) of their projection in pixels.
+        m: (M, 3, 3) square roots of their covariances in camera space.
+        cov: (M, 3) projected covariances with blur: xx, xy, yy.
+        det: (M,) determinants of those.
     """
-    xx, xy, yy = cov.T
-    del xx  # the whitening is the Cholesky factor of the conic
+    # The whitening is the Cholesky factor of the conic, in which xx does not occur.
+    _, xy, yy = cov.T
     whiten = np.zeros((len(det), 2, 2))
     whiten[:, 0, 0] = np.sqrt(yy / det)
     whiten[:, 0, 1] = -xy / np.sqrt(yy * det)
     whiten[:, 1, 1] = 1 / np.sqrt(yy)
-    along = m[:, 2]
-    slope = np.einsum("mij,mjk,mkl,ml->mi", whiten, jacobian, m, along)
-    thickness = np.sqrt(
-        np.maximum((along * along).sum(axis=1) - (slope * slope).sum(axis=1), 0)
-    )
-    sides = (
-        whiten @ jacobian
-    )  # how the standard deviations of the picture change in space
+    depth_row = m[:, 2]
+    slope = np.einsum("mij,mjk,mkl,ml->mi", whiten, jacobian, m, depth_row)
+    variance = (depth_row * depth_row).sum(axis=1) - (slope * slope).sum(axis=1)
+    thickness = np.sqrt(np.maximum(variance, 0))
+    # How the standard deviations of the picture change in space.
+    sides = whiten @ jacobian
     front = np.einsum("mi,mij->mj", slope, sides) - [0, 0, 1]
     normals = np.concatenate([front[:, None], thickness[:, None, None] * sides], axis=1)
     return Bodies(whiten, slope, thickness, normals)
@@ -333,8 +356,12 @@ def bodies(
 def normal_colors(
     axes: np.ndarray, scales: np.ndarray, towards: np.ndarray
 ) -> np.ndarray:
-    """(M, 3) RGB of the shortest of three axes in camera space (M, 3, 3: columns), the first one of equals, by their
-    lengths (M, 3); against `towards` (M, 3), where one looks.
+    """Compute (M, 3) RGB of the shortest of three axes in camera space.
+
+    Args:
+        axes: (M, 3, 3), in columns.
+        scales: (M, 3) their lengths; of equal ones the first is taken.
+        towards: (M, 3) direction of sight, against which the axis points.
     """
     n = axes[np.arange(len(axes)), :, np.argmin(scales, axis=1)]
     return (np.where((n * towards).sum(axis=1, keepdims=True) > 0, -n, n) + 1) / 2
@@ -346,8 +373,13 @@ def coverage(
     conic: np.ndarray,
     opacity: float | np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The alpha of Gaussians at offsets `d` in pixels from their centres, and whether they are seen there at all. Each
-    entry of `conic`, xx, xy, yy, and `opacity` is of one Gaussian, or broadcast against `d`.
+    """Compute the alpha of Gaussians, and whether they are seen at all.
+
+    Args:
+        options: The paint, and the size of points.
+        d: Offsets in pixels from their centres.
+        conic: Entries xx, xy, yy, each of one Gaussian or broadcast against `d`.
+        opacity: Of one Gaussian, or broadcast against `d`.
     """
     dx, dy = d
     a, b, c = conic
@@ -358,10 +390,10 @@ def coverage(
     if options.paint != "rings":
         return np.minimum(ALPHA_MAX, opacity * np.exp(-sigma)), sigma >= 0
     m = np.sqrt(2 * np.maximum(sigma, 0))
-    steepness = np.hypot(a * dx + b * dy, b * dx + c * dy)  # m times the gradient of m
-    inwards = (
-        (BODY_SIGMAS - m) * m / np.maximum(steepness, 1e-12)
-    )  # pixels to the outline, where that is near
+    # m times the length of the gradient of m.
+    steepness = np.hypot(a * dx + b * dy, b * dx + c * dy)
+    # Pixels to the outline, where that is near.
+    inwards = (BODY_SIGMAS - m) * m / np.maximum(steepness, 1e-12)
     line = np.clip(np.minimum(inwards, RING_PX + 1 - inwards), 0, 1)
     return np.minimum(ALPHA_MAX, np.maximum(line, RING_INSIDE)), m <= BODY_SIGMAS
 
@@ -369,8 +401,10 @@ def coverage(
 def solid(
     projected: Projected, shapes: Bodies, near: float, size: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The nearest surface at each pixel: RGB and camera z (H, W, 4), and alpha (H, W). What is nearer than `near` is
-    cut away.
+    """Draw the nearest surface at each pixel; what is nearer than `near` is cut away.
+
+    Returns:
+        RGB and camera z (H, W, 4), and alpha (H, W).
     """
     width, height = size
     picture = np.zeros((height, width, 4))
@@ -387,13 +421,11 @@ def solid(
         box = slice(y0, y1), slice(x0, x1)
         hit = (square >= 0) & (z >= near) & (z < nearest[box])
         n = np.concatenate([s[..., None], v], axis=-1) @ shapes.normals[i]
-        lit = np.maximum((n @ LIGHT) / np.maximum(np.linalg.norm(n, axis=-1), 1e-30), 0)
-        shaded = projected.rgbz[i, :3] * (AMBIENT + (1 - AMBIENT) * lit)[..., None]
-        picture[box] = np.where(
-            hit[..., None],
-            np.concatenate([shaded, z[..., None]], axis=-1),
-            picture[box],
-        )
+        lengths = np.maximum(np.linalg.norm(n, axis=-1), 1e-30)
+        brightness = AMBIENT + (1 - AMBIENT) * np.maximum((n @ LIGHT) / lengths, 0)
+        shaded = projected.rgbz[i, :3] * brightness[..., None]
+        surface = np.concatenate([shaded, z[..., None]], axis=-1)
+        picture[box] = np.where(hit[..., None], surface, picture[box])
         nearest[box] = np.where(hit, z, nearest[box])
         alpha[box][hit] = 1
     return picture, alpha

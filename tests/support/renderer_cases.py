@@ -1,4 +1,4 @@
-"""What the renderer tests share: the implementations, small scenes made by hand or by chance, and measures."""
+"""Share the renderers, small scenes made by hand or by chance, and measures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from splatview_ipc.gl.sources import read_source as read_source  # as its tests know it
+# The tests of the sources import this from here.
+from splatview_ipc.gl.sources import read_source as read_source
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.render.activation import activate
 from splatview_viewer.render.base import Pixels, RenderOptions
@@ -32,10 +33,26 @@ if TYPE_CHECKING:
     from splatview_viewer.render.picking import Hit
 
 
-def gl(way: str, ctx: moderngl.Context) -> GlRenderer:
-    """The OpenGL renderer as on a graphics card ("quads") or on a software rasteriser ("tiles")."""
-    with mock.patch.object(gl_renderer, "is_software", lambda ctx: way == "tiles"):
+def gl(method: str, ctx: moderngl.Context) -> GlRenderer:
+    """Make the OpenGL renderer as on a certain machine.
+
+    Args:
+        method: "quads", as on a graphics card, or "tiles", as on a software rasteriser.
+        ctx: The context.
+    """
+
+    def is_software(ctx: moderngl.Context) -> bool:
+        return method == "tiles"
+
+    with mock.patch.object(gl_renderer, "is_software", is_software):
         return GlRenderer(ctx)
+
+
+def marked(name: str) -> Any:
+    """Return a renderer's name as a parameter of tests; one of a GPU is marked so."""
+    if name.startswith("gsplat"):
+        return pytest.param(name, marks=pytest.mark.cuda)
+    return name
 
 
 MAKERS: dict[str, Callable[[moderngl.Context], Renderer]] = {
@@ -44,14 +61,9 @@ MAKERS: dict[str, Callable[[moderngl.Context], Renderer]] = {
     "gl-tiles": partial(gl, "tiles"),
     "gsplat": GsplatRenderer,
 }
-"""Every implementation by its name; after a hyphen, by the way it works."""
-MARKED = [
-    pytest.param(name, marks=pytest.mark.cuda) if name.startswith("gsplat") else name
-    for name in sorted(MAKERS)
-]
-"""Their names, for tests; those that need a GPU say so."""
-
-
+"""Every implementation by its name; after a hyphen, its method."""
+MARKED = [marked(name) for name in sorted(MAKERS)]
+"""Names of the renderers, for tests; those that need a GPU are marked."""
 CLASSIC = RenderOptions()
 CENTER = 24, 32
 """Row and column of the pixel that `camera()` looks along."""
@@ -68,15 +80,18 @@ def draw(
 
 
 def pick(
-    given: GaussianScene, view: Camera, x: float, y: float, options: RenderOptions
+    gaussians: GaussianScene, view: Camera, x: float, y: float, options: RenderOptions
 ) -> Hit | None:
-    return pick_later(given, view, x, y, options)()
+    return pick_later(gaussians, view, x, y, options)()
 
 
 def camera(
     width: int = 64, height: int = 48, focal: float = 50.0, **kwargs: Any
 ) -> Camera:
-    """At the origin, looking along +z; the optical axis goes through the centre of pixel (width/2, height/2)."""
+    """Make a camera at the origin that looks along +z.
+
+    The optical axis goes through the centre of pixel (width / 2, height / 2).
+    """
     K = np.array([[focal, 0, width / 2 + 0.5], [0, focal, height / 2 + 0.5], [0, 0, 1]])
     return Camera(np.eye(4), K, width, height, **kwargs)
 
@@ -88,17 +103,15 @@ def scene(
     opacities: Any = 0.5,
     **kwargs: Any,
 ) -> GaussianScene:
-    """Activated Gaussians of constant colour; everything is broadcast to the number of means."""
+    """Make activated Gaussians of constant colour, broadcast to the number of means."""
     means = np.atleast_2d(np.asarray(means, np.float32))
     n = len(means)
+    sh0 = (np.asarray(rgb, np.float64) - 0.5) / SH_C0
     fields: dict[str, Any] = {
         "quats": np.tile(np.array([1, 0, 0, 0], np.float32), (n, 1)),
         "scales": np.array(np.broadcast_to(scales, (n, 3)), np.float32),
         "opacities": np.array(np.broadcast_to(opacities, (n,)), np.float32),
-        "sh0": np.array(
-            np.broadcast_to((np.asarray(rgb, np.float64) - 0.5) / SH_C0, (n, 3)),
-            np.float32,
-        ),
+        "sh0": np.array(np.broadcast_to(sh0, (n, 3)), np.float32),
         "shN": np.zeros((n, 0, 3), np.float32),
         "activated": True,
         "sh_degree": 0,
@@ -108,14 +121,15 @@ def scene(
 
 @dataclass(frozen=True)
 class Chance:
-    """What a random scene is made of."""
+    """Distributions of a random scene."""
 
     n: int = 1500
     log_scale: tuple[float, float] = (-3.5, 0.8)
     """Mean and deviation."""
     logit: tuple[float, float] = (0.0, 2.0)
+    """Mean and deviation."""
     spread: float = 1.5
-    """Of the means around the origin, standard deviation."""
+    """Standard deviation of the means around the origin."""
     sh_degree: int = 3
 
 
@@ -138,15 +152,18 @@ def random_scene(seed: int, chance: Chance) -> GaussianScene:
     )
 
 
-def activated(given: GaussianScene) -> GaussianScene:
-    """As `Renderer.scene()` gives it."""
-    return activate(given)[0]
+def activated(gaussians: GaussianScene) -> GaussianScene:
+    """Return a scene as `Renderer.scene` does."""
+    return activate(gaussians)[0]
 
 
 def looking_at_origin(
     width: int = 200, height: int = 150, distance: float = 4.0, **kwargs: Any
 ) -> Camera:
-    """Obliquely, with a principal point off the middle and pixels that are not quite square."""
+    """Make a camera that looks at the origin obliquely.
+
+    Its principal point is off the middle, and its pixels are not quite square.
+    """
     K = intrinsics(55.0, width, height)
     K[0, 0] *= 1.1
     K[:2, 2] += 7.3, -4.1
@@ -158,25 +175,29 @@ def looking_at_origin(
 
 
 def psnr(a: np.ndarray, b: np.ndarray, peak: float = 1.0) -> float:
-    """Decibels, against `peak`."""
+    """Compute the likeness of pictures in decibels, against `peak`."""
     error = float(np.mean((a.astype(np.float64) - b.astype(np.float64)) ** 2))
-    return float("inf") if error == 0 else 10 * np.log10(peak * peak / error)
+    if error == 0:
+        return float("inf")
+    return 10 * np.log10(peak * peak / error)
 
 
-def close(got: Pixels, wanted: Pixels, decibels: float = 50.0) -> None:
-    """Each of the three, to so many decibels of what is the largest value in it. Where the edge of a body lies on a
-    pixel's centre, it may fall to either side.
+def close(got: Pixels, expected: Pixels, decibels: float = 50.0) -> None:
+    """Check colour, alpha and depth to so many decibels of each one's largest value.
+
+    Where the edge of a body lies on a pixel's centre, it may fall to either side.
     """
-    edge = np.abs(got.alpha - wanted.alpha) == 1
+    edge = np.abs(got.alpha - expected.alpha) == 1
     assert edge.mean() < 2e-3
-    for name in (
-        ("color", "alpha", "depth") if got.depth is not None else ("color", "alpha")
-    ):
+    names = ["color", "alpha"]
+    if got.depth is not None:
+        names.append("depth")
+    for name in names:
         a = getattr(got, name)[~edge]
-        b = getattr(wanted, name)[~edge]
+        b = getattr(expected, name)[~edge]
         assert b.max() > 0, f"{name}: nothing is seen"
-        found = psnr(a, b, float(b.max()))
-        assert found >= decibels, f"{name}: {found:.1f} dB"
+        likeness = psnr(a, b, float(b.max()))
+        assert likeness >= decibels, f"{name}: {likeness:.1f} dB"
 
 
 @dataclass(frozen=True)
@@ -194,29 +215,29 @@ class Drawn:
 
 def gsplat_picture(data_dir: Path, name: str) -> Drawn:
     folder = data_dir / "gsplat_reference"
-    c = json.loads((folder / "cameras.json").read_text())[name]
+    case = json.loads((folder / "cameras.json").read_text())[name]
     with np.load(folder / "renders.npz") as renders:
         picture = renders[name].astype(np.float32)
-    view = Camera(np.array(c["viewmat"]), np.array(c["K"]), c["width"], c["height"])
+    viewmat = np.array(case["viewmat"])
+    K = np.array(case["K"])
     return Drawn(
-        c["scene"],
-        view,
-        c["mode"],
-        c["sh_degree"],
-        picture[..., :3],
-        picture[..., 3],
-        picture[..., 4],
+        scene=case["scene"],
+        camera=Camera(viewmat, K, case["width"], case["height"]),
+        mode=case["mode"],
+        sh_degree=case["sh_degree"],
+        color=picture[..., :3],
+        alpha=picture[..., 3],
+        depth=picture[..., 4],
     )
 
 
 def real_scene(data_dir: Path, name: str) -> GaussianScene:
-    """biker, playbot or random."""
+    """Read the scene biker, playbot or random."""
     if name != "random":
         from splatview_viewer.formats import open_file
 
-        return open_file(
-            data_dir / {"biker": "biker.compressed.ply", "playbot": "playbot"}[name]
-        )
+        files = {"biker": "biker.compressed.ply", "playbot": "playbot"}
+        return open_file(data_dir / files[name])
     with np.load(data_dir / "gsplat_reference" / "random_scene.npz") as z:
         return GaussianScene.of_arrays(
             z["means"],

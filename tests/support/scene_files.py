@@ -1,4 +1,7 @@
-"""Writers of every scene format, for the tests of the readers: short, from the formats' descriptions."""
+"""Write every scene format, for the tests of the readers.
+
+The writers are short and follow the formats' descriptions.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +28,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-SIDE = 64  # pixels per row of a SOG palette entry
+    import torch
+
+SIDE = 64
+"""Palette entries in a row of a SOG's picture of harmonics."""
 EXACT = {"means": 1e-6, "degrees": 1e-4, "scales": 1e-6, "alpha": 1e-6, "color": 1e-5}
-FLIP = np.diag([1.0, -1.0, -1.0])  # between RDF and RUB axes
+FLIP = np.diag([1.0, -1.0, -1.0])
+"""Rotation between right-down-front and right-up-back axes."""
 
 
 @dataclass
 class Truth:
-    """A scene to be written: log scales, logit opacities, shN (N, K-1, 3), in RDF axes."""
+    """Hold a scene to be written: log scales, logit opacities, in RDF axes."""
 
     means: np.ndarray
     quats: np.ndarray
@@ -40,10 +47,11 @@ class Truth:
     opacities: np.ndarray
     sh0: np.ndarray
     shN: np.ndarray  # noqa: N815
+    """(N, K - 1, 3)."""
 
 
 def truth(n: int = 300, degree: int = 3, seed: int = 0) -> Truth:
-    """A scene without any symmetry, within what the quantised formats can hold."""
+    """Make a scene without any symmetry that the quantised formats can hold."""
     r = np.random.default_rng(seed)
     k = (degree + 1) ** 2 - 1
     quats = r.normal(size=(n, 4))
@@ -64,47 +72,76 @@ def degree_of(t: Truth) -> int:
     return int((t.shN.shape[1] + 1) ** 0.5) - 1
 
 
+def alpha_of(logits: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-logits))
+
+
+def unit_quats(t: Truth) -> np.ndarray:
+    return t.quats / np.linalg.norm(t.quats, axis=1, keepdims=True)
+
+
+def flat_harmonics(t: Truth) -> np.ndarray:
+    """Return the higher harmonics as (N, 3 * (K - 1)), channel by channel."""
+    return t.shN.transpose(0, 2, 1).reshape(len(t.means), 3 * t.shN.shape[1])
+
+
+def quantize(values: np.ndarray) -> np.ndarray:
+    return np.clip(np.round(values), 0, 255).astype(np.uint8)
+
+
+def limits_of(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the least and greatest row (3,) of values (N, 3); zeros without any."""
+    if not len(values):
+        return np.zeros(3), np.zeros(3)
+    return values.min(axis=0), values.max(axis=0)
+
+
 def colors(s, directions: np.ndarray) -> np.ndarray:
-    """(N, D, 3) colours of spherical harmonics, without the 0.5 and the clamp."""
-    along = harmonics(directions, 4)[:, : s.shN.shape[1]]
-    return SH_C0 * s.sh0[:, None] + np.einsum("dk,nkc->ndc", along, s.shN)
+    """Compute (N, D, 3) colours of harmonics, without the 0.5 and the clamp."""
+    basis = harmonics(directions, 4)[:, : s.shN.shape[1]]
+    return SH_C0 * s.sh0[:, None] + np.einsum("dk,nkc->ndc", basis, s.shN)
 
 
 def to_rub(t: Truth, axes: np.ndarray = FLIP) -> Truth:
-    """The same object in right-up-back axes, or in those which `axes` (3, 3) makes RDF again. The harmonics are fitted,
-    not taken from a table of signs.
+    """Convert a scene to right-up-back axes.
+
+    The harmonics are fitted, not taken from a table of signs.
+
+    Args:
+        t: The scene, in right-down-front axes.
+        axes: (3, 3) what makes the new axes right-down-front again.
     """
     k = t.shN.shape[1]
     d = np.random.default_rng(5).normal(size=(64, 3))
     d /= np.linalg.norm(d, axis=1, keepdims=True)
-    turn = np.linalg.lstsq(
-        harmonics(d, 4)[:, :k], harmonics(d @ axes.T, 4)[:, :k], rcond=None
-    )[0]
-    own = axes if axes[1, 1] else np.eye(3) * np.linalg.det(axes)
-    quats = [quaternion(axes.T @ r @ own) for r in matrix(t.quats)]
+    basis = harmonics(d, 4)[:, :k]
+    turned_basis = harmonics(d @ axes.T, 4)[:, :k]
+    rotation = np.linalg.lstsq(basis, turned_basis, rcond=None)[0]
+    if axes[1, 1]:
+        own_axes = axes
+    else:
+        own_axes = np.eye(3) * np.linalg.det(axes)
+    quats = [quaternion(axes.T @ r @ own_axes) for r in matrix(t.quats)]
     return replace(
         t,
         means=(t.means @ axes).astype(np.float32),
         quats=np.array(quats, np.float32).reshape(-1, 4),
-        shN=np.einsum("jk,nkc->njc", turn, t.shN).astype(np.float32),
+        shN=np.einsum("jk,nkc->njc", rotation, t.shN).astype(np.float32),
     )
 
 
 def ply_columns(t: Truth, normals: bool = True) -> dict[str, np.ndarray]:
-    """The properties of inria's PLY in its order."""
-    flat = t.shN.transpose(0, 2, 1).reshape(
-        len(t.means), 3 * t.shN.shape[1]
-    )  # channel-major
-    zero = np.zeros(len(t.means), np.float32)
-    return {
-        **dict(zip("xyz", t.means.T, strict=True)),
-        **({f"n{a}": zero for a in "xyz"} if normals else {}),
-        **{f"f_dc_{i}": t.sh0[:, i] for i in range(3)},
-        **{f"f_rest_{i}": flat[:, i] for i in range(flat.shape[1])},
-        "opacity": t.opacities,
-        **{f"scale_{i}": t.scales[:, i] for i in range(3)},
-        **{f"rot_{i}": t.quats[:, i] for i in range(4)},
-    }
+    """Return the properties of inria's PLY in its order."""
+    columns = dict(zip("xyz", t.means.T, strict=True))
+    if normals:
+        zero = np.zeros(len(t.means), np.float32)
+        columns |= {f"n{axis}": zero for axis in "xyz"}
+    columns |= {f"f_dc_{i}": t.sh0[:, i] for i in range(3)}
+    columns |= {f"f_rest_{i}": c for i, c in enumerate(flat_harmonics(t).T)}
+    columns["opacity"] = t.opacities
+    columns |= {f"scale_{i}": t.scales[:, i] for i in range(3)}
+    columns |= {f"rot_{i}": t.quats[:, i] for i in range(4)}
+    return columns
 
 
 def write_ply(
@@ -118,8 +155,17 @@ def write_ply(
     header: str = "",
     footer: str = "",
 ) -> Path:
-    """A PLY with a vertex element. `order`: "a" for a text. `header` and `footer` stand around it in the header,
-    `before` and `after` around its data.
+    """Write a PLY with a vertex element.
+
+    Args:
+        path: The file.
+        columns: The vertices' properties by name.
+        order: Byte order, or "a" for a text.
+        types: NumPy types of properties that are not float32.
+        before: Data before the vertices.
+        after: Data after the vertices.
+        header: Lines of the header before the element.
+        footer: Lines of the header after the element.
     """
     names = {"f4": "float", "f8": "double", "u1": "uchar", "i2": "short", "u4": "uint"}
     kinds = {name: (types or {}).get(name, "f4") for name in columns}
@@ -141,11 +187,11 @@ def write_ply(
 
 
 FACES = "element face 3\nproperty list uchar int vertex_indices\nproperty uchar flags\n"
-"""Of a mesh: two triangles around a polygon of four corners, as `faces` writes them."""
+"""Element of a mesh: two triangles around a polygon of four corners; see `faces`."""
 
 
 def faces(order: str = "<") -> bytes:
-    """The records of `FACES`."""
+    """Return the records of `FACES`."""
     rows = [3, 0, 1, 2, 7], [4, 0, 1, 2, 3, 7], [3, 2, 3, 0, 7]
     if order == "a":
         return "\n".join(" ".join(map(str, row)) for row in rows).encode() + b"\n"
@@ -153,126 +199,125 @@ def faces(order: str = "<") -> bytes:
     return b"".join(packed)
 
 
+def pack_bits(values: np.ndarray, *bits: int) -> np.ndarray:
+    """Pack columns of numbers from 0 to 1 into words of so many bits each."""
+    values = np.asarray(values)
+    packed = np.zeros(len(values), np.uint32)
+    for column, width in zip(values.T, bits, strict=True):
+        top = (1 << width) - 1
+        steps = np.clip(np.round(column * top), 0, top).astype(np.uint32)
+        packed = (packed << np.uint32(width)) | steps
+    return packed
+
+
+def chunk_limits(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the least and greatest values of each 256 rows."""
+    if not len(values):
+        return np.zeros((0, 3)), np.zeros((0, 3))
+    starts = np.arange(0, len(values), 256)
+    low = np.minimum.reduceat(values, starts, axis=0)
+    return low, np.maximum.reduceat(values, starts, axis=0)
+
+
 def write_compressed_ply(path: Path, t: Truth, colored: bool = True) -> Path:
-    """SuperSplat's compressed PLY, without the reordering that its writers do."""
+    """Write SuperSplat's compressed PLY, without the reordering of its writers."""
     n = len(t.means)
-    chunks = -(-len(t.means) // 256)
+    chunks = -(-n // 256)
+    chunk_of = np.arange(n) // 256
     rgb = t.sh0 * SH_C0 + 0.5
-    parts = {"": t.means, "scale_": t.scales} | ({"rgb": rgb} if colored else {})
+    fields = {"": t.means, "scale_": t.scales}
+    if colored:
+        fields["rgb"] = rgb
     bounds = []
     scaled = {}
     names: list[str] = []
-    for key, values in parts.items():
-        axes = "rgb" if key == "rgb" else [key + a for a in "xyz"]
-        low, high = (
-            np.stack(
-                [f(values[i * 256 : (i + 1) * 256], axis=0) for i in range(chunks)]
-            )
-            if chunks
-            else np.zeros((0, 3))
-            for f in (np.min, np.max)
-        )
+    for prefix, values in fields.items():
+        axes = ["r", "g", "b"]
+        if prefix != "rgb":
+            axes = [prefix + axis for axis in "xyz"]
+        low, high = chunk_limits(values)
         bounds += [low, high]
-        names += [f"{m}_{a}" for m in ("min", "max") for a in axes]
-        of = np.arange(n) // 256
-        scaled[key] = (values - low[of]) / np.maximum(high[of] - low[of], 1e-9)
+        names += [f"min_{axis}" for axis in axes]
+        names += [f"max_{axis}" for axis in axes]
+        extent = np.maximum(high[chunk_of] - low[chunk_of], 1e-9)
+        scaled[prefix] = (values - low[chunk_of]) / extent
 
-    def pack(values, *bits):
-        word = np.zeros(n, np.uint32)
-        for v, b in zip(np.asarray(values).T, bits, strict=True):
-            word = (word << np.uint32(b)) | np.clip(
-                np.round(v * ((1 << b) - 1)), 0, (1 << b) - 1
-            ).astype(np.uint32)
-        return word
-
-    largest, rest = smallest_three(t.quats)
-    rotation = (largest.astype(np.uint32) << 30) | pack(rest / 2**0.5 + 0.5, 10, 10, 10)
-    alpha = 1 / (1 + np.exp(-t.opacities))
-    words = np.stack(
-        [
-            pack(scaled[""], 11, 10, 11),
-            rotation,
-            pack(scaled["scale_"], 11, 10, 11),
-            pack(np.column_stack([scaled.get("rgb", rgb), alpha]), 8, 8, 8, 8),
-        ],
-        axis=1,
-    ).astype("<u4")
+    largest, remaining = smallest_three(t.quats)
+    rotation = pack_bits(remaining / 2**0.5 + 0.5, 10, 10, 10)
+    rotation |= largest.astype(np.uint32) << 30
+    rgba = np.column_stack([scaled.get("rgb", rgb), alpha_of(t.opacities)])
+    packed = {
+        "position": pack_bits(scaled[""], 11, 10, 11),
+        "rotation": rotation,
+        "scale": pack_bits(scaled["scale_"], 11, 10, 11),
+        "color": pack_bits(rgba, 8, 8, 8, 8),
+    }
     text = f"ply\nformat binary_little_endian 1.0\nelement chunk {chunks}\n"
-    text += (
-        "".join(f"property float {name}\n" for name in names) + f"element vertex {n}\n"
-    )
-    text += "".join(
-        f"property uint packed_{w}\n"
-        for w in ("position", "rotation", "scale", "color")
-    )
+    text += "".join(f"property float {name}\n" for name in names)
+    text += f"element vertex {n}\n"
+    text += "".join(f"property uint packed_{name}\n" for name in packed)
     sh = b""
     if t.shN.shape[1]:
-        flat = t.shN.transpose(0, 2, 1).reshape(n, 3 * t.shN.shape[1])
-        text += f"element sh {n}\n" + "".join(
-            f"property uchar f_rest_{i}\n" for i in range(flat.shape[1])
-        )
-        sh = (
-            np.clip(np.floor((flat / 8 + 0.5) * 256), 0, 255).astype(np.uint8).tobytes()
-        )
+        flat = flat_harmonics(t)
+        text += f"element sh {n}\n"
+        text += "".join(f"property uchar f_rest_{i}\n" for i in range(flat.shape[1]))
+        steps = np.clip(np.floor((flat / 8 + 0.5) * 256), 0, 255)
+        sh = steps.astype(np.uint8).tobytes()
     table = np.concatenate(bounds, axis=1).astype("<f4").tobytes()
-    path.write_bytes((text + "end_header\n").encode() + table + words.tobytes() + sh)
+    vertices = np.stack([*packed.values()], axis=1).astype("<u4").tobytes()
+    path.write_bytes((text + "end_header\n").encode() + table + vertices + sh)
     return path
 
 
 def smallest_three(quats: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Index of the largest component, and the others with that one made positive."""
+    """Return the largest component's index, and the remaining with it made positive."""
     q = quats / np.linalg.norm(quats, axis=1, keepdims=True)
     largest = np.abs(q).argmax(axis=1)
     q = q * np.sign(q[np.arange(len(q)), largest])[:, None]
-    return largest, np.array(
-        [np.delete(row, i) for row, i in zip(q, largest, strict=True)]
-    ).reshape(-1, 3)
+    remaining = [np.delete(row, i) for row, i in zip(q, largest, strict=True)]
+    return largest, np.array(remaining).reshape(-1, 3)
 
 
 def write_splat(path: Path, t: Truth) -> Path:
-    out = np.empty(
-        len(t.means), [("p", "<f4", 3), ("s", "<f4", 3), ("c", "u1", 4), ("q", "u1", 4)]
-    )
-    out["p"] = t.means
-    out["s"] = np.exp(t.scales)
-    rgba = np.column_stack([t.sh0 * SH_C0 + 0.5, 1 / (1 + np.exp(-t.opacities))])
-    out["c"] = np.clip(np.round(rgba * 255), 0, 255)
-    unit = t.quats / np.linalg.norm(t.quats, axis=1, keepdims=True)
-    out["q"] = np.clip(np.round(unit * 128 + 128), 0, 255)
-    path.write_bytes(out.tobytes())
+    record = [("p", "<f4", 3), ("s", "<f4", 3), ("c", "u1", 4), ("q", "u1", 4)]
+    records = np.empty(len(t.means), record)
+    records["p"] = t.means
+    records["s"] = np.exp(t.scales)
+    rgba = np.column_stack([t.sh0 * SH_C0 + 0.5, alpha_of(t.opacities)])
+    records["c"] = quantize(rgba * 255)
+    records["q"] = quantize(unit_quats(t) * 128 + 128)
+    path.write_bytes(records.tobytes())
     return path
 
 
 def spz_sections(t: Truth, version: int = 3) -> list[bytes]:
-    """The attributes as SPZ packs them; `t` in RUB axes."""
-
-    def bytes_of(v):
-        return np.clip(np.round(v), 0, 255).astype(np.uint8).tobytes()
-
-    q = t.quats / np.linalg.norm(t.quats, axis=1, keepdims=True)
+    """Pack the attributes as SPZ does; `t` is in RUB axes."""
     if version == 1:
         positions = t.means.astype("<f2").tobytes()
     else:
         fixed = np.round(t.means.astype(np.float64) * 4096).astype("<i4")
         positions = fixed.reshape(-1, 1).view(np.uint8)[:, :3].tobytes()
-    if version < 3:
-        rotation = bytes_of((q * np.where(q[:, :1] < 0, -1, 1))[:, 1:] * 127.5 + 127.5)
-    else:
-        largest, rest = smallest_three(np.roll(q, -1, axis=1))
-        word = largest.astype("<u4")
-        for i in range(3):
-            size = np.round(np.abs(rest[:, i]) * 2**0.5 * 511).astype("<u4")
-            word = (word << 10) | ((rest[:, i] < 0).astype("<u4") << 9) | size
-        rotation = word.astype("<u4").tobytes()
-    alpha = 1 / (1 + np.exp(-t.opacities))
     return [
         positions,
-        bytes_of(alpha * 255),
-        bytes_of(t.sh0 * 0.15 * 255 + 127.5),
-        bytes_of((t.scales + 10) * 16),
-        rotation,
-        bytes_of(t.shN * 128 + 128),
+        quantize(alpha_of(t.opacities) * 255).tobytes(),
+        quantize(t.sh0 * 0.15 * 255 + 127.5).tobytes(),
+        quantize((t.scales + 10) * 16).tobytes(),
+        spz_rotations(t, version),
+        quantize(t.shN * 128 + 128).tobytes(),
     ]
+
+
+def spz_rotations(t: Truth, version: int) -> bytes:
+    q = unit_quats(t)
+    if version < 3:
+        with_positive_w = q * np.where(q[:, :1] < 0, -1, 1)
+        return quantize(with_positive_w[:, 1:] * 127.5 + 127.5).tobytes()
+    largest, remaining = smallest_three(np.roll(q, -1, axis=1))
+    packed = largest.astype("<u4")
+    for column in remaining.T:
+        magnitude = np.round(np.abs(column) * 2**0.5 * 511).astype("<u4")
+        packed = (packed << 10) | ((column < 0).astype("<u4") << 9) | magnitude
+    return packed.astype("<u4").tobytes()
 
 
 def write_spz(
@@ -320,7 +365,9 @@ def write_spz_4(
 
 
 def sog_files(t: Truth, version: int = 2) -> dict[str, bytes]:
-    """The files of a SOG by name; each Gaussian has its own entry in the palette of harmonics. Version 1 has bounds in
+    """Return the files of a SOG by name.
+
+    Each Gaussian has its own entry in the palette of harmonics. Version 1 has bounds in
     place of codebooks, and the logit of the opacity among the colours.
     """
     n = len(t.means)
@@ -328,63 +375,56 @@ def sog_files(t: Truth, version: int = 2) -> dict[str, bytes]:
     width = -(-int(n**0.5 + 1) // 4) * 4
     height = -(-n // width) or 1
 
-    def plane(rgba: np.ndarray) -> bytes:
-        full = np.zeros((width * height, 4), np.uint8)
-        full[:n] = rgba
-        return webp(full.reshape(height, width, 4))
+    def plane(*columns: np.ndarray) -> bytes:
+        rgba = np.zeros((width * height, 4), np.uint8)
+        rgba[:n] = np.column_stack(columns)
+        return webp(rgba.reshape(height, width, 4))
 
     logs = np.sign(t.means) * np.log1p(np.abs(t.means))
-    low, high = (f(logs, axis=0) if n else np.zeros(3) for f in (np.min, np.max))
-    sixteen = np.round((logs - low) / np.maximum(high - low, 1e-9) * 65535).astype(
-        np.uint16
-    )
-    full = np.full((n, 1), 255, np.uint8)
-    largest, rest = smallest_three(t.quats)
-    quats = np.column_stack(
-        [np.round((rest / 2**0.5 + 0.5) * 255), largest + 252]
-    ).astype(np.uint8)
-    alpha = 1 / (1 + np.exp(-t.opacities))
-    head: dict = {"version": 2, "count": n} if version == 2 else {}
-    shape = {} if version == 2 else {"shape": [n, 3]}
-    meta: dict = head | {
-        "means": shape
-        | {
-            "mins": low.tolist(),
-            "maxs": high.tolist(),
-            "files": ["means_l.webp", "means_u.webp"],
-        },
-        "quats": {"files": ["quats.webp"]},
+    low, high = limits_of(logs)
+    scaled = (logs - low) / np.maximum(high - low, 1e-9)
+    sixteen_bits = np.round(scaled * 65535).astype(np.uint16)
+    opaque = np.full((n, 1), 255, np.uint8)
+    largest, remaining = smallest_three(t.quats)
+    means: dict = {
+        "mins": low.tolist(),
+        "maxs": high.tolist(),
+        "files": ["means_l.webp", "means_u.webp"],
     }
+    meta: dict = {"means": means, "quats": {"files": ["quats.webp"]}}
+    if version == 2:
+        meta |= {"version": 2, "count": n}
+    else:
+        means["shape"] = [n, 3]
     files = {
-        "means_l.webp": plane(
-            np.concatenate([(sixteen & 255).astype(np.uint8), full], axis=1)
-        ),
-        "means_u.webp": plane(
-            np.concatenate([(sixteen >> 8).astype(np.uint8), full], axis=1)
-        ),
-        "quats.webp": plane(quats),
+        "means_l.webp": plane(sixteen_bits & 255, opaque),
+        "means_u.webp": plane(sixteen_bits >> 8, opaque),
+        "quats.webp": plane(np.round((remaining / 2**0.5 + 0.5) * 255), largest + 252),
     }
 
     def quantised(name: str, values: np.ndarray) -> np.ndarray:
-        lo, hi = (float(f(values)) if values.size else 0.0 for f in (np.min, np.max))
-        steps = np.round((values - lo) / max(hi - lo, 1e-9) * 255).astype(np.uint8)
+        lo = 0.0
+        hi = 0.0
+        if values.size:
+            lo = float(values.min())
+            hi = float(values.max())
         channels = values.shape[1]
-        bounds: dict = {"mins": [lo] * channels, "maxs": [hi] * channels}
-        if name == "shN":
-            bounds = {"mins": lo, "maxs": hi}
         if version == 2:
-            bounds = {"codebook": np.linspace(lo, hi, 256).tolist()}
+            bounds: dict = {"codebook": np.linspace(lo, hi, 256).tolist()}
+        elif name == "shN":
+            bounds = {"mins": lo, "maxs": hi}
+        else:
+            bounds = {"mins": [lo] * channels, "maxs": [hi] * channels}
         meta[name] = {"files": [f"{name}.webp"]} | bounds
-        return steps
+        return np.round((values - lo) / max(hi - lo, 1e-9) * 255).astype(np.uint8)
 
-    files["scales.webp"] = plane(
-        np.concatenate([quantised("scales", t.scales), full], axis=1)
-    )
+    files["scales.webp"] = plane(quantised("scales", t.scales), opaque)
     if version == 2:
-        rgba = np.column_stack([quantised("sh0", t.sh0), np.round(alpha * 255)])
+        alpha = np.round(alpha_of(t.opacities) * 255)
+        files["sh0.webp"] = plane(quantised("sh0", t.sh0), alpha)
     else:
-        rgba = quantised("sh0", np.column_stack([t.sh0, t.opacities]))
-    files["sh0.webp"] = plane(rgba)
+        logits_last = np.column_stack([t.sh0, t.opacities])
+        files["sh0.webp"] = plane(quantised("sh0", logits_last))
     if k:
         rows = max(-(-n // SIDE), 1)
         palette = np.zeros((rows * SIDE, k, 4), np.uint8)
@@ -395,43 +435,45 @@ def sog_files(t: Truth, version: int = 2) -> dict[str, bytes]:
             meta["shN"] |= {"count": n, "bands": degree_of(t)}
         files["shN_centroids.webp"] = webp(palette.reshape(rows, SIDE * k, 4))
         label = np.arange(n)
-        files["shN_labels.webp"] = plane(
-            np.column_stack([label & 255, label >> 8, 0 * label, full])
-        )
+        files["shN_labels.webp"] = plane(label & 255, label >> 8, 0 * label, opaque)
     return {"meta.json": json.dumps(meta).encode(), **files}
 
 
 def gsplat_png_files(t: Truth) -> dict[str, bytes]:
-    """The files of gsplat's PNG compression by name, of a square number of Gaussians; each is its own centroid."""
-    side = math.isqrt(len(t.means))
-    assert side * side == len(t.means)
-    unit = t.quats / np.linalg.norm(t.quats, axis=1, keepdims=True)
+    """Return the files of gsplat's PNG compression by name.
+
+    The scene has a square number of Gaussians, each of which is its own centroid.
+    """
+    n = len(t.means)
+    side = math.isqrt(n)
+    assert side * side == n
     fields = {
         "means": np.sign(t.means) * np.log1p(np.abs(t.means)),
         "scales": t.scales,
-        "quats": unit,
+        "quats": unit_quats(t),
         "opacities": t.opacities[:, None],
         "sh0": t.sh0,
     }
-    shapes = {"opacities": [len(t.means)], "sh0": [len(t.means), 1, 3]}
+    shapes = {"opacities": [n], "sh0": [n, 1, 3]}
     meta: dict = {}
     files: dict[str, bytes] = {}
 
-    def png(name: str, values: np.ndarray) -> None:
+    def add_png(name: str, values: np.ndarray) -> None:
         grid = values.astype(np.uint8).reshape(side, side, -1).squeeze()
-        Image.fromarray(grid).save(out := io.BytesIO(), "PNG")
+        out = io.BytesIO()
+        Image.fromarray(grid).save(out, "PNG")
         files[f"{name}.png"] = out.getvalue()
 
     for name, values in fields.items():
         low = values.min(0)
         high = values.max(0)
-        top = 65535 if name == "means" else 255
-        steps = np.round((values - low) / (high - low) * top).astype(int)
+        scaled = (values - low) / (high - low)
         if name == "means":
-            png("means_l", steps & 255)
-            png("means_u", steps >> 8)
+            steps = np.round(scaled * 65535).astype(int)
+            add_png("means_l", steps & 255)
+            add_png("means_u", steps >> 8)
         else:
-            png(name, steps)
+            add_png(name, np.round(scaled * 255).astype(int))
         meta[name] = {
             "shape": shapes.get(name, list(values.shape)),
             "dtype": "float32",
@@ -440,11 +482,12 @@ def gsplat_png_files(t: Truth) -> dict[str, bytes]:
         }
     low = float(t.shN.min())
     high = float(t.shN.max())
-    centroids = np.round((t.shN.reshape(len(t.means), -1) - low) / (high - low) * 63)
+    centroids = np.round((t.shN.reshape(n, -1) - low) / (high - low) * 63)
+    out = io.BytesIO()
     np.savez_compressed(
-        out := io.BytesIO(),
+        out,
         centroids=np.asfortranarray(centroids.astype(np.uint8)[::-1]),
-        labels=np.arange(len(t.means), dtype=np.uint16)[::-1],
+        labels=np.arange(n, dtype=np.uint16)[::-1],
     )
     files["shN.npz"] = out.getvalue()
     meta["shN"] = {
@@ -473,81 +516,102 @@ def write_zip(path: Path, files: dict[str, bytes]) -> Path:
 
 
 def write_checkpoint(path: Path, t: Truth, kind: str = "gsplat") -> Path:
-    """As gsplat, inria or nerfstudio save it, or ("mapping") a plain mapping of views and doubles."""
+    """Write a checkpoint as a trainer saves it.
+
+    Args:
+        path: The file.
+        t: The scene.
+        kind: gsplat, inria, nerfstudio, or mapping: one of views and doubles.
+    """
     import torch
 
-    def p(a):
-        return torch.nn.Parameter(torch.from_numpy(np.array(a)))
-
-    if kind == "gsplat":
-        splats = torch.nn.ParameterDict(
-            {
-                "means": p(t.means),
-                "scales": p(t.scales),
-                "quats": p(t.quats),
-                "opacities": p(t.opacities),
-                "sh0": p(t.sh0[:, None]),
-                "shN": p(t.shN),
-            }
-        )
-        value = {"step": 6999, "splats": splats.state_dict()}
-    elif kind == "inria":
-        xyz = p(t.means)
-        zeros = torch.zeros(len(t.means), 3)
-        optimizer = {
-            "state": {
-                0: {"step": torch.tensor(1.0), "exp_avg": zeros, "exp_avg_sq": zeros}
-            },
-            "param_groups": [
-                {"lr": 1e-4, "name": "xyz", "betas": (0.9, 0.999), "params": [0]}
-            ],
-        }
-        capture = (
-            degree_of(t),
-            xyz,
-            p(t.sh0[:, None]),
-            p(t.shN),
-            p(t.scales),
-            p(t.quats),
-            p(t.opacities[:, None]),
-            torch.zeros(len(t.means)),
-            torch.zeros(len(t.means), 1),
-            torch.zeros(len(t.means), 1),
-            optimizer,
-            np.float64(4.2),
-        )
-        value = (capture, 30_000)
-    elif kind == "nerfstudio":
-        g = {
-            "means": t.means,
-            "scales": t.scales,
-            "quats": t.quats,
-            "features_dc": t.sh0,
-            "features_rest": t.shN,
-            "opacities": t.opacities[:, None],
-        }
-        pipeline = {
-            f"_model.gauss_params.{k}": torch.from_numpy(v) for k, v in g.items()
-        }
-        value = {
-            "step": 10,
-            "pipeline": {"_model.camera_optimizer.x": torch.zeros(3), **pipeline},
-            "optimizers": {},
-            "schedulers": {},
-        }
-    else:  # a mapping of tensors, one of them a view with an offset and strides
-        wide = torch.zeros(len(t.means), 9)
-        wide[:, 2:8:2] = torch.from_numpy(t.means)
-        value = {
-            "means": wide[:, 2:8:2],
-            "scales": torch.from_numpy(t.scales).double(),
-            "quats": torch.from_numpy(t.quats),
-            "opacities": torch.from_numpy(t.opacities),
-            "sh0": torch.from_numpy(t.sh0),
-            "shN": torch.from_numpy(t.shN).transpose(0, 1).clone().transpose(0, 1),
-        }
-    torch.save(value, path)
+    values = {
+        "gsplat": gsplat_checkpoint,
+        "inria": inria_checkpoint,
+        "nerfstudio": nerfstudio_checkpoint,
+        "mapping": plain_mapping,
+    }
+    torch.save(values[kind](t), path)
     return path
+
+
+def parameter(array: np.ndarray) -> torch.nn.Parameter:
+    import torch
+
+    return torch.nn.Parameter(torch.from_numpy(np.array(array)))
+
+
+def gsplat_checkpoint(t: Truth) -> object:
+    import torch
+
+    splats = torch.nn.ParameterDict(
+        {
+            "means": parameter(t.means),
+            "scales": parameter(t.scales),
+            "quats": parameter(t.quats),
+            "opacities": parameter(t.opacities),
+            "sh0": parameter(t.sh0[:, None]),
+            "shN": parameter(t.shN),
+        }
+    )
+    return {"step": 6999, "splats": splats.state_dict()}
+
+
+def inria_checkpoint(t: Truth) -> object:
+    import torch
+
+    n = len(t.means)
+    zeros = torch.zeros(n, 3)
+    state = {"step": torch.tensor(1.0), "exp_avg": zeros, "exp_avg_sq": zeros}
+    group = {"lr": 1e-4, "name": "xyz", "betas": (0.9, 0.999), "params": [0]}
+    capture = (
+        degree_of(t),
+        parameter(t.means),
+        parameter(t.sh0[:, None]),
+        parameter(t.shN),
+        parameter(t.scales),
+        parameter(t.quats),
+        parameter(t.opacities[:, None]),
+        torch.zeros(n),
+        torch.zeros(n, 1),
+        torch.zeros(n, 1),
+        {"state": {0: state}, "param_groups": [group]},
+        np.float64(4.2),
+    )
+    return capture, 30_000
+
+
+def nerfstudio_checkpoint(t: Truth) -> object:
+    import torch
+
+    arrays = {
+        "means": t.means,
+        "scales": t.scales,
+        "quats": t.quats,
+        "features_dc": t.sh0,
+        "features_rest": t.shN,
+        "opacities": t.opacities[:, None],
+    }
+    pipeline = {"_model.camera_optimizer.x": torch.zeros(3)}
+    for name, array in arrays.items():
+        pipeline[f"_model.gauss_params.{name}"] = torch.from_numpy(array)
+    return {"step": 10, "pipeline": pipeline, "optimizers": {}, "schedulers": {}}
+
+
+def plain_mapping(t: Truth) -> object:
+    """Return a mapping of tensors, of which one is a view with offset and strides."""
+    import torch
+
+    wide = torch.zeros(len(t.means), 9)
+    wide[:, 2:8:2] = torch.from_numpy(t.means)
+    return {
+        "means": wide[:, 2:8:2],
+        "scales": torch.from_numpy(t.scales).double(),
+        "quats": torch.from_numpy(t.quats),
+        "opacities": torch.from_numpy(t.opacities),
+        "sh0": torch.from_numpy(t.sh0),
+        "shN": torch.from_numpy(t.shN).transpose(0, 1).clone().transpose(0, 1),
+    }
 
 
 ENDLESS = (
@@ -555,40 +619,41 @@ ENDLESS = (
     + b"".join(b"h%ch%c\x86q%c" % (i, i, i + 1) for i in range(60))
     + b"}h\x3cK\x01se."
 )
-"""A small pickle with a key that is hashed without end: a tower of values that each hold the one before twice."""
+"""A small pickle with a key that is hashed without end.
+
+The key is a tower of values that each hold the one before twice.
+"""
 
 
 @contextmanager
 def little_memory() -> Iterator[None]:
-    """A reader that believes a lying count fails in here instead of filling the machine's memory."""
-    before = resource.getrlimit(resource.RLIMIT_AS)
+    """Limit the process's memory: a reader that believes a lying count fails in here."""
+    limits = resource.getrlimit(resource.RLIMIT_AS)
     with open("/proc/self/statm") as f:
         used = int(f.read().split()[0]) * os.sysconf("SC_PAGESIZE")
-    resource.setrlimit(resource.RLIMIT_AS, (used + (2 << 30), before[1]))
+    resource.setrlimit(resource.RLIMIT_AS, (used + (2 << 30), limits[1]))
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
+        resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
 def assert_same(s, t: Truth, tolerance: dict[str, float]) -> None:
-    """The scene `s` is `t` up to what a format's steps allow; degrees of rotation, alpha and colour as seen."""
+    """Check that the scene `s` is `t` up to what a format's steps allow.
+
+    Rotations are compared in degrees, opacities and colours as they are drawn.
+    """
     s = Truth(*(np.asarray(getattr(s, name)) for name in FIELDS))
     assert s.means.shape == t.means.shape
     assert s.shN.shape == t.shN.shape
     assert np.abs(s.means - t.means).max() <= tolerance["means"]
-    apart = np.linalg.norm(
-        matrix(s.quats) - matrix(t.quats), axis=(1, 2)
-    )  # sqrt(8) sin(angle / 2)
-    assert (
-        2 * np.degrees(np.arcsin(np.minimum(apart / 8**0.5, 1))).max()
-        <= tolerance["degrees"]
-    )
+    # The norm of the matrices' difference is sqrt(8) sin(angle / 2).
+    norms = np.linalg.norm(matrix(s.quats) - matrix(t.quats), axis=(1, 2))
+    angles = 2 * np.degrees(np.arcsin(np.minimum(norms / 8**0.5, 1)))
+    assert angles.max() <= tolerance["degrees"]
     assert np.abs(s.scales - t.scales).max() <= tolerance["scales"]
-    assert (
-        np.abs(1 / (1 + np.exp(-s.opacities)) - 1 / (1 + np.exp(-t.opacities))).max()
-        <= tolerance["alpha"]
-    )
+    alpha_error = np.abs(alpha_of(s.opacities) - alpha_of(t.opacities))
+    assert alpha_error.max() <= tolerance["alpha"]
     d = np.random.default_rng(8).normal(size=(40, 3))
     d /= np.linalg.norm(d, axis=1, keepdims=True)
     assert np.abs(colors(s, d) - colors(t, d)).max() <= tolerance["color"]

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from splatview_viewer.snapshot.model import MemorySnapshot
 
 EVENT_INDEX = 15_000
-"""Somewhere in the middle of the real snapshot."""
+"""An event in the middle of the real snapshot."""
 
 
 class User:
-    """Looks at a snapshot on a screen of its own size, and uses it as a person would."""
+    """A person who uses the view of a snapshot, on a screen of a given size."""
 
     def __init__(
         self,
@@ -36,7 +36,9 @@ class User:
         **state: Any,
     ) -> None:
         screen.resize(*size, 1.0)
-        self.screen, self.panel, self.rect = screen, Panel(1.0), Rect(0, 0, *size)
+        self.screen = screen
+        self.panel = Panel(1.0)
+        self.rect = Rect(0, 0, *size)
         self.view = SnapshotView(SnapshotData(screen.ctx), SnapshotState(**state))
         self._adapted: Any = ShownView(self.view)
         self._adapted.update(snapshot)
@@ -47,75 +49,78 @@ class User:
         return self.view.state
 
     def answer_of(self, pane: str) -> Any:
-        """The answer that a pane shows."""
+        """Return the answer that a pane shows."""
         return self.view.pane_memory[pane, "shown"].answer
 
     @property
     def highlighted(self) -> list[int] | None:
-        """The allocations that are lit in the timeline."""
-        mask = self.view.content.highlight_mask(
+        """Indices of the allocations that are highlighted in the timeline."""
+        _, mask = self.view.content.highlight_mask(
             self.view.device, self.state.search, self.state.highlight
-        )[1]
-        return None if mask is None else np.flatnonzero(mask).tolist()
+        )
+        if mask is None:
+            return None
+        return np.flatnonzero(mask).tolist()
 
     def draw(self) -> bool:
         self._adapted.draw(self.screen.framebuffer, self.rect)
         return self.panel.draw_over(self.screen.framebuffer, self._adapted.draw_ui, 1.0)
 
     def settle(self) -> np.ndarray:
-        """(H, W, 3): the picture when nothing is missing in it any more."""
-        again = 3
+        """Draw until nothing is missing in the picture; return it, (H, W, 3) int."""
+        quiet = 0
         state = None
         for _ in turns("the view is complete", rest=False):
-            again = 3 if self.draw() or self.state != state else again - 1
+            needs_redraw = self.draw() or self.state != state
+            quiet = 0 if needs_redraw else quiet + 1
             state = self.state
             if not self.view.complete:
                 self.view.wait(PATIENCE)
-                again = 3
-            if not again:
+                quiet = 0
+            if quiet == 3:
                 break
         return self.screen.pixels()[..., :3].astype(int)
 
     def do(self, *events: Event) -> None:
         for event in events:
-            ours, _ = self.panel.handle(
-                event, self.rect, str, self.view.covered(self.rect)
-            )
-            if not ours:
+            covered = self.view.covered(self.rect)
+            is_panels, _ = self.panel.handle(event, self.rect, str, covered)
+            if not is_panels:
                 self._adapted.handle(event, self.rect)
             self.draw()
             self.draw()
 
     def click(
-        self, at: tuple[float, float], button: Any = "left", *, double: bool = False
+        self,
+        position: tuple[float, float],
+        button: Any = "left",
+        *,
+        double: bool = False,
     ) -> None:
-        self.do(PointerMove(*at))
-        for clicks in range(1, 3 if double else 2):
-            self.do(
-                PointerPress(*at, button, clicks=clicks), PointerRelease(*at, button)
-            )
+        self.do(PointerMove(*position))
+        counts = (1, 2) if double else (1,)
+        for clicks in counts:
+            press = PointerPress(*position, button, clicks=clicks)
+            self.do(press, PointerRelease(*position, button))
         self.settle()
 
-    def press(self, name: str, **how: Any) -> None:
+    def press(self, name: str, **options: Any) -> None:
         """Click the widget of this name: a button, "events 7" for a row."""
         widgets.drawn.clear()
         self.settle()
-        self.click(widgets.middle(name), **how)
+        self.click(widgets.middle(name), **options)
 
     def box(self, node: int) -> tuple[float, float]:
-        """The middle of a box of the flame graph."""
+        """Return the middle of a box of the flame graph."""
         flame = self.view.pane_memory["flame"]
-        place = widgets.drawn["flame"]
-        found = [
-            (row, box)
-            for row, boxes in enumerate(flame.rows)
-            for box in boxes
-            if box.node == node
-        ]
-        (row, box), height = found[0], round(imgui.get_text_line_height() + 5)
-        return place.x + (box.x0 + box.x1) / 2, place.y + (
-            row - flame.top + 0.5
-        ) * height
+        area = widgets.drawn["flame"]
+        height = round(imgui.get_text_line_height() + 5)
+        for row, boxes in enumerate(flame.rows):
+            for box in boxes:
+                if box.node == node:
+                    x = area.x + (box.x0 + box.x1) / 2
+                    return x, area.y + (row - flame.top + 0.5) * height
+        raise AssertionError(f"no box of node {node}")
 
     def close(self) -> None:
         self.panel.close()

@@ -28,9 +28,12 @@ W = 320
 H = 240
 
 
-def pattern(number: int, width: int = W, height: int = H) -> NDArray[np.uint8]:
-    """The test picture of this number, (height, width, 3) RGB, its right third red: so that colours are told apart."""
-    image = draw(number, width, height)
+def pattern(index: int, width: int = W, height: int = H) -> NDArray[np.uint8]:
+    """Draw the test picture of this number, (height, width, 3) RGB.
+
+    Its right third is red, so that the order of the channels shows.
+    """
+    image = draw(index, width, height)
     image[height // 8 :, 2 * width // 3 :] = 200, 30, 40
     return image
 
@@ -42,12 +45,22 @@ def video(
     first: int = 0,
     **options: Any,
 ) -> Path:
-    """A file of `pattern`s in H.264; `times` in seconds, where they do not come evenly.
+    """Write a file of `pattern`s in H.264.
 
-    first: number of the first picture. options: `pixel_aspect`, a Fraction; `matrix`, of the display.
+    Args:
+        path: The file.
+        times: Seconds of the pictures, where they do not come evenly.
+        size: Width and height.
+        first: Number of the first picture.
+        options: `pixel_aspect`, a Fraction; `matrix`, of the display.
     """
-    # A server of whole files alone gives the index first.
-    muxing = {"movflags": "faststart"} if path.suffix == ".mp4" else {}
+    muxing = {}
+    if path.suffix == ".mp4":
+        # A server of whole files alone needs the index first.
+        muxing["movflags"] = "faststart"
+    count = 12
+    if times is not None:
+        count = len(times)
     with av.open(str(path), "w", options=muxing) as container:
         stream = container.add_stream(
             "libx264", rate=30, options={"crf": "8", "preset": "ultrafast", "g": "1"}
@@ -58,22 +71,23 @@ def video(
             stream.codec_context.sample_aspect_ratio = options["pixel_aspect"]
         if "matrix" in options:
             stream.set_display_matrix(options["matrix"])
-        for i in range(12 if times is None else len(times)):
+        for i in range(count):
             frame = av.VideoFrame.from_ndarray(pattern(first + i, *size), "rgb24")
             if times is not None:
-                frame.pts, frame.time_base = round(times[i] * 90000), Fraction(1, 90000)
+                frame.pts = round(times[i] * 90000)
+                frame.time_base = Fraction(1, 90000)
             container.mux(stream.encode(frame))
         container.mux(stream.encode())
     return path
 
 
-def damage(path: Path, *numbers: int) -> Path:
-    """Overwrite the packets of these numbers in a video file with zeros."""
+def damage(path: Path, *indices: int) -> Path:
+    """Overwrite packets of a video file with zeros."""
     with av.open(str(path)) as container:
         packets = [p for p in container.demux(video=0) if p.size]
     raw = bytearray(path.read_bytes())
-    for number in numbers:
-        packet = packets[number]
+    for index in indices:
+        packet = packets[index]
         raw[packet.pos : packet.pos + packet.size] = bytes(packet.size)
     path.write_bytes(raw)
     return path
@@ -107,7 +121,8 @@ class StreamServer(socketserver.ThreadingTCPServer):
     def __init__(self, serve: Callable[[socket.socket], None], port: int = 0):
         super().__init__(("127.0.0.1", port), socketserver.BaseRequestHandler)
         self.port: int = self.server_address[1]
-        self._serve, self._open = serve, set[socket.socket]()
+        self._serve = serve
+        self._open = set[socket.socket]()
         self._thread = threading.Thread(
             target=self.serve_forever, args=(0.01,), daemon=True
         )
@@ -115,12 +130,16 @@ class StreamServer(socketserver.ThreadingTCPServer):
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         self._open.add(request)
-        with contextlib.suppress(OSError):  # the client goes away at any time
+        # The client may close the connection at any time.
+        with contextlib.suppress(OSError):
             self._serve(request)
         self._open.discard(request)
 
     def server_close(self) -> None:
-        """Refuse connections and break those that are open, as a camera does that loses its network. Idempotent."""
+        """Refuse connections and break open ones, as a camera that loses its network.
+
+        Idempotent.
+        """
         self.shutdown()
         self._thread.join()
         for connection in list(self._open):
@@ -134,20 +153,28 @@ def mjpeg(
     pictures: int | None = None,
     encoded: Callable[[int], bytes] | None = None,
 ) -> Callable[[socket.socket], None]:
-    """Serve numbered pictures as JPEG; after so many, say nothing any more. `encoded`: other bytes than `jpeg`."""
+    """Return a server of numbered pictures as JPEG.
+
+    Args:
+        rate: Pictures a second.
+        pictures: After so many the server falls silent.
+        encoded: Makes other bytes than `jpeg`.
+    """
+    encode = encoded or jpeg
 
     def serve(connection: socket.socket) -> None:
         with connection.makefile("rb") as request:
             while request.readline().strip():
                 pass
         connection.sendall(
-            b"HTTP/1.0 200 OK\r\nContent-Type: multipart/x-mixed-replace; boundary=picture\r\n\r\n"
+            b"HTTP/1.0 200 OK\r\n"
+            b"Content-Type: multipart/x-mixed-replace; boundary=picture\r\n\r\n"
         )
-        for number in itertools.count() if pictures is None else range(pictures):
-            data = (encoded or jpeg)(number)
+        for index in itertools.islice(itertools.count(), pictures):
+            data = encode(index)
             connection.sendall(
-                b"--picture\r\nContent-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n%s\r\n"
-                % (len(data), data)
+                b"--picture\r\nContent-Type: image/jpeg\r\nContent-Length: "
+                b"%d\r\n\r\n%s\r\n" % (len(data), data)
             )
             time.sleep(1 / rate)
         connection.recv(1)
@@ -155,8 +182,8 @@ def mjpeg(
     return serve
 
 
-def jpeg(number: int, width: int = W, height: int = H) -> bytes:
-    """The test picture of this number as a JPEG file."""
+def jpeg(index: int, width: int = W, height: int = H) -> bytes:
+    """Encode the test picture of this number as a JPEG file."""
     file = io.BytesIO()
-    Image.fromarray(pattern(number, width, height)).save(file, "JPEG", quality=95)
+    Image.fromarray(pattern(index, width, height)).save(file, "JPEG", quality=95)
     return file.getvalue()

@@ -34,37 +34,37 @@ class BarsView(View[BarsData, BarsState]):
 
     def take(self, link: str, value: Value) -> bool:
         levels = frame_of(self.kind, value).tensors["levels"].to_float32().tolist()
-        if not value.intact():  # overwritten while it was copied
+        # The value may have been overwritten while it was copied.
+        if not value.intact():
             return False
         self.data.levels = levels
         return True
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         framebuffer.use()
-        framebuffer.clear(
-            0.1, 0.1, 0.1, 1.0, viewport=rect.viewport(framebuffer.height)
-        )
+        viewport = rect.viewport(framebuffer.height)
+        framebuffer.clear(0.1, 0.1, 0.1, 1.0, viewport=viewport)
+        count = len(self.data.levels)
         for i, level in enumerate(self.data.levels):
-            left, right = (
-                rect.x + rect.width * k // len(self.data.levels) for k in (i, i + 1)
-            )
+            left = rect.x + rect.width * i // count
+            right = rect.x + rect.width * (i + 1) // count
             height = round(rect.height * min(level * self.state.gain, 1.0))
             bar = Rect(left, rect.y + rect.height - height, right - left, height)
             if bar.width and bar.height:
-                framebuffer.clear(
-                    0.4, 0.7, 1.0, 1.0, viewport=bar.viewport(framebuffer.height)
-                )
+                viewport = bar.viewport(framebuffer.height)
+                framebuffer.clear(0.4, 0.7, 1.0, 1.0, viewport=viewport)
 
     def handle(self, event: Event, rect: Rect) -> bool:
         if isinstance(event, Wheel):
             self.state = replace(self.state, gain=self.state.gain * 1.2**event.dy)
-        return False  # another state is drawn in any case
+        # Another state is drawn in any case.
+        return False
 
     def info(self) -> Info:
         return Info([f"{len(self.data.levels)} levels"], path=["host"])
 
     def release(self, occasion: str) -> None:
-        """Nothing is held on the GPU."""
+        """Release nothing: the view has no memory of the GPU."""
 
 
 def view(ctx: moderngl.Context, work: Any) -> BarsView:

@@ -1,4 +1,4 @@
-"""A training process that does what a test tells it, piece by piece."""
+"""A training process that runs the pieces of code that a test sends."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Trainer:
     """A program that publishes; `do` runs a piece of it."""
 
     def __init__(self, programs: Programs, allocator: str = "", **env: str):
-        """`allocator`: PYTORCH_CUDA_ALLOC_CONF."""
+        """Start the process; `allocator` is its PYTORCH_CUDA_ALLOC_CONF."""
         if allocator:
             env |= {
                 "PYTORCH_CUDA_ALLOC_CONF": allocator,
@@ -69,30 +69,34 @@ class Trainer:
         assert self.process.line() == '"ready"', self.process.end()[1]
 
     def do(self, code: str, timeout: float = PATIENCE) -> Any:
-        """Run it and wait; what it left in `answer`."""
+        """Run code and wait; return what it left in `answer`."""
         self.start(code)
         return self.finish(timeout)
 
     def start(self, code: str) -> None:
-        """Run it, and go on; `finish` waits for it."""
+        """Run code without waiting; `finish` waits for it."""
         self._busy = True
         self.process.write_line(json.dumps(code))
 
     def finish(self, timeout: float = PATIENCE) -> Any:
         line = self.process.line(timeout)
         assert line, f"the trainer ended; it said: {self.process.end()[1]}"
-        found = json.loads(line)
+        report = json.loads(line)
         self._busy = False
-        assert "error" not in found, f"in the trainer:\n{found['error']}"
-        return found["answer"]
+        assert "error" not in report, f"in the trainer:\n{report['error']}"
+        return report["answer"]
 
     def finished(self) -> bool:
-        """Whether `finish` would not have to wait."""
+        """Return whether `finish` would not have to wait."""
         return bool(select.select([self.process.stdout], [], [], 0)[0])
 
     def prepare_next_run(self) -> bool:
-        """End its run, for another test, which finds the next one in the present runtime folder. False when it is of
-        no use any more.
+        """End the run, for another test to use the process.
+
+        The next run will be in the present runtime folder.
+
+        Returns:
+            False when the process is of no use any more.
         """
         if self._busy or self.process.poll() is not None:
             return False

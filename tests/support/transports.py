@@ -25,19 +25,20 @@ SHAPES = {
     "shN": (15, 3),
 }
 NAMES = "memory", *(name for name in TRANSPORTS if name != "torch-ipc")
-"""Without torch's handles, which no process can open itself: tests/cuda/test_torch_ipc.py has two."""
+"""Without torch's handles, which no process can open itself:
+tests/cuda/test_torch_ipc.py has two."""
 
 
 class Handed(dict[str, list[int]]):
-    """The descriptors of what a writer announces, as a viewer fetches them; closed at the end of the `with` block."""
+    """The descriptors of a writer's announcement, as a viewer fetches them.
+
+    They are closed at the end of the `with` block.
+    """
 
     def __init__(self, ref: Any):
-        super().__init__(
-            {
-                token: descriptors.make_descriptors(token, 0, count)[0]
-                for token, count in descriptor_counts(ref).items()
-            }
-        )
+        super().__init__()
+        for token, count in descriptor_counts(ref).items():
+            self[token] = descriptors.make_descriptors(token, 0, count)[0]
 
     def __enter__(self) -> Handed:
         return self
@@ -58,40 +59,40 @@ class TransportPair:
     def __init__(self, name: str):
         self.name = name
         self._memory: Any = None
-        if (
-            name == "in-place"
-        ):  # a process cannot open an IPC handle of its own, but it can open a descriptor
+        self.writer: Writer
+        self.reader: Reader
+        if name == "memory":
+            transport: Any = MemoryTransport()
+            self.writer = transport
+            self.reader = transport
+            return
+        if name == "in-place":
+            # A process cannot open an IPC handle of its own, but it can open a
+            # descriptor.
             from splatview_ipc.cuda.memory import ExportableMemory
 
             self._memory = ExportableMemory(4 << 20, 0)
-        self.writer: Writer = (
-            MemoryTransport()
-            if name == "memory"
-            # type: ignore[assignment]
-            else TRANSPORTS[name].writer(self.scene(1000, 0), False)
-        )
-        self.reader: Reader = (
-            self.writer
-            if name == "memory"
-            # type: ignore[assignment]
-            else reader_of(name, self.writer.ref)
-        )
+        self.writer = TRANSPORTS[name].writer(self.scene(1000, 0), False)
+        self.reader = reader_of(name, self.writer.ref)
 
     def scene(self, n: int, value: float) -> dict[str, torch.Tensor]:
-        """A scene all of whose numbers are one; in place, always in the same memory."""
-        if self._memory is None:
-            device = "cpu" if self.name in ("memory", "ring") else "cuda"
-            return {
-                name: torch.full((n, *shape), float(value), device=device)
-                for name, shape in SHAPES.items()
-            }
-        return {
-            name: self._memory.tensor("float32", (n, *shape), i << 19).fill_(value)
-            for i, (name, shape) in enumerate(SHAPES.items())
-        }
+        """Make a scene of one number; in place, always in the same memory."""
+        tensors = {}
+        device = "cpu" if self.name in ("memory", "ring") else "cuda"
+        for i, (name, shape) in enumerate(SHAPES.items()):
+            size = (n, *shape)
+            if self._memory is None:
+                tensors[name] = torch.full(size, float(value), device=device)
+            else:
+                tensor = self._memory.tensor("float32", size, i << 19)
+                tensors[name] = tensor.fill_(value)
+        return tensors
 
     def write(self, n: int, version: int) -> None:
-        """Until the transport takes it: those that fill slots on the GPU may be busy, or rest."""
+        """Write a version until the transport takes it.
+
+        Transports that fill slots on the GPU may be busy, or rest.
+        """
         for _ in turns(f"version {version} is taken"):
             if self.writer.write("gaussians", self.scene(n, version), META, version):
                 break
@@ -105,7 +106,7 @@ class TransportPair:
                 assert reader.follow(self.writer.ref, fds)
 
     def read(self, after: int = 0) -> StreamFrame:
-        """The newest frame; it has to come."""
+        """Wait for a frame with a version over `after`."""
         for _ in turns(f"a frame after {after}"):
             self.follow(self.reader)
             frame = self.reader.read(after)

@@ -1,4 +1,4 @@
-"""What the tests of views share: values, rectangles, users of several views of the same data, and pictures."""
+"""Share values of each kind, rectangles, users of several views, and pictures."""
 
 from __future__ import annotations
 
@@ -45,63 +45,67 @@ W = 64
 H = 48
 RECT = Rect(0, 0, W, H)
 WRITTEN = ("scalars", "memory", "snapshot")
-"""The kinds whose picture is what is written over it."""
+"""The kinds whose whole picture is the text that is drawn over it."""
 SMALL = Rect(3, 5, 40, 30)
 LOW = Rect(0, 10, W, 20)
 
 
-def value(kind: str, k: int = 0, **more: Any) -> Any:
-    """The `k`th of three frames, or of what three files hold, that look different."""
+def value(kind: str, k: int = 0, **meta: Any) -> Any:
+    """Make the `k`th of three frames, or contents of files, that look different."""
     match kind:
         case "image":
-            return image_frame(
-                torch.rand(20, 30, 3, generator=torch.Generator().manual_seed(k)),
-                **more,
-            )
+            g = torch.Generator().manual_seed(k)
+            return image_frame(torch.rand(20, 30, 3, generator=g), **meta)
         case "gaussians":
-            return gaussian_frame(cloud(300, seed=k), **more)
+            return gaussian_frame(cloud(300, seed=k), **meta)
         case "memory":
-            return memory_frame(memory_samples(100 + 50 * k), **more)
+            return memory_frame(memory_samples(100 + 50 * k), **meta)
         case "scalars":
-            return scalars_frame(scalar_rows(400 - 150 * k, k), **more)
+            return scalars_frame(scalar_rows(400 - 150 * k, k), **meta)
         case "cameras":
-            return cameras_frame(9 - 2 * k, distance=2.0 + k, **more)
+            return cameras_frame(9 - 2 * k, distance=2.0 + k, **meta)
         case "snapshot":
             return small_snapshot(k)
         case "stub":
-            return frame_of(
-                "stub", {"levels": torch.tensor([0.2, 0.6, 0.4 - 0.1 * k])}, **more
-            )
+            levels = torch.tensor([0.2, 0.6, 0.4 - 0.1 * k])
+            return frame_of("stub", {"levels": levels}, **meta)
     raise AssertionError(kind)
 
 
 def view_pixels(
     view: ShownView, screen: OffscreenScreen, rect: Rect | None = None
 ) -> np.ndarray:
-    """(H, W, 3) int: what the view draws; all of it, of one whose pictures are painted by threads."""
+    """Draw a view and return (H, W, 3) int.
+
+    Of a view whose pictures threads paint, the complete picture is awaited.
+    """
     rect = rect or Rect(0, 0, *screen.size)
-    panel = Panel() if view.kind in WRITTEN else None
+    if view.kind not in WRITTEN:
+        view.draw(screen.framebuffer, rect)
+        return screen.pixels()[..., :3].astype(int)
+    panel = Panel()
     inner: Any = view.view
     quiet = 0
+
+    def draw_text(_: Any, scale: float) -> bool:
+        return view.draw_ui(rect, scale)
+
     for _ in turns("the picture is complete"):
         view.draw(screen.framebuffer, rect)
-        if panel is None:
-            break
-        panel.draw_over(
-            screen.framebuffer, lambda _, scale: view.draw_ui(rect, scale), 1.0
-        )
+        panel.draw_over(screen.framebuffer, draw_text, 1.0)
         quiet += 1
         if not getattr(inner, "complete", True) and not view.empty:
             inner.wait(PATIENCE)
             quiet = 0
-        if quiet == 2:  # words find their places
+        # Text takes its final position in the second picture.
+        if quiet == 2:
             panel.close()
             break
     return screen.pixels()[..., :3].astype(int)
 
 
 class ViewUser:
-    """A user: a place on the screen, settings, and what the mouse did."""
+    """A user: a rectangle of the screen, settings, and events of the mouse."""
 
     def __init__(
         self, rect: Rect, events: tuple[Any, ...] = (), **settings: Any
@@ -111,12 +115,10 @@ class ViewUser:
         self.settings = settings
 
     def take(self, view: ShownView, screen: OffscreenScreen) -> None:
-        """Make a view that has data look like this."""
+        """Set a view that has data as this user does."""
         names = {field.name for field in fields(view.view.state)}
-        change_state(
-            view,
-            **{name: value for name, value in self.settings.items() if name in names},
-        )
+        settings = {name: v for name, v in self.settings.items() if name in names}
+        change_state(view, **settings)
         view_pixels(view, screen, self.rect)
         for event in self.events:
             view.handle(event, self.rect)
@@ -147,11 +149,11 @@ VIEW_USERS = [
 def opened(
     kind: str, screen: OffscreenScreen, count: int = 2
 ) -> Iterator[list[ShownView]]:
-    first: Any = (
-        ShownView(stub_kind.view(screen.ctx, None))
-        if kind == "stub"
-        else make_view(kind, screen.ctx)
-    )
+    """Open several views of one kind, which share their data."""
+    if kind == "stub":
+        first: Any = ShownView(stub_kind.view(screen.ctx, None))
+    else:
+        first = make_view(kind, screen.ctx)
     views = [first, *(first.another_view() for _ in range(count - 1))]
     try:
         yield views
@@ -161,15 +163,22 @@ def opened(
 
 
 def alone(
-    kind: str, screen: OffscreenScreen, look: ViewUser, *later: Any
+    kind: str, screen: OffscreenScreen, user: ViewUser, *later_values: Any
 ) -> np.ndarray:
-    """What a view without others draws in `look`, as far as that reaches; `later`: values after the first."""
+    """Return what the only view draws for a user, in the user's rectangle.
+
+    Args:
+        kind: The kind of the view.
+        screen: The screen.
+        user: The user.
+        later_values: Values after the first.
+    """
     with opened(kind, screen, 1) as (view,):
         view.update(value(kind))
-        look.take(view, screen)
-        for other in later:
-            view.update(other)
-        return user_pixels(view, screen, look)
+        user.take(view, screen)
+        for later in later_values:
+            view.update(later)
+        return user_pixels(view, screen, user)
 
 
 def scene_view(
@@ -178,13 +187,13 @@ def scene_view(
     work: GpuWork | None = None,
     **changes: Any,
 ) -> Any:
-    """A view of Gaussians, in a state with these fields changed."""
+    """Make a view of Gaussians, in a state with these fields changed."""
     data = SceneCache(screen.ctx, work or GpuWork(screen.ctx), renderer)
     return ShownView(GaussianView(data, GaussianState(**changes)))
 
 
 def image_view(screen: OffscreenScreen, **changes: Any) -> Any:
-    """A view of an image, in a state with these fields changed."""
+    """Make a view of an image, in a state with these fields changed."""
     view = make_view("image", screen.ctx)
     change_state(view, **changes)
     return view
@@ -195,6 +204,6 @@ def change_state(view: Any, **changes: Any) -> None:
     view.view.state = replace(view.view.state, **changes)
 
 
-def user_pixels(view: ShownView, screen: OffscreenScreen, look: ViewUser) -> np.ndarray:
-    r = look.rect
+def user_pixels(view: ShownView, screen: OffscreenScreen, user: ViewUser) -> np.ndarray:
+    r = user.rect
     return view_pixels(view, screen, r)[r.y : r.y + r.height, r.x : r.x + r.width]

@@ -23,7 +23,7 @@ from support.wait import clock, turns
 
 V = TypeVar("V")
 SIZE = 900, 520
-"""Of the screen, in pixels."""
+"""Width and height of the screen, in pixels."""
 PICTURE = Rect(280, 0, 620, 494)
 """The part of the screen that panel and status line leave at scale 1."""
 
@@ -34,11 +34,11 @@ class Viewer(App):
     screen: OffscreenScreen
 
     def step(self) -> None:
-        """One turn, with the events that were pushed."""
+        """Take one turn, with the events that were pushed."""
         self.tick(clock(), self.screen.poll(0))
 
     def do(self, *events: Any) -> None:
-        """Take in events, and draw until nothing is left to draw, nor to be done by what was drawn."""
+        """Handle events, and draw until nothing is left to draw or to be done."""
         if events:
             self.screen.push(*events)
         calm = 0
@@ -57,28 +57,26 @@ class Viewer(App):
         self.do()
 
     def find(self, name: str) -> tuple[int, int]:
-        """The middle of a widget, as it is drawn now; `name` as in `widgets.drawn`."""
+        """Draw and return the middle of a widget; `name` as in `widgets.drawn`."""
         widgets.drawn.clear()
         self.user.mark()
         self.do()
         return widgets.middle(name)
 
-    def click(self, name: str, **how: Any) -> None:
-        """Click a widget, and have the pointer leave the screen; `how`: of the press."""
+    def click(self, name: str, **options: Any) -> None:
+        """Click a widget and leave the screen; `options` are those of the press."""
         x, y = self.find(name)
-        for event in (
-            PointerMove(x, y),
-            PointerPress(x, y, **how),
-            PointerRelease(x, y),
-            PointerLeave(),
-        ):
-            self.do(event)
+        self.do(PointerMove(x, y))
+        self.do(PointerPress(x, y, **options))
+        self.do(PointerRelease(x, y))
+        self.do(PointerLeave())
 
     def close(self) -> None:
-        """As any viewer; AssertionError where it leaves an error of OpenGL behind."""
+        """Close the viewer; AssertionError where it leaves an error of OpenGL."""
         if self._closed:
             return
-        with self.screen.ctx:  # makes it current
+        # Entering the context makes it current.
+        with self.screen.ctx:
             error = self.screen.ctx.error
         super().close()
         assert error == "GL_NO_ERROR"
@@ -99,21 +97,19 @@ class Viewer(App):
         return slot.view.view
 
     def shows(self, kind: type[V]) -> V | None:
-        """Return the view of the active viewport, if it is of this class and has something to show."""
+        """Return the view of the active viewport, if it is of this class and not empty."""
         view = self.user.view
-        if (
-            isinstance(view, ShownView)
-            and not view.empty
-            and isinstance(view.view, kind)
-        ):
-            return view.view
-        return None
+        if not isinstance(view, ShownView) or view.empty:
+            return None
+        if not isinstance(view.view, kind):
+            return None
+        return view.view
 
     def loaded(self) -> bool:
         """Return whether the chosen entry has something to show, or a fault."""
+        if any(entry.progress is not None for entry in self.state.entries):
+            return False
         slot = self.user.shown
-        return all(e.progress is None for e in self.state.entries) and (
-            slot is not None
-            and slot.view is not None
-            and (not slot.view.empty or bool(slot.entry.fault))
-        )
+        if slot is None or slot.view is None:
+            return False
+        return not slot.view.empty or bool(slot.entry.fault)

@@ -1,4 +1,4 @@
-"""The one wait of all tests: 30 s for what must happen, and the only clock in them."""
+"""Wait up to 30 s for what must happen: the only clock of the tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ clock = time.monotonic
 
 
 def wait_until(condition: Callable[[], Any], what: str = "") -> Any:
-    """Poll `condition` until its result is true, and return it. AssertionError after `PATIENCE`, naming `what`."""
+    """Poll `condition` until its result is true, and return it.
+
+    AssertionError after `PATIENCE`, naming `what`.
+    """
     for _ in turns(what or str(condition)):
         result = condition()
         if result:
@@ -25,9 +28,13 @@ def wait_until(condition: Callable[[], Any], what: str = "") -> Any:
 
 
 def turns(what: str = "the condition", *, rest: bool = True) -> Iterator[None]:
-    """Yield every few milliseconds, for loops that leave by themselves: `for _ in turns(): if ...: break`.
+    """Yield every few milliseconds, for loops that leave by themselves.
 
-    `rest=False`: without a pause. AssertionError after `PATIENCE`, naming `what`.
+    Such a loop is `for _ in turns(): if ...: break`. AssertionError after `PATIENCE`.
+
+    Args:
+        what: The condition's name.
+        rest: False yields without a pause.
     """
     end = time.monotonic() + PATIENCE
     pause = 0.001
@@ -40,6 +47,6 @@ def turns(what: str = "the condition", *, rest: bool = True) -> Iterator[None]:
             pause = min(pause * 1.5, 0.02)
 
 
-def at_random(chance: random.Random, most: float) -> None:
-    """Come to a moment that nothing foresees, up to `most` seconds from now."""
-    time.sleep(chance.uniform(0, most))
+def at_random(chance: random.Random, longest: float) -> None:
+    """Sleep for a time that nothing foresees, up to `longest` seconds."""
+    time.sleep(chance.uniform(0, longest))

@@ -1,4 +1,4 @@
-"""Pages without a browser, with blocking calls, and what their server sees of them: for tests of the serving side."""
+"""Pages without a browser, with blocking calls, and the server's side of them."""
 
 from __future__ import annotations
 
@@ -30,16 +30,19 @@ T = TypeVar("T")
 HELLO = m.Hello(id="page", width=320, height=240)
 
 
-def address(viewer: subprocess.Popen[str], said: list[str]) -> tuple[int, str]:
-    """Port and token of a page's address, once a viewer prints it; `said`: what it has printed goes there."""
+def address(viewer: subprocess.Popen[str], printed: list[str]) -> tuple[int, str]:
+    """Wait until a viewer prints a page's address, and return its port and token.
+
+    The lines that it prints are added to `printed`.
+    """
     assert viewer.stderr is not None
     while True:
         line = viewer.stderr.readline()
-        assert line, f"it ended: {said}"
-        said.append(line)
-        found = re.search(r"http://127\.0\.0\.1:(\d+)/?\?token=(\S+)", line)
-        if found:
-            return int(found[1]), found[2]
+        assert line, f"it ended: {printed}"
+        printed.append(line)
+        match = re.search(r"http://127\.0\.0\.1:(\d+)/?\?token=(\S+)", line)
+        if match:
+            return int(match[1]), match[2]
 
 
 class Image(m.Picture, frozen=True, tag="picture"):
@@ -54,11 +57,18 @@ _decoder = msgspec.json.Decoder(m.ServerMessage)
 class Page:
     """One connection to a viewer at 127.0.0.1.
 
-    What arrives is read in a thread: `receive` gives the messages and `picture` the pictures, each in order of
-    arrival. `acks`: every picture is answered. `reading=False` reads nothing: a page on a stalled link.
+    A thread reads what arrives: `receive` gives the messages and `picture` the
+    pictures, each in order of arrival.
     """
 
     def __init__(self, port: int, *, acks: bool = False, reading: bool = True) -> None:
+        """Make a page that is not connected yet.
+
+        Args:
+            port: The viewer's port.
+            acks: Answer every picture.
+            reading: False reads nothing, as a page on a stalled link.
+        """
         self.port = port
         self.acks = acks
         self._reading = reading
@@ -91,7 +101,7 @@ class Page:
         id: str = "page",
         visible: bool = True,
     ) -> m.Welcome:
-        """Say hello; the viewer's welcome."""
+        """Send hello and return the viewer's welcome."""
         self.send(
             m.Hello(id=id, width=width, height=height, scale=scale, visible=visible)
         )
@@ -100,39 +110,42 @@ class Page:
         return answer
 
     def send(self, message: m.ClientMessage | str | bytes) -> None:
-        """A message, or any text or bytes in its place."""
+        """Send a message, or any text or bytes in its place."""
         assert self._socket is not None
-        text = message if isinstance(message, (str, bytes)) else m.encode(message)
-        self._socket.send(
-            text.encode() if isinstance(text, str) else text,
-            binary=isinstance(text, bytes),
-        )
+        if not isinstance(message, (str, bytes)):
+            message = m.encode(message)
+        if isinstance(message, str):
+            self._socket.send(message.encode(), binary=False)
+        else:
+            self._socket.send(message, binary=True)
 
     def receive(self) -> m.ServerMessage:
         return self._messages.get(timeout=PATIENCE)
 
     def messages(self) -> list[m.ServerMessage]:
-        """The messages that have come since this was asked last. Does not wait."""
+        """Return the messages that have come since the last call, without waiting."""
         return [self._messages.get() for _ in range(self._messages.qsize())]
 
     def picture(self) -> Image:
         return self._pictures.get(timeout=PATIENCE)
 
     def next_picture(self) -> Image | None:
-        """The next picture; None where it has not come. Does not wait."""
-        return None if self._pictures.empty() else self._pictures.get()
+        """Return the next picture if it has come, without waiting."""
+        if self._pictures.empty():
+            return None
+        return self._pictures.get()
 
     @property
     def waiting(self) -> int:
-        """Pictures that have come and were not taken."""
+        """Number of pictures that have come and were not taken."""
         return self._pictures.qsize()
 
     def ended(self) -> Closed:
-        """Code and reason with which the server closes the connection, once it does."""
+        """Wait until the server closes the connection; return its code and reason."""
         return wait_until(lambda: self.closed, "the server closes the page")
 
     def end(self) -> None:
-        """Close the connection without a word, as when a machine loses its network. Idempotent."""
+        """Close the connection as when a machine loses its network. Idempotent."""
         if self._socket is not None:
             self._socket.close()
         if self._thread.is_alive():
@@ -142,37 +155,47 @@ class Page:
         assert self._socket is not None
         try:
             while True:
-                answer = _decoder.decode(self._socket.receive()[1])
-                came = clock()
-                if not isinstance(answer, m.Picture):
-                    self._messages.put(answer)
-                    continue
-                self._pictures.put(
-                    Image(
-                        **msgspec.structs.asdict(answer), data=self._socket.receive()[1]
-                    )
-                )
-                if self.acks:
-                    self.send(m.Ack(answer.number, (clock() - came) * 1e3))
-        except (Closed, OSError) as e:
-            self._socket.close()  # the server waits for that
-            self.closed = e if isinstance(e, Closed) else Closed(str(e))
+                self._read_message(self._socket)
+        except Closed as e:
+            self._end_reading(e)
+        except OSError as e:
+            self._end_reading(Closed(str(e)))
+
+    def _read_message(self, connection: WebSocket) -> None:
+        answer = _decoder.decode(connection.receive()[1])
+        arrived_at = clock()
+        if not isinstance(answer, m.Picture):
+            self._messages.put(answer)
+            return
+        _, data = connection.receive()
+        self._pictures.put(Image(**msgspec.structs.asdict(answer), data=data))
+        if self.acks:
+            self.send(m.Ack(answer.number, (clock() - arrived_at) * 1e3))
+
+    def _end_reading(self, reason: Closed) -> None:
+        # The server waits for the page's side to be closed.
+        assert self._socket is not None
+        self._socket.close()
+        self.closed = reason
 
 
 class Client:
-    """A page as its server sees it: what it has said, and the pictures that a test has made for it."""
+    """A page as its server sees it: its messages, and pictures that a test makes for
+    it.
+    """
 
     def __init__(self, connection: PageConnection) -> None:
         self.connection = connection
         self.hello = connection.hello
         self.acks: list[int] = []
-        self.number = 0
+        self.last_number = 0
+        """Number of the picture that was sent last."""
         self._received: list[Event | m.Visible] = []
         self._waiting: deque[tuple[m.Picture, bytes]] = deque()
         connection.pictures = self  # type: ignore[assignment]  # in a Sender's place
 
     def received(self, *kinds: type[T]) -> list[T]:
-        """All that it said so far, of these kinds."""
+        """Return all messages so far that are of these kinds."""
         self._received += self.connection.inbox.take(0)
         return [message for message in self._received if isinstance(message, kinds)]
 
@@ -181,14 +204,18 @@ class Client:
         self._received.clear()
 
     def wait(self, kind: type[T], count: int = 1) -> T:
-        """The message of this kind that makes it `count` of them."""
-        return wait_until(
-            lambda: (self.received(kind)[count - 1 :] or [None])[0],
-            f"{count} of {kind}: {self._received[-20:]}",
-        )
+        """Wait for `count` messages of a kind and return the last of these."""
+
+        def find() -> T | None:
+            messages = self.received(kind)
+            if len(messages) < count:
+                return None
+            return messages[count - 1]
+
+        return wait_until(find, f"{count} of {kind}: {self._received[-20:]}")
 
     def files(self, count: int = 1) -> list[Path]:
-        """The files that it has sent, as soon as there are so many."""
+        """Wait until the page has sent so many files, and return them."""
         wait_until(lambda: len(self.received(FileDrop)) >= count, f"{count} files")
         return [Path(drop.paths[0]) for drop in self.received(FileDrop)]
 
@@ -197,14 +224,16 @@ class Client:
         self.connection.wake_writer()
 
     async def next(self) -> tuple[m.Picture, bytes] | None:
-        return self._waiting.popleft() if self._waiting else None
+        if not self._waiting:
+            return None
+        return self._waiting.popleft()
 
     def acked(self, number: int, took: float, now: float) -> None:
         self.acks.append(number)
 
 
 class Visitor(Page):
-    """A page that is connected to a server of this process, and what it may do over HTTP."""
+    """A page of a server of this process, with its requests over HTTP."""
 
     def __init__(self, server: WebServer, *, reading: bool = True) -> None:
         super().__init__(server.port, reading=reading)
@@ -212,55 +241,50 @@ class Visitor(Page):
         self.send(HELLO)
         self.token = server.token
         self.key = ""
-        if reading and isinstance(welcome := self.receive(), m.Welcome):
-            self.key = welcome.key
+        if reading:
+            welcome = self.receive()
+            if isinstance(welcome, m.Welcome):
+                self.key = welcome.key
         (connection,) = wait_until(server.arrivals, "the page arrives")
         self.client = Client(connection)
 
-    def headers(self, **other: str) -> dict[str, str]:
+    def headers(self, **changes: str) -> dict[str, str]:
         return {
             "Origin": f"http://127.0.0.1:{self.port}",
             "X-Splatview-Page": self.key,
             "X-Splatview-Token": self.token,
-            **other,
+            **changes,
         }
 
     def post(
         self, body: bytes = b"content", name: str = "scene.ply", **headers: str
     ) -> Answer:
-        return send_request(
-            self.port, f"/upload?name={quote(name)}", body, **self.headers(**headers)
-        )
+        path = f"/upload?name={quote(name)}"
+        return send_request(self.port, path, body, **self.headers(**headers))
 
     def start_upload(
         self, size: int, body: bytes = b"", name: str = "scene.ply"
     ) -> socket.socket:
-        """As much of a file as there is; the rest is to follow."""
-        lines = {
+        """Send the beginning `body` of a file of `size` bytes, and return the socket."""
+        headers = {
             "Host": "127.0.0.1",
             "Content-Length": str(size),
             **self.headers(Origin="http://127.0.0.1"),
         }
-        head = "".join(
-            [
-                f"POST /upload?name={name} HTTP/1.1\r\n",
-                *(f"{k}: {v}\r\n" for k, v in lines.items()),
-                "\r\n",
-            ]
-        )
+        head = f"POST /upload?name={name} HTTP/1.1\r\n"
+        head += "".join(f"{k}: {v}\r\n" for k, v in headers.items())
         client = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
-        client.sendall(head.encode() + body)
+        client.sendall(head.encode() + b"\r\n" + body)
         return client
 
     def fetch(self, key: str, **headers: str) -> Answer:
         """Download what was offered with `key`, as the page's script does."""
         headers = {"X-Splatview-Token": self.token, **headers}
-        return send_request(
-            self.port, f"/download?key={quote(key)}", None, "GET", **headers
-        )
+        path = f"/download?key={quote(key)}"
+        return send_request(self.port, path, None, "GET", **headers)
 
     def check_goes_on(self, number: int = 1) -> None:
-        """The page gets a picture, and is heard."""
+        """Check that the page still gets pictures, and is heard."""
         self.client.put(m.Picture(number, "jpeg", (8, 8)), os.urandom(20_000))
         assert self.picture().number == number
         self.send(m.Ack(number))
@@ -278,26 +302,27 @@ def send_request(
     port: int, path: str, body: bytes | None = None, method: str = "", **headers: str
 ) -> Answer:
     """Send one request; `method`: by default POST with a body, and GET without."""
-    with contextlib.closing(
-        http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
-    ) as client:
-        client.request(
-            method or ("GET" if body is None else "POST"), path, body, headers
-        )
+    if not method:
+        method = "GET" if body is None else "POST"
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    with contextlib.closing(connection) as client:
+        client.request(method, path, body, headers)
         answer = client.getresponse()
-        body = answer.read()
-        return Answer(
-            answer.status, answer.headers, body, body.decode(errors="replace")
-        )
+        content = answer.read()
+        text = content.decode(errors="replace")
+        return Answer(answer.status, answer.headers, content, text)
 
 
 def server_request(path: str, *headers: tuple[str, str]) -> web.Request:
-    """A request as a server gets it, without a server."""
+    """Make a request as a server gets it, without a server."""
     return make_mocked_request("GET", path, headers=CIMultiDict(headers))
 
 
 def raw(port: int, request: bytes) -> bytes:
-    """What comes back on one connection until the server ends it; b"" where that resets it."""
+    """Send a request; return all bytes until the server ends the connection.
+
+    Where the server resets it, nothing may come: b"".
+    """
     received = b""
     with (
         socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as client,
@@ -310,10 +335,13 @@ def raw(port: int, request: bytes) -> bytes:
 
 
 def uploaded_files(folder: Path) -> list[Path]:
-    """Files that were sent and are there, whole or in part. Folders may go meanwhile, which `glob` does not bear."""
-    return sorted(
-        Path(at, name)
-        for at, _, names in os.walk(folder)
-        for name in names
-        if at.startswith(str(folder / "splatview-files-"))
-    )
+    """Find the files that were sent and are there, whole or in part.
+
+    Folders may be removed meanwhile, which `Path.glob` does not bear.
+    """
+    prefix = str(folder / "splatview-files-")
+    files = []
+    for parent, _, names in os.walk(folder):
+        if parent.startswith(prefix):
+            files += [Path(parent, name) for name in names]
+    return sorted(files)

@@ -1,4 +1,7 @@
-"""Places of imgui's widgets by their names, noted as the widgets are drawn. Nothing clicks at literal pixels."""
+"""Places of imgui's widgets by their names, noted as the widgets are drawn.
+
+So no test clicks at literal pixels.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ KINDS = (
     "input_text_multiline",
 )
 drawn: dict[str, Rect] = {}
-"""Of the last pictures of all screens: the name without what imgui hides of it ("Run", or "key" of "##key")."""
+"""Widgets in the last pictures of all screens, by the name that imgui shows.
+
+That is "Run", or "key" of "##key".
+"""
 
 
 def _noting(draw: Callable[..., Any]) -> Callable[..., Any]:
@@ -37,8 +43,8 @@ def _noting(draw: Callable[..., Any]) -> Callable[..., Any]:
         result = draw(name, *args, **options)
         low = imgui.get_item_rect_min()
         high = imgui.get_item_rect_max()
-        shown, _, hidden = name.partition("##")
-        drawn[shown or hidden] = Rect(
+        visible, _, hidden = name.partition("##")
+        drawn[visible or hidden] = Rect(
             round(low.x), round(low.y), round(high.x - low.x), round(high.y - low.y)
         )
         return result
@@ -51,7 +57,7 @@ for kind in KINDS:
 
 
 def middle(name: str) -> tuple[int, int]:
-    """The middle of a widget in the last picture, in pixels of the screen."""
+    """Return the middle of a widget in the last picture, in pixels of the screen."""
     assert name in drawn, f"no widget {name!r} is drawn; there are {sorted(drawn)}"
     rect = drawn[name]
     return rect.x + rect.width // 2, rect.y + rect.height // 2

@@ -81,7 +81,7 @@ def test_a_click_on_a_block_selects_what_it_holds(
     user: Any, full: MemorySnapshot
 ) -> None:
     u = user(full, "segments", moment=4)  # three allocations fill the segment
-    at = u.found("segments")
+    at = u.answer_of("segments")
     assert (at.moment, at.reserved) == (4, 20 << 20)
     row = widgets.drawn["segments 0"]
     found = []
@@ -111,7 +111,7 @@ def test_details_can_be_copied_and_shown(user: Any, real: MemorySnapshot) -> Non
     assert u.state.moment == trace.allocations.end[chosen]
     u.press("Same stack")
     assert (
-        u.lit
+        u.highlighted
         == np.flatnonzero(
             trace.allocations.stack == trace.allocations.stack[chosen]
         ).tolist()
@@ -128,12 +128,12 @@ def test_a_row_lights_its_allocations_and_puts_them_out(
         real, real.traces[0], live_mask(real.traces[0], EVENT_INDEX), "category"
     )
     u.press("table 1")
-    assert u.lit == sorted(table.allocations(table[1].key).tolist())
+    assert u.highlighted == sorted(table.allocations(table[1].key).tolist())
     u.press("table 1")
-    assert u.lit is None
+    assert u.highlighted is None
     u.press("Blocks")  # sorted by their number
     u.press("table 0")
-    assert u.lit == sorted(
+    assert u.highlighted == sorted(
         table.allocations(table[int(table.counts.argmax())].key).tolist()
     )
 
@@ -147,11 +147,11 @@ def test_the_flame_graph_zooms_lights_and_goes_back(
         real, trace, live_mask(trace, int(live_bytes(trace).argmax()))
     )  # no moment was chosen: the peak
     u.click(u.box(1))
-    assert trace.allocations.size[u.lit].sum() == graph.width[1]
+    assert trace.allocations.size[u.highlighted].sum() == graph.width[1]
     zoomed = u.settle()
     u.click(u.box(1), button="right")
     u.click(u.box(0))
-    assert u.lit is None
+    assert u.highlighted is None
     assert (u.settle() != zoomed).any()
 
 
@@ -162,33 +162,33 @@ def test_moments_and_snapshots_are_compared(
     u = user(real, "compare")
     trace = real.traces[0]
     live = live_bytes(trace)
-    assert (u.found("compare").bytes_before, u.found("compare").bytes_after) == (
+    assert (u.answer_of("compare").bytes_before, u.answer_of("compare").bytes_after) == (
         live[0],
         live.max(),
     )  # up to the peak
     u.view.state = u.state.with_mark(EVENT_INDEX).with_mark(3000)
     u.settle()
-    assert u.found("compare").changes.sum() == live[EVENT_INDEX] - live[3000]
+    assert u.answer_of("compare").changes.sum() == live[EVENT_INDEX] - live[3000]
     u.press("compare 0")
     assert (
-        u.lit
+        u.highlighted
         == compare_moments((real, trace, 3000), (real, trace, EVENT_INDEX))
         .allocations(0)
         .tolist()
     )
     u.view.state = u.state.with_choice("with", full.name)
     u.settle()
-    assert u.found("compare").bytes_before == live_bytes(full.traces[0]).max()
+    assert u.answer_of("compare").bytes_before == live_bytes(full.traces[0]).max()
     other.close()
     u.settle()
-    assert u.found("compare").bytes_before == live[3000]
+    assert u.answer_of("compare").bytes_before == live[3000]
 
 
 def test_leaks_light_what_was_left_behind(user: Any, real: MemorySnapshot) -> None:
     u = user(real, "leaks")
     suspects = find_leaks(real, real.traces[0])
     u.press("leaks 0")
-    assert u.lit == sorted(suspects[0].ids.tolist())
+    assert u.highlighted == sorted(suspects[0].ids.tolist())
     u.press("To the oldest")
     assert u.state.moment == suspects[0].oldest + 1
     assert u.state.selected in suspects[0].ids
@@ -203,7 +203,7 @@ def test_the_post_mortem_is_seen_first_lights_holders_and_goes_there(
     assert u.view.tab == "oom"
     assert oom.verdict.startswith("Fragmentation")
     u.press("oom 0")
-    assert u.lit == oom.holders.allocations(oom.holders[0].key).tolist()
+    assert u.highlighted == oom.holders.allocations(oom.holders[0].key).tolist()
     u.press("Go there")
     assert u.state.moment == oom.event
 

@@ -71,7 +71,7 @@ def test_pictures_are_on_the_page_and_fill_it(viewer: Viewer, open_page: Open) -
         on_canvas(page), small.repeat(2, 0).repeat(2, 1).astype(int), atol=6
     )
     client.put(m.Picture(3, "jpeg", (640, 400)), b"no picture")
-    client.number = 3
+    client.last_number = 3
     numbers = [
         send(client, drawn(640, 400, seed)) for seed in range(12)
     ]  # some are outdated before they can be drawn
