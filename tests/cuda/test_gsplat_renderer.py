@@ -1,4 +1,4 @@
-"""The CUDA renderer on scenes that lie on the GPU, and its pictures against gsplat's own, the reference and OpenGL."""
+"""The CUDA renderer on scenes of the GPU: against gsplat, the reference and OpenGL."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ from splatview_viewer.scene.scene import FIELDS, GaussianScene
 
 pytestmark = pytest.mark.cuda
 VIEW = looking_at_origin()
-SHOWN = RenderOptions(depth=False)
-"""What a view asks for that shows colours."""
-SOME = Selection(opacity=(0.2, 0.97), scale=(0.01, 0.6), marked=(3, 50, 400))
+COLOR_ONLY = RenderOptions(depth=False)
+"""Options of a view that shows colours."""
+SELECTION = Selection(opacity=(0.2, 0.97), scale=(0.01, 0.6), marked=(3, 50, 400))
 DRAWS = 5
-"""Enough that the last ones come from a graph."""
+"""Enough draws for the last ones to come from a graph."""
 SECOND = 1_500_000_000
-"""Cycles of a GPU's clock, about."""
+"""Cycles of a GPU's clock in a second, about."""
 
 
 @pytest.fixture
 def renderer(ctx: moderngl.Context) -> Iterator[GsplatRenderer]:
-    made = GsplatRenderer(ctx)
-    yield made
-    assert made.note == "", "what is measured here is the quick way"
-    made.close()
+    renderer = GsplatRenderer(ctx)
+    yield renderer
+    assert renderer.note == "", "what is measured here is the quick way"
+    renderer.close()
 
 
 def on_gpu(
@@ -93,14 +93,14 @@ def test_a_change_in_place_shows_with_the_next_version(
     renderer: GsplatRenderer,
 ) -> None:
     s = on_gpu(random_scene(4, Chance(n=800)), version=1)
-    before = pixels(renderer, s)
+    first = pixels(renderer, s)
     s.means.add_(0.5)
     turned = looking_at_origin(201, 150)
     renderer.render(turned, CLASSIC)
-    assert np.array_equal(renderer.render(VIEW, CLASSIC).pixels().color, before.color)
-    after = pixels(renderer, replace(s, version=2))
-    assert psnr(before.color, after.color) < 40
-    assert np.array_equal(after.color, pixels(renderer, s.to_host()).color)
+    assert np.array_equal(renderer.render(VIEW, CLASSIC).pixels().color, first.color)
+    second = pixels(renderer, replace(s, version=2))
+    assert psnr(first.color, second.color) < 40
+    assert np.array_equal(second.color, pixels(renderer, s.to_host()).color)
 
 
 def test_it_waits_for_the_data(renderer: GsplatRenderer) -> None:
@@ -122,9 +122,8 @@ def test_it_waits_for_the_data(renderer: GsplatRenderer) -> None:
         torch.cuda.ExternalStream(stream).wait_event(written)
 
     renderer.load(s, ready)
-    assert renderer.pending and not streams, (
-        "the GPU is given nothing before the picture"
-    )
+    assert renderer.pending
+    assert not streams, "the GPU is given nothing before the picture"
     assert np.array_equal(renderer.render(VIEW, CLASSIC).pixels().color, expected.color)
     assert streams == [renderer._stream.cuda_stream]
     assert not renderer.pending
@@ -133,19 +132,19 @@ def test_it_waits_for_the_data(renderer: GsplatRenderer) -> None:
 
 def test_a_scene_is_lent_to_another_stream(renderer: GsplatRenderer) -> None:
     s = random_scene(6, Chance(n=50_000))
-    other = torch.cuda.Stream()
-    for turn in range(3):
-        moved = replace(s, means=s.means + turn)
+    second_stream = torch.cuda.Stream()
+    for offset in range(3):
+        moved = replace(s, means=s.means + offset)
         renderer.load(on_gpu(moved))
-        with torch.cuda.stream(other):
-            lent = renderer.scene()
-            total = lent.means.double().sum(0)
-            flags = flags_of(lent, SOME)
+        with torch.cuda.stream(second_stream):
+            borrowed = renderer.scene()
+            total = borrowed.means.double().sum(0)
+            flags = flags_of(borrowed, SELECTION)
         renderer.load(on_gpu(replace(s, means=s.means + 100)))
         renderer.render(VIEW, CLASSIC).pixels()
-        assert lent.on_gpu
-        assert lent.activated
-        assert len(lent) == 50_000
+        assert borrowed.on_gpu
+        assert borrowed.activated
+        assert len(borrowed) == 50_000
         np.testing.assert_allclose(
             total.cpu().numpy(), moved.means.double().sum(0), rtol=1e-5, atol=1.0
         )
@@ -159,13 +158,19 @@ def test_a_scene_is_lent_to_another_stream(renderer: GsplatRenderer) -> None:
 # ---- pictures
 
 
+def half_precision(p: Pixels) -> np.ndarray:
+    """Return colour and alpha as OpenGL has them, rounded to float16."""
+    rgba = np.dstack([p.color, p.alpha])
+    return rgba.astype(np.float16).astype(np.float32)
+
+
 def test_straight_into_opengl(renderer: GsplatRenderer, ctx: moderngl.Context) -> None:
     renderer.load(on_gpu(random_scene(1, Chance(n=800))))
     for size in [(201, 150), (333, 77), (201, 150)]:
-        for distance in (3.0, 4.0, 5.0, 6.0, 7.0):  # the last ones from a graph
-            picture = renderer.render(
-                looking_at_origin(*size, distance=distance), SHOWN
-            )
+        # The last ones come from a graph.
+        for distance in (3.0, 4.0, 5.0, 6.0, 7.0):
+            view = looking_at_origin(*size, distance=distance)
+            picture = renderer.render(view, COLOR_ONLY)
             assert picture._target is not None
             assert picture._rgba.dtype == torch.float16
             values = read_source(ctx, picture.source())
@@ -173,29 +178,24 @@ def test_straight_into_opengl(renderer: GsplatRenderer, ctx: moderngl.Context) -
             assert p.color.dtype == np.float32
             assert p.depth is None
             assert p.alpha.max() > 0.5
-            assert np.array_equal(
-                values,
-                np.dstack([p.color, p.alpha]).astype(np.float16).astype(np.float32),
-            )
+            assert np.array_equal(values, half_precision(p))
             assert np.array_equal(read_source(ctx, picture.source()), values)
 
 
 def test_more_than_there_was_room_for(
     renderer: GsplatRenderer, ctx: moderngl.Context
 ) -> None:
-    """The picture that is shown is whole, though it was drawn into OpenGL's memory at once."""
+    """The picture is whole, though it was drawn into OpenGL's memory at once."""
     renderer.load(on_gpu(random_scene(1, Chance(n=4000, log_scale=(-0.5, 0.5)))))
     near = looking_at_origin(1280, 720, distance=3.0)
-    picture = renderer.render(near, SHOWN)
+    picture = renderer.render(near, COLOR_ONLY)
     slots = renderer._frame.capacity.slots
     values = read_source(ctx, picture.source())
     assert renderer._frame.capacity.slots > slots, (
         "this scene does not show what the test is about"
     )
     p = renderer.render(near, CLASSIC).pixels()
-    assert np.array_equal(
-        values, np.dstack([p.color, p.alpha]).astype(np.float16).astype(np.float32)
-    )
+    assert np.array_equal(values, half_precision(p))
 
 
 # ---- gsplat's own pictures
@@ -231,32 +231,38 @@ def gsplat_draws(s: GaussianScene, view: Camera, options: RenderOptions) -> Pixe
 
 
 def assert_gsplat_s(
-    renderer: GsplatRenderer, given: GaussianScene, view: Camera, options: RenderOptions
+    renderer: GsplatRenderer,
+    gaussians: GaussianScene,
+    view: Camera,
+    options: RenderOptions,
 ) -> None:
-    """A compiler may round the same formulas differently, and colours pass through our harmonics, in the direction
-    from a camera whose position gsplat finds by inverting a matrix in float32. Where a Gaussian is at the limit of
-    showing, that can decide.
+    """Check pictures against gsplat's own.
+
+    A compiler may round the same formulas differently, and colours pass through our
+    harmonics, in the direction from a camera whose position gsplat finds by inverting a
+    matrix in float32. Where a Gaussian is at the limit of showing, that can decide.
     """
-    s = on_gpu(activated(given))
-    s = replace(
-        s, quats=s.quats / s.quats.abs().amax(1, keepdim=True)
-    )  # as the renderer has them, bit for bit
+    s = on_gpu(activated(gaussians))
+    # The renderer has the quaternions so, bit for bit.
+    s = replace(s, quats=s.quats / s.quats.abs().amax(1, keepdim=True))
     expected = gsplat_draws(s, view, options)
     assert expected.alpha.any()
     renderer.load(s)
     for _ in range(DRAWS):
         got = renderer.render(view, options).pixels()
         for name in ("color", "alpha", "depth"):
-            wanted = getattr(expected, name)
-            error = np.abs(getattr(got, name) - wanted) / np.maximum(np.abs(wanted), 1)
-            found = f"{name}: worst {error.max():.2g}, {(error < 1e-5).mean():.5%} within 1e-5"
-            assert (
-                (error < 1e-5).mean() > 0.99
-                and (error < 1e-4).mean() > 0.999
-                and error.max() < 2e-2
-            ), found
+            assert_close(name, getattr(got, name), getattr(expected, name))
         assert psnr(got.color, expected.color) > 80
     assert renderer._frame.graphs
+
+
+def assert_close(name: str, got: np.ndarray, expected: np.ndarray) -> None:
+    error = np.abs(got - expected) / np.maximum(np.abs(expected), 1)
+    within = (error < 1e-5).mean()
+    message = f"{name}: worst {error.max():.2g}, {within:.5%} within 1e-5"
+    assert within > 0.99, message
+    assert (error < 1e-4).mean() > 0.999, message
+    assert error.max() < 2e-2, message
 
 
 @pytest.mark.parametrize("model", ["pinhole", "ortho", "fisheye"])
@@ -266,10 +272,9 @@ def assert_gsplat_s(
 def test_pictures_are_gsplat_s(
     renderer: GsplatRenderer, model: Any, mode: Any, degree: int
 ) -> None:
-    given = random_scene(degree, Chance(n=3000, sh_degree=degree))
-    assert_gsplat_s(
-        renderer, given, looking_at_origin(333, 250, model=model), RenderOptions(mode)
-    )
+    gaussians = random_scene(degree, Chance(n=3000, sh_degree=degree))
+    view = looking_at_origin(333, 250, model=model)
+    assert_gsplat_s(renderer, gaussians, view, RenderOptions(mode))
 
 
 @pytest.mark.parametrize(
@@ -287,10 +292,12 @@ def test_pictures_of_every_size_are_gsplat_s(
 def test_no_frame_waits_for_the_gpu(renderer: GsplatRenderer) -> None:
     """Not the first ones, nor the one that is captured, nor those from the graph."""
     renderer.load(on_gpu(random_scene(1, Chance(n=100_000))))
-    renderer.render(VIEW, CLASSIC).pixels()  # it is read
+    # The first picture reads the scene.
+    renderer.render(VIEW, CLASSIC).pixels()
     for options in (CLASSIC, RenderOptions("antialiased")):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that this mode does not see everything
+            # Torch warns that this mode does not see everything.
+            warnings.simplefilter("ignore")
             torch.cuda.set_sync_debug_mode("error")
         try:
             for i in range(2 * DRAWS):
@@ -304,33 +311,32 @@ def test_no_frame_waits_for_the_gpu(renderer: GsplatRenderer) -> None:
 
 
 def assert_fresh(
-    kept: GsplatRenderer,
+    renderer: GsplatRenderer,
     s: GaussianScene,
     view: Camera = VIEW,
-    options: RenderOptions = SHOWN,
+    options: RenderOptions = COLOR_ONLY,
 ) -> np.ndarray:
-    """The picture is that of a renderer that knows nothing, without graphs as yet."""
-    p = pixels(kept, s, view, options)
+    """Check a picture against that of a new renderer, which has no graphs yet."""
+    p = pixels(renderer, s, view, options)
     values = np.dstack([p.color, p.alpha])
-    made = GsplatRenderer()
-    fresh = pixels(
-        made,
-        replace(s, **{name: getattr(s, name).clone() for name in FIELDS}),
-        view,
-        options,
+    copies = {name: getattr(s, name).clone() for name in FIELDS}
+    new_renderer = GsplatRenderer()
+    fresh = pixels(new_renderer, replace(s, **copies), view, options)
+    new_renderer.close()
+    differing = int((values != np.dstack([fresh.color, fresh.alpha])).sum())
+    message = (
+        f"{differing} of {values.size} numbers differ, {values.max()} is the greatest"
     )
-    made.close()
-    wrong = int((values != np.dstack([fresh.color, fresh.alpha])).sum())
-    assert not wrong and values.any(), (
-        f"{wrong} of {values.size} numbers differ, {values.max()} is the greatest"
-    )
+    assert not differing, message
+    assert values.any(), message
     return values
 
 
 def test_versions_generations_sizes_and_degrees(renderer: GsplatRenderer) -> None:
     small, large = (on_gpu(random_scene(n, Chance(n=n))) for n in (700, 3000))
     pictures = []
-    for _ in range(6):  # from the third on by a graph
+    # From the third on they are drawn by a graph.
+    for _ in range(6):
         small.means.add_(0.03)
         small.shN.mul_(-0.8)
         pictures.append(assert_fresh(renderer, small))
@@ -339,10 +345,9 @@ def test_versions_generations_sizes_and_degrees(renderer: GsplatRenderer) -> Non
         assert_fresh(renderer, s)
     for degree in (0, 1, 2, 3, 1):
         assert_fresh(renderer, replace(small, sh_degree=degree))
-    other = replace(
-        small, **{name: getattr(large, name)[:700] for name in FIELDS}
-    )  # of one size, elsewhere
-    for s in (other, small, other):
+    # This scene is of the same size, and lies elsewhere.
+    same_size = replace(small, **{name: getattr(large, name)[:700] for name in FIELDS})
+    for s in (same_size, small, same_size):
         assert_fresh(renderer, s)
     assert_fresh(renderer, replace(small, means=small.means.half()))
     view = replace(VIEW, viewmat=VIEW.viewmat.copy(), K=VIEW.K.copy())
@@ -360,15 +365,13 @@ def test_every_odd_scene_has_the_reference_s_picture(ctx: moderngl.Context) -> N
     view = looking_at_origin(80, 60)
     for name, (make, left_out) in SCENES.items():
         odd = make()
-        there = replace(odd, **{field: getattr(odd, field).cuda() for field in FIELDS})
+        gpu_copy = replace(odd, **{f: getattr(odd, f).cuda() for f in FIELDS})
         expected = draw(ReferenceRenderer(), odd, view)
-        got = draw(renderer, there, view)
+        got = draw(renderer, gpu_copy, view)
         assert renderer.left_out == left_out, name
-        assert (
-            np.isfinite(got.color).all()
-            and np.isfinite(got.alpha).all()
-            and got.color.max() <= COLOR_MAX
-        ), name
+        assert np.isfinite(got.color).all(), name
+        assert np.isfinite(got.alpha).all(), name
+        assert got.color.max() <= COLOR_MAX, name
         assert np.abs(got.alpha - expected.alpha).max() < 5e-3, name
         assert psnr(np.minimum(got.color, 1), np.minimum(expected.color, 1)) > 45, name
     renderer.close()
@@ -377,13 +380,13 @@ def test_every_odd_scene_has_the_reference_s_picture(ctx: moderngl.Context) -> N
 def test_more_pairs_than_may_be_are_not_drawn(
     ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The nearest are."""
+    """Only the nearest are drawn."""
     renderer = GsplatRenderer(ctx)
-    most = 62 * 20
+    max_pairs = 62 * 20
     view = camera(80, 64)
     many = everywhere(500)
     monkeypatch.setattr(Capacity, "FIRST", 64)
-    renderer._frame.capacity = Capacity(most)
+    renderer._frame.capacity = Capacity(max_pairs)
     nearest = replace(many, **{n: getattr(many, n)[:62] for n in FIELDS})
     got = draw(renderer, many, view)
     expected = draw(ReferenceRenderer(), nearest, view)

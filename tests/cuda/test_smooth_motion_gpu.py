@@ -1,4 +1,7 @@
-"""Smooth motion on a GPU: pictures that come with their depth while nobody waits, and are moved to the camera."""
+"""Smooth motion on a GPU.
+
+Pictures come with their depth while none is awaited, and are moved to the camera.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ def screen_fixture() -> Iterator[OffscreenScreen]:
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever moves the camera rests when the test says so."""
+    """Let a moved camera rest when the test says so."""
     monkeypatch.setattr("splatview_viewer.kinds.gaussians.view._REST_S", 1e6)
     monkeypatch.setattr("splatview_viewer.gpu.governor.ALONE", math.inf)
 
@@ -49,7 +52,7 @@ def ball(n: int = 20_000) -> GaussianScene:
     g = torch.Generator().manual_seed(0)
     means = torch.nn.functional.normalize(torch.randn(n, 3, generator=g), dim=-1)
     rgb = 0.5 + 0.45 * torch.sin(6 * means + torch.arange(3))
-    made = GaussianScene(
+    scene = GaussianScene(
         means.cuda(),
         torch.tensor([[1.0, 0, 0, 0]]).repeat(n, 1).cuda(),
         torch.full((n, 3), 0.02).cuda(),
@@ -60,22 +63,30 @@ def ball(n: int = 20_000) -> GaussianScene:
         sh_degree=0,
     )
     torch.cuda.synchronize()
-    return made
+    return scene
 
 
 def test_the_last_picture_is_moved_while_the_next_is_awaited(
     screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = [100.0]
-    governor = Governor(0.02, clock=lambda: now[0])
+    now = 100.0
+
+    def clock() -> float:
+        return now
+
+    def moves_along(*_: object) -> bool:
+        return True
+
+    governor = Governor(0.02, clock=clock)
     governor.shared = True
-    governor.moves_along = lambda *_: True  # type: ignore[method-assign]  # however quick this GPU is
+    # Pictures are moved however quick this GPU is.
+    governor.moves_along = moves_along  # type: ignore[method-assign]
     monkeypatch.setattr(gsplat_moving, "BRIDGES", ("import", "host"))
-    work = GpuWork(screen.ctx, governor)
-    view = scene_view(screen, GsplatRenderer(screen.ctx), work)
-    still = scene_view(screen, GsplatRenderer(screen.ctx), smooth=False)
+    gpu_work = GpuWork(screen.ctx, governor)
+    view = scene_view(screen, GsplatRenderer(screen.ctx), gpu_work)
+    exact_view = scene_view(screen, GsplatRenderer(screen.ctx), smooth=False)
     try:
-        for v in (view, still):
+        for v in (view, exact_view):
             v.update(ball())
             v.view.rig.use_camera(FRONT)
             view_pixels(v, screen)
@@ -83,31 +94,32 @@ def test_the_last_picture_is_moved_while_the_next_is_awaited(
         view.handle(PointerPress(300, 200, "right"), RECT)
         x = 300.0
         for _ in turns("the first picture with depth"):
-            now[0] += 1.0
+            now += 1.0
             x += 0.5
             view.handle(PointerMove(x, 200), RECT)
             view_pixels(view, screen)
-            view.tick(now[0])
+            view.tick(now)
             if view.view.picture.has_depth:
                 break
         for _ in range(40):
-            governor.charge(("scene", W, H), "cuda")  # nothing is drawn for some time
+            # Nothing is drawn for some time.
+            governor.charge(("scene", W, H), "cuda")
         view.content.moved.land(wait=True)
-        seen = view_pixels(view, screen)
+        unmoved = view_pixels(view, screen)
         key = view.view.picture.key
         view.handle(PointerMove(x + 12, 200), RECT)
         moved = view_pixels(view, screen)
         assert view.view.picture.key == key
         camera = view.view.rig.camera()
         assert camera is not None
-        still.view.rig.use_camera(camera)
-        true = view_pixels(still, screen)
+        exact_view.view.rig.use_camera(camera)
+        true = view_pixels(exact_view, screen)
         assert psnr(moved, true, 255) > 33
-        assert psnr(moved, true, 255) > psnr(seen, true, 255) + 8
+        assert psnr(moved, true, 255) > psnr(unmoved, true, 255) + 8
         view.view.picture.motion.moved_at = -math.inf
-        assert view.tick(now[0])
+        assert view.tick(now)
         assert psnr(view_pixels(view, screen), true, 255) > 50
     finally:
         view.close()
-        still.close()
-        work.close()
+        exact_view.close()
+        gpu_work.close()

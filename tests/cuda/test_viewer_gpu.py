@@ -1,4 +1,4 @@
-"""The viewer on streams that lie on a GPU: the right pixels whatever the way and the bridge."""
+"""The viewer on streams that lie on a GPU: right pixels by each transport and bridge."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def scene(k):
             "opacities": 1.0 + torch.rand(n, generator=g), "sh0": torch.rand(n, 1, 3, generator=g) * 2 - 1,
             "shN": torch.randn(n, 3, 3, generator=g) * 0.1}
 """
-"""What trainers publish and tests expect: `pattern(k, dtype, sort)` and `scene(k)`, on the CPU."""
+"""What trainers publish and tests expect: `pattern(k, dtype, sort)` and `scene(k)`, on
+the CPU."""
 
 PUBLISHES = (
     PATTERN
@@ -83,7 +84,8 @@ threading.Thread(target=loop, daemon=True).start()
 """Publishes every form of image in both ways, and a scene."""
 
 NAMES: dict[str, Any] = {}
-exec(PATTERN, NAMES)  # the trainer's own words
+# The expected pictures come from the trainer's own code.
+exec(PATTERN, NAMES)
 H = NAMES["H"]
 W = NAMES["W"]
 FORMS = NAMES["FORMS"]
@@ -91,8 +93,8 @@ BRIDGES = ("direct", "import", "host")
 CAMERA = Camera(look_at((0, -1, -4), (0, 0, 0)), intrinsics(50, 320, 240), 320, 240)
 
 
-class Shown(Trainer):
-    """A training process, and which pattern it shows."""
+class PatternTrainer(Trainer):
+    """A training process, and the number of the pattern that it publishes."""
 
     def __init__(self, programs: Programs, runtime: Path, allocator: str):
         super().__init__(
@@ -111,28 +113,32 @@ class Shown(Trainer):
 
 
 @pytest.fixture(scope="module")
-def trainers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Shown]]:
-    """A trainer with torch's ordinary memory, and one with expandable segments."""
+def trainers(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[dict[str, PatternTrainer]]:
+    """Start a trainer with torch's ordinary memory, and one with expandable segments."""
     with ExitStack() as started:
         programs = started.enter_context(Programs(tmp_path_factory.mktemp("trainers")))
-        made = {}
+        by_allocator = {}
         for allocator in ALLOCATORS:
-            folder = Path(
-                f"/tmp/sv-gpu-{os.getpid()}-{allocator}"
-            )  # short: sockets are made in it
+            # The path is short because sockets are made in the folder.
+            folder = Path(f"/tmp/sv-gpu-{os.getpid()}-{allocator}")
             folder.mkdir(mode=0o700)
             started.callback(shutil.rmtree, folder, ignore_errors=True)
-            made[allocator] = Shown(programs, folder, allocator)
-        yield made
+            by_allocator[allocator] = PatternTrainer(programs, folder, allocator)
+        yield by_allocator
 
 
 @pytest.fixture
 def open_viewer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Viewer]]:
-    """`open_viewer(trainer, screen, bridge, renderer, **options)`: an App that follows this trainer alone."""
+    """Return a function that opens a viewer which follows one trainer alone.
+
+    Call it as `open_viewer(trainer, screen, bridge, renderer, **options)`.
+    """
     opened: list[Viewer] = []
 
     def start(
-        trainer: Shown,
+        trainer: PatternTrainer,
         screen: Screen,
         bridge: str = "",
         renderer: str = "",
@@ -147,14 +153,8 @@ def open_viewer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Viewe
                 monkeypatch.setenv(name, value)
             else:
                 monkeypatch.delenv(name, raising=False)
-        opened.append(
-            Viewer(
-                screen,
-                AppOptions(
-                    **{"max_fps": 500.0, "panel": False, "gpu_budget": 1.0, **options}
-                ),
-            )
-        )
+        options = {"max_fps": 500.0, "panel": False, "gpu_budget": 1.0, **options}
+        opened.append(Viewer(screen, AppOptions(**options)))
         return opened[-1]
 
     yield start
@@ -166,23 +166,28 @@ def open_viewer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Viewe
 
 
 def select(viewer: Viewer, name: str) -> None:
-    viewer.until(lambda: any(e.name == name for e in viewer.state.entries))
+    def is_listed() -> bool:
+        return any(entry.name == name for entry in viewer.state.entries)
+
+    viewer.until(is_listed)
     slot = next(s for s in viewer.catalogue.slots.values() if s.entry.name == name)
     viewer.user.select(slot.entry.key)
 
 
 def expected_image(k: int, dtype: str, sort: str) -> np.ndarray:
-    t = NAMES["pattern"](k, dtype, sort)
-    t = t.permute(1, 2, 0) if sort == "CHW" else t
-    values = t.numpy() if dtype == "uint8" else (t.float() * 255).round().int().numpy()
-    values = values.astype(int)
+    tensor = NAMES["pattern"](k, dtype, sort)
+    if sort == "CHW":
+        tensor = tensor.permute(1, 2, 0)
+    if dtype != "uint8":
+        tensor = (tensor.float() * 255).round().int()
+    values = tensor.numpy().astype(int)
     if values.ndim == 2:
         return np.repeat(values[..., None], 3, axis=2)
     return values[..., :3]
 
 
 def wait_for(viewer: Viewer, want: np.ndarray) -> None:
-    """Until the picture is this, to one in 255."""
+    """Wait until the picture is this, to one in 255."""
 
     def fits() -> bool:
         image = viewer.shows(ImageView)
@@ -195,8 +200,9 @@ def wait_for(viewer: Viewer, want: np.ndarray) -> None:
 
 
 def expected_scene(k: int, show: str = "color") -> np.ndarray:
-    """(240, 320, 3) as OpenGL draws the same numbers from host memory. Before a viewer is opened: it lets go of the
-    thread's OpenGL context.
+    """Draw a scene with OpenGL from host memory; return (240, 320, 3).
+
+    Call it before a viewer is opened: it releases the thread's OpenGL context.
     """
     t = NAMES["scene"](k)
     scene = GaussianScene(
@@ -220,20 +226,19 @@ def expected_scene(k: int, show: str = "color") -> np.ndarray:
         screen.close()
 
 
-def wait_for_scene(viewer: Viewer, want: np.ndarray, least: float = 36.0) -> Any:
-    """The view, once it shows this."""
+def wait_for_scene(viewer: Viewer, want: np.ndarray, min_psnr: float = 36.0) -> Any:
+    """Wait until the viewer shows this, and return the view."""
 
     def fits() -> bool:
         slot = viewer.user.shown
-        view = slot.view if slot is not None else None
-        if not isinstance(view, ShownView) or view.empty:
+        if slot is None or not isinstance(slot.view, ShownView) or slot.view.empty:
             return False
-        scene: Any = view.view
+        scene: Any = slot.view.view
         if not scene.rig.is_fixed:
             scene.rig.use_camera(CAMERA)
             viewer.user.mark()
             return False
-        return psnr(viewer.pixels(), want, 255) > least
+        return psnr(viewer.pixels(), want, 255) > min_psnr
 
     viewer.until(fits)
     assert viewer.user.shown is not None
@@ -263,11 +268,14 @@ torch = sys.modules.get("torch")
 print(json.dumps([seen, bool(made), bool(torch and torch.cuda.is_initialized())]))
 app.close()
 """
-"""Arguments: streams to look at, one after the other. Prints what it saw, and whether CUDA has a context."""
+"""Looks at streams, its arguments, one after the other.
+
+Prints what it saw, and whether CUDA has a context.
+"""
 
 
 @pytest.mark.parametrize(
-    ("way", "allocator", "bridge"),
+    ("transport", "allocator", "bridge"),
     [
         *(("ring", "cudaMalloc", bridge) for bridge in ("", *BRIDGES)),
         *(("in-place", "cudaMalloc", bridge) for bridge in BRIDGES),
@@ -275,36 +283,42 @@ app.close()
     ],
 )
 def test_images_are_exact(
-    trainers: dict[str, Shown], open_viewer: Any, way: str, allocator: str, bridge: str
+    trainers: dict[str, PatternTrainer],
+    open_viewer: Any,
+    transport: str,
+    allocator: str,
+    bridge: str,
 ) -> None:
     trainer = trainers[allocator]
     viewer = open_viewer(trainer, OffscreenScreen(W, H), bridge)
     for dtype, sort in FORMS:
-        select(viewer, f"{way} {dtype} {sort}")
+        select(viewer, f"{transport} {dtype} {sort}")
         wait_for(viewer, expected_image(trainer.k, dtype, sort))
     slot = viewer.user.shown
     assert slot is not None
     assert slot.view is not None
-    shared = {"ring": "ring in GPU memory", "in-place": "in place (zero-copy)"}[way]
-    direct = (way, allocator) != (
-        "in-place",
-        "cudaMalloc",
-    )  # cudaMalloc memory has no descriptor for OpenGL
-    if bridge == "direct" and not direct:
+    paths = {"ring": "ring in GPU memory", "in-place": "in place (zero-copy)"}
+    # Memory of cudaMalloc has no descriptor for OpenGL.
+    can_be_direct = (transport, allocator) != ("in-place", "cudaMalloc")
+    if bridge == "direct" and not can_be_direct:
         assert slot.source.path == "GPU to pinned host memory"
         assert any("direct" in note for note in slot.source.notes)
     else:
-        assert slot.source.path == shared
-        assert slot.view.info.path == [
-            BRIDGE_WORDS[bridge or ("direct" if direct else "import")]
-        ]
+        if not bridge:
+            bridge = "direct" if can_be_direct else "import"
+        assert slot.source.path == paths[transport]
+        assert slot.view.info.path == [BRIDGE_WORDS[bridge]]
     trainer.next()
     wait_for(viewer, expected_image(trainer.k, *FORMS[-1]))
-    viewer.until(lambda: f"step {trainer.k}" in slot.view.info.details)
+
+    def shows_step() -> bool:
+        return f"step {trainer.k}" in slot.view.info.details
+
+    viewer.until(shows_step)
 
 
 def test_images_alone_need_no_cuda(
-    trainers: dict[str, Shown], programs: Programs
+    trainers: dict[str, PatternTrainer], programs: Programs
 ) -> None:
     trainer = trainers["expandable"]
     names = ["ring uint8 HWC", "in-place float32 CHW", "ring bfloat16 CHW"]
@@ -316,9 +330,10 @@ def test_images_alone_need_no_cuda(
     )
     out, err = program.communicate(timeout=PATIENCE)
     assert program.returncode == 0, err
-    seen, context, by_torch = json.loads(out.splitlines()[-1])
-    assert seen == {name: [BRIDGE_WORDS["direct"]] for name in names}, err
-    assert not context and not by_torch, "CUDA has a context"
+    paths, has_context, is_torch_initialized = json.loads(out.splitlines()[-1])
+    assert paths == {name: [BRIDGE_WORDS["direct"]] for name in names}, err
+    assert not has_context, "CUDA has a context"
+    assert not is_torch_initialized, "CUDA has a context"
 
 
 @pytest.mark.parametrize(
@@ -327,16 +342,16 @@ def test_images_alone_need_no_cuda(
 )
 @pytest.mark.parametrize("allocator", ["cudaMalloc", "expandable"])
 def test_scenes_are_right_and_follow_densifications(
-    trainers: dict[str, Shown],
+    trainers: dict[str, PatternTrainer],
     open_viewer: Any,
     allocator: str,
     renderer: str,
     bridge: str,
 ) -> None:
     trainer = trainers[allocator]
-    # each has an OpenGL context of its own
+    # Each of these has an OpenGL context of its own.
     want = expected_scene(trainer.k)
-    after = expected_scene(trainer.k + 1)
+    want_next = expected_scene(trainer.k + 1)
     viewer = open_viewer(
         trainer,
         OffscreenScreen(320, 240),
@@ -355,29 +370,29 @@ def test_scenes_are_right_and_follow_densifications(
         assert view.info.path[0] == "parameters read in place"
         assert slot.source.path == "in place (zero-copy)"
     trainer.next()
-    wait_for_scene(viewer, after)
-    if renderer == "gsplat":  # where the Gaussians are is looked at anew on demand
-        sight = view.content.current_sample()
-        assert sight is not None
-        sample = np.sort(sight.means[:, 0])
-        assert np.allclose(
-            sample, np.sort(NAMES["scene"](trainer.k)["means"][:, 0].numpy()), atol=1e-6
-        )
-    assert f"{1500 + 700 * trainer.k:,} Gaussians" in view.info.details
+    wait_for_scene(viewer, want_next)
+    if renderer == "gsplat":
+        # The sample of where the Gaussians are is taken anew on demand.
+        sample = view.content.current_sample()
+        assert sample is not None
+        xs = NAMES["scene"](trainer.k)["means"][:, 0].numpy()
+        assert np.allclose(np.sort(sample.means[:, 0]), np.sort(xs), atol=1e-6)
+    count = 1500 + 700 * trainer.k
+    assert f"{count:,} Gaussians" in view.info.details
     tape = slot.source.tape
-    viewer.until(
-        lambda: (
-            tape.recording.snapshots
-            and tape.recording.snapshots[-1].count == 1500 + 700 * trainer.k
-        )
-    )
+
+    def is_recorded() -> bool:
+        snapshots = tape.recording.snapshots
+        return bool(snapshots) and snapshots[-1].count == count
+
+    viewer.until(is_recorded)
 
 
 def test_doctor_on_a_gpu(programs: Programs) -> None:
     program = programs.splatview("doctor", "--json")
-    said, errors = program.communicate(timeout=400)
-    assert program.returncode == 0, said + errors
-    findings = {f["name"]: f for f in json.loads(said)}
+    output, errors = program.communicate(timeout=400)
+    assert program.returncode == 0, output + errors
+    findings = {finding["name"]: finding for finding in json.loads(output)}
     for name in ("cuda sharing", "cuda to opengl"):
         assert findings[name]["state"] == "ok", findings[name]
     assert torch.cuda.get_device_name(0) in findings["cuda"]["detail"]

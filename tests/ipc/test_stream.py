@@ -18,6 +18,7 @@ from splatview_ipc.kinds.memory import MEMORY_COLUMNS
 from splatview_ipc.publisher.stream import Stream
 from splatview_ipc.shm import segment
 from splatview_ipc.subscriber import remote_stream
+from splatview_ipc.subscriber.remote_run import RemoteRun
 from splatview_ipc.transports import TRANSPORTS, Transport
 
 RING = TRANSPORTS["ring"]
@@ -31,14 +32,25 @@ def published(pair: Pair) -> Stream:
     return pair.publisher.streams["image"]
 
 
-def shows(pair: Pair, value: int, **more: Any) -> int:
-    """The version, once a viewer is shown this value."""
+def shows(pair: Pair, value: int, **options: Any) -> int:
+    """Wait until a viewer is shown this value, and return the version."""
 
-    def seen() -> int:
-        version, _, arrays = pair.newest(**more)
-        return version if int(arrays["image"].max()) == value else 0
+    def find_version() -> int:
+        version, _, arrays = pair.newest(**options)
+        if int(arrays["image"].max()) != value:
+            return 0
+        return version
 
-    return pair.until(seen, f"{value} is shown")
+    return pair.until(find_version, f"{value} is shown")
+
+
+def fit_all_transports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every transport fit the viewer."""
+
+    def unfit(*args: Any) -> str:
+        return ""
+
+    monkeypatch.setattr(RemoteRun, "unfit", unfit)
 
 
 def offer(monkeypatch: pytest.MonkeyPatch, pair: Pair, **transports: Transport) -> None:
@@ -67,12 +79,13 @@ def test_versions_that_come_too_fast_are_left_and_the_last_one_is_shown(
 ) -> None:
     pair.publish(image(0))
     shows(pair, 0)
-    before = pair.counted("copies")
-    for value in range(1, 101):  # at one moment of the pair's clock
+    copies_before = pair.counted("copies")
+    # All of these come at one moment of the pair's clock.
+    for value in range(1, 101):
         pair.publish(image(value))
     assert published(pair).is_behind()
     assert shows(pair, 100) == 101
-    assert pair.counted("copies") <= before + 20
+    assert pair.counted("copies") <= copies_before + 20
     assert not published(pair).is_behind()
 
 
@@ -124,20 +137,20 @@ def test_a_table_that_grows_is_shown_without_a_fault(pair: Pair) -> None:
     scalars.describe(SCALARS)
     memory = pair.publisher.stream("memory", "memory")
     memory.describe(MEMORY)
-    about = {"device": "cpu", "gpu": "", "total": 0, "hz": 1.0}
+    memory_meta = {"device": "cpu", "gpu": "", "total": 0, "hz": 1.0}
     count = 0
     rings = set()
-    for more in (10, 1000, 1000, 2000, 6000):
-        table.add({"loss": [(float(i), 1.0, 2.0) for i in range(more)]}, more)
-        for i in range(more):
+    for new_rows in (10, 1000, 1000, 2000, 6000):
+        table.add({"loss": [(float(i), 1.0, 2.0) for i in range(new_rows)]}, new_rows)
+        for i in range(new_rows):
             samples.add([float(i)] * len(MEMORY_COLUMNS))
-        count += more
+        count += new_rows
         scalars.publish((table.tensors(), {"step": count}))
-        memory.publish((samples.tensors(), {**about, "count": count}))
+        memory.publish((samples.tensors(), {**memory_meta, "count": count}))
         _, meta, arrays = pair.newest("scalars", scalars.version - 1)
         assert (len(arrays["rows"]), meta["step"]) == (count, count)
         _, meta, arrays = pair.newest("memory", memory.version - 1)
-        assert arrays["samples"][-1, 0] == more - 1
+        assert arrays["samples"][-1, 0] == new_rows - 1
         assert meta["count"] == count
         rings.add(scalars.offer("ring"))
     assert not pair.faults
@@ -147,7 +160,7 @@ def test_a_table_that_grows_is_shown_without_a_fault(pair: Pair) -> None:
 # ---- threads that come between
 
 
-class Amid:
+class SlowTransport:
     """A transport whose writer stays amid a write until it may go on."""
 
     def __init__(self) -> None:
@@ -160,48 +173,49 @@ class Amid:
         write = writer.write
         close = writer.close
 
-        def waiting(*args: Any, **more: Any) -> bool:
+        def waiting(*args: Any, **options: Any) -> bool:
             self.inside.set()
             assert self.may_go_on.wait(PATIENCE)
             self.inside.clear()
-            return write(*args, **more)
+            return write(*args, **options)
 
         def closing() -> None:
             if self.inside.is_set():
                 self.faults.append("closed amid a write")
             close()
 
-        writer.write, writer.close = waiting, closing  # type: ignore[method-assign]
+        writer.write = waiting  # type: ignore[method-assign]
+        writer.close = closing  # type: ignore[method-assign]
         return writer
 
 
 @pytest.fixture
-def amid(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Amid:
-    made = Amid()
-    offer(monkeypatch, pair, ring=Transport(made.make, RING.reader, ""))
-    return made
+def slow(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> SlowTransport:
+    transport = SlowTransport()
+    offer(monkeypatch, pair, ring=Transport(transport.make, RING.reader, ""))
+    return transport
 
 
 def while_the_helper_writes(
-    pair: Pair, amid: Amid, call: Callable[[], object]
+    pair: Pair, slow: SlowTransport, call: Callable[[], object]
 ) -> Stream:
-    """Have `call` made while another thread writes a late copy of the stream."""
+    """Call `call` while another thread writes a late copy of the stream."""
     pair.publish(image(1))
     stream = published(pair)
     stream.open("ring")
     helper = threading.Thread(target=stream.turn, args=(pair.now + 1,))
     helper.start()
-    assert amid.inside.wait(PATIENCE)
+    assert slow.inside.wait(PATIENCE)
     try:
         call()
     finally:
-        amid.may_go_on.set()
+        slow.may_go_on.set()
         helper.join()
     return stream
 
 
 def test_an_interrupt_leaves_alone_what_another_thread_writes(
-    pair: Pair, amid: Amid, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, slow: SlowTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted() -> None:
         raise KeyboardInterrupt
@@ -211,8 +225,8 @@ def test_an_interrupt_leaves_alone_what_another_thread_writes(
             patch.setattr(pair.publisher.helper, "wake", interrupted)
             pair.publish(image(2))
 
-    stream = while_the_helper_writes(pair, amid, publish)
-    assert not amid.faults
+    stream = while_the_helper_writes(pair, slow, publish)
+    assert not slow.faults
     stream.release("ring")
     pair.now += 1
     pair.publish(image(3))
@@ -220,21 +234,26 @@ def test_an_interrupt_leaves_alone_what_another_thread_writes(
     assert not pair.faults
 
 
-def test_publishing_another_size_waits_for_no_writer(pair: Pair, amid: Amid) -> None:
+def test_publishing_another_size_waits_for_no_writer(
+    pair: Pair, slow: SlowTransport
+) -> None:
     def publish() -> None:
         pair.publish(image(2, 16))
         pair.publish(image(3, 500))
 
-    stream = while_the_helper_writes(pair, amid, publish)
+    stream = while_the_helper_writes(pair, slow, publish)
     stream.release("ring")
     assert shows(pair, 3) == 3
 
 
-def test_releasing_a_value_waits_for_no_writer(pair: Pair, amid: Amid) -> None:
-    stream = while_the_helper_writes(pair, amid, lambda: published(pair).clear())
+def test_releasing_a_value_waits_for_no_writer(pair: Pair, slow: SlowTransport) -> None:
+    def clear() -> None:
+        published(pair).clear()
+
+    stream = while_the_helper_writes(pair, slow, clear)
     stream.turn(pair.now + 2)
     assert stream.offer("ring") is None
-    assert not amid.faults
+    assert not slow.faults
     assert not pair.faults
     stream.release("ring")
     pair.publish(image(3))
@@ -242,27 +261,27 @@ def test_releasing_a_value_waits_for_no_writer(pair: Pair, amid: Amid) -> None:
 
 
 def test_a_stream_is_announced_while_transports_fail(pair: Pair) -> None:
-    """Another thread looks at what the helper thread changes."""
+    """Another thread reads what the helper thread changes."""
     pair.publish(image(1))
     stream = published(pair)
     stream.open("ring")
     ended = threading.Event()
     infos: list[Any] = []
 
-    def look() -> None:
+    def read_infos() -> None:
         while not ended.is_set():
             infos.append(stream.info)
             del infos[:-10]
 
-    looking = threading.Thread(target=look)
-    looking.start()
+    reader = threading.Thread(target=read_infos)
+    reader.start()
     try:
-        for turn in range(300):
-            stream.turn(pair.now + turn)
-            pair.publisher.stream(f"other {turn % 200}", "image")
+        for i in range(300):
+            stream.turn(pair.now + i)
+            pair.publisher.stream(f"other {i % 200}", "image")
     finally:
         ended.set()
-        looking.join()
+        reader.join()
     assert infos[-1].name == "image"
 
 
@@ -299,8 +318,12 @@ def test_a_signal_that_closes_the_run_amid_a_publish_harms_nothing(
                 assert not closed, "closed amid a write"
             return write(*args)
 
+        def closing() -> None:
+            closed.append(True)
+            close()
+
         writer.write = interrupted  # type: ignore[method-assign]
-        writer.close = lambda: (closed.append(True), close())[1]  # type: ignore[method-assign]
+        writer.close = closing  # type: ignore[method-assign]
         return writer
 
     offer(monkeypatch, pair, ring=Transport(make, RING.reader, ""))
@@ -339,9 +362,8 @@ def test_a_late_copy_of_tensors_amid_a_write_is_marked(pair: Pair) -> None:
         )
 
     assert read() == (1, 7, True)
-    picture.fill_(
-        8
-    )  # an operation that ends after the copy, and may have begun before it
+    # This operation ends after the copy, and may have begun before it.
+    picture.fill_(8)
     stream.turn(pair.now + 1)
     assert read() == (2, 8, False)
     picture.fill_(9)
@@ -373,9 +395,7 @@ def test_a_transport_that_fails_in_the_trainer_is_given_up_and_said_once(
     offer(
         monkeypatch, pair, device_ring=Transport(_no_writer, RING.reader, ""), ring=RING
     )
-    monkeypatch.setattr(
-        "splatview_ipc.subscriber.remote_run.RemoteRun.unfit", lambda *args: ""
-    )
+    fit_all_transports(monkeypatch)
     pair.publish(image(1))
     shows(pair, 1)
     for value in range(2, 6):
@@ -422,9 +442,7 @@ def test_a_transport_is_given_up_whatever_its_error_is(
     offer(
         monkeypatch, pair, device_ring=Transport(breaking, RING.reader, ""), ring=RING
     )
-    monkeypatch.setattr(
-        "splatview_ipc.subscriber.remote_run.RemoteRun.unfit", lambda *args: ""
-    )
+    fit_all_transports(monkeypatch)
     for value in range(1, 5):
         pair.publish(image(value))
         shows(pair, value)
@@ -456,9 +474,7 @@ def test_a_transport_that_fails_in_the_viewer_is_followed_by_the_next(
     failing = Transport(RING.writer, _no_reader, "")
     offer(monkeypatch, pair, device_ring=failing, ring=failing, host=RING)
     monkeypatch.setattr(remote_stream, "TRANSPORTS", TRANSPORTS)
-    monkeypatch.setattr(
-        "splatview_ipc.subscriber.remote_run.RemoteRun.unfit", lambda *args: ""
-    )
+    fit_all_transports(monkeypatch)
     pair.publish(image(1))
     shows(pair, 1)
     stream = pair.stream()
@@ -479,27 +495,31 @@ def test_viewers_by_several_transports_at_once(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     offer(monkeypatch, pair, ring=RING, host=RING)
-    other = pair.attach(transports=("host",))
+    second_viewer = pair.attach(transports=("host",))
     for value in range(1, 5):
         pair.publish(image(value))
         shows(pair, value)
-        shows(pair, value, viewer=other)
+        shows(pair, value, viewer=second_viewer)
     stream = published(pair)
     assert stream.readers == 2
-    kept = stream.offer("host")
+    host_offer = stream.offer("host")
     pair.stream().release()
     pair.until(lambda: stream.readers == 1)
     assert stream.offer("ring") is None
-    assert stream.offer("host") == kept, "the other goes on undisturbed"
+    assert stream.offer("host") == host_offer, "the other goes on undisturbed"
     pair.publish(image(9))
-    shows(pair, 9, viewer=other)
+    shows(pair, 9, viewer=second_viewer)
 
 
 def test_memory_that_is_short_is_said_and_comes_when_it_is_free(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    free = [1 << 20]
-    monkeypatch.setattr(segment.free_memory, "available_bytes", lambda: free[0])
+    free_bytes = 1 << 20
+
+    def available_bytes() -> int:
+        return free_bytes
+
+    monkeypatch.setattr(segment.free_memory, "available_bytes", available_bytes)
     pair.publish(image(3, 2000))
     stream = pair.stream()
     pair.until(lambda: stream.fault)
@@ -507,7 +527,7 @@ def test_memory_that_is_short_is_said_and_comes_when_it_is_free(
     for _ in range(30):
         pair.pump()
     assert len(pair.faults) == 1, "said once, however often it is tried"
-    free[0] = 1 << 40
+    free_bytes = 1 << 40
     shows(pair, 3)
     assert stream.fault is None
 

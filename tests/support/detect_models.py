@@ -95,7 +95,7 @@ def _extent_nodes(name: str, axis: int) -> list[Any]:
     for end in (0, 1):
         index = f"{name}{end} int"
         position = f"{name}{end} at"
-        options = {"axis": 1, "keepdims": 0, "select_last_index": end}
+        options: dict[str, Any] = {"axis": 1, "keepdims": 0, "select_last_index": end}
         nodes += [
             node("ArgMax", [f"{name} lit"], [index], **options),
             node("Cast", [index], [position], to=TensorProto.FLOAT),
