@@ -1,4 +1,7 @@
-"""`splatview camera`: what it starts, ends and starts again. All but one test replace the programs by small scripts."""
+"""`splatview camera`: what it starts, ends and starts again.
+
+All but one test replace the programs by small scripts.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -51,8 +55,8 @@ class Launched:
 def launched(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Callable[..., Launched]:
-    """Launch a camera whose programs are scripts: each start takes the next of `capture`, `infer` or `serve`. SIGTERM
-    comes as soon as `until` has been said.
+    """Launch a camera whose programs are scripts: each start takes the next of
+    `capture`, `infer` or `serve`. SIGTERM comes as soon as `until` has been said.
     """
     monkeypatch.setattr("splatview.camera.programs.RESTART_S", 0.01)
     monkeypatch.chdir(tmp_path)
@@ -72,11 +76,13 @@ def launched(
             started.append(KINDS[module])
             return [sys.executable, "-I", "-S", "-c", scripts[KINDS[module]].pop(0)]
 
-        output = Output(stop_text, lambda: signal.raise_signal(signal.SIGTERM))
-        viewer = () if "serve" in scripts else None
-        detector: dict[str, object] | None = (
-            {"detect": "people"} if "infer" in scripts else None
-        )
+        output = Output(stop_text, partial(signal.raise_signal, signal.SIGTERM))
+        viewer: tuple[()] | None = None
+        if "serve" in scripts:
+            viewer = ()
+        detector: dict[str, object] | None = None
+        if "infer" in scripts:
+            detector = {"detect": "people"}
         with monkeypatch.context() as patch:
             patch.setattr("splatview_ipc.system.child_program.command", command)
             patch.setattr(sys, "stderr", output)
@@ -178,8 +184,8 @@ def test_run_is_named_after_its_source(
 def test_capture_detector_and_viewer_run_as_three_programs(
     programs: Programs, tmp_path: Path
 ) -> None:
-    """The programs themselves: boxes that a function found lie where the square was in the very picture that they
-    belong to, and on the picture of the viewer.
+    """The programs themselves: boxes that a function found lie where the square was in
+    the very picture that they belong to, and on the picture of the viewer.
     """
     (tmp_path / "find.py").write_text(FIND)
     out = tmp_path / "out.png"
@@ -215,12 +221,14 @@ def test_capture_detector_and_viewer_run_as_three_programs(
         )
         assert result.meta["by"] == "find:square"
     wait_until(out.exists)
-    wait_until(
-        lambda: (np.asarray(Image.open(out).convert("RGB")) == 255).all(2).sum() > 1000
-    )
-    assert {folder.description.name for folder in list_runs(runtime_folder())} == {
-        "camera test"
-    }
+
+    def has_white_words() -> bool:
+        is_white = (np.asarray(Image.open(out).convert("RGB")) == 255).all(2)
+        return is_white.sum() > 1000
+
+    wait_until(has_white_words)
+    names = {folder.description.name for folder in list_runs(runtime_folder())}
+    assert names == {"camera test"}
     started = children(running.pid)
     assert len(started) == 3
     running.send_signal(signal.SIGINT)

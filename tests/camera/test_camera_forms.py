@@ -1,4 +1,6 @@
-"""Pictures in the forms in which other programs write them: photographs, odd streams, unknown codecs."""
+"""Pictures in the forms in which other programs write them: photographs, odd streams,
+unknown codecs.
+"""
 
 from __future__ import annotations
 

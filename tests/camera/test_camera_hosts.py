@@ -1,4 +1,6 @@
-"""Network sources: only the host that was named is reached, unless others are to be followed."""
+"""Network sources: only the host that was named is reached, unless others are to be
+followed.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ PICTURES = 12
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Answers paths with a content type and content, or with a redirect; notes what it is asked for."""
+    """Answers paths with a content type and content, or with a redirect; notes what it
+    is asked for.
+    """
 
     daemon_threads = True
 
@@ -52,7 +56,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.server.requests.append(self.path)
         kind, content = self.server.answers.get(self.path, ("", b""))
-        body = content.encode() if isinstance(content, str) else content
+        if isinstance(content, str):
+            body = content.encode()
+        else:
+            body = content
         if kind == "redirect":
             self.send_response(302)
             self.send_header("Location", body.decode())
@@ -237,13 +244,13 @@ class RtspServer:
 
     def _talk(self, connection: socket.socket) -> None:
         with connection, connection.makefile("rb") as requests:
-            while first := requests.readline().decode().strip():
-                self.requests.append(first)
+            while request_line := requests.readline().decode().strip():
+                self.requests.append(request_line)
                 sequence = ""
                 while line := requests.readline().decode().strip():
                     if line.lower().startswith("cseq"):
                         sequence = line
-                answer = self._answer(first)
+                answer = self._answer(request_line)
                 connection.sendall(f"RTSP/1.0 {answer}\r\n{sequence}\r\n\r\n".encode())
 
     def close(self) -> None:
@@ -253,7 +260,10 @@ class RtspServer:
 
 @pytest.mark.parametrize("method", ["OPTIONS", "DESCRIBE"])
 def test_rtsp_servers_redirect_to_no_other_host(method: str) -> None:
-    other_server = RtspServer("127.0.0.2", lambda _: "404 Not Found")
+    def refuse(_: str) -> str:
+        return "404 Not Found"
+
+    other_server = RtspServer("127.0.0.2", refuse)
 
     def redirect(line: str) -> str:
         if line.startswith(method):

@@ -1,4 +1,7 @@
-"""Reading a source: its pace, its retries, and what is left out. Time goes on by what is waited for."""
+"""Reading a source: its pace, its retries, and what is left out.
+
+Time goes on by what is waited for.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,8 @@ DAMAGED = -1.0
 
 
 class Script:
-    """A source that does what it is told: for each time that it is opened, a list of times and errors. After the last
-    list it goes on with it.
+    """A source that does what it is told: for each time that it is opened, a list of
+    times and errors. After the last list it goes on with it.
     """
 
     def __init__(self, *rounds: list[Any], recorded: bool = False, rate: float = 0.0):
@@ -55,7 +58,10 @@ class Script:
 
 @dataclass
 class Watched:
-    """What a reading puts out, and its clock. It is stopped after `most` pictures or waits."""
+    """Keeps the output of a reading, and is its clock.
+
+    It stops the reading after `max_pictures` pictures, or ten times as many waits.
+    """
 
     max_pictures: int
     per_picture: float = 0.0
@@ -63,13 +69,13 @@ class Watched:
     time: float = 1000.0
     exit_code: int = 1
     pictures: list[tuple[float, int]] = field(default_factory=list)
-    """When each picture was shown, and its value."""
+    """Time and value of each picture that was shown."""
     reports: list[str] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
     dropped: int = 0
     left_held: int = 0
-    """Looks at which pictures are not wanted."""
+    """Number of looks at which pictures are not wanted."""
 
     def is_paused(self) -> bool:
         self.left_held -= 1
@@ -87,34 +93,33 @@ class Watched:
         self.troubles.append(text)
 
     def is_set(self) -> bool:
-        return (
-            len(self.pictures) >= self.max_pictures
-            or len(self.waits) > 10 * self.max_pictures
-        )
+        has_all_pictures = len(self.pictures) >= self.max_pictures
+        return has_all_pictures or len(self.waits) > 10 * self.max_pictures
 
     def wait(self, seconds: float | None = None) -> bool:
-        if seconds is None:  # for the end
+        # Without a time the reading waits for its end.
+        if seconds is None:
             self.max_pictures = 0
         else:
             self.waits.append(seconds)
             self.time += seconds
         return self.is_set()
 
+    def _clock(self) -> float:
+        return self.time
+
     def run(self, script: Script, source: str = "script", **settings: Any) -> Watched:
         output: Any = self
-        SourceReader(
-            script,
-            CaptureSettings(source=source, **settings),
-            output,
-            output,
-            lambda: self.time,
-        ).run()
+        capture = CaptureSettings(source=source, **settings)
+        SourceReader(script, capture, output, output, self._clock).run()
         assert not script.open_now
         return self
 
 
 def test_recording_is_played_at_its_own_times_and_again() -> None:
-    """Each picture is waited for until it is due, and the first of a round until the last has been seen."""
+    """Each picture is waited for until it is due, and the first of a round until the
+    last has been seen.
+    """
     source = Script([0.0, 0.1, 0.3, 0.9], recorded=True, rate=10)
     times = [0.0, 0.1, 0.3, 0.9, 1.0, 1.1, 1.3, 1.9, 2.0, 2.1]
     assert Watched(10, per_picture=0.03).run(source).pictures == [

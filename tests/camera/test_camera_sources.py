@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -59,7 +59,9 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 def test_sources_give_their_pictures_in_order(address: str) -> None:
-    """They are what was sent, upright, in RGB, in order, with times that grow, in memory that is the caller's."""
+    """They are what was sent, upright, in RGB, in order, with times that grow, in
+    memory that is the caller's.
+    """
     source = source_for(CaptureSettings(source=address, patience=PATIENCE))
     images = []
     times = []
@@ -71,6 +73,7 @@ def test_sources_give_their_pictures_in_order(address: str) -> None:
     assert address in source.description
     indices = [read_index(image) for image in images]
     assert indices == list(range(indices[0], indices[0] + 10))
+    # Only the pictures of files have times of their own here.
     assert len(set(times)) == (10 if source.recorded else 1)
     assert times == sorted(times)
     for image, index in zip(images, indices, strict=True):
@@ -106,13 +109,13 @@ def test_file_has_its_own_times_and_an_end(tmp_path: Path) -> None:
     read = []
     while (time_s := source.grab()) is not None:
         read.append((round(time_s, 2), read_index(np.asarray(source.retrieve()))))
-    assert read == [(at, i) for i, at in enumerate(times)]
+    assert read == [(time_s, i) for i, time_s in enumerate(times)]
     assert source.grab() is None
     source.close()
 
 
 def read_all(source: PictureSource, tries: int) -> list[np.ndarray]:
-    """The pictures of a source in so many grabs, whatever is damaged among them."""
+    """Read the pictures of a source in so many grabs, without those that are damaged."""
     pictures = []
     source.open()
     for _ in range(tries):
@@ -129,7 +132,9 @@ def read_all(source: PictureSource, tries: int) -> list[np.ndarray]:
 
 
 def damaged_jpeg(index: int) -> bytes:
-    """The test picture as a JPEG; of twelve, some without tables, empty, or no JPEG at all."""
+    """The test picture as a JPEG; of twelve, some without tables, empty, or no JPEG at
+    all.
+    """
     data = jpeg(index)
     return {
         3: data[:2] + b"\x55" * 300 + data[302:],
@@ -179,7 +184,9 @@ def test_each_picture_has_its_own_size(tmp_path: Path) -> None:
     path.write_bytes(first.read_bytes() + second.read_bytes())
 
     def changing(index: int) -> bytes:
-        return jpeg(index, W, H) if index < 12 else jpeg(index, 160, 200)
+        if index < 12:
+            return jpeg(index, W, H)
+        return jpeg(index, 160, 200)
 
     with StreamServer(mjpeg(100, 24, changing)) as server:
         for source in (str(path), f"http://127.0.0.1:{server.port}/a"):
@@ -195,17 +202,34 @@ def test_each_picture_has_its_own_size(tmp_path: Path) -> None:
                 assert np.abs(picture.astype(int) - sent).mean() < CLOSE_TO
 
 
+class Orientation(NamedTuple):
+    """A picture is transposed first, then mirrored."""
+
+    transposed: bool = False
+    upside_down: bool = False
+    mirrored: bool = False
+
+    def apply(self, image: np.ndarray) -> np.ndarray:
+        if self.transposed:
+            image = image.transpose(1, 0, 2)
+        if self.upside_down:
+            image = image[::-1]
+        if self.mirrored:
+            image = image[:, ::-1]
+        return image
+
+
 MATRICES = {
-    (1, 0, 0, 1): lambda p: p,
-    (-1, 0, 0, 1): lambda p: p[:, ::-1],
-    (1, 0, 0, -1): lambda p: p[::-1],
-    (-1, 0, 0, -1): lambda p: p[::-1, ::-1],
-    (0, 1, -1, 0): lambda p: np.rot90(p, -1),
-    (0, -1, 1, 0): lambda p: np.rot90(p, 1),
-    (0, 1, 1, 0): lambda p: p.transpose(1, 0, 2),
-    (0, -1, -1, 0): lambda p: p.transpose(1, 0, 2)[::-1, ::-1],
+    (1, 0, 0, 1): Orientation(),
+    (-1, 0, 0, 1): Orientation(mirrored=True),
+    (1, 0, 0, -1): Orientation(upside_down=True),
+    (-1, 0, 0, -1): Orientation(upside_down=True, mirrored=True),
+    (0, 1, -1, 0): Orientation(transposed=True, mirrored=True),
+    (0, -1, 1, 0): Orientation(transposed=True, upside_down=True),
+    (0, 1, 1, 0): Orientation(transposed=True),
+    (0, -1, -1, 0): Orientation(transposed=True, upside_down=True, mirrored=True),
 }
-"""a b c d of a display matrix, and what it makes of a picture."""
+"""Orientation of a picture by the entries a b c d of its display matrix."""
 
 
 def test_pictures_are_turned_and_mirrored_as_the_file_says(tmp_path: Path) -> None:
@@ -215,7 +239,7 @@ def test_pictures_are_turned_and_mirrored_as_the_file_says(tmp_path: Path) -> No
         path = video(tmp_path / f"{index}.mp4", [0.0, 0.1], matrix=full_matrix)
         source = source_for(CaptureSettings(source=str(path)))
         picture = read_all(source, 1)[0]
-        expected = orientation(pattern(0))
+        expected = orientation.apply(pattern(0))
         assert picture.shape == expected.shape
         assert picture.flags.c_contiguous
         assert np.abs(picture.astype(int) - expected).mean() < CLOSE_TO, matrix
@@ -223,8 +247,8 @@ def test_pictures_are_turned_and_mirrored_as_the_file_says(tmp_path: Path) -> No
         small = read_all(
             source_for(CaptureSettings(source=str(path), width=400, height=60)), 1
         )[0]
-        wide = expected.shape[1] > expected.shape[0]
-        assert small.shape == ((60, 80, 3) if wide else (60, 45, 3)), matrix
+        width = 80 if expected.shape[1] > expected.shape[0] else 45
+        assert small.shape == (60, width, 3), matrix
 
 
 def test_pixels_that_are_not_square_are_shown_in_their_proportions(
@@ -291,7 +315,11 @@ def test_source_that_can_never_be_read_is_refused_at_once(
         source_for(CaptureSettings(source=str(tmp_path / "a.mp4"))).open()
     with pytest.raises(CaptureError, match="PyPI's has no GStreamer"):
         source_for(CaptureSettings(source="a ! b")).open()
-    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+
+    def find_no_spec(name: str) -> None:
+        return None
+
+    monkeypatch.setattr(extras, "find_spec", find_no_spec)
     check(CaptureSettings(source="test"))
     for name, needed in (
         (str(tmp_path / "a.mp4"), r"PyAV.*splatview\[video\]"),
@@ -348,7 +376,10 @@ def test_error_is_published_over_the_last_picture(
         finally:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    saved_handler = signal.signal(signal.SIGTERM, lambda *_: None)
+    def ignore(*_: object) -> None:
+        pass
+
+    saved_handler = signal.signal(signal.SIGTERM, ignore)
     with StreamServer(mjpeg(100)) as server:
         thread = threading.Thread(target=watch)
         thread.start()

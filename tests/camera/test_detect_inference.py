@@ -1,6 +1,8 @@
-"""The program that looks for things: at the newest picture, with the version that it names, whatever goes wrong.
+"""The program that looks for things: at the newest picture, with the version that it
+names, whatever goes wrong.
 
-Detectors here publish the next picture themselves, so that everything happens in one thread and in order.
+Detectors here publish the next picture themselves, so that everything happens in one
+thread and in order.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ def wordy(image):
 
 
 class InTurn:
-    """Runs a detector, and publishes the next picture while it looks at one: a bright square that moves."""
+    """Runs a detector, and publishes the next picture while it looks at one: a bright
+    square that moves.
+    """
 
     def __init__(self, detector: Detector, count: int):
         self.detector = detector
@@ -115,10 +119,8 @@ def test_error_of_a_function_is_published_and_printed(
         [[1, 2, 3, 4]],
     ] * 2
     error_output = capsys.readouterr().err
-    assert (
-        error_output.count("the lamp is broken") == 1
-        and "detect_functions.py:8" in error_output
-    ), "once, with its place"
+    assert error_output.count("the lamp is broken") == 1
+    assert "detect_functions.py:8" in error_output
 
 
 @pytest.mark.parametrize(
@@ -144,15 +146,16 @@ def test_function_may_return_whatever_annotate_takes(
 
 
 def looked_at(period: Any, *versions: int | tuple[int, str]) -> list[int]:
-    """Which of these versions are looked at."""
-    inference = Inference(InferenceSettings(detect="people", every=period), None)  # type: ignore[arg-type]
-    frames: list[Any] = [
-        SimpleNamespace(version=v, run="run", skipped=0)
-        if isinstance(v, int)
-        else SimpleNamespace(version=v[0], run=v[1], skipped=0)
-        for v in versions
-    ]
-    return [frame.version for frame in frames if inference.is_due(frame)]
+    """Return the versions that are looked at; one of another run has its name."""
+    settings = InferenceSettings(detect="people", every=period)
+    inference = Inference(settings, None)  # type: ignore[arg-type]
+    due = []
+    for item in versions:
+        version, run = (item, "run") if isinstance(item, int) else item
+        frame: Any = SimpleNamespace(version=version, run=run, skipped=0)
+        if inference.is_due(frame):
+            due.append(version)
+    return due
 
 
 def test_every_nth_picture_is_looked_at_and_others_are_counted() -> None:

@@ -1,9 +1,12 @@
-"""Networks in ONNX files: the picture laid into the input, its outputs decoded, boxes with names in its pixels."""
+"""Networks in ONNX files: the picture laid into the input, its outputs decoded, boxes
+with names in its pixels.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -144,7 +147,8 @@ def test_networks_own_shape_counts_whatever_its_names_are(
     [
         '["Katze", "Hund", "Vogel"]',
         '{"0": "Katze", "1": "Hund"}',
-        "train: images\nnames:\n  0: Katze\n  1: 'Hund'  # one more\n\n  2: Vogel\nnc: 3\n",
+        "train: images\nnames:\n  0: Katze\n  1: 'Hund'  # one more\n\n  2: Vogel\nnc: "
+        "3\n",
         "names:\n- Katze\n- Hund\n",
         "names: [Katze, 'Hund', Vogel]\n",
     ],
@@ -159,7 +163,9 @@ def test_labels_come_in_the_forms_that_others_write(
 
 
 def test_oriented_boxes_lie_in_the_picture_without_overlaps(tmp_path: Path) -> None:
-    """Their corners lie in the picture; of two that overlap when turned, the better one is kept."""
+    """Their corners lie in the picture; of two that overlap when turned, the better one
+    is kept.
+    """
     quarter = np.pi / 2
     boxes = np.array([[48, 32, 16, 8], [48, 32, 8, 16], [48, 32, 16, 8]], np.float32)
     scores = np.array([[0, 0.75], [0, 0.5], [0.625, 0]], np.float32)
@@ -294,11 +300,9 @@ def test_network_gets_the_letterboxed_picture(dtype: str) -> None:
     canvas[8:56] = cv2.resize(image, (96, 48), interpolation=cv2.INTER_LINEAR)
     assert laid.dtype == {"float": np.float32, "float16": np.float16}[dtype]
     assert laid.flags.c_contiguous
-    np.testing.assert_allclose(
-        laid[0].transpose(1, 2, 0),
-        canvas / 255,
-        atol=1e-6 if dtype == "float" else 1e-3,
-    )
+    tolerance = {"float": 1e-6, "float16": 1e-3}[dtype]
+    rows = laid[0].transpose(1, 2, 0)
+    np.testing.assert_allclose(rows, canvas / 255, atol=tolerance)
 
 
 # -- tables of outputs
@@ -372,7 +376,7 @@ def test_outputs_of_other_networks_are_named_in_the_error() -> None:
         assert all(str(o.shape) in str(caught.value) for o in outputs)
 
 
-# -- what every detector does ------------------------------------------------------------------------------------------
+# -- what every detector does ----------------------------------------------------------
 
 
 FUNCTION = """
@@ -394,7 +398,10 @@ ALL = {
 
 
 def people(width: int, height: int) -> np.ndarray:
-    """Two people, drawn: the people detector takes them for some. The brightest thing is one of them."""
+    """Two people, drawn: the people detector takes them for some.
+
+    The brightest thing is one of them.
+    """
     image = np.full((480, 640, 3), 60, np.uint8)
     for middle, top, tall, tone in ((200, 60, 360, 250), (480, 100, 300, 160)):
         x = middle
@@ -443,7 +450,7 @@ def make(
     spec = ALL[request.param]
     if spec.endswith(".onnx"):
         bright(tmp_path / spec, 640, 480)
-    yield lambda: open_detector(InferenceSettings(detect=spec))
+    yield partial(open_detector, InferenceSettings(detect=spec))
     sys.modules.pop("detect_conformance_module", None)
 
 
@@ -491,7 +498,8 @@ def returning(
     def make(expression: str) -> Detector:
         monkeypatch.delitem(sys.modules, "detect_returning", raising=False)
         (tmp_path / "detect_returning.py").write_text(
-            f"import numpy as np, torch\nclass Find:\n    def __call__(self, image):\n        return {expression}\n"
+            "import numpy as np, torch\nclass Find:\n    def __call__(self, image):\n "
+            f"       return {expression}\n"
         )
         monkeypatch.setattr(sys, "dont_write_bytecode", True)
         return open_detector(InferenceSettings(detect="detect_returning:Find"))
@@ -521,9 +529,9 @@ def test_functions_may_return_boxes_in_several_forms(
             ("classes", classes),
         ):
             value = annotations.get(name)
-            assert expected == (
-                None if value is None else np.asarray(value).tolist()
-            ), expression
+            if value is not None:
+                value = np.asarray(value).tolist()
+            assert value == expected, expression
         splatview.annotate("picture", **annotations)
 
 

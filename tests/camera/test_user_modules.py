@@ -1,10 +1,13 @@
-"""Detectors of the user's in the working folder: what is imported from there, and what never is."""
+"""Detectors of the user's in the working folder: what is imported from there, and what
+never is.
+"""
 
 from __future__ import annotations
 
 import grp
 import os
 import pwd
+import struct
 import sys
 from importlib.util import MAGIC_NUMBER, cache_from_source
 from marshal import dumps
@@ -153,7 +156,10 @@ def test_package_of_others_is_refused_as_a_whole(folder: Path) -> None:
 
 @pytest.mark.parametrize("mode", [0o755, 0o775, 0o1777])
 def test_own_file_is_executed_in_any_folder(folder: Path, mode: int) -> None:
-    """Its bytes are the user's, wherever they are. A group of the user's alone is none of others."""
+    """Its bytes are the user's, wherever they are.
+
+    A group of the user's alone is none of others.
+    """
     group = grp.getgrgid(os.getgid())
     if group.gr_name != pwd.getpwuid(os.getuid()).pw_name or len(group.gr_mem) > 1:
         pytest.skip("the user has no group of its own")
@@ -177,10 +183,8 @@ def test_bytecode_beside_a_source_is_not_executed(folder: Path) -> None:
     source = folder / "own_detector.py"
     source.write_text(FIND.format(3))
     planted = compile(FIND.format(9), str(source), "exec")
-    stamp = b"".join(
-        int(header_field).to_bytes(4, "little")
-        for header_field in (0, source.stat().st_mtime, source.stat().st_size)
-    )
+    status = source.stat()
+    stamp = struct.pack("<III", 0, int(status.st_mtime), status.st_size)
     cached = folder / os.path.relpath(cache_from_source(str(source)), folder)
     cached.parent.mkdir()
     cached.write_bytes(MAGIC_NUMBER + stamp + dumps(planted))

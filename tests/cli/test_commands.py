@@ -1,4 +1,6 @@
-"""The command line itself, `status` and `doctor`, run in this process where nothing else is said."""
+"""The command line itself, `status` and `doctor`, run in this process where nothing
+else is said.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,11 @@ def test_one_bad_file_among_good_ones_does_not_end_the_viewer(
         "--size",
         "320x240",
     )
-    wait_until(lambda: (tmp_path / "shown.png").exists() or viewer.poll() is not None)
+
+    def has_drawn_or_ended() -> bool:
+        return (tmp_path / "shown.png").exists() or viewer.poll() is not None
+
+    wait_until(has_drawn_or_ended)
     viewer.terminate()
     viewer.end()
     assert viewer.returncode == 0
@@ -79,7 +85,12 @@ def test_status_lists_streams_and_viewers(capsys: pytest.CaptureFixture[str]) ->
     splatview.publish(torch.zeros(4, 6, 3), "render", meta={"step": 1})
     splatview.publish(cloud(5))
     with Subscriber(client="a test") as viewer:
-        wait_until(lambda: (viewer.poll(), len(viewer.streams) == 2)[-1])
+
+        def sees_both_streams() -> bool:
+            viewer.poll()
+            return len(viewer.streams) == 2
+
+        wait_until(sees_both_streams)
         assert main(["status", "--json"]) == 0
         (run,) = json.loads(capsys.readouterr().out)["runs"]
         assert (run["pid"], run["run"]) == (os.getpid(), viewer.runs[0].id)
@@ -158,7 +169,7 @@ def test_doctor_names_the_process_that_has_the_port(
     assert doctor.check_port() == doctor.Finding("ok", "free")
 
 
-# -- packages of the extras --------------------------------------------------------------------------------------------
+# -- packages of the extras ------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,4 +1,6 @@
-"""Examples run to their end in this process, and all that they publish is drawn; tests/soak has the others."""
+"""Examples run to their end in this process, and all that they publish is drawn;
+tests/soak has the others.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +45,5 @@ def test_example_runs_and_its_streams_are_drawn(
             == 0
         )
         colors = Image.open(tmp_path / "out.png").convert("RGB").getcolors(1 << 24)
-        assert colors is not None and len(colors) > 50, (
-            "a picture; one of NaN has a single colour"
-        )
+        assert colors is not None
+        assert len(colors) > 50, "a picture; one of NaN has a single colour"

@@ -1,4 +1,6 @@
-"""Output: complete or absent, under a name that held nothing or a regular file, through links, never over them."""
+"""Output: complete or absent, under a name that held nothing or a regular file, through
+links, never over them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -35,30 +36,29 @@ from splatview_viewer.formats.ply import write_ply
 from splatview_viewer.recording.packed import pack, write_packed
 from splatview_viewer.recording.recording import StreamFolder
 
+
+def link_to_itself(path: Path) -> None:
+    path.symlink_to(path)
+
+
 SPECIAL: dict[str, tuple[Callable[[Path], object], str]] = {
     "fifo": (os.mkfifo, "not a regular file"),
     "folder": (Path.mkdir, "not a regular file"),
-    "links in a circle": (
-        lambda path: path.symlink_to(path),
-        "Too many levels of symbolic links",
-    ),
+    "links in a circle": (link_to_itself, "Too many levels of symbolic links"),
 }
-"""Each kind of target that is refused: what makes it, and the words that say why."""
+"""For each kind of target that is refused: its maker, and the reason in the message."""
 
 
 def listing(folder: Path) -> dict[str, tuple[int, ...]]:
-    """All that is in a folder, with what changes when something is replaced or written."""
-    entries = {
-        str(path.relative_to(folder)): path.lstat() for path in folder.rglob("*")
-    }
-    return {
-        name: (
-            s.st_ino,
-            s.st_mode,
-            *(() if stat.S_ISDIR(s.st_mode) else (s.st_size, s.st_mtime_ns)),
-        )
-        for name, s in entries.items()
-    }
+    """Return all entries of a folder, with numbers that change when one is written."""
+    entries = {}
+    for path in folder.rglob("*"):
+        status = path.lstat()
+        identity = (status.st_ino, status.st_mode)
+        if not stat.S_ISDIR(status.st_mode):
+            identity += (status.st_size, status.st_mtime_ns)
+        entries[str(path.relative_to(folder))] = identity
+    return entries
 
 
 GREY = np.full((48, 64, 3), 50, np.uint8)
@@ -76,21 +76,30 @@ def filmed(path: Path) -> Path:
     return writer.out
 
 
+def save_screenshot(folder: Path) -> Path:
+    return save_picture(GREY, output_path("a", ".png", folder), numbered=True)
+
+
+def export_scene(folder: Path) -> Path:
+    path, *_ = write_ply(scene(20, activated=True), folder / "a.ply")
+    return path
+
+
+def film_video(folder: Path) -> Path:
+    return filmed(folder / "a.mp4")
+
+
+def film_pictures(folder: Path) -> Path:
+    return filmed(folder / "a")
+
+
 NUMBERED: dict[str, tuple[str, Callable[[Path], Path]]] = {
-    "a screenshot": (
-        "a.png",
-        lambda folder: save_picture(
-            GREY, output_path("a", ".png", folder), numbered=True
-        ),
-    ),
-    "an export": (
-        "a.ply",
-        lambda folder: write_ply(scene(20, activated=True), folder / "a.ply")[0],
-    ),
-    "a film of the viewer": ("a.mp4", lambda folder: filmed(folder / "a.mp4")),
-    "frames of the viewer": ("a", lambda folder: filmed(folder / "a")),
+    "a screenshot": ("a.png", save_screenshot),
+    "an export": ("a.ply", export_scene),
+    "a film of the viewer": ("a.mp4", film_video),
+    "frames of the viewer": ("a", film_pictures),
 }
-"""The name that it takes where that is free, and what writes it."""
+"""For each output: the name that it takes where that is free, and its writer."""
 COMMANDS: dict[str, tuple[Callable[..., int], list[str]]] = {
     "shot OUT": (main, ["shot", "TARGET", "missing.ply"]),
     "video OUT.mp4": (main, ["video", "TARGET", "missing.ply"]),
@@ -102,7 +111,8 @@ COMMANDS: dict[str, tuple[Callable[..., int], list[str]]] = {
     "demo --out": (demo.main, ["--offscreen", "--out", "TARGET"]),
     "demo --save": (demo.main, ["--offscreen", "--save", "TARGET"]),
 }
-"""Each with a path to write and with input that is missing, so that only what is refused before work shows."""
+"""Each with a path to write and with input that is missing, so that only what is
+refused before work shows."""
 
 
 @pytest.mark.parametrize("kind", SPECIAL)
@@ -121,11 +131,13 @@ def test_special_targets_are_refused(kind: str, tmp_path: Path) -> None:
 def test_commands_refuse_special_targets_before_work(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    target = tmp_path / ("out.mp4" if command == "video OUT.mp4" else "out.png")
+    target = tmp_path / "out.png"
+    if command == "video OUT.mp4":
+        target = tmp_path / "out.mp4"
     os.mkfifo(target)
     saved = listing(tmp_path)
     run, args = COMMANDS[command]
-    assert run([str(target) if arg == "TARGET" else arg for arg in args]) == 2
+    assert run([arg.replace("TARGET", str(target)) for arg in args]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert str(tmp_path) in line
     assert listing(tmp_path) == saved
@@ -231,7 +243,7 @@ def test_names_from_streams_stay_within_the_folder(tmp_path: Path) -> None:
     )
 
 
-# -- surroundings that refuse ----------------------------------------------------------------------------------------
+# -- surroundings that refuse ----------------------------------------------------------
 
 
 @contextmanager
@@ -250,14 +262,16 @@ def test_full_disk_leaves_the_old_file_and_nothing_else(
     target: str, tmp_path: Path
 ) -> None:
     (tmp_path / "old.png").write_bytes(b"old")
-    writers: dict[str, Any] = {
-        name: write for name, (_, write) in NUMBERED.items() if "film" not in name
-    }
-    for write in (
-        *writers.values(),
-        lambda folder: save_picture(GREY, folder / target),
-        lambda folder: write_packed(folder / target, pack(scene(20), None)),
-    ):
+
+    def save_target(folder: Path) -> None:
+        save_picture(GREY, folder / target)
+
+    def pack_target(folder: Path) -> None:
+        write_packed(folder / target, pack(scene(20), None))
+
+    writers: list[Callable[[Path], object]] = [save_target, pack_target]
+    writers += [write for name, (_, write) in NUMBERED.items() if "film" not in name]
+    for write in writers:
         with full_disk(), pytest.raises(Exception, match="File too large"):
             write(tmp_path)
         assert {p.name: p.is_dir() or p.read_bytes() for p in tmp_path.iterdir()} == {
@@ -265,7 +279,7 @@ def test_full_disk_leaves_the_old_file_and_nothing_else(
         }
 
 
-# -- no writer is missed -----------------------------------------------------------------------------------------------
+# -- no writer is missed ---------------------------------------------------------------
 
 ELSEWHERE = {
     "ipc/splatview_ipc/system/files.py": "the mechanism itself",
@@ -281,7 +295,8 @@ _WRITES = re.compile(
     | \.save\(\s*(?!out\.file|png|buffer)[^()]*"PNG" """,
     re.VERBOSE | re.MULTILINE,
 )
-"""Calls that give a file a name, or open one to be written. `str.replace` has two arguments."""
+"""Calls that give a file a name, or open one to be written. `str.replace` has two
+arguments."""
 
 
 def test_no_other_code_writes_files() -> None:
@@ -298,7 +313,7 @@ def test_no_other_code_writes_files() -> None:
     assert set(ELSEWHERE) == set(entries), "no exception without a need"
 
 
-# -- other users -------------------------------------------------------------------------------------------------------
+# -- other users -----------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -415,7 +430,9 @@ def test_no_writer_follows_links_that_others_made_in_shared_folders(
 def test_links_of_a_folders_owner_are_followed_where_the_kernel_would(
     tmp_path: Path,
 ) -> None:
-    """A group's folder, whose owner has laid out links to folders, and one where none can plant any."""
+    """A group's folder, whose owner has laid out links to folders, and one where none
+    can plant any.
+    """
     (tmp_path / "data").mkdir()
     (tmp_path / "old").write_bytes(b"old")
     group = taken_folder(tmp_path / "group")
@@ -424,12 +441,10 @@ def test_links_of_a_folders_owner_are_followed_where_the_kernel_would(
     write_output(group / "data" / "a.png", b"new")
     assert (tmp_path / "data" / "a.png").read_bytes() == b"new"
     taken_link(group / "a.png", tmp_path / "old")
-    for write in (
-        lambda: write_output(group / "a.png", b"new"),
-        lambda: StreamFolder(group / "data", "run", "scene"),
-    ):
-        with pytest.raises(OutputError, match="a link of another user"):
-            write()
+    with pytest.raises(OutputError, match="a link of another user"):
+        write_output(group / "a.png", b"new")
+    with pytest.raises(OutputError, match="a link of another user"):
+        StreamFolder(group / "data", "run", "scene")
     group.chmod(0o755)
     write_output(group / "a.png", b"new")
     assert (tmp_path / "old").read_bytes() == b"new"
@@ -509,7 +524,7 @@ def test_modes_of_other_users_files_are_not_taken_over(tmp_path: Path) -> None:
 
 @needs_root
 def test_caches_are_the_users_own(shared: Path) -> None:
-    """What is in them is executed, or read again."""
+    """Files of caches are executed, or read again."""
     with pytest.raises(PermissionError, match="another user"):
         make_private(taken_folder(shared / "cache"))
     taken_link(shared / "way", shared)

@@ -1,4 +1,6 @@
-"""No command, and no program that one starts, runs code from the current folder, which has a module of every name."""
+"""No command, and no program that one starts, runs code from the current folder, which
+has a module of every name.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,9 @@ class Folder:
             (path / f"{name}.py").write_text(PLANTED.format(report=str(self._report)))
 
     def run(self, *command: str, **env: str) -> str:
-        """Run a program to its end, without what would keep the current folder out by itself; return what it said."""
+        """Run a program to its end, without what would keep the current folder out by
+        itself; return what it said.
+        """
         environment = {
             k: v for k, v in os.environ.items() if not k.startswith("PYTHON")
         }
@@ -135,13 +139,17 @@ def test_viewer_ignores_modules_in_the_current_folder(
 def test_script_starts_programs_that_ignore_the_current_folder(
     planted: Folder, tmp_path: Path
 ) -> None:
-    """The script itself finds its own modules as Python does; the programs that it starts do not."""
+    """The script itself finds its own modules as Python does; the programs that it
+    starts do not.
+    """
     (tmp_path / "script.py").write_text(SCRIPT)
     assert "missing.ply" in planted.run(sys.executable, str(tmp_path / "script.py"))
 
 
 def test_relative_entries_of_pythonpath_are_ignored(tmp_path: Path) -> None:
-    """What Python itself loads from there before the command begins is beyond reach, and left out here."""
+    """Modules that Python itself loads before the command are beyond reach, and left
+    out.
+    """
     program = "import re, sys; from splatview import cli; print(*sys.modules)"
     loaded = (
         Folder(tmp_path / "nothing", set()).run(sys.executable, "-c", program).split()

@@ -1,4 +1,6 @@
-"""Programs that signals end, whose streams are full or broken, and what killed or interrupted ones leave."""
+"""Programs that signals end, whose streams are full or broken, and what killed or
+interrupted ones leave.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ def upload(viewer: RunningViewer) -> Page:
 def test_killed_viewer_and_one_that_a_signal_ended_leave_nothing(
     programs: Programs, tmp_path: Path, runtime_dir: Path
 ) -> None:
-    """What the killed one has left goes with the next."""
+    """The next viewer removes the files of the killed one."""
     saved_picture = tmp_path / "kept"
     saved_picture.mkdir()
 
@@ -62,12 +64,12 @@ def test_killed_viewer_and_one_that_a_signal_ended_leave_nothing(
             WAYLAND_DISPLAY="",
             TMPDIR=str(saved_picture),
         )
-        (viewer,) = wait_until(
-            lambda: (
-                program.poll() is not None
-                or [v for v in list_viewers() if v.pid == program.pid]
-            )
-        )
+
+        def find_viewers() -> list[RunningViewer]:
+            assert program.poll() is None, "the viewer ended"
+            return [v for v in list_viewers() if v.pid == program.pid]
+
+        (viewer,) = wait_until(find_viewers)
         return program, upload(viewer)
 
     first, page = serving()
@@ -78,9 +80,8 @@ def test_killed_viewer_and_one_that_a_signal_ended_leave_nothing(
         len(list(left.glob("*/scene.ply"))),
         len(list(runtime_dir.glob("viewer-*.json"))),
     ) == (1, 1)
-    os.utime(
-        left, (0, 0)
-    )  # one of a minute ago: a younger one may be about to be locked
+    # The folder has to be a minute old: a younger one may be about to be locked.
+    os.utime(left, (0, 0))
     second, page = serving()
     wait_until(lambda: not left.exists(), "the files of the killed viewer are removed")
     assert len(list(runtime_dir.glob("viewer-*.json"))) == 1
@@ -139,7 +140,7 @@ def test_files_of_dead_programs_are_removed_by_the_next_one(
         subprocess.run(["cp", "-a", f"{tmp_path}/left/.", runtime_dir], check=True)
 
 
-# -- text of others ------------------------------------------------------------------------------------------------
+# -- text of others --------------------------------------------------------------------
 
 
 EVIL = "a\x1b[31m\n\u202e\u200b\x9b2J\x07 \u00e4\u72d0"
@@ -149,11 +150,16 @@ OBEYED = [c for c in EVIL if not c.isprintable()]
 def test_status_prints_nothing_that_a_terminal_obeys(
     programs: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run, a stream of it and a viewer have hostile names, and the terminal knows ASCII alone."""
+    """A run, a stream of it and a viewer have hostile names, and the terminal knows
+    ASCII alone.
+    """
     monkeypatch.setenv("SPLATVIEW_NAME", EVIL)
-    monkeypatch.setattr(
-        "splatview.adapters.checks.stream_name", lambda name: None
-    )  # as a trainer that is not ours
+
+    def accept_any_name(name: str) -> None:
+        pass
+
+    # A trainer of another program checks no names.
+    monkeypatch.setattr("splatview.adapters.checks.stream_name", accept_any_name)
     splatview.publish(torch.zeros(4, 4), EVIL)
     with Announcement("http://127.0.0.1:7013/", host="127.0.0.1", port=7013, run=EVIL):
         output, errors = programs.splatview(
@@ -184,7 +190,8 @@ save = Image.Image.save
 Image.Image.save = lambda self, file, *args, **more: save(self, Halting(file), *args, **more)
 sys.exit(entry.run(lambda: main(sys.argv[1:])))
 """
-"""A command that prints what is in the folder when it has begun to write a picture, and waits."""
+"""A command that prints what is in the folder when it has begun to write a picture, and
+waits."""
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])

@@ -40,7 +40,7 @@ def picture(tmp_path: Path) -> Path:
     return path
 
 
-# -- files ---------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------
 
 
 def test_picture_comes_out_as_it_went_in(
@@ -166,16 +166,19 @@ def test_shot_reports_what_it_leaves_out(
     count: int,
 ) -> None:
     columns = {name: values.copy() for name, values in ply_columns(truth(40)).items()}
-    for name, count in spoilt.items():
-        columns[name][:count] = np.nan if name == "x" else 100.0
+    for name, rows in spoilt.items():
+        columns[name][:rows] = np.nan if name == "x" else 100.0
     scene = write_ply(tmp_path / "scene.ply", columns)
     assert shot(tmp_path / "out.png", scene, "--size", "160x120") == 0
     err = capsys.readouterr().err
-    assert f"{count} of 40 left out" in err if count else not err
+    if count:
+        assert f"{count} of 40 left out" in err
+    else:
+        assert not err
     assert bool(read(tmp_path / "out.png").any()) is (count < 40)
 
 
-# -- streams -------------------------------------------------------------------------------------------------
+# -- streams ---------------------------------------------------------------------------
 
 
 def test_shot_draws_an_image_stream_of_a_run_by_its_process(tmp_path: Path) -> None:

@@ -13,10 +13,9 @@ from support.programs import ROOT
 
 @pytest.fixture(scope="session")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the script in tools/ makes."""
+    """Make photographs by the script in tools/."""
     folder = tmp_path_factory.mktemp("photos")
+    script = runpy.run_path(str(ROOT / "tools" / "make_demo_photos.py"))
     with contextlib.redirect_stdout(io.StringIO()):
-        runpy.run_path(str(ROOT / "tools" / "make_demo_photos.py"))["make"](
-            folder, "48x36", points=400, views=3
-        )
+        script["make"](folder, "48x36", points=400, views=3)
     return folder

@@ -1,4 +1,6 @@
-"""The demo: its trainer, run in this process, and its command, whose programs are small scripts."""
+"""The demo: its trainer, run in this process, and its command, whose programs are small
+scripts.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,43 +27,42 @@ from splatview_viewer.app.commands import parse
 pytestmark = pytest.mark.programs
 
 
+def do_nothing(*args: object) -> None:
+    pass
+
+
 @pytest.fixture
 def train(
     photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., tuple[int, list[Any]]]]:
-    """Train in this process; exit status and events. `words` in its output bring an action."""
+    """Return a function that trains in this process and returns status and events.
+
+    Its `action` is called once the output contains `text`.
+    """
 
     def run(
-        text: str = "", act: Callable[[], None] = lambda: None, **options: Any
+        text: str = "", action: Callable[[], None] = do_nothing, **options: Any
     ) -> tuple[int, list[Any]]:
-        out = Output(text, act)
+        out = Output(text, action)
+        settings = {
+            "device": "cpu",
+            "seed": 0,
+            "steps": 20,
+            "data": str(photos),
+            "save": None,
+            **options,
+        }
         with monkeypatch.context() as patch:
             patch.setattr(sys, "stdout", out)
             patch.setattr(sys, "stdin", io.StringIO())
-            code = trainer.main(
-                [
-                    json.dumps(
-                        {
-                            "device": "cpu",
-                            "seed": 0,
-                            "steps": 20,
-                            "data": str(photos),
-                            "save": None,
-                            **options,
-                        }
-                    )
-                ]
-            )
+            code = trainer.main([json.dumps(settings)])
         return code, [json.loads(line) for line in out.getvalue().splitlines()]
 
-    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
-    saved_handlers = {
-        signal_number: signal.getsignal(signal_number)
-        for signal_number in entry.SIGNALS
-    }
+    monkeypatch.setattr(torch, "set_num_threads", do_nothing)
+    handlers = {signum: signal.getsignal(signum) for signum in entry.SIGNALS}
     yield run
-    for number, handler in saved_handlers.items():
-        signal.signal(number, handler)
+    for signum, handler in handlers.items():
+        signal.signal(signum, handler)
 
 
 def test_trainer_reports_its_progress_and_saves(
@@ -81,7 +83,7 @@ def test_signal_ends_training_with_the_result_so_far(
     train: Callable[..., tuple[int, list[Any]]],
 ) -> None:
     code, events = train(
-        '"train"', lambda: signal.raise_signal(signal.SIGTERM), steps=1000000
+        '"train"', partial(signal.raise_signal, signal.SIGTERM), steps=1000000
     )
     assert code == 128 + signal.SIGTERM
     assert events[-1]["event"] == "done"
@@ -119,7 +121,10 @@ class Launched(NamedTuple):
 
 @pytest.fixture
 def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Launched]:
-    """Run the demo with scripts as its trainer, viewer and shots. Ctrl-C comes after the words `until`."""
+    """Run the demo with scripts as its trainer, viewer and shots.
+
+    Ctrl-C comes after the words `until`.
+    """
 
     def launch(
         stop_text: str = "",
@@ -131,7 +136,7 @@ def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Launc
     ) -> Launched:
         started = list[ChildProgram]()
         arguments_of = list[list[str]]()
-        out = Output(stop_text, lambda: signal.raise_signal(signal.SIGINT))
+        out = Output(stop_text, partial(signal.raise_signal, signal.SIGINT))
 
         def start(
             module: str, *arguments: str, env: Any = None, **options: Any
@@ -190,9 +195,8 @@ def test_exit_ends_the_demo_with_its_picture(
         "save": str(tmp_path / "a.ply"),
     }
     for module, *arguments in (serve, shot):
-        assert module == "splatview_viewer" and parse(arguments), (
-            "its program takes these options"
-        )
+        assert module == "splatview_viewer"
+        assert parse(arguments), "its program takes these options"
 
 
 def test_viewer_stays_until_a_signal_which_is_no_failure(
@@ -201,9 +205,10 @@ def test_viewer_stays_until_a_signal_which_is_no_failure(
     outcome = demo(
         f"kill {os.getpid()}", train=TRAIN + DONE, offscreen=False, window=True
     )
-    assert (
-        outcome.code == 0 and f"end it with: kill {os.getpid()}\n" in outcome.output
-    ), "there is no terminal here"
+    assert outcome.code == 0
+    assert f"end it with: kill {os.getpid()}\n" in outcome.output, (
+        "there is no terminal here"
+    )
 
 
 def test_ctrl_c_ends_the_demo_with_its_progress(
@@ -256,6 +261,6 @@ def test_without_a_display_the_demo_is_seen_in_a_browser(
     monkeypatch.setenv("DISPLAY", display)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     outcome = demo(train="raise SystemExit(3)", **{"offscreen": False, **options})
-    assert [screen in arguments for _, *arguments in outcome.arguments[1:]] == (
-        [True] if screen else []
-    )
+    viewers = [arguments for _, *arguments in outcome.arguments[1:]]
+    assert len(viewers) == (screen is not None)
+    assert all(screen in arguments for arguments in viewers)

@@ -1,4 +1,6 @@
-"""Readers of other people's data sets, on tiny folders written here with known contents."""
+"""Readers of other people's data sets, on tiny folders written here with known
+contents.
+"""
 
 import json
 import math
@@ -25,13 +27,17 @@ def load(path, pixels=10_000, max_points=100):
 
 
 def all_views(capture):
-    """Training and held-out views in the order of the file: every eighth is held out, from the first."""
-    train = list(capture.train)
-    held_out = list(capture.held_out)
-    return [
-        (held_out if i % 8 == 0 else train).pop(0)
-        for i in range(len(train) + len(held_out))
-    ]
+    """Return training and held-out views in the order of the file.
+
+    Every eighth is held out, from the first.
+    """
+    train = iter(capture.train)
+    held_out = iter(capture.held_out)
+    views = []
+    for i in range(len(capture.train) + len(capture.held_out)):
+        source = held_out if i % 8 == 0 else train
+        views.append(next(source))
+    return views
 
 
 def picture(i):
@@ -187,7 +193,7 @@ def test_pictures_are_found_under_other_programs_names(tmp_path, named, stored):
 
 
 def test_smaller_copies_of_pictures_have_intrinsics_of_their_size(tmp_path):
-    """Whether the size of the pictures that are named is told or not."""
+    """They have so with and without the size of the pictures that are named."""
     meta = transforms(tmp_path)
     (tmp_path / "images_2").mkdir()
     for i in range(N_VIEWS):
@@ -234,7 +240,9 @@ def test_json_with_a_byte_order_mark_and_nulls_is_read(tmp_path, encoding):
 
 @pytest.mark.parametrize("ending", ["jpg", "png", "tif"])
 def test_pixels_count_as_they_lie_in_the_file(tmp_path, ending):
-    """EXIF says how a picture is to be turned for people; cameras are for its pixels as they are stored."""
+    """EXIF says how a picture is to be turned for people; cameras are for its pixels as
+    they are stored.
+    """
     meta = transforms(tmp_path)
     exif = Image.Exif()
     exif[0x0112] = 6
@@ -253,7 +261,9 @@ def test_pixels_count_as_they_lie_in_the_file(tmp_path, ending):
 
 
 def opengl_pose(i):
-    """Camera to world, OpenGL axes, of a camera at (i, 2, 5) that looks along -z with y up."""
+    """Camera to world, OpenGL axes, of a camera at (i, 2, 5) that looks along -z with y
+    up.
+    """
     pose = np.eye(4)
     pose[:3, 3] = (i, 2, 5)
     return pose.tolist()
@@ -280,7 +290,9 @@ def transforms(root, **content):
 
 
 def test_transforms_turn_opengl_cameras_to_opencv(tmp_path):
-    """A point in front of the OpenGL camera, to its right and above, must come out at positive z, right and up."""
+    """A point in front of the OpenGL camera, to its right and above, must come out at
+    positive z, right and up.
+    """
     transforms(tmp_path)
     capture = load(tmp_path)
     for i, view in enumerate(all_views(capture)):
@@ -422,7 +434,7 @@ def test_damaged_transforms_are_named(tmp_path, change):
 
 
 def test_grey_pictures_of_16_bits_and_transparent_ones_are_read(tmp_path):
-    """What is transparent is black, as the scene is drawn on."""
+    """Transparent pixels are black, as the scene is drawn on."""
     transforms(tmp_path)
     wide = np.full((HEIGHT, WIDTH), 0x8080, np.uint16)
     Image.fromarray(wide).save(tmp_path / "images/01.png")

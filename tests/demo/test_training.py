@@ -1,4 +1,6 @@
-"""The demo's training: it learns, its number of Gaussians changes, and the optimiser follows."""
+"""The demo's training: it learns, its number of Gaussians changes, and the optimiser
+follows.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def short(capture: Capture, device: torch.device = CPU) -> Training:
 
 
 def learns(training: Training) -> float:
-    """By how many decibels it comes nearer to held-out views; its number of Gaussians changes within the limit."""
+    """By how many decibels it comes nearer to held-out views; its number of Gaussians
+    changes within the limit.
+    """
     first_psnr = training.evaluate()
     counts = set()
     for _ in range(60):

@@ -75,8 +75,8 @@ def test_metadata_up_to_its_limit_arrives(pair: Pair) -> None:
     letter = "\u6d41"
     count = limits.MAX_META_BYTES // limits.MAX_META_TEXT // len(letter.encode())
     texts = {f"text_{i}": letter * limits.MAX_META_TEXT for i in range(count)}
-    numbers = {f"{'n' * 38}{i}": (0.1,) * 16 for i in range(24 - count)}
-    largest_meta = metadata(texts | numbers)
+    tuples = {f"{'n' * 38}{i}": (0.1,) * 16 for i in range(24 - count)}
+    largest_meta = metadata(texts | tuples)
     for value in (1, 2):
         pair.publish(_image(value), **largest_meta)
         _, meta, arrays = pair.newest(after=value - 1)
@@ -132,15 +132,15 @@ def test_nothing_is_copied_for_a_stream_that_is_not_open(pair: Pair) -> None:
 
 
 def test_each_viewer_opens_streams_of_its_own(pair: Pair) -> None:
-    other = pair.attach(client="other")
+    second_viewer = pair.attach(client="other")
     for name in ("a", "b"):
         pair.publish(_image(5), name)
     pair.newest("a")
-    pair.newest("b", viewer=other)
+    pair.newest("b", viewer=second_viewer)
     clients = sorted(viewer["client"] for viewer in pair.run.viewers)
     assert clients == ["other", "viewer"]
     assert [stream.opened for stream in pair.viewer.streams] == [True, False]
-    other.close()
+    second_viewer.close()
     pair.until(lambda: len(pair.run.viewers) == 1)
     streams = pair.publisher.streams.values()
     assert [stream.readers for stream in streams] == [1, 0]

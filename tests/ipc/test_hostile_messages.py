@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -81,7 +82,7 @@ def test_anything_in_any_field(run: _Run) -> None:
     link = run.connect_liar()
     for packet in (*invalid, *_GARBAGE):
         # The trainer reads meanwhile.
-        run.pair.until(lambda p=packet: link.send(p) or not link.up)
+        run.pair.until(partial(_is_sent_or_refused, link, packet))
         assert link.up
     count = len(invalid) + len(_GARBAGE)
     run.pair.until(lambda: run.pair.counted("dropped_messages") >= count)
@@ -121,10 +122,14 @@ def _packets_of_flood(run: _Run, name: str) -> list[bytes]:
     return [messages.encode(messages.Fetch(token))]
 
 
-def _send_until_full(link: Liar, next_packet: Callable[[], bytes]) -> None:
-    """Send 500 packets, or as many as the queue takes."""
+def _is_sent_or_refused(link: Liar, packet: bytes) -> bool:
+    return link.send(packet) or not link.up
+
+
+def _send_until_full(link: Liar, packets: list[bytes], luck: random.Random) -> None:
+    """Send 500 packets by chance, or as many as the queue takes."""
     for _ in range(500):
-        if not link.send(next_packet()):
+        if not link.send(luck.choice(packets)):
             return
 
 
@@ -136,7 +141,7 @@ def test_flood_is_dropped_and_pictures_go_on(run: _Run, name: str) -> None:
     links = [run.connect_liar() for _ in range(3)]
     for _ in range(10):
         for link in links:
-            _send_until_full(link, lambda: luck.choice(packets))
+            _send_until_full(link, packets, luck)
         dropped_before = run.dropped_messages()
         run.pair.turn_helper()
         # One turn of the helper is bounded.

@@ -16,7 +16,7 @@ from splatview_ipc.kinds.cameras import CAMERA_LIMITS
 
 @dataclass(frozen=True)
 class _Frame:
-    """What `check_frame` takes."""
+    """The arguments of `check_frame`."""
 
     kind: str
     tensors: Any

@@ -96,9 +96,9 @@ def ends(runtime_dir: Path) -> Iterator[_Ends]:
 def _make_files(start: int, stop: int) -> list[int]:
     """Return descriptors of files that contain their own number."""
     fds = []
-    for number in range(start, stop):
+    for i in range(start, stop):
         fd = os.memfd_create("test")
-        os.write(fd, str(number).encode())
+        os.write(fd, str(i).encode())
         fds.append(fd)
     return fds
 

@@ -91,6 +91,11 @@ def _choose_first(count: int) -> int:
     return 0
 
 
+def _first_stores() -> list[tuple[int, Any]]:
+    """Return what an address holds before any store: zero, of an earlier stamp."""
+    return [(-1, 0)]
+
+
 class _Memory:
     """The stores of one process, and of a GPU, which come some time after being queued.
 
@@ -104,7 +109,7 @@ class _Memory:
         self.reader_start = 0
         """The stamp at which the reader came; 0: it has not come."""
         self.version = 0
-        self.history: dict[Any, list[tuple[int, Any]]] = defaultdict(lambda: [(-1, 0)])
+        self.history: dict[Any, list[tuple[int, Any]]] = defaultdict(_first_stores)
         """By address: stamps and values.
 
         Stores of one stamp are seen in any order, all those before it first.
@@ -142,8 +147,8 @@ class _Memory:
         """Return the memory as it is left when the process is killed at this moment."""
         left = _Memory()
         for address, stores in self.history.items():
-            made = [store for store in stores if store[0] <= stamp]
-            left.history[address] = made[-1:]
+            earlier = [store for store in stores if store[0] <= stamp]
+            left.history[address] = earlier[-1:]
         left.reader_start = stamp + 1
         return left
 
@@ -449,6 +454,10 @@ class _NumberFirst(_Ring):
         super().commit(slot, even_sequence, header, version)
 
 
+def _do_nothing() -> None:
+    pass
+
+
 class _NoFence(_Ring):
     """Commits without the fence."""
 
@@ -456,7 +465,7 @@ class _NoFence(_Ring):
         self, slot: int, even_sequence: int, header: bytes, version: int
     ) -> None:
         fence = current.fence
-        current.fence = lambda: None
+        current.fence = _do_nothing
         super().commit(slot, even_sequence, header, version)
         current.fence = fence
 

@@ -195,15 +195,16 @@ def _frame(
 
 
 def test_joined_scene_has_the_parts_in_the_order_of_their_ranks() -> None:
-    parts = [_frame(4, 0), _frame(0, 1), _frame(3, 2)]
-    joined = join(parts, [0, 1, 2], 9)
+    frames = [_frame(4, 0), _frame(0, 1), _frame(3, 2)]
+    joined = join(frames, [0, 1, 2], 9)
     assert joined.version == 9
     assert joined.time_ns == 102
     assert not joined.on_gpu
     assert joined.shards == ((0, 4), (1, 0), (2, 3))
     scene, _ = scene_of(joined)
     for name in ("means", "quats", "scales", "opacities", "sh0", "shN"):
-        expected = np.concatenate([part.tensors[name].to_float32() for part in parts])
+        arrays = [frame.tensors[name].to_float32() for frame in frames]
+        expected = np.concatenate(arrays)
         np.testing.assert_array_equal(getattr(scene, name), expected)
         assert joined.tensors[name].shape == expected.shape
 
@@ -219,9 +220,9 @@ def test_joined_scene_has_the_parts_in_the_order_of_their_ranks() -> None:
 def test_parts_that_differ_are_refused_with_the_difference(
     difference: dict[str, Any], message: str
 ) -> None:
-    parts = [_frame(2, 0), _frame(2, 3, **difference)]
+    frames = [_frame(2, 0), _frame(2, 3, **difference)]
     with pytest.raises(ViewerError, match=message):
-        join(parts, [0, 3], 1)
+        join(frames, [0, 3], 1)
 
 
 # -- versions --------------------------------------------------------------------------

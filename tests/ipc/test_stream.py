@@ -1,4 +1,6 @@
-"""A stream and its viewer, turned by hand: one write path, transports that fail, short memory, live streams."""
+"""A stream and its viewer, turned by hand: one write path, transports that fail, short
+memory, live streams.
+"""
 
 from __future__ import annotations
 

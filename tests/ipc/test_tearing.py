@@ -27,9 +27,9 @@ _SLOTS = 8
 _MIN_FRAMES = 6
 
 
-def _has_one_value(*parts: np.ndarray) -> bool:
-    low = min(int(part.min()) for part in parts)
-    high = max(int(part.max()) for part in parts)
+def _has_one_value(*arrays: np.ndarray) -> bool:
+    low = min(int(array.min()) for array in arrays)
+    high = max(int(array.max()) for array in arrays)
     return low == high
 
 

@@ -162,7 +162,10 @@ def test_moments_and_snapshots_are_compared(
     u = user(real, "compare")
     trace = real.traces[0]
     live = live_bytes(trace)
-    assert (u.answer_of("compare").bytes_before, u.answer_of("compare").bytes_after) == (
+    assert (
+        u.answer_of("compare").bytes_before,
+        u.answer_of("compare").bytes_after,
+    ) == (
         live[0],
         live.max(),
     )  # up to the peak
