@@ -57,9 +57,13 @@ def _bundled() -> Path | None:
     variant = os.environ.get("PYGLFW_LIBRARY_VARIANT", "").lower()
     if variant not in ("wayland", "x11"):
         is_wayland = os.environ.get("XDG_SESSION_TYPE") == "wayland"
-        variant = "wayland" if is_wayland else "x11"
+        variant = "x11"
+        if is_wayland:
+            variant = "wayland"
     library = Path(spec.origin).parent / variant / "libglfw.so"
-    return library if library.is_file() else None
+    if not library.is_file():
+        return None
+    return library
 
 
 if not os.environ.get("PYGLFW_LIBRARY"):
@@ -178,6 +182,112 @@ def _why_no_window(offered: str, faults: list[str]) -> str:
     )
 
 
+class _WindowEvents:
+    """Makes events of what GLFW reports about a window."""
+
+    def __init__(self, window: Any, screen: WindowScreen) -> None:
+        self._window = window
+        self._screen = screen
+        self.queue: list[Event] = []
+        """The events since the last `take`, in their order."""
+        self._clicks = ClickCounter()
+        self._mods: Mods = frozenset()
+        self._key_names = _key_names()
+        self._connect()
+
+    def take(self) -> list[Event]:
+        """Return the queued events, and start another queue."""
+        events = self.queue
+        self.queue = []
+        return events
+
+    def _connect(self) -> None:
+        """Have GLFW call the methods that make events."""
+        window = self._window
+        glfw.set_cursor_pos_callback(window, self._on_move)
+        glfw.set_cursor_enter_callback(window, self._on_enter)
+        glfw.set_mouse_button_callback(window, self._on_button)
+        glfw.set_scroll_callback(window, self._on_scroll)
+        glfw.set_key_callback(window, self._on_key)
+        glfw.set_char_callback(window, self._on_char)
+        glfw.set_framebuffer_size_callback(window, self._on_resize)
+        glfw.set_window_refresh_callback(window, self._on_refresh)
+        glfw.set_window_close_callback(window, self._on_close)
+        self._take_drops()
+
+    def _to_pixels(self, x: float, y: float) -> tuple[float, float]:
+        """Return a point of the window, given in GLFW's points, in pixels."""
+        window_width, window_height = glfw.get_window_size(self._window)
+        width, height = self._screen.size
+        return x * width / max(window_width, 1), y * height / max(window_height, 1)
+
+    def _pointer(self) -> tuple[float, float]:
+        return self._to_pixels(*glfw.get_cursor_pos(self._window))
+
+    def _on_move(self, _: Any, x: float, y: float) -> None:
+        # A fast mouse sends a thousand a second: the last one counts.
+        if self.queue and isinstance(self.queue[-1], PointerMove):
+            self.queue.pop()
+        self.queue.append(PointerMove(*self._to_pixels(x, y), self._mods))
+
+    def _on_enter(self, _: Any, is_inside: int) -> None:
+        if not is_inside:
+            self.queue.append(PointerLeave())
+
+    def _on_button(self, _: Any, code: int, action: int, mods: int) -> None:
+        button = _BUTTONS.get(code)
+        if button is None:
+            return
+        x, y = self._pointer()
+        if action == glfw.PRESS:
+            clicks = self._clicks.count(
+                glfw.get_time(), x, y, button, self._screen.scale
+            )
+            self.queue.append(PointerPress(x, y, button, _mods(mods), clicks))
+        else:
+            self.queue.append(PointerRelease(x, y, button, _mods(mods)))
+
+    def _on_scroll(self, _: Any, dx: float, dy: float) -> None:
+        self.queue.append(Wheel(*self._pointer(), dy, -dx, self._mods))
+
+    def _on_key(self, _: Any, code: int, _scan: int, action: int, mods: int) -> None:
+        self._mods = _mods(mods)
+        name = self._key_names.get(code)
+        if name:
+            is_pressed = action != glfw.RELEASE
+            is_repeat = action == glfw.REPEAT
+            self.queue.append(Key(name, is_pressed, self._mods, is_repeat))
+
+    def _on_char(self, _: Any, code: int) -> None:
+        self.queue.append(Text(chr(code)))
+
+    def _on_resize(self, _: Any, width: int, height: int) -> None:
+        # A minimised window has neither.
+        if width > 0 and height > 0:
+            self.queue.append(Resize(width, height, self._screen.scale))
+
+    def _on_refresh(self, _: Any) -> None:
+        self.queue.append(Expose())
+
+    def _on_close(self, _: Any) -> None:
+        self.queue.append(Close())
+
+    def _take_drops(self) -> None:
+        """Have dropped files become events.
+
+        pyGLFW's own callback ends at names that are not UTF-8.
+        """
+
+        def drop(_: Any, count: int, paths: Any) -> None:
+            names = tuple(os.fsdecode(paths[i]) for i in range(count))
+            self.queue.append(FileDrop(names))
+
+        untyped_glfw: Any = glfw
+        # It lives for as long as GLFW calls it.
+        self._drop = untyped_glfw._GLFWdropfun(drop)
+        untyped_glfw._glfw.glfwSetDropCallback(self._window, self._drop)
+
+
 class WindowScreen:
     """A resizable window with an OpenGL 3.3 core context (or newer).
 
@@ -205,14 +315,10 @@ class WindowScreen:
         Raises:
             GraphicsError: there is no display or no OpenGL 3.3.
         """
-        self._events: list[Event] = []
         self._closed = False
         self._title = title
         self._window: Any = None
         self.desktop = _WindowDesktop()
-        self._clicks = ClickCounter()
-        self._mods: Mods = frozenset()
-        self._key_names = _key_names()
         let_go()
         self._open(width, height, visible)
         glfw.make_context_current(self._window)
@@ -227,7 +333,7 @@ class WindowScreen:
             ) from e
         self._framebuffer = self.ctx.detect_framebuffer()
         self._framebuffer_size = self._framebuffer.size
-        self._connect()
+        self._events = _WindowEvents(self._window, self)
 
     def _open(self, width: int, height: int, visible: bool) -> None:
         """Open GLFW's window. Raises GraphicsError."""
@@ -251,92 +357,8 @@ class WindowScreen:
             glfw.terminate()
         raise GraphicsError(_why_no_window(offered, faults))
 
-    # -- events ------------------------------------------------------------------------
-
-    def _connect(self) -> None:
-        """Have GLFW call the methods that make events."""
-        window = self._window
-        glfw.set_cursor_pos_callback(window, self._on_move)
-        glfw.set_cursor_enter_callback(window, self._on_enter)
-        glfw.set_mouse_button_callback(window, self._on_button)
-        glfw.set_scroll_callback(window, self._on_scroll)
-        glfw.set_key_callback(window, self._on_key)
-        glfw.set_char_callback(window, self._on_char)
-        glfw.set_framebuffer_size_callback(window, self._on_resize)
-        glfw.set_window_refresh_callback(
-            window, lambda _: self._events.append(Expose())
-        )
-        glfw.set_window_close_callback(window, lambda _: self._events.append(Close()))
-        self._take_drops()
-
-    def _to_pixels(self, x: float, y: float) -> tuple[float, float]:
-        """Return a point of the window, given in GLFW's points, in pixels."""
-        window_width, window_height = glfw.get_window_size(self._window)
-        width, height = self._size
-        return x * width / max(window_width, 1), y * height / max(window_height, 1)
-
-    def _pointer(self) -> tuple[float, float]:
-        return self._to_pixels(*glfw.get_cursor_pos(self._window))
-
-    def _on_move(self, _: Any, x: float, y: float) -> None:
-        # A fast mouse sends a thousand a second: the last one counts.
-        if self._events and isinstance(self._events[-1], PointerMove):
-            self._events.pop()
-        self._events.append(PointerMove(*self._to_pixels(x, y), self._mods))
-
-    def _on_enter(self, _: Any, is_inside: int) -> None:
-        if not is_inside:
-            self._events.append(PointerLeave())
-
-    def _on_button(self, _: Any, code: int, action: int, mods: int) -> None:
-        button = _BUTTONS.get(code)
-        if button is None:
-            return
-        x, y = self._pointer()
-        if action == glfw.PRESS:
-            clicks = self._clicks.count(glfw.get_time(), x, y, button, self._scale)
-            self._events.append(PointerPress(x, y, button, _mods(mods), clicks))
-        else:
-            self._events.append(PointerRelease(x, y, button, _mods(mods)))
-
-    def _on_scroll(self, _: Any, dx: float, dy: float) -> None:
-        self._events.append(Wheel(*self._pointer(), dy, -dx, self._mods))
-
-    def _on_key(self, _: Any, code: int, _scan: int, action: int, mods: int) -> None:
-        self._mods = _mods(mods)
-        name = self._key_names.get(code)
-        if name:
-            is_pressed = action != glfw.RELEASE
-            is_repeat = action == glfw.REPEAT
-            self._events.append(Key(name, is_pressed, self._mods, is_repeat))
-
-    def _on_char(self, _: Any, code: int) -> None:
-        self._events.append(Text(chr(code)))
-
-    def _on_resize(self, _: Any, width: int, height: int) -> None:
-        # A minimised window has neither.
-        if width > 0 and height > 0:
-            self._events.append(Resize(width, height, self._scale))
-
-    def _take_drops(self) -> None:
-        """Have dropped files become events.
-
-        pyGLFW's own callback ends at names that are not UTF-8.
-        """
-
-        def drop(_: Any, count: int, paths: Any) -> None:
-            names = tuple(os.fsdecode(paths[i]) for i in range(count))
-            self._events.append(FileDrop(names))
-
-        untyped_glfw: Any = glfw
-        # It lives for as long as GLFW calls it.
-        self._drop = untyped_glfw._GLFWdropfun(drop)
-        untyped_glfw._glfw.glfwSetDropCallback(self._window, self._drop)
-
-    # -- the screen --------------------------------------------------------------------
-
     @property
-    def _size(self) -> tuple[int, int]:
+    def size(self) -> tuple[int, int]:
         """Width and height in pixels; the last ones while it is minimised or closed."""
         if self._window:
             width, height = glfw.get_framebuffer_size(self._window)
@@ -345,7 +367,8 @@ class WindowScreen:
         return self._framebuffer_size
 
     @property
-    def _scale(self) -> float:
+    def scale(self) -> float:
+        """Pixels per point."""
         if self._window:
             return max(glfw.get_window_content_scale(self._window)[0], 0.5)
         return 1.0
@@ -355,8 +378,8 @@ class WindowScreen:
         is_open = bool(self._window)
         is_minimised = is_open and glfw.get_window_attrib(self._window, glfw.ICONIFIED)
         return ScreenState(
-            size=self._size,
-            scale=self._scale,
+            size=self.size,
+            scale=self.scale,
             visible=is_open and not is_minimised,
             ready=is_open,
             closed=self._closed,
@@ -364,21 +387,20 @@ class WindowScreen:
 
     @property
     def framebuffer(self) -> moderngl.Framebuffer:
-        if self._size != self._framebuffer_size:
-            self._framebuffer_size = self._size
+        if self.size != self._framebuffer_size:
+            self._framebuffer_size = self.size
             # moderngl keeps the size that it saw first, and has no way to set another.
-            self._framebuffer._size = self._size  # pyright: ignore[reportAttributeAccessIssue]
-            self._framebuffer.viewport = (0, 0, *self._size)
+            self._framebuffer._size = self.size  # pyright: ignore[reportAttributeAccessIssue]
+            self._framebuffer.viewport = (0, 0, *self.size)
         return self._framebuffer
 
     def poll(self, timeout: float) -> list[Event]:
         if self._window:
-            if timeout > 0 and not self._events:
+            if timeout > 0 and not self._events.queue:
                 glfw.wait_events_timeout(timeout)
             else:
                 glfw.poll_events()
-        events = self._events
-        self._events = []
+        events = self._events.take()
         if any(isinstance(e, Close) for e in events):
             self._closed = True
         return events
