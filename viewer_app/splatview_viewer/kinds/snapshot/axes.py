@@ -161,8 +161,9 @@ def _draw_over(view: SnapshotView, world: PlotWorld, plot: plots.Plot) -> None:
     """Draw ranges, marks, the legend, texts, and what is under the pointer."""
     scale = view.scale
     r = plot.rect
-    right = r.x + r.width
-    bottom = r.y + r.height
+    left = r.x + 6 * scale
+    right = r.x + r.width - 6 * scale
+    bottom = r.y + r.height - 6 * scale
     with plot.drawing() as draw:
         top = r.y + _draw_annotations(draw, view, world, plot)
         _draw_marks(draw, view, world, plot)
@@ -174,11 +175,11 @@ def _draw_over(view: SnapshotView, world: PlotWorld, plot: plots.Plot) -> None:
             corner = (r.x + 10 * scale, top + 8 * scale)
             card(draw, corner, [(text, theme.TEXT)], within=r)
         if view.device_label:
-            corner = (r.x + 6 * scale, bottom - 6 * scale)
-            card(draw, corner, [(view.device_label, theme.DIM)], (0, 1))
+            line = (view.device_label, theme.DIM)
+            card(draw, (left, bottom), [line], (0, 1))
         if view.status_text:
-            corner = (right - 6 * scale, bottom - 6 * scale)
-            card(draw, corner, [(view.status_text, theme.DIM)], (1, 1))
+            line = (view.status_text, theme.DIM)
+            card(draw, (right, bottom), [line], (1, 1))
     _draw_pointer(view, world, plot)
 
 
@@ -243,20 +244,21 @@ def _draw_marks(
     if state.moment is not None:
         x = screen_x(state.moment)
         size = 5 * scale
+        left_corner = ImVec2(x - size, r.y)
+        right_corner = ImVec2(x + size, r.y)
+        tip = ImVec2(x, r.y + 1.3 * size)
+        color = theme.u32(_MOMENT_COLOR)
         plot.upright(world.axis.x_of(state.moment), _MOMENT_COLOR)
-        draw.add_triangle_filled(
-            ImVec2(x - size, r.y),
-            ImVec2(x + size, r.y),
-            ImVec2(x, r.y + 1.3 * size),
-            theme.u32(_MOMENT_COLOR),
-        )
+        draw.add_triangle_filled(left_corner, right_corner, tip, color)
     if state.selected is not None:
         allocations = view.trace.allocations
-        x0 = screen_x(int(allocations.start[state.selected]) + 1)
-        x1 = screen_x(int(allocations.end[state.selected]) + 1)
+        start = int(allocations.start[state.selected]) + 1
+        end = int(allocations.end[state.selected]) + 1
+        left = screen_x(start)
+        right = max(screen_x(end), left + 2 * scale)
         draw.add_rect_filled(
-            ImVec2(x0, bottom - 3 * scale),
-            ImVec2(max(x1, x0 + 2 * scale), bottom),
+            ImVec2(left, bottom - 3 * scale),
+            ImVec2(right, bottom),
             theme.u32(_LIFETIME_COLOR),
         )
 
@@ -272,8 +274,9 @@ def _draw_pointer(view: SnapshotView, world: PlotWorld, plot: plots.Plot) -> Non
     x, y = pointer()
     bottom = r.y + r.height
     color = theme.u32(theme.INK, 0.2)
+    right = r.x + r.width
     draw.add_line(ImVec2(x, r.y), ImVec2(x, bottom), color, scale)
-    draw.add_line(ImVec2(r.x, y), ImVec2(r.x + r.width, y), color, scale)
+    draw.add_line(ImVec2(r.x, y), ImVec2(right, y), color, scale)
     label = f"{moment:,}"
     if world.axis.unit == "time" and world.axis.has_times:
         label = format.clock_text(world.axis.time_us(moment))
@@ -300,9 +303,11 @@ def _pointer_lines(
         site = summary(view.content.snapshot, view.trace, hovered).partition("  ")[2]
         lived = f"lived {life(view.trace, hovered)['Lived']}"
         size = int(view.trace.allocations.size[hovered])
-        lines.append((size_text(size), theme.TEXT))
-        lines.append((fitted(site, max_width), theme.DIM))
-        lines.append((fitted(lived, max_width), theme.DIM))
+        lines += [
+            (size_text(size), theme.TEXT),
+            (fitted(site, max_width), theme.DIM),
+            (fitted(lived, max_width), theme.DIM),
+        ]
     if view.state.tab != "addresses":
         live = size_text(int(world.bands.live[moment]))
         reserved = size_text(int(world.bands.reserved[moment]))
@@ -340,37 +345,63 @@ def _draw_annotations(
     )
     if ranges is None or not ranges.names:
         return 0.0
-    r = plot.rect
     scale = plot.scale
     if world.axis.unit == "events":
         limits = ranges.moments
     else:
         limits = ranges.times - world.axis.origin_us
-    x_per_pixel = (plot.x[1] - plot.x[0]) / r.width
-    left, right = np.clip(r.x + (limits - plot.x[0]) / x_per_pixel, r.x, r.x + r.width)
-    visible = np.flatnonzero(right - left >= 2 * scale)
-    by_width = visible[np.argsort((left - right)[visible], kind="stable")]
+    left, right = _range_ends(plot, limits)
+    widths = right - left
+    visible = np.flatnonzero(widths >= 2 * scale)
+    by_width = visible[np.argsort(-widths[visible], kind="stable")]
     bar_height = imgui.get_text_line_height() + 4 * scale
     total_height = 0.0
     for i in by_width[:_MAX_RANGES].tolist():
         depth = ranges.depth[i]
         if depth >= _MAX_DEPTH:
             continue
+        top = depth * (bar_height + scale)
+        total_height = max(total_height, top + bar_height)
         x0 = float(left[i])
         x1 = max(float(right[i]) - scale, x0 + 1)
-        y = r.y + depth * (bar_height + scale)
-        total_height = max(total_height, y + bar_height - r.y)
-        tint = _TINTS[depth]
-        corner = ImVec2(x0, y)
-        draw.add_rect_filled(corner, ImVec2(x1, y + bar_height), theme.u32(tint, 0.20))
-        draw.add_rect_filled(corner, ImVec2(x1, y + 2 * scale), theme.u32(tint, 0.75))
-        if x1 - x0 > 28 * scale:
-            draw.add_text(
-                ImVec2(x0 + 5 * scale, y + 2.5 * scale),
-                theme.u32(theme.INK),
-                fitted(ranges.names[i], x1 - x0 - 8 * scale),
-            )
+        corner = ImVec2(x0, plot.rect.y + top)
+        size = ImVec2(x1 - x0, bar_height)
+        _draw_range(draw, corner, size, scale, _TINTS[depth], ranges.names[i])
     return total_height
+
+
+def _range_ends(plot: plots.Plot, limits: np.ndarray) -> np.ndarray:
+    """Return the left and right ends of ranges in pixels, cut to the plot, (2, N).
+
+    limits: their ends on the time axis, (2, N).
+    """
+    x0, x1 = plot.x
+    left = plot.rect.x
+    right = left + plot.rect.width
+    x_per_pixel = (x1 - x0) / plot.rect.width
+    pixels = left + (limits - x0) / x_per_pixel
+    return np.clip(pixels, left, right)
+
+
+def _draw_range(
+    draw: imgui.ImDrawList,
+    corner: ImVec2,
+    size: ImVec2,
+    scale: float,
+    tint: ImVec4,
+    name: str,
+) -> None:
+    """Draw the bar of one annotated range, with its name if that fits."""
+    right = corner.x + size.x
+    bottom = corner.y + size.y
+    ground = theme.u32(tint, 0.20)
+    edge = theme.u32(tint, 0.75)
+    draw.add_rect_filled(corner, ImVec2(right, bottom), ground)
+    draw.add_rect_filled(corner, ImVec2(right, corner.y + 2 * scale), edge)
+    if size.x > 28 * scale:
+        text_corner = ImVec2(corner.x + 5 * scale, corner.y + 2.5 * scale)
+        text = fitted(name, size.x - 8 * scale)
+        draw.add_text(text_corner, theme.u32(theme.INK), text)
 
 
 # -- the minimap -----------------------------------------------------------------------
@@ -424,9 +455,10 @@ def draw_minimap(view: SnapshotView, rect: Rect) -> None:
 def _outline(world: PlotWorld, columns: int) -> _Outline:
     """Return the outline of the timeline, with two points for each column of pixels."""
     axis = world.axis
+    bands = world.bands
     edges = axis.edges(*axis.extent, columns)
-    live = world.bands.live[peaks(world.bands.live, edges)]
-    reserved = world.bands.reserved[peaks(world.bands.reserved, edges)]
+    live = bands.live[peaks(bands.live, edges)]
+    reserved = bands.reserved[peaks(bands.reserved, edges)]
     x = np.linspace(*axis.extent, columns + 1)
     return _Outline(
         x=np.repeat(x, 2)[1:-1],
@@ -459,7 +491,9 @@ def _drag_window(view: SnapshotView, world: PlotWorld, rect: Rect) -> None:
     if "minimap held" not in view.pane_memory:
         return
     low, high = world.axis.extent
-    x0, x1 = view.state.x or (low, low + (high - low) / 8)
+    extent = high - low
+    x0, x1 = view.state.x or (low, low + extent / 8)
     half = (x1 - x0) / 2
-    center = low + (pointer().x - rect.x) / rect.width * (high - low)
+    share = (pointer().x - rect.x) / rect.width
+    center = low + share * extent
     view.state = world.with_window(view.state, (center - half, center + half))
