@@ -110,7 +110,7 @@ def _moved(events: list[Event], later_us: int) -> Iterator[Event]:
             **event,
             "addr": event["addr"] + _ELSEWHERE,
             "time_us": event["time_us"] + later_us,
-            "compile_context": "".join(("N/", "A")),
+            "compile_context": "N/A",
             "frames": frames,
         }
 

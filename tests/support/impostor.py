@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import time
@@ -148,10 +149,8 @@ class Impostor:
     def hand(self, packet: bytes, fds: list[int]) -> None:
         """Send a packet and descriptors over the connections."""
         for connection in list(self.viewers):
-            try:
+            with contextlib.suppress(EndedError):
                 connection.send(packet, fds)
-            except EndedError:
-                pass
 
     def welcome(self, **changes: Any) -> messages.Welcome:
         """Make an honest run's answer to Hello; `changes` are fields."""

@@ -67,13 +67,13 @@ def _notes(still: Still, value: Value | None, command: Shot) -> list[str]:
         notes.append(f"Gaussians: {still.missing}")
     if isinstance(value, GaussianScene):
         notes += [f"{command.file}: {note}" for note in value.notes]
-    if isinstance(value, MemorySnapshot) and command.device is None:
-        if len(value.traces) > 1:
-            devices = ", ".join(map(_trace_title, value.traces))
-            notes.append(
-                f"{command.file}: the picture shows one of the devices {devices}; "
-                "choose with --device"
-            )
+    traces = value.traces if isinstance(value, MemorySnapshot) else ()
+    if command.device is None and len(traces) > 1:
+        devices = ", ".join(map(_trace_title, traces))
+        notes.append(
+            f"{command.file}: the picture shows one of the devices {devices}; choose with "
+            "--device"
+        )
     return notes
 
 

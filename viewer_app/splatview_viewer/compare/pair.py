@@ -313,7 +313,7 @@ class PairView(View[PairSource, PairState]):
         both = self._both()
         views = [both[side] for side in sides]
         # A fault is for the viewport of this user: others see both sides as before.
-        return any([view.handle(event, rect) for view in views if view is not None])
+        return any(view.handle(event, rect) for view in views if view is not None)
 
     def _sides_of(self, event: Event, rect: Rect, is_split: bool) -> list[int]:
         """Return the sides that an event is for."""

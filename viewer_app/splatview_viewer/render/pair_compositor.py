@@ -27,7 +27,7 @@ class _Measurement(NamedTuple):
 
 
 class PairCompositor:
-    """Holds two pictures of colours as they are shown:
+    """Holds two pictures of colours as they are shown.
 
         for side, view in enumerate(views):
             target = pair.target(side, rect.width, rect.height)

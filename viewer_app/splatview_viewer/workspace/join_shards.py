@@ -52,7 +52,7 @@ def join(
         time_ns=max(frame.time_ns for frame in frames),
         meta=meta,
         tensors=_join_tensors(frames),
-        intact=lambda: all([frame.intact() for frame in frames]),
+        intact=lambda: all(frame.intact() for frame in frames),
         frames=frames,
         shards=tuple(zip(ranks, counts, strict=True)),
     )

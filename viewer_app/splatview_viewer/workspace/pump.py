@@ -162,9 +162,9 @@ class Pump:
     def _shares_gpu(self, run: RemoteRun, draws_with_cuda: bool) -> bool:
         """Return whether a run publishes a stream from a GPU that the viewer uses."""
         for stream in run.streams.values():
-            if stream.rate_hz > 0 and stream.gpu:
-                if draws_with_cuda or stream.gpu == self._gpu_uuid:
-                    return True
+            is_on_gpu = stream.rate_hz > 0 and bool(stream.gpu)
+            if is_on_gpu and (draws_with_cuda or stream.gpu == self._gpu_uuid):
+                return True
         return False
 
 
