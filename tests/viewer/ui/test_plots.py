@@ -38,7 +38,7 @@ class Page:
         def draw_over(rect: Rect, scale: float) -> bool:
             with (
                 board("page", rect),
-                plots.plot("plot", size, X_AXIS, y_axis, second=STEPS) as plot,
+                plots.plot("plot", size, X_AXIS, y_axis, second_ticks=STEPS) as plot,
             ):
                 assert plot is not None
                 drawn.append(plot)

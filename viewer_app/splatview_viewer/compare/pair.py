@@ -23,7 +23,7 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.core.view import Info, KeyHelp, Section, View, Wants
 from splatview_viewer.render.pair_compositor import PairCompositor
-from splatview_viewer.ui.divider import KEPT, Divider
+from splatview_viewer.ui.divider import MIN_SHARE, Divider
 from splatview_viewer.workspace.sources import ValueSource
 
 if TYPE_CHECKING:
@@ -286,14 +286,16 @@ class PairView(View[PairSource, PairState]):
             slots = self.data.catalogue.slots
             entries = [slots[key].entry for key in self.data.uses]
             first, second = distinct_names(entries)
-            self.divider.over(rect, scale, (first, second))
+            self.divider.draw(rect, scale, (first, second))
 
     # -- events and time ---------------------------------------------------------------
 
     @property
     def divider(self) -> Divider:
         """The line, at the position of the state."""
-        self._divider.at = min(max(self._state.position, KEPT), 1 - KEPT)
+        self._divider.position = min(
+            max(self._state.position, MIN_SHARE), 1 - MIN_SHARE
+        )
         return self._divider
 
     def handle(self, event: Event, rect: Rect) -> bool:
@@ -302,7 +304,7 @@ class PairView(View[PairSource, PairState]):
             divider = self.divider
             needs_redraw = divider.handle(event, rect, self.host.scale)
             if needs_redraw is not None:
-                self._state = replace(self._state, position=divider.at)
+                self._state = replace(self._state, position=divider.position)
                 return needs_redraw
         sides = self._sides_of(event, rect, is_split)
         if isinstance(event, PointerPress):

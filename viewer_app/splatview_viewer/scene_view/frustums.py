@@ -196,11 +196,11 @@ class Frustums(Tool[TrainedView]):
 
     def _handle_divider(self, event: Event, rect: Rect) -> bool | None:
         divider = self.through.divider
-        divider.at = self.state.at
+        divider.position = self.state.at
         photo_rect = self.through.photo_rect(rect)
         needs_redraw = divider.handle(event, photo_rect, self.view.host.scale)
         if needs_redraw is not None:
-            self.change(at=divider.at)
+            self.change(at=divider.position)
         return needs_redraw
 
     def _handle_key(self, event: Key) -> bool | None:

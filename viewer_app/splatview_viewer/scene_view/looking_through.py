@@ -253,8 +253,8 @@ class LookingThrough:
                 text = text or "The photograph is on its way"
                 tag(text, photo_rect.x + inset, photo_rect.y + inset, rect)
         elif how == "wipe":
-            self.divider.at = self.view.state.training.at
-            self.divider.over(self.photo_rect(rect), scale, ("Render", "Photo"))
+            self.divider.position = self.view.state.training.at
+            self.divider.draw(self.photo_rect(rect), scale, ("Render", "Photo"))
         elif how == "side":
             both = self.photo_rect(rect, columns=2)
             middle = both.x + both.width / 2

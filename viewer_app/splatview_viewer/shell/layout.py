@@ -280,7 +280,9 @@ def _head(viewport: Viewport, user: User, scale: float) -> None:
     at = lettering.measure(name + "  ").x
     # The name goes before where it comes from.
     if group and at + lettering.measure(group).x <= room:
-        lettering.write(draw, round(x + pad + at), text_y, theme.u32(theme.GONE), group)
+        lettering.write(
+            draw, round(x + pad + at), text_y, theme.u32(theme.ENDED), group
+        )
     r = 3.5 * scale
     cx = x + width - cross / 2
     cy = y + height / 2

@@ -548,7 +548,7 @@ def _keep(user: User) -> None:
 
 def _last_line(user: User) -> None:
     """Draw the hint for new users, and the button for light and dark."""
-    colored("H hides this panel, ? lists the keys", theme.GONE)
+    colored("H hides this panel, ? lists the keys", theme.ENDED)
     word = "Dark" if user.state.light else "Light"
     size = imgui.calc_text_size(word)
     imgui.same_line(

@@ -49,7 +49,7 @@ def draw_list(user: User) -> None:
     for group, entries in groupby(state.entries, key=lambda e: (e.group, e.is_file)):
         ui.colored(group[0], theme.DIM)
         for entry in entries:
-            if ui.entry_is_seen():
+            if ui.is_entry_visible():
                 # Names do not tell entries apart: imgui cuts them at "###", and bytes
                 # that are no text are written out.
                 imgui.push_id(str(id(entry)))
@@ -67,7 +67,7 @@ def _draw_entry(entry: Entry, user: User) -> None:
     elif entry.alive:
         dot = theme.ALIVE
     else:
-        dot = theme.GONE
+        dot = theme.ENDED
     if entry.progress is not None:
         beside = f"{entry.progress:.0%}"
     elif entry.is_file or not entry.alive:

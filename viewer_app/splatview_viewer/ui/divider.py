@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _REACH = 7.0
 """Points to either side of the line that take hold of it."""
-KEPT = 0.02
+MIN_SHARE = 0.02
 """Share of the width that stays on either side, so that the line can be taken again."""
 _KNOB = 11.0
 """Points: the radius of what shows that the line can be dragged."""
@@ -30,16 +30,16 @@ class Divider:
     """
 
     def __init__(self) -> None:
-        self.at = 0.5
+        self.position = 0.5
         """Position: 0 at the left edge of the picture, 1 at the right one."""
-        self.over_it = False
+        self.is_hovered = False
         """True if the pointer is on it."""
         self._offset: float | None = None
         """Pixels from the line at which it was taken, while it is dragged."""
 
     def x(self, rect: Rect) -> int:
         """Its column on the screen: the first one right of it."""
-        return rect.x + round(self.at * rect.width)
+        return rect.x + round(self.position * rect.width)
 
     def handle(self, event: Event, rect: Rect, scale: float = 1.0) -> bool | None:
         """Take a user's event.
@@ -52,34 +52,34 @@ class Divider:
                 event.x, event.y, rect, scale
             ):
                 if event.clicks == 2:
-                    self.at = 0.5
+                    self.position = 0.5
                     self._offset = None
                     return True
                 self._offset = event.x - self.x(rect)
-                self.over_it = True
+                self.is_hovered = True
                 return True
             case PointerMove() if self._offset is not None:
                 at = (event.x - self._offset - rect.x) / max(rect.width, 1)
-                before = self.at
-                self.at = min(max(at, KEPT), 1 - KEPT)
-                return self.at != before
+                before = self.position
+                self.position = min(max(at, MIN_SHARE), 1 - MIN_SHARE)
+                return self.position != before
             case PointerMove():
-                before = self.over_it
-                self.over_it = self._near(event.x, event.y, rect, scale)
-                return True if before != self.over_it else None
+                before = self.is_hovered
+                self.is_hovered = self._near(event.x, event.y, rect, scale)
+                return True if before != self.is_hovered else None
             case PointerRelease() if self._offset is not None:
                 self._offset = None
-                self.over_it = self._near(event.x, event.y, rect, scale)
+                self.is_hovered = self._near(event.x, event.y, rect, scale)
                 return True
-            case PointerLeave() if self.over_it and self._offset is None:
-                self.over_it = False
+            case PointerLeave() if self.is_hovered and self._offset is None:
+                self.is_hovered = False
                 return True
         return None
 
     def _near(self, x: float, y: float, rect: Rect, scale: float) -> bool:
         return rect.contains(x, y) and abs(x - self.x(rect)) <= _REACH * scale
 
-    def over(self, rect: Rect, scale: float, names: tuple[str, str] = ("", "")) -> None:
+    def draw(self, rect: Rect, scale: float, names: tuple[str, str] = ("", "")) -> None:
         """Draw it with imgui, and at the upper edge what is on either side."""
         from imgui_bundle import ImVec2, imgui
 
@@ -95,7 +95,7 @@ class Divider:
             ImVec2(rect.x + rect.width, rect.y + rect.height),
             True,
         )
-        color = theme.u32(theme.ACCENT if self.over_it else theme.TEXT)
+        color = theme.u32(theme.ACCENT if self.is_hovered else theme.TEXT)
         draw.add_line(
             ImVec2(x, rect.y),
             ImVec2(x, rect.y + rect.height),

@@ -66,9 +66,9 @@ class Axis:
     limit: Range | None = None
     """Range that the user cannot leave; a vertical axis with one is moved and zoomed
     along with the horizontal one."""
-    least: float = 0.0
+    min_extent: float = 0.0
     """Least extent that the user can see at once; for an axis with a limit."""
-    above: bool = False
+    grid_above: bool = False
     """True if its grid is drawn over what is in the plot."""
 
 
@@ -79,7 +79,7 @@ class Plot:
     x: Range
     y: Range
     hovered: bool = False
-    over_y: bool = False
+    is_over_y: bool = False
     """True if the pointer is on the vertical axis."""
     pointer: Range = (0.0, 0.0)
     """The place under the pointer while `hovered`, in units of the axes."""
@@ -129,14 +129,14 @@ class Plot:
         y = np.repeat(heights.astype(np.float64), 2)
         implot.plot_shaded(label, x, 0 * y, y, implot.Spec(fill_color=color))
 
-    def say(self, label: str) -> None:
+    def legend_line(self, label: str) -> None:
         """Write a line into the legend."""
         implot.plot_dummy(
             label,
             implot.Spec(line_color=ImVec4(0, 0, 0, 0), fill_color=ImVec4(0, 0, 0, 0)),
         )
 
-    def at(self, x: float, y: float | None = None) -> tuple[float, float]:
+    def to_pixel(self, x: float, y: float | None = None) -> tuple[float, float]:
         """The pixel of a point, at most _FAR away; without `y` at the lower edge."""
         found = implot.plot_to_pixels(x, self.y[0] if y is None else y)
         return _near(found.x), _near(found.y)
@@ -153,7 +153,7 @@ class Plot:
     def upright(self, x: float, color: ImVec4, width: float = 1.0) -> None:
         """A vertical line from edge to edge."""
         with self.drawing() as draw:
-            px = round(self.at(x)[0])
+            px = round(self.to_pixel(x)[0])
             draw.add_line(
                 ImVec2(px, self.rect.y),
                 ImVec2(px, self.rect.y + self.rect.height),
@@ -165,7 +165,7 @@ class Plot:
         """Dim what is between two places."""
         with self.drawing() as draw:
             bottom = self.rect.y + self.rect.height
-            left, right = sorted((self.at(x0)[0], self.at(x1)[0]))
+            left, right = sorted((self.to_pixel(x0)[0], self.to_pixel(x1)[0]))
             draw.add_rect_filled(
                 ImVec2(left, self.rect.y),
                 ImVec2(right, bottom),
@@ -174,7 +174,7 @@ class Plot:
 
     def ticks(self, x: np.ndarray, color: ImVec4) -> None:
         """Short marks along the upper edge, at most one a pixel."""
-        found = np.unique([round(self.at(value)[0]) for value in x.tolist()])
+        found = np.unique([round(self.to_pixel(value)[0]) for value in x.tolist()])
         with self.drawing() as draw:
             for px in found.tolist():
                 draw.add_rect_filled(
@@ -186,10 +186,10 @@ class Plot:
     def dot(self, x: float, y: float, color: ImVec4) -> None:
         with self.drawing() as draw:
             draw.add_circle_filled(
-                ImVec2(*self.at(x, y)), 3.5 * self.scale, theme.u32(color), 12
+                ImVec2(*self.to_pixel(x, y)), 3.5 * self.scale, theme.u32(color), 12
             )
 
-    def words(self, at: tuple[float, float], text: str, color: ImVec4) -> Rect:
+    def text_card(self, at: tuple[float, float], text: str, color: ImVec4) -> Rect:
         """Write on a card beside a pixel: on its right, or where there is no room on
         its left.
         """
@@ -208,7 +208,7 @@ class Plot:
             pad=0.25,
         )
 
-    def tell(self, lines: Sequence[Line]) -> None:
+    def set_card(self, lines: Sequence[Line]) -> None:
         """Have a card drawn beside the pointer, over all that is in the plot."""
         self.card = lines
 
@@ -220,7 +220,7 @@ def plot(
     x: Axis,
     y: Axis,
     *,
-    second: Sequence[Tick] | None = None,
+    second_ticks: Sequence[Tick] | None = None,
     legend: Literal["list", "row"] | None = None,
     ground: ImVec4 | None = None,
 ) -> Iterator[Plot | None]:
@@ -252,7 +252,7 @@ def plot(
         for which, axis in ((_X, x), (_Y, y)):
             _setup(which, axis, implot.AxisFlags_.no_decorations.value if small else 0)
             _link(which, axis.span)
-        second_ticks = None if small else second
+        second_ticks = None if small else second_ticks
         if second_ticks is not None:
             marks = Axis(x.span, ticks=second_ticks)
             _setup(_X2, marks, implot.AxisFlags_.no_grid_lines.value)
@@ -260,12 +260,12 @@ def plot(
         if legend is not None:
             _setup_legend(legend)
         with _inside(found):  # sets the plot up, and draws its ground
-            found.over_y = implot.is_axis_hovered(_Y)
+            found.is_over_y = implot.is_axis_hovered(_Y)
             yield found
             boxed = imgui.is_mouse_released(imgui.MouseButton_.right)
     if found.card:
         hover_card(imgui.get_window_draw_list(), pointer(), found.card, found.rect)
-    if (found.hovered or found.over_y) and imgui.is_mouse_double_clicked(
+    if (found.hovered or found.is_over_y) and imgui.is_mouse_double_clicked(
         imgui.MouseButton_.left
     ):
         found.reset = True
@@ -280,7 +280,7 @@ def plot(
         left, right = (end - _PAN * aside * (right - left) for end in (left, right))
     found.moved = left < right and _differ((left, right), x.span)
     found.raised = (
-        (boxed or found.over_y or y.limit is not None)
+        (boxed or found.is_over_y or y.limit is not None)
         and low < high
         and _differ((low, high), y.span)
     )
@@ -440,13 +440,13 @@ def _inside(found: Plot) -> Iterator[None]:
 
 def _setup(which: int, axis: Axis, flags: int = 0) -> None:
     flags |= (implot.AxisFlags_.lock.value if axis.locked else 0) | (
-        implot.AxisFlags_.foreground.value if axis.above else 0
+        implot.AxisFlags_.foreground.value if axis.grid_above else 0
     )
     implot.setup_axis(which, None, flags | implot.AxisFlags_.no_highlight.value)
     if axis.limit is not None:
         implot.setup_axis_limits_constraints(which, *axis.limit)
         implot.setup_axis_zoom_constraints(
-            which, axis.least, axis.limit[1] - axis.limit[0]
+            which, axis.min_extent, axis.limit[1] - axis.limit[0]
         )
     if axis.scale != "linear":
         implot.setup_axis_scale(

@@ -91,7 +91,7 @@ class Faults:
         self._logged: set[tuple[str, str]] = set()
 
     @contextmanager
-    def guard(self, part: str) -> Iterator[None]:
+    def guard(self, part_name: str) -> Iterator[None]:
         """Note what a part raises instead of raising it; a part that does not raise is
         well again.
         """
@@ -100,10 +100,10 @@ class Faults:
                 yield
         except Exception as e:
             reason = error_text(e)
-            self._reasons[part] = reason
-            self._log(part, reason)
+            self._reasons[part_name] = reason
+            self._log(part_name, reason)
         else:
-            self._reasons.pop(part, None)
+            self._reasons.pop(part_name, None)
 
     def reason(self, part: str) -> str:
         """Return why a part failed the last time; "" where it did not."""

@@ -27,7 +27,7 @@ _DARK = {
     "DIM": (0.56, 0.59, 0.63),
     "ACCENT": (0.42, 0.67, 0.96),
     "ALIVE": (0.36, 0.78, 0.52),
-    "GONE": (0.42, 0.44, 0.48),
+    "ENDED": (0.42, 0.44, 0.48),
     "FAULT": (0.96, 0.52, 0.46),
     "PANEL": (0.105, 0.112, 0.125),
     "BAR": (0.085, 0.090, 0.102),
@@ -35,7 +35,7 @@ _DARK = {
     "FIELD": (0.165, 0.175, 0.195),
     "FIELD_OVER": (0.21, 0.225, 0.25),
     "FIELD_DOWN": (0.245, 0.265, 0.295),
-    "CHOSEN": (0.19, 0.27, 0.37),
+    "SELECTED": (0.19, 0.27, 0.37),
     "OVER": (0.17, 0.20, 0.25),
     "POPUP": (0.13, 0.14, 0.155),
 }
@@ -44,7 +44,7 @@ _LIGHT = {
     "DIM": (0.38, 0.40, 0.44),
     "ACCENT": (0.10, 0.42, 0.80),
     "ALIVE": (0.10, 0.55, 0.28),
-    "GONE": (0.55, 0.57, 0.60),
+    "ENDED": (0.55, 0.57, 0.60),
     "FAULT": (0.76, 0.17, 0.12),
     "PANEL": (0.955, 0.96, 0.967),
     "BAR": (0.915, 0.922, 0.932),
@@ -52,7 +52,7 @@ _LIGHT = {
     "FIELD": (0.885, 0.893, 0.907),
     "FIELD_OVER": (0.845, 0.857, 0.877),
     "FIELD_DOWN": (0.80, 0.815, 0.84),
-    "CHOSEN": (0.80, 0.875, 0.965),
+    "SELECTED": (0.80, 0.875, 0.965),
     "OVER": (0.87, 0.905, 0.95),
     "POPUP": (0.985, 0.987, 0.99),
 }
@@ -60,7 +60,7 @@ TEXT = ImVec4(0, 0, 0, 1)
 DIM = TEXT
 ACCENT = TEXT
 ALIVE = TEXT
-GONE = TEXT
+ENDED = TEXT
 FAULT = TEXT
 PANEL = TEXT
 BAR = TEXT
@@ -68,11 +68,11 @@ LINE = ImVec4(0, 0, 0, 1)
 FIELD = LINE
 FIELD_OVER = LINE
 FIELD_DOWN = LINE
-CHOSEN = LINE
+SELECTED = LINE
 OVER = LINE
 POPUP = LINE
-"""As `use` says: drawing code reads them then."""
-INK, MARK, NOW, SHADE = (
+"""As `use` says: whoever draws reads them then."""
+INK, MARK, LIVE, SHADE = (
     ImVec4(*_DARK[name], 1.0) for name in ("TEXT", "ACCENT", "ALIVE", "BAR")
 )
 """Colours of lines over pictures, the same beside a light panel and a dark one: plain,
@@ -119,9 +119,9 @@ def apply(scale: float) -> None:
         c.button: FIELD,
         c.button_hovered: FIELD_OVER,
         c.button_active: FIELD_DOWN,
-        c.header: CHOSEN,
+        c.header: SELECTED,
         c.header_hovered: OVER,
-        c.header_active: CHOSEN,
+        c.header_active: SELECTED,
         c.slider_grab: ImVec4(ACCENT.x, ACCENT.y, ACCENT.z, 0.5),
         c.slider_grab_active: ACCENT,
         c.check_mark: ACCENT,
@@ -129,7 +129,7 @@ def apply(scale: float) -> None:
         c.scrollbar_grab: FIELD_DOWN,
         c.plot_histogram: ACCENT,
         c.nav_cursor: ACCENT,
-        c.text_selected_bg: CHOSEN,
+        c.text_selected_bg: SELECTED,
     }.items():
         style.set_color_(which, color)
     style.window_padding = ImVec2(14, 12)

@@ -115,12 +115,12 @@ def _cut(text: str, width: float, tail: bool, _size: float) -> str:
     return piece(low) if low else ""
 
 
-def lines_of(text: str, width: float, most: int) -> list[str]:
+def lines_of(text: str, width: float, max_lines: int) -> list[str]:
     """A text in lines of about `width` pixels, `most` of them at most."""
     return wrap(
         text,
         max(int(width / (0.48 * imgui.get_font_size())), 12),
-        max_lines=most,
+        max_lines=max_lines,
         placeholder=" …",
     )
 
@@ -231,7 +231,7 @@ def _entry_size() -> ImVec2:
     return ImVec2(width, imgui.get_text_line_height() + 10 * theme.scale())
 
 
-def entry_is_seen() -> bool:
+def is_entry_visible() -> bool:
     """Return whether the next `entry` is to be drawn.
 
     One that is scrolled out of sight leaves its room: a list may have thousands.
@@ -248,7 +248,7 @@ def entry(
     name: str,
     right: str,
     dot: ImVec4,
-    chosen: bool,
+    is_selected: bool,
     *,
     dim_name: bool = False,
 ) -> bool:
@@ -262,7 +262,7 @@ def entry(
     width = size.x
     height = size.y
     pad = 8 * scale
-    pressed, _ = imgui.selectable(f"##{key}", chosen, 0, size)
+    pressed, _ = imgui.selectable(f"##{key}", is_selected, 0, size)
     draw = imgui.get_window_draw_list()
     middle = at.y + height / 2
     draw.add_circle_filled(
@@ -385,7 +385,7 @@ _PACE = 1.2
 
 def card(
     draw: imgui.ImDrawList,
-    at: tuple[float, float],
+    point: tuple[float, float],
     lines: Sequence[Line],
     anchor: tuple[float, float] = (0, 0),
     *,
@@ -410,8 +410,8 @@ def card(
     width = max((size.x for size in sizes), default=0.0) + indent
     w = width + 2 * side
     h = sum(size.y for size in sizes) + (len(lines) - 1) * (_PACE - 1) * line + side
-    x = at[0] - anchor[0] * w
-    y = at[1] - anchor[1] * h
+    x = point[0] - anchor[0] * w
+    y = point[1] - anchor[1] * h
     if within is not None:
         x = max(min(x, within.x + within.width - w), within.x)
         y = max(min(y, within.y + within.height - h), within.y)
@@ -443,15 +443,15 @@ def tag(text: str, x: float, y: float, within: Rect) -> None:
 
 
 def hover_card(
-    draw: imgui.ImDrawList, at: ImVec2, lines: Sequence[Line], within: Rect
+    draw: imgui.ImDrawList, point: ImVec2, lines: Sequence[Line], within: Rect
 ) -> None:
     """Draw a card beside the pointer, on its left where there is no room on its right."""
     away = imgui.get_text_line_height()
     width = max((imgui.calc_text_size(text).x for text, *_ in lines), default=0.0)
-    left = at.x + width + 2.5 * away > within.x + within.width
+    left = point.x + width + 2.5 * away > within.x + within.width
     card(
         draw,
-        (at.x - away if left else at.x + away, at.y),
+        (point.x - away if left else point.x + away, point.y),
         lines,
         (float(left), 0.5),
         within=within,

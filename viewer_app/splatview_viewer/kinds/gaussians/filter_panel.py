@@ -233,7 +233,7 @@ def _draw_bars(
         for counts in statistics.counts[quantity.name]
     )
     top = 1.08 * (float(all_heights.max(initial=0.0)) or 1.0)
-    plot.bars("##all", edges, all_heights / top, theme.GONE)
+    plot.bars("##all", edges, all_heights / top, theme.ENDED)
     plot.bars("##chosen", edges, shown_heights / top, theme.ACCENT)
 
 

@@ -53,7 +53,7 @@ def draw_plot(view: MemoryView, size: tuple[float, float]) -> plots.Plot | None:
     newest = history.last_time
     ages = ago_ticks(begin - newest, end - newest, label_count)
     x = plots.Axis((begin, end), ticks=[(newest + age, text) for age, text in ages])
-    with plots.plot("memory", size, x, y, second=steps, legend="row") as plot:
+    with plots.plot("memory", size, x, y, second_ticks=steps, legend="row") as plot:
         if plot is None:
             return None
         columns = history.columns(begin, end, max(plot.rect.width, 8))
@@ -65,7 +65,7 @@ def draw_plot(view: MemoryView, size: tuple[float, float]) -> plots.Plot | None:
         row = history.row_at(plot.pointer[0]) if plot.hovered else None
         if row is not None:
             plot.upright(plot.pointer[0], faint(theme.TEXT, 0.35))
-            plot.tell(_readout(history, row))
+            plot.set_card(_readout(history, row))
     return plot
 
 
@@ -86,9 +86,9 @@ def _draw_legend_line(plot: plots.Plot, view: MemoryView) -> None:
             f"fragmentation {history.fragmentation():.0%}, "
             f"{history.split_share():.0%} between blocks"
         )
-        plot.say(f"{text}###fragmentation")
+        plot.legend_line(f"{text}###fragmentation")
     elif view.data.about.device == "cpu":
-        plot.say("CUDA is not in use there")
+        plot.legend_line("CUDA is not in use there")
 
 
 def _draw_limit(plot: plots.Plot, view: MemoryView, top: float) -> None:
@@ -96,7 +96,7 @@ def _draw_limit(plot: plots.Plot, view: MemoryView, top: float) -> None:
     about = view.data.about
     if not 0 < about.total <= top:
         return
-    x, y = plot.at(plot.x[0], about.total)
+    x, y = plot.to_pixel(plot.x[0], about.total)
     with plot.drawing() as draw:
         draw.add_line(
             (x, y),
@@ -104,7 +104,7 @@ def _draw_limit(plot: plots.Plot, view: MemoryView, top: float) -> None:
             theme.u32(theme.FAULT, 0.8),
             1.5 * plot.scale,
         )
-        plot.words(
+        plot.text_card(
             (x + plot.rect.width / 2, y + 12 * plot.scale),
             f"{about.gpu}: {size_text(about.total)}",
             theme.FAULT,
@@ -183,7 +183,7 @@ def _draw_marks(plot: plots.Plot, history: MemoryHistory) -> None:
     peak_time, size = history.peak(begin, end, "peak" if history.on_gpu else "host")
     x = max(peak_time, begin)
     plot.dot(x, size, theme.TEXT)
-    plot.words(plot.at(x, size), f"highest {size_text(size)}", theme.TEXT)
+    plot.text_card(plot.to_pixel(x, size), f"highest {size_text(size)}", theme.TEXT)
 
 
 def _draw_events(
@@ -201,9 +201,9 @@ def _draw_events(
     right = float("-inf")
     for event_time in history.increase_times(column, *plot.x)[-_MAX_MARKS:]:
         plot.upright(event_time, faint(color, 0.75))
-        x, _ = plot.at(event_time)
+        x, _ = plot.to_pixel(event_time)
         if x > right:
-            card = plot.words((x, plot.rect.y + offset * plot.scale), text, color)
+            card = plot.text_card((x, plot.rect.y + offset * plot.scale), text, color)
             right = card.x + card.width
 
 

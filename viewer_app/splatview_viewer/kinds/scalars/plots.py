@@ -167,7 +167,7 @@ def _draw_plot(
         if pointer is not None and window[0] <= pointer <= window[1]:
             lines = _draw_readout(view, plot, curves, pointer)
             if plot.hovered and lines:
-                plot.tell(lines)
+                plot.set_card(lines)
     _follow_user(view, title, plot)
 
 

@@ -112,17 +112,17 @@ def _axes(
         x,
         ticks=complete_ticks,
         limit=axis.extent,
-        least=MIN_WINDOW[axis.unit],
+        min_extent=MIN_WINDOW[axis.unit],
         locked=io.key_ctrl,
-        above=True,
+        grid_above=True,
     )
     y_axis = plots.Axis(
         y,
         ticks=format.byte_ticks(*y, y_tick_count),
         limit=world.full,
-        least=MIN_WINDOW_BYTES,
+        min_extent=MIN_WINDOW_BYTES,
         locked=io.key_shift,
-        above=True,
+        grid_above=True,
     )
     return x_axis, y_axis
 
@@ -220,7 +220,7 @@ def _draw_marks(
     mark_a, mark_b = state.marks
 
     def screen_x(moment: int) -> float:
-        return plot.at(world.axis.x_of(moment))[0]
+        return plot.to_pixel(world.axis.x_of(moment))[0]
 
     def draw_line(
         moment: int, color: ImVec4, text: str, y: float, anchor: float
@@ -289,7 +289,7 @@ def _draw_pointer(view: SnapshotView, world: PlotWorld, plot: plots.Plot) -> Non
         card(draw, corner, [(y_label, theme.INK)], (1, 0.5), within=bounds)
     lines = _pointer_lines(view, world, moment)
     if lines:
-        plot.tell(lines)
+        plot.set_card(lines)
 
 
 def _pointer_lines(
@@ -472,8 +472,8 @@ def _draw_window(plot: plots.Plot, rect: Rect, extent: Range, window: Range) -> 
     plot.fade(extent[0], window[0])
     plot.fade(window[1], extent[1])
     with plot.drawing() as draw:
-        left = plot.at(window[0])[0]
-        right = plot.at(window[1])[0]
+        left = plot.to_pixel(window[0])[0]
+        right = plot.to_pixel(window[1])[0]
         draw.add_rect(
             ImVec2(left - 1, rect.y),
             ImVec2(max(right, left + 1) + 1, rect.y + rect.height),

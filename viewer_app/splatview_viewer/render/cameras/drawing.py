@@ -40,7 +40,7 @@ _LINE_VERTICES = 60
 _LINES = 0.87, 0.88, 0.90, 0.8
 """The colour of frustums. It lies on pictures, so it is the same in light and dark."""
 _MARKED = theme.MARK.x, theme.MARK.y, theme.MARK.z, 1.0
-_CURRENT = theme.NOW.x, theme.NOW.y, theme.NOW.z, 1.0
+_CURRENT = theme.LIVE.x, theme.LIVE.y, theme.LIVE.z, 1.0
 
 
 @dataclass(frozen=True)

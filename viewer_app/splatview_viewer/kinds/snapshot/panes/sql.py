@@ -274,7 +274,7 @@ class _ResultTable:
 def _value_cell(value: Any, is_address: bool) -> Cell:
     """Return the cell of a value."""
     if value is None:
-        return Cell(_value_text(value), theme.GONE)
+        return Cell(_value_text(value), theme.ENDED)
     if is_address and isinstance(value, int):
         return Cell(address_text(value))
     return Cell(_value_text(value))
