@@ -1,4 +1,4 @@
-"""The line between two pictures, which one drags."""
+"""The line between two pictures, which a user drags."""
 
 from __future__ import annotations
 
@@ -12,106 +12,114 @@ from splatview_viewer.core.events import (
 )
 
 if TYPE_CHECKING:
+    from imgui_bundle import imgui
+
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Rect
 
 _REACH = 7.0
-"""Points to either side of the line that take hold of it."""
+"""Points to either side of the line within which it can be dragged."""
 MIN_SHARE = 0.02
-"""Share of the width that stays on either side, so that the line can be taken again."""
-_KNOB = 11.0
-"""Points: the radius of what shows that the line can be dragged."""
+"""Share of the width that stays on either side, so that the line can be dragged again.
+"""
+_KNOB_RADIUS = 11.0
+"""Points: the circle that shows that the line can be dragged."""
 
 
 class Divider:
     """An upright line over a picture.
 
-    Holds its position; its owner lays the pictures.
+    It has its position; its owner draws the pictures on both sides.
     """
 
     def __init__(self) -> None:
         self.position = 0.5
         """Position: 0 at the left edge of the picture, 1 at the right one."""
         self.is_hovered = False
-        """True if the pointer is on it."""
-        self._offset: float | None = None
-        """Pixels from the line at which it was taken, while it is dragged."""
+        """True if the pointer is on the line."""
+        self._drag_offset: float | None = None
+        """Pixels from the line to the pointer, while the line is dragged."""
 
     def x(self, rect: Rect) -> int:
-        """Its column on the screen: the first one right of it."""
+        """Return the line's column on the screen: the first one right of it."""
         return rect.x + round(self.position * rect.width)
 
     def handle(self, event: Event, rect: Rect, scale: float = 1.0) -> bool | None:
-        """Take a user's event.
+        """Handle a user's event.
 
-        None: it is not for the line; otherwise whether the picture has to be drawn
-        again. `scale`: pixels per point.
+        Args:
+            event: any.
+            rect: the picture's, in pixels.
+            scale: pixels per point.
+
+        Returns:
+            True if the picture has to be drawn again; None if the event is not for the
+            line.
         """
         match event:
-            case PointerPress(button="left") if self._near(
-                event.x, event.y, rect, scale
-            ):
-                if event.clicks == 2:
-                    self.position = 0.5
-                    self._offset = None
-                    return True
-                self._offset = event.x - self.x(rect)
-                self.is_hovered = True
-                return True
-            case PointerMove() if self._offset is not None:
-                at = (event.x - self._offset - rect.x) / max(rect.width, 1)
-                before = self.position
-                self.position = min(max(at, MIN_SHARE), 1 - MIN_SHARE)
-                return self.position != before
+            case PointerPress(button="left"):
+                return self._press(event, rect, scale)
+            case PointerMove() if self._drag_offset is not None:
+                return self._drag_to(event.x - self._drag_offset, rect)
             case PointerMove():
-                before = self.is_hovered
-                self.is_hovered = self._near(event.x, event.y, rect, scale)
-                return True if before != self.is_hovered else None
-            case PointerRelease() if self._offset is not None:
-                self._offset = None
-                self.is_hovered = self._near(event.x, event.y, rect, scale)
+                was_hovered = self.is_hovered
+                self.is_hovered = self._is_near(event.x, event.y, rect, scale)
+                if self.is_hovered != was_hovered:
+                    return True
+            case PointerRelease() if self._drag_offset is not None:
+                self._drag_offset = None
+                self.is_hovered = self._is_near(event.x, event.y, rect, scale)
                 return True
-            case PointerLeave() if self.is_hovered and self._offset is None:
+            case PointerLeave() if self.is_hovered and self._drag_offset is None:
                 self.is_hovered = False
                 return True
         return None
 
-    def _near(self, x: float, y: float, rect: Rect, scale: float) -> bool:
+    def _press(self, press: PointerPress, rect: Rect, scale: float) -> bool | None:
+        """Start to drag the line, or centre it by a double click."""
+        if not self._is_near(press.x, press.y, rect, scale):
+            return None
+        if press.clicks == 2:
+            self.position = 0.5
+            self._drag_offset = None
+            return True
+        self._drag_offset = press.x - self.x(rect)
+        self.is_hovered = True
+        return True
+
+    def _drag_to(self, x: float, rect: Rect) -> bool:
+        """Put the line at a column of the screen; return True if that moved it."""
+        previous = self.position
+        position = (x - rect.x) / max(rect.width, 1)
+        self.position = min(max(position, MIN_SHARE), 1 - MIN_SHARE)
+        return self.position != previous
+
+    def _is_near(self, x: float, y: float, rect: Rect, scale: float) -> bool:
         return rect.contains(x, y) and abs(x - self.x(rect)) <= _REACH * scale
 
     def draw(self, rect: Rect, scale: float, names: tuple[str, str] = ("", "")) -> None:
-        """Draw it with imgui, and at the upper edge what is on either side."""
+        """Draw the line with imgui, and at its upper edge the names of both sides."""
         from imgui_bundle import ImVec2, imgui
 
         from splatview_viewer.ui import theme
-        from splatview_viewer.ui.widgets import card
 
         draw = imgui.get_background_draw_list()
         x = float(self.x(rect))
-        middle = rect.y + rect.height / 2
-        radius = _KNOB * scale
-        draw.push_clip_rect(
-            ImVec2(rect.x, rect.y),
-            ImVec2(rect.x + rect.width, rect.y + rect.height),
-            True,
-        )
+        bottom = rect.y + rect.height
         color = theme.u32(theme.ACCENT if self.is_hovered else theme.TEXT)
-        draw.add_line(
-            ImVec2(x, rect.y),
-            ImVec2(x, rect.y + rect.height),
-            theme.u32(theme.BAR, 0.9),
-            4 * scale,
+        width = max(1.5 * scale, 1.0)
+        draw.push_clip_rect(
+            ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, bottom), True
         )
-        draw.add_line(
-            ImVec2(x, rect.y),
-            ImVec2(x, rect.y + rect.height),
-            color,
-            max(1.5 * scale, 1.0),
-        )
-        draw.add_circle_filled(
-            ImVec2(x, middle), radius, theme.u32(theme.BAR, 0.92), 32
-        )
-        draw.add_circle(ImVec2(x, middle), radius, color, 32, max(1.5 * scale, 1.0))
+        top_end = ImVec2(x, rect.y)
+        bottom_end = ImVec2(x, bottom)
+        draw.add_line(top_end, bottom_end, theme.u32(theme.BAR, 0.9), 4 * scale)
+        draw.add_line(top_end, bottom_end, color, width)
+        middle = rect.y + rect.height / 2
+        center = ImVec2(x, middle)
+        radius = _KNOB_RADIUS * scale
+        draw.add_circle_filled(center, radius, theme.u32(theme.BAR, 0.92), 32)
+        draw.add_circle(center, radius, color, 32, width)
         inner = 2.5 * scale
         outer = 6.5 * scale
         height = 4 * scale
@@ -122,16 +130,27 @@ class Divider:
                 ImVec2(x + sign * inner, middle + height),
                 color,
             )
-        gap = 12 * scale
-        for text, sign in zip(names, (-1, 1), strict=True):
-            if not text:
-                continue
-            room = x - rect.x if sign < 0 else rect.x + rect.width - x
-            if imgui.calc_text_size(text).x <= room - 2 * gap:
-                card(
-                    draw,
-                    (x + sign * gap, rect.y + gap),
-                    [(text, theme.TEXT)],
-                    (float(sign < 0), 0),
-                )
+        _draw_names(draw, x, rect, scale, names)
         draw.pop_clip_rect()
+
+
+def _draw_names(
+    draw: imgui.ImDrawList,
+    x: float,
+    rect: Rect,
+    scale: float,
+    names: tuple[str, str],
+) -> None:
+    """Write the names beside a line at `x`, where there is enough width."""
+    from imgui_bundle import imgui
+
+    from splatview_viewer.ui import theme
+    from splatview_viewer.ui.widgets import card
+
+    gap = 12 * scale
+    left_width = x - rect.x
+    widths = (left_width, rect.width - left_width)
+    for text, sign, width in zip(names, (-1, 1), widths, strict=True):
+        if text and imgui.calc_text_size(text).x <= width - 2 * gap:
+            corner = (x + sign * gap, rect.y + gap)
+            card(draw, corner, [(text, theme.TEXT)], (float(sign < 0), 0))

@@ -1,5 +1,6 @@
-"""Fonts of this machine for characters that imgui's font lacks, and bitmaps of text in
-them.
+"""Fonts of this machine for characters that imgui's font lacks.
+
+Text in them is drawn as bitmaps.
 
 Pillow shapes the text, with HarfBuzz where it finds libfribidi. Fonts are found by the
 names of their files in the usual folders, then by fontconfig.
@@ -38,7 +39,7 @@ _MAX_FILES = 20_000
 _MAX_LISTED = 64
 """Fonts that fontconfig names for one character."""
 _FONTCONFIG_S = 3.0
-"""Patience with fontconfig, which may build its cache first."""
+"""Seconds to wait for fontconfig, which may build its cache first."""
 _SUFFIXES = (".ttf", ".otf", ".ttc")
 _CJK = "CJK"
 _SYMBOLS = "SYMBOLS"
@@ -104,7 +105,7 @@ _COMPLEX = frozenset(
     ]
 )
 """Scripts whose letters join, or are reordered."""
-_MAX_FILE = 1 << 26
+_MAX_FONT_BYTES = 1 << 26
 """Bytes of a font that imgui reads whole."""
 _PACKAGES = {_CJK: "fonts-noto-cjk", _SYMBOLS: "fonts-symbola"}
 _ABSENT = "\U0010ffff"
@@ -127,9 +128,9 @@ class Bitmap:
     """(h, w) uint8."""
     left: int
     top: int
-    """Place of the upper left pixel from the beginning of the baseline; y goes down."""
+    """Position of the upper left pixel from the start of the baseline; y goes down."""
     advance: float
-    """From the beginning of the text to that of what follows it, pixels."""
+    """From the start of the text to that of what follows it, pixels."""
 
 
 def script_of(char: str) -> str:
@@ -140,30 +141,40 @@ def script_of(char: str) -> str:
     word = unicodedata.name(char, "").partition(" ")[0]
     if word in _CJK_NAMES:
         return _CJK
-    return _SYMBOLS if unicodedata.category(char).startswith("S") else word
+    if unicodedata.category(char).startswith("S"):
+        return _SYMBOLS
+    return word
 
 
 @lru_cache(8192)
 def font_for(char: str, hint: str = "han") -> FontFace | None:
-    """Return a font with a character; None where this machine has none, which is logged
-    once for its script.
+    """Return a font with a character; None where this machine has none.
 
-    hint: the way of writing of East Asian characters, a key of `_CJK_FACES`.
+    The latter is logged once for each script.
+
+    Args:
+        char: one character.
+        hint: how East Asian characters are written, a key of `_CJK_FACES`.
     """
     script = script_of(char)
     for path in _candidates(script, char):
-        name = Path(path).name.lower()
-        is_collection = (
-            name.endswith(".ttc") and name.startswith("noto") and "cjk" in name
-        )
-        face = FontFace(path, _CJK_FACES[hint] if is_collection else 0)
+        index = 0
+        if _is_noto_collection(path):
+            index = _CJK_FACES[hint]
+        face = FontFace(path, index)
         if has_char(face, char):
-            _tell_unshaped(script)
+            _warn_unshaped(script)
             return face
     # Marks are parts of letters.
     if script and unicodedata.category(char)[0] in "LS":
-        _tell_missing(script)
+        _warn_missing(script)
     return None
+
+
+def _is_noto_collection(path: str) -> bool:
+    """Return True for Noto's font of East Asia, which has a face for each language."""
+    name = Path(path).name.lower()
+    return name.endswith(".ttc") and name.startswith("noto") and "cjk" in name
 
 
 def _candidates(script: str, char: str) -> Iterator[str]:
@@ -174,8 +185,9 @@ def _candidates(script: str, char: str) -> Iterator[str]:
 
 @lru_cache(1)
 def can_shape() -> bool:
-    """Return whether letters are joined and ordered: Pillow has Raqm, and libfribidi
-    was found.
+    """Return True if letters are joined and ordered.
+
+    Then Pillow has Raqm, and libfribidi was found.
     """
     from PIL import features
 
@@ -183,13 +195,13 @@ def can_shape() -> bool:
 
 
 def fits_imgui(face: FontFace, text: str) -> bool:
-    """Return whether imgui, which does not shape text, may draw this text in a font."""
+    """Return True if imgui, which does not shape text, may draw a text in a font."""
     if any(unicodedata.bidirectional(char) in ("R", "AL") for char in text):
         return False
     if any(script_of(char) in _COMPLEX for char in text):
         return False
     try:
-        return os.path.getsize(face.path) <= _MAX_FILE
+        return os.path.getsize(face.path) <= _MAX_FONT_BYTES
     except OSError:
         return False
 
@@ -197,12 +209,12 @@ def fits_imgui(face: FontFace, text: str) -> bool:
 def draw_text(
     text: str, face: FontFace, size: int, right_to_left: bool
 ) -> Bitmap | None:
-    """Return one line of text in a font; None where the font cannot draw it.
+    """Draw one line of text in a font; return None where the font cannot.
 
-    size: pixels of the em.
+    `size` is the pixels of the em.
     """
     try:
-        font = _opened(face, size)
+        font = _load_font(face, size)
         options: dict[str, Any] = {}
         if can_shape():
             options["direction"] = "rtl" if right_to_left else "ltr"
@@ -218,7 +230,7 @@ def draw_text(
 
 
 @lru_cache(32)
-def _opened(face: FontFace, size: int) -> Any:
+def _load_font(face: FontFace, size: int) -> Any:
     from PIL import ImageFont
 
     return ImageFont.truetype(face.path, size, index=face.index)
@@ -226,31 +238,37 @@ def _opened(face: FontFace, size: int) -> Any:
 
 @lru_cache(8192)
 def has_char(face: FontFace, char: str) -> bool:
-    """Return whether a font has a character: it is drawn otherwise than one that no
-    font has.
+    """Return True if a font has a character.
+
+    That is drawn otherwise than one that no font has.
     """
     try:
-        return _pixels_of(face, char) != _sign_of_absence(face)
+        return _pixels_of(face, char) != _missing_glyph(face)
     except (OSError, ValueError):
         return False
 
 
 @lru_cache(64)
-def _sign_of_absence(face: FontFace) -> tuple[tuple[int, int], bytes]:
+def _missing_glyph(face: FontFace) -> tuple[tuple[int, int], bytes]:
     """Return what a font draws in place of a character that it lacks."""
     return _pixels_of(face, _ABSENT)
 
 
 def _pixels_of(face: FontFace, char: str) -> tuple[tuple[int, int], bytes]:
-    """Return the size and the pixels of a character. Raises OSError, ValueError."""
-    mask = _unshaped(face).getmask(char)
+    """Return the size and the pixels of a character.
+
+    Raises:
+        OSError, ValueError: the font cannot draw it.
+    """
+    mask = _load_font_unshaped(face).getmask(char)
     return mask.size, bytes(mask)
 
 
 @lru_cache(64)
-def _unshaped(face: FontFace) -> Any:
-    """Return a font without HarfBuzz, which takes some characters apart that the font
-    lacks, as Thai's am.
+def _load_font_unshaped(face: FontFace) -> Any:
+    """Load a font without HarfBuzz.
+
+    That takes some characters apart that the font lacks, as Thai's am.
     """
     from PIL import ImageFont
 
@@ -260,18 +278,19 @@ def _unshaped(face: FontFace) -> Any:
 
 @lru_cache(1)
 def _installed() -> tuple[tuple[str, str], ...]:
-    """Return name and path of the font files in the usual folders; names in lower case,
-    without suffix.
+    """Return name and path of the font files in the usual folders.
+
+    Names are in lower case, without suffix.
     """
     files = []
-    for path in _walked():
+    for path in _walk_folders():
         stem, suffix = os.path.splitext(os.path.basename(path))
         if suffix.lower() in _SUFFIXES:
             files.append((stem.lower(), path))
     return tuple(sorted(files))
 
 
-def _walked() -> Iterator[str]:
+def _walk_folders() -> Iterator[str]:
     """Yield the files of the usual folders, a bounded number."""
     count = 0
     for folder in _FOLDERS:
@@ -285,9 +304,9 @@ def _walked() -> Iterator[str]:
 
 @lru_cache(128)
 def _named_files(script: str) -> tuple[str, ...]:
-    """Return the fonts whose file's name says that they have a script, the best first."""
+    """Return the fonts that have a script by their files' names, the best first."""
     own = script.lower()
-    wanted: tuple[str, ...] = (
+    stems: tuple[str, ...] = (
         f"notosans{own}",
         f"lohit-{own}",
         f"noto{own}",
@@ -295,38 +314,40 @@ def _named_files(script: str) -> tuple[str, ...]:
         f"notoserif{own}",
     )
     if script == _CJK:
-        wanted = _CJK_FILES
+        stems = _CJK_FILES
     elif script == _SYMBOLS:
-        wanted = _SYMBOL_FILES
-    wanted = (*wanted, *_ALL_FILES)
+        stems = _SYMBOL_FILES
+    stems = (*stems, *_ALL_FILES)
 
     def rank(entry: tuple[str, str]) -> tuple[int, int, int, str]:
         stem, path = entry
-        names = [n for n, name in enumerate(wanted) if stem.startswith(name)]
+        matches = [n for n, start in enumerate(stems) if stem.startswith(start)]
+        order = matches[0] if matches else len(stems)
         styles = sum(style in stem for style in _STYLES)
-        return names[0] if names else len(wanted), styles, len(stem), path
+        return order, styles, len(stem), path
 
     ranked = sorted((rank(entry), entry[1]) for entry in _installed())
-    return tuple(path for (order, *_), path in ranked if order < len(wanted))
+    return tuple(path for (order, *_), path in ranked if order < len(stems))
 
 
 @lru_cache(128)
 def _fontconfig_files(script: str, char: str) -> tuple[str, ...]:
-    """Return the fonts with a character that fontconfig knows, where it is installed."""
+    """Return the fonts with a character by fontconfig, where it is installed."""
     program = shutil.which("fc-list")
-    if program is None or not script or len(_asked) > _MAX_LISTED:
+    if program is None or not script or len(_queried) > _MAX_LISTED:
         return ()
-    _asked.add(char)
+    _queried.add(char)
     try:
-        listed = subprocess.run(
+        process = subprocess.run(
             [program, f":charset={ord(char):x}:scalable=true", "file"],
             capture_output=True,
             timeout=_FONTCONFIG_S,
             check=True,
-        ).stdout.decode(errors="replace")
+        )
     except (OSError, subprocess.SubprocessError):
         return ()
-    paths = [line.strip().rstrip(":").strip() for line in listed.splitlines()]
+    output = process.stdout.decode(errors="replace")
+    paths = [line.strip().rstrip(":").strip() for line in output.splitlines()]
     usable = [path for path in paths if path.lower().endswith(_SUFFIXES)]
 
     def rank(path: str) -> tuple[int, int, str]:
@@ -336,12 +357,12 @@ def _fontconfig_files(script: str, char: str) -> tuple[str, ...]:
     return tuple(sorted(usable, key=rank)[:_MAX_LISTED])
 
 
-_asked: set[str] = set()
+_queried: set[str] = set()
 """Characters for which fontconfig was asked: a bounded number."""
 
 
 @lru_cache(128)
-def _tell_missing(script: str) -> None:
+def _warn_missing(script: str) -> None:
     """Log, once for a script, which package has a font for it."""
     titles = {
         _CJK: "Chinese, Japanese and Korean characters",
@@ -356,12 +377,11 @@ def _tell_missing(script: str) -> None:
 
 
 @lru_cache(128)
-def _tell_unshaped(script: str) -> None:
+def _warn_unshaped(script: str) -> None:
     """Log, once for a script, that its letters are drawn one by one."""
     if script in _COMPLEX and not can_shape():
         log.warning(
             "%s letters are drawn one by one, for libfribidi is missing: sudo apt "
-            "install libfribidi0, "
-            "and start the viewer again",
+            "install libfribidi0, and start the viewer again",
             script.capitalize(),
         )

@@ -1,8 +1,9 @@
-"""Text over pictures in any script: what imgui's font has is drawn by imgui, the rest
-by Pillow.
+"""Text over pictures in any script.
+
+What imgui's font has is drawn by imgui, the rest by Pillow.
 
 imgui neither shapes text nor orders it from right to left. Pieces that need it are
-drawn once, into imgui's own texture, and kept for as long as they are in use.
+drawn once, into imgui's own texture, and stay there for as long as they are in use.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import unicodedata
 from collections import OrderedDict
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from imgui_bundle import ImVec2, imgui
@@ -30,14 +31,15 @@ if TYPE_CHECKING:
     from splatview_viewer.ui.fonts import Bitmap
 
 _MAX_PIECES = 512
+"""Pieces of text in the texture of one imgui context."""
 _MAX_PIXELS = 1 << 20
-"""Pieces of text, and pixels of all together, that are kept for one imgui context."""
+"""Pixels of all pieces together."""
 _MAX_WIDTH = 2048
 """Pixels across one piece; what is longer is cut."""
 _MAX_MERGED = 3
 """Fonts that one imgui context gets beside its own; that of East Asia has 20 MB."""
 _MERGED_SCALE = 1.25
-"""Such fonts keep much room above and below their characters."""
+"""Such fonts have wide margins above and below their characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,13 @@ class TextRun:
     face: FontFace | None
     """None: imgui's own font."""
     right_to_left: bool = False
+
+
+class _FontPiece(NamedTuple):
+    """A piece of a line, and its font; None for imgui's own."""
+
+    text: str
+    face: FontFace | None
 
 
 @dataclass(slots=True)
@@ -70,10 +79,10 @@ class Lettering:
         """Files of fonts that imgui itself has for what its own lacks."""
 
     def cover(self, texts: Iterable[str]) -> None:
-        """Have imgui draw these texts itself from now on, between two frames of its
-        context.
+        """Have imgui draw these texts itself from now on.
 
-        Texts that have to be shaped or ordered are left out.
+        It is called between two frames of the context. Texts that have to be shaped or
+        ordered are left out.
         """
         for text in texts:
             if is_plain(text):
@@ -84,7 +93,7 @@ class Lettering:
                     self._merge(face, run.text)
 
     def _merge(self, face: FontFace, text: str) -> None:
-        """Give imgui a font for what its own lacks."""
+        """Add a font to imgui for what its own lacks."""
         if len(self._merged) >= _MAX_MERGED or not fonts.fits_imgui(face, text):
             return
         self._merged.add(face.path)
@@ -96,10 +105,11 @@ class Lettering:
         atlas.add_font_from_file_ttf(face.path, theme.FONT_SIZE, config)
 
     def piece(self, run: TextRun, size: int) -> _Piece | None:
-        """Return a piece of text in a frame of its imgui context; None if it cannot be
-        drawn.
+        """Return a drawn piece of text; None if it cannot be drawn.
+
+        It is called within a frame of the imgui context.
         """
-        key = run, size
+        key = (run, size)
         frame = imgui.get_frame_count()
         piece = self._pieces.get(key)
         if piece is None:
@@ -113,12 +123,12 @@ class Lettering:
 
     def _add(self, run: TextRun, size: int, frame: int) -> _Piece | None:
         """Draw a piece of text into imgui's texture."""
-        bitmap = _drawn(run, size)
+        bitmap = _rasterise(run, size)
         if bitmap is None:
             return None
         if not bitmap.coverage.size:
             return _Piece(-1, bitmap, frame)
-        self._make_room(bitmap.coverage.size, frame)
+        self._evict(bitmap.coverage.size, frame)
         is_full = len(self._pieces) >= _MAX_PIECES
         if is_full or self._pixels + bitmap.coverage.size > _MAX_PIXELS:
             return None
@@ -132,13 +142,17 @@ class Lettering:
         self._pixels += bitmap.coverage.size
         return _Piece(rect_id, bitmap, frame)
 
-    def _make_room(self, pixels: int, frame: int) -> None:
-        """Give up the pieces that were not used for longest, but none of this frame."""
+    def _evict(self, pixels: int, frame: int) -> None:
+        """Remove the pieces that were not used for longest, but none of this frame.
+
+        It ends once there is space for one more piece of so many pixels.
+        """
         atlas = imgui.get_io().fonts
         while self._pieces:
-            has_room = self._pixels + pixels <= _MAX_PIXELS
+            has_pixels = self._pixels + pixels <= _MAX_PIXELS
+            has_space = has_pixels and len(self._pieces) < _MAX_PIECES
             key, oldest = next(iter(self._pieces.items()))
-            if oldest.frame == frame or (has_room and len(self._pieces) < _MAX_PIECES):
+            if has_space or oldest.frame == frame:
                 return
             del self._pieces[key]
             if oldest.rect_id >= 0:
@@ -156,12 +170,13 @@ def use(lettering: Lettering) -> None:
 
 
 def measure(text: str) -> ImVec2:
-    """Return width and height of text in the font and size in use, inside an imgui
-    frame.
+    """Return width and height of text in the font and size in use.
+
+    It is called inside an imgui frame.
     """
     if is_plain(text):
         return imgui.calc_text_size(text)
-    lines = [_measured(line) for line in text.split("\n")]
+    lines = [_measure_line(line) for line in text.split("\n")]
     width = max(line.width for line in lines)
     return ImVec2(width, sum(line.bottom - line.top for line in lines))
 
@@ -172,13 +187,13 @@ def write(draw: imgui.ImDrawList, x: float, y: float, color: int, text: str) -> 
         draw.add_text(ImVec2(x, y), color, text)
         return
     for line in text.split("\n"):
-        measured = _measured(line)
-        _write_line(draw, (x, y - measured.top), color, line)
-        y += measured.bottom - measured.top
+        extent = _measure_line(line)
+        _write_line(draw, (x, y - extent.top), color, line)
+        y += extent.bottom - extent.top
 
 
 def is_plain(text: str) -> bool:
-    """Return whether imgui's own font is enough for a text."""
+    """Return True if imgui's own font is enough for a text."""
     if text.isascii():
         return True
     line = runs(text)
@@ -191,37 +206,43 @@ def _text_of(line: Sequence[TextRun]) -> str:
 
 @lru_cache(4096)
 def runs(text: str) -> tuple[TextRun, ...]:
-    """Return the pieces of a line in the order in which they are drawn, from left to
-    right.
-    """
-    hint = _east_asian(text)
-    pieces: list[tuple[str, FontFace | None]] = []
-    for char in text:
-        before = pieces[-1] if pieces else None
-        if _is_invisible(char) and (before is None or before[1] is None):
-            continue
-        face = _face_of(char, hint, before)
-        if pieces and pieces[-1][1] == face:
-            pieces[-1] = pieces[-1][0] + char, face
-        else:
-            pieces.append((char, face))
-    pieces = _joined(pieces)
-    if any(face is not None for _, face in pieces):
-        pieces = _with_spaces_apart(pieces)
+    """Return the pieces of a line in the order of drawing, from left to right."""
+    pieces = _join_over_spaces(_split_by_font(text))
+    if any(piece.face is not None for piece in pieces):
+        pieces = _split_off_spaces(pieces)
+    ordered: Sequence[tuple[str, FontFace | None]] = pieces
     if has_right_to_left(text):
-        pieces = in_drawing_order(pieces)
+        ordered = in_drawing_order(pieces)
     return tuple(
-        TextRun(piece, face, is_right_to_left(piece)) for piece, face in pieces
+        TextRun(piece, face, is_right_to_left(piece)) for piece, face in ordered
     )
 
 
-def _face_of(
-    char: str, hint: str, before: tuple[str, FontFace | None] | None
-) -> FontFace | None:
-    """Return the font for a character; None for imgui's own, also where no font has it."""
+def _split_by_font(text: str) -> list[_FontPiece]:
+    """Cut a line where the font of its characters changes."""
+    hint = _east_asian(text)
+    pieces: list[_FontPiece] = []
+    for char in text:
+        previous_face = pieces[-1].face if pieces else None
+        # imgui would draw such characters as missing ones.
+        if _is_invisible(char) and previous_face is None:
+            continue
+        face = _face_of(char, hint, previous_face)
+        if pieces and face == previous_face:
+            pieces[-1] = _FontPiece(pieces[-1].text + char, face)
+        else:
+            pieces.append(_FontPiece(char, face))
+    return pieces
+
+
+def _face_of(char: str, hint: str, previous_face: FontFace | None) -> FontFace | None:
+    """Return the font for a character.
+
+    It is None for imgui's own, also where no font has the character.
+    """
     is_mark = _is_invisible(char) or unicodedata.category(char) in ("Mn", "Mc", "Me")
-    if before is not None and before[1] is not None and is_mark:
-        return before[1]
+    if previous_face is not None and is_mark:
+        return previous_face
     if char.isspace() or _is_in_theme(char):
         return None
     return fonts.font_for(char, hint)
@@ -229,54 +250,55 @@ def _face_of(
 
 @lru_cache(8192)
 def _is_in_theme(char: str) -> bool:
-    """Return whether a character is in the font of all text."""
+    """Return True if a character is in the font of all text."""
     if not theme.FONT_FILE.is_file():
         return char.isascii()
     return fonts.has_char(FontFace(str(theme.FONT_FILE)), char)
 
 
 def _is_invisible(char: str) -> bool:
-    """Return whether a character only says how others are drawn: joiners, directions,
-    variants.
+    """Return True if a character only changes how others are drawn.
+
+    Such are joiners, directions and variants.
     """
     return unicodedata.category(char) == "Cf" or "\ufe00" <= char <= "\ufe0f"
 
 
-def _joined(
-    pieces: Sequence[tuple[str, FontFace | None]],
-) -> list[tuple[str, FontFace | None]]:
-    """Return the pieces with spaces between two of the same font put into it."""
-    out: list[tuple[str, FontFace | None]] = []
-    for text, face in pieces:
-        follows_space = len(out) > 1 and out[-1][0].isspace() and out[-1][1] is None
-        if face is not None and follows_space and out[-2][1] == face:
-            out[-2:] = [(out[-2][0] + out[-1][0] + text, face)]
-        else:
-            out.append((text, face))
-    return out
+def _join_over_spaces(pieces: Sequence[_FontPiece]) -> list[_FontPiece]:
+    """Put spaces between two pieces of the same font into one piece with them."""
+    joined: list[_FontPiece] = []
+    for piece in pieces:
+        if piece.face is not None and len(joined) > 1:
+            first, space = joined[-2:]
+            is_space = space.text.isspace() and space.face is None
+            if is_space and first.face == piece.face:
+                text = first.text + space.text + piece.text
+                joined[-2:] = [_FontPiece(text, piece.face)]
+                continue
+        joined.append(piece)
+    return joined
 
 
-def _with_spaces_apart(
-    pieces: Sequence[tuple[str, FontFace | None]],
-) -> list[tuple[str, FontFace | None]]:
-    """Return the pieces with the spaces around those in imgui's font as pieces of their
-    own.
-    """
-    out: list[tuple[str, FontFace | None]] = []
-    for text, face in pieces:
+def _split_off_spaces(pieces: Sequence[_FontPiece]) -> list[_FontPiece]:
+    """Make the spaces around pieces in imgui's font pieces of their own."""
+    split: list[_FontPiece] = []
+    for piece in pieces:
+        text = piece.text
         core = text.strip()
-        if face is not None or core == text or not core:
-            out.append((text, face))
+        if piece.face is not None or core == text or not core:
+            split.append(piece)
             continue
         start = text.index(core)
-        parts = text[:start], core, text[start + len(core) :]
-        out += [(part, face) for part in parts if part]
-    return out
+        end = start + len(core)
+        chunks = (text[:start], core, text[end:])
+        split += [_FontPiece(chunk, None) for chunk in chunks if chunk]
+    return split
 
 
 def _east_asian(text: str) -> str:
-    """Return as which language's characters a text's are drawn: "kana", "hangul" or
-    "han".
+    """Return the language as whose characters those of a text are drawn.
+
+    It is "kana", "hangul" or "han".
     """
     for char in text:
         if "\u3040" <= char <= "\u30ff":
@@ -287,7 +309,7 @@ def _east_asian(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Measured:
+class _LineExtent:
     """Extent of a line, from the top of a line of imgui's; y goes down."""
 
     width: float
@@ -295,7 +317,7 @@ class _Measured:
     bottom: float
 
 
-def _measured(line: str) -> _Measured:
+def _measure_line(line: str) -> _LineExtent:
     """Return the extent of one line."""
     width = 0.0
     top = 0.0
@@ -310,14 +332,14 @@ def _measured(line: str) -> _Measured:
         width += bitmap.advance
         top = min(top, baseline + bitmap.top)
         bottom = max(bottom, baseline + bitmap.top + bitmap.coverage.shape[0])
-    return _Measured(width, np.floor(top), np.ceil(bottom))
+    return _LineExtent(width, np.floor(top), np.ceil(bottom))
 
 
 def _write_line(
-    draw: imgui.ImDrawList, at: tuple[float, float], color: int, line: str
+    draw: imgui.ImDrawList, point: tuple[float, float], color: int, line: str
 ) -> None:
-    """Draw one line with the top of its line of imgui's at a point."""
-    x, y = at
+    """Draw one line with the top of imgui's line at a point."""
+    x, y = point
     atlas = imgui.get_io().fonts
     baseline = imgui.get_font_baked().ascent
     rect = imgui.ImFontAtlasRect()
@@ -342,14 +364,14 @@ def _write_line(
 
 
 def _piece_of(run: TextRun) -> _Piece | None:
-    """Return the drawn piece of a run at the size in use; None for one in imgui's font."""
+    """Return a run's drawn piece at the size in use; None for one in imgui's font."""
     if run.face is None:
         return None
     return _lettering.piece(run, max(round(imgui.get_font_size()), 1))
 
 
-def _drawn(run: TextRun, size: int) -> Bitmap | None:
-    """Return a run as pixels, cut to a bounded width."""
+def _rasterise(run: TextRun, size: int) -> Bitmap | None:
+    """Draw a run as pixels, cut to a bounded width."""
     assert run.face is not None
     text = run.text
     while True:
@@ -366,9 +388,9 @@ def _write_pixels(
     pixels = texture.get_pixels_array().reshape(
         texture.height, texture.width, texture.bytes_per_pixel
     )
-    part = pixels[rect.y : rect.y + rect.h, rect.x : rect.x + rect.w]
-    part[...] = 255
-    part[..., -1] = coverage
+    area = pixels[rect.y : rect.y + rect.h, rect.x : rect.x + rect.w]
+    area[...] = 255
+    area[..., -1] = coverage
     if texture.status == imgui.ImTextureStatus.want_create:
         return
     update = imgui.ImTextureRect()

@@ -1,5 +1,6 @@
-"""Plots on ImPlot, inside an imgui frame: with axes to zoom and drag, or bare, as small
-as a line of the panel.
+"""Plots on ImPlot, inside an imgui frame.
+
+They have axes to zoom and drag, or are bare, as small as a line of the panel.
 
 A panel owns one context of ImPlot's beside its context of imgui's (`shell/panel.py`),
 so users share no state.
@@ -32,22 +33,25 @@ if TYPE_CHECKING:
 
     Range = tuple[float, float]
 
-_FAR = 1e6
+_MAX_PIXEL = 1e6
 """Pixels from the corner of the screen beyond which nothing is drawn."""
 STRIP_HEIGHT = 34.0
 """Points of a small plot in the panel."""
 _X = implot.ImAxis_.x1.value
 _X2 = implot.ImAxis_.x2.value
 _Y = implot.ImAxis_.y1.value
-_ENDS = {which: (implot.BoxedValue(), implot.BoxedValue()) for which in (_X, _X2, _Y)}
+_ENDS = {
+    axis_id: (implot.BoxedValue(), implot.BoxedValue()) for axis_id in (_X, _X2, _Y)
+}
 """Both ends of each axis of the plot that is being drawn, shared with ImPlot.
 
 They live as long as the program: ImPlot writes through its pointers at the end of a
 plot also for an axis that only an earlier frame set up, and for a plot whose drawing
 raised."""
-_LEAST = 160.0, 110.0
-"""Points of a plot that has room for axes."""
-_PAN = 0.1
+_MIN_SIZE = (160.0, 110.0)
+"""Points of a plot that has space for axes."""
+_CLEAR = ImVec4(0, 0, 0, 0)
+_PAN_SHARE = 0.1
 """Share of the axis that a step of a horizontal wheel moves it."""
 
 
@@ -58,7 +62,7 @@ class Axis:
     span: Range
     scale: Literal["linear", "log", "time"] = "linear"
     ticks: Sequence[Tick] = ()
-    """Places of the labels; empty: ImPlot's."""
+    """Values and texts of the labels; empty: ImPlot's."""
     format: str = ""
     """Format of ImPlot's labels, as printf has it."""
     locked: bool = False
@@ -82,7 +86,7 @@ class Plot:
     is_over_y: bool = False
     """True if the pointer is on the vertical axis."""
     pointer: Range = (0.0, 0.0)
-    """The place under the pointer while `hovered`, in units of the axes."""
+    """The point under the pointer while `hovered`, in units of the axes."""
     reset: bool = False
     """True if the user asked to see all, by a double click."""
     moved: bool = False
@@ -94,7 +98,7 @@ class Plot:
     card: Sequence[Line] = ()
     """The lines beside the pointer."""
     small: bool = False
-    """True if there is no room for axes and words."""
+    """True if there is no space for axes and text."""
     scale: float = 1.0
 
     def line(
@@ -105,7 +109,10 @@ class Plot:
         color: ImVec4,
         width: float = 1.5,
     ) -> None:
-        """`width` in points. What begins with ## is not in the legend."""
+        """Draw a curve, `width` points wide.
+
+        A label that starts with ## is not in the legend.
+        """
         implot.plot_line(
             label, x, y, implot.Spec(line_color=color, line_weight=width * self.scale)
         )
@@ -131,19 +138,27 @@ class Plot:
 
     def legend_line(self, label: str) -> None:
         """Write a line into the legend."""
-        implot.plot_dummy(
-            label,
-            implot.Spec(line_color=ImVec4(0, 0, 0, 0), fill_color=ImVec4(0, 0, 0, 0)),
-        )
+        clear = implot.Spec(line_color=_CLEAR, fill_color=_CLEAR)
+        implot.plot_dummy(label, clear)
 
     def to_pixel(self, x: float, y: float | None = None) -> tuple[float, float]:
-        """The pixel of a point, at most _FAR away; without `y` at the lower edge."""
-        found = implot.plot_to_pixels(x, self.y[0] if y is None else y)
-        return _near(found.x), _near(found.y)
+        """Return the pixel of a point, at most _MAX_PIXEL away.
+
+        Without `y` it is at the lower edge.
+        """
+        if y is None:
+            y, _ = self.y
+        pixel = implot.plot_to_pixels(x, y)
+        return _drawable_pixel(pixel.x), _drawable_pixel(pixel.y)
+
+    def to_pixel_x(self, x: float) -> float:
+        """Return the column of a point, at most _MAX_PIXEL away."""
+        column, _ = self.to_pixel(x)
+        return column
 
     @contextmanager
     def drawing(self) -> Iterator[imgui.ImDrawList]:
-        """A list of what is drawn over the curves, within the axes."""
+        """Open imgui's list of what is drawn over the curves, within the axes."""
         implot.push_plot_clip_rect()
         try:
             yield implot.get_plot_draw_list()
@@ -151,9 +166,9 @@ class Plot:
             implot.pop_plot_clip_rect()
 
     def upright(self, x: float, color: ImVec4, width: float = 1.0) -> None:
-        """A vertical line from edge to edge."""
+        """Draw a vertical line from edge to edge."""
         with self.drawing() as draw:
-            px = round(self.to_pixel(x)[0])
+            px = round(self.to_pixel_x(x))
             draw.add_line(
                 ImVec2(px, self.rect.y),
                 ImVec2(px, self.rect.y + self.rect.height),
@@ -162,10 +177,10 @@ class Plot:
             )
 
     def fade(self, x0: float, x1: float) -> None:
-        """Dim what is between two places."""
+        """Dim what is between two values of the horizontal axis."""
         with self.drawing() as draw:
             bottom = self.rect.y + self.rect.height
-            left, right = sorted((self.to_pixel(x0)[0], self.to_pixel(x1)[0]))
+            left, right = sorted((self.to_pixel_x(x0), self.to_pixel_x(x1)))
             draw.add_rect_filled(
                 ImVec2(left, self.rect.y),
                 ImVec2(right, bottom),
@@ -173,10 +188,10 @@ class Plot:
             )
 
     def ticks(self, x: np.ndarray, color: ImVec4) -> None:
-        """Short marks along the upper edge, at most one a pixel."""
-        found = np.unique([round(self.to_pixel(value)[0]) for value in x.tolist()])
+        """Draw short marks along the upper edge, at most one a pixel."""
+        columns = np.unique([round(self.to_pixel_x(value)) for value in x.tolist()])
         with self.drawing() as draw:
-            for px in found.tolist():
+            for px in columns.tolist():
                 draw.add_rect_filled(
                     ImVec2(px - self.scale, self.rect.y),
                     ImVec2(px + self.scale, self.rect.y + 6 * self.scale),
@@ -184,26 +199,28 @@ class Plot:
                 )
 
     def dot(self, x: float, y: float, color: ImVec4) -> None:
+        """Draw a dot at a point."""
         with self.drawing() as draw:
             draw.add_circle_filled(
                 ImVec2(*self.to_pixel(x, y)), 3.5 * self.scale, theme.u32(color), 12
             )
 
-    def text_card(self, at: tuple[float, float], text: str, color: ImVec4) -> Rect:
-        """Write on a card beside a pixel: on its right, or where there is no room on
-        its left.
+    def text_card(self, pixel: tuple[float, float], text: str, color: ImVec4) -> Rect:
+        """Write on a card on the right of a pixel, or where it does not fit on its left.
+
+        Returns:
+            The card's rectangle.
         """
         gap = 5 * self.scale
-        draw = implot.get_plot_draw_list()
-        left = (
-            at[0] + 2 * gap + imgui.calc_text_size(text).x
-            > self.rect.x + self.rect.width
-        )
+        x, y = pixel
+        text_end = x + 2 * gap + imgui.calc_text_size(text).x
+        is_left = text_end > self.rect.x + self.rect.width
+        sign = -1 if is_left else 1
         return card(
-            draw,
-            (at[0] - gap if left else at[0] + gap, at[1]),
+            implot.get_plot_draw_list(),
+            (x + sign * gap, y),
             [(text, color)],
-            (float(left), 0.5),
+            (float(is_left), 0.5),
             within=self.rect,
             pad=0.25,
         )
@@ -224,68 +241,108 @@ def plot(
     legend: Literal["list", "row"] | None = None,
     ground: ImVec4 | None = None,
 ) -> Iterator[Plot | None]:
-    """Draw a plot of this size in pixels at imgui's cursor; None where it is not seen.
+    """Draw a plot at imgui's cursor.
 
-    second: labels of a second horizontal axis, below the first, that goes along with
-    it. legend: a list on the right or a row on the left, whose entries the user clicks
-    to hide a curve. ground: the colour behind the curves.
+    Args:
+        name: unlike those of all other plots.
+        size: pixels.
+        x: the horizontal axis.
+        y: the vertical axis.
+        second_ticks: labels of a second horizontal axis, below the first, that goes
+            along with it.
+        legend: a list on the right or a row on the left, whose entries the user clicks
+            to hide a curve.
+        ground: the colour behind the curves.
+
+    Yields:
+        The plot, to draw curves into; None where it cannot be seen.
     """
-    flags = (
-        implot.Flags_.no_title | implot.Flags_.no_mouse_text | implot.Flags_.no_menus
-    ).value
-    small = size[0] < _LEAST[0] * theme.scale() or size[1] < _LEAST[1] * theme.scale()
-    flags |= implot.Flags_.no_legend.value if legend is None or small else 0
-    wheel = (
-        imgui.get_io().mouse_wheel
-    )  # ImPlot asks only which way it turned: out it adds the rate r to what is seen,
-    factor = ZOOM_STEP ** min(abs(wheel), 10.0) + 1e-6  # in it takes away r / (1 + 2 r)
-    if wheel > 0:
-        implot.get_input_map().zoom_rate = (factor - 1) / (2 - factor)
-    else:
-        implot.get_input_map().zoom_rate = factor - 1
-    implot.get_input_map().override_mod = 0  # Ctrl is for the caller
+    min_width, min_height = _MIN_SIZE
+    width, height = size
+    scale = theme.scale()
+    small = width < min_width * scale or height < min_height * scale
+    if small:
+        second_ticks = None
+    _set_wheel_rate(imgui.get_io().mouse_wheel)
+    # Ctrl is for the caller.
+    implot.get_input_map().override_mod = 0
+    flags = _plot_flags(has_legend=legend is not None and not small)
     with _ground(ground or theme.BAR):
         if not implot.begin_plot(f"##{_id(name)}", _at_least_a_pixel(size), flags):
             yield None
             return
-        found = Plot(x.span, y.span, small=small, scale=theme.scale())
-        for which, axis in ((_X, x), (_Y, y)):
-            _setup(which, axis, implot.AxisFlags_.no_decorations.value if small else 0)
-            _link(which, axis.span)
-        second_ticks = None if small else second_ticks
+        new_plot = Plot(x.span, y.span, small=small, scale=scale)
+        axis_flags = 0
+        if small:
+            axis_flags = implot.AxisFlags_.no_decorations.value
+        for axis_id, axis in ((_X, x), (_Y, y)):
+            _setup(axis_id, axis, axis_flags)
+            _link(axis_id, axis.span)
         if second_ticks is not None:
-            marks = Axis(x.span, ticks=second_ticks)
-            _setup(_X2, marks, implot.AxisFlags_.no_grid_lines.value)
+            second_axis = Axis(x.span, ticks=second_ticks)
+            _setup(_X2, second_axis, implot.AxisFlags_.no_grid_lines.value)
             _link(_X2, x.span)
         if legend is not None:
             _setup_legend(legend)
-        with _inside(found):  # sets the plot up, and draws its ground
-            found.is_over_y = implot.is_axis_hovered(_Y)
-            yield found
+        # This sets the plot up, and draws its ground.
+        with _inside(new_plot):
+            new_plot.is_over_y = implot.is_axis_hovered(_Y)
+            yield new_plot
             boxed = imgui.is_mouse_released(imgui.MouseButton_.right)
-    if found.card:
-        hover_card(imgui.get_window_draw_list(), pointer(), found.card, found.rect)
-    if (found.hovered or found.is_over_y) and imgui.is_mouse_double_clicked(
-        imgui.MouseButton_.left
-    ):
-        found.reset = True
+    if new_plot.card:
+        draw = imgui.get_window_draw_list()
+        hover_card(draw, pointer(), new_plot.card, new_plot.rect)
+    _read_input(new_plot, x, y, has_second=second_ticks is not None, boxed=boxed)
+
+
+def _plot_flags(*, has_legend: bool) -> int:
+    flags = implot.Flags_.no_title | implot.Flags_.no_mouse_text
+    flags |= implot.Flags_.no_menus
+    if not has_legend:
+        flags |= implot.Flags_.no_legend
+    return flags.value
+
+
+def _set_wheel_rate(wheel: float) -> None:
+    """Set how far ImPlot zooms by a turn of the wheel.
+
+    ImPlot asks only for its direction: out it adds the rate r to what can be seen, in
+    it takes away r / (1 + 2 r).
+    """
+    factor = ZOOM_STEP ** min(abs(wheel), 10.0) + 1e-6
+    rate = factor - 1
+    if wheel > 0:
+        rate /= 2 - factor
+    implot.get_input_map().zoom_rate = rate
+
+
+def _read_input(
+    drawn_plot: Plot, x: Axis, y: Axis, *, has_second: bool, boxed: bool
+) -> None:
+    """Read what the user did in a plot that was drawn.
+
+    `boxed` is True if the user may have drawn a box to zoom into.
+    """
+    is_over = drawn_plot.hovered or drawn_plot.is_over_y
+    if is_over and imgui.is_mouse_double_clicked(imgui.MouseButton_.left):
+        drawn_plot.reset = True
         return
     left, right = _linked_range(_X)
     # A drag in the plot moves both horizontal axes, one on an axis that axis alone.
-    if second_ticks is not None and not _differ((left, right), x.span):
+    if has_second and not _differ((left, right), x.span):
         left, right = _linked_range(_X2)
     low, high = _linked_range(_Y)
-    aside = imgui.get_io().mouse_wheel_h
-    if found.hovered and aside and not x.locked:
-        left, right = (end - _PAN * aside * (right - left) for end in (left, right))
-    found.moved = left < right and _differ((left, right), x.span)
-    found.raised = (
-        (boxed or found.is_over_y or y.limit is not None)
-        and low < high
-        and _differ((low, high), y.span)
-    )
-    found.x = (left, right)
-    found.y = (low, high)
+    wheel_x = imgui.get_io().mouse_wheel_h
+    if drawn_plot.hovered and wheel_x and not x.locked:
+        shift = _PAN_SHARE * wheel_x * (right - left)
+        left -= shift
+        right -= shift
+    drawn_plot.moved = left < right and _differ((left, right), x.span)
+    may_raise = boxed or drawn_plot.is_over_y or y.limit is not None
+    is_raised = low < high and _differ((low, high), y.span)
+    drawn_plot.raised = may_raise and is_raised
+    drawn_plot.x = (left, right)
+    drawn_plot.y = (low, high)
 
 
 @contextmanager
@@ -300,18 +357,23 @@ def _ground(color: ImVec4) -> Iterator[None]:
 
 def _setup_legend(legend: Literal["list", "row"]) -> None:
     """Put the legend of a plot on the right as a list, or on the left as a row."""
-    row = legend == "row"
-    place = implot.Location_.north_west if row else implot.Location_.north_east
-    flags = implot.LegendFlags_.horizontal.value if row else 0
-    implot.setup_legend(place.value, flags)
+    if legend == "row":
+        location = implot.Location_.north_west
+        flags = implot.LegendFlags_.horizontal.value
+    else:
+        location = implot.Location_.north_east
+        flags = 0
+    implot.setup_legend(location.value, flags)
 
 
 @contextmanager
 def bare(
     name: str, size: tuple[float, float], x: Range, y: Range
 ) -> Iterator[Plot | None]:
-    """Draw a plot without axes at imgui's cursor, which takes nothing that the pointer
-    does.
+    """Draw a plot without axes at imgui's cursor, which handles no input.
+
+    Yields:
+        The plot, to draw curves into; None where it cannot be seen.
     """
     flags = implot.Flags_.canvas_only.value | implot.Flags_.no_inputs.value
     implot.push_style_var(implot.StyleVar_.plot_padding.value, ImVec2(0, 0))
@@ -319,12 +381,12 @@ def bare(
         if not implot.begin_plot(f"##{_id(name)}", _at_least_a_pixel(size), flags):
             yield None
             return
-        for which, span in ((_X, x), (_Y, y)):
-            implot.setup_axis(which, None, implot.AxisFlags_.no_decorations.value)
-            implot.setup_axis_limits(which, *span, imgui.Cond_.always.value)
-        found = Plot(x, y, scale=theme.scale())
-        with _inside(found):
-            yield found
+        for axis_id, span in ((_X, x), (_Y, y)):
+            implot.setup_axis(axis_id, None, implot.AxisFlags_.no_decorations.value)
+            implot.setup_axis_limits(axis_id, *span, imgui.Cond_.always.value)
+        new_plot = Plot(x, y, scale=theme.scale())
+        with _inside(new_plot):
+            yield new_plot
     finally:
         implot.pop_style_var()
 
@@ -335,28 +397,34 @@ def strip(
 ) -> Iterator[tuple[Plot | None, bool]]:
     """Draw a small plot across the window, below its title and newest value.
 
-    True: it was clicked; `tip`: of one to click.
+    Args:
+        name: unlike those of all other plots.
+        title: on the left.
+        value: on the right.
+        x: range of the horizontal axis.
+        y: range of the vertical axis.
+        tip: text under the pointer, of a plot that can be clicked.
+
+    Yields:
+        The plot as of `bare`, and True if it was clicked.
     """
     scale = theme.scale()
     corner = imgui.get_cursor_screen_pos()
     width = max(imgui.get_content_region_avail().x, 8.0)
-    clicked = imgui.invisible_button(
-        _id(name),
-        ImVec2(width, 1.3 * imgui.get_text_line_height() + STRIP_HEIGHT * scale),
-    )
+    height = STRIP_HEIGHT * scale
+    head_height = 1.3 * imgui.get_text_line_height()
+    clicked = imgui.invisible_button(_id(name), ImVec2(width, head_height + height))
     if tip:
         imgui.set_item_tooltip(tip)
     hovered = bool(tip) and imgui.is_item_hovered()
     end = imgui.get_cursor_screen_pos()
     imgui.set_cursor_screen_pos(corner)
     head(title, value, width)
-    imgui.set_cursor_screen_pos(
-        ImVec2(corner.x, corner.y + 1.3 * imgui.get_text_line_height())
-    )
-    with bare(name, (width, STRIP_HEIGHT * scale), x, y) as found:
-        yield found, clicked and bool(tip)
-        if found is not None and hovered:
-            r = found.rect
+    imgui.set_cursor_screen_pos(ImVec2(corner.x, corner.y + head_height))
+    with bare(name, (width, height), x, y) as new_plot:
+        yield new_plot, clicked and bool(tip)
+        if new_plot is not None and hovered:
+            r = new_plot.rect
             implot.get_plot_draw_list().add_rect(
                 ImVec2(r.x, r.y),
                 ImVec2(r.x + r.width, r.y + r.height),
@@ -367,8 +435,13 @@ def strip(
 
 
 def head(left: str, right: str, width: float, fault: str = "") -> None:
-    """Write a plot's title at the left of a line of this width, at its right the newest
-    value, before it a fault.
+    """Write a line above a plot.
+
+    Args:
+        left: the plot's title.
+        right: its newest value.
+        width: pixels of the line.
+        fault: written before the value.
     """
     corner = imgui.get_cursor_screen_pos()
     draw = imgui.get_window_draw_list()
@@ -388,82 +461,87 @@ def head(left: str, right: str, width: float, fault: str = "") -> None:
 
 
 def apply(scale: float) -> None:
-    """Style the current context of ImPlot's as the theme in use. Between frames."""
+    """Style the current context of ImPlot's as the theme in use, between frames."""
     style = implot.get_style()
     c = implot.Col_
     style.use_local_time = True
     style.use24_hour_clock = True
     style.use_iso8601 = True
-    style.plot_padding = style.label_padding = ImVec2(4 * scale, 4 * scale)
-    style.legend_padding = style.legend_inner_padding = ImVec2(6 * scale, 4 * scale)
+    style.plot_padding = ImVec2(4 * scale, 4 * scale)
+    style.label_padding = ImVec2(4 * scale, 4 * scale)
+    style.legend_padding = ImVec2(6 * scale, 4 * scale)
+    style.legend_inner_padding = ImVec2(6 * scale, 4 * scale)
     style.plot_border_size = 0
-    style.major_grid_size = style.minor_grid_size = ImVec2(scale, scale)
+    style.major_grid_size = ImVec2(scale, scale)
+    style.minor_grid_size = ImVec2(scale, scale)
     style.minor_alpha = 0.35
-    style.major_tick_len = style.minor_tick_len = ImVec2(0, 0)
+    style.major_tick_len = ImVec2(0, 0)
+    style.minor_tick_len = ImVec2(0, 0)
     style.plot_min_size = ImVec2(1, 1)
-    clear = ImVec4(0, 0, 0, 0)
-    for which, color in (
-        (c.frame_bg, clear),
+    for index, color in (
+        (c.frame_bg, _CLEAR),
         (c.plot_bg, theme.BAR),
-        (c.plot_border, clear),
+        (c.plot_border, _CLEAR),
         (c.legend_bg, faint(theme.PANEL, 0.85)),
-        (c.legend_border, clear),
+        (c.legend_border, _CLEAR),
         (c.legend_text, theme.TEXT),
         (c.axis_text, theme.DIM),
         (c.axis_grid, faint(theme.TEXT, 0.09)),
-        (c.axis_bg, clear),
+        (c.axis_bg, _CLEAR),
         (c.axis_bg_hovered, faint(theme.TEXT, 0.06)),
         (c.axis_bg_active, faint(theme.TEXT, 0.1)),
         (c.selection, theme.ACCENT),
         (c.inlay_text, theme.TEXT),
     ):
-        style.set_color_(which.value, color)
+        style.set_color_(index.value, color)
 
 
 @contextmanager
-def _inside(found: Plot) -> Iterator[None]:
-    """Between ImPlot's setup of a plot and its end."""
+def _inside(new_plot: Plot) -> Iterator[None]:
+    """Set a plot up as ImPlot has laid it, and end it afterwards."""
     corner = implot.get_plot_pos()
     size = implot.get_plot_size()
     width = max(round(size.x), 1)
     height = max(round(size.y), 1)
-    found.rect = Rect(round(corner.x), round(corner.y), width, height)
-    found.hovered = implot.is_plot_hovered()
-    if found.hovered:
-        at = implot.get_plot_mouse_pos()
-        found.pointer = at.x, at.y
+    new_plot.rect = Rect(round(corner.x), round(corner.y), width, height)
+    new_plot.hovered = implot.is_plot_hovered()
+    if new_plot.hovered:
+        point = implot.get_plot_mouse_pos()
+        new_plot.pointer = (point.x, point.y)
     try:
         yield
     finally:
         implot.end_plot()
 
 
-def _setup(which: int, axis: Axis, flags: int = 0) -> None:
-    flags |= (implot.AxisFlags_.lock.value if axis.locked else 0) | (
-        implot.AxisFlags_.foreground.value if axis.grid_above else 0
-    )
-    implot.setup_axis(which, None, flags | implot.AxisFlags_.no_highlight.value)
+def _setup(axis_id: int, axis: Axis, flags: int = 0) -> None:
+    """Set up an axis of the plot that was begun."""
+    flags |= implot.AxisFlags_.no_highlight.value
+    if axis.locked:
+        flags |= implot.AxisFlags_.lock.value
+    if axis.grid_above:
+        flags |= implot.AxisFlags_.foreground.value
+    implot.setup_axis(axis_id, None, flags)
     if axis.limit is not None:
-        implot.setup_axis_limits_constraints(which, *axis.limit)
-        implot.setup_axis_zoom_constraints(
-            which, axis.min_extent, axis.limit[1] - axis.limit[0]
-        )
-    if axis.scale != "linear":
-        implot.setup_axis_scale(
-            which,
-            (implot.Scale_.log10 if axis.scale == "log" else implot.Scale_.time).value,
-        )
+        low, high = axis.limit
+        implot.setup_axis_limits_constraints(axis_id, low, high)
+        implot.setup_axis_zoom_constraints(axis_id, axis.min_extent, high - low)
+    if axis.scale == "log":
+        implot.setup_axis_scale(axis_id, implot.Scale_.log10.value)
+    elif axis.scale == "time":
+        implot.setup_axis_scale(axis_id, implot.Scale_.time.value)
     if axis.format:
-        implot.setup_axis_format(which, axis.format)
+        implot.setup_axis_format(axis_id, axis.format)
     if axis.ticks:
-        implot.setup_axis_ticks(
-            which, [at for at, _ in axis.ticks], [text for _, text in axis.ticks], False
-        )
+        values = [value for value, _ in axis.ticks]
+        texts = [text for _, text in axis.ticks]
+        implot.setup_axis_ticks(axis_id, values, texts, False)
 
 
 def _id(name: str) -> str:
-    """Return what tells a plot of this name from all others: imgui passes over what is
-    before "###", and runs name their curves.
+    """Return an id that tells a plot of this name from all others.
+
+    imgui passes over what is before "###", and runs name their curves.
     """
     return name.replace("\\", "\\\\").replace("#", "\\#")
 
@@ -473,28 +551,32 @@ def _at_least_a_pixel(size: tuple[float, float]) -> ImVec2:
     return ImVec2(max(size[0], 1.0), max(size[1], 1.0))
 
 
-def _link(which: int, span: Range) -> None:
-    """Show a range on an axis, and have ImPlot tell what the user makes of it."""
-    begin, end = _ENDS[which]
-    begin.value = span[0]
-    end.value = span[1]
-    implot.setup_axis_links(which, begin, end)
+def _link(axis_id: int, span: Range) -> None:
+    """Show a range on an axis, and have ImPlot write what the user makes of it."""
+    low, high = _ENDS[axis_id]
+    low.value, high.value = span
+    implot.setup_axis_links(axis_id, low, high)
 
 
-def _linked_range(which: int) -> Range:
+def _linked_range(axis_id: int) -> Range:
     """Return the range of an axis of the plot that was drawn last."""
-    begin, end = _ENDS[which]
-    return begin.value, end.value
+    low, high = _ENDS[axis_id]
+    return low.value, high.value
 
 
-def _near(pixel: float) -> float:
-    """Return a pixel that can be drawn at, for one that may be infinite or none."""
-    return min(max(pixel, -_FAR), _FAR) if math.isfinite(pixel) else -_FAR
+def _drawable_pixel(pixel: float) -> float:
+    """Return a pixel that can be drawn at, for one that may be infinite or NaN."""
+    if not math.isfinite(pixel):
+        return -_MAX_PIXEL
+    return min(max(pixel, -_MAX_PIXEL), _MAX_PIXEL)
 
 
-def _differ(one: Range, other: Range) -> bool:
-    near = 1e-9 * max(abs(other[1] - other[0]), 1e-300)
-    return abs(one[0] - other[0]) > near or abs(one[1] - other[1]) > near
+def _differ(a: Range, b: Range) -> bool:
+    """Return True if two ranges differ by more than rounding."""
+    a_low, a_high = a
+    b_low, b_high = b
+    tolerance = 1e-9 * max(abs(b_high - b_low), 1e-300)
+    return abs(a_low - b_low) > tolerance or abs(a_high - b_high) > tolerance
 
 
 class PlotView(View[Data, State]):
@@ -504,13 +586,14 @@ class PlotView(View[Data, State]):
     """
 
     pointer: float | None = None
-    """The place of the pointer on the horizontal axis."""
+    """The pointer's value on the horizontal axis."""
     timings: Mapping[str, float] = {}
     """Timings of the last picture, as in `Info`."""
 
     def plot(self, scale: float) -> None:
-        """Draw into imgui's window that is open; set `state` and `pointer` to what the
-        user chose there.
+        """Draw into imgui's window that is open.
+
+        Sets `state` and `pointer` to what the user chose there.
         """
         raise NotImplementedError
 
@@ -525,13 +608,13 @@ class PlotView(View[Data, State]):
         )
 
     def ui(self, rect: Rect, scale: float) -> bool:
-        before = self.pointer
-        begin = time.perf_counter()
-        pad = min(14 * scale, rect.width // 20), min(12 * scale, rect.height // 20)
+        previous_pointer = self.pointer
+        started_at = time.perf_counter()
+        pad = (min(14 * scale, rect.width // 20), min(12 * scale, rect.height // 20))
         with board(f"plots {id(self)}", rect, pad, scroll=True):
             self.plot(scale)
-        self.timings = {"plot": (time.perf_counter() - begin) * 1e3}
-        return before != self.pointer
+        self.timings = {"plot": (time.perf_counter() - started_at) * 1e3}
+        return self.pointer != previous_pointer
 
     def covered(self, rect: Rect) -> Sequence[Rect]:
         return (rect,)

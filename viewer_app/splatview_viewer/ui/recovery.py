@@ -1,5 +1,4 @@
-"""Faults between the begin and the end of a window, a table or a plot: imgui and ImPlot
-recover, and the picture goes on.
+"""Recovery of imgui and ImPlot from faults while a picture is drawn.
 
 Each part of a picture is drawn inside `Faults.guard`. A part that raises is shown as
 failed, with its reason; windows, groups, tables, stacks of styles and plots that it
@@ -21,13 +20,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("splatview")
 
-_MOST_LOGGED = 64
+_MAX_LOGGED = 64
 """Different faults that one object logs."""
 
 
 def prepare() -> None:
-    """Have the current imgui context tell mistakes by exceptions alone, not on stdout
-    and not over the picture.
+    """Have the current imgui context report mistakes by exceptions alone.
+
+    They are written neither on stdout nor over the picture.
     """
     io = imgui.get_io()
     io.config_error_recovery_enable_tooltip = False
@@ -38,8 +38,7 @@ def prepare() -> None:
 
 @contextmanager
 def recovering() -> Iterator[None]:
-    """Close what is still open in imgui and ImPlot when anything raises inside; the
-    exception goes on.
+    """Close what an exception leaves open in imgui and ImPlot, and raise it again.
 
     Outside a frame of imgui's there is nothing to close.
     """
@@ -63,7 +62,8 @@ def end_frame() -> None:
     """End the frame of the current context, also where something was left open."""
     try:
         imgui.render()
-    except RuntimeError as e:  # imgui's word for what is open
+    # imgui raises this for what is open.
+    except RuntimeError as e:
         log.error("imgui: %s", e)
         with _no_asserts():
             imgui.render()
@@ -73,12 +73,12 @@ def end_frame() -> None:
 def _no_asserts() -> Iterator[None]:
     """Have imgui close what is open without an exception for each."""
     io = imgui.get_io()
-    before = io.config_error_recovery_enable_assert
+    previous = io.config_error_recovery_enable_assert
     io.config_error_recovery_enable_assert = False
     try:
         yield
     finally:
-        io.config_error_recovery_enable_assert = before
+        io.config_error_recovery_enable_assert = previous
 
 
 class Faults:
@@ -92,8 +92,9 @@ class Faults:
 
     @contextmanager
     def guard(self, part_name: str) -> Iterator[None]:
-        """Note what a part raises instead of raising it; a part that does not raise is
-        well again.
+        """Note what a part raises instead of raising it.
+
+        A part that does not raise has no fault any more.
         """
         try:
             with recovering():
@@ -105,18 +106,20 @@ class Faults:
         else:
             self._reasons.pop(part_name, None)
 
-    def reason(self, part: str) -> str:
+    def reason(self, part_name: str) -> str:
         """Return why a part failed the last time; "" where it did not."""
-        return self._reasons.get(part, "")
+        return self._reasons.get(part_name, "")
 
-    def _log(self, part: str, reason: str) -> None:
-        if (part, reason) in self._logged or len(self._logged) >= _MOST_LOGGED:
+    def _log(self, part_name: str, reason: str) -> None:
+        """Log a fault, once and up to a bounded number."""
+        fault = (part_name, reason)
+        if fault in self._logged or len(self._logged) >= _MAX_LOGGED:
             return
-        self._logged.add((part, reason))
+        self._logged.add(fault)
         log.warning(
             "%s: %s failed: %s",
             self.owner,
-            part,
+            part_name,
             reason,
             exc_info=log.isEnabledFor(logging.DEBUG),
         )

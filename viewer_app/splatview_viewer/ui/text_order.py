@@ -19,7 +19,7 @@ F = TypeVar("F")
 
 _RIGHT_TO_LEFT = ("R", "AL")
 _STRONG = ("L", *_RIGHT_TO_LEFT)
-_NUMBERS = ("EN", "AN")
+_DIGITS = ("EN", "AN")
 _MIRRORED = str.maketrans("()[]{}<>«»", ")(][}{><»«")
 
 
@@ -36,7 +36,7 @@ class _Token(Generic[F]):
 
 
 def is_right_to_left(text: str) -> bool:
-    """Return whether the first letter with a direction goes from right to left."""
+    """Return True if the first letter with a direction goes from right to left."""
     for char in text:
         direction = unicodedata.bidirectional(char)
         if direction in _STRONG:
@@ -45,26 +45,32 @@ def is_right_to_left(text: str) -> bool:
 
 
 def has_right_to_left(text: str) -> bool:
-    """Return whether some letters of a text go from right to left."""
+    """Return True if some letters of a text go from right to left."""
     return any(unicodedata.bidirectional(char) in _RIGHT_TO_LEFT for char in text)
 
 
 def in_drawing_order(pieces: Sequence[tuple[str, F]]) -> list[tuple[str, F]]:
-    """Return the pieces of a line, text and font, from left to right; some are taken
-    apart at spaces.
+    """Order the pieces of a line, text and font, from left to right.
+
+    Some are taken apart at spaces.
     """
     base = int(is_right_to_left("".join(text for text, _ in pieces)))
     tokens: list[_Token[F]] = []
     for text, face in pieces:
-        words = [text] if has_right_to_left(text) else re.findall(r"\s+|\S+", text)
-        tokens += [_Token(word, face, _direction_of(word)) for word in words]
+        if has_right_to_left(text):
+            chunks = [text]
+        else:
+            chunks = re.findall(r"\s+|\S+", text)
+        tokens += [_Token(chunk, face, _direction_of(chunk)) for chunk in chunks]
     _set_levels(tokens, base)
     for level in range(max(token.level for token in tokens), 0, -1):
         _reverse(tokens, level)
     line = []
     for token in tokens:
+        text = token.text
         is_mirrored = not token.direction and token.level % 2 == 1
-        text = token.text[::-1].translate(_MIRRORED) if is_mirrored else token.text
+        if is_mirrored:
+            text = text[::-1].translate(_MIRRORED)
         line.append((text, token.face))
     return line
 
@@ -75,16 +81,17 @@ def _direction_of(text: str) -> str:
     for direction in directions:
         if direction in _STRONG:
             return "L" if direction == "L" else "R"
-    return "number" if any(d in _NUMBERS for d in directions) else ""
+    if any(direction in _DIGITS for direction in directions):
+        return "number"
+    return ""
 
 
 def _set_levels(tokens: Sequence[_Token[F]], base: int) -> None:
-    """Give each token its level in a line of this base: 0 from left to right, 1 from
-    right to left.
+    """Set each token's level in a line of a base direction.
+
+    The base is 0 for a line from left to right, 1 for one from right to left.
     """
-    before = _neighbours(tokens, ("L", "R"), base)
-    after = _neighbours(tokens[::-1], ("L", "R"), base)[::-1]
-    for token, left, right in zip(tokens, before, after, strict=True):
+    for token, left, right in _with_neighbours(tokens, ("L", "R"), base):
         is_within = left == right == "R"
         if token.direction == "R":
             token.level = 1
@@ -92,9 +99,7 @@ def _set_levels(tokens: Sequence[_Token[F]], base: int) -> None:
             token.level = 2 * base
         elif token.direction == "number":
             token.level = 2 if base or is_within else 0
-    before = _neighbours(tokens, ("L", "R", "number"), base)
-    after = _neighbours(tokens[::-1], ("L", "R", "number"), base)[::-1]
-    for token, left, right in zip(tokens, before, after, strict=True):
+    for token, left, right in _with_neighbours(tokens, ("L", "R", "number"), base):
         if token.direction:
             continue
         token.level = base
@@ -104,22 +109,31 @@ def _set_levels(tokens: Sequence[_Token[F]], base: int) -> None:
             token.level = 1
 
 
+def _with_neighbours(
+    tokens: Sequence[_Token[F]], directions: Sequence[str], base: int
+) -> list[tuple[_Token[F], str, str]]:
+    """Return each token with the direction on its left and that on its right."""
+    left = _neighbours(tokens, directions, base)
+    right = _neighbours(tokens[::-1], directions, base)[::-1]
+    return list(zip(tokens, left, right, strict=True))
+
+
 def _neighbours(
     tokens: Sequence[_Token[F]], directions: Sequence[str], base: int
 ) -> list[str]:
-    """Return the direction on one side of each token, of the last of these; at the ends
-    that of the line.
+    """Return the direction before each token: of the last one that has one of these.
 
-    A number counts as from right to left where it lies among such text.
+    At the start it is that of the line. A number counts as from right to left where it
+    lies among such text.
     """
-    seen = "R" if base else "L"
+    direction = "R" if base else "L"
     sides = []
     for token in tokens:
-        sides.append(seen)
+        sides.append(direction)
         if token.direction == "number" and "number" in directions:
-            seen = "R" if token.level == 2 else "L"
+            direction = "R" if token.level == 2 else "L"
         elif token.direction in directions:
-            seen = token.direction
+            direction = token.direction
     return sides
 
 

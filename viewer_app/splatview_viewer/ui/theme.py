@@ -1,6 +1,6 @@
-"""Look of the panel: colours, dark or light, spacing and the font.
+"""Style of the panel: colours, dark or light, spacing and the font.
 
-Quiet, so that the picture is what one sees.
+It is quiet, so that the picture stands out.
 """
 
 from __future__ import annotations
@@ -71,10 +71,11 @@ FIELD_DOWN = LINE
 SELECTED = LINE
 OVER = LINE
 POPUP = LINE
-"""As `use` says: whoever draws reads them then."""
-INK, MARK, LIVE, SHADE = (
-    ImVec4(*_DARK[name], 1.0) for name in ("TEXT", "ACCENT", "ALIVE", "BAR")
-)
+"""The colours of the panel, which `use` sets: read them while drawing."""
+INK = ImVec4(*_DARK["TEXT"], 1.0)
+MARK = ImVec4(*_DARK["ACCENT"], 1.0)
+LIVE = ImVec4(*_DARK["ALIVE"], 1.0)
+SHADE = ImVec4(*_DARK["BAR"], 1.0)
 """Colours of lines over pictures, the same beside a light panel and a dark one: plain,
 marked, live, around."""
 _CLEAR = ImVec4(0, 0, 0, 0)
@@ -82,15 +83,17 @@ _light: bool | None = None
 
 
 def use(light: bool) -> bool:
-    """Be light or dark from now on; every screen may be as it likes, so it is said
-    before each frame. What surrounds pictures stays dark: they look the same. True when
-    that is another than before.
+    """Make the theme light or dark from now on; return True if that changes it.
+
+    Every screen may have its own, so this is called before each frame. What surrounds
+    pictures stays dark: they look the same.
     """
     global _light
     if light is _light:
         return False
     _light = light
-    for name, color in (_LIGHT if light else _DARK).items():
+    colors = _LIGHT if light else _DARK
+    for name, color in colors.items():
         globals()[name] = ImVec4(*color, 1.0)
     return True
 
@@ -101,12 +104,32 @@ use(False)
 def apply(scale: float) -> None:
     """Style the current imgui context for a screen of `scale` pixels per point.
 
-    Between frames.
+    It is called between frames.
     """
     style = imgui.Style()
-    (imgui.style_colors_light if _light else imgui.style_colors_dark)(style)
+    if _light:
+        imgui.style_colors_light(style)
+    else:
+        imgui.style_colors_dark(style)
+    for index, color in _imgui_colors().items():
+        style.set_color_(index, color)
+    _set_sizes(style)
+    style.scale_all_sizes(scale)
+    style.font_size_base = FONT_SIZE
+    style.font_scale_dpi = scale
+    target = imgui.get_style()
+    for name in dir(style):
+        value = getattr(style, name)
+        if not name.startswith("_") and not callable(value):
+            setattr(target, name, value)
+    for i in range(imgui.Col_.count):
+        target.set_color_(i, style.color_(i))
+
+
+def _imgui_colors() -> dict[imgui.Col_, ImVec4]:
+    """Return imgui's colours in the theme in use."""
     c = imgui.Col_
-    for which, color in {
+    return {
         c.text: TEXT,
         c.text_disabled: DIM,
         c.window_bg: PANEL,
@@ -130,8 +153,11 @@ def apply(scale: float) -> None:
         c.plot_histogram: ACCENT,
         c.nav_cursor: ACCENT,
         c.text_selected_bg: SELECTED,
-    }.items():
-        style.set_color_(which, color)
+    }
+
+
+def _set_sizes(style: imgui.Style) -> None:
+    """Set distances and roundings, in points."""
     style.window_padding = ImVec2(14, 12)
     style.frame_padding = ImVec2(8, 4)
     style.item_spacing = ImVec2(8, 6)
@@ -146,21 +172,12 @@ def apply(scale: float) -> None:
     style.window_border_size = 0
     style.window_rounding = 0
     style.disabled_alpha = 0.5
-    style.scale_all_sizes(scale)
-    style.font_size_base = FONT_SIZE
-    style.font_scale_dpi = scale
-    target = imgui.get_style()
-    for name in dir(style):
-        value = getattr(style, name)
-        if not name.startswith("_") and not callable(value):
-            setattr(target, name, value)
-    for i in range(imgui.Col_.count):
-        target.set_color_(i, style.color_(i))
 
 
 def load_font() -> None:
-    """Give a new imgui context its font: imgui rasterises it at every size that is
-    drawn.
+    """Add the font of all text to a new imgui context.
+
+    imgui rasterises it at every size that is drawn.
     """
     fonts = imgui.get_io().fonts
     if FONT_FILE.is_file():
@@ -180,12 +197,12 @@ def font_size(points: float) -> Iterator[None]:
 
 
 def scale() -> float:
-    """Pixels per point, by the font in use inside an imgui frame."""
+    """Return pixels per point, by the font in use inside an imgui frame."""
     return imgui.get_font_size() / FONT_SIZE
 
 
 def u32(color: ImVec4, alpha: float = 1.0) -> int:
-    """A colour for imgui's draw lists."""
+    """Return a colour for imgui's draw lists."""
     return imgui.color_convert_float4_to_u32(
         (color.x, color.y, color.z, color.w * alpha)
     )

@@ -1,6 +1,4 @@
-"""The controls of the panel, and what lies over a picture: cards, and hints about how
-numbers are shown.
-"""
+"""The controls of the panel, and what lies over a picture: cards and hints."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LABEL_WIDTH = 6.2
 """In units of the font's height."""
-_BOARD = (
+_BOARD_FLAGS = (
     imgui.WindowFlags_.no_decoration
     | imgui.WindowFlags_.no_move
     | imgui.WindowFlags_.no_saved_settings
@@ -34,7 +32,7 @@ _BOARD = (
     | imgui.WindowFlags_.no_nav
     | imgui.WindowFlags_.no_focus_on_appearing
 ).value
-_SCROLLS = (
+_NO_SCROLL_FLAGS = (
     imgui.WindowFlags_.no_scrollbar | imgui.WindowFlags_.no_scroll_with_mouse
 ).value
 
@@ -48,10 +46,17 @@ def board(
     *,
     scroll: bool = False,
 ) -> Iterator[bool]:
-    """A window exactly over a part of the framebuffer; False if nothing of it is seen.
+    """Open a window exactly over a part of the framebuffer.
 
-    `name`: for imgui, unlike all others. `pad`: pixels around what is in it. `scroll`:
-    that may be longer.
+    Args:
+        name: for imgui, unlike all others.
+        rect: the part, in pixels.
+        pad: pixels around what is in it.
+        color: of its ground; the panel's without.
+        scroll: True if what is in it may be longer.
+
+    Yields:
+        False if nothing of it can be seen.
     """
     imgui.set_next_window_pos(ImVec2(rect.x, rect.y))
     imgui.set_next_window_size(ImVec2(max(rect.width, 1), max(rect.height, 1)))
@@ -60,11 +65,14 @@ def board(
     imgui.push_style_color(
         imgui.Col_.window_bg, imgui.get_color_u32(color or theme.PANEL)
     )
-    opened = imgui.begin(f"##{name}", None, _BOARD & ~_SCROLLS if scroll else _BOARD)[0]
+    flags = _BOARD_FLAGS
+    if scroll:
+        flags &= ~_NO_SCROLL_FLAGS
+    is_visible, _ = imgui.begin(f"##{name}", None, flags)
     imgui.pop_style_color()
     imgui.pop_style_var(2)
     try:
-        yield opened
+        yield is_visible
     finally:
         imgui.end()
 
@@ -76,21 +84,22 @@ def colored(text: str, color: ImVec4) -> None:
 
 
 def wrapped(text: str, color: ImVec4 | None = None) -> None:
-    """A text in as many lines as it needs; dim without a colour."""
+    """Write a text in as many lines as it needs; dim without a colour."""
     imgui.push_text_wrap_pos(0.0)
     colored(text, color or theme.DIM)
     imgui.pop_text_wrap_pos()
 
 
 def fitted(text: str, width: float, *, tail: bool = False) -> str:
-    """As much of a text as has room in `width` pixels, with dots at its end or (`tail`)
-    its beginning.
+    """Return as much of a text as fits into `width` pixels.
+
+    Dots are at its end, or with `tail` at its beginning, where it was cut.
     """
     # No more than a letter a pixel: texts of files can have millions, and measuring
     # looks at each.
-    most = max(int(width), 0) + 2
-    if len(text) > most:
-        text = text[-most:] if tail else text[:most]
+    max_letters = max(int(width), 0) + 2
+    if len(text) > max_letters:
+        text = text[-max_letters:] if tail else text[:max_letters]
     elif lettering.measure(text).x <= width:
         return text
     return _cut(text, width, tail, imgui.get_font_size())
@@ -98,35 +107,35 @@ def fitted(text: str, width: float, *, tail: bool = False) -> str:
 
 @lru_cache(1024)
 def _cut(text: str, width: float, tail: bool, _size: float) -> str:
-    """`_size`: of the letters, on which the result depends as well."""
+    """Cut a text to a width in pixels.
 
-    def piece(count: int) -> str:
-        return "…" + text[len(text) - count :] if tail else text[:count].rstrip() + "…"
+    The result depends on `_size`, that of the letters, as well.
+    """
+
+    def shortened(count: int) -> str:
+        if tail:
+            return "…" + text[len(text) - count :]
+        return text[:count].rstrip() + "…"
 
     low = 0
     high = len(text)
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (
-            (middle, high)
-            if lettering.measure(piece(middle)).x <= width
-            else (low, middle - 1)
-        )
-    return piece(low) if low else ""
+        if lettering.measure(shortened(middle)).x <= width:
+            low = middle
+        else:
+            high = middle - 1
+    return shortened(low) if low else ""
 
 
 def lines_of(text: str, width: float, max_lines: int) -> list[str]:
-    """A text in lines of about `width` pixels, `most` of them at most."""
-    return wrap(
-        text,
-        max(int(width / (0.48 * imgui.get_font_size())), 12),
-        max_lines=max_lines,
-        placeholder=" …",
-    )
+    """Wrap a text into lines of about `width` pixels, at most `max_lines`."""
+    letters = int(width / (0.48 * imgui.get_font_size()))
+    return wrap(text, max(letters, 12), max_lines=max_lines, placeholder=" …")
 
 
 def pointer() -> ImVec2:
-    """Return where the pointer is, or was last while it is nowhere: always finite."""
+    """Return the pointer's pixel, or its last one while it is nowhere: always finite."""
     if imgui.is_mouse_pos_valid():
         return imgui.get_mouse_pos()
     return imgui.get_current_context().mouse_last_valid_pos
@@ -137,7 +146,7 @@ def gap(pixels: float) -> None:
 
 
 def row(label: str) -> None:
-    """Begin a row; the next item fills what is left of it."""
+    """Start a row; the next item fills what is left of it."""
     imgui.align_text_to_frame_padding()
     dim(label)
     imgui.same_line(LABEL_WIDTH * imgui.get_font_size())
@@ -158,53 +167,63 @@ def slider(
     reset: float | None = None,
     log: bool = False,
 ) -> float:
-    """The value after this turn; a right click sets it to `reset`.
+    """Draw a slider; return the value after this frame.
 
-    tip: shown under the pointer. log: on a scale of powers of ten.
+    Args:
+        label: on the left.
+        tip: shown under the pointer.
+        value: before this frame.
+        limits: the least and the greatest value.
+        fmt: as printf has it.
+        reset: what a right click sets the value to; None for nothing.
+        log: True for a scale of powers of ten.
     """
     row(label)
-    flags = (
-        imgui.SliderFlags_.always_clamp.value
-        | log * imgui.SliderFlags_.logarithmic.value
-    )
+    flags = imgui.SliderFlags_.always_clamp.value
+    if log:
+        flags |= imgui.SliderFlags_.logarithmic.value
     edited, new = imgui.slider_float(f"##{label}", value, *limits, fmt, flags)
-    value = new if edited else value
-    if reset is None:
-        more = ""
-    else:
-        more = "\nRight click: back to the default. Ctrl + click: type a number."
-    imgui.set_item_tooltip(tip + more)
+    if reset is not None:
+        tip += "\nRight click: back to the default. Ctrl + click: type a number."
+    imgui.set_item_tooltip(tip)
     if reset is not None and imgui.is_item_clicked(imgui.MouseButton_.right):
         return reset
-    return value
+    return new if edited else value
 
 
 def vector(label: str, values: Sequence[float], fmt: str) -> tuple[bool, list[float]]:
-    """Return whether float64 numbers were edited in the rest of a row, and the numbers
-    after this turn.
+    """Draw fields for float64 numbers in what is left of a row.
+
+    Returns:
+        True if they were edited, and the numbers after this frame.
     """
     gap = imgui.get_style().item_inner_spacing.x
     new = list(values)
-    width = (imgui.get_content_region_avail().x - gap * (len(new) - 1)) / len(new)
+    available_width = imgui.get_content_region_avail().x
+    width = (available_width - gap * (len(new) - 1)) / len(new)
     for i, value in enumerate(values):
         if i:
             imgui.same_line(0, gap)
         imgui.set_next_item_width(width)
         edited, typed = imgui.input_double(f"##{label} {i}", value + 0.0, format=fmt)
-        new[i] = typed if edited else value
+        if edited:
+            new[i] = typed
     return new != list(values), new
 
 
 def check(label: str, tip: str, value: bool) -> bool:
-    """The value after this turn, in a box to tick."""
+    """Draw a box to tick; return the value after this frame."""
     row(label)
-    ticked = imgui.checkbox(f"##{label}", value)[1]
+    _, ticked = imgui.checkbox(f"##{label}", value)
     imgui.set_item_tooltip(tip)
     return ticked
 
 
 def choice(label: str, tip: str, value: T, options: Mapping[T, str]) -> T:
-    """The value after this turn, one of `options` (value: what it is called)."""
+    """Draw a list to choose from; return the value after this frame.
+
+    `options` maps each value to its name.
+    """
     row(label)
     keys = list(options)
     index = keys.index(value) if value in options else 0
@@ -214,15 +233,17 @@ def choice(label: str, tip: str, value: T, options: Mapping[T, str]) -> T:
 
 
 def color(label: str, tip: str, value: Color) -> Color:
-    """RGB in [0, 1] after this turn."""
+    """Draw a field for a colour; return RGB in [0, 1] after this frame."""
     row(label)
     edited, new = imgui.color_edit3(
         f"##{label}", list(value), imgui.ColorEditFlags_.no_options.value
     )
     imgui.set_item_tooltip(tip)
     if not edited:
-        return value  # not what came back, which was rounded to 32 bits
-    r, g, b = (min(max(part, 0.0), 1.0) for part in list(new)[:3])  # may be typed
+        # What imgui returned was rounded to 32 bits.
+        return value
+    # Numbers that were typed may be out of range.
+    r, g, b = (min(max(channel, 0.0), 1.0) for channel in list(new)[:3])
     return r, g, b
 
 
@@ -232,9 +253,9 @@ def _entry_size() -> ImVec2:
 
 
 def is_entry_visible() -> bool:
-    """Return whether the next `entry` is to be drawn.
+    """Return True if the next `entry` is to be drawn.
 
-    One that is scrolled out of sight leaves its room: a list may have thousands.
+    One that is scrolled out of sight leaves its space: a list may have thousands.
     """
     size = _entry_size()
     if imgui.is_rect_visible(size):
@@ -252,29 +273,37 @@ def entry(
     *,
     dim_name: bool = False,
 ) -> bool:
-    """A line of a list: a dot, a name cut to the room that there is, words on the
-    right. True: it was clicked.
+    """Draw a line of a list; return True if it was clicked.
+
+    Args:
+        key: for imgui, unlike all others.
+        name: cut to the width that is left for it.
+        right: text on the right.
+        dot: colour of the dot before the name.
+        is_selected: True if the line is marked.
+        dim_name: True for a dim name.
     """
     scale = theme.scale()
     line = imgui.get_text_line_height()
-    at = imgui.get_cursor_screen_pos()
+    corner = imgui.get_cursor_screen_pos()
     size = _entry_size()
     width = size.x
     height = size.y
     pad = 8 * scale
     pressed, _ = imgui.selectable(f"##{key}", is_selected, 0, size)
     draw = imgui.get_window_draw_list()
-    middle = at.y + height / 2
+    middle = corner.y + height / 2
     draw.add_circle_filled(
-        ImVec2(at.x + pad + 3 * scale, middle), 3.5 * scale, theme.u32(dot), 16
+        ImVec2(corner.x + pad + 3 * scale, middle), 3.5 * scale, theme.u32(dot), 16
     )
-    start = at.x + pad + 16 * scale
-    end = at.x + width - pad - imgui.calc_text_size(right).x
+    name_color = theme.DIM if dim_name else theme.TEXT
+    start = corner.x + pad + 16 * scale
+    end = corner.x + width - pad - imgui.calc_text_size(right).x
     lettering.write(
         draw,
         start,
         middle - line / 2,
-        theme.u32(theme.DIM if dim_name else theme.TEXT),
+        theme.u32(name_color),
         fitted(name, end - 6 * scale - start),
     )
     draw.add_text(ImVec2(end, middle - line / 2), theme.u32(theme.DIM), right)
@@ -282,21 +311,19 @@ def entry(
 
 
 def buttons(label: str, names: Sequence[str], tips: Sequence[str] = ()) -> int | None:
-    """A row of buttons of equal width; the one that was pressed.
+    """Draw a row of buttons of equal width; return the index of the pressed one.
 
     `tips` appear when the pointer rests on one.
     """
     row(label)
     gap = imgui.get_style().item_inner_spacing.x
-    width = (imgui.get_content_region_avail().x - 1 - gap * (len(names) - 1)) / len(
-        names
-    )  # as far as other controls
+    # This ends as far on the right as other controls.
+    available_width = imgui.get_content_region_avail().x - 1
+    width = (available_width - gap * (len(names) - 1)) / len(names)
     widest = max(imgui.calc_text_size(name).x for name in names)
     padding = imgui.get_style().frame_padding
-    imgui.push_style_var(
-        imgui.StyleVar_.frame_padding,
-        ImVec2(min(padding.x, max((width - widest) / 2, 0)), padding.y),
-    )
+    padding_x = min(padding.x, max((width - widest) / 2, 0))
+    imgui.push_style_var(imgui.StyleVar_.frame_padding, ImVec2(padding_x, padding.y))
     pressed = None
     for i, name in enumerate(names):
         if i:
@@ -316,7 +343,7 @@ class Hint(NamedTuple):
     """A doubt about how numbers are shown, and a button that shows them otherwise."""
 
     choice: Any
-    """Style."""
+    """The style that the button sets."""
     text: str
     button: str
 
@@ -326,44 +353,48 @@ class Hints:
 
     def __init__(self) -> None:
         self.hint: Hint | None = None
-        self._places: dict[Rect, Rect] = {}
-        """Place in each picture."""
-        self._told: set[Any] = set()
+        self._rects: dict[Rect, Rect] = {}
+        """The hint's rectangle in each picture."""
+        self._logged: set[Any] = set()
         self._closed: set[Any] = set()
 
     def draw(self, rect: Rect, scale: float, name: str) -> bool:
-        """Draw inside an imgui frame at the lower edge of a stream's picture; True when
-        the button was pressed.
+        """Draw the hint at the lower edge of a stream's picture, inside an imgui frame.
+
+        Args:
+            rect: of the picture.
+            scale: pixels per point.
+            name: of the stream, for the log.
+
+        Returns:
+            True when the button was pressed.
         """
         hint = self.hint
         if hint is None or hint.choice in self._closed:
-            self._places.clear()
+            self._rects.clear()
             return False
-        if hint.choice not in self._told:
-            self._told.add(hint.choice)
+        if hint.choice not in self._logged:
+            self._logged.add(hint.choice)
             log.warning(
                 '%s: %s; press "%s" over the picture', name, hint.text, hint.button
             )
         style = imgui.get_style()
         side = round(imgui.get_frame_height())
         pad = round(6 * scale)
-        rest = (
-            imgui.calc_text_size(hint.button).x
-            + side
-            + 2 * (style.frame_padding.x + style.item_spacing.x + pad)
-        )
-        text = fitted(hint.text, rect.width - rest)
-        width = min(round(imgui.calc_text_size(text).x + rest + 1), rect.width)
+        margins = 2 * (style.frame_padding.x + style.item_spacing.x + pad)
+        buttons_width = imgui.calc_text_size(hint.button).x + side + margins
+        text = fitted(hint.text, rect.width - buttons_width)
+        text_width = imgui.calc_text_size(text).x
+        width = min(round(text_width + buttons_width + 1), rect.width)
         height = side + pad
-        place = Rect(
+        hint_rect = Rect(
             rect.x + (rect.width - width) // 2,
             rect.y + rect.height - height,
             width,
             height,
         )
-        with board(
-            f"hint {id(self)} {rect.x} {rect.y}", place, (pad, pad / 2), theme.BAR
-        ):
+        key = f"hint {id(self)} {rect.x} {rect.y}"
+        with board(key, hint_rect, (pad, pad / 2), theme.BAR):
             imgui.align_text_to_frame_padding()
             colored(text, theme.TEXT)
             imgui.same_line()
@@ -371,15 +402,17 @@ class Hints:
             imgui.same_line()
             if imgui.button("\u00d7", ImVec2(side, 0)):
                 self._closed.add(hint.choice)
-        self._places[rect] = place
+        self._rects[rect] = hint_rect
         return pressed
 
     def covered(self, rect: Rect) -> list[Rect]:
-        """As `View.covered`."""
-        return [self._places[rect]] if rect in self._places else []
+        """Return the part of a picture that the hint covers, as `View.covered`."""
+        if rect not in self._rects:
+            return []
+        return [self._rects[rect]]
 
 
-_PACE = 1.2
+_LINE_PITCH = 1.2
 """From one line to the next, in heights of the letters."""
 
 
@@ -393,48 +426,72 @@ def card(
     ground: ImVec4 | None = None,
     pad: float = 0.45,
 ) -> Rect:
-    """Draw lines of text on a rounded card, sized by the font in use, and return its
-    rectangle.
+    """Draw lines of text on a rounded card, sized by the font in use.
 
-    at: a point in pixels. lines: text and colour; a second colour is that of a square
-    before all lines, of a legend. anchor: the point of the card that is put there, (0,
-    0) its upper left corner, (1, 1) its lower right; lines are centred where its x is
-    0.5. within: where the card stays, as far as it has room. ground: its colour, the
-    bars' without. pad: around the text, in heights of the letters, half as much above
-    and below.
+    Args:
+        draw: imgui's list.
+        point: in pixels.
+        lines: text and colour of each; a second colour is that of a square before all
+            lines, of a legend.
+        anchor: the point of the card that is put at `point`, (0, 0) its upper left
+            corner, (1, 1) its lower right. Lines are centred where its x is 0.5.
+        within: what the card stays in, as far as it fits.
+        ground: the card's colour; the bars' without.
+        pad: around the text, in heights of the letters; half as much above and below.
+
+    Returns:
+        The card's rectangle.
     """
-    line = imgui.get_text_line_height()
+    line_height = imgui.get_text_line_height()
+    line_gap = (_LINE_PITCH - 1) * line_height
     sizes = [lettering.measure(text) for text, *_ in lines]
-    side = pad * line
-    indent = 1.1 * line if any(len(parts) > 2 for parts in lines) else 0.0
-    width = max((size.x for size in sizes), default=0.0) + indent
-    w = width + 2 * side
-    h = sum(size.y for size in sizes) + (len(lines) - 1) * (_PACE - 1) * line + side
-    x = point[0] - anchor[0] * w
-    y = point[1] - anchor[1] * h
-    if within is not None:
-        x = max(min(x, within.x + within.width - w), within.x)
-        y = max(min(y, within.y + within.height - h), within.y)
-    place = Rect(round(x), round(y), round(w), round(h))
+    side = pad * line_height
+    has_squares = any(len(line) > 2 for line in lines)
+    indent = 1.1 * line_height if has_squares else 0.0
+    text_width = max((size.x for size in sizes), default=0.0) + indent
+    text_height = sum(size.y for size in sizes) + (len(lines) - 1) * line_gap
+    width = text_width + 2 * side
+    height = text_height + side
+    x, y = _card_corner(point, (width, height), anchor, within)
+    card_rect = Rect(round(x), round(y), round(width), round(height))
     draw.add_rect_filled(
-        ImVec2(place.x, place.y),
-        ImVec2(place.x + place.width, place.y + place.height),
+        ImVec2(card_rect.x, card_rect.y),
+        ImVec2(card_rect.x + card_rect.width, card_rect.y + card_rect.height),
         theme.u32(ground or faint(theme.BAR, 0.85)),
-        0.3 * line,
+        0.3 * line_height,
     )
-    y = place.y + side / 2
+    left = x + side
+    y = card_rect.y + side / 2
     for (text, color, *squares), size in zip(lines, sizes, strict=True):
         for square in squares:
             draw.add_rect_filled(
-                ImVec2(round(x + side), round(y + 0.15 * line)),
-                ImVec2(round(x + side + 0.7 * line), round(y + 0.85 * line)),
+                ImVec2(round(left), round(y + 0.15 * line_height)),
+                ImVec2(round(left + 0.7 * line_height), round(y + 0.85 * line_height)),
                 theme.u32(square),
-                0.15 * line,
+                0.15 * line_height,
             )
-        start = indent + ((width - indent - size.x) / 2 if anchor[0] == 0.5 else 0.0)
-        lettering.write(draw, round(x + side + start), round(y), theme.u32(color), text)
-        y += size.y + (_PACE - 1) * line
-    return place
+        start = left + indent
+        if anchor[0] == 0.5:
+            start += (text_width - indent - size.x) / 2
+        lettering.write(draw, round(start), round(y), theme.u32(color), text)
+        y += size.y + line_gap
+    return card_rect
+
+
+def _card_corner(
+    point: tuple[float, float],
+    size: tuple[float, float],
+    anchor: tuple[float, float],
+    within: Rect | None,
+) -> tuple[float, float]:
+    """Return the upper left corner of a card, as `card` puts it."""
+    width, height = size
+    x = point[0] - anchor[0] * width
+    y = point[1] - anchor[1] * height
+    if within is not None:
+        x = max(min(x, within.x + within.width - width), within.x)
+        y = max(min(y, within.y + within.height - height), within.y)
+    return x, y
 
 
 def tag(text: str, x: float, y: float, within: Rect) -> None:
@@ -445,15 +502,15 @@ def tag(text: str, x: float, y: float, within: Rect) -> None:
 def hover_card(
     draw: imgui.ImDrawList, point: ImVec2, lines: Sequence[Line], within: Rect
 ) -> None:
-    """Draw a card beside the pointer, on its left where there is no room on its right."""
-    away = imgui.get_text_line_height()
+    """Draw a card on the right of a pixel, or on its left where it does not fit."""
+    gap = imgui.get_text_line_height()
     width = max((imgui.calc_text_size(text).x for text, *_ in lines), default=0.0)
-    left = point.x + width + 2.5 * away > within.x + within.width
+    is_left = point.x + width + 2.5 * gap > within.x + within.width
     card(
         draw,
-        (point.x - away if left else point.x + away, point.y),
+        (point.x - gap if is_left else point.x + gap, point.y),
         lines,
-        (float(left), 0.5),
+        (float(is_left), 0.5),
         within=within,
         ground=faint(theme.POPUP, 0.96),
         pad=0.75,
@@ -461,19 +518,21 @@ def hover_card(
 
 
 def faint(color: ImVec4, alpha: float) -> ImVec4:
-    """The same colour, more transparent."""
+    """Return the same colour, more transparent."""
     return ImVec4(color.x, color.y, color.z, color.w * alpha)
 
 
 def fold(title: str, opened: bool = False, tip: str = "") -> bool:
-    """A line that opens and closes what follows, whether it is open; `opened`: at
-    first.
+    """Draw a line that opens and closes what follows; return True while it is open.
+
+    `opened` is its state at first.
     """
+    flags = 0
+    if opened:
+        flags = imgui.TreeNodeFlags_.default_open.value
     imgui.push_style_color(imgui.Col_.header, theme.BAR)
-    here = imgui.collapsing_header(
-        title, imgui.TreeNodeFlags_.default_open.value if opened else 0
-    )
+    is_open = imgui.collapsing_header(title, flags)
     imgui.pop_style_color()
     if tip:
         imgui.set_item_tooltip(tip)
-    return here
+    return is_open
