@@ -1,4 +1,4 @@
-"""The process that decodes a file is refused everything else by the kernel, and decoders go on working in it."""
+"""The kernel refuses everything else to a decoder's process, and decoders still work."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ print(json.dumps([state, permitted]))
 
 @pytest.fixture
 def permitted(tmp_path: Path) -> list[str]:
-    """What a confined process could do, beside decoding."""
+    """Return what a confined process could do beside decoding."""
     (tmp_path / "home" / ".ssh").mkdir(parents=True)
     (tmp_path / "home" / ".ssh" / "id_ed25519").write_text("secret")
     (tmp_path / "input").write_bytes(b"P6 1 1 255\n\xff\0\0")
@@ -120,7 +120,7 @@ def permitted(tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.programs
-def test_a_confined_process_reaches_its_input_and_libraries_alone(
+def test_confined_process_reaches_only_its_input_and_libraries(
     permitted: list[str],
 ) -> None:
     assert permitted == [
@@ -137,30 +137,33 @@ def test_a_confined_process_reaches_its_input_and_libraries_alone(
 
 
 @pytest.mark.programs
-def test_the_sandbox_is_confined_and_tells_how(tmp_path: Path) -> None:
-    """Beyond what is in force nothing is claimed, and nothing that is in force permits what was tried."""
+def test_sandbox_is_confined_and_reports_how(tmp_path: Path) -> None:
+    """The report claims no measure that is not in force.
+
+    A measure that is in force permits no attempt against it.
+    """
     secret = tmp_path / "secret"
     job = tmp_path / "job"
     secret.write_text("x")
     job.write_text(f"{tmp_path}\n{secret}")
-    found, _ = sandbox.run(
+    report, _ = sandbox.run(
         confinement.examine, [job], sandbox.limits_for(0), confinement.Examined
     )
     expected = set()
-    if not found.seccomp:
+    if not report.seccomp:
         expected |= {"the network"}
-    if not found.landlock:
+    if not report.landlock:
         expected |= {"reading other files"}
-    if not found.landlock and not found.seccomp:
+    if not report.landlock and not report.seccomp:
         expected |= {"writing files", "other programs"}
-    assert set(found.permitted) == expected
-    assert len(found.reasons) == (not found.landlock) + (not found.seccomp)
-    assert found.thread_count == 1, "threads from before it are not held by Landlock"
+    assert set(report.permitted) == expected
+    assert len(report.reasons) == (not report.landlock) + (not report.seccomp)
+    assert report.thread_count == 1, "threads from before it are not held by Landlock"
 
 
 @pytest.mark.programs
-def test_what_the_kernel_lacks_is_left_out_and_told() -> None:
-    """On a machine whose calls are not known only the filter of calls is missing."""
+def test_confinement_reports_what_the_kernel_lacks() -> None:
+    """Only the filter of calls is missing on a machine whose calls are unknown."""
     code = (
         "import json, platform\n"
         "from splatview_viewer.formats.confinement import confine\n"
@@ -197,13 +200,13 @@ class Program(ctypes.Structure):
 assert libc.prctl(38, 1, 0, 0, 0) == 0
 program = Program(len(steps), code)
 assert libc.prctl(22, 2, ctypes.byref(program), 0, 0) == 0
-found, _ = sandbox.run(
+report, _ = sandbox.run(
     confinement.examine,
     [Path(sys.argv[1])],
     sandbox.limits_for(0),
     confinement.Examined,
 )
-print(json.dumps([found.landlock, found.seccomp, found.reasons, found.permitted]))
+print(json.dumps([report.landlock, report.seccomp, report.reasons, report.permitted]))
 """
 
 
@@ -219,10 +222,10 @@ print(json.dumps([found.landlock, found.seccomp, found.reasons, found.permitted]
     ],
 )
 @pytest.mark.programs
-def test_a_kernel_without_them_decodes_as_before(
+def test_decoding_works_on_kernels_without_confinement(
     lacking: list[str], permitted: set[str], tmp_path: Path
 ) -> None:
-    """As kernels do that are too old, or containers that keep a system call back."""
+    """Old kernels lack the calls, and containers may refuse them."""
     secret = tmp_path / "secret"
     job = tmp_path / "job"
     secret.write_text("x")
@@ -236,15 +239,14 @@ def test_a_kernel_without_them_decodes_as_before(
     if "assert libc.prctl" in done.stderr:
         pytest.skip("no seccomp here, by which the kernel is made to lack something")
     assert done.returncode == 0, done.stderr
-    landlock, seccomp, reasons, found = json.loads(done.stdout)
-    assert not (
-        (landlock and "landlock" in lacking) or (seccomp and "seccomp" in lacking)
-    )
-    assert permitted <= set(found)
+    landlock, seccomp, reasons, attempts_permitted = json.loads(done.stdout)
+    assert not (landlock and "landlock" in lacking)
+    assert not (seccomp and "seccomp" in lacking)
+    assert permitted <= set(attempts_permitted)
     assert [name for name in lacking if name in str(reasons).lower()] == lacking
 
 
-# -- the filter itself, of each machine --------------------------------------------------------------------------------
+# -- the filter itself, of each machine ---------------------------------------------
 
 PID = 4711
 ALLOWED = 0x7FFF0000
@@ -293,19 +295,26 @@ CALLS: dict[str, dict[str, int]] = {
         "exit_group": 94,
     },
 }
-"""Numbers of the kernel's headers: asm/unistd_64.h, and asm-generic/unistd.h, which aarch64 uses."""
+"""Numbers of the calls in the kernel's headers.
+
+x86_64 uses asm/unistd_64.h, aarch64 asm-generic/unistd.h.
+"""
 
 
-def verdict(machine: str, number: int, *arguments: int, audit: int = 0) -> Any:
-    """Return what the filter of a machine answers to a call: an error's name, "allowed" or "killed"."""
-    data = {0: number, 4: audit or CALLS[machine]["machine"]}
+def verdict(machine: str, call: int, *arguments: int, audit: int = 0) -> Any:
+    """Return the answer of a machine's filter to a call.
+
+    Returns:
+        An error's name, "allowed" or "killed".
+    """
+    data = {0: call, 4: audit or CALLS[machine]["machine"]}
     data |= {16 + 8 * i: argument for i, argument in enumerate(arguments)}
     steps = call_filter(machine, PID)
-    at = 0
+    position = 0
     loaded = 0
     while True:
-        code, if_true, if_false, operand = steps[at]
-        at += 1
+        code, if_true, if_false, operand = steps[position]
+        position += 1
         if code == 0x20:
             loaded = data.get(operand, 0)
         elif code == 0x06:
@@ -317,14 +326,14 @@ def verdict(machine: str, number: int, *arguments: int, audit: int = 0) -> Any:
                 0x25: loaded > operand,
                 0x45: bool(loaded & operand),
             }[code]
-            at += if_true if holds else if_false
+            position += if_true if holds else if_false
 
 
 @pytest.mark.parametrize("machine", CALLS)
-def test_the_filter_answers_as_it_should(machine: str) -> None:
-    of = CALLS[machine]
+def test_call_filter_allows_only_what_decoders_need(machine: str) -> None:
+    calls = CALLS[machine]
     for name in ("read", "mmap", "exit_group"):
-        assert verdict(machine, of[name]) == "allowed"
+        assert verdict(machine, calls[name]) == "allowed"
     for name in (
         "socket",
         "connect",
@@ -334,7 +343,7 @@ def test_the_filter_answers_as_it_should(machine: str) -> None:
         "memfd_create",
         "inotify_add_watch",
     ):
-        assert verdict(machine, of[name]) == "EPERM"
+        assert verdict(machine, calls[name]) == "EPERM"
     for flags, answer in (
         (0, "allowed"),
         (0o2000000, "allowed"),
@@ -343,23 +352,23 @@ def test_the_filter_answers_as_it_should(machine: str) -> None:
         (0o102, "EACCES"),
         (0o1000, "EACCES"),
     ):
-        assert verdict(machine, of["openat"], 0, 0, flags) == answer
-    assert verdict(machine, of["clone"], 0x3D0F00) == "allowed"
-    assert verdict(machine, of["clone"], 17) == "EPERM"
-    assert verdict(machine, of["clone3"]) == "ENOSYS"
+        assert verdict(machine, calls["openat"], 0, 0, flags) == answer
+    assert verdict(machine, calls["clone"], 0x3D0F00) == "allowed"
+    assert verdict(machine, calls["clone"], 17) == "EPERM"
+    assert verdict(machine, calls["clone3"]) == "ENOSYS"
     for name in ("kill", "tgkill"):
-        assert verdict(machine, of[name], PID) == "allowed"
-        assert verdict(machine, of[name], 1) == "EPERM"
+        assert verdict(machine, calls[name], PID) == "allowed"
+        assert verdict(machine, calls[name], 1) == "EPERM"
     for pid, answer in ((0, "allowed"), (PID, "allowed"), (1, "EPERM")):
-        assert verdict(machine, of["prlimit64"], pid) == answer
+        assert verdict(machine, calls["prlimit64"], pid) == answer
     for request in (0x5401, 0x541B):
-        assert verdict(machine, of["ioctl"], 0, request) == "allowed"
+        assert verdict(machine, calls["ioctl"], 0, request) == "allowed"
     for request in (0x5412, 0x541C, 0x8901, 0x8902):
-        assert verdict(machine, of["ioctl"], 0, request) == "EPERM"
+        assert verdict(machine, calls["ioctl"], 0, request) == "EPERM"
     for request in (0, 1, 2, 3, 4, 1030):
-        assert verdict(machine, of["fcntl"], 0, request) == "allowed"
+        assert verdict(machine, calls["fcntl"], 0, request) == "allowed"
     for request in (8, 10, 15, 1024, 1026):
-        assert verdict(machine, of["fcntl"], 0, request) == "EPERM"
-    for number in (463, 9999, 0x40000000 + of["socket"]):
-        assert verdict(machine, number) == "ENOSYS"
-    assert verdict(machine, of["read"], audit=0x40000003) == "killed"
+        assert verdict(machine, calls["fcntl"], 0, request) == "EPERM"
+    for unknown_call in (463, 9999, 0x40000000 + calls["socket"]):
+        assert verdict(machine, unknown_call) == "ENOSYS"
+    assert verdict(machine, calls["read"], audit=0x40000003) == "killed"

@@ -1,4 +1,4 @@
-"""Every format gives the same scene, in the same axes; formats are told by content."""
+"""Formats give the same scene in the same axes, and are recognised by content."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import gzip
 import json
 import pickle
 import struct
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -27,8 +29,9 @@ from splatview_viewer.recording.packed import pack, read_packed, unpack, write_p
 from splatview_viewer.render.cameras.photos import read_photo
 from splatview_viewer.scene.scene import FIELDS, GaussianScene
 
-# What each format's steps allow: means in units of a scene 4 wide, alpha and colour mostly half an 8-bit step,
-# harmonics summed over up to 15 coefficients. SPZ before version 3 leaves w out, which is imprecise near 0.
+# Tolerances follow the steps of each format: means in units of a scene 4 wide, alpha
+# and colour mostly half an 8-bit step, harmonics summed over up to 15 coefficients. SPZ
+# before version 3 leaves w out, which is imprecise near 0.
 COMPRESSED = {
     "means": 2.1e-3,
     "degrees": 0.25,
@@ -44,7 +47,7 @@ T = w.truth(5)
 
 
 def _square(t):
-    """The first of the Gaussians: 289 are as many in width as in height."""
+    """Return the first 289 Gaussians, which fill a square of 17 by 17."""
     return w.Truth(*(getattr(t, name)[:289] for name in FIELDS))
 
 
@@ -60,7 +63,7 @@ def _shuffled(t):
 
 
 def _with_lists(path, t, order="<"):
-    """Lists before and behind the vertices."""
+    """Write a PLY with lists before and behind the vertices."""
     return w.write_ply(
         path,
         w.ply_columns(t),
@@ -73,7 +76,7 @@ def _with_lists(path, t, order="<"):
 
 
 def _with_lists_inside(path, t):
-    """A list in each vertex, whose length changes now and then, and a property behind it."""
+    """Write a PLY whose vertices hold a list of varying length before a property."""
     columns = w.ply_columns(t)
     path = w.write_ply(path, columns)
     head, _, _ = path.read_bytes().partition(b"end_header\n")
@@ -82,14 +85,13 @@ def _with_lists_inside(path, t):
         b"property list uchar short seen_by\nproperty float opacity\n",
     )
     rows = np.stack(list(columns.values()), axis=1).astype("<f4")
-    at = list(columns).index("opacity")
-    body = b"".join(
-        row[:at].tobytes()
-        + bytes([i // 70])
-        + bytes(2 * (i // 70))
-        + row[at:].tobytes()
-        for i, row in enumerate(rows)
-    )
+    opacity_column = list(columns).index("opacity")
+    body = b""
+    for i, row in enumerate(rows):
+        length = i // 70
+        list_bytes = bytes([length]) + bytes(2 * length)
+        body += row[:opacity_column].tobytes() + list_bytes
+        body += row[opacity_column:].tobytes()
     path.write_bytes(head + b"end_header\n" + body)
     return path
 
@@ -100,13 +102,13 @@ def _gzipped(path):
 
 
 def _as_text(path):
-    """A compressed PLY, written as a text."""
+    """Rewrite a compressed PLY as a text."""
     head, _, body = path.read_bytes().partition(b"end_header\n")
     kinds = {"float": "<f4", "uint": "<u4", "uchar": "u1"}
     lines = []
     offset = 0
-    for part in head.decode().split("element ")[1:]:
-        title, *properties = part.split("\nproperty ")
+    for element in head.decode().split("element ")[1:]:
+        title, *properties = element.split("\nproperty ")
         record = [(f"{i}", kinds[p.split()[0]]) for i, p in enumerate(properties)]
         rows = np.frombuffer(body, record, int(title.split()[1]), offset)
         offset += rows.nbytes
@@ -123,179 +125,241 @@ def _folder(path, files):
     return path
 
 
-CASES = {
-    "ply": (lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t)), w.EXACT, 3),
-    "ply big endian": (
-        lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t), order=">"),
-        w.EXACT,
-        4,
-    ),
-    "ply as a text": (
-        lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t), order="a"),
-        w.EXACT,
-        4,
-    ),
-    "ply with lists": (lambda p, t: _with_lists(p / "a.ply", t), w.EXACT, 2),
-    "ply with lists, big endian": (
-        lambda p, t: _with_lists(p / "a.ply", t, ">"),
-        w.EXACT,
-        1,
-    ),
-    "ply with lists, as a text": (
-        lambda p, t: _with_lists(p / "a.ply", t, "a"),
-        w.EXACT,
-        1,
-    ),
-    "ply with lists in it": (
-        lambda p, t: _with_lists_inside(p / "a.ply", t),
-        w.EXACT,
-        1,
-    ),
-    "ply in gzip": (
-        lambda p, t: _gzipped(w.write_ply(p / "a.ply", w.ply_columns(t))),
-        w.EXACT,
-        1,
-    ),
-    "ply doubles": (
-        lambda p, t: w.write_ply(
-            p / "a.ply", w.ply_columns(t), types=dict.fromkeys(w.ply_columns(t), "f8")
-        ),
-        w.EXACT,
-        0,
-    ),
-    "ply any order and types": (
-        lambda p, t: w.write_ply(
-            p / "a.ply",
-            _shuffled(t),
-            types={"label": "u1", "x": "f8", "rot_2": "f8"},
-            header="obj_info x\nelement camera 2\nproperty short id\nproperty double t\n",
-            before=bytes(20),
-        ),
-        w.EXACT,
-        3,
-    ),
-    "ply with CloudCompare's names": (
-        lambda p, t: w.write_ply(
-            p / "a.ply",
-            {
-                k if k in "xyz" else f"scalar_{k}": v
-                for k, v in w.ply_columns(t).items()
-            },
-        ),
-        w.EXACT,
-        1,
-    ),
-    "compressed ply": (
-        lambda p, t: w.write_compressed_ply(p / "a.ply", t),
-        COMPRESSED,
-        3,
-    ),
-    "compressed ply without colour bounds": (
-        lambda p, t: w.write_compressed_ply(p / "a.ply", t, False),
-        COMPRESSED,
-        0,
-    ),
-    "compressed ply as a text": (
-        lambda p, t: _as_text(w.write_compressed_ply(p / "a.ply", t)),
-        COMPRESSED,
-        2,
-    ),
-    "splat": (lambda p, t: w.write_splat(p / "a.splat", t), SPLAT, 0),
-    "splat in gzip": (
-        lambda p, t: _gzipped(w.write_splat(p / "a.splat", t)),
-        SPLAT,
-        0,
-    ),
-    "spz 1": (
-        lambda p, t: w.write_spz(p / "a.spz", t, 1),
-        SPZ | {"means": 1e-3, "degrees": 9},
-        3,
-    ),
-    "spz 2": (lambda p, t: w.write_spz(p / "a.spz", t, 2), SPZ | {"degrees": 9}, 2),
-    "spz 3": (lambda p, t: w.write_spz(p / "a.spz", t), SPZ, 4),
-    "spz 4": (
-        lambda p, t: w.write_spz_4(p / "a.spz", t, zstandard.ZstdCompressor().compress),
-        SPZ,
-        3,
-    ),
-    "sog zip": (lambda p, t: w.write_zip(p / "a.sog", w.sog_files(t)), SOG, 3),
-    "sog zip with a folder inside": (
-        lambda p, t: w.write_zip(
-            p / "a.zip", {f"scene/{k}": v for k, v in w.sog_files(t).items()}
-        ),
-        SOG,
-        2,
-    ),
-    "sog folder": (lambda p, t: _folder(p / "scene", w.sog_files(t)), SOG, 1),
-    "sog meta.json": (
-        lambda p, t: _folder(p / "scene", w.sog_files(t)) / "meta.json",
-        SOG,
-        0,
-    ),
-    "sog of version 1": (
-        lambda p, t: w.write_zip(p / "a.sog", w.sog_files(t, 1)),
-        SOG | {"alpha": 0.02, "color": 0.025},
-        3,
-    ),
-    "sog folder of version 1": (
-        lambda p, t: _folder(p / "scene", w.sog_files(t, 1)),
-        SOG | {"alpha": 0.02, "color": 0.025},
-        0,
-    ),
-    "png folder": (
-        lambda p, t: _folder(p / "compression", w.gsplat_png_files(_square(t))),
-        PNG,
-        3,
-    ),
-    "png zip": (
-        lambda p, t: w.write_zip(p / "a.zip", w.gsplat_png_files(_square(t))),
-        PNG,
-        1,
-    ),
-    **{
-        f"{kind} checkpoint": (
-            lambda p, t, kind=kind: w.write_checkpoint(p / "a.pt", t, kind),
-            w.EXACT,
-            4,
-        )
-        for kind in ("gsplat", "inria", "nerfstudio", "mapping")
-    },
-}
+class FormatCase(NamedTuple):
+    """A way to write a scene: its function, tolerances, and degree of harmonics."""
+
+    write: Callable[[Path, w.Truth], Path]
+    tolerance: dict[str, float]
+    degree: int
+
+
+CASES: dict[str, FormatCase] = {}
+
+
+def case(name, tolerance, degree):
+    """Register the decorated function, which writes a scene into a folder, by name."""
+
+    def register(write):
+        CASES[name] = FormatCase(write, tolerance, degree)
+        return write
+
+    return register
+
+
+@case("ply", w.EXACT, 3)
+def _write_plain_ply(folder, t):
+    return w.write_ply(folder / "a.ply", w.ply_columns(t))
+
+
+@case("ply big endian", w.EXACT, 4)
+def _write_big_endian_ply(folder, t):
+    return w.write_ply(folder / "a.ply", w.ply_columns(t), order=">")
+
+
+@case("ply as a text", w.EXACT, 4)
+def _write_text_ply(folder, t):
+    return w.write_ply(folder / "a.ply", w.ply_columns(t), order="a")
+
+
+@case("ply with lists", w.EXACT, 2)
+def _write_ply_with_lists(folder, t):
+    return _with_lists(folder / "a.ply", t)
+
+
+@case("ply with lists, big endian", w.EXACT, 1)
+def _write_big_endian_ply_with_lists(folder, t):
+    return _with_lists(folder / "a.ply", t, ">")
+
+
+@case("ply with lists, as a text", w.EXACT, 1)
+def _write_text_ply_with_lists(folder, t):
+    return _with_lists(folder / "a.ply", t, "a")
+
+
+@case("ply with lists in it", w.EXACT, 1)
+def _write_ply_with_lists_inside(folder, t):
+    return _with_lists_inside(folder / "a.ply", t)
+
+
+@case("ply in gzip", w.EXACT, 1)
+def _write_gzipped_ply(folder, t):
+    return _gzipped(_write_plain_ply(folder, t))
+
+
+@case("ply doubles", w.EXACT, 0)
+def _write_ply_of_doubles(folder, t):
+    columns = w.ply_columns(t)
+    return w.write_ply(folder / "a.ply", columns, types=dict.fromkeys(columns, "f8"))
+
+
+@case("ply any order and types", w.EXACT, 3)
+def _write_shuffled_ply(folder, t):
+    return w.write_ply(
+        folder / "a.ply",
+        _shuffled(t),
+        types={"label": "u1", "x": "f8", "rot_2": "f8"},
+        header="obj_info x\nelement camera 2\nproperty short id\nproperty double t\n",
+        before=bytes(20),
+    )
+
+
+@case("ply with CloudCompare's names", w.EXACT, 1)
+def _write_ply_of_cloud_compare(folder, t):
+    columns = {}
+    for name, column in w.ply_columns(t).items():
+        is_position = name in "xyz"
+        columns[name if is_position else f"scalar_{name}"] = column
+    return w.write_ply(folder / "a.ply", columns)
+
+
+@case("compressed ply", COMPRESSED, 3)
+def _write_compressed_ply(folder, t):
+    return w.write_compressed_ply(folder / "a.ply", t)
+
+
+@case("compressed ply without colour bounds", COMPRESSED, 0)
+def _write_compressed_ply_without_color_bounds(folder, t):
+    return w.write_compressed_ply(folder / "a.ply", t, False)
+
+
+@case("compressed ply as a text", COMPRESSED, 2)
+def _write_compressed_text_ply(folder, t):
+    return _as_text(w.write_compressed_ply(folder / "a.ply", t))
+
+
+@case("splat", SPLAT, 0)
+def _write_splat(folder, t):
+    return w.write_splat(folder / "a.splat", t)
+
+
+@case("splat in gzip", SPLAT, 0)
+def _write_gzipped_splat(folder, t):
+    return _gzipped(_write_splat(folder, t))
+
+
+@case("spz 1", SPZ | {"means": 1e-3, "degrees": 9}, 3)
+def _write_spz_1(folder, t):
+    return w.write_spz(folder / "a.spz", t, 1)
+
+
+@case("spz 2", SPZ | {"degrees": 9}, 2)
+def _write_spz_2(folder, t):
+    return w.write_spz(folder / "a.spz", t, 2)
+
+
+@case("spz 3", SPZ, 4)
+def _write_spz_3(folder, t):
+    return w.write_spz(folder / "a.spz", t)
+
+
+@case("spz 4", SPZ, 3)
+def _write_spz_4(folder, t):
+    compress = zstandard.ZstdCompressor().compress
+    return w.write_spz_4(folder / "a.spz", t, compress)
+
+
+@case("sog zip", SOG, 3)
+def _write_sog_zip(folder, t):
+    return w.write_zip(folder / "a.sog", w.sog_files(t))
+
+
+@case("sog zip with a folder inside", SOG, 2)
+def _write_sog_zip_with_a_folder(folder, t):
+    files = {f"scene/{name}": data for name, data in w.sog_files(t).items()}
+    return w.write_zip(folder / "a.zip", files)
+
+
+@case("sog folder", SOG, 1)
+def _write_sog_folder(folder, t):
+    return _folder(folder / "scene", w.sog_files(t))
+
+
+@case("sog meta.json", SOG, 0)
+def _write_sog_meta(folder, t):
+    return _write_sog_folder(folder, t) / "meta.json"
+
+
+@case("sog of version 1", SOG | {"alpha": 0.02, "color": 0.025}, 3)
+def _write_sog_1_zip(folder, t):
+    return w.write_zip(folder / "a.sog", w.sog_files(t, 1))
+
+
+@case("sog folder of version 1", SOG | {"alpha": 0.02, "color": 0.025}, 0)
+def _write_sog_1_folder(folder, t):
+    return _folder(folder / "scene", w.sog_files(t, 1))
+
+
+@case("png folder", PNG, 3)
+def _write_png_folder(folder, t):
+    return _folder(folder / "compression", w.gsplat_png_files(_square(t)))
+
+
+@case("png zip", PNG, 1)
+def _write_png_zip(folder, t):
+    return w.write_zip(folder / "a.zip", w.gsplat_png_files(_square(t)))
+
+
+@case("gsplat checkpoint", w.EXACT, 4)
+def _write_gsplat_checkpoint(folder, t):
+    return w.write_checkpoint(folder / "a.pt", t, "gsplat")
+
+
+@case("inria checkpoint", w.EXACT, 4)
+def _write_inria_checkpoint(folder, t):
+    return w.write_checkpoint(folder / "a.pt", t, "inria")
+
+
+@case("nerfstudio checkpoint", w.EXACT, 4)
+def _write_nerfstudio_checkpoint(folder, t):
+    return w.write_checkpoint(folder / "a.pt", t, "nerfstudio")
+
+
+@case("mapping checkpoint", w.EXACT, 4)
+def _write_mapping_checkpoint(folder, t):
+    return w.write_checkpoint(folder / "a.pt", t, "mapping")
+
+
+def _read_checkpoint(path, progress):
+    return read_tensors([path], progress).scene()
+
+
+def _cases_of(family: str) -> dict[str, FormatCase]:
+    if family == "checkpoint":
+        return {n: c for n, c in CASES.items() if n.endswith(family)}
+    return {n: c for n, c in CASES.items() if n.startswith(family)}
 
 
 @pytest.mark.parametrize(
     "family", ["ply", "compressed ply", "splat", "spz", "sog", "png", "checkpoint"]
 )
-def test_every_format_gives_the_same_scene(family: str, tmp_path: Path) -> None:
-    for case, (write, tolerance, degree) in CASES.items():
-        if not case.startswith(family) and not (
-            family == "checkpoint" and case.endswith(family)
-        ):
-            continue
+def test_formats_give_the_same_scene(family: str, tmp_path: Path) -> None:
+    read = _read_checkpoint if family == "checkpoint" else open_file
+    for name, (write, tolerance, degree) in _cases_of(family).items():
         t = w.truth(degree=degree)
-        folder = tmp_path / case
+        folder = tmp_path / name
         folder.mkdir()
-        told: list[float] = []
-        if family == "checkpoint":
+        fractions: list[float] = []
 
-            def read(path, progress):
-                return read_tensors([path], progress).scene()
-        else:
-            read = open_file
-        s = read(write(folder, t), lambda what, fraction: told.append(fraction))  # noqa: B023
-        t = _square(t) if family == "png" else t
-        assert told and told == sorted(told) and told[0] >= 0 and told[-1] == 1, told
+        def note_progress(step: str, fraction: float) -> None:
+            fractions.append(fraction)  # noqa: B023
+
+        s = read(write(folder, t), note_progress)
+        if family == "png":
+            t = _square(t)
+        assert fractions
+        assert fractions == sorted(fractions)
+        assert fractions[0] >= 0
+        assert fractions[-1] == 1, fractions
         w.assert_same(s, t, tolerance)
         assert s.sh_degree == s.stored_sh_degree == degree
         assert not s.activated
         assert not s.antialiased
         assert s.notes == ()
-        for name in FIELDS:
-            assert (
-                getattr(s, name).dtype
-                in (torch.float32, torch.float64)[: 1 + (name == "means")]
-            ), name
-            assert getattr(s, name).is_contiguous(), name
+        for field in FIELDS:
+            # Means may be doubles.
+            dtypes = (torch.float32, torch.float64)[: 1 + (field == "means")]
+            assert getattr(s, field).dtype in dtypes, field
+            assert getattr(s, field).is_contiguous(), field
 
 
 @pytest.mark.parametrize(
@@ -311,11 +375,9 @@ def test_ply_colors_are_those_of_degree_0(
 ) -> None:
     t = w.truth(20, degree=0)
     rgb = np.round((w.SH_C0 * t.sh0 + 0.5) * 255) / 255
-    columns = {
-        k: v
-        for k, v in w.ply_columns(t).items()
-        if not k.startswith(("f_dc", "scale_1", "scale_2"))
-    }
+    columns = w.ply_columns(t)
+    for absent in ("f_dc_0", "f_dc_1", "f_dc_2", "scale_1", "scale_2"):
+        del columns[absent]
     columns |= dict(zip(names.split(), white * rgb.T, strict=True))
     s = open_file(
         w.write_ply(
@@ -323,13 +385,15 @@ def test_ply_colors_are_those_of_degree_0(
         )
     )
     np.testing.assert_allclose(w.SH_C0 * s.sh0 + 0.5, rgb, atol=1e-6)
-    np.testing.assert_array_equal(
-        s.scales, np.repeat(t.scales[:, :1], 3, axis=1)
-    )  # one scale for all axes
+    # One scale counts for all axes.
+    np.testing.assert_array_equal(s.scales, np.repeat(t.scales[:, :1], 3, axis=1))
 
 
-def test_files_in_gzip_are_told_apart_by_what_is_in_them(tmp_path: Path) -> None:
-    """Also from memory snapshots; names say nothing but of .splat, which has no mark of its own."""
+def test_files_in_gzip_are_recognised_by_their_content(tmp_path: Path) -> None:
+    """Memory snapshots are recognised as well.
+
+    Only .splat, which has no mark of its own, is recognised by its name.
+    """
     events = [event("alloc", 512, 64, time_us=1)]
     files = {
         "ply": _gzipped(w.write_ply(tmp_path / "a.pickle", w.ply_columns(T))),
@@ -343,7 +407,7 @@ def test_files_in_gzip_are_told_apart_by_what_is_in_them(tmp_path: Path) -> None
     }
 
 
-def test_no_gaussians_is_a_legal_scene(tmp_path: Path) -> None:
+def test_scenes_without_gaussians_are_read(tmp_path: Path) -> None:
     t = w.truth(n=0, degree=2)
     for path in (
         w.write_ply(tmp_path / "a.ply", w.ply_columns(t)),
@@ -358,7 +422,9 @@ def test_no_gaussians_is_a_legal_scene(tmp_path: Path) -> None:
             s = read_tensors([path], silent).scene()
         else:
             s = open_file(path)
-        assert len(s) == 0 and s.sh_degree == 2 and s.quats.shape == (0, 4), path
+        assert len(s) == 0, path
+        assert s.sh_degree == 2, path
+        assert s.quats.shape == (0, 4), path
 
 
 @pytest.mark.parametrize(
@@ -377,13 +443,14 @@ def test_no_gaussians_is_a_legal_scene(tmp_path: Path) -> None:
             "Vertical axis: w",
             False,
             None,
-            "vertical axis 'w' is unknown (known: -y, +y, +z, -z, +x, -x); up is guessed",
+            "vertical axis 'w' is unknown (known: -y, +y, +z, -z, +x, -x); up is "
+            "guessed",
         ),
         ("SplatRenderMode: 2DGS", False, None, ""),
         ("SplatRenderMode: ray", False, None, "render mode 'ray' is unknown"),
     ],
 )
-def test_comments_of_a_ply_name_its_mode_and_what_is_up(
+def test_comments_of_a_ply_name_its_mode_and_up_axis(
     comment: str, mip: bool, up: object, note: str, tmp_path: Path
 ) -> None:
     s = open_file(
@@ -400,7 +467,10 @@ def test_comments_of_a_ply_name_its_mode_and_what_is_up(
 
 
 def _training(path: Path, *iterations: int, **files: str) -> Path:
-    """A folder as inria's train.py writes it, with a scene of one more Gaussian for each iteration."""
+    """Write a folder as inria's train.py does.
+
+    Each iteration has a scene of one more Gaussian.
+    """
     for i, iteration in enumerate(iterations):
         folder = path / "point_cloud" / f"iteration_{iteration}"
         folder.mkdir(parents=True)
@@ -411,7 +481,8 @@ def _training(path: Path, *iterations: int, **files: str) -> Path:
 
 
 def test_folder_of_a_training_opens_as_its_last_iteration(tmp_path: Path) -> None:
-    # Two cameras that look along -z and -x, both upright: y of a picture, the second column, is down.
+    # Two cameras look along -z and -x, both upright: y of a picture, the second column,
+    # is down.
     rotations = (
         [[-1, 0, 0], [0, -1, 0], [0, 0, 1]],
         [[0, 0, 1], [0, -1, 0], [1, 0, 0]],
@@ -425,7 +496,8 @@ def test_folder_of_a_training_opens_as_its_last_iteration(tmp_path: Path) -> Non
         cfg_args="Namespace(sh_degree=3, white_background=True)",
         cameras_json=json.dumps(cameras),
     )
-    (folder / "point_cloud" / "iteration_99999").mkdir()  # its scene is not there yet
+    # The scene of this iteration is not there yet.
+    (folder / "point_cloud" / "iteration_99999").mkdir()
     for path in (folder, folder / "point_cloud"):
         scene = open_file(path)
         assert len(scene) == 6
@@ -436,7 +508,7 @@ def test_folder_of_a_training_opens_as_its_last_iteration(tmp_path: Path) -> Non
 
 
 def test_coarse_scenes_open_where_there_are_no_fine_ones(tmp_path: Path) -> None:
-    """As hustvl/4DGaussians writes them."""
+    """Coarse scenes are in folders as hustvl/4DGaussians writes them."""
     folder = _training(tmp_path / "run", 3000)
     scenes = folder / "point_cloud"
     (scenes / "iteration_3000").rename(scenes / "coarse_iteration_3000")
@@ -449,7 +521,7 @@ def test_coarse_scenes_open_where_there_are_no_fine_ones(tmp_path: Path) -> None
     assert scene.notes == ("iteration 2000, the last of 3",)
 
 
-def test_folder_of_a_training_opens_without_what_is_beside_its_scenes(
+def test_folder_of_a_training_opens_without_sound_settings(
     tmp_path: Path,
 ) -> None:
     scene = open_file(_training(tmp_path / "a", 7))
@@ -460,20 +532,19 @@ def test_folder_of_a_training_opens_without_what_is_beside_its_scenes(
         assert "cameras.json beside it" in scene.notes[0]
 
 
-def test_flags_and_meta_json_name_the_mode(tmp_path: Path) -> None:
+def test_flags_and_meta_json_name_the_render_mode(tmp_path: Path) -> None:
     files = w.sog_files(T)
     assert open_file(w.write_spz(tmp_path / "a.spz", T, flags=1)).antialiased
-    for said, mip in (
+    for entries, mip in (
         ({"model": "antialiased"}, True),
         ({"model": "default", "antialias": True}, False),
         ({"antialias": True}, True),
         ({"model": None}, False),
     ):
-        changed = files | {
-            "meta.json": json.dumps(json.loads(files["meta.json"]) | said).encode()
-        }
+        meta = json.loads(files["meta.json"]) | entries
+        changed = files | {"meta.json": json.dumps(meta).encode()}
         scene = open_file(w.write_zip(tmp_path / "a.sog", changed))
-        assert (scene.antialiased, scene.notes) == (mip, ()), said
+        assert (scene.antialiased, scene.notes) == (mip, ()), entries
 
 
 SPZ_SYSTEMS = [
@@ -498,30 +569,34 @@ TOWARDS = dict(zip("LRUDBF", np.kron(np.eye(3), [[-1.0], [1.0]]), strict=True))
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_spz_is_turned_from_the_axes_that_it_names(
+def test_spz_scenes_are_turned_from_the_axes_they_name(
     version: int, tmp_path: Path
 ) -> None:
-    """The numbers of `splat-types.h`; a scene of every system is the same scene."""
+    """A scene written in any system of `splat-types.h` is the same scene."""
     t = w.truth(40, degree=4)
     compress = zstandard.ZstdCompressor().compress
-    for number, name in [*enumerate(SPZ_SYSTEMS, 1)][:: 1 if version == 3 else 3]:
+    # Version 3 is tried with every system, the others with every third.
+    stride = 1 if version == 3 else 3
+    for system, name in [*enumerate(SPZ_SYSTEMS, 1)][::stride]:
         axes = np.stack([TOWARDS[letter] for letter in name], 1)
-        # The first that names axes counts; another vendor's before it is passed over.
+        # The first extension that names axes counts; that of another vendor before it
+        # is skipped.
         extensions = struct.pack(
-            "<II4xIIIIII", 7, 4, 0xADBE0003, 4, number, 0xADBE0003, 4, 1
+            "<II4xIIIIII", 7, 4, 0xADBE0003, 4, system, 0xADBE0003, 4, 1
         )
         if version == 4:
             path = w.write_spz_4(tmp_path / "a.spz", t, compress, extensions, axes)
         else:
             path = w.write_spz(tmp_path / "a.spz", t, version, 2, extensions, axes)
         scene = open_file(path)
-        w.assert_same(scene, t, SPZ | {"degrees": 9 if version < 3 else 0.25})
+        degrees = 9 if version < 3 else 0.25
+        w.assert_same(scene, t, SPZ | {"degrees": degrees})
         assert scene.notes == (
             "SPZ extensions in this file are ignored: 0x00000007",
         ), name
 
 
-def test_spz_axes_that_are_unspecified_unknown_or_cut_off_are_right_up_back(
+def test_spz_axes_default_to_right_up_back(
     tmp_path: Path,
 ) -> None:
     for extensions, note in (
@@ -537,23 +612,22 @@ def test_spz_axes_that_are_unspecified_unknown_or_cut_off_are_right_up_back(
         assert note in "".join(scene.notes)
 
 
-@pytest.mark.filterwarnings("ignore")  # whatever numba has to say while it compiles
-def test_another_program_reads_the_same(tmp_path: Path) -> None:
+# numba warns while it compiles.
+@pytest.mark.filterwarnings("ignore")
+def test_gsply_reads_the_same_scene(tmp_path: Path) -> None:
     gsply = pytest.importorskip("gsply")
     t = w.truth(700)
-    # the ends of the range, where gsply and PlayCanvas round apart by 1/64
+    # At the ends of the range gsply and PlayCanvas round apart by 1/64.
     t.shN[0] = 5.0
     t.shN[1] = -5.0
     path = w.write_compressed_ply(tmp_path / "a.compressed.ply", t)
     mine = open_file(path)
     theirs = gsply.plyread(path)
     for name in FIELDS:
-        np.testing.assert_allclose(
-            getattr(mine, name),
-            getattr(theirs, name).reshape(getattr(mine, name).shape),
-            atol=1 / 64 + 1e-5 if name == "shN" else 1e-5,
-            err_msg=name,
-        )
+        actual = getattr(mine, name)
+        expected = getattr(theirs, name).reshape(actual.shape)
+        tolerance = 1 / 64 + 1e-5 if name == "shN" else 1e-5
+        np.testing.assert_allclose(actual, expected, atol=tolerance, err_msg=name)
     rub = w.to_rub(t)
     gsply.write_spz(
         tmp_path / "b.spz",
@@ -567,17 +641,22 @@ def test_another_program_reads_the_same(tmp_path: Path) -> None:
             format="ply",
         ),
     )
-    own = open_file(w.write_spz(tmp_path / "a.spz", t))
-    other = open_file(tmp_path / "b.spz")
+    mine = open_file(w.write_spz(tmp_path / "a.spz", t))
+    theirs = open_file(tmp_path / "b.spz")
     for name in FIELDS:
+        tolerance = 2e-3 if name == "quats" else 1e-5
         np.testing.assert_allclose(
-            getattr(own, name),
-            getattr(other, name),
-            atol=2e-3 if name == "quats" else 1e-5,
+            getattr(mine, name), getattr(theirs, name), atol=tolerance
         )
 
 
-def test_pictures(tmp_path: Path) -> None:
+SAVE_OPTIONS: dict[str, dict[str, Any]] = {
+    "jpg": {"quality": 100},
+    "webp": {"lossless": True, "exact": True},
+}
+
+
+def test_pictures_of_all_forms_and_modes_open_as_pixels(tmp_path: Path) -> None:
     smooth = np.add.outer(
         np.add.outer(np.linspace(0, 190, 30), np.linspace(0, 50, 20)), [0, 3, 5, 9]
     ).astype(np.uint8)
@@ -602,22 +681,17 @@ def test_pictures(tmp_path: Path) -> None:
         ("tif", "LA", 2),
         ("tif", "CMYK", 3),
     ):
-        image = Image.fromarray(smooth[..., :3] if mode == "P" else smooth).convert(
-            mode
-        )
-        how = {"jpg": {"quality": 100}, "webp": {"lossless": True, "exact": True}}.get(
-            form, {}
-        )
-        image.save(tmp_path / f"a.{form}", **how)
+        pixels = smooth[..., :3] if mode == "P" else smooth
+        image = Image.fromarray(pixels).convert(mode)
+        image.save(tmp_path / f"a.{form}", **SAVE_OPTIONS.get(form, {}))
         got = open_file(tmp_path / f"a.{form}")
-        expected = np.asarray(
-            image.convert(["L", "LA", "RGB", "RGBA"][channels - 1])
-        ).reshape(30, 20, channels)
+        stored_mode = ["L", "LA", "RGB", "RGBA"][channels - 1]
+        expected = np.asarray(image.convert(stored_mode)).reshape(30, 20, channels)
         assert got.shape == expected.shape
         assert got.dtype == np.uint8
-        assert np.abs(got.astype(int) - expected).max() <= (
-            6 if form == "jpg" else 0
-        ), (form, mode)
+        largest_error = np.abs(got.astype(int) - expected).max()
+        tolerance = 6 if form == "jpg" else 0
+        assert largest_error <= tolerance, (form, mode)
     sixteen = np.arange(600, dtype=np.uint16).reshape(30, 20) * 100
     for form in ("png", "tif"):
         Image.fromarray(sixteen).save(tmp_path / f"a.{form}")
@@ -629,7 +703,7 @@ def test_pictures(tmp_path: Path) -> None:
     np.testing.assert_array_equal(got, sixteen[..., None] / np.float32(6e4))
 
 
-def test_pictures_that_pillow_does_not_know_are_told_without_addresses(
+def test_messages_about_unreadable_pictures_hold_no_addresses(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "a.tif"
@@ -647,7 +721,7 @@ def test_pictures_that_pillow_does_not_know_are_told_without_addresses(
 
 
 @pytest.mark.parametrize("form", ["bmp", "tif", "ppm"])
-def test_pictures_are_photographs_of_cameras(form: str, tmp_path: Path) -> None:
+def test_pictures_open_as_photographs_of_cameras(form: str, tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (6, 9, 3), np.uint8)
     Image.fromarray(pixels).save(tmp_path / f"a.{form}")
     np.testing.assert_array_equal(read_photo(tmp_path / f"a.{form}", (9, 6)), pixels)
@@ -663,24 +737,26 @@ def test_pictures_are_photographs_of_cameras(form: str, tmp_path: Path) -> None:
         ((5, 7, 1), ">u2", (5, 7, 1)),
     ],
 )
-def test_npy_pictures(shape, dtype, out, tmp_path):
+def test_npy_pictures_keep_their_values(shape, dtype, out, tmp_path):
     a = (np.arange(np.prod(shape)).reshape(shape) / 200).astype(dtype)
     np.save(tmp_path / "a.npy", a)
     got = open_file(tmp_path / "a.npy")
     assert isinstance(got, np.ndarray)
     assert got.shape == out
-    assert got.dtype == (
-        np.float32 if a.dtype.kind == "f" else a.dtype.newbyteorder("=")
-    )
-    np.testing.assert_allclose(
-        got, np.moveaxis(a, 0, -1) if shape == (3, 5, 7) else a.reshape(out), rtol=1e-6
-    )
+    if a.dtype.kind == "f":
+        assert got.dtype == np.float32
+    else:
+        assert got.dtype == a.dtype.newbyteorder("=")
+    has_planes = shape == (3, 5, 7)
+    expected = np.moveaxis(a, 0, -1) if has_planes else a.reshape(out)
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("form", ["ply", "text", "checkpoint", "uploaded"])
 def test_positions_far_away_keep_their_detail(form: str, tmp_path: Path) -> None:
     t = w.truth(30, degree=0)
-    t.means = t.means / 1000 + np.array([4_210_000.0, -170_000, 4_780_000])  # 4 mm wide
+    # The scene is 4 mm wide.
+    t.means = t.means / 1000 + np.array([4_210_000.0, -170_000, 4_780_000])
     if form == "checkpoint":
         path = w.write_checkpoint(tmp_path / "a.pt", t)
     else:
@@ -688,57 +764,57 @@ def test_positions_far_away_keep_their_detail(form: str, tmp_path: Path) -> None
             tmp_path / "a.ply",
             w.ply_columns(t),
             types=dict.fromkeys("xyz", "f8"),
-            order="a" if form == "text" else "<",
+            order={"text": "a"}.get(form, "<"),
         )
     if form == "uploaded":
-        given = read_untrusted(path)
+        scene = read_untrusted(path)
     elif form == "checkpoint":
-        given = read_tensors([path], silent).scene()
+        scene = read_tensors([path], silent).scene()
     else:
-        given = open_file(path)
-    assert isinstance(given, GaussianScene)
-    back = open_file(write_ply(activated(given), tmp_path / "saved.ply")[0])
-    for s in (given, back, unpack(pack(given))):
+        scene = open_file(path)
+    assert isinstance(scene, GaussianScene)
+    back = open_file(write_ply(activated(scene), tmp_path / "saved.ply")[0])
+    for s in (scene, back, unpack(pack(scene))):
         np.testing.assert_allclose(s.means, t.means, rtol=0, atol=2e-9)
-    write_packed(tmp_path / "packed", pack(given))
+    write_packed(tmp_path / "packed", pack(scene))
     np.testing.assert_array_equal(
-        read_packed(tmp_path / "packed").arrays["means"], given.means
+        read_packed(tmp_path / "packed").arrays["means"], scene.means
     )
 
 
-# -- written again -----------------------------------------------------------------------------------------------------
+# -- saving -------------------------------------------------------------------------
 
 
-def test_a_scene_and_a_part_of_it_are_written(tmp_path: Path) -> None:
-    """Without what has no opacity; the next one with a number behind its name."""
-    given = activated(random_scene(1, Chance(n=500, sh_degree=3)))
-    assert write_ply(given, tmp_path / "scene.ply") == (tmp_path / "scene.ply", 500)
-    back = open_file(tmp_path / "scene.ply")
-    assert not back.antialiased
-    assert not back.notes
-    np.testing.assert_array_equal(back.shN, given.shN)
+def test_saving_writes_a_scene_and_a_selection_of_it(tmp_path: Path) -> None:
+    """Gaussians without opacity are left out; a second file has a number in its name."""
+    scene = activated(random_scene(1, Chance(n=500, sh_degree=3)))
+    assert write_ply(scene, tmp_path / "scene.ply") == (tmp_path / "scene.ply", 500)
+    saved = open_file(tmp_path / "scene.ply")
+    assert not saved.antialiased
+    assert not saved.notes
+    np.testing.assert_array_equal(saved.shN, scene.shN)
     for name in FIELDS:
         np.testing.assert_allclose(
-            getattr(activated(back), name), getattr(given, name), rtol=2e-5, atol=1e-6
+            getattr(activated(saved), name), getattr(scene, name), rtol=2e-5, atol=1e-6
         )
-    given = replace(given, opacities=given.opacities * (torch.arange(500) >= 10))
+    scene = replace(scene, opacities=scene.opacities * (torch.arange(500) >= 10))
     path, count = write_ply(
-        given, tmp_path / "scene.ply", keep=torch.arange(500) % 2 == 0
+        scene, tmp_path / "scene.ply", keep=torch.arange(500) % 2 == 0
     )
     assert (path, count) == (tmp_path / "scene-2.ply", 245)
-    np.testing.assert_array_equal(open_file(path).means, given.means[10::2])
+    np.testing.assert_array_equal(open_file(path).means, scene.means[10::2])
 
 
-def test_nothing_is_left_of_what_fails(tmp_path: Path) -> None:
-    given = activated(random_scene(1, Chance(n=5)))
+def test_failed_saving_leaves_no_file(tmp_path: Path) -> None:
+    scene = activated(random_scene(1, Chance(n=5)))
 
-    def fail(what: str, share: float) -> None:
+    def fail(step: str, share: float) -> None:
         raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError):
-        write_ply(given, tmp_path / "a.ply", progress=fail)
+        write_ply(scene, tmp_path / "a.ply", progress=fail)
     with pytest.raises(FileError, match="none of the Gaussians"):
-        write_ply(given, tmp_path / "a.ply", keep=torch.zeros(5, dtype=torch.bool))
+        write_ply(scene, tmp_path / "a.ply", keep=torch.zeros(5, dtype=torch.bool))
     with pytest.raises(FileError, match="missing"):
-        write_ply(given, tmp_path / "missing" / "a.ply")
+        write_ply(scene, tmp_path / "missing" / "a.ply")
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""Checkpoints: of whom and with what they are read, and that nothing in them is run.
+"""Checkpoints of all trainers are read, and nothing in them is run.
 
 Most tests read them in this process, which saves the start of a program with torch.
 """
@@ -36,16 +36,15 @@ def read(path):
 
 
 @pytest.mark.programs
-def test_ranks_of_the_latest_step_become_one_scene(tmp_path):
+def test_ranks_of_the_latest_step_are_joined_into_one_scene(tmp_path):
     """The files may be overwritten once they are read."""
     t = w.truth(90)
     (tmp_path / "ckpts").mkdir()
     for step, scene in ((6999, w.truth(50, seed=4)), (29999, t)):
         for rank in range(3):
-            part = w.Truth(*(getattr(scene, f)[rank::3] for f in FIELDS))
-            w.write_checkpoint(
-                tmp_path / "ckpts" / f"ckpt_{step}_rank{rank}.pt", part, "gsplat"
-            )
+            share = w.Truth(*(getattr(scene, f)[rank::3] for f in FIELDS))
+            path = tmp_path / "ckpts" / f"ckpt_{step}_rank{rank}.pt"
+            w.write_checkpoint(path, share, "gsplat")
     s = open_file(tmp_path / "ckpts")
     first = tmp_path / "ckpts" / "ckpt_29999_rank0.pt"
     os.truncate(first, 0)
@@ -77,10 +76,10 @@ def test_splatam_checkpoints_are_read(tmp_path):
     w.assert_same(read(tmp_path / "params.pt"), t, w.EXACT)
 
 
-def test_harmless_objects_beside_the_tensors_are_passed_over(tmp_path):
-    """What the numbers of a learning-rate schedule, the arguments and the paths of a run become in a checkpoint."""
+def test_harmless_objects_beside_the_tensors_are_skipped(tmp_path):
+    """Checkpoints hold numbers of schedules, arguments and paths of a run as objects."""
     t = w.truth(7)
-    beside = {
+    objects = {
         "lr": [np.float64(0.1), np.float32(2), np.int64(3), np.bool_(True)],
         "box": np.eye(4),
         "path": tmp_path,
@@ -93,7 +92,7 @@ def test_harmless_objects_beside_the_tensors_are_passed_over(tmp_path):
         "type": torch.float16,
     }
     splats = {name: torch.from_numpy(getattr(t, name)) for name in FIELDS}
-    torch.save({**beside, "splats": splats, "after": beside}, tmp_path / "a.pt")
+    torch.save({**objects, "splats": splats, "after": objects}, tmp_path / "a.pt")
     w.assert_same(read(tmp_path / "a.pt"), t, w.EXACT)
 
 
@@ -107,15 +106,17 @@ class _Evil:
     [
         (
             2,
-            r"refuses the Python object '(posix|os)\.mkdir' in it: .* Save a state dict, .*, or export a \.ply\.",
+            r"refuses the Python object '(posix|os)\.mkdir' in it: .* Save a state "
+            r"dict, .*, or export a \.ply\.",
         ),
         (
             4,
-            r"refuses it: damaged, or not only tensors .* Save a state dict, .*, or export a \.ply\.",
+            r"refuses it: damaged, or not only tensors .* Save a state dict, .*, or "
+            r"export a \.ply\.",
         ),
     ],
 )
-def test_a_pickle_with_code_is_refused_and_not_run(
+def test_pickles_with_code_are_refused_and_not_run(
     protocol, message, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
@@ -128,7 +129,7 @@ def test_a_pickle_with_code_is_refused_and_not_run(
 
 
 @pytest.mark.programs
-def test_a_file_whose_values_never_end_is_an_error(tmp_path, monkeypatch):
+def test_checkpoint_of_endless_values_raises_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(sandbox, "CPU_BASE", 0)
     w.write_zip(tmp_path / "a.pt", {"a/data.pkl": w.ENDLESS, "a/version": b"3\n"})
     with pytest.raises(
@@ -137,7 +138,7 @@ def test_a_file_whose_values_never_end_is_an_error(tmp_path, monkeypatch):
         open_file(tmp_path / "a.pt")
 
 
-def test_values_that_name_each_other_without_end_are_refused(tmp_path):
+def test_values_that_refer_to_each_other_endlessly_are_refused(tmp_path):
     tower: list = []
     for _ in range(60):
         tower = [tower, tower]
@@ -169,7 +170,10 @@ def test_values_that_name_each_other_without_end_are_refused(tmp_path):
     ],
 )
 def test_names_that_lead_to_code_are_refused(name, tmp_path):
-    """A call of the name, as protocol 2 writes it; also hidden behind the stand-ins for harmless objects."""
+    """Calls are refused openly and behind the stand-ins for harmless objects.
+
+    They are written as protocol 2 does.
+    """
     module, _, attribute = name.partition(" ")
     called = (
         b"c" + module.encode() + b"\n" + attribute.encode() + b"\n(X\x01\x00\x00\x00xtR"
@@ -189,8 +193,10 @@ def test_names_that_lead_to_code_are_refused(name, tmp_path):
             read(tmp_path / "a.pt")
 
 
-def test_archives_that_run_code_in_older_torch_never_reach_it(tmp_path, monkeypatch):
-    """TorchScript and tar files got past weights_only before torch 2.6 (CVE-2025-32434)."""
+def test_archives_with_programs_never_reach_torch(tmp_path, monkeypatch):
+    """TorchScript and tar files got past weights_only before torch 2.6
+    (CVE-2025-32434).
+    """
     monkeypatch.setattr(torch, "load", None)
     for name in ("a/constants.pkl", "b/c/constants.pkl"):
         w.write_zip(
@@ -219,7 +225,10 @@ def test_archives_that_run_code_in_older_torch_never_reach_it(tmp_path, monkeypa
 
 
 def test_negated_views_are_read(tmp_path):
-    """Such as the imaginary parts of a conjugate: torch saves them as they lie, and that they are negated."""
+    """Imaginary parts of a conjugate are negated views.
+
+    torch saves their memory as it is, with a mark that they are negated.
+    """
     splats = {k: torch.from_numpy(v) for k, v in vars(T).items()}
     negated = torch.complex(torch.zeros(20, 3), splats["means"]).conj().imag
     torch.save({"splats": splats | {"means": negated}}, tmp_path / "a.pt")
@@ -227,7 +236,7 @@ def test_negated_views_are_read(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-def test_checkpoints_that_hold_something_else(tmp_path):
+def test_checkpoints_of_other_values_are_refused(tmp_path):
     splats = {k: torch.from_numpy(v) for k, v in vars(T).items()}
     cases = [
         (

@@ -1,4 +1,4 @@
-"""Anything wrong with a file is a FileError: nothing else, and no memory taken for a lie, before anything is made."""
+"""Faults of files raise FileError alone, before memory is taken for a false size."""
 
 from __future__ import annotations
 
@@ -45,19 +45,16 @@ def put(path: Path, data: bytes) -> Path:
 @pytest.mark.parametrize(
     "name", [name for name, target in TARGETS.items() if target.format]
 )
-def test_truncated_anywhere(name: str) -> None:
+def test_files_truncated_anywhere_are_refused(name: str) -> None:
     target = TARGETS[name]
     for seed in target.seeds():
-        for size in sorted(
-            {
-                *range(min(len(seed), 40)),
-                *np.linspace(0, len(seed) - 1, 60).astype(int).tolist(),
-            }
-        ):
+        sizes = set(range(min(len(seed), 40)))
+        sizes.update(np.linspace(0, len(seed) - 1, 60).astype(int).tolist())
+        for size in sorted(sizes):
             target.run(seed[:size])
 
 
-# -- claims ------------------------------------------------------------------------------------------------------------
+# -- false claims -------------------------------------------------------------------
 
 
 def _header(*lines: str) -> bytes:
@@ -71,25 +68,19 @@ def _ply(*lines: str, count: str = "1", body: bytes = bytes(400)) -> bytes:
 
 
 def _compressed(chunks: str, count: str) -> bytes:
-    bounds = [
-        f"property float {m}_{s}{a}"
-        for s in ("", "scale_")
-        for m in ("min", "max")
-        for a in "xyz"
-    ]
-    words = [
-        f"property uint packed_{word}"
-        for word in ("position", "rotation", "scale", "color")
-    ]
+    bounds = []
+    for prefix in ("min_", "max_", "min_scale_", "max_scale_"):
+        bounds += [f"property float {prefix}{axis}" for axis in "xyz"]
+    packed = ["position", "rotation", "scale", "color"]
+    properties = [f"property uint packed_{name}" for name in packed]
     return _header(
-        f"element chunk {chunks}", *bounds, f"element vertex {count}", *words
+        f"element chunk {chunks}", *bounds, f"element vertex {count}", *properties
     ) + bytes(600)
 
 
 def _picture(side: int, form: str, mode: str = "RGB") -> bytes:
-    Image.new(mode, (side, side)).save(
-        out := io.BytesIO(), form, lossless=True, method=0
-    )
+    out = io.BytesIO()
+    Image.new(mode, (side, side)).save(out, form, lossless=True, method=0)
     return out.getvalue()
 
 
@@ -112,14 +103,12 @@ BAD = [
         _ply(count="99999999999999"),
         r"truncated: 99,999,999,999,999 records of element 'vertex'",
     ),
-    *(
-        (
-            "a.ply",
-            _ply(count=count),
-            "header line 'element vertex .*' is not understood",
-        )
-        for count in ("1_000", "-1")
+    (
+        "a.ply",
+        _ply(count="1_000"),
+        "header line 'element vertex .*' is not understood",
     ),
+    ("a.ply", _ply(count="-1"), "header line 'element vertex .*' is not understood"),
     ("a.ply", _ply(count="9" * 4299), "damaged, or not what"),
     (
         "a.ply",
@@ -154,9 +143,15 @@ BAD = [
         _header("element x 9", *(f"property list uint uint y{i}" for i in range(65))),
         "element 'x' has 65 lists; at most 64",
     ),
-    *(
-        ("a.ply", _ply(line), f"header line '{line}' is not understood")
-        for line in ("property float x", "property quad q")
+    (
+        "a.ply",
+        _ply("property float x"),
+        "header line 'property float x' is not understood",
+    ),
+    (
+        "a.ply",
+        _ply("property quad q"),
+        "header line 'property quad q' is not understood",
     ),
     (
         "a.ply",
@@ -217,15 +212,17 @@ BAD = [
 ]
 
 
-def test_what_is_wrong_is_said(tmp_path: Path) -> None:
+def test_messages_name_the_fault_of_a_file(tmp_path: Path) -> None:
     for name, data, message in BAD:
         with pytest.raises(FileError, match=f"(?s){name}: .*{message}") as caught:
             open_file(put(tmp_path / name, data))
         assert str(caught.value).startswith(f"{tmp_path / name}: "), message
 
 
-def test_files_larger_than_the_free_memory_name_what_is_needed(tmp_path: Path) -> None:
-    """Sparse files, which are large on paper."""
+def test_files_larger_than_the_free_memory_name_the_memory_needed(
+    tmp_path: Path,
+) -> None:
+    """The files are sparse: large in name alone."""
     for name, head in (
         ("a.splat", b""),
         ("a.spz", b"NGSP"),
@@ -241,8 +238,8 @@ def test_files_larger_than_the_free_memory_name_what_is_needed(tmp_path: Path) -
             open_file(path)
 
 
-def test_a_small_file_is_not_a_scene_of_millions(tmp_path: Path) -> None:
-    """All planes are of one colour."""
+def test_small_file_cannot_claim_millions_of_gaussians(tmp_path: Path) -> None:
+    """All planes are of one colour, which compresses well."""
     files = w.sog_files(T)
     planes = dict.fromkeys(files, _picture(2000, "WEBP"))
     planes["meta.json"] = files["meta.json"].replace(
@@ -253,8 +250,8 @@ def test_a_small_file_is_not_a_scene_of_millions(tmp_path: Path) -> None:
         open_file(path)
 
 
-def test_pictures_of_too_many_pixels_are_not_decoded(tmp_path: Path) -> None:
-    """A plane of a SOG may not be far larger than its count."""
+def test_pictures_of_too_many_pixels_are_refused(tmp_path: Path) -> None:
+    """Planes of a SOG may not be far larger than its count."""
     plane = w.write_zip(
         tmp_path / "a.sog", {**w.sog_files(T), "quats.webp": _picture(3000, "WEBP")}
     )
@@ -267,19 +264,25 @@ def test_pictures_of_too_many_pixels_are_not_decoded(tmp_path: Path) -> None:
             open_file(path)
 
 
-def test_headers_of_very_many_properties_and_comments_take_no_time(
+def test_long_headers_are_read_or_refused_at_once(
     tmp_path: Path,
 ) -> None:
-    """Each name was compared with all before it, for minutes; Pillow reads comments byte by byte, and joins pieces of
-    EXIF one by one.
+    """Long headers are read or refused at once.
+
+    Each name was compared with all before it, for minutes; Pillow reads comments byte
+    by byte, and joins pieces of EXIF one by one.
     """
     columns = w.ply_columns(T)
     path = w.write_ply(tmp_path / "a.ply", columns)
     head, end, body = path.read_bytes().partition(b"end_header\n")
-    # The first Gaussian alone has room for them.
+    # Only the first Gaussian has bytes for the further properties.
     head = head.replace(b"vertex %d" % len(T.means), b"vertex 1")
-    more = b"".join(b"property uchar extra_%d\n" % i for i in range(30_000))
-    path.write_bytes(head + more + end + body[: 4 * len(columns)] + bytes(30_000))
+    further_properties = b"".join(
+        b"property uchar extra_%d\n" % i for i in range(30_000)
+    )
+    path.write_bytes(
+        head + further_properties + end + body[: 4 * len(columns)] + bytes(30_000)
+    )
     scene = open_file(path)
     np.testing.assert_allclose(scene.means[0], T.means[0])
     comment = b"P6\n# " + b"x" * 20_000_000 + b"\n1 1\n255\n123"
@@ -288,14 +291,14 @@ def test_headers_of_very_many_properties_and_comments_take_no_time(
     exif = b"\xff\xe1\x00\x10Exif\0\0MM\0*\0\0\0\x08"
     with pytest.raises(FileError, match="100 pieces"):
         open_file(put(tmp_path / "a.jpg", b"\xff\xd8" + exif * 400_000))
-    plain = io.BytesIO()
-    Image.new("RGB", (8, 8), (90, 90, 90)).save(plain, "JPEG")
-    data = plain.getvalue()
-    some = data[:2] + exif * 90 + data[2:]
-    assert open_file(put(tmp_path / "b.jpg", some)).shape == (8, 8, 3)
+    picture = io.BytesIO()
+    Image.new("RGB", (8, 8), (90, 90, 90)).save(picture, "JPEG")
+    data = picture.getvalue()
+    with_exif = data[:2] + exif * 90 + data[2:]
+    assert open_file(put(tmp_path / "b.jpg", with_exif)).shape == (8, 8, 3)
 
 
-def test_names_in_a_sog_lead_to_no_other_folder(tmp_path: Path) -> None:
+def test_names_in_a_sog_cannot_leave_its_folder(tmp_path: Path) -> None:
     files = w.sog_files(T)
     put(tmp_path / "secret.webp", files["quats.webp"])
     (tmp_path / "scene").mkdir()
@@ -309,7 +312,7 @@ def test_names_in_a_sog_lead_to_no_other_folder(tmp_path: Path) -> None:
             open_file(tmp_path / "scene")
 
 
-def test_no_exception_but_fileerror_leaves_a_reader(tmp_path: Path) -> None:
+def test_readers_raise_nothing_but_fileerror(tmp_path: Path) -> None:
     path = w.write_splat(tmp_path / "a.splat", T)
     for error in (
         ValueError("x" * 5000),
@@ -333,21 +336,20 @@ def test_no_exception_but_fileerror_leaves_a_reader(tmp_path: Path) -> None:
         str(caught.value).encode()
 
 
+def _read_camera(path: Path) -> object:
+    return camera_from_json(str(path), 64, 48)
+
+
 def test_readers_refuse_special_files(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Reading one would never end."""
+    """Reading a pipe or a device would never end."""
     special = tmp_path / INDEX
     device = tmp_path / "scene.ply"
     os.mkfifo(special)
     device.symlink_to("/dev/zero")
     for path in (special, device):
-        for read in (
-            open_file,
-            read_path,
-            read_packed,
-            lambda path: camera_from_json(str(path), 64, 48),
-        ):
+        for read in (open_file, read_path, read_packed, _read_camera):
             with pytest.raises((FileError, CameraError)):
                 read(path)
     with pytest.raises(FileError, match="cannot be read"):

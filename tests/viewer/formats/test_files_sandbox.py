@@ -1,4 +1,7 @@
-"""Files of pages are decoded in a bounded program: whatever they do there, the viewer goes on and nothing stays."""
+"""A bounded program decodes the files of pages.
+
+Whatever a file does there, the viewer keeps running and nothing of it stays.
+"""
 
 from __future__ import annotations
 
@@ -40,21 +43,24 @@ def when_started(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], object]) 
     monkeypatch.setattr(subprocess, "Popen", Started)
 
 
-def test_read_untrusted_returns_what_open_file_does(
+def test_read_untrusted_returns_the_same_as_open_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the name of the file is another's by the time it is read: it is opened by its descriptor."""
+    """A file is opened by its descriptor.
+
+    Its name may be that of another file by the time it is read.
+    """
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    scene, picture, memory = (
-        tmp_path / f"a.{suffix}" for suffix in ("ply", "png", "pickle")
-    )
+    scene = tmp_path / "a.ply"
+    picture = tmp_path / "a.png"
+    memory = tmp_path / "a.pickle"
     w.write_ply(scene, w.ply_columns(T), header="comment Vertical axis: -z\n")
     Image.fromarray(np.arange(300, dtype=np.uint8).reshape(10, 10, 3)).save(picture)
     memory.write_bytes(
         pickle.dumps(snapshot([event("alloc", 512), event("free", 512)]))
     )
     paths = [scene, picture, memory]
-    said = list[float]()
+    fractions = list[float]()
     expected: list[Any] = [open_file(path) for path in paths[:2]]
 
     def started(pid: int) -> None:
@@ -63,32 +69,34 @@ def test_read_untrusted_returns_what_open_file_does(
             path.write_bytes(b"another one")
 
     when_started(monkeypatch, started)
-    got: list[Any] = []
+    values: list[Any] = []
+
+    def note_progress(step: str, fraction: float) -> None:
+        fractions.append(fraction)
+
     for path in paths:
-        got.append(read_untrusted(path, lambda what, fraction: said.append(fraction)))
-    assert all(
-        torch.equal(getattr(got[0], name), getattr(expected[0], name))
-        for name in FIELDS
-    )
-    assert (got[0].notes, got[0].sh_degree, got[0].up) == (
-        expected[0].notes,
-        expected[0].sh_degree,
-        expected[0].up,
-    )
-    np.testing.assert_array_equal(got[1], expected[1])
-    # they can be written
-    got[0].means[0] = 1
-    got[1][0] = 1
-    assert isinstance(got[2], MemorySnapshot)
-    assert len(got[2].traces[0].events) == 2
-    assert said
-    assert all(0 <= fraction <= 1 for fraction in said)
+        values.append(read_untrusted(path, note_progress))
+    gaussians, pixels, memory_snapshot = values
+    expected_scene, expected_pixels = expected
+    for name in FIELDS:
+        assert torch.equal(getattr(gaussians, name), getattr(expected_scene, name))
+    assert gaussians.notes == expected_scene.notes
+    assert gaussians.sh_degree == expected_scene.sh_degree
+    assert gaussians.up == expected_scene.up
+    np.testing.assert_array_equal(pixels, expected_pixels)
+    # The arrays can be written.
+    gaussians.means[0] = 1
+    pixels[0] = 1
+    assert isinstance(memory_snapshot, MemorySnapshot)
+    assert len(memory_snapshot.traces[0].events) == 2
+    assert fractions
+    assert all(0 <= fraction <= 1 for fraction in fractions)
 
 
-# -- hostile files -----------------------------------------------------------------------------------------------------
+# -- hostile files ------------------------------------------------------------------
 
 
-def test_a_file_that_takes_too_much_memory_is_an_error(
+def test_decoder_out_of_memory_raises_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = w.write_ply(tmp_path / "a.ply", w.ply_columns(w.truth(60_000)))
@@ -100,28 +108,31 @@ def test_a_file_that_takes_too_much_memory_is_an_error(
 
 
 @pytest.mark.parametrize(
-    ("number", "words"),
+    ("signal_number", "message"),
     [
         (signal.SIGSEGV, r"crashed \(SIGSEGV\)"),
         (signal.SIGKILL, "not enough memory"),
         (signal.SIGXCPU, "processor's time"),
     ],
 )
-def test_a_program_that_crashes_is_an_error_of_its_file(
-    number: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_crashed_decoder_raises_an_error_of_its_file(
+    signal_number: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    when_started(monkeypatch, lambda pid: os.kill(pid, number))
-    with pytest.raises(FileError, match=words):
+    def kill(pid: int) -> None:
+        os.kill(pid, signal_number)
+
+    when_started(monkeypatch, kill)
+    with pytest.raises(FileError, match=message):
         read_untrusted(w.write_splat(tmp_path / "a.splat", T))
 
 
-def test_a_cancel_ends_the_program(
+def test_cancelling_ends_the_decoder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[int] = []
     when_started(monkeypatch, started.append)
 
-    def progress(what: str, fraction: float) -> None:
+    def progress(step: str, fraction: float) -> None:
         if started:
             raise Cancelled
 
@@ -131,7 +142,7 @@ def test_a_cancel_ends_the_program(
         os.kill(started[0], 0)
 
 
-def test_a_scene_in_a_folder_is_refused(tmp_path: Path) -> None:
+def test_untrusted_folders_are_refused(tmp_path: Path) -> None:
     (tmp_path / "meta.json").write_bytes(w.sog_files(T)["meta.json"])
     with pytest.raises(FileError, match=r"send the scene as one \.sog file"):
         read_untrusted(tmp_path / "meta.json")
@@ -139,21 +150,33 @@ def test_a_scene_in_a_folder_is_refused(tmp_path: Path) -> None:
         read_untrusted(tmp_path)
 
 
-# -- a program that lies -----------------------------------------------------------------------------------------------
+# -- a program that lies ------------------------------------------------------------
 
-BEGIN = """import json, os, sys
+PRELUDE = """import json, os, sys
 def done(answer, *columns):
     os.ftruncate(json.loads(sys.argv[1])["out"], 4096)
-    print(json.dumps(["done", answer, [dict(zip(("dtype", "shape"), column)) for column in columns]]))
+    described = [dict(zip(("dtype", "shape"), column)) for column in columns]
+    print(json.dumps(["done", answer, described]))
 def scene(*shapes, **facts):
     done({"type": "scene", **facts}, *(("f4", shape) for shape in shapes))
 FIT = [3, 3], [3, 4], [3, 3], [3], [3, 3], [3, 0, 3]
 """
+
+
+def replace_program(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    """Let this Python code run in place of the decoder."""
+
+    def command(module: str, job: str) -> list[str]:
+        return [sys.executable, "-c", code, job]
+
+    monkeypatch.setattr("splatview_ipc.system.child_program.command", command)
+
+
 OUTSIDE = "described an array outside its result"
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("code", "message"),
     [
         ("print('nonsense')", "described the result wrongly"),
         ('print(\'["error","damaged"]\')', "damaged"),
@@ -172,58 +195,47 @@ OUTSIDE = "described an array outside its result"
         ("scene(*[[3, 3]] * 6)", "legal are|is needed with"),
     ],
 )
-def test_a_program_that_lies_is_an_error(
-    code: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_lying_decoder_raises_an_error(
+    code: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "splatview_ipc.system.child_program.command",
-        lambda module, job: [sys.executable, "-c", BEGIN + code, job],
-    )
-    with pytest.raises(FileError, match=words):
+    replace_program(monkeypatch, PRELUDE + code)
+    with pytest.raises(FileError, match=message):
         read_untrusted(w.write_splat(tmp_path / "a.splat", T))
 
 
-def test_a_program_that_never_answers_is_an_error(
+def test_silent_decoder_raises_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sandbox, "WAIT_BASE", 0)
     monkeypatch.setattr(sandbox, "WAIT_FACTOR", 0)
-    monkeypatch.setattr(
-        "splatview_ipc.system.child_program.command",
-        lambda module, job: [sys.executable, "-c", "import time; time.sleep(600)"],
-    )
+    replace_program(monkeypatch, "import time; time.sleep(600)")
     with pytest.raises(FileError, match="does not answer"):
         read_untrusted(w.write_splat(tmp_path / "a.splat", T))
 
 
-def test_what_a_program_complains_is_bounded_and_its_last_line_told(
+def test_error_output_of_a_decoder_is_bounded_and_its_last_line_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = "os.write(2, b'first\\nlast words\\n')\nos._exit(3)"
     flood = "while True: os.write(2, b'x' * 4096)"
-    for program, words in ((code, "ended with 3: last words"), (flood, "ended with 1")):
-        monkeypatch.setattr(
-            "splatview_ipc.system.child_program.command",
-            lambda module, job, program=program: [
-                sys.executable,
-                "-c",
-                BEGIN + program,
-                job,
-            ],
-        )
-        with pytest.raises(FileError, match=words):
+    for program, message in (
+        (code, "ended with 3: last words"),
+        (flood, "ended with 1"),
+    ):
+        replace_program(monkeypatch, PRELUDE + program)
+        with pytest.raises(FileError, match=message):
             read_untrusted(w.write_splat(tmp_path / "a.splat", T))
 
 
-def test_the_time_of_a_decoder_has_an_end_that_it_cannot_ignore(
+def test_decoder_cannot_ignore_its_limit_of_cpu_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pids: list[int] = []
     limits: list[str] = []
     when_started(monkeypatch, pids.append)
 
-    def progress(what: str, fraction: float) -> None:
-        if pids and what == "writing arrays":
+    def progress(step: str, fraction: float) -> None:
+        if pids and step == "writing arrays":
             limits.append(Path(f"/proc/{pids[0]}/limits").read_text())
 
     read_untrusted(w.write_splat(tmp_path / "a.splat", T), progress)
@@ -232,30 +244,29 @@ def test_the_time_of_a_decoder_has_an_end_that_it_cannot_ignore(
     assert 0 < int(soft) < int(hard) < 100
 
 
-def test_secrets_of_the_environment_stay_out(
+def test_decoder_does_not_inherit_secrets_of_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secrets = ("HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "SSH_AUTH_SOCK")
     for name in (*secrets, "OTHER"):
         monkeypatch.setenv(name, "value")
-    code = f"told = {{k for k in os.environ if k in {(*secrets, 'OTHER')}}}\n"
-    code += "print(json.dumps(['error', str(sorted(told))]))"
-    monkeypatch.setattr(
-        "splatview_ipc.system.child_program.command",
-        lambda module, job: [sys.executable, "-c", BEGIN + code, job],
-    )
+    code = f"names = {{k for k in os.environ if k in {(*secrets, 'OTHER')}}}\n"
+    code += "print(json.dumps(['error', str(sorted(names))]))"
+    replace_program(monkeypatch, PRELUDE + code)
     with pytest.raises(FileError, match=r"\['OTHER'\]"):
         read_untrusted(w.write_splat(tmp_path / "a.splat", T))
 
 
-def test_a_result_cannot_be_written_after_it_was_checked() -> None:
+def test_checked_results_cannot_be_written_any_more() -> None:
     fd = os.memfd_create("splatview-test", os.MFD_ALLOW_SEALING)
     os.ftruncate(fd, 4096)
-    room = sandbox.seal_and_map(fd)
-    for change in (lambda: os.pwrite(fd, b"x", 0), lambda: os.ftruncate(fd, 0)):
-        with pytest.raises(OSError, match="not permitted"):
-            change()
-    assert room is not None
-    room[0] = 1  # this process's own copy of the page
+    mapped = sandbox.seal_and_map(fd)
+    with pytest.raises(OSError, match="not permitted"):
+        os.pwrite(fd, b"x", 0)
+    with pytest.raises(OSError, match="not permitted"):
+        os.ftruncate(fd, 0)
+    assert mapped is not None
+    # The page is this process's own copy.
+    mapped[0] = 1
     assert os.pread(fd, 1, 0) == b"\0"
     os.close(fd)

@@ -34,16 +34,16 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-x.astype(np.float64)))
 
 
-def named(prefix: str, **more: np.ndarray) -> dict[str, torch.Tensor]:
-    """A state dict with gsplat's names."""
-    arrays = {**vars(T), **more}
+def named(prefix: str, **replaced: np.ndarray) -> dict[str, torch.Tensor]:
+    """Return a state dict with gsplat's names."""
+    arrays = {**vars(T), **replaced}
     return {f"{prefix}{name}": tensor(a) for name, a in arrays.items()}
 
 
-# -- two scales, and filters --------------------------------------------------------------------------------------
+# -- two scales, and filters -----------------------------------------------------------
 
 
-def test_two_scales_in_a_ply_are_flat_gaussians(tmp_path: Path) -> None:
+def test_ply_with_two_scales_holds_flat_gaussians(tmp_path: Path) -> None:
     columns = w.ply_columns(T)
     del columns["scale_2"]
     scene = open_file(w.write_ply(tmp_path / "a.ply", columns))
@@ -57,7 +57,7 @@ def test_two_scales_in_a_ply_are_flat_gaussians(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "scales"), [("filter_3D", 3), ("filter_3d", 2), ("filter_3D", 1)]
 )
-def test_the_filter_of_a_ply_goes_into_scales_and_opacities(
+def test_filter_of_a_ply_changes_scales_and_opacities(
     name: str, scales: int, tmp_path: Path
 ) -> None:
     sizes = np.linspace(0, 0.3, N).astype(np.float32)
@@ -65,20 +65,21 @@ def test_the_filter_of_a_ply_goes_into_scales_and_opacities(
     for i in range(scales, 3):
         del columns[f"scale_{i}"]
     scene = open_file(w.write_ply(tmp_path / "a.ply", {**columns, name: sizes}))
+    # A single scale counts for all three axes.
     drawn = T.scales[:, :scales] if scales > 1 else T.scales[:, [0, 0, 0]]
-    before = np.exp(drawn.astype(np.float64))
-    after = np.hypot(before, sizes[:, None])
-    got = np.exp(scene.scales.numpy())
-    np.testing.assert_allclose(got[:, : after.shape[1]], after, rtol=1e-5)
-    assert not got[:, after.shape[1] :].any()
+    unfiltered = np.exp(drawn.astype(np.float64))
+    filtered = np.hypot(unfiltered, sizes[:, None])
+    scales_read = np.exp(scene.scales.numpy())
+    np.testing.assert_allclose(scales_read[:, : filtered.shape[1]], filtered, rtol=1e-5)
+    assert not scales_read[:, filtered.shape[1] :].any()
     np.testing.assert_allclose(
         sigmoid(scene.opacities.numpy()),
-        sigmoid(T.opacities) * (before / after).prod(1),
+        sigmoid(T.opacities) * (unfiltered / filtered).prod(1),
         rtol=1e-5,
     )
 
 
-def test_a_filter_keeps_what_exp_and_sigmoid_would_lose() -> None:
+def test_filter_keeps_values_that_exp_and_sigmoid_would_lose() -> None:
     scales = np.array([[-60.0, -60, -60], [3, 3, 3], [-np.inf, 0, 0], [0, 0, 0]])
     logits = np.array([2.0, 40.0, 0.0, -200.0])
     new_scales, new_logits = apply_filter(scales, logits, np.array([0, 1e-9, 0, 1]))
@@ -89,7 +90,7 @@ def test_a_filter_keeps_what_exp_and_sigmoid_would_lose() -> None:
     assert apply_filter(np.zeros((0, 3)), np.zeros(0), np.zeros(0))[0].shape == (0, 3)
 
 
-def test_filters_and_two_scales_in_checkpoints(tmp_path: Path) -> None:
+def test_checkpoints_with_filters_and_two_scales_are_read(tmp_path: Path) -> None:
     sizes = np.full((N, 1), 0.1, np.float32)
     value = {"splats": named("", filter_3D=sizes, scales=T.scales[:, :2])}
     got = read(tmp_path, value)
@@ -101,24 +102,24 @@ def test_filters_and_two_scales_in_checkpoints(tmp_path: Path) -> None:
         read(tmp_path, {"splats": named("", filter_3D=sizes[1:])})
 
 
-def test_arrays_that_do_not_fit_are_told(tmp_path: Path) -> None:
+def test_arrays_of_wrong_shapes_are_refused(tmp_path: Path) -> None:
     sizes = np.full(N, 0.1, np.float32)
-    for more, message in (
+    for replaced, message in (
         ({"means": T.means[0, 0]}, r"means has shape \(1,\); \(N, 3\) is needed"),
         ({"opacities": T.quats, "filter_3D": sizes}, "do not fit together"),
         ({"scales": T.quats, "filter_3D": sizes}, "do not fit together"),
         ({"quats": T.means}, r"quats has shape \(20, 3\)"),
     ):
-        arrays = {name: np.array(a) for name, a in more.items()}
+        arrays = {name: np.array(a) for name, a in replaced.items()}
         with pytest.raises(FileError, match=message):
             read(tmp_path, {"splats": named("", **arrays)})
-    whole = np.ones((N, 2), np.int64)
-    got = read(tmp_path, {"splats": named("", scales=whole)})
+    integers = np.ones((N, 2), np.int64)
+    got = read(tmp_path, {"splats": named("", scales=integers)})
     assert got.scales[:, :2].max() == 1
     assert np.isneginf(got.scales[:, 2]).all()
 
 
-# -- names --------------------------------------------------------------------------------------------------------
+# -- names -----------------------------------------------------------------------------
 
 
 def lightning() -> dict[str, Any]:
@@ -196,20 +197,17 @@ def test_checkpoints_of_other_trainers_are_read(value: Any, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("degree", [0, 1])
-def test_the_degree_in_use_travels_with_a_checkpoint(
-    degree: int, tmp_path: Path
-) -> None:
+def test_checkpoint_keeps_the_degree_in_use(degree: int, tmp_path: Path) -> None:
     value = lightning()
     key = "gaussian_model._active_sh_degree"
     value["state_dict"][key] = torch.tensor(degree, dtype=torch.uint8)
     assert read(tmp_path, value).scene_facts.sh_degree == degree
-    assert read(
-        tmp_path, {**grut(), "n_active_features": degree}
-    ).scene_facts.sh_degree == (degree)
+    fields = read(tmp_path, {**grut(), "n_active_features": degree})
+    assert fields.scene_facts.sh_degree == degree
 
 
 def foreign(name: str) -> Any:
-    """An object of a class that is nowhere to be found when it is read."""
+    """Return a class that no module has by the time its object is read."""
     module, _, last = name.rpartition(".")
 
     def init(self: Any) -> None:
@@ -218,7 +216,7 @@ def foreign(name: str) -> Any:
     return type(last, (), {"__module__": module, "__init__": init})
 
 
-def test_settings_of_trainers_beside_the_tensors_are_passed_over(
+def test_settings_of_trainers_beside_the_tensors_are_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import sys
@@ -236,12 +234,12 @@ def test_settings_of_trainers_beside_the_tensors_are_passed_over(
     w.assert_same(read_tensors([tmp_path / "a.pt"], silent), T, w.EXACT)
 
 
-# -- splatfacto ---------------------------------------------------------------------------------------------------
+# -- splatfacto ------------------------------------------------------------------------
 
 
-def test_splatfacto_without_harmonics_holds_logits(tmp_path: Path) -> None:
+def test_splatfacto_without_harmonics_is_read_as_logits(tmp_path: Path) -> None:
     rgb = np.clip(w.SH_C0 * T.sh0 + 0.5, 0.01, 0.99)
-    parts = {
+    arrays = {
         "means": T.means,
         "scales": T.scales,
         "quats": T.quats,
@@ -249,11 +247,11 @@ def test_splatfacto_without_harmonics_holds_logits(tmp_path: Path) -> None:
         "features_dc": np.log(rgb / (1 - rgb)),
         "features_rest": np.zeros((N, 0, 3), np.float32),
     }
-    pipeline = {f"_model.gauss_params.{k}": tensor(v) for k, v in parts.items()}
+    pipeline = {f"_model.gauss_params.{k}": tensor(v) for k, v in arrays.items()}
     got = read(tmp_path, {"step": 10, "pipeline": pipeline})
     np.testing.assert_allclose(w.SH_C0 * got.sh0 + 0.5, rgb, atol=1e-6)
     # inria's model of degree 0 has coefficients.
-    inria = {**parts, "features_dc": T.sh0[:, None]}
+    inria = {**arrays, "features_dc": T.sh0[:, None]}
     got = read(tmp_path, {k: tensor(v) for k, v in inria.items()})
     np.testing.assert_array_equal(got.sh0, T.sh0)
 
@@ -276,7 +274,7 @@ def test_splatfacto_without_harmonics_holds_logits(tmp_path: Path) -> None:
         ("config.yml", "    rasterize_mode: classic\n# antialiased: true\n", False),
     ],
 )
-def test_the_settings_beside_a_checkpoint_say_how_it_was_trained(
+def test_settings_beside_a_checkpoint_decide_antialiasing(
     config: str, text: str, antialiased: bool, tmp_path: Path
 ) -> None:
     folder = tmp_path / "nerfstudio_models"
@@ -287,7 +285,7 @@ def test_the_settings_beside_a_checkpoint_say_how_it_was_trained(
     assert fields.scene_facts.antialiased is antialiased
 
 
-# -- SplaTAM's arrays ---------------------------------------------------------------------------------------------
+# -- SplaTAM's arrays ------------------------------------------------------------------
 
 
 def splatam() -> dict[str, np.ndarray]:
@@ -305,14 +303,16 @@ def splatam() -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("color", ["shs", "colors", "colors of degree 0"])
 def test_arguments_of_a_rasteriser_are_activated(color: str, tmp_path: Path) -> None:
-    harmonics = np.concatenate([T.sh0[:, None], T.shN], 1)
-    plain = np.clip(0.5 + w.SH_C0 * T.sh0, 0, 1)
+    if color == "colors of degree 0":
+        colors = np.clip(0.5 + w.SH_C0 * T.sh0, 0, 1)
+    else:
+        colors = np.concatenate([T.sh0[:, None], T.shN], 1)
     value = {
         "means": T.means,
         "quats": T.quats,
         "scales": np.exp(T.scales),
         "opacities": sigmoid(T.opacities).astype(np.float32),
-        color.partition(" ")[0]: plain if " " in color else harmonics,
+        color.partition(" ")[0]: colors,
     }
     fields = read(tmp_path, {key: tensor(a) for key, a in value.items()})
     np.testing.assert_allclose(fields.scales, T.scales, rtol=1e-5)
@@ -326,11 +326,9 @@ def test_arguments_of_a_rasteriser_are_activated(color: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("degree", [1, torch.tensor(1), np.int64(1)])
-def test_captures_whose_degree_is_no_plain_number_are_read(
-    degree: Any, tmp_path: Path
-) -> None:
-    parts = (T.means, T.sh0[:, None], T.shN, T.scales, T.quats, T.opacities[:, None])
-    capture = (degree, *map(tensor, parts), torch.zeros(N), {}, 1.0)
+def test_captures_with_a_tensor_as_degree_are_read(degree: Any, tmp_path: Path) -> None:
+    arrays = (T.means, T.sh0[:, None], T.shN, T.scales, T.quats, T.opacities[:, None])
+    capture = (degree, *map(tensor, arrays), torch.zeros(N), {}, 1.0)
     fields = read_checkpoint(_saved((capture, 7), tmp_path), silent)
     np.testing.assert_array_equal(fields.means, T.means)
     np.testing.assert_array_equal(fields.quats, T.quats)

@@ -1,4 +1,4 @@
-"""Snapshots of scenes: how small and how faithful they are, which of them are kept, and how one goes back to them."""
+"""Recorded snapshots of scenes are small, faithful and bounded, and can be played."""
 
 from __future__ import annotations
 
@@ -40,82 +40,73 @@ from splatview_viewer.workspace.sources import check_files, entries_of
 @pytest.mark.parametrize(
     ("degree", "activated"), [(0, True), (1, False), (3, False), (3, True)]
 )
-def test_what_is_unpacked_is_as_near_as_is_said(
+def test_unpacked_scene_is_within_the_stated_tolerances(
     degree: int, activated: bool, tmp_path: Path
 ) -> None:
-    before = scene(degree=degree, activated=activated)
+    original = scene(degree=degree, activated=activated)
     path = tmp_path / "000000001.gaussians"
-    for background in (
-        (0.25, 0.5, 1.0),
-        (0.0, 0.0, 0.25),
-        (0.125, 0.0, 0.25),
-    ):  # arrays begin at odd bytes as well
-        size = write_packed(path, pack(before, background))
+    scale_tolerance = 1e-7 if activated else 0.004
+    opacity_tolerance = 3e-4 if activated else 2e-4
+    # With these backgrounds arrays start at odd bytes as well.
+    for background in ((0.25, 0.5, 1.0), (0.0, 0.0, 0.25), (0.125, 0.0, 0.25)):
+        size = write_packed(path, pack(original, background))
         assert size == path.stat().st_size
-        assert (
-            0 < size - packed_bytes(len(before), before.shN.shape[1], activated) < 300
-        )
-        after = unpack(read_packed(path), version=7, notes=("a note",))
-        assert (after.sh_degree, after.activated, after.version, after.notes) == (
-            degree,
-            activated,
-            7,
-            ("a note",),
-        )
-        assert after.background == background
-        a = activate(before)[0]
-        b = activate(after)[0]
+        array_bytes = packed_bytes(len(original), original.shN.shape[1], activated)
+        assert 0 < size - array_bytes < 300
+        unpacked = unpack(read_packed(path), version=7, notes=("a note",))
+        assert unpacked.sh_degree == degree
+        assert unpacked.activated == activated
+        assert unpacked.version == 7
+        assert unpacked.notes == ("a note",)
+        assert unpacked.background == background
+        a = activate(original)[0]
+        b = activate(unpacked)[0]
         np.testing.assert_array_equal(a.means, b.means)
         np.testing.assert_allclose(a.quats, b.quats, atol=2e-5)
-        np.testing.assert_allclose(
-            a.scales, b.scales, rtol=1e-7 if activated else 0.004
-        )
-        np.testing.assert_allclose(
-            a.opacities, b.opacities, atol=3e-4 if activated else 2e-4
-        )
+        np.testing.assert_allclose(a.scales, b.scales, rtol=scale_tolerance)
+        np.testing.assert_allclose(a.opacities, b.opacities, atol=opacity_tolerance)
         np.testing.assert_allclose(a.sh0, b.sh0, atol=1.4e-4 / 0.28209)
         if degree:
-            assert (
-                (a.shN - b.shN).abs()
-                <= a.shN.abs().amax((1, 2), keepdim=True) * (1 / 254 + 1e-3)
-            ).all()
+            largest = a.shN.abs().amax((1, 2), keepdim=True)
+            tolerance = largest * (1 / 254 + 1e-3)
+            assert ((a.shN - b.shN).abs() <= tolerance).all()
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_cannot_be_drawn_cannot_be_drawn_afterwards(name: str) -> None:
-    before = scene(50)
+def test_packing_keeps_invalid_gaussians_invalid(name: str) -> None:
+    original = scene(50)
     for i, value in enumerate((np.nan, np.inf, -np.inf)):
-        getattr(before, name)[7 + i] = value
-    left, left_out = activate(before)
-    after, out_again = activate(unpack(pack(before)))
-    assert out_again.total == left_out.total > 0
-    np.testing.assert_array_equal(after.means, left.means)
+        getattr(original, name)[7 + i] = value
+    expected, left_out = activate(original)
+    unpacked, unpacked_left_out = activate(unpack(pack(original)))
+    assert unpacked_left_out.total == left_out.total > 0
+    np.testing.assert_array_equal(unpacked.means, expected.means)
 
 
-def snapshot(number: int) -> SceneSnapshot:
-    return SceneSnapshot(f"{number:09}.gaussians", number * 5, number, 0, 30, 10)
+def snapshot(serial: int) -> SceneSnapshot:
+    return SceneSnapshot(f"{serial:09}.gaussians", serial * 5, serial, 0, 30, 10)
 
 
-def test_a_recording_is_bounded_and_covers_everything_however_many_come() -> None:
+def test_recording_is_bounded_and_covers_the_whole_run() -> None:
     recording = Recording(1.0, limit=1000)
-    taken = 0
+    last_version = 0
     for version in range(1, 5001):
-        if not taken or version >= taken + recording.interval:
+        if not last_version or version >= last_version + recording.interval:
             recording.add(snapshot(version))
-            taken = version
+            last_version = version
         assert recording.nbytes <= 1000
-    numbers = [s.serial for s in recording.snapshots]
-    assert 40 <= len(numbers) <= 100
-    assert numbers[0] == 1
-    assert numbers[-1] > 5000 - recording.interval
-    assert np.diff(numbers).max() <= 2 * recording.interval
+    serials = [s.serial for s in recording.snapshots]
+    assert 40 <= len(serials) <= 100
+    assert serials[0] == 1
+    assert serials[-1] > 5000 - recording.interval
+    assert np.diff(serials).max() <= 2 * recording.interval
 
 
-# -- going back ------------------------------------------------------------------------------------------------------
+# -- going back ----------------------------------------------------------------------
 
 
 class Screenless(list[Any]):
-    """What a player needs of a view."""
+    """Collect the values that a player hands to its view."""
 
     def update(self, value: Any) -> bool:
         self.append(value)
@@ -124,45 +115,50 @@ class Screenless(list[Any]):
 
 @pytest.fixture
 def player() -> Iterator[Player]:
-    """Twenty snapshots, and one that is gone."""
+    """Make a player of twenty snapshots, and of one whose file is gone."""
     recording = Recording(1.0, limit=10**9)
-    for number in range(1, 21):
-        recording.add(snapshot(number), pack(scene(30, seed=number)))
+    for serial in range(1, 21):
+        recording.add(snapshot(serial), pack(scene(30, seed=serial)))
     recording.add(snapshot(21))
-    made = Player(recording, lambda: None)
-    yield made
-    made.close()
+
+    def wake() -> None:
+        pass
+
+    player = Player(recording, wake)
+    yield player
+    player.close()
 
 
-def test_the_snapshot_that_is_asked_for_comes(player: Player) -> None:
+def test_player_loads_the_requested_snapshot(player: Player) -> None:
     view = Screenless()
-    for place in (5, 6, 7, 19, 0, 3):
-        player.seek(place)
+    for index in (5, 6, 7, 19, 0, 3):
+        player.seek(index)
         wait_until(player.has_new_value)
         assert player.feed(view)  # type: ignore[arg-type]
-        assert player.index == place
-        np.testing.assert_array_equal(view[-1].means, scene(30, seed=place + 1).means)
-        assert view[-1].notes == (f"step {5 * (place + 1)}", "recorded")
+        assert player.index == index
+        np.testing.assert_array_equal(view[-1].means, scene(30, seed=index + 1).means)
+        assert view[-1].notes == (f"step {5 * (index + 1)}", "recorded")
         assert not player.has_new_value()
-    places = []
-    for by in (20, 1, -1, -30):
-        player.move(by)
-        places.append(player.index)
-    assert places == [None, None, 20, 0]
+    indices = []
+    for step in (20, 1, -1, -30):
+        player.move(step)
+        indices.append(player.index)
+    assert indices == [None, None, 20, 0]
     player.seek(99)
     wait_until(player.has_new_value)
     with pytest.raises(ViewerError, match=r"000000021\.gaussians"):
         player.feed(view)  # type: ignore[arg-type]
     player.live()
-    assert (player.index, player.has_new_value()) == (None, False)
+    assert player.index is None
+    assert not player.has_new_value()
 
 
-def test_it_plays_all_of_them_and_comes_back_to_live(player: Player) -> None:
+def test_player_plays_all_snapshots_and_returns_to_live(player: Player) -> None:
     view = Screenless()
     now = 0.0
     del player.recording.snapshots[20:]
 
-    def ended() -> bool:
+    def has_ended() -> bool:
         nonlocal now
         now += 1.0
         player.tick(now)
@@ -172,26 +168,26 @@ def test_it_plays_all_of_them_and_comes_back_to_live(player: Player) -> None:
 
     player.seek(9)
     player.play(True)
-    wait_until(ended)
+    wait_until(has_ended)
     assert player.index is None
     assert [v.version for v in view][-11:] == list(range(10, 21))
-    player.play(True)  # from the beginning
+    # From the live value it plays from the start.
+    player.play(True)
     assert player.index == 0
 
 
-# -- on disk -----------------------------------------------------------------------------------------------------------
+# -- on disk -------------------------------------------------------------------------
 
 
-def record(root: Path, count: int = 5, begin: int = 1, run: str = "a run") -> Path:
-    """Have `count` snapshots in a folder; the stream's."""
+def record(root: Path, count: int = 5, start: int = 1, run: str = "a run") -> Path:
+    """Record `count` snapshots of a stream, and return its folder."""
     with closing(StreamFolder(root, run, "splats")) as folder:
         recording = Recording(100.0, limit=10**9, folder=folder)
-        for number in range(begin, begin + count):
+        for serial in range(start, start + count):
             file = recording.next_file
-            size = write_packed(
-                folder.path / file, pack(scene(20, seed=number), (0.25, 0.5, 1.0))
-            )
-            recording.add(SceneSnapshot(file, number * 10, number, 1, 20, size))
+            packed = pack(scene(20, seed=serial), (0.25, 0.5, 1.0))
+            size = write_packed(folder.path / file, packed)
+            recording.add(SceneSnapshot(file, serial * 10, serial, 1, 20, size))
         folder.write_index(recording.interval, recording.snapshots)
         return folder.path
 
@@ -209,7 +205,7 @@ def header(**change: Any) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("data", "words"),
+    ("data", "message"),
     [
         (b"hello, this is text", "no snapshot"),
         (b"SVSCENE1" + struct.pack("<I", 2**32 - 1), "a header of 4,294,967,295"),
@@ -218,23 +214,23 @@ def header(**change: Any) -> bytes:
         (header(coefficients=5), "damaged: .*coefficients"),
     ],
 )
-def test_what_is_no_snapshot_is_refused(
-    tmp_path: Path, data: bytes, words: str
+def test_files_that_are_no_snapshots_are_refused(
+    tmp_path: Path, data: bytes, message: str
 ) -> None:
     path = tmp_path / "000000001.gaussians"
     path.write_bytes(data)
-    with pytest.raises(FileError, match=f"{path}: .*{words}"):
+    with pytest.raises(FileError, match=f"{path}: .*{message}"):
         read_packed(path)
 
 
-def test_what_was_recorded_is_found_again_and_gone_on_with(tmp_path: Path) -> None:
+def test_recording_is_reopened_and_continued(tmp_path: Path) -> None:
     folder = record(tmp_path, 3)
     assert is_recording(folder)
     assert streams_in(tmp_path) == streams_in(folder) == [folder]
     (folder / "000000009.gaussians").write_bytes(b"not in the index")
     (folder / "000000004.gaussians.part").write_bytes(b"half")
     (folder / "notes.txt").write_text("the user's own")
-    assert record(tmp_path, 2, begin=4) == folder
+    assert record(tmp_path, 2, start=4) == folder
     assert sorted(p.name for p in folder.iterdir()) == [
         *(f"{n:09}.gaussians" for n in range(1, 6)),
         "notes.txt",
@@ -242,26 +238,26 @@ def test_what_was_recorded_is_found_again_and_gone_on_with(tmp_path: Path) -> No
     ]
     recording = Recording.opened(folder)
     assert [s.step for s in recording.snapshots] == [10, 20, 30, 40, 50]
-    shown = recording.scene(recording.snapshots[2])
-    np.testing.assert_array_equal(shown.means, scene(20, seed=3).means)
-    assert shown.background == (0.25, 0.5, 1.0)
+    third = recording.scene(recording.snapshots[2])
+    np.testing.assert_array_equal(third.means, scene(20, seed=3).means)
+    assert third.background == (0.25, 0.5, 1.0)
     assert recording.nbytes == sum(p.stat().st_size for p in folder.glob("*.gaussians"))
 
 
-def test_folders_are_of_one_stream_and_one_writer(tmp_path: Path) -> None:
-    one = record(tmp_path, run="a run")
-    other = record(tmp_path, run="a/run")
-    assert one != other == record(tmp_path, run="a/run")
-    assert read_index(one).run == "a run"
+def test_folders_belong_to_one_stream_and_one_writer(tmp_path: Path) -> None:
+    folder = record(tmp_path, run="a run")
+    slash_folder = record(tmp_path, run="a/run")
+    assert folder != slash_folder == record(tmp_path, run="a/run")
+    assert read_index(folder).run == "a run"
     assert record(tmp_path, run="../../..").parent == tmp_path
     assert streams_in(tmp_path) == sorted(tmp_path.iterdir())
     with closing(StreamFolder(tmp_path, "a run", "splats")) as writer:
-        assert writer.path == one
-        assert record(tmp_path) not in (one, other)
-    assert record(tmp_path) == one
+        assert writer.path == folder
+        assert record(tmp_path) not in (folder, slash_folder)
+    assert record(tmp_path) == folder
 
 
-def test_an_index_names_only_what_is_there_and_its_own(tmp_path: Path) -> None:
+def test_index_keeps_only_existing_files_of_its_folder(tmp_path: Path) -> None:
     folder = record(tmp_path / "kept", 4)
     (tmp_path / "secret").write_bytes(b"x" * 10)
     index = json.loads((folder / INDEX).read_text())
@@ -277,25 +273,26 @@ def test_an_index_names_only_what_is_there_and_its_own(tmp_path: Path) -> None:
     assert [line.file for line in read_index(folder).snapshots] == [
         f"{n:09}.gaussians" for n in (1, 3, 4)
     ]
-    for text, words in (
+    for text, message in (
         (json.dumps(index | {"format": 2}), "format 2"),
         ("[" * 100_000, "damaged"),
         (json.dumps(index | {"every": -5.0}), "damaged: .*every"),
     ):
         (folder / INDEX).write_text(text)
-        with pytest.raises(FileError, match=rf"recording\.json: .*{words}"):
+        with pytest.raises(FileError, match=rf"recording\.json: .*{message}"):
             read_index(folder)
 
 
-def test_a_folder_is_an_entry_for_each_stream(tmp_path: Path) -> None:
+def test_folder_has_an_entry_for_each_stream(tmp_path: Path) -> None:
     record(tmp_path, run="one")
     record(tmp_path, run="two")
     (tmp_path / "file.txt").write_text("")
-    found = entries_of([tmp_path, tmp_path / "file.txt"])
-    check_files(found)  # one of them can be opened
-    assert [p.name for p in found] == ["one-splats", "two-splats", "file.txt"]
+    entries = entries_of([tmp_path, tmp_path / "file.txt"])
+    # The check passes where a single entry can be opened.
+    check_files(entries)
+    assert [p.name for p in entries] == ["one-splats", "two-splats", "file.txt"]
 
 
-def test_options_that_make_no_sense_are_refused() -> None:
+def test_impossible_recording_options_are_refused() -> None:
     with pytest.raises(ViewerError, match="--record-every is 0"):
         RecordOptions(every=0).check("serve")

@@ -1,4 +1,4 @@
-"""Recording a run in the viewer, and going back as a user does."""
+"""The viewer records a run, and users go back in the recording."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ MEANS = torch.nn.functional.normalize(
 )
 
 
-def publish(i: int, more: int = 100) -> None:
-    """Version i of a scene: step 10 i, i + `more` Gaussians, grey by i."""
-    n = i + more
+def publish(i: int, base_count: int = 100) -> None:
+    """Publish version i of a scene: step 10 i, i + `base_count` Gaussians, grey by i."""
+    n = i + base_count
     splatview.publish(
         {
             "means": MEANS[:n] * 2,
@@ -59,60 +59,93 @@ def tape(viewer: Viewer) -> Tape:
 
 
 def steps(viewer: Viewer) -> list[int]:
-    """The steps recorded so far."""
-    tapes = [
-        getattr(slot.source, "tape", None) for slot in viewer.catalogue.slots.values()
-    ]
-    return [
-        snapshot.step
-        for one in tapes
-        if one is not None
-        for snapshot in one.recording.snapshots
-    ]
+    """Return the steps recorded so far."""
+    recorded = []
+    for slot in viewer.catalogue.slots.values():
+        slot_tape = getattr(slot.source, "tape", None)
+        if slot_tape is not None:
+            recorded += [snapshot.step for snapshot in slot_tape.recording.snapshots]
+    return recorded
 
 
-def record(viewer: Viewer, *numbers: int) -> None:
+def record(viewer: Viewer, *versions: int) -> None:
     """Publish these versions, and wait until each is recorded."""
-    for i in numbers:
+
+    def is_recorded() -> bool:
+        return steps(viewer)[-1:] == [10 * i]
+
+    for i in versions:
         publish(i)
-        viewer.until(lambda i=i: steps(viewer)[-1:] == [10 * i])
+        viewer.until(is_recorded)
 
 
 def view(viewer: Viewer) -> Any:
     return viewer.user.view
 
 
-def seen(viewer: Viewer) -> int:
-    """Gaussians of the scene that is shown."""
-    facts = view(viewer).content.summary if viewer.user.view is not None else None
-    return -1 if facts is None else facts.count
+def shown_count(viewer: Viewer) -> int:
+    """Return the number of Gaussians in the shown scene; -1 where none is shown."""
+    if viewer.user.view is None:
+        return -1
+    summary = view(viewer).content.summary
+    return -1 if summary is None else summary.count
 
 
-def bar_at(viewer: Viewer, place: float) -> tuple[float, float]:
-    """The point of the slider where a snapshot is."""
+def wait_for_count(viewer: Viewer, count: int) -> None:
+    """Wait until a scene of so many Gaussians is shown."""
+
+    def is_shown() -> bool:
+        return shown_count(viewer) == count
+
+    viewer.until(is_shown)
+
+
+def wait_for_entries(viewer: Viewer, count: int) -> None:
+    def are_listed() -> bool:
+        return len(viewer.state.entries) == count
+
+    viewer.until(are_listed)
+
+
+def wait_until_alive(viewer: Viewer, alive: bool) -> None:
+    """Wait until the run of the stream is, or is no longer, alive."""
+
+    def has_state() -> bool:
+        return source(viewer).stream.run.alive == alive
+
+    viewer.until(has_state)
+
+
+def bar_at(viewer: Viewer, index: int) -> tuple[float, float]:
+    """Return the point of the slider where a snapshot is."""
     track = view(viewer).view.tools["history"].track
-    places = len(tape(viewer).player.recording) + 1  # the live one is the last
-    return track.x + track.width * (place + 0.5) / places, track.y + track.height / 2
+    # The live value is the last one.
+    count = len(tape(viewer).player.recording) + 1
+    return track.x + track.width * (index + 0.5) / count, track.y + track.height / 2
 
 
 @pytest.mark.parametrize("viewer", [RecordOptions(every=20)], indirect=True)
-def test_what_is_shown_is_recorded_every_so_many_steps(viewer: Viewer) -> None:
+def test_shown_scene_is_recorded_at_its_interval_of_steps(viewer: Viewer) -> None:
+    def has_all_steps() -> bool:
+        return len(steps(viewer)) == i // 2 + 1
+
     for i in range(7):
         publish(i)
-        viewer.until(lambda i=i: seen(viewer) == 100 + i)
-        viewer.until(lambda i=i: len(steps(viewer)) == i // 2 + 1)
+        wait_for_count(viewer, 100 + i)
+        viewer.until(has_all_steps)
     recording = tape(viewer).recording
     assert steps(viewer) == [0, 20, 40, 60]
-    for one in recording.snapshots:
-        scene = recording.scene(one)
-        assert one.count == len(scene) == 100 + one.step // 10  # the whole version
-        np.testing.assert_allclose(scene.sh0, one.step / 1000, atol=1e-3)
+    for snapshot in recording.snapshots:
+        scene = recording.scene(snapshot)
+        # Each snapshot is a whole version.
+        assert snapshot.count == len(scene) == 100 + snapshot.step // 10
+        np.testing.assert_allclose(scene.sh0, snapshot.step / 1000, atol=1e-3)
     splatview.publish(torch.zeros(8, 8, 3), "render")
-    viewer.until(lambda: len(viewer.state.entries) == 2)
+    wait_for_entries(viewer, 2)
     assert source(viewer, "render").tape is None
 
 
-def test_the_bar_and_keys_go_back_and_return(viewer: Viewer) -> None:
+def test_bar_and_keys_go_back_and_return_to_live(viewer: Viewer) -> None:
     record(viewer, 0, 1, 2, 3)
     viewer.do()
     player = tape(viewer).player
@@ -122,75 +155,89 @@ def test_the_bar_and_keys_go_back_and_return(viewer: Viewer) -> None:
     camera = view(viewer).view.rig.camera()
     viewer.do(PointerMove(*bar_at(viewer, 2)))
     viewer.do(PointerPress(*bar_at(viewer, 2)))
-    viewer.until(
-        lambda: player.position is not None and seen(viewer) == player.position.count
-    )
+
+    def shows_position() -> bool:
+        position = player.position
+        return position is not None and shown_count(viewer) == position.count
+
+    def shows_first() -> bool:
+        return player.index == 0 and shown_count(viewer) == 100
+
+    def shows_live() -> bool:
+        return player.position is None and shown_count(viewer) == 104
+
+    viewer.until(shows_position)
     assert player.position in player.recording.snapshots[1:3]
     assert view(viewer).view.rig.camera().key == camera.key
     viewer.do(PointerMove(*bar_at(viewer, 0)))
-    viewer.until(lambda: player.index == 0 and seen(viewer) == 100)
+    viewer.until(shows_first)
     viewer.do(PointerRelease(*bar_at(viewer, 0)))
     assert any("recorded" in text for text in view(viewer).info.details)
-    record(viewer, 4)  # the recording goes on meanwhile
-    assert seen(viewer) == 100
+    # The recording continues meanwhile.
+    record(viewer, 4)
+    assert shown_count(viewer) == 100
     end = bar_at(viewer, len(player.recording))
     viewer.do(PointerPress(*end), PointerRelease(*end))
-    viewer.until(lambda: player.position is None and seen(viewer) == 104)
-    places = []
+    viewer.until(shows_live)
+    indices = []
     history = view(viewer).view.tools["history"]
     for key in ("comma", "comma", "period", "t", "end"):
         viewer.do(Key(key))
-        places.append(player.index)
-        assert history.is_shown == (key != "end")  # it is how one returns
+        indices.append(player.index)
+        # The key "end" returns to the live value.
+        assert history.is_shown == (key != "end")
     newest = len(player.recording) - 1
-    assert places == [newest, newest - 1, newest, newest, None]
+    assert indices == [newest, newest - 1, newest, newest, None]
     viewer.do(Key("t"))
     assert history.is_shown
 
 
-def test_a_run_that_ends_and_begins_again_goes_on_in_the_same_recording(
+def test_restarted_run_continues_the_same_recording(
     viewer: Viewer,
 ) -> None:
     record(viewer, 0, 1)
     recording = tape(viewer).recording
     player = tape(viewer).player
     player.seek(0)
-    viewer.until(lambda: seen(viewer) == 100)
+    wait_for_count(viewer, 100)
     splatview.close()
-    viewer.until(lambda: not source(viewer).stream.run.alive)
-    assert seen(viewer) == 100
+    wait_until_alive(viewer, False)
+    assert shown_count(viewer) == 100
     viewer.do(Key("end"))
-    viewer.until(lambda: seen(viewer) == 101)  # its last version
+    # The last version of the run is shown.
+    wait_for_count(viewer, 101)
     publish(50)
-    viewer.until(lambda: source(viewer).stream.run.alive)
+    wait_until_alive(viewer, True)
     record(viewer, 51)
     assert tape(viewer).recording is recording
     assert tape(viewer).player.has_live
 
 
 @pytest.mark.parametrize("viewer", [RecordOptions(memory_mb=1)], indirect=True)
-def test_a_scene_that_does_not_fit_is_said_once(
+def test_scene_too_large_for_the_recording_is_reported_once(
     viewer: Viewer, caplog: pytest.LogCaptureFixture
 ) -> None:
+    def shows_and_warns() -> bool:
+        is_shown = shown_count(viewer) == 50_000 + i
+        return is_shown and "--record-memory" in caplog.text
+
     for i in (0, 1):
-        publish(i, more=50_000)
-        viewer.until(
-            lambda i=i: seen(viewer) == 50_000 + i and "--record-memory" in caplog.text
-        )
+        publish(i, base_count=50_000)
+        viewer.until(shows_and_warns)
     assert caplog.text.count("could not be recorded") == 1
     assert not len(tape(viewer).recording)
 
 
-def test_a_folder_is_recorded_into_unseen_and_seen_again_later(
+def test_hidden_stream_is_recorded_into_a_folder_and_opened_later(
     tmp_path: Path, open_viewer: Callable[..., Viewer]
 ) -> None:
     folder = tmp_path / "kept"
     viewer = open_viewer((300, 200), record=RecordOptions(folder, every=10))
     splatview.publish(torch.zeros(8, 8, 3), "render")
-    viewer.until(lambda: viewer.state.entries)
+    wait_for_entries(viewer, 1)
     viewer.user.select(viewer.state.entries[0].key)
     publish(0)
-    viewer.until(lambda: len(viewer.state.entries) == 2)
+    wait_for_entries(viewer, 2)
     record(viewer, 1, 2)
     assert viewer.state.selected_entry is not None
     assert viewer.state.selected_entry.name == "render"
@@ -198,11 +245,11 @@ def test_a_folder_is_recorded_into_unseen_and_seen_again_later(
     later = open_viewer(
         (300, 200), files=tuple(FileSource(p) for p in entries_of([folder]))
     )
-    later.until(lambda: seen(later) == 102)
+    wait_for_count(later, 102)
     player = view(later).content.player
     assert not player.has_live
     player.seek(len(player.recording) - 2)
-    later.until(lambda: seen(later) == 101)
+    wait_for_count(later, 101)
     later.do(Key("end"))
-    later.until(lambda: seen(later) == 102)
+    wait_for_count(later, 102)
     assert later.state.entries[-1].group == "Files"

@@ -1,4 +1,4 @@
-"""Every function that works on scenes, on the CPU and on a GPU with the same values."""
+"""Functions on scenes give the same values on the CPU and on a GPU."""
 
 from __future__ import annotations
 
@@ -52,23 +52,25 @@ def device_fixture(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def on(device: str, given: GaussianScene) -> GaussianScene:
-    return replace(given, **{name: getattr(given, name).to(device) for name in FIELDS})
+def on(device: str, gaussians: GaussianScene) -> GaussianScene:
+    return replace(
+        gaussians, **{name: getattr(gaussians, name).to(device) for name in FIELDS}
+    )
 
 
-def some(n: int, **more: Any) -> GaussianScene:
-    return activated(random_scene(2, Chance(n=n, **more)))
+def some_gaussians(n: int, **chances: Any) -> GaussianScene:
+    return activated(random_scene(2, Chance(n=n, **chances)))
 
 
-def hidden(given: GaussianScene, **limits: Any) -> list[bool]:
-    return ((flags(given, Selection(**limits)) & HIDDEN) != 0).tolist()
+def hidden(gaussians: GaussianScene, **limits: Any) -> list[bool]:
+    return ((flags(gaussians, Selection(**limits)) & HIDDEN) != 0).tolist()
 
 
-# -- selected ------------------------------------------------------------------------------------------------------
+# -- selected ------------------------------------------------------------------------
 
 
-def test_limits_are_included(device: str) -> None:
-    given = on(
+def test_selection_includes_its_limits(device: str) -> None:
+    gaussians = on(
         device,
         scene(
             [[i, 0, 0] for i in range(3)],
@@ -77,26 +79,27 @@ def test_limits_are_included(device: str) -> None:
             shN=np.array([np.full((3, 3), v) for v in (0, 1, 2)], np.float32),
         ),
     )
-    assert hidden(given, opacity=(0.5, 0.75)) == [True, False, False]
-    assert hidden(given, opacity=(0.25, 0.5)) == [False, False, True]
-    assert hidden(given, scale=(4.0, math.inf)) == [True, False, False]
-    assert hidden(given, scale=(0.0, 4.0)) == [False, False, True]
-    assert hidden(given, sh_energy=(8.9, 9.1)) == [True, False, True]
-    assert hidden(given, opacity=(0.5, 1.0), scale=(0.0, 4.0)) == [True, False, True]
-    assert flags(given, Selection(opacity=(0.5, 1.0), marked=(0, 2, 9))).tolist() == [
-        HIDDEN | MARKED,
-        0,
-        MARKED,
+    assert hidden(gaussians, opacity=(0.5, 0.75)) == [True, False, False]
+    assert hidden(gaussians, opacity=(0.25, 0.5)) == [False, False, True]
+    assert hidden(gaussians, scale=(4.0, math.inf)) == [True, False, False]
+    assert hidden(gaussians, scale=(0.0, 4.0)) == [False, False, True]
+    assert hidden(gaussians, sh_energy=(8.9, 9.1)) == [True, False, True]
+    assert hidden(gaussians, opacity=(0.5, 1.0), scale=(0.0, 4.0)) == [
+        True,
+        False,
+        True,
     ]
-    assert largest_scale(given).tolist() == [2, 4, 8]
-    assert sh_energy(given).tolist() == pytest.approx([0, 9, 36], rel=1e-6)
+    selection = Selection(opacity=(0.5, 1.0), marked=(0, 2, 9))
+    assert flags(gaussians, selection).tolist() == [HIDDEN | MARKED, 0, MARKED]
+    assert largest_scale(gaussians).tolist() == [2, 4, 8]
+    assert sh_energy(gaussians).tolist() == pytest.approx([0, 9, 36], rel=1e-6)
     assert sh_energy(on(device, scene([[0, 0, 0]]))).tolist() == [0]
 
 
 def test_boxes_and_spheres_keep_what_is_inside_or_outside(device: str) -> None:
     c = math.cos(0.3)
     s = math.sin(0.3)
-    given = on(
+    gaussians = on(
         device,
         scene([[0, 0, 0], [2, 0, 0], [0, 3, 0], [0.9, 0.9, 0.9], [3 * c, 3 * s, 0]]),
     )
@@ -115,51 +118,52 @@ def test_boxes_and_spheres_keep_what_is_inside_or_outside(device: str) -> None:
         ),
         ([1], {"box": Box(half=(2.5, 0.5, 0.5)), "sphere": Sphere((2, 0, 0), 0.5)}),
     ):
-        assert hidden(given, **limits) == [i not in inside for i in range(5)]
+        assert hidden(gaussians, **limits) == [i not in inside for i in range(5)]
         if len(limits) == 1:
-            outside = {
-                name: replace(shape, outside=True) for name, shape in limits.items()
-            }
-            assert hidden(given, **outside) == [i in inside for i in range(5)]
+            ((name, shape),) = limits.items()
+            outside = replace(shape, outside=True)
+            assert hidden(gaussians, **{name: outside}) == [
+                i in inside for i in range(5)
+            ]
 
 
-# -- counted -------------------------------------------------------------------------------------------------------
+# -- counted -------------------------------------------------------------------------
 
 
-def test_all_are_counted_and_the_chosen_ones_beside_them(device: str) -> None:
-    host = some(40_000, sh_degree=1)  # several chunks on a CPU
-    host.opacities[5] = 0  # cannot be drawn
-    found = count_later(
-        on(device, host), Selection(opacity=(0.25, 0.75), marked=(3,))
-    )()
-    assert (found.total, found.selected) == (
-        39_999,
-        int(((host.opacities >= 0.25) & (host.opacities <= 0.75)).sum()),
-    )
+def test_statistics_count_all_and_selected_gaussians(device: str) -> None:
+    # So many are counted in several chunks on a CPU.
+    host = some_gaussians(40_000, sh_degree=1)
+    # Without opacity it cannot be drawn.
+    host.opacities[5] = 0
+    selection = Selection(opacity=(0.25, 0.75), marked=(3,))
+    statistics = count_later(on(device, host), selection)()
+    is_selected = (host.opacities >= 0.25) & (host.opacities <= 0.75)
+    assert statistics.total == 39_999
+    assert statistics.selected == int(is_selected.sum())
     for quantity in QUANTITIES:
-        every, chosen = found.counts[quantity.name]
-        assert (every.sum(), chosen.sum()) == (found.total, found.selected)
+        all_counts, selected_counts = statistics.counts[quantity.name]
+        assert all_counts.sum() == statistics.total
+        assert selected_counts.sum() == statistics.selected
         values = np.delete(quantity.values_of(host).double().numpy(), 5)
-        wanted = np.histogram(
-            values, [quantity.edge(i) for i in range(quantity.bins + 1)]
-        )[0]
-        assert np.abs(every - wanted).sum() <= 40, (
-            "a value on an edge may be counted on either side"
-        )
-    every, chosen = found.counts["opacity"]
-    np.testing.assert_array_equal(chosen[17:47], every[17:47])
-    assert not chosen[:15].any()
-    assert not chosen[49:].any()
+        edges = [quantity.edge(i) for i in range(quantity.bins + 1)]
+        expected = np.histogram(values, edges)[0]
+        # A value on an edge may be counted on either side.
+        assert np.abs(all_counts - expected).sum() <= 40
+    all_counts, selected_counts = statistics.counts["opacity"]
+    np.testing.assert_array_equal(selected_counts[17:47], all_counts[17:47])
+    assert not selected_counts[:15].any()
+    assert not selected_counts[49:].any()
 
 
-def test_the_numbers_of_one(device: str) -> None:
-    host = some(50)
-    given = on(device, some(50))
-    tell = values_later(given, 17, 5)
-    if given.on_gpu:
-        given.means.zero_()  # it was read before
-    values = tell()
-    given.means.zero_()
+def test_values_of_one_gaussian_are_read(device: str) -> None:
+    host = some_gaussians(50)
+    gaussians = on(device, some_gaussians(50))
+    finish = values_later(gaussians, 17, 5)
+    if gaussians.on_gpu:
+        # The values were read before this change.
+        gaussians.means.zero_()
+    values = finish()
+    gaussians.means.zero_()
     assert values.version == 5
     np.testing.assert_array_equal(values.mean, host.means[17])
     np.testing.assert_array_equal(values.shN, host.shN[17])
@@ -170,166 +174,154 @@ def test_the_numbers_of_one(device: str) -> None:
     )
 
 
-# -- picked: tests/viewer/render/test_selecting_pick.py compares it with what the reference draws ----------------------
+# -- picked: tests/viewer/render/test_selecting_pick.py compares it with what the refere
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_the_same_is_picked_as_on_the_cpu(device: str, model: Any) -> None:
+def test_picking_gives_the_same_hit_as_on_the_cpu(device: str, model: Any) -> None:
     host = activated(random_scene(11, Chance(n=40_000)))
     view = looking_at_origin(model=model)
     options = RenderOptions("antialiased", selection=Selection(opacity=(0.2, 0.9)))
-    found = 0
+    hit_count = 0
     for x, y in ((100, 75), (60, 40), (130, 90), (20, 140), (199, 149)):
-        wanted = pick(host, view, x, y, options)
+        expected = pick(host, view, x, y, options)
         hit = pick(on(device, host), view, x, y, options)
-        assert (hit is None) == (wanted is None)
-        if hit is not None and wanted is not None:
-            found += 1
-            assert hit.index == wanted.index
-            assert (hit.weight, hit.depth) == (
-                pytest.approx(wanted.weight, rel=1e-5),
-                pytest.approx(wanted.depth, rel=1e-5),
-            )
-    assert found >= 3
+        assert (hit is None) == (expected is None)
+        if hit is not None and expected is not None:
+            hit_count += 1
+            assert hit.index == expected.index
+            assert hit.weight == pytest.approx(expected.weight, rel=1e-5)
+            assert hit.depth == pytest.approx(expected.depth, rel=1e-5)
+    assert hit_count >= 3
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_an_outline_goes_where_density_has_fallen_alike(
-    device: str, model: Any
-) -> None:
+def test_outline_follows_equal_density(device: str, model: Any) -> None:
     """The reference draws it with one alpha all along the outline."""
     view = looking_at_origin(model=model).resized(600, 450)
-    given = scene(
+    gaussians = scene(
         [[0.1, -0.05, 0.2]],
         scales=[[0.5, 0.2, 0.1]],
         opacities=0.9,
         quats=np.array([[0.7, 0.3, -0.4, 0.2]], np.float32),
     )
-    rim = values_later(on(device, given), 0, 0)().outline(view)
+    rim = values_later(on(device, gaussians), 0, 0)().outline(view)
     assert rim is not None
-    alpha = draw(ReferenceRenderer(), given, view).alpha
-    np.testing.assert_allclose(
-        [alpha[int(y), int(x)] for x, y in rim], 0.9 * math.exp(-2.0), atol=0.02
-    )  # pixels
+    alpha = draw(ReferenceRenderer(), gaussians, view).alpha
+    # The tolerance is that of whole pixels.
+    rim_alpha = [alpha[int(y), int(x)] for x, y in rim]
+    np.testing.assert_allclose(rim_alpha, 0.9 * math.exp(-2.0), atol=0.02)
 
 
-# -- placed and merged -------------------------------------------------------------------------------------------------
+# -- placed and merged ---------------------------------------------------------------
 
 
-def cloud(n: int = 40, degree: int = 3, seed: int = 0, **more: Any) -> GaussianScene:
-    return replace(
-        random_scene(
-            seed, Chance(n=n, sh_degree=degree, log_scale=(-1.5, 0.4), logit=(1.0, 1.0))
-        ),
-        **more,
-    )
+def cloud(n: int = 40, degree: int = 3, seed: int = 0, **fields: Any) -> GaussianScene:
+    chance = Chance(n=n, sh_degree=degree, log_scale=(-1.5, 0.4), logit=(1.0, 1.0))
+    return replace(random_scene(seed, chance), **fields)
 
 
-def picture(of: GaussianScene, viewmat: np.ndarray | None = None) -> np.ndarray:
-    viewmat = look_at((0.5, -1.0, -6.0), (0, 0, 0)) if viewmat is None else viewmat
-    return draw(
-        ReferenceRenderer(),
-        of.to_host(),
-        Camera(viewmat, intrinsics(50, 48, 36), 48, 36),
-        CLASSIC,
-    ).color
+FRONT_VIEW = look_at((0.5, -1.0, -6.0), (0, 0, 0))
+
+
+def picture(scene: GaussianScene, viewmat: np.ndarray = FRONT_VIEW) -> np.ndarray:
+    camera = Camera(viewmat, intrinsics(50, 48, 36), 48, 36)
+    return draw(ReferenceRenderer(), scene.to_host(), camera, CLASSIC).color
 
 
 @pytest.mark.parametrize(("degree", "as_used"), [(0, False), (2, True), (4, False)])
-def test_a_camera_that_goes_with_the_scene_sees_the_same(
+def test_camera_moved_with_the_scene_sees_the_same(
     device: str, degree: int, as_used: bool
 ) -> None:
     host = cloud(degree=degree)
+    original = on(device, host)
     if as_used:
-        before = merged([on(device, host)], [False], device)
-    else:
-        before = on(device, host)
+        original = merged([original], [False], device)
     placement = Placement((3, -2, 1), (30, -50, 110), 2.0)
     pivot = np.array([0.5, 1.0, -0.25])
-    after = transformed(before, placement, pivot)
-    assert after.means.device == before.means.device
-    assert before.activated == as_used
+    moved = transformed(original, placement, pivot)
+    assert moved.means.device == original.means.device
+    assert original.activated == as_used
     a, b = placement.matrix(pivot)
     np.testing.assert_allclose(a @ pivot + b, pivot + placement.move)
-    # p' = s R p + b; a camera that sees p' at s times the distance sees what it saw: w p = (1/s) (w R^T)(p' - b) ...
-    here = look_at((0.5, -1.0, -6.0), (0, 0, 0))
-    there = np.eye(4)
-    there[:3, :3] = here[:3, :3] @ placement.rotation.T
-    there[:3, 3] = placement.scale * here[:3, 3] - there[:3, :3] @ b
-    np.testing.assert_allclose(picture(after, there), picture(host, here), atol=2e-5)
+    # With p' = s R p + b, a camera that sees p' at s times the distance sees the same
+    # as before: w p = (1/s) (w R^T)(p' - b) ...
+    moved_view = np.eye(4)
+    moved_view[:3, :3] = FRONT_VIEW[:3, :3] @ placement.rotation.T
+    moved_view[:3, 3] = placement.scale * FRONT_VIEW[:3, 3] - moved_view[:3, :3] @ b
+    np.testing.assert_allclose(picture(moved, moved_view), picture(host), atol=2e-5)
 
 
-def test_degrees_and_activations_differ_in_one_scene(device: str) -> None:
-    low, high = (
-        on(device, s)
-        for s in (cloud(20, degree=1, seed=1), cloud(20, degree=3, seed=2, sh_degree=2))
-    )
+def test_merged_scenes_may_differ_in_degree_and_activation(device: str) -> None:
+    low = on(device, cloud(20, degree=1, seed=1))
+    high = on(device, cloud(20, degree=3, seed=2, sh_degree=2))
     together = merged([merged([low], [False]), high], [True, False], device)
     assert together.sh_degree == together.stored_sh_degree == 2
     assert together.notes
     assert not together.antialiased
-    for shown, other in ((low, high), (high, low)):
-        apart = replace(
-            other, means=other.means + 100
-        )  # so that only one of them is seen
-        np.testing.assert_allclose(
-            picture(merged([shown, apart], [False] * 2, device)),
-            picture(shown),
-            atol=1e-6,
-        )
+    for visible, invisible in ((low, high), (high, low)):
+        # Only one of the two is in the picture.
+        distant = replace(invisible, means=invisible.means + 100)
+        both = merged([visible, distant], [False] * 2, device)
+        np.testing.assert_allclose(picture(both), picture(visible), atol=1e-6)
 
 
-def test_turns_go_around_x_then_y_then_z() -> None:
-    for turn, before, after in (
+def test_rotations_turn_around_x_then_y_then_z() -> None:
+    for angles, point, expected in (
         ((90, 0, 0), [0, 1, 0], [0, 0, 1]),
         ((0, 90, 0), [0, 0, 1], [1, 0, 0]),
         ((0, 0, 90), [1, 0, 0], [0, 1, 0]),
         ((90, 0, 90), [0, 1, 0], [0, 0, 1]),
     ):
-        np.testing.assert_allclose(
-            Placement(turn=turn).rotation @ before, after, atol=1e-12
-        )
+        turned = Placement(turn=angles).rotation @ point
+        np.testing.assert_allclose(turned, expected, atol=1e-12)
 
 
-# -- packed: tests/viewer/recording/test_recorder.py has how faithful it is --------------------------------------------
+# -- packed: tests/viewer/recording/test_recorder.py has how faithful it is ----------
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_it_is_packed_as_on_the_cpu(device: str, dtype: torch.dtype) -> None:
-    given = on(device, recorded(40_000, degree=1))  # several chunks on a CPU
+def test_packing_gives_the_same_arrays_as_on_the_cpu(
+    device: str, dtype: torch.dtype
+) -> None:
+    # So many are packed in several chunks on a CPU.
+    gaussians = on(device, recorded(40_000, degree=1))
     for name in FIELDS[1:]:
-        getattr(given, name)[7] = torch.nan
-    given.means[9] = torch.inf
-    given.sh0[10] = 1e4
-    given.quats[11] = 0
-    given = replace(given, **{name: getattr(given, name).to(dtype) for name in FIELDS})
-    wanted = pack(given.to_host()).arrays
-    made = pack(given, (0.5, 0.25, 1.0), torch.cuda.Stream() if given.on_gpu else None)
-    assert made.header.background == (0.5, 0.25, 1.0)
-    assert (made.gpu_ms > 0) == given.on_gpu
-    for name, (shape, kind) in layout(len(given), 3, given.activated).items():
-        assert (made.arrays[name].shape, made.arrays[name].dtype) == (shape, kind)
+        getattr(gaussians, name)[7] = torch.nan
+    gaussians.means[9] = torch.inf
+    gaussians.sh0[10] = 1e4
+    gaussians.quats[11] = 0
+    gaussians = replace(
+        gaussians, **{name: getattr(gaussians, name).to(dtype) for name in FIELDS}
+    )
+    expected = pack(gaussians.to_host()).arrays
+    stream = torch.cuda.Stream() if gaussians.on_gpu else None
+    packed = pack(gaussians, (0.5, 0.25, 1.0), stream)
+    assert packed.header.background == (0.5, 0.25, 1.0)
+    assert (packed.gpu_ms > 0) == gaussians.on_gpu
+    for name, (shape, kind) in layout(len(gaussians), 3, gaussians.activated).items():
+        array = packed.arrays[name]
+        assert array.shape == shape
+        assert array.dtype == kind
         if kind.kind == "f":
-            np.testing.assert_allclose(
-                made.arrays[name], wanted[name], rtol=2e-3, atol=1e-6
-            )
+            np.testing.assert_allclose(array, expected[name], rtol=2e-3, atol=1e-6)
         else:
-            assert (
-                np.abs(made.arrays[name].astype(int) - wanted[name].astype(int)).max(
-                    initial=0
-                )
-                <= 1
-            )
-    assert unpack(made).means.device.type == "cpu"
+            difference = array.astype(int) - expected[name].astype(int)
+            assert np.abs(difference).max(initial=0) <= 1
+    assert unpack(packed).means.device.type == "cpu"
 
 
-# -- without scenes ------------------------------------------------------------------------------------------------
+# -- without scenes ------------------------------------------------------------------
 
 
 def test_nothing_imports_torch_before_there_is_a_scene(
     programs: Programs, tmp_path: Path
 ) -> None:
-    """It takes seconds: neither the viewer's start nor the program that reads a file for it may wait for that."""
+    """Importing torch takes seconds.
+
+    Neither the viewer's start nor the program that reads a file for it may wait for
+    that.
+    """
     path = w.write_ply(tmp_path / "a.ply", w.ply_columns(w.truth(20)))
     program = f"""
 import sys
@@ -340,7 +332,5 @@ from splatview_viewer.formats import find_format, read_as
 path = Path({str(path)!r})
 answer, arrays = read_as(find_format(path), path, silent)
 print(len(arrays[0]), "torch" in sys.modules)"""
-    assert programs.code(program).communicate(timeout=PATIENCE)[0].split() == [
-        "20",
-        "False",
-    ]
+    output, _ = programs.code(program).communicate(timeout=PATIENCE)
+    assert output.split() == ["20", "False"]

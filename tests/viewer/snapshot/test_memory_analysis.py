@@ -1,4 +1,6 @@
-"""Answers about a snapshot: tables, flame graphs, search, leaks, kinds, colours, segments; against counting by hand."""
+"""Tables, flame graphs, search, leaks and segments of a snapshot agree with counts by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -47,24 +49,23 @@ from splatview_viewer.snapshot.model import (
 )
 
 
-@pytest.mark.parametrize("by", ["stack", "category"])
-def test_a_table_holds_every_allocation_once(
-    real: MemorySnapshot, by: Grouping
+@pytest.mark.parametrize("grouping", ["stack", "category"])
+def test_tables_hold_every_allocation_once(
+    real: MemorySnapshot, grouping: Grouping
 ) -> None:
     trace = real.traces[0]
     mask = live_mask(trace, 3486)
     size = trace.allocations.size
-    rows = list(group_allocations(real, trace, mask, by))
-    groups = [
-        group_allocations(real, trace, mask, by).allocations(row.key) for row in rows
-    ]
+    table = group_allocations(real, trace, mask, grouping)
+    rows = list(table)
+    groups = [table.allocations(row.key) for row in rows]
     assert sorted(np.concatenate(groups).tolist()) == np.flatnonzero(mask).tolist()
-    assert [(r.bytes, r.count, r.largest) for r in rows] == [
-        (size[g].sum(), len(g), size[g].max()) for g in groups
-    ]
-    assert [row.bytes for row in rows] == sorted(
-        (row.bytes for row in rows), reverse=True
-    )
+    for row, group in zip(rows, groups, strict=True):
+        assert row.bytes == size[group].sum()
+        assert row.count == len(group)
+        assert row.largest == size[group].max()
+    row_bytes = [row.bytes for row in rows]
+    assert row_bytes == sorted(row_bytes, reverse=True)
 
 
 def _recorded(make: Callable[[Recorder], object]) -> MemorySnapshot:
@@ -73,31 +74,46 @@ def _recorded(make: Callable[[Recorder], object]) -> MemorySnapshot:
     return r.snapshot()
 
 
-NEXT_TO_NOTHING: dict[str, Callable[[Recorder], object]] = {
-    "nothing": lambda r: None,
-    "only segments": lambda r: (
-        r.segment(1 << 30, 20 << 20),
-        r.alloc(1 << 30, 4096, "a.py:1 f"),
-        r.events.clear(),
-    ),
-    "only an oom": lambda r: r.oom(1 << 30, 0),
-    "no sizes": lambda r: [r.alloc(4096 * (i + 1), 0) for i in range(100)],
+def _record_nothing(r: Recorder) -> None:
+    pass
+
+
+def _record_only_segments(r: Recorder) -> None:
+    r.segment(1 << 30, 20 << 20)
+    r.alloc(1 << 30, 4096, "a.py:1 f")
+    r.events.clear()
+
+
+def _record_only_an_oom(r: Recorder) -> None:
+    r.oom(1 << 30, 0)
+
+
+def _record_empty_allocations(r: Recorder) -> None:
+    for i in range(100):
+        r.alloc(4096 * (i + 1), 0)
+
+
+NEARLY_EMPTY: dict[str, Callable[[Recorder], object]] = {
+    "nothing": _record_nothing,
+    "only segments": _record_only_segments,
+    "only an oom": _record_only_an_oom,
+    "no sizes": _record_empty_allocations,
 }
 
 
-@pytest.mark.parametrize("name", NEXT_TO_NOTHING)
-def test_snapshots_with_next_to_nothing(name: str) -> None:
-    snapshot = _recorded(NEXT_TO_NOTHING[name])
+@pytest.mark.parametrize("name", NEARLY_EMPTY)
+def test_nearly_empty_snapshots_are_analysed(name: str) -> None:
+    snapshot = _recorded(NEARLY_EMPTY[name])
     for trace in snapshot.traces:
         a = len(trace.allocations)
         last = trace.moment_count - 1
         assert len(live_bytes(trace)) == trace.moment_count
-        for by in GROUPINGS:
-            assert group_allocations(snapshot, trace, None, by).counts.sum() == a
-            assert (
-                len(compare_moments((snapshot, trace, 0), (snapshot, trace, last), by))
-                <= a
-            )
+        start_moment = (snapshot, trace, 0)
+        end_moment = (snapshot, trace, last)
+        for grouping in GROUPINGS:
+            table = group_allocations(snapshot, trace, None, grouping)
+            assert table.counts.sum() == a
+            assert len(compare_moments(start_moment, end_moment, grouping)) <= a
         for color_by in COLORS:
             assert color_allocations(snapshot, trace, color_by).classes.shape == (a,)
         for text in ("", "f", "a.py:1", "0x40000000", ">1KB"):
@@ -105,9 +121,10 @@ def test_snapshots_with_next_to_nothing(name: str) -> None:
         graph = flame_graph(snapshot, trace, None)
         assert graph.count[0] == a
         assert graph.allocations(0).tolist() == list(range(a))
-        for moment in (0, last):
-            at = segments_at(snapshot, trace, moment)
-            assert at.block_size.sum() == at.size.sum() == trace.segments.total.sum()
+        for moment_index in (0, last):
+            segments = segments_at(snapshot, trace, moment_index)
+            total = trace.segments.total.sum()
+            assert segments.block_size.sum() == segments.size.sum() == total
         if name == "only an oom":
             assert explain_oom(snapshot, trace, 0).verdict
         assert not any(s.bytes for s in find_leaks(snapshot, trace))
@@ -116,32 +133,31 @@ def test_snapshots_with_next_to_nothing(name: str) -> None:
 
 
 def _check(snapshot: MemorySnapshot, graph: FlameGraph, ids: np.ndarray) -> None:
-    """Each node holds those of its parent whose stacks have its frame, and lies in it, the largest at the left."""
+    """Check what the nodes of a graph hold and where they lie.
+
+    A node holds the allocations of its parent whose stacks have its frame. It lies
+    within its parent, the largest child at the left.
+    """
     a = snapshot.traces[0].allocations
-    of = {0: graph.allocations(0)}
-    assert of[0].tolist() == ids.tolist()
+    allocations_of = {0: graph.allocations(0)}
+    assert allocations_of[0].tolist() == ids.tolist()
     for node in range(1, len(graph.parent)):
         mine = graph.allocations(node)
         parent = int(graph.parent[node])
-        of[node] = mine
+        allocations_of[node] = mine
         frame = int(graph.frame[node])
-        assert (graph.width[node], graph.count[node]) == (
-            a.size[mine].sum(),
-            len(mine),
-        )
+        assert graph.width[node] == a.size[mine].sum()
+        assert graph.count[node] == len(mine)
         assert len(mine)
-        assert np.isin(mine, of[parent]).all()
+        assert np.isin(mine, allocations_of[parent]).all()
         assert graph.depth[node] == graph.depth[parent] + 1
-        assert all(
-            frame in snapshot.stacks.frames_of(s) or frame == -2
-            for s in np.unique(a.stack[mine]).tolist()
-        )
-    for parent, mine in of.items():
+        if frame != -2:
+            for stack in np.unique(a.stack[mine]).tolist():
+                assert frame in snapshot.stacks.frames_of(stack)
+    for parent, mine in allocations_of.items():
         nodes = np.flatnonzero(graph.parent == parent)
-        assert (
-            sum(len(of[n]) for n in nodes.tolist()) in (0, len(mine))
-            or (graph.leaf == parent).any()
-        )
+        child_count = sum(len(allocations_of[n]) for n in nodes.tolist())
+        assert child_count in (0, len(mine)) or (graph.leaf == parent).any()
         x = graph.x[nodes]
         width = graph.width[nodes]
         assert (x[1:] >= (x + width)[:-1]).all()
@@ -150,7 +166,7 @@ def _check(snapshot: MemorySnapshot, graph: FlameGraph, ids: np.ndarray) -> None
         assert (x + width <= graph.x[parent] + graph.width[parent]).all()
 
 
-def test_every_node_of_a_flame_graph_holds_what_went_through_it(
+def test_flame_graph_nodes_hold_the_allocations_of_their_frames(
     real: MemorySnapshot,
 ) -> None:
     mask = live_mask(real.traces[0], 3486)
@@ -163,60 +179,93 @@ def test_every_node_of_a_flame_graph_holds_what_went_through_it(
             r.alloc(4096 * (i + 1), int(rng.integers(0, 3)) * 100, *frames)
 
     snapshot = _recorded(random_stacks)
-    every = np.arange(300, dtype=np.int32)
-    for given, chosen in (
-        (None, every),
-        (every % 7 == 0, every[::7]),
-        (every < 0, every[:0]),
+    all_ids = np.arange(300, dtype=np.int32)
+    for mask, ids in (
+        (None, all_ids),
+        (all_ids % 7 == 0, all_ids[::7]),
+        (all_ids < 0, all_ids[:0]),
     ):
-        _check(snapshot, flame_graph(snapshot, snapshot.traces[0], given), chosen)
+        _check(snapshot, flame_graph(snapshot, snapshot.traces[0], mask), ids)
 
 
-Wanted = Callable[["MemorySnapshot", int], bool]
+Condition = Callable[[MemorySnapshot, int], bool]
+"""Whether an allocation of the first device is one that a search means."""
 
 
-def _size(test: Callable[[int], bool]) -> Wanted:
-    return lambda snapshot, i: test(int(snapshot.traces[0].allocations.size[i]))
+def _size(snapshot: MemorySnapshot, i: int) -> int:
+    return int(snapshot.traces[0].allocations.size[i])
 
 
-def _frame(test: Callable[[StackFrame], bool]) -> Wanted:
-    return lambda snapshot, i: any(
-        map(test, snapshot.stack(int(snapshot.traces[0].allocations.stack[i])))
-    )
+def _stack(snapshot: MemorySnapshot, i: int) -> list[StackFrame]:
+    return list(snapshot.stack(int(snapshot.traces[0].allocations.stack[i])))
 
 
-SOFT = _frame(lambda f: "softmax" in f.file or "softmax" in f.name.lower())
-LARGE = _size(lambda s: s > MB)
+def _is_large(snapshot: MemorySnapshot, i: int) -> bool:
+    return _size(snapshot, i) > MB
+
+
+def _has_4096_bytes(snapshot: MemorySnapshot, i: int) -> bool:
+    return _size(snapshot, i) == 4096
+
+
+def _has_about_8_mb(snapshot: MemorySnapshot, i: int) -> bool:
+    return 7.5 * MB <= _size(snapshot, i) < 8.5 * MB
+
+
+def _has_10_to_512_mb(snapshot: MemorySnapshot, i: int) -> bool:
+    return 10 * MB <= _size(snapshot, i) <= 512 * MB
+
+
+def _is_any(snapshot: MemorySnapshot, i: int) -> bool:
+    return True
+
+
+def _is_softmax(snapshot: MemorySnapshot, i: int) -> bool:
+    frames = _stack(snapshot, i)
+    return any("softmax" in f.file or "softmax" in f.name.lower() for f in frames)
+
+
+def _is_at_model_line_39(snapshot: MemorySnapshot, i: int) -> bool:
+    frames = _stack(snapshot, i)
+    return any(f.file.endswith("model.py") and f.line == 39 for f in frames)
+
+
+def _is_large_softmax(snapshot: MemorySnapshot, i: int) -> bool:
+    return _is_softmax(snapshot, i) and _is_large(snapshot, i)
+
+
+def _is_large_without_softmax(snapshot: MemorySnapshot, i: int) -> bool:
+    return not _is_softmax(snapshot, i) and _is_large(snapshot, i)
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "is_expected"),
     [
-        (">1MiB", LARGE),
-        ("=4096", _size(lambda s: s == 4096)),
-        ("8MB", _size(lambda s: 7.5 * MB <= s < 8.5 * MB)),
-        (">=10mib <=0.5GiB", _size(lambda s: 10 * MB <= s <= 512 * MB)),
-        ("", lambda *_: True),
-        ("Softmax", SOFT),
-        ("model.py:39", _frame(lambda f: f.file.endswith("model.py") and f.line == 39)),
-        ("softmax >1MiB", lambda *given: SOFT(*given) and LARGE(*given)),
-        ("-softmax >1MiB", lambda *given: not SOFT(*given) and LARGE(*given)),
+        (">1MiB", _is_large),
+        ("=4096", _has_4096_bytes),
+        ("8MB", _has_about_8_mb),
+        (">=10mib <=0.5GiB", _has_10_to_512_mb),
+        ("", _is_any),
+        ("Softmax", _is_softmax),
+        ("model.py:39", _is_at_model_line_39),
+        ("softmax >1MiB", _is_large_softmax),
+        ("-softmax >1MiB", _is_large_without_softmax),
     ],
 )
-def test_search_finds_what_asking_each_finds(
-    real: MemorySnapshot, text: str, wanted: Wanted
+def test_search_finds_the_allocations_that_fit(
+    real: MemorySnapshot, text: str, is_expected: Condition
 ) -> None:
     trace = real.traces[0]
     hits = search(real, trace, text)
     assert np.flatnonzero(hits.mask).tolist() == [
-        i for i in range(len(trace.allocations)) if wanted(real, i)
+        i for i in range(len(trace.allocations)) if is_expected(real, i)
     ]
     assert hits.count == hits.mask.sum()
     assert hits.bytes == trace.allocations.size[hits.mask].sum()
     assert len(hits.meanings) == len(text.split())
 
 
-def test_a_planted_leak_is_the_first_suspect_however_small() -> None:
+def test_planted_leak_is_the_first_suspect() -> None:
     snapshot = training().snapshot()
     trace = snapshot.traces[0]
     suspects = find_leaks(snapshot, trace)
@@ -228,48 +277,39 @@ def test_a_planted_leak_is_the_first_suspect_however_small() -> None:
     assert (trace.allocations.size[first.ids] == 1000).all()
     assert first.bytes == 1000 * len(first.ids)
     assert first.age_us == trace.events.time_us[-1] - trace.events.time_us[first.oldest]
-    others = {s.label.partition("  ")[0]: s for s in suspects[1:]}
-    assert others.keys() == {"warm", "main"}
-    assert not any(s.is_growing for s in others.values())
+    further_suspects = {s.label.partition("  ")[0]: s for s in suspects[1:]}
+    assert further_suspects.keys() == {"warm", "main"}
+    assert not any(s.is_growing for s in further_suspects.values())
 
 
-def test_stacks_of_two_runs() -> None:
-    before = Recorder()
-    after = Recorder()
-    after.alloc(
-        1 << 20, 5, "z.py:1 only_here"
-    )  # so that the numbers of stacks and frames differ
-    for r, count in ((before, 2), (after, 5)):
+def test_stacks_of_two_runs_are_compared() -> None:
+    first_run = Recorder()
+    second_run = Recorder()
+    # With this allocation the indices of stacks and frames differ between the runs.
+    second_run.alloc(1 << 20, 5, "z.py:1 only_here")
+    for r, count in ((first_run, 2), (second_run, 5)):
         for i in range(count):
             r.alloc((i + 2) << 20, 100, "a.py:1 f", "a.py:9 main")
-            r.alloc(
-                (i + 50) << 20, 7, "a.py:9 main", "a.py:1 f"
-            )  # the other way round: another stack
-    a = before.snapshot()
-    b = after.snapshot()
+            # The same frames in reverse are another stack.
+            r.alloc((i + 50) << 20, 7, "a.py:9 main", "a.py:1 f")
+    a = first_run.snapshot()
+    b = second_run.snapshot()
     compared = compare_moments((a, a.traces[0], 4), (b, b.traces[0], 11))
-    found = [
-        (
-            c.label.split()[0],
-            c.bytes_before,
-            c.bytes_after,
-            c.count_before,
-            c.count_after,
-        )
-        for c in map(compared.__getitem__, range(len(compared)))
-    ]
-    assert found == [
+    rows = []
+    for i in range(len(compared)):
+        row = compared[i]
+        function = row.label.split()[0]
+        sizes = (row.bytes_before, row.bytes_after)
+        rows.append((function, *sizes, row.count_before, row.count_after))
+    assert rows == [
         ("f", 200, 500, 2, 5),
         ("main", 14, 35, 2, 5),
         ("only_here", 0, 5, 0, 1),
     ]
-    for by in GROUPINGS:
-        compared = compare_moments((a, a.traces[0], 4), (b, b.traces[0], 11), by)
-        assert (
-            compared.changes.sum()
-            == compared.bytes_after - compared.bytes_before
-            == 540 - 214
-        )
+    for grouping in GROUPINGS:
+        compared = compare_moments((a, a.traces[0], 4), (b, b.traces[0], 11), grouping)
+        difference = compared.bytes_after - compared.bytes_before
+        assert compared.changes.sum() == difference == 540 - 214
 
 
 ENGINE = "torch::autograd::Engine::thread_main(std::shared_ptr<torch::autograd::GraphTask> const&)"
@@ -308,12 +348,14 @@ NN = "/x/site-packages/torch/nn/modules/module.py:5 "
         ),
     ],
 )
-def test_whose_frame(file: str, name: str, kind: int) -> None:
+def test_frames_are_told_apart_by_file_and_function(
+    file: str, name: str, kind: int
+) -> None:
     assert kind_of(file, name) == kind
 
 
 @pytest.mark.parametrize(
-    ("made", "freed", "category"),
+    ("stack", "freed", "category"),
     [
         ((NN + "_apply", "train.py:1 main"), None, "parameters"),
         ((OPTIM + "_init_group", "train.py:2 main"), None, "optimizer state"),
@@ -352,11 +394,11 @@ def test_whose_frame(file: str, name: str, kind: int) -> None:
         (("train.py:9 main",), None, "other"),
     ],
 )
-def test_categories(
-    made: tuple[str, ...], freed: tuple[str, ...] | None, category: str
+def test_allocations_get_their_categories(
+    stack: tuple[str, ...], freed: tuple[str, ...] | None, category: str
 ) -> None:
     r = Recorder()
-    r.alloc(4096, 100, *made)
+    r.alloc(4096, 100, *stack)
     r.alloc(5 << 20, 64, "x.py:1 filler", ENGINE)
     if freed is not None:
         r.free(4096, *freed)
@@ -369,7 +411,7 @@ def test_categories(
     )
 
 
-def test_details_tell_everything() -> None:
+def test_details_name_all_facts_of_an_allocation() -> None:
     r = Recorder()
     r.segment(0x7F0000000000, 64 * MB)
     r.alloc(
@@ -401,73 +443,71 @@ def test_details_tell_everything() -> None:
         "/me/train.py:7  main",
     ]
     assert [line.line for line in details.freed_frames] == [8]
-    assert all(
-        part in details.text()
-        for part in (details.title, "/me/model.py:3  forward", "Compiled")
-    )
+    for line in (details.title, "/me/model.py:3  forward", "Compiled"):
+        assert line in details.text()
 
 
-def test_a_life_whose_clock_was_set_back_has_no_duration() -> None:
+def test_lifetime_without_a_steady_clock_has_no_duration() -> None:
     events = [event("alloc", 512, time_us=5000), event("free", 512, time_us=2000)]
     loaded = from_pickled(snapshot(events))
     rows = dict(describe(loaded, loaded.traces[0], 0, 1).rows)
     assert rows["Lived"] == "1 event"
 
 
-def test_endless_names_are_no_burden() -> None:
-    """What is looked at of a name is bounded."""
+def test_endless_names_are_categorised_quickly() -> None:
+    """Only a bounded length of a name is looked at."""
     for name in ("Backward<" * 100_000, "(" * 1_000_000):
-        snapshot = _recorded(
-            lambda r, name=name: r.alloc(4096, 100, name, f"/home/{name}.py:1 {name}")
-        )
+        r = Recorder()
+        r.alloc(4096, 100, name, f"/home/{name}.py:1 {name}")
+        snapshot = r.snapshot()
         assert categories(snapshot, snapshot.traces[0])[0].shape == (1,)
         assert 0 < len(summary(snapshot, snapshot.traces[0], 0)) < 5000
 
 
-def test_at_the_end_the_blocks_are_those_of_the_snapshot(real: MemorySnapshot) -> None:
+def test_last_moment_has_the_blocks_of_the_snapshot(real: MemorySnapshot) -> None:
     trace = real.traces[0]
-    trace = replace(
-        trace,
-        allocations=replace(trace.allocations, rounded=0 * trace.allocations.rounded),
-    )  # inferred
-    at = segments_at(real, trace, len(trace.events))
+    # Without rounded sizes the blocks are inferred.
+    unrounded = replace(trace.allocations, rounded=0 * trace.allocations.rounded)
+    trace = replace(trace, allocations=unrounded)
+    segments = segments_at(real, trace, len(trace.events))
     order = np.argsort(trace.segments.addr)
     b = trace.blocks
     by_addr = np.argsort(trace.blocks.addr)
-    for found, want in (
-        (at.addr, trace.segments.addr[order]),
-        (at.size, trace.segments.total[order]),
-        (at.block_addr, b.addr[by_addr]),
-        (at.block_size, b.size[by_addr]),
-        (at.block_state, b.state[by_addr]),
-        (at.block_allocation, b.allocation[by_addr]),
+    for actual, expected in (
+        (segments.addr, trace.segments.addr[order]),
+        (segments.size, trace.segments.total[order]),
+        (segments.block_addr, b.addr[by_addr]),
+        (segments.block_size, b.size[by_addr]),
+        (segments.block_state, b.state[by_addr]),
+        (segments.block_allocation, b.allocation[by_addr]),
     ):
-        np.testing.assert_array_equal(found, want)
+        np.testing.assert_array_equal(actual, expected)
 
 
-def test_blocks_fill_the_segments_and_hold_what_is_live_at_every_moment(
+def test_blocks_fill_the_segments_and_hold_the_live_allocations(
     real: MemorySnapshot,
 ) -> None:
     trace = real.traces[0]
-    for moment in (0, 500, 3486, 20000):
-        at = segments_at(real, trace, moment)
-        live = at.block_allocation[at.block_state == ACTIVE]
-        assert (
-            sorted(live.tolist()) == np.flatnonzero(live_mask(trace, moment)).tolist()
-        )
-        assert (
-            at.block_addr[at.block_state == ACTIVE] == trace.allocations.addr[live]
-        ).all()
-        for i in range(len(at)):
-            mine = slice(int(at.block_start[i]), int(at.block_start[i + 1]))
-            ends = at.block_addr[mine] + at.block_size[mine]
-            assert at.block_addr[mine][0] == at.addr[i]
-            assert ends[-1] == at.addr[i] + at.size[i]
-            assert (at.block_addr[mine][1:] == ends[:-1]).all()
-        assert at.active + at.pending + at.free == at.reserved
+    for moment_index in (0, 500, 3486, 20000):
+        segments = segments_at(real, trace, moment_index)
+        is_active = segments.block_state == ACTIVE
+        live = segments.block_allocation[is_active]
+        expected = np.flatnonzero(live_mask(trace, moment_index))
+        assert sorted(live.tolist()) == expected.tolist()
+        active_addr = segments.block_addr[is_active]
+        assert (active_addr == trace.allocations.addr[live]).all()
+        for i in range(len(segments)):
+            mine = slice(int(segments.block_start[i]), int(segments.block_start[i + 1]))
+            starts = segments.block_addr[mine]
+            ends = starts + segments.block_size[mine]
+            assert starts[0] == segments.addr[i]
+            assert ends[-1] == segments.addr[i] + segments.size[i]
+            assert (starts[1:] == ends[:-1]).all()
+        total = segments.active + segments.pending + segments.free
+        assert total == segments.reserved
 
 
-def test_what_is_freed_for_another_stream_is_pending() -> None:
+def test_block_freed_for_another_stream_is_pending() -> None:
     r = Recorder()
     r.segment(HIGH, 20 * MB)
     r.alloc(HIGH, 4 * MB, "a.py:1 f")
@@ -475,15 +515,13 @@ def test_what_is_freed_for_another_stream_is_pending() -> None:
     r.add("free_requested", HIGH, 4 * MB)
     r.add("free_completed", HIGH, 4 * MB)
     snapshot = r.snapshot()
-    at = segments_at(snapshot, snapshot.traces[0], 4)
-    assert at.block_state.tolist() == [PENDING, INACTIVE, ACTIVE, INACTIVE]
-    assert (at.reserved, at.active, at.pending, at.free) == (
-        20 * MB,
-        2 * MB,
-        4 * MB,
-        14 * MB,
-    )
-    assert at.block_addr.tolist() == [
+    segments = segments_at(snapshot, snapshot.traces[0], 4)
+    assert segments.block_state.tolist() == [PENDING, INACTIVE, ACTIVE, INACTIVE]
+    assert segments.reserved == 20 * MB
+    assert segments.active == 2 * MB
+    assert segments.pending == 4 * MB
+    assert segments.free == 14 * MB
+    assert segments.block_addr.tolist() == [
         HIGH,
         HIGH + 4 * MB,
         HIGH + 8 * MB,
@@ -492,34 +530,30 @@ def test_what_is_freed_for_another_stream_is_pending() -> None:
 
 
 @pytest.mark.parametrize(
-    ("live", "hole", "words"),
+    ("live", "hole", "verdict"),
     [
         (2 * MB, 3 * MB, "192 MiB was free in 64 blocks, none larger than 3.00 MiB"),
         (20 * MB, 0, "Really full: 320 MiB of 320 MiB reserved was in use"),
     ],
 )
-def test_fragmentation_is_told_from_being_really_full(
-    live: int, hole: int, words: str
+def test_verdict_distinguishes_fragmentation_from_full_memory(
+    live: int, hole: int, verdict: str
 ) -> None:
-    """Sixteen segments of 20 MiB, live blocks with holes behind them."""
+    """Sixteen segments of 20 MiB hold live blocks with holes behind them."""
     r = Recorder()
     for base in range(1 << 30, (1 << 30) + 16 * 32 * MB, 32 * MB):
         r.segment(base, 20 * MB)
-        for at in range(base, base + 20 * MB, live + hole):
-            r.alloc(at, live, "model.py:7 forward", "train.py:3 step")
+        for addr in range(base, base + 20 * MB, live + hole):
+            r.alloc(addr, live, "model.py:7 forward", "train.py:3 step")
     r.oom(100 * MB, 10 * MB)
     snapshot = r.snapshot()
     oom = explain_oom(snapshot, snapshot.traces[0], len(r.events) - 1)
     count = 16 * 20 * MB // (live + hole)
-    assert words in oom.verdict
-    assert (oom.requested, oom.device_free, oom.holders.total) == (
-        100 * MB,
-        10 * MB,
-        count * live,
-    )
-    assert (oom.segments.free, oom.usable.tolist()) == (
-        count * hole,
-        [hole] * count * bool(hole),
-    )
+    assert verdict in oom.verdict
+    assert oom.requested == 100 * MB
+    assert oom.device_free == 10 * MB
+    assert oom.holders.total == count * live
+    assert oom.segments.free == count * hole
+    assert oom.usable.tolist() == [hole] * count * bool(hole)
     assert oom.holders[0].label == "forward  model.py:7  from step train.py:3"
     assert oom.holders[0].count == count

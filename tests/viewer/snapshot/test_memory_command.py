@@ -1,4 +1,4 @@
-"""`splatview memory`: answers as text, pictures, and what is said of files that are none."""
+"""`splatview memory` writes answers as text and pictures, and refuses other files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PEAK = (
     "GROUP BY ALL ORDER BY bytes DESC LIMIT 3"
 )
 
-pytestmark = pytest.mark.usefixtures("here")
+pytestmark = pytest.mark.usefixtures("read_in_process")
 
 
 class Terminal(io.StringIO):
@@ -38,7 +38,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    """A snapshot with what terminals obey in a text."""
+    """Write a snapshot with commands to terminals in a text."""
     events = [
         event("alloc", 0x1000, 700, user_metadata="\x1b]0;mine\x07,\r\u202e|"),
         event("alloc", 0x2000, 300),
@@ -53,12 +53,16 @@ def small(tmp_path: Path) -> Path:
 def recorded(
     data_dir: Path, real: MemorySnapshot, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    """The file of a real training, which was read before."""
-    monkeypatch.setattr("splatview_viewer.app.memory_command.read", lambda path: real)
+    """Return the file of a real training, which counts as read."""
+
+    def read(path: Path) -> MemorySnapshot:
+        return real
+
+    monkeypatch.setattr("splatview_viewer.app.memory_command.read", read)
     return data_dir / "training_memory_snapshot.pickle"
 
 
-def test_an_answer_is_a_table(recorded: Path) -> None:
+def test_memory_command_prints_a_table(recorded: Path) -> None:
     out = io.StringIO()
     answer(recorded, PEAK, as_csv=False, out=out)
     assert (
@@ -73,7 +77,7 @@ softmax              6   24  1610612736
     )
 
 
-def test_csv_has_all_rows(
+def test_csv_holds_all_rows(
     recorded: Path, real: MemorySnapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = io.StringIO()
@@ -88,7 +92,9 @@ def test_csv_has_all_rows(
     ]
 
 
-def test_the_program_answers(programs: Programs, small: Path, cache: Path) -> None:
+def test_memory_command_answers_as_a_program(
+    programs: Programs, small: Path, cache: Path
+) -> None:
     sql = "SELECT sum(size)::BIGINT AS s FROM allocations"
     program = programs.splatview(
         "memory", small, "--sql", sql, XDG_CACHE_HOME=str(cache), DISPLAY=""
@@ -98,7 +104,7 @@ def test_the_program_answers(programs: Programs, small: Path, cache: Path) -> No
 
 
 @pytest.mark.parametrize("as_csv", [False, True])
-def test_a_snapshot_commands_no_terminal(
+def test_texts_of_a_snapshot_cannot_control_a_terminal(
     small: Path, as_csv: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     screen = Terminal()
@@ -106,38 +112,27 @@ def test_a_snapshot_commands_no_terminal(
     answer(small, "SELECT user_metadata FROM events", as_csv=as_csv, out=screen)
     assert "]0;mine" in screen.getvalue()
     assert not set("\x1b\x07\u202e") & set(screen.getvalue())
-    assert as_csv or re.search(
-        r"2 rows, \d+ ms\n$", screen.getvalue()
-    )  # after the answer
+    if not as_csv:
+        # A summary follows the answer.
+        assert re.search(r"2 rows, \d+ ms\n$", screen.getvalue())
 
 
-def test_a_picture_needs_no_display(
+def test_pictures_need_no_display(
     small: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.delenv("DISPLAY", raising=False)
-    assert (
-        main(
-            [
-                "memory",
-                str(small),
-                "--png",
-                str(tmp_path / "m.png"),
-                "--size",
-                "640x400",
-            ]
-        )
-        == 0
-    )
-    assert capsys.readouterr().out == f"{tmp_path / 'm.png'}: 640 x 400\n"
-    pixels = np.asarray(Image.open(tmp_path / "m.png"))
+    png = tmp_path / "m.png"
+    assert main(["memory", str(small), "--png", str(png), "--size", "640x400"]) == 0
+    assert capsys.readouterr().out == f"{png}: 640 x 400\n"
+    pixels = np.asarray(Image.open(png))
     assert pixels.shape[:2] == (400, 640)
     assert len(np.unique(pixels[..., :3].reshape(-1, 3), axis=0)) > 50
 
 
-def test_a_picture_of_several_devices_says_which_one_it_shows(
+def test_pictures_of_several_devices_name_the_device_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "several.pickle"
@@ -149,18 +144,19 @@ def test_a_picture_of_several_devices_says_which_one_it_shows(
         png = tmp_path / f"a{name}.png"
         options = ["--device", name] if name else []
         assert main(["memory", str(path), "--png", str(png), *options]) == 0
-        told = capsys.readouterr().err
-        assert ("0 (2 events), 1 (1 events), host (5 events)" in told) == (not name)
-        assert ("choose with --device" in told) == (not name)
+        errors = capsys.readouterr().err
+        lists_devices = "0 (2 events), 1 (1 events), host (5 events)" in errors
+        assert lists_devices == (not name)
+        assert ("choose with --device" in errors) == (not name)
         pictures.append(np.asarray(Image.open(png)).astype(int))
-    chosen, *named = pictures
-    assert np.abs(chosen - named[0]).max() < 8
+    default, *named = pictures
+    assert np.abs(default - named[0]).max() < 8
     for a, b in ((0, 1), (0, 2), (1, 2)):
         assert (np.abs(named[a] - named[b]).max(axis=2) > 30).sum() > 1000
 
 
 @pytest.mark.parametrize(
-    ("options", "word"),
+    ("options", "fault"),
     [
         (["--sql", "ATTACH 'x.db'"], "ATTACH"),
         (["--sql", "SELECT sise FROM events"], "LINE 1"),
@@ -173,15 +169,17 @@ def test_a_picture_of_several_devices_says_which_one_it_shows(
         (["--window", "--web"], "--window"),
     ],
 )
-def test_what_cannot_be_done_is_said(
-    small: Path, options: list[str], word: str, capsys: pytest.CaptureFixture[str]
+def test_memory_command_names_impossible_options(
+    small: Path, options: list[str], fault: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["memory", str(small), *options]) == 2
     out, err = capsys.readouterr()
-    assert (out, err.startswith("splatview: "), word in err) == ("", True, True), err
+    assert out == ""
+    assert err.startswith("splatview: ")
+    assert fault in err
 
 
-def test_files_that_are_no_snapshots_are_named(
+def test_memory_command_names_files_that_are_no_snapshots(
     data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for path in (data_dir / "biker.compressed.ply", tmp_path / "missing"):
@@ -189,12 +187,11 @@ def test_files_that_are_no_snapshots_are_named(
         assert str(path) in capsys.readouterr().err
 
 
-def test_the_help_teaches_queries_that_work(real: MemorySnapshot) -> None:
-    queries = [
-        q.split(":   ")[1]
-        for q in re.split(r"\n\n", Memory.__doc__ or "")
-        if ":   SELECT" in q
-    ]
+def test_queries_in_the_help_work(real: MemorySnapshot) -> None:
+    queries = []
+    for paragraph in (Memory.__doc__ or "").split("\n\n"):
+        if ":   SELECT" in paragraph:
+            queries.append(paragraph.split(":   ")[1])
     assert len(queries) == 3
     with Database(real) as db:
         for query in queries:

@@ -1,4 +1,4 @@
-"""Files that want to run something, or to take all memory: refused by name, and nothing of them happens."""
+"""Files that want to run code or to take all memory are refused by name."""
 
 from __future__ import annotations
 
@@ -24,12 +24,16 @@ from splatview_viewer.snapshot.loading import (
 REFUSED = "refused: the pickle asks for"
 
 
+def ignore_progress(step: str, fraction: float) -> None:
+    pass
+
+
 def read(tmp_path: Path, data: bytes) -> object:
-    """What the sandbox makes of a pickle, in this process."""
+    """Read a pickle as the sandbox does, in this process."""
     path = tmp_path / "x.pickle"
     path.write_bytes(data)
     with little_memory():
-        return read_pickle([File(path, "x.pickle")], lambda what, fraction: None)
+        return read_pickle([File(path, "x.pickle")], ignore_progress)
 
 
 def text(s: str) -> bytes:
@@ -46,13 +50,15 @@ CALLS = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_nothing_is_called(name: str, tmp_path: Path) -> None:
+def test_pickles_cannot_call_anything(name: str, tmp_path: Path) -> None:
     canary = tmp_path / "canary"
     body = CALLS[name].replace(b"%s", text(f"touch {canary}"))
-    whole = b"}" + text("segments") + b"]s" + text("device_traces") + body + b"s."
+    pickle_start = (
+        b"}" + text("segments") + b"]s" + text("device_traces") + body + b"s."
+    )
     for protocol in (2, 4, 5):
         with pytest.raises(FileError) as e:
-            read(tmp_path, bytes([0x80, protocol]) + whole)
+            read(tmp_path, bytes([0x80, protocol]) + pickle_start)
     assert not canary.exists()
     assert name in ("persid", "extension") or REFUSED in str(e.value)
 
@@ -67,35 +73,25 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_what_claims_to_be_large_takes_no_memory(name: str, tmp_path: Path) -> None:
+def test_false_sizes_take_no_memory(name: str, tmp_path: Path) -> None:
     with pytest.raises(FileError) as e:
         read(tmp_path, BOMBS[name])
     assert len(str(e.value)) < 500
 
 
-def test_a_file_cut_anywhere_is_an_error(tmp_path: Path, here: list[Any]) -> None:
+def test_truncated_files_raise_an_error(
+    tmp_path: Path, read_in_process: list[Any]
+) -> None:
     events = [event("alloc", 512 * i, 100 + i, time_us=i) for i in range(1, 20)]
-    whole = pickle.dumps(snapshot(events, [segment(512, [block(512, 512)])]), 4)
+    data = pickle.dumps(snapshot(events, [segment(512, [block(512, 512)])]), 4)
     path = tmp_path / "cut.pickle"
-    for n in sorted(
-        {
-            0,
-            1,
-            2,
-            3,
-            11,
-            12,
-            40,
-            len(whole) // 3,
-            len(whole) // 2,
-            len(whole) - 20,
-            len(whole) - 1,
-        }
-    ):
-        path.write_bytes(whole[:n])
+    lengths = {0, 1, 2, 3, 11, 12, 40}
+    lengths |= {len(data) // 3, len(data) // 2, len(data) - 20, len(data) - 1}
+    for n in sorted(lengths):
+        path.write_bytes(data[:n])
         with pytest.raises(FileError, match="damaged"):
             load_snapshot(path)
-    packed = gzip.compress(whole)
+    packed = gzip.compress(data)
     for damaged in (
         packed[: len(packed) // 2],
         packed[:-9],
@@ -112,7 +108,7 @@ BROKEN: list[tuple[Any, str]] = [
         r"device_traces\[1\]\[0\]: Expected `object`, got `int`",
     ),
     (
-        snapshot([event("alloc", 512)] * 17 + [event("alloc", 512, "abc")]),  # type: ignore[arg-type]
+        snapshot([event("alloc", 512)] * 17 + [{**event("alloc", 512), "size": "abc"}]),
         r"device_traces\[0\]\[17\]: Expected `int`, got `str` - at `\$.size`",
     ),
     (
@@ -153,16 +149,19 @@ BROKEN: list[tuple[Any, str]] = [
 
 
 def test_wrong_types_are_refused_by_name() -> None:
-    for data, words in BROKEN:
-        with pytest.raises(FileError, match=words):
+    for data, message in BROKEN:
+        with pytest.raises(FileError, match=message):
             from_pickled(data)
 
 
 @pytest.mark.programs
-def test_the_sandbox_has_a_limit_of_cpu_time(
+def test_sandbox_limits_cpu_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A key of 60 tuples that hold each other twice: its hash takes 2^60 steps, from 400 bytes."""
+    """The hash of a key of 60 tuples that hold each other twice takes 2^60 steps.
+
+    Such a key takes 400 bytes.
+    """
     monkeypatch.setattr(sandbox, "CPU_BASE", 0)
     path = tmp_path / "x.pickle"
     path.write_bytes(ENDLESS)
@@ -171,7 +170,7 @@ def test_the_sandbox_has_a_limit_of_cpu_time(
 
 
 def tower(height: int) -> list[Any]:
-    """A list of lists that holds each one twice: a walk through it takes 2^height steps."""
+    """Make lists that hold each other twice: a walk through them takes 2^height steps."""
     value: list[Any] = []
     for _ in range(height):
         value = [value, value]
@@ -202,17 +201,17 @@ SHARED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", SHARED)
-def test_what_is_named_again_and_again_is_refused(name: str, tmp_path: Path) -> None:
+def test_values_shared_too_often_are_refused(name: str, tmp_path: Path) -> None:
     data = pickle.dumps(SHARED[name])
     with pytest.raises(FileError, match="named again and again"):
         read(tmp_path, data)
 
 
 @pytest.mark.programs
-def test_towers_of_shared_lists_take_no_time(
+def test_unused_towers_of_shared_lists_are_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Values that nobody asked for are neither compared nor walked through."""
+    """Values that are not needed are neither compared nor walked through."""
     monkeypatch.setattr(sandbox, "CPU_BASE", 1)
     common = {"filename": "a.py", "line": 1, "name": "f"}
     stacks = [[common, {**common, "more": tower(60)}] for _ in range(2)]
@@ -225,19 +224,19 @@ def test_towers_of_shared_lists_take_no_time(
     assert [f.name for f in loaded.stack(0)] == ["f", "f"]
 
 
-def test_stacks_that_are_shared_whole_are_read(tmp_path: Path) -> None:
-    """PyTorch shares frames among entries; a writer may share their lists as well."""
+def test_shared_stacks_are_read(tmp_path: Path) -> None:
+    """PyTorch shares frames among entries, and a writer may share their lists as well."""
     stack = [{"filename": "a.py", "line": i, "name": "f"} for i in range(60)]
     events = [event("alloc", 512 * i, frames=stack) for i in range(5000)]
     path = tmp_path / "x.pickle"
     path.write_bytes(pickle.dumps(snapshot(events)))
     with little_memory():
-        answer, _ = read_pickle([File(path, "x.pickle")], lambda what, fraction: None)
+        answer, _ = read_pickle([File(path, "x.pickle")], ignore_progress)
     assert answer.devices[0].rows[0] == 5000
 
 
-def test_texts_and_stacks_without_end_are_cut_and_told() -> None:
-    """What is shown measures each letter of a text, and draws each frame of a stack."""
+def test_endless_texts_and_stacks_are_cut_and_noted() -> None:
+    """Panes measure each letter of a text and draw each frame of a stack."""
     deep = [{"filename": "a.py", "line": i, "name": "f"} for i in range(9000)]
     data = snapshot(
         [
@@ -252,8 +251,8 @@ def test_texts_and_stacks_without_end_are_cut_and_told() -> None:
     assert "are cut" in loaded.notes[-1]
 
 
-@pytest.mark.usefixtures("here")
-def test_halves_of_characters_are_read(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("read_in_process")
+def test_lone_surrogates_are_read(tmp_path: Path) -> None:
     half = "a\ud800"
     data = snapshot(
         [event("alloc", 512, frames=[{"name": half}], user_metadata=half)],

@@ -1,8 +1,9 @@
-"""The memory of a running trainer in the viewer: what a history tells, its plot, its strip, and what a run leaves."""
+"""The viewer plots the memory of a running trainer, and opens the snapshots of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,12 +29,12 @@ from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.stream_list import Strips, strips_of
 from splatview_viewer.workspace.slot import Slot
 
-PLACE = {name: i for i, name in enumerate(MEMORY_COLUMNS)}
+COLUMN = {name: i for i, name in enumerate(MEMORY_COLUMNS)}
 RECT = Rect(0, 0, 400, 240)
 
 
-def made(n: int = 500, seed: int = 0) -> np.ndarray:
-    """(n, 13): rows at uneven times, of random sizes."""
+def random_rows(n: int = 500, seed: int = 0) -> np.ndarray:
+    """Make rows (n, 13) at uneven times, of random sizes."""
     rng = np.random.default_rng(seed)
     rows = rng.uniform(1e9, 9e9, (n, len(MEMORY_COLUMNS)))
     rows[:, 0] = 1.7e9 + np.cumsum(rng.uniform(0.01, 0.4, n))
@@ -41,12 +42,12 @@ def made(n: int = 500, seed: int = 0) -> np.ndarray:
     return rows
 
 
-def test_columns_tell_the_extremes_of_what_they_cover() -> None:
-    rows = made()
-    rows[137, PLACE["peak"]] = 1e12
+def test_columns_hold_the_extremes_of_their_rows() -> None:
+    rows = random_rows()
+    rows[137, COLUMN["peak"]] = 1e12
     h = MemoryHistory(rows)
     time = rows[:, 0]
-    for begin, span, width in (
+    for start, span, width in (
         (0, 100, 60),
         (30, 2.5, 40),
         (-20, 400, 50),
@@ -54,24 +55,20 @@ def test_columns_tell_the_extremes_of_what_they_cover() -> None:
         (500, 10, 5),
         (-50, 10, 5),
     ):
-        columns = h.columns(1.7e9 + begin, 1.7e9 + begin + span, width)
-        edges = np.linspace(1.7e9 + begin, 1.7e9 + begin + span, width + 1)
-        there = [
-            x for x in range(width) if edges[x] <= time[-1] and edges[x + 1] >= time[0]
-        ]
+        columns = h.columns(1.7e9 + start, 1.7e9 + start + span, width)
+        edges = np.linspace(1.7e9 + start, 1.7e9 + start + span, width + 1)
+        overlaps = (edges[:-1] <= time[-1]) & (edges[1:] >= time[0])
+        overlapping = np.flatnonzero(overlaps).tolist()
         np.testing.assert_allclose(
-            columns.x, [(edges[x] + edges[x + 1]) / 2 for x in there]
+            columns.x, [(edges[x] + edges[x + 1]) / 2 for x in overlapping]
         )
-        for i, x in enumerate(there):
-            # a row is about the time from the row before to its own
-            covered = [
-                k
-                for k in range(len(rows))
-                if time[k] >= edges[x] and (k == 0 or time[k - 1] < edges[x + 1])
-            ]
-            assert columns.peak[i] == rows[covered, PLACE["peak"]].max()
-            assert columns.low[i] == rows[covered, PLACE["low"]].min()
-            assert columns.host[i] == rows[covered, PLACE["host"]].max()
+        for i, x in enumerate(overlapping):
+            # A row covers the time from the previous row to its own.
+            row_start = np.concatenate([[-np.inf], time[:-1]])
+            covered = (time >= edges[x]) & (row_start < edges[x + 1])
+            assert columns.peak[i] == rows[covered, COLUMN["peak"]].max()
+            assert columns.low[i] == rows[covered, COLUMN["low"]].min()
+            assert columns.host[i] == rows[covered, COLUMN["host"]].max()
 
 
 @pytest.fixture(name="view")
@@ -81,17 +78,20 @@ def view_fixture() -> MemoryView:
     return v
 
 
-def test_the_newest_stays_in_sight_until_the_user_moves_away(view: MemoryView) -> None:
-    begin, end = view.window()
-    view.see(begin + 15, end)
-    assert view.state.right is None  # zoomed, and still at the newest
+def test_plot_follows_the_newest_sample_until_the_user_moves_it(
+    view: MemoryView,
+) -> None:
+    start, end = view.window()
+    view.see(start + 15, end)
+    # The plot is zoomed, and still at the newest sample.
+    assert view.state.right is None
     view.take("", memory_frame(memory_samples(300)))
-    assert view.window() == pytest.approx((end + 10 - (end - begin - 15), end + 10))
-    begin, end = view.window()
-    view.see(begin - 2, end - 2)
-    held = view.window()
+    assert view.window() == pytest.approx((end + 10 - (end - start - 15), end + 10))
+    start, end = view.window()
+    view.see(start - 2, end - 2)
+    window = view.window()
     view.take("", memory_frame(memory_samples(400)))
-    assert view.window() == held
+    assert view.window() == window
     view.handle(Key("f"), RECT)
     assert view.state.right is view.state.span is None
 
@@ -112,124 +112,144 @@ allocator.allocate(GIB)
 
 @pytest.fixture
 def train(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """A step of a trainer in this process."""
+    """Return a function that takes a step of a trainer in this process."""
     memory_recording.observe.cache_clear()
-    allocator = Allocator().install(
-        lambda *given: monkeypatch.setattr(*given, raising=False)
-    )
-    return lambda: exec(
-        STEP,
-        {"splatview": splatview, "torch": torch, "GIB": GIB, "allocator": allocator},
-    )
+
+    def install(target: Any, name: str, value: Any) -> None:
+        monkeypatch.setattr(target, name, value, raising=False)
+
+    allocator = Allocator().install(install)
+    names = {"splatview": splatview, "torch": torch, "GIB": GIB, "allocator": allocator}
+
+    def take_step() -> None:
+        exec(STEP, dict(names))
+
+    return take_step
 
 
-def until(
-    viewer: Viewer, step: Callable[[], Any], condition: Callable[[], Any]
+def train_until(
+    viewer: Viewer, take_step: Callable[[], Any], condition: Callable[[], Any]
 ) -> None:
-    """Train until a condition holds."""
-    viewer.until(lambda: (step(), condition())[1])
+    """Take steps until a condition holds."""
+
+    def holds_after_step() -> Any:
+        take_step()
+        return condition()
+
+    viewer.until(holds_after_step)
 
 
 def slot(viewer: Viewer, name: str) -> Slot | None:
-    return next(
-        (s for s in viewer.catalogue.slots.values() if s.entry.name == name), None
-    )
+    slots = viewer.catalogue.slots.values()
+    return next((s for s in slots if s.entry.name == name), None)
+
+
+def has_memory(viewer: Viewer) -> bool:
+    return slot(viewer, "memory") is not None
 
 
 def select(viewer: Viewer, name: str) -> None:
-    found = slot(viewer, name)
-    assert found is not None
-    viewer.user.select(found.entry.key)
+    selected = slot(viewer, name)
+    assert selected is not None
+    viewer.user.select(selected.entry.key)
 
 
 def shows(viewer: Viewer, name: str) -> bool:
     return viewer.user.shown is not None and viewer.user.shown.entry.name == name
 
 
-def beside(viewer: Viewer) -> Strips:
+def shows_file(viewer: Viewer) -> bool:
+    return viewer.user.shown is not None and viewer.user.shown.entry.is_file
+
+
+def strips(viewer: Viewer) -> Strips:
+    """Return the strips beside the shown view."""
     assert viewer.user.shown is not None
     return strips_of(viewer.catalogue, viewer.user.shown)
 
 
-def test_the_memory_is_plotted_beside_the_scene_that_causes_it(
+def test_memory_is_plotted_beside_the_scene_that_takes_it(
     viewer: Viewer, train: Callable[[], None]
 ) -> None:
-    until(
-        viewer, train, lambda: shows(viewer, "render") and beside(viewer).memory
-    )  # the scene is shown first
-    newest = beside(viewer).memory
-    until(viewer, train, lambda: beside(viewer).memory is not newest)
+    def shows_scene_with_memory() -> bool:
+        return shows(viewer, "render") and strips(viewer).memory is not None
+
+    def has_newer_memory() -> bool:
+        return strips(viewer).memory is not newest
+
+    def watches_memory_alone() -> bool:
+        return viewer.catalogue.watched() == [viewer.user.shown]
+
+    def watches_scene_and_memory() -> bool:
+        has_strip = strips(viewer).memory is not None
+        return has_strip and len(viewer.catalogue.watched()) > 1
+
+    # The scene is shown first.
+    train_until(viewer, train, shows_scene_with_memory)
+    newest = strips(viewer).memory
+    train_until(viewer, train, has_newer_memory)
     select(viewer, "memory")
-    viewer.until(lambda: viewer.catalogue.watched() == [viewer.user.shown])
-    assert beside(viewer).memory is None
+    viewer.until(watches_memory_alone)
+    assert strips(viewer).memory is None
     select(viewer, "render")
-    until(
-        viewer,
-        train,
-        lambda: beside(viewer).memory and len(viewer.catalogue.watched()) > 1,
-    )
+    train_until(viewer, train, watches_scene_and_memory)
 
 
 @pytest.mark.usefixtures("timeline_kernels")
-def test_a_snapshot_that_was_asked_for_opens_by_itself(
-    viewer: Viewer, train: Callable[[], None], here: list[Any]
+def test_requested_snapshot_opens_by_itself(
+    viewer: Viewer, train: Callable[[], None], read_in_process: list[Any]
 ) -> None:
-    until(viewer, train, lambda: slot(viewer, "memory"))
+    def can_ask() -> bool:
+        view = viewer.shows(MemoryView)
+        return view is not None and view.data.ask is not None
+
+    train_until(viewer, train, partial(has_memory, viewer))
     select(viewer, "memory")
-    until(
-        viewer,
-        train,
-        lambda: (
-            (view := viewer.shows(MemoryView)) is not None and view.data.ask is not None
-        ),
-    )
+    train_until(viewer, train, can_ask)
     view = viewer.shows(MemoryView)
     assert view is not None
     view.ask()
-    until(
-        viewer,
-        train,
-        lambda: viewer.user.shown is not None and viewer.user.shown.entry.is_file,
-    )
+    train_until(viewer, train, partial(shows_file, viewer))
     assert view.data.about.snapshots == 1
     assert viewer.user.state.selected == str(view.data.about.snapshot_path)
     viewer.until(viewer.loaded)
     assert viewer.user.shown is not None
-    assert (viewer.user.shown.entry.kind, viewer.user.shown.entry.fault) == (
-        "snapshot",
-        "",
-    )
+    assert viewer.user.shown.entry.kind == "snapshot"
+    assert viewer.user.shown.entry.fault == ""
 
 
-def test_a_run_that_dies_of_it_leaves_a_snapshot_and_its_last_samples(
-    viewer: Viewer, programs: Programs, here: list[Any]
+def test_run_out_of_memory_leaves_a_snapshot_and_its_last_samples(
+    viewer: Viewer, programs: Programs, read_in_process: list[Any]
 ) -> None:
     trainer = Trainer(programs)
     trainer.do(
-        "from support.memory_on_cpu import GIB, Allocator\nallocator = Allocator().install(setattr)\nanswer = 0"
+        "from support.memory_on_cpu import GIB, Allocator\n"
+        "allocator = Allocator().install(setattr)\n"
+        "answer = 0"
     )
-    until(
-        viewer, lambda: trainer.do(STEP + "answer = 0"), lambda: slot(viewer, "memory")
-    )
+
+    def take_step() -> None:
+        trainer.do(STEP + "answer = 0")
+
+    train_until(viewer, take_step, partial(has_memory, viewer))
     select(viewer, "memory")
-    until(
-        viewer,
-        lambda: trainer.do(STEP + "answer = 0"),
-        lambda: viewer.shows(MemoryView),
-    )
+    train_until(viewer, take_step, partial(viewer.shows, MemoryView))
     view: Any = viewer.shows(MemoryView)
     trainer.start("allocator.fail()\nsys.stdin.close()")
-    trainer.process.wait(
-        PATIENCE
-    )  # the viewer finds the end and the last version at once
-    viewer.until(
-        lambda: viewer.user.shown is not None and viewer.user.shown.entry.is_file
-    )
+    # The viewer finds the end and the last version at once.
+    trainer.process.wait(PATIENCE)
+    viewer.until(partial(shows_file, viewer))
     name = viewer.user.shown.entry.name  # type: ignore[union-attr]
     assert name.endswith("-1-oom.pickle")
-    assert viewer.user.state.selected == str(memory_snapshots.find_snapshot(name))
+    path = str(memory_snapshots.find_snapshot(name))
+    assert viewer.user.state.selected == path
     count = len(viewer.state.entries)
-    viewer.catalogue.forget(str(memory_snapshots.find_snapshot(name)))
+    viewer.catalogue.forget(path)
     viewer.do()
-    assert len(viewer.state.entries) == count - 1  # it is opened once only
-    viewer.until(lambda: view.data.history.newest("ooms") == 1)
+    # A snapshot opens by itself only once.
+    assert len(viewer.state.entries) == count - 1
+
+    def has_recorded_failure() -> bool:
+        return view.data.history.newest("ooms") == 1
+
+    viewer.until(has_recorded_failure)

@@ -1,10 +1,11 @@
-"""Snapshots from files: every schema, protocol and packing; which events make one allocation; the cache."""
+"""Snapshots load from every schema, protocol and packing; their columns are cached."""
 
 from __future__ import annotations
 
 import gzip
 import os
 import pickle
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -60,34 +61,36 @@ def columns(snap: MemorySnapshot) -> list[bytes]:
 @pytest.mark.parametrize(
     ("protocol", "pack"), [(2, bytes), (3, gzip.compress), (4, bytes), (5, bytes)]
 )
-def test_every_protocol_and_packing_holds_the_same(
-    pack: Any, protocol: int, tmp_path: Path, here: list[Any]
+def test_protocols_and_packings_load_the_same(
+    pack: Any, protocol: int, tmp_path: Path, read_in_process: list[Any]
 ) -> None:
-    plain = pickle.dumps(small(), protocol)
+    pickled = pickle.dumps(small(), protocol)
     path = tmp_path / "a snapshot"
-    path.write_bytes(pack(plain))
+    path.write_bytes(pack(pickled))
     snap = open_file(path)
     assert isinstance(snap, MemorySnapshot)
-    assert (snap.name, snap.file_bytes) == ("a snapshot", len(plain))
+    assert (snap.name, snap.file_bytes) == ("a snapshot", len(pickled))
     assert columns(snap) == columns(from_pickled(small()))
 
 
-def test_a_real_snapshot_by_the_program_is_what_it_is_here(
+def test_sandbox_loads_a_real_snapshot_as_this_process_does(
     data_dir: Path, real: MemorySnapshot
 ) -> None:
-    told: list[float] = []
-    snap = load_snapshot(
-        data_dir / "training_memory_snapshot.pickle",
-        lambda what, fraction: told.append(fraction),
-    )
+    fractions: list[float] = []
+
+    def note_progress(step: str, fraction: float) -> None:
+        fractions.append(fraction)
+
+    path = data_dir / "training_memory_snapshot.pickle"
+    snap = load_snapshot(path, note_progress)
     assert columns(snap) == columns(real)
     assert snap.notes == real.notes
-    assert told == sorted(told)
-    assert len(set(told)) > 1
+    assert fractions == sorted(fractions)
+    assert len(set(fractions)) > 1
     assert not any(a.flags.writeable for a in vars(snap.traces[0].events).values())
 
 
-def test_old_files_lack_much() -> None:
+def test_old_files_load_without_recent_fields() -> None:
     segments = [
         {
             "address": 512,
@@ -103,7 +106,8 @@ def test_old_files_lack_much() -> None:
             ],
         }
     ]
-    snap = from_pickled(segments)  # type: ignore[arg-type]  (what torch.cuda.memory_snapshot returns)
+    # torch.cuda.memory_snapshot returns such a list.
+    snap = from_pickled(segments)  # type: ignore[arg-type]
     (trace,) = snap.traces
     assert trace.allocations.size.tolist() == [512]
     assert snap.stack(int(trace.allocations.stack[0]))[0].name == "f"
@@ -118,14 +122,12 @@ def test_old_files_lack_much() -> None:
     assert trace.events.pool.tolist() == [UNKNOWN_POOL] * 2
     assert trace.events.time_us.tolist() == [0, 0]
     assert [snap.streams[s] for s in trace.events.stream] == [9, 0]
-    assert (
-        trace.allocations.start[0],
-        trace.allocations.end[0],
-        trace.allocations.freed[0],
-    ) == (0, 1, 1)
+    assert trace.allocations.start[0] == 0
+    assert trace.allocations.end[0] == 1
+    assert trace.allocations.freed[0] == 1
 
 
-def test_new_files_hold_more() -> None:
+def test_new_files_load_with_recent_fields() -> None:
     events = [
         event("alloc", 512, pool_id=(0, 0)),
         event("annotate", 0, 0, user_metadata="epoch 3"),
@@ -164,7 +166,7 @@ def test_new_files_hold_more() -> None:
     )
 
 
-def test_recognised_by_content(tmp_path: Path) -> None:
+def test_snapshots_are_recognised_by_content(tmp_path: Path) -> None:
     data = pickle.dumps(small(), 4)
     path = tmp_path / "any.name"
     path.write_bytes(data)
@@ -186,126 +188,124 @@ def test_recognised_by_content(tmp_path: Path) -> None:
         open_file(path)
 
 
-def make(path: Path, size: int = 100) -> Path:
-    path.write_bytes(
-        pickle.dumps(
-            snapshot(
-                [event("alloc", 512, size), event("alloc", 1024, 7)],
-                [segment(512, [block(512, 512, requested=size)])],
-            )
-        )
-    )
+def write_snapshot(path: Path, size: int = 100) -> Path:
+    """Write a small snapshot."""
+    events = [event("alloc", 512, size), event("alloc", 1024, 7)]
+    segments = [segment(512, [block(512, 512, requested=size)])]
+    path.write_bytes(pickle.dumps(snapshot(events, segments)))
     return path
 
 
-def kept(cache: Path) -> list[Path]:
+def cached_files(cache: Path) -> list[Path]:
     return sorted(p for p in cache.rglob("*") if p.is_file())
 
 
-def test_the_second_opening_reads_no_pickle(
-    tmp_path: Path, cache: Path, here: list[Any]
+def test_second_opening_reads_the_cache(
+    tmp_path: Path, cache: Path, read_in_process: list[Any]
 ) -> None:
-    first = load_snapshot(make(tmp_path / "a.pickle"))
+    first = load_snapshot(write_snapshot(tmp_path / "a.pickle"))
     (tmp_path / "link").symlink_to(tmp_path / "a.pickle")
-    again = load_snapshot(tmp_path / "link")
-    assert len(here) == 1
-    assert again.name == "link"
-    (file,) = kept(cache)
+    second = load_snapshot(tmp_path / "link")
+    assert len(read_in_process) == 1
+    assert second.name == "link"
+    (file,) = cached_files(cache)
     assert file.parent == cache / "splatview" / "snapshots" / "columns-v1"
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.parent.stat().st_mode & 0o077 == 0
-    file.unlink()  # what was read stays
-    os.utime(tmp_path / "a.pickle", (1000, 1000))  # written again
+    # Columns that were read stay when their file goes.
+    file.unlink()
+    # A new time makes the snapshot another one.
+    os.utime(tmp_path / "a.pickle", (1000, 1000))
     load_snapshot(tmp_path / "a.pickle")
-    assert len(here) == 2
-    assert (
-        first.traces[0].allocations.size.tolist()
-        == again.traces[0].allocations.size.tolist()
-        == [100, 7]
-    )
+    assert len(read_in_process) == 2
+    assert first.traces[0].allocations.size.tolist() == [100, 7]
+    assert second.traces[0].allocations.size.tolist() == [100, 7]
 
 
-def test_a_folder_that_cannot_be_used_is_not_used(
-    tmp_path: Path, cache: Path, here: list[Any], monkeypatch: pytest.MonkeyPatch
+def test_unsafe_cache_folders_are_not_used(
+    tmp_path: Path,
+    cache: Path,
+    read_in_process: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    folders = [
-        tmp_path / name / "splatview" / "snapshots" / "columns-v1"
-        for name in ("file", "open", "link")
-    ]
-    folders[0].parents[2].write_text("in the way")
-    folders[1].mkdir(parents=True)
-    folders[1].chmod(0o777)  # others may write
-    folders[2].parent.mkdir(parents=True)
-    folders[2].symlink_to(tmp_path)
-    path = make(tmp_path / "a.pickle")
-    for folder in folders:
+    cache_folder = Path("splatview", "snapshots", "columns-v1")
+    below_file, writable, link = (
+        tmp_path / n / cache_folder for n in ("file", "open", "link")
+    )
+    below_file.parents[2].write_text("in the way")
+    writable.mkdir(parents=True)
+    writable.chmod(0o777)
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path)
+    path = write_snapshot(tmp_path / "a.pickle")
+    for folder in (below_file, writable, link):
         monkeypatch.setenv("XDG_CACHE_HOME", str(folder.parents[2]))
         assert load_snapshot(path).traces[0].allocations.size[0] == 100
         assert not list(tmp_path.rglob("*.columns"))
 
 
-def test_damaged_columns_are_made_again_and_links_not_followed(
-    tmp_path: Path, cache: Path, here: list[Any]
+def test_damaged_columns_are_rewritten_and_links_not_followed(
+    tmp_path: Path, cache: Path, read_in_process: list[Any]
 ) -> None:
-    path = make(tmp_path / "a.pickle")
+    path = write_snapshot(tmp_path / "a.pickle")
     load_snapshot(path)
-    (file,) = kept(cache)
-    whole = file.read_bytes()
+    (file,) = cached_files(cache)
+    intact = file.read_bytes()
     for n, damage in enumerate(
-        [b"", whole[:-1], whole[:-30] + bytes(30), whole + b"x"]
+        [b"", intact[:-1], intact[:-30] + bytes(30), intact + b"x"]
     ):
         file.write_bytes(damage)
         assert load_snapshot(path).traces[0].allocations.size[0] == 100
-        assert len(here) == 2 + n
-        assert file.read_bytes() == whole
+        assert len(read_in_process) == 2 + n
+        assert file.read_bytes() == intact
     file.rename(tmp_path / "elsewhere")
     file.symlink_to(tmp_path / "elsewhere")
     load_snapshot(path)
     assert not file.is_symlink()
 
 
-def test_the_folder_stays_small(
-    tmp_path: Path, cache: Path, here: list[Any], monkeypatch: pytest.MonkeyPatch
+def test_cache_folder_stays_small(
+    tmp_path: Path,
+    cache: Path,
+    read_in_process: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     files: list[Path] = []
     for i in range(4):
-        load_snapshot(make(tmp_path / f"{i}.pickle", 100 + i))
-        (new,) = [p for p in kept(cache) if p not in files]
+        load_snapshot(write_snapshot(tmp_path / f"{i}.pickle", 100 + i))
+        (new,) = [p for p in cached_files(cache) if p not in files]
         files.append(new)
         os.utime(new, (1000 + i, 1000 + i))
-    load_snapshot(tmp_path / "0.pickle")  # used: now the newest
+    # Using a file makes it the newest.
+    load_snapshot(tmp_path / "0.pickle")
     monkeypatch.setattr(store, "MAX_CACHE_BYTES", files[0].stat().st_size * 2 + 100)
-    load_snapshot(make(tmp_path / "new.pickle", 200))
-    left = kept(cache)
+    load_snapshot(write_snapshot(tmp_path / "new.pickle", 200))
+    left = cached_files(cache)
     assert len(left) == 2
     assert files[0] in left
 
 
-def test_every_event_of_a_real_snapshot(
+def test_real_snapshot_keeps_every_event_and_stack(
     real: MemorySnapshot, pickled: dict[str, Any]
 ) -> None:
     (trace,) = real.traces
     check_replay(pickled, trace)
     assert live_bytes(trace)[-1] == int(trace.segments.requested.sum())
-    stacks = [
-        *(
-            [(f.file, f.line, f.name) for f in real.stack(i)]
-            for i in range(len(real.stacks))
-        ),
-        [],
-    ]
+    stacks: list[list[Any]] = []
+    for i in range(len(real.stacks)):
+        stacks.append([(f.file, f.line, f.name) for f in real.stack(i)])
+    # The index -1, of no stack, means the last one.
+    stacks.append([])
     assert len(set(map(tuple, stacks))) == len(stacks)
-    blocks = [
-        b
-        for s in sorted(pickled["segments"], key=lambda s: s["address"])
-        for b in s["blocks"]
-    ]
-    for numbers, entries in (
+    blocks = []
+    for pickled_segment in sorted(pickled["segments"], key=itemgetter("address")):
+        blocks += pickled_segment["blocks"]
+    for stack_ids, entries in (
         (trace.events.stack, pickled["device_traces"][0]),
         (trace.blocks.stack, blocks),
     ):
-        for number, entry in zip(numbers.tolist(), entries, strict=True):
-            assert stacks[number] == [
+        for stack_id, entry in zip(stack_ids.tolist(), entries, strict=True):
+            assert stacks[stack_id] == [
                 (f["filename"], f["line"], f["name"]) for f in entry["frames"]
             ]
     assert (trace.blocks.allocation >= 0).tolist() == [
@@ -313,7 +313,7 @@ def test_every_event_of_a_real_snapshot(
     ]
 
 
-ADDRESS = st.integers(0, 4).map(lambda i: 0x7F0000000000 + i * 512)
+ADDRESS = st.sampled_from([0x7F0000000000 + i * 512 for i in range(5)])
 ENTRY = st.builds(
     event,
     st.sampled_from(
@@ -333,10 +333,13 @@ ODD = st.sampled_from([0, 1, 2**63 - 0x7F0000000400, 9 << 60])
     st.booleans(),
     ODD,
 )
-def test_any_order_of_entries(
+def test_entries_of_any_order_are_replayed(
     events: list[dict[str, Any]], states: list[str], with_blocks: bool, odd: int
 ) -> None:
-    """Also orders that no allocator makes; addresses near and far, which are sorted in different ways."""
+    """Orders that no allocator makes are replayed as well.
+
+    Near and far addresses are sorted in different ways.
+    """
     for e in events:
         e["addr"] += odd
     start = 0x7F0000000000 + odd
@@ -346,7 +349,9 @@ def test_any_order_of_entries(
             [block(start + i * 512, 512, s, 100 + i) for i, s in enumerate(states)],
         )
     ]
-    data = snapshot(events, segments if with_blocks else [])
+    if not with_blocks:
+        segments = []
+    data = snapshot(events, segments)
     for trace in from_pickled(data).traces:
         check_replay(data, trace)
 
@@ -356,18 +361,19 @@ def test_oddities_are_noted() -> None:
         [event("alloc", 512), event("alloc", 512)],
         [event("alloc", 512), *[event("free", 512)] * 2],
     ):
-        assert any(
-            "1 allocations lack" in note
-            for note in from_pickled(snapshot(events)).notes
-        )
+        notes = from_pickled(snapshot(events)).notes
+        assert any("1 allocations lack" in note for note in notes)
 
 
 def live_mb(trace: Trace) -> list[int]:
     return (live_bytes(trace) // MB).tolist()
 
 
-def test_a_completion_alone_frees_only_where_no_request_is_recorded() -> None:
-    """Requested before the trace, it was not live in it; with skip_actions=["free_requested"] it was."""
+def test_completion_alone_frees_only_where_requests_are_not_recorded() -> None:
+    """A completion frees a live block only with skip_actions=["free_requested"].
+
+    A block whose freeing was requested before the trace was not live in it.
+    """
 
     def entry(action: str, addr: int, mb: int) -> dict[str, Any]:
         return event(action, addr * MB, mb * MB)
@@ -377,22 +383,22 @@ def test_a_completion_alone_frees_only_where_no_request_is_recorded() -> None:
         entry("alloc", 12, 3),
         entry("free_completed", 0, 5),
     ]
-    whole_free = [entry("free_requested", 8, 2), entry("free_completed", 8, 2)]
-    (requested,) = from_pickled(snapshot(completed_alone + whole_free)).traces
+    complete_free = [entry("free_requested", 8, 2), entry("free_completed", 8, 2)]
+    (requested,) = from_pickled(snapshot(completed_alone + complete_free)).traces
     assert live_mb(requested) == [0, 2, 5, 5, 3, 3]
     assert requested.events.allocation.tolist() == [0, 1, -1, 0, 0]
-    (skipped,) = from_pickled(snapshot(completed_alone + whole_free[1:])).traces
+    (skipped,) = from_pickled(snapshot(completed_alone + complete_free[1:])).traces
     assert live_mb(skipped) == [5, 7, 10, 5, 3]
 
 
 def host_memory() -> dict[str, Any]:
-    """Pinned memory: two traces, of which the second has a segment that was there before."""
+    """Make two traces of pinned memory; the second has a segment from before it."""
     traces = [
         [event("segment_alloc", 512, 4 * MB), event("alloc", 512, 4 * MB)],
         [event("alloc", 512, 2 * MB), event("free", 512, 2 * MB)],
     ]
-    held = segment(512, [block(512, 4 * MB)]), segment(512, [], device=1)
-    return {"host_segments": list(held), "host_traces": traces}
+    segments = [segment(512, [block(512, 4 * MB)]), segment(512, [], device=1)]
+    return {"host_segments": segments, "host_traces": traces}
 
 
 def test_pinned_host_memory_has_devices_of_its_own(tmp_path: Path) -> None:
@@ -413,7 +419,7 @@ def test_pinned_host_memory_has_devices_of_its_own(tmp_path: Path) -> None:
         from_pickled({"host_traces": [[{}]]})
 
 
-def test_pools_come_from_the_segment_where_the_events_do_not_tell() -> None:
+def test_pools_come_from_the_segment_where_events_lack_them() -> None:
     private = segment(
         1 << 20,
         [block(1 << 20, 512), block((1 << 20) + 512, 512, "inactive")],
@@ -431,20 +437,19 @@ def test_pools_come_from_the_segment_where_the_events_do_not_tell() -> None:
         )
     )
     (trace,) = snap.traces
-    named = {
-        int(a): snap.pools[p] if p >= 0 else None
-        for a, p in zip(trace.allocations.addr, trace.allocations.pool, strict=True)
-    }
-    assert named == {1 << 20: (0, 3), (1 << 20) + 512: (0, 3), 64: (7, 0), 128: None}
-    assert [snap.pools[p] if p >= 0 else None for p in trace.events.pool] == [
-        (0, 3),
-        (0, 3),
-        (7, 0),
-        None,
-    ]
+
+    def pool_of(index: int) -> Any:
+        return snap.pools[index] if index >= 0 else None
+
+    pools = {}
+    for addr, index in zip(trace.allocations.addr, trace.allocations.pool, strict=True):
+        pools[int(addr)] = pool_of(index)
+    assert pools == {1 << 20: (0, 3), (1 << 20) + 512: (0, 3), 64: (7, 0), 128: None}
+    event_pools = [pool_of(index) for index in trace.events.pool]
+    assert event_pools == [(0, 3), (0, 3), (7, 0), None]
 
 
-def test_what_is_reserved_when() -> None:
+def test_spans_cover_the_time_of_reserved_memory() -> None:
     events = [
         event("segment_alloc", 0x1000, 0x1000),
         event("segment_free", 0x5000, 0x1000),
@@ -452,15 +457,11 @@ def test_what_is_reserved_when() -> None:
         event("segment_unmap", 0x9000, 0x1000),
         event("segment_free", 0x1000, 0x1000),
     ]
-    segments = [segment(at, [block(at, 0x1000)]) for at in (0x8000, 0xA000, 0xF000)]
+    addresses = (0x8000, 0xA000, 0xF000)
+    segments = [segment(addr, [block(addr, 0x1000)]) for addr in addresses]
     s = from_pickled(snapshot(events, segments)).traces[0].spans
-    found = sorted(
-        zip(
-            *(column.tolist() for column in (s.addr, s.size, s.start, s.end)),
-            strict=True,
-        )
-    )
-    assert found == [
+    span_columns = [column.tolist() for column in (s.addr, s.size, s.start, s.end)]
+    assert sorted(zip(*span_columns, strict=True)) == [
         (0x1000, 0x1000, 0, 4),
         (0x5000, 0x1000, -1, 1),
         (0x8000, 0x1000, 2, 5),

@@ -1,4 +1,4 @@
-"""SQL over a snapshot: what the tables hold, by another way of counting; what is refused; how a query ends."""
+"""SQL over a snapshot: tables agree with other counts, and queries are bounded."""
 
 from __future__ import annotations
 
@@ -39,20 +39,27 @@ def rows(db: Database, sql: str) -> list[tuple[Any, ...]]:
     return db.run(sql).rows
 
 
-def test_the_tables_are_as_they_are_described(db: Database) -> None:
-    shown = rows(db, "show tables;")
-    assert [r[0] for r in shown] == [*TABLES, "live_at(moment)", "at_peak()", "peak()"]
-    for table, _, columns in shown[: len(TABLES)]:
+def test_tables_fit_their_description(db: Database) -> None:
+    table_rows = rows(db, "show tables;")
+    assert [r[0] for r in table_rows] == [
+        *TABLES,
+        "live_at(moment)",
+        "at_peak()",
+        "peak()",
+    ]
+    for table, _, columns in table_rows[: len(TABLES)]:
         assert ", ".join(r[0] for r in rows(db, f"DESCRIBE {table}")) == columns
 
 
-def test_allocations_of_several_devices(db: Database) -> None:
-    found = rows(
+def test_allocations_table_holds_all_devices(db: Database) -> None:
+    allocations = rows(
         db,
-        "SELECT device, addr, size, requested_size, rounded_size, start_event, end_event, start_us, "
-        "end_us, lifetime_us, stream, pool, freed_event FROM allocations ORDER BY device, id",
+        "SELECT device, addr, size, requested_size, rounded_size, start_event, "
+        "end_event, start_us, "
+        "end_us, lifetime_us, stream, pool, freed_event FROM allocations ORDER BY "
+        "device, id",
     )
-    assert found == [
+    assert allocations == [
         (0, 0x900, 64, 64, None, None, 0, None, 1, None, 0, None, 1),
         (0, 0x1000, 1000, 1000, None, 2, 5, 10, 40, 30, 0, None, 6),
         (0, 0x2000, 500, 500, 512, 3, None, 20, None, None, 0, "private (0, 1)", None),
@@ -60,10 +67,11 @@ def test_allocations_of_several_devices(db: Database) -> None:
     ]
 
 
-def test_events_and_their_texts(db: Database) -> None:
+def test_events_table_holds_actions_and_texts(db: Database) -> None:
     assert rows(
         db,
-        "SELECT action, addr, device_free, size, time_us, allocation FROM events WHERE device = 0",
+        "SELECT action, addr, device_free, size, time_us, allocation FROM events WHERE "
+        "device = 0",
     ) == [
         ("free_requested", 0x900, None, 64, 1, 0),
         ("free_completed", 0x900, None, 64, 2, 0),
@@ -75,18 +83,20 @@ def test_events_and_their_texts(db: Database) -> None:
     ]
     assert rows(
         db,
-        "SELECT event, compile_context, user_metadata FROM events WHERE compile_context IS NOT NULL",
+        "SELECT event, compile_context, user_metadata FROM events WHERE "
+        "compile_context IS NOT NULL",
     ) == [(2, "(0/0)", "it's \u00e9")]
     assert rows(
         db, "SELECT 5 - max(blocks.addr), -max(e.size) FROM blocks, events e"
     ) == [(5 - HIGH, 512 - 2**64)]
 
 
-def test_stacks_tell_the_innermost_frame_and_that_of_ones_own_code(
+def test_stacks_table_names_the_innermost_and_own_frames(
     db: Database,
 ) -> None:
     stacks = (
-        "SELECT depth, function, file, line, own_function, own_line, text FROM allocations JOIN stacks "
+        "SELECT depth, function, file, line, own_function, own_line, text FROM "
+        "allocations JOIN stacks "
         "USING (stack_id) WHERE start_event = 2"
     )
     assert rows(db, stacks) == [
@@ -107,53 +117,48 @@ def test_stacks_tell_the_innermost_frame_and_that_of_ones_own_code(
     ) == [(0, "mul", False), (1, "attention", True)]
 
 
-def test_moments_and_peaks_of_a_real_snapshot(
+def test_moments_and_peaks_of_a_real_snapshot_agree_with_numpy(
     real: MemorySnapshot, real_db: Database
 ) -> None:
     (trace,) = real.traces
-    live = np.array(
-        [
-            r[0]
-            for r in real_db.run(
-                "SELECT live FROM moments ORDER BY moment", limit=10**9
-            ).rows
-        ]
-    )
+    answer = real_db.run("SELECT live FROM moments ORDER BY moment", limit=10**9)
+    live = np.array([row[0] for row in answer.rows])
     np.testing.assert_array_equal(live, live_bytes(trace))
     assert rows(real_db, "SELECT peak(), (SELECT sum(size) FROM at_peak())") == [
         (int(live.argmax()), live.max())
     ]
-    for moment in (0, 777, len(trace.events)):
-        assert rows(real_db, f"SELECT sum(size) FROM live_at({moment})") == [
-            (live[moment],)
-        ]
+    for moment_index in (0, 777, len(trace.events)):
+        query = f"SELECT sum(size) FROM live_at({moment_index})"
+        assert rows(real_db, query) == [(live[moment_index],)]
     assert rows(real_db, "SELECT arg_max(reserved, moment) FROM moments") == [
         (trace.segments.total.sum(),)
     ]
 
 
-def test_the_examples_find_something(real_db: Database) -> None:
+def test_example_queries_return_rows(real_db: Database) -> None:
     for title, sql in EXAMPLES.items():
         assert real_db.run(sql).rows, title
 
 
 @pytest.mark.parametrize(
-    ("sql", "lit"),
+    ("sql", "highlighted"),
     [
         ("SELECT device, id FROM allocations WHERE size < 1000", ([0, 2], [0])),
         ("SELECT device, allocation FROM events WHERE action = 'alloc'", ([1, 2], [0])),
         (
-            "SELECT 1 AS id, 5 AS device UNION ALL SELECT 99, 0 UNION ALL SELECT NULL, 1",
+            "SELECT 1 AS id, 5 AS device UNION ALL SELECT 99, 0 UNION ALL SELECT NULL, "
+            "1",
             ([], []),
         ),
         ("SELECT count(*) FROM events", ([], [])),
     ],
 )
-def test_the_allocations_of_an_answer_can_be_lit(
-    db: Database, sql: str, lit: tuple[list[int], ...]
+def test_answers_name_the_allocations_to_highlight(
+    db: Database, sql: str, highlighted: tuple[list[int], ...]
 ) -> None:
-    found = db.run(sql)
-    assert tuple(found.allocations(trace).tolist() for trace in several().traces) == lit
+    answer = db.run(sql)
+    ids = [answer.allocations(trace).tolist() for trace in several().traces]
+    assert tuple(ids) == highlighted
 
 
 HOSTILE = [
@@ -176,7 +181,7 @@ HOSTILE = [
 ]
 
 
-def test_nothing_but_reading_is_let_in(
+def test_database_refuses_all_but_reading(
     db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -190,7 +195,7 @@ def test_nothing_but_reading_is_let_in(
         assert rows(db, "SELECT count(*) FROM events") == [(8,)], sql
 
 
-def test_whatever_reads_is_let_in(db: Database) -> None:
+def test_database_runs_all_statements_that_read(db: Database) -> None:
     for sql in (
         "EXPLAIN SELECT 1",
         "explain analyze (select 1)",
@@ -207,21 +212,27 @@ def test_whatever_reads_is_let_in(db: Database) -> None:
 ENDLESS = "SELECT sum(a.size * 1.5 * b.size) FROM events a, events b, events c"
 
 
-def test_a_query_ends_when_it_takes_too_long_or_is_cancelled(real_db: Database) -> None:
+def test_query_ends_at_its_timeout_and_when_cancelled(real_db: Database) -> None:
     with pytest.raises(QueryError, match=r"not done within 0\.1 s"):
         real_db.run(ENDLESS, timeout=0.1)
+
+    def is_cancelled() -> bool:
+        return True
+
     with pytest.raises(QueryError, match="interrupted"):
-        real_db.run(ENDLESS, timeout=PATIENCE, cancelled=lambda: True)
+        real_db.run(ENDLESS, timeout=PATIENCE, cancelled=is_cancelled)
     assert rows(real_db, "SELECT 1") == [(1,)]
 
 
 @pytest.mark.parametrize(
     "value", ["repeat('x', 3000)", "range(100)", "{'a': [repeat('x', 3000)]}"]
 )
-def test_an_answer_that_is_too_large_is_an_error(
+def test_too_large_answer_raises_an_error(
     value: str, db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is fetched is counted row by row; what is written as it comes may be as large as it likes."""
+    """Fetched rows are counted one by one; a CSV that is written as it comes is
+    unlimited.
+    """
     monkeypatch.setattr(query_memory, "RESULT_BYTES", 1 << 20)
     sql = f"SELECT {value} FROM range(1000)"
     with pytest.raises(QueryError, match=r"too large.* more than 1 MiB; ask for"):
@@ -235,11 +246,18 @@ def test_an_answer_that_is_too_large_is_an_error(
         db.csv(sql, io.StringIO())
 
 
-def test_a_query_takes_no_more_memory_than_it_may(
+def test_query_stays_within_its_memory_limit(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also what one function makes, which DuckDB does not count; and other queries run on under the same limit."""
-    monkeypatch.setattr(query_memory, "memory_bound", lambda: 200 << 20)
+    """Values of a single function, which DuckDB does not count, are limited as well.
+
+    Other queries keep running under the same limit.
+    """
+
+    def memory_bound() -> int:
+        return 200 << 20
+
+    monkeypatch.setattr(query_memory, "memory_bound", memory_bound)
     monkeypatch.setattr(query_memory, "RESULT_BYTES", 1 << 20)
     limits = resource.getrlimit(resource.RLIMIT_DATA)
     with query_memory.bounded_memory():
@@ -252,10 +270,10 @@ def test_a_query_takes_no_more_memory_than_it_may(
     assert resource.getrlimit(resource.RLIMIT_DATA) == limits
 
 
-def test_a_query_that_waited_for_another_has_its_whole_time(
+def test_waiting_for_another_query_does_not_count_as_query_time(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Several users ask one snapshot, whose queries wait for each other."""
+    """Queries of several users to one snapshot wait for each other."""
     now = [0.0]
     waits = threading.Event()
 
@@ -265,15 +283,18 @@ def test_a_query_that_waited_for_another_has_its_whole_time(
         return now[0]
 
     def cancelled() -> bool:
-        """Another one comes, and waits for a minute."""
+        """Start the second query, and let it wait for a minute."""
         if second.ident is None:
             second.start()
         if waits.is_set():
             now[0] = 60.0
         return waits.is_set()
 
+    def run_second() -> None:
+        rows.extend(db.run("SELECT 1").rows)
+
     rows: list[Any] = []
-    second = threading.Thread(target=lambda: rows.extend(db.run("SELECT 1").rows))
+    second = threading.Thread(target=run_second)
     monkeypatch.setattr("time.perf_counter", clock)
     with pytest.raises(QueryError, match="interrupted"):
         db.run(
@@ -285,7 +306,7 @@ def test_a_query_that_waited_for_another_has_its_whole_time(
     assert rows == [(1,)]
 
 
-def test_text_that_is_no_utf8_and_endless_names_are_errors_in_few_words(
+def test_errors_about_endless_names_are_short(
     db: Database,
 ) -> None:
     assert db.run("SELECT 'a\udcff'").rows == [("a?",)]
@@ -295,7 +316,7 @@ def test_text_that_is_no_utf8_and_endless_names_are_errors_in_few_words(
 
 
 @pytest.mark.programs
-def test_a_query_that_runs_when_the_program_ends_is_no_error() -> None:
+def test_program_ends_quietly_while_a_query_runs() -> None:
     code = (
         "import threading\n"
         "from support.memory_data import two_devices\n"

@@ -1,4 +1,4 @@
-"""Timelines of memory snapshots against slow Python: axis, painted bands and addresses."""
+"""Timelines of memory snapshots agree with slow Python: axis, bands and addresses."""
 
 from __future__ import annotations
 
@@ -27,33 +27,43 @@ TRACES = {
     "one event": (4, 1, 0),
     "long": (1, 3000, 50),
 }
-ROOM = 1 << 20
+SLOT_BYTES = 1 << 20
 
 
 @pytest.fixture(params=TRACES)
 def trace(request: pytest.FixtureRequest) -> Trace:
-    """Allocations of many sizes in slots of three segments, some from before the trace, some of no bytes."""
-    seed, events, before = TRACES[request.param]
+    """Allocate many sizes in slots of three segments.
+
+    Some allocations are from before the trace, some are of no bytes.
+    """
+    seed, events, early_count = TRACES[request.param]
     rng = np.random.default_rng(seed)
     r = Recorder()
-    segments = iter((1 << 40, 1 << 41))
-    r.segments[2**63 - 30 * ROOM] = (60 * ROOM, 0)  # in it lies the middle of 64 bits
-    for slot in range(before):
-        r.live[2**63 - 30 * ROOM + slot * ROOM] = (int(rng.integers(1, 9000)), (), 0)
+    segments = [1 << 40, 1 << 41]
+    # The middle of 64 bits lies in this segment.
+    r.segments[2**63 - 30 * SLOT_BYTES] = (60 * SLOT_BYTES, 0)
+    for slot in range(early_count):
+        r.live[2**63 - 30 * SLOT_BYTES + slot * SLOT_BYTES] = (
+            int(rng.integers(1, 9000)),
+            (),
+            0,
+        )
     while len(r.events) < events:
-        if len(r.events) > 100 * len(r.segments) and (start := next(segments, None)):
-            r.segment(start, 60 * ROOM)
-        addr = int(rng.choice(list(r.segments))) + int(rng.integers(60)) * ROOM
+        if segments and len(r.events) > 100 * len(r.segments):
+            r.segment(segments.pop(0), 60 * SLOT_BYTES)
+        addr = int(rng.choice(list(r.segments))) + int(rng.integers(60)) * SLOT_BYTES
         if addr in r.live:
             r.free(addr)
+        elif rng.random() > 0.02:
+            r.alloc(addr, int(2 ** rng.uniform(0, 20)))
         else:
-            r.alloc(addr, int(2 ** rng.uniform(0, 20)) if rng.random() > 0.02 else 0)
+            r.alloc(addr, 0)
     return r.snapshot().traces[0]
 
 
 @pytest.mark.parametrize("unit", ["events", "time"])
 @pytest.mark.parametrize("trace", ["usual", "no event", "one event"], indirect=True)
-def test_columns_of_the_axis_begin_where_moments_do(trace: Trace, unit: Any) -> None:
+def test_axis_columns_start_where_moments_do(trace: Trace, unit: Any) -> None:
     axis = TimelineAxis(trace, unit)
     x0, x1 = axis.extent
     assert axis.moment(x0) == 0
@@ -67,154 +77,145 @@ def test_columns_of_the_axis_begin_where_moments_do(trace: Trace, unit: Any) -> 
             inside = [
                 k for k in range(trace.moment_count) if x[i] <= axis.x_of(k) < x[i + 1]
             ]
-            assert min(edges[i + 1], trace.moment_count) - min(
-                edges[i], trace.moment_count
-            ) == len(inside)
-            assert (
-                not inside
-                or edges[i] == inside[0]
-                or axis.x_of(edges[i]) == axis.x_of(inside[0])
-            )
-    for moment in range(0, trace.moment_count, 20):
-        assert axis.x_of(axis.moment(axis.x_of(moment))) == axis.x_of(moment)
+            first = min(edges[i], trace.moment_count)
+            end = min(edges[i + 1], trace.moment_count)
+            assert end - first == len(inside)
+            if inside and edges[i] != inside[0]:
+                assert axis.x_of(edges[i]) == axis.x_of(inside[0])
+    for moment_index in range(0, trace.moment_count, 20):
+        x_value = axis.x_of(moment_index)
+        assert axis.x_of(axis.moment(x_value)) == x_value
 
 
-def test_times_of_moments() -> None:
-    times = (1000, 0, 3000, 2500)  # one is missing, one runs backwards
-    (trace,) = from_pickled(
-        snapshot([event("snapshot", 0, 0, time_us=t) for t in times])
-    ).traces
+def test_moments_have_steady_times() -> None:
+    # The second time is missing, the last one runs backwards.
+    times = (1000, 0, 3000, 2500)
+    events = [event("snapshot", 0, 0, time_us=t) for t in times]
+    (trace,) = from_pickled(snapshot(events)).traces
     axis = TimelineAxis(trace, "time")
     assert [axis.time_us(k) for k in range(5)] == [1000, 1000, 1000, 3000, 3000]
     assert axis.extent == (-20.0, 2020.0)
-    assert [axis.moment(x) for x in (-99, -1, 0, 1999.5, 2000, 1e9)] == [
-        0,
-        0,
-        2,
-        2,
-        4,
-        4,
-    ]
+    indices = [axis.moment(x) for x in (-99, -1, 0, 1999.5, 2000, 1e9)]
+    assert indices == [0, 0, 2, 2, 4, 4]
 
 
 def column(
     rects: Any, inks: Any, bottoms: np.ndarray, per: float, ground: Any, grounds: Any
 ) -> Any:
-    """(H, 3) float and (H,) ids of one column of these bytes: the mean of the colours in each pixel.
+    """Paint one column of bytes in slow Python: each pixel has the mean of its colours.
 
-    rects: (allocation, bottom, size). ground: (bottom, size) of what is reserved. grounds: colours of nothing, and of
-    what is reserved.
+    Args:
+        rects: (allocation, bottom, size) of each.
+        inks: Classes, highlighted allocations and shades.
+        bottoms: First byte of each pixel.
+        per: Bytes per pixel.
+        ground: (bottom, size) of reserved memory.
+        grounds: Colours of empty and of reserved memory.
+
+    Returns:
+        (H, 3) float colours and (H,) ids.
     """
 
     def covered(bottom: int, size: int) -> np.ndarray:
-        return np.clip(
-            np.minimum(bottom + size, bottoms + per) - np.maximum(bottom, bottoms),
-            0,
-            None,
-        )[:, None]
+        top = np.minimum(bottom + size, bottoms + per)
+        return np.clip(top - np.maximum(bottom, bottoms), 0, None)[:, None]
 
-    classes, lit, shades = inks
+    classes, highlighted, shades = inks
     ids = np.full(len(bottoms), -1)
     sums = np.zeros((len(bottoms), 3))
     full = np.zeros((len(bottoms), 1))
     dark = np.zeros(len(bottoms), bool)
     for i, bottom, size in rects:
-        sums += (
-            covered(bottom, size)
-            * shades[
-                int(classes[i]) + (len(shades) // 2 if len(lit) and not lit[i] else 0)
-            ]
-        )
+        shade = int(classes[i])
+        if len(highlighted) and not highlighted[i]:
+            shade += len(shades) // 2
+        sums += covered(bottom, size) * shades[shade]
         full += covered(bottom, size)
         ids[(bottoms + per / 2 >= bottom) & (bottoms + per / 2 < bottom + size)] = i
         dark |= (size >= 3 * per) & (bottoms <= bottom) & (bottom < bottoms + per)
-    if ground:
-        under = np.clip(sum(covered(*part) for part in ground) - full, 0, None)
-    else:
-        under = 0 * full
-    rgb = (
-        sums + under * grounds[1] + np.clip(per - full - under, 0, None) * grounds[0]
-    ) / per
+    reserved = 0 * full
+    for bottom, size in ground:
+        reserved = reserved + covered(bottom, size)
+    free = np.clip(reserved - full, 0, None)
+    empty = np.clip(per - full - free, 0, None)
+    rgb = (sums + free * grounds[1] + empty * grounds[0]) / per
     return rgb * np.where(dark, 0.62, 1)[:, None], ids
 
 
-@pytest.mark.parametrize("lit", [False, True])
+def _indices_at(columns: Any, moment_index: int) -> np.ndarray:
+    """Return which allocations or spans are live at a moment; -1 is none."""
+    if moment_index < 0:
+        return np.empty(0, int)
+    has_started = columns.start < moment_index
+    return np.flatnonzero(has_started & (moment_index <= columns.end))
+
+
+@pytest.mark.parametrize("is_highlighting", [False, True])
 @pytest.mark.parametrize("space", [Bands, Addresses])
-def test_pixels_have_the_mean_colour_of_what_lies_in_them(
-    trace: Trace, space: Any, lit: bool
+def test_pixels_have_the_mean_color_of_their_bytes(
+    trace: Trace, space: Any, is_highlighting: bool
 ) -> None:
-    made = space(trace)
+    painter = space(trace)
     size = trace.allocations.size
     spans = trace.spans
     rng = np.random.default_rng(7)
-    layers = made.layers
+    layers = painter.layers
     live = Bands(trace).live
-    layers = replace(
-        layers, grounds=(*layers.grounds[:2], layers.grounds[1])
-    )  # no line where reserved memory ends
-    inks = inks_of(
-        rng.integers(0, 7, len(size)),
-        rng.integers(40, 255, (7, 3)),
-        rng.random(len(size)) < 0.5 if lit else None,
-    )
+    # No line marks the end of reserved memory.
+    layers = replace(layers, grounds=(*layers.grounds[:2], layers.grounds[1]))
+    classes = rng.integers(0, 7, len(size))
+    colors = rng.integers(40, 255, (7, 3))
+    highlighted = None
+    if is_highlighting:
+        highlighted = rng.random(len(size)) < 0.5
+    inks = inks_of(classes, colors, highlighted)
     for unit in ("events", "time", "events", "time"):
         width = int(rng.integers(1, 30))
         rows = int(rng.integers(1, 90))
         axis = TimelineAxis(trace, unit)
         x0, x1 = axis.extent
         length = (x1 - x0) * rng.uniform(0.002, 1.3)
-        begin = x0 + rng.uniform(-0.1, 1) * (x1 - x0 - length)
-        moments = peaks(live, axis.edges(begin, begin + length, width))
-        per = (made.height + 1) * rng.uniform(0.01, 1.3) / rows
-        low = rng.uniform(-0.2, 0.9) * (made.height + 1)
+        start = x0 + rng.uniform(-0.1, 1) * (x1 - x0 - length)
+        column_moments = peaks(live, axis.edges(start, start + length, width))
+        per = (painter.height + 1) * rng.uniform(0.01, 1.3) / rows
+        low = rng.uniform(-0.2, 0.9) * (painter.height + 1)
         canvas = np.zeros((rows, width), np.uint32), np.zeros((rows, width), np.int32)
         cut = int(rng.integers(0, width + 1))
-        for part in ((cut, width), (0, cut)):
-            layers.paint(canvas, part, moments, low, per, inks)
-        for x, moment in enumerate(moments.tolist()):
-            there, over = (
-                np.flatnonzero((c.start < moment) & (moment <= c.end))
-                if moment >= 0
-                else np.empty(0, int)
-                for c in (trace.allocations, spans)
-            )
-            if space is Bands:
-                bottoms = np.cumsum(size[there]) - size[there]
-                ground = [(0, int(made.reserved[moment]))] if moment >= 0 else []
+        for column_range in ((cut, width), (0, cut)):
+            layers.paint(canvas, column_range, column_moments, low, per, inks)
+        for x, moment_index in enumerate(column_moments.tolist()):
+            ids = _indices_at(trace.allocations, moment_index)
+            span_ids = _indices_at(spans, moment_index)
+            if space is Addresses:
+                bottoms = layers.blocks[1][ids]
+                span_bottoms = layers.spans[1][span_ids].tolist()
+                span_sizes = spans.size[span_ids].tolist()
+                ground = list(zip(span_bottoms, span_sizes, strict=True))
             else:
-                bottoms = layers.blocks[1][there]
-                ground = list(
-                    zip(
-                        layers.spans[1][over].tolist(),
-                        spans.size[over].tolist(),
-                        strict=True,
-                    )
-                )
-            rects = zip(
-                there.tolist(), bottoms.tolist(), size[there].tolist(), strict=True
-            )
-            want, ids = column(
-                rects,
-                inks,
-                low + np.arange(rows) * per,
-                per,
-                ground,
-                np.array(layers.grounds),
+                bottoms = np.cumsum(size[ids]) - size[ids]
+                ground = []
+                if moment_index >= 0:
+                    ground = [(0, int(painter.reserved[moment_index]))]
+            rects = zip(ids.tolist(), bottoms.tolist(), size[ids].tolist(), strict=True)
+            pixel_bottoms = low + np.arange(rows) * per
+            expected, expected_ids = column(
+                rects, inks, pixel_bottoms, per, ground, np.array(layers.grounds)
             )
             pixels = canvas[0][:, x].copy().view(np.uint8).reshape(rows, 4)
-            assert canvas[1][:, x].tolist() == ids.tolist()
-            assert np.abs(pixels[:, :3] - want).max() <= 1.01
+            assert canvas[1][:, x].tolist() == expected_ids.tolist()
+            assert np.abs(pixels[:, :3] - expected).max() <= 1.01
             assert (pixels[:, 3] == 255).all()
 
 
-def test_a_spike_of_one_event_is_seen_in_every_zoom() -> None:
+def test_spike_of_one_event_is_painted_at_every_zoom() -> None:
     r = Recorder()
-    moment = 0
+    spike_moment = 0
     for i in range(5000):
         r.alloc((i + 1) << 32, 600 + i % 3000)
         if i == 2000:
-            r.alloc(1 << 20, 10**9)  # live at one moment only
-            moment = len(r.events)
+            # This allocation is live at one moment only.
+            r.alloc(1 << 20, 10**9)
+            spike_moment = len(r.events)
             r.free(1 << 20)
         if i >= 50:
             r.free((i - 49) << 32)
@@ -225,21 +226,15 @@ def test_a_spike_of_one_event_is_seen_in_every_zoom() -> None:
     axis = TimelineAxis(trace, "events")
     classes = np.arange(len(trace.allocations)) == spike
     inks = inks_of(classes, np.array([[90, 90, 90], [250, 40, 40]]))
-    pixels, ids = canvas = (
-        np.empty((100, 1000), np.uint32),
-        np.empty((100, 1000), np.int32),
-    )
+    pixels = np.empty((100, 1000), np.uint32)
+    ids = np.empty((100, 1000), np.int32)
     for zoom in range(0, 14, 2):
         length = trace.moment_count / 2**zoom
-        begin = min(
-            max(moment - length * rng.uniform(0.05, 0.95), 0),
-            trace.moment_count - length,
-        )
-        edges = axis.edges(begin, begin + length, 1000)
-        bands.layers.paint(
-            canvas, (0, 1000), peaks(bands.live, edges), 0.0, 1.1e7, inks
-        )
-        column = min(max(int((moment - begin) / length * 1000), 0), 999)
-        around = slice(max(column - 1, 0), column + 2)
-        assert (ids[20:80, around] == spike).all(0).any()
-        assert (pixels[20:80, around] == 0xFF2828FA).all(0).any()
+        start = max(spike_moment - length * rng.uniform(0.05, 0.95), 0)
+        start = min(start, trace.moment_count - length)
+        column_moments = peaks(bands.live, axis.edges(start, start + length, 1000))
+        bands.layers.paint((pixels, ids), (0, 1000), column_moments, 0.0, 1.1e7, inks)
+        column = min(max(int((spike_moment - start) / length * 1000), 0), 999)
+        nearby = slice(max(column - 1, 0), column + 2)
+        assert (ids[20:80, nearby] == spike).all(0).any()
+        assert (pixels[20:80, nearby] == 0xFF2828FA).all(0).any()

@@ -1,4 +1,4 @@
-"""Panes of the view of memory snapshots, over a real snapshot, used as a person would."""
+"""Panes of the view of memory snapshots react to clicks and keys of a user."""
 
 from __future__ import annotations
 
@@ -32,120 +32,113 @@ pytestmark = pytest.mark.usefixtures("timeline_kernels")
 
 @pytest.fixture
 def user(screen: OffscreenScreen) -> Iterator[Callable[..., User]]:
-    made: list[User] = []
+    users: list[User] = []
 
-    def make(snapshot: MemorySnapshot, tab: str, **state: Any) -> User:
-        made.append(User(screen, snapshot, tab=tab, **state))
-        return made[-1]
+    def make_user(snapshot: MemorySnapshot, tab: str, **state: Any) -> User:
+        users.append(User(screen, snapshot, tab=tab, **state))
+        return users[-1]
 
-    yield make
-    for one in made:
-        one.close()
+    yield make_user
+    for opened in users:
+        opened.close()
 
 
-def test_panes_show_something_and_take_clicks_anywhere(
+def test_panes_are_painted_and_accept_clicks_anywhere(
     user: Any, full: MemorySnapshot
 ) -> None:
     u = user(full, "timeline")
     for device, tab in itertools.product((0, 1), TABS):
         u.view.state = replace(u.state.for_device(device), tab=tab, selected=0)
         pixels = u.settle()[260:, :500]
-        assert len(np.unique(pixels @ np.array([1, 256, 65536]))) > 20, (
-            tab
-        )  # words, not a ground alone
+        # A pane of texts has many colours, an empty one few.
+        assert len(np.unique(pixels @ np.array([1, 256, 65536]))) > 20, tab
         u.do(*(PointerMove(60, y) for y in range(310, 600, 97)))
         u.click((60, 500))
-        assert u.state.hovered is None or 0 <= u.state.hovered < len(
-            u.view.trace.allocations
-        )
+        if u.state.hovered is not None:
+            assert 0 <= u.state.hovered < len(u.view.trace.allocations)
 
 
-def test_a_click_on_an_event_goes_there_and_a_double_click_looks_closer(
+def test_click_on_an_event_goes_there_and_double_click_zooms(
     user: Any, real: MemorySnapshot
 ) -> None:
     u = user(real, "events")
     u.press("events 7")
-    assert (u.state.moment, u.state.selected) == (
-        8,
-        real.traces[0].events.allocation[7],
-    )
+    assert u.state.moment == 8
+    assert u.state.selected == real.traces[0].events.allocation[7]
     u.press("events 9", double=True)
     low, high = u.state.x or (0.0, 1e9)
     assert low <= u.state.moment == 10 <= high < low + 200
-    u.view.choose_moment(EVENT_INDEX)  # far away: the table goes there
+    # The table scrolls to a moment that is far away.
+    u.view.choose_moment(EVENT_INDEX)
     u.settle()
     assert f"events {EVENT_INDEX - 1}" in widgets.drawn
 
 
-def test_a_click_on_a_block_selects_what_it_holds(
+def test_click_on_a_block_selects_its_allocation(
     user: Any, full: MemorySnapshot
 ) -> None:
-    u = user(full, "segments", moment=4)  # three allocations fill the segment
-    at = u.answer_of("segments")
-    assert (at.moment, at.reserved) == (4, 20 << 20)
+    # Three allocations fill the segment.
+    u = user(full, "segments", moment=4)
+    segments = u.answer_of("segments")
+    assert segments.moment == 4
+    assert segments.reserved == 20 << 20
     row = widgets.drawn["segments 0"]
-    found = []
+    selected_ids = []
     for x in range(row.x + 250, row.x + row.width - 30, 60):
         u.click((x, row.y + row.height / 2))
-        found.append(u.state.selected)
+        selected_ids.append(u.state.selected)
         u.view.change(selected=None)
         u.settle()
-    assert {0, 1, 2} <= set(found) <= {0, 1, 2, None}
-    order = [i for i in found if i is not None]
+    assert {0, 1, 2} <= set(selected_ids) <= {0, 1, 2, None}
+    order = [i for i in selected_ids if i is not None]
     assert order == sorted(order)
 
 
-def test_details_can_be_copied_and_shown(user: Any, real: MemorySnapshot) -> None:
+def test_details_copy_and_show_an_allocation(user: Any, real: MemorySnapshot) -> None:
     trace = real.traces[0]
-    chosen = int(
-        np.flatnonzero(
-            (trace.allocations.start > 0) & (trace.allocations.end < len(trace.events))
-        )[0]
-    )
-    u = user(real, "timeline", selected=chosen)
+    starts_inside = trace.allocations.start > 0
+    ends_inside = trace.allocations.end < len(trace.events)
+    index = int(np.flatnonzero(starts_inside & ends_inside)[0])
+    u = user(real, "timeline", selected=index)
     u.press("Copy")
-    assert imgui.get_clipboard_text() == describe(real, trace, chosen).text()
+    assert imgui.get_clipboard_text() == describe(real, trace, index).text()
     u.press("Begin")
-    assert u.state.moment == trace.allocations.start[chosen] + 1
+    assert u.state.moment == trace.allocations.start[index] + 1
     u.press("End")
-    assert u.state.moment == trace.allocations.end[chosen]
+    assert u.state.moment == trace.allocations.end[index]
     u.press("Same stack")
-    assert (
-        u.highlighted
-        == np.flatnonzero(
-            trace.allocations.stack == trace.allocations.stack[chosen]
-        ).tolist()
-    )
+    stacks = trace.allocations.stack
+    assert u.highlighted == np.flatnonzero(stacks == stacks[index]).tolist()
     u.press("\u00d7")
     assert u.state.selected is None
 
 
-def test_a_row_lights_its_allocations_and_puts_them_out(
+def test_row_toggles_the_highlight_of_its_allocations(
     user: Any, real: MemorySnapshot
 ) -> None:
     u = user(real, "stacks", moment=EVENT_INDEX, choices=(("by", "category"),))
-    table = group_allocations(
-        real, real.traces[0], live_mask(real.traces[0], EVENT_INDEX), "category"
-    )
+    trace = real.traces[0]
+    is_live = live_mask(trace, EVENT_INDEX)
+    table = group_allocations(real, trace, is_live, "category")
     u.press("table 1")
     assert u.highlighted == sorted(table.allocations(table[1].key).tolist())
     u.press("table 1")
     assert u.highlighted is None
-    u.press("Blocks")  # sorted by their number
+    # This button sorts the rows by their count.
+    u.press("Blocks")
     u.press("table 0")
-    assert u.highlighted == sorted(
-        table.allocations(table[int(table.counts.argmax())].key).tolist()
-    )
+    largest = table[int(table.counts.argmax())]
+    assert u.highlighted == sorted(table.allocations(largest.key).tolist())
 
 
-def test_the_flame_graph_zooms_lights_and_goes_back(
+def test_flame_graph_zooms_highlights_and_goes_back(
     user: Any, real: MemorySnapshot
 ) -> None:
     u = user(real, "stacks")
     trace = real.traces[0]
-    graph = flame_graph(
-        real, trace, live_mask(trace, int(live_bytes(trace).argmax()))
-    )  # no moment was chosen: the peak
+    # Without a chosen moment the graph shows the peak.
+    peak = int(live_bytes(trace).argmax())
+    graph = flame_graph(real, trace, live_mask(trace, peak))
     u.click(u.box(1))
     assert trace.allocations.size[u.highlighted].sum() == graph.width[1]
     zoomed = u.settle()
@@ -158,17 +151,13 @@ def test_the_flame_graph_zooms_lights_and_goes_back(
 def test_moments_and_snapshots_are_compared(
     user: Any, real: MemorySnapshot, full: MemorySnapshot
 ) -> None:
-    other = user(full, "timeline")
+    other_user = user(full, "timeline")
     u = user(real, "compare")
     trace = real.traces[0]
     live = live_bytes(trace)
-    assert (
-        u.answer_of("compare").bytes_before,
-        u.answer_of("compare").bytes_after,
-    ) == (
-        live[0],
-        live.max(),
-    )  # up to the peak
+    # Without marks the start and the peak are compared.
+    assert u.answer_of("compare").bytes_before == live[0]
+    assert u.answer_of("compare").bytes_after == live.max()
     u.view.state = u.state.with_mark(EVENT_INDEX).with_mark(3000)
     u.settle()
     assert u.answer_of("compare").changes.sum() == live[EVENT_INDEX] - live[3000]
@@ -182,12 +171,14 @@ def test_moments_and_snapshots_are_compared(
     u.view.state = u.state.with_choice("with", full.name)
     u.settle()
     assert u.answer_of("compare").bytes_before == live_bytes(full.traces[0]).max()
-    other.close()
+    other_user.close()
     u.settle()
     assert u.answer_of("compare").bytes_before == live[3000]
 
 
-def test_leaks_light_what_was_left_behind(user: Any, real: MemorySnapshot) -> None:
+def test_leaks_pane_highlights_leaked_allocations(
+    user: Any, real: MemorySnapshot
+) -> None:
     u = user(real, "leaks")
     suspects = find_leaks(real, real.traces[0])
     u.press("leaks 0")
@@ -197,7 +188,7 @@ def test_leaks_light_what_was_left_behind(user: Any, real: MemorySnapshot) -> No
     assert u.state.selected in suspects[0].ids
 
 
-def test_the_post_mortem_is_seen_first_lights_holders_and_goes_there(
+def test_post_mortem_opens_first_and_highlights_holders(
     user: Any, full: MemorySnapshot
 ) -> None:
     u = user(full, "")
@@ -216,45 +207,49 @@ def sql(user: Any, real: MemorySnapshot) -> User:
     return user(real, "sql")
 
 
-def ask(u: User, text: str) -> Any:
+def run_sql(u: User, text: str) -> Any:
     u.view.state = u.state.with_choice("sql", text)
     u.press("Run")
     return u.answer_of("sql")
 
 
-def test_an_answer_lights_its_allocations_and_a_click_goes_there(
+def test_answer_highlights_its_allocations_and_click_goes_there(
     sql: User, real: MemorySnapshot
 ) -> None:
     a = real.traces[0].allocations
-    rows = ask(
+    rows = run_sql(
         sql,
-        "SELECT id FROM allocations WHERE size > 20000000 AND start_event > 100 ORDER BY id DESC",
+        "SELECT id FROM allocations WHERE size > 20000000 AND start_event > 100 ORDER "
+        "BY id DESC",
     ).rows
-    chosen = [row[0] for row in rows]
-    assert (
-        sql.highlighted
-        == chosen[::-1]
-        == np.flatnonzero((a.size > 20_000_000) & (a.start > 100)).tolist()
-    )
+    ids = [row[0] for row in rows]
+    expected = np.flatnonzero((a.size > 20_000_000) & (a.start > 100)).tolist()
+    assert sql.highlighted == ids[::-1] == expected
     sql.press("rows id 2")
-    assert sql.state.selected == chosen[2]
-    assert sql.state.moment == a.start[chosen[2]] + 1
-    for order in (chosen, chosen[::-1], chosen):
+    assert sql.state.selected == ids[2]
+    assert sql.state.moment == a.start[ids[2]] + 1
+    for order in (ids, ids[::-1], ids):
         sql.press("id")
         sql.press("rows id 1")
         assert sql.state.selected == order[1]
-    found = ask(
+    answer = run_sql(
         sql,
-        "SELECT stack_id, count(*) AS n FROM allocations WHERE stack_id >= 0 GROUP BY stack_id",
+        "SELECT stack_id, count(*) AS n FROM allocations WHERE stack_id >= 0 GROUP BY "
+        "stack_id",
     )
-    assert sql.highlighted is None  # the new answer names none
+    # The new answer names no allocations.
+    assert sql.highlighted is None
     sql.press("rows stack_id n 0")
-    assert sql.highlighted == np.flatnonzero(a.stack == found.rows[0][0]).tolist()
+    stack_id, _ = answer.rows[0]
+    assert sql.highlighted == np.flatnonzero(a.stack == stack_id).tolist()
 
 
-def test_values_of_millions_of_letters_cost_a_picture_nothing(sql: User) -> None:
-    """Of texts, and of lists and structs of them, no more than a tooltip holds is looked at."""
-    ask(
+def test_values_of_millions_of_letters_take_no_drawing_memory(sql: User) -> None:
+    """Only as much of a text is looked at as a tooltip holds.
+
+    The same is true of lists and structs of texts.
+    """
+    run_sql(
         sql,
         "SELECT repeat('a b ', 1000000) AS t, list(range::VARCHAR) AS l, "
         "{'x': repeat('c d ', 1000000)} AS s FROM range(100000)",
@@ -266,7 +261,7 @@ def test_values_of_millions_of_letters_cost_a_picture_nothing(sql: User) -> None
     assert peak < 1_000_000
 
 
-def test_a_fault_is_seen_and_ctrl_enter_asks_again(sql: User) -> None:
+def test_fault_is_shown_and_ctrl_enter_runs_the_query(sql: User) -> None:
     sql.view.state = sql.state.with_choice("sql", "SELECT nope FROM allocations")
     sql.press("Run")
     assert "nope" in sql.view.content.fault(("sql", "SELECT nope FROM allocations"))
@@ -277,21 +272,25 @@ def test_a_fault_is_seen_and_ctrl_enter_asks_again(sql: User) -> None:
     assert sql.answer_of("sql").rows == [(42,)]
 
 
-def test_answers_are_copied(sql: User) -> None:
-    found = ask(sql, "SELECT id, size, category FROM allocations ORDER BY id LIMIT 25")
+def test_copy_button_copies_an_answer_as_csv(sql: User) -> None:
+    answer = run_sql(
+        sql, "SELECT id, size, category FROM allocations ORDER BY id LIMIT 25"
+    )
     sql.press("Copy")
     rows = list(csv.reader(imgui.get_clipboard_text().splitlines()))
     assert rows == [
         ["id", "size", "category"],
-        *([str(v) for v in row] for row in found.rows),
+        *([str(v) for v in row] for row in answer.rows),
     ]
 
 
-def test_a_long_question_can_be_cancelled(sql: User) -> None:
-    ask(sql, "SELECT 1")  # the database is open
+def test_cancel_button_ends_a_long_query(sql: User) -> None:
+    # The first query opens the database.
+    run_sql(sql, "SELECT 1")
     sql.view.state = sql.state.with_choice(
         "sql",
-        "SELECT count(*) FROM range(100000000000) a, range(1000) b WHERE a.range % 7 = b.range",
+        "SELECT count(*) FROM range(100000000000) a, range(1000) b WHERE a.range % 7 = "
+        "b.range",
     )
     run_query(sql.view)
     for _ in range(2):
@@ -299,4 +298,4 @@ def test_a_long_question_can_be_cancelled(sql: User) -> None:
     assert sql.view.content.busy
     sql.click(widgets.middle("Cancel"))
     assert sql.view.content.wait(PATIENCE)
-    assert ask(sql, "SELECT 7 AS n").rows == [(7,)]
+    assert run_sql(sql, "SELECT 7 AS n").rows == [(7,)]

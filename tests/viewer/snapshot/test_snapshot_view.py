@@ -1,4 +1,4 @@
-"""The view of memory snapshots: answers of threads, layout, what it paints, what hands do; the whole."""
+"""The view of memory snapshots paints, reacts to events and lays out its panes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import itertools
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -43,30 +44,28 @@ RECT = Rect(0, 0, 180, 120)
 
 @pytest.fixture
 def user(screen: OffscreenScreen) -> Iterator[User]:
-    made = User(screen, small_snapshot(0, 400), (1000, 500), legend=False)
-    yield made
-    made.close()
+    opened = User(screen, small_snapshot(0, 400), (1000, 500), legend=False)
+    yield opened
+    opened.close()
 
 
-def test_what_is_selected_is_lifted_and_nothing_else(user: User) -> None:
+def test_only_selected_and_hovered_allocations_are_brightened(user: User) -> None:
     picture = user.view.picture
     painted = picture.current
     assert painted is not None
     assert picture.texture is not None
-    there, counts = np.unique(painted.ids[painted.ids >= 0], return_counts=True)
-    chosen = int(there[counts.argmax()])
-    for lifted in ((chosen, None), (None, chosen), (None, None)):
+    ids, counts = np.unique(painted.ids[painted.ids >= 0], return_counts=True)
+    most_painted = int(ids[counts.argmax()])
+    for lifted in ((most_painted, None), (None, most_painted), (None, None)):
         picture.brighten(*lifted)
-        now = np.frombuffer(picture.texture.read(), np.uint32).reshape(
-            painted.ids.shape
-        )
-        np.testing.assert_array_equal(
-            now != painted.pixels, (painted.ids == chosen) & (lifted != (None, None))
-        )
+        texture = np.frombuffer(picture.texture.read(), np.uint32)
+        is_changed = texture.reshape(painted.ids.shape) != painted.pixels
+        expected = (painted.ids == most_painted) & (lifted != (None, None))
+        np.testing.assert_array_equal(is_changed, expected)
 
 
 @pytest.mark.parametrize(
-    ("events", "tab", "words"),
+    ("events", "tab", "message"),
     [
         ([event("alloc", 1 << 20)], "addresses", "names no segments"),
         ([event("alloc", 1 << 20)], "timeline", ""),
@@ -75,47 +74,50 @@ def test_what_is_selected_is_lifted_and_nothing_else(user: User) -> None:
         ([event("snapshot", 0, 0)], "timeline", "Nothing was allocated"),
     ],
 )
-def test_what_a_snapshot_does_not_tell_is_said_over_the_plot(
-    events: list[Any], tab: str, words: str, screen: OffscreenScreen
+def test_plot_names_what_a_snapshot_lacks(
+    events: list[Any], tab: str, message: str, screen: OffscreenScreen
 ) -> None:
-    made = User(screen, from_pickled(snapshot(events)), legend=False, tab=tab)
-    assert words in made.view.missing_text
-    assert bool(made.view.missing_text) == bool(words)
-    corner = made.settle()[55:85, 60:400]
-    made.close()
-    assert (corner.min(axis=2) > 180).any() == bool(words), "white letters"
+    user = User(screen, from_pickled(snapshot(events)), legend=False, tab=tab)
+    assert message in user.view.missing_text
+    assert bool(user.view.missing_text) == bool(message)
+    corner = user.settle()[55:85, 60:400]
+    user.close()
+    has_white_letters = (corner.min(axis=2) > 180).any()
+    assert has_white_letters == bool(message)
 
 
-def test_the_wheel_keeps_what_is_under_the_pointer(user: User) -> None:
+def test_wheel_zooms_around_the_pointer(user: User) -> None:
     def window() -> tuple[tuple[float, float], tuple[float, float]]:
-        found = user.view.world()
-        assert found is not None
-        return found.window(user.state)
+        world = user.view.world()
+        assert world is not None
+        return world.window(user.state)
 
     user.do(PointerMove(300, 250))
     for dy in (1, 2, 3, -1, 4):
-        at = user.view.pointer
-        before = window()
+        pointer = user.view.pointer
+        previous = window()
         user.do(Wheel(300, 250, dy))
-        assert user.view.pointer == pytest.approx(at, rel=0.02)
-        for (a, b), (c, d) in zip(before, window(), strict=True):
+        assert user.view.pointer == pytest.approx(pointer, rel=0.02)
+        for (a, b), (c, d) in zip(previous, window(), strict=True):
             assert d - c == pytest.approx((b - a) / 1.2**dy, rel=0.01)
-    held: tuple[tuple[Mods, tuple[bool, bool]], ...] = (
+    cases: tuple[tuple[Mods, tuple[bool, bool]], ...] = (
         (frozenset({"shift"}), (True, False)),
         (frozenset({"ctrl"}), (False, True)),
     )
-    for mods, changes in held:
-        before = window()
+    for mods, changes in cases:
+        previous = window()
         name = next(iter(mods))
         user.do(
             Key(name, mods=mods),
             Wheel(300, 250, 1, mods=mods),
             Key(name, pressed=False),
         )
-        assert tuple(a != b for a, b in zip(before, window(), strict=True)) == changes
+        x, y = previous
+        new_x, new_y = window()
+        assert (x != new_x, y != new_y) == changes
 
 
-def test_a_drag_takes_the_picture_along_and_is_no_click(user: User) -> None:
+def test_drag_moves_the_plot_and_selects_nothing(user: User) -> None:
     user.do(PointerMove(300, 250), Wheel(300, 250, 4))
     x = user.state.x
     y = user.view.pointer
@@ -131,21 +133,23 @@ def test_a_drag_takes_the_picture_along_and_is_no_click(user: User) -> None:
     assert user.state.selected is None
 
 
-def test_a_click_selects_what_lies_there_and_a_double_click_sees_all(
+def test_click_selects_and_double_click_shows_all(
     user: User,
 ) -> None:
-    for at in ((300, 350), (500, 360), (400, 80)):
-        user.do(PointerMove(*at))
-        moment = user.state.pointed_moment
-        assert moment is not None
-        assert user.view.info().readout.startswith(f"{moment:,} ")
+    for point in ((300, 350), (500, 360), (400, 80)):
+        user.do(PointerMove(*point))
+        event_index = user.state.pointed_moment
+        assert event_index is not None
+        assert user.view.info().readout.startswith(f"{event_index:,} ")
         byte = user.view.pointer[1]
         a = user.view.trace.allocations
-        live = np.flatnonzero((a.start < moment) & (moment <= a.end))
-        over = live[np.searchsorted(np.cumsum(a.size[live]), byte, "right") :]
-        chosen = over[0] if len(over) and byte >= 0 else None
-        user.click(at)
-        assert (user.state.moment, user.state.selected) == (moment, chosen)
+        live = np.flatnonzero((a.start < event_index) & (event_index <= a.end))
+        candidates = live[np.searchsorted(np.cumsum(a.size[live]), byte, "right") :]
+        is_on_allocation = len(candidates) and byte >= 0
+        expected = candidates[0] if is_on_allocation else None
+        user.click(point)
+        assert user.state.moment == event_index
+        assert user.state.selected == expected
         user.view.change(selected=None)
         user.settle()
     user.do(Wheel(300, 350, 3))
@@ -157,7 +161,7 @@ def test_a_click_selects_what_lies_there_and_a_double_click_sees_all(
     assert user.view.info().readout == ""
 
 
-def test_the_minimap_moves_the_window(user: User) -> None:
+def test_minimap_moves_the_window(user: User) -> None:
     user.do(PointerMove(500, 300), Wheel(500, 300, 5))
     first = user.state.x
     assert first is not None
@@ -169,11 +173,11 @@ def test_the_minimap_moves_the_window(user: User) -> None:
     assert user.state.x == dragged
 
 
-def test_keys(user: User) -> None:
+def test_keys_move_the_window_and_set_marks(user: User) -> None:
     view = user.view
 
-    def press(name: str, **how: Any) -> SnapshotState:
-        view.handle(Key(name, **how), RECT)
+    def press(name: str, **options: Any) -> SnapshotState:
+        view.handle(Key(name, **options), RECT)
         return view.state
 
     first = press("e").x
@@ -183,49 +187,53 @@ def test_keys(user: User) -> None:
     assert press("w").y != press("s").y
     assert (press("home").x or (1,))[0] == 0
     assert press("f") == SnapshotState(legend=False)
-    for moment, marks in ((70, (70, None)), (20, (20, 70)), (30, (30, None))):
-        view.choose_moment(moment)
+    for event_index, marks in ((70, (70, None)), (20, (20, 70)), (30, (30, None))):
+        view.choose_moment(event_index)
         assert press("m").marks == marks
     assert press("2").tab == "addresses"
-    before = view.state
-    assert (
-        press("x")
-        == press("f", mods=frozenset({"ctrl"}))
-        == press("e", pressed=False)
-        == before
-    )
+    unchanged = view.state
+    assert press("x") == unchanged
+    assert press("f", mods=frozenset({"ctrl"})) == unchanged
+    assert press("e", pressed=False) == unchanged
     assert press("escape").marks == (None, None)
     assert press("escape").moment is None
 
 
-def test_only_the_newest_question_is_worked_on_and_none_after_closing() -> None:
+def test_content_answers_only_the_newest_request_and_none_after_closing() -> None:
     content = Content(small_snapshot(0))
-    begun = threading.Event()
-    go = threading.Event()
-    done = []
-    content.request(
-        ("s", "first"), lambda: begun.set() or go.wait(PATIENCE), newest=True
-    )
-    assert begun.wait(PATIENCE)
+    has_started = threading.Event()
+    may_finish = threading.Event()
+    done: list[Any] = []
+
+    def answer_first() -> bool:
+        has_started.set()
+        return may_finish.wait(PATIENCE)
+
+    def answer(name: Any) -> Any:
+        done.append(name)
+        return name
+
+    content.request(("s", "first"), answer_first, newest=True)
+    assert has_started.wait(PATIENCE)
     for k in range(20):
-        content.request(("s", k), lambda k=k: done.append(k) or k, newest=True)
-    content.request(("other",), lambda: done.append("other") or 1)
-    go.set()
+        content.request(("s", k), partial(answer, k), newest=True)
+    content.request(("other",), partial(answer, "other"))
+    may_finish.set()
     assert content.wait(PATIENCE)
     assert done == [19, "other"]
     content.close()
-    assert content.request(("after",), lambda: done.append("after")) is None
+    assert content.request(("after",), partial(answer, "after")) is None
     assert content.wait(PATIENCE)
     assert "after" not in done
 
 
-def test_nothing_overlaps() -> None:
+def test_panes_do_not_overlap_and_stay_inside() -> None:
     for scale, details, tab in itertools.product((1.0, 2.0), (False, True), TABS):
         for width, height in ((1000, 694), (390, 514), (260, 180), (64, 48), (1, 1)):
             rect = Rect(11, 7, round(width * scale), round(height * scale))
-            found = lay_out(rect, scale, tab, details=details)
+            layout = lay_out(rect, scale, tab, details=details)
             cover = np.zeros((rect.height + 20, rect.width + 20), np.int8)
-            for r in vars(found).values():
+            for r in vars(layout).values():
                 if r is not None:
                     assert r.width > 0
                     assert r.height > 0
@@ -235,7 +243,7 @@ def test_nothing_overlaps() -> None:
             assert not cover.any(), (tab, details, width, height)
 
 
-def test_search_lights_what_it_finds(user: User) -> None:
+def test_search_highlights_its_hits(user: User) -> None:
     user.do(Key("slash"))
     user.draw()
     assert user.panel.typing
@@ -251,49 +259,49 @@ def test_search_lights_what_it_finds(user: User) -> None:
     assert user.highlighted is None
 
 
-def test_annotations_and_marks_are_drawn(screen: OffscreenScreen) -> None:
+def test_annotations_and_marks_change_the_picture(screen: OffscreenScreen) -> None:
     base = small_snapshot(0, 200)
     times = base.traces[0].events.time_us
-    ends = tuple(
-        Annotation("step", stage, 0, int(times[at]))
-        for stage, at in (("START", 50), ("END", 150))
+    annotations = (
+        Annotation("step", "START", 0, int(times[50])),
+        Annotation("step", "END", 0, int(times[150])),
     )
-    made = User(screen, replace(base, annotations=ends))
-    found = annotated_ranges(made.view.content.snapshot, made.view.trace)
-    assert found.names == ["step"]
-    assert found.moments[:, 0] == pytest.approx((51, 151), abs=2)
-    pictures = [made.settle()]
+    user = User(screen, replace(base, annotations=annotations))
+    ranges = annotated_ranges(user.view.content.snapshot, user.view.trace)
+    assert ranges.names == ["step"]
+    assert ranges.moments[:, 0] == pytest.approx((51, 151), abs=2)
+    pictures = [user.settle()]
     for changes in ({"marks": (90, None)}, {"moment": 120}, {"unit": "time"}):
-        made.view.change(**changes)
-        pictures.append(made.settle())
-    assert all((one != other).any() for one, other in pairwise(pictures))
-    made.do(PointerMove(400, 300))
-    assert made.view.info().readout
-    made.close()
+        user.view.change(**changes)
+        pictures.append(user.settle())
+    for earlier, later in pairwise(pictures):
+        assert (earlier != later).any()
+    user.do(PointerMove(400, 300))
+    assert user.view.info().readout
+    user.close()
 
 
-def test_the_size_of_a_screen_may_be_anything(screen: OffscreenScreen) -> None:
-    made = User(screen, small_snapshot(0, 200), (390, 600), selected=2)
+def test_view_fits_screens_of_any_size(screen: OffscreenScreen) -> None:
+    user = User(screen, small_snapshot(0, 200), (390, 600), selected=2)
     for tab in TABS:
-        made.view.change(tab=tab)
-        made.settle()
+        user.view.change(tab=tab)
+        user.settle()
     for size in ((64, 48), (700, 300)):
         screen.resize(*size, 1.0)
-        made.rect = Rect(0, 0, *size)
-        made.settle()
-    made.close()
+        user.rect = Rect(0, 0, *size)
+        user.settle()
+    user.close()
 
 
-def test_another_snapshot_takes_the_place_of_one_and_an_empty_one_is_refused(
+def test_view_takes_another_snapshot_and_refuses_an_empty_one(
     user: User,
 ) -> None:
     with pytest.raises(ViewerError, match="no events and no segments"):
         user.view.take("", replace(small_snapshot(0), traces=()))
     user.view.change(selected=2, moment=100, tab="events", unit="time")
-    other = SnapshotView(user.view.data, user.state)
+    second_view = SnapshotView(user.view.data, user.state)
     user.view.take("", small_snapshot(1, 60))
-    other.tick(0.0)
-    assert (
-        user.state == other.state == SnapshotState("time", legend=False, tab="events")
-    )
-    other.release("closed")
+    second_view.tick(0.0)
+    expected = SnapshotState("time", legend=False, tab="events")
+    assert user.state == second_view.state == expected
+    second_view.release("closed")
