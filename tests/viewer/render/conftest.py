@@ -1,4 +1,4 @@
-"""Fixtures of the tests of renderers."""
+"""Provide each renderer to the conformance suites."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from splatview_viewer.render.base import Renderer
 def renderer(
     request: pytest.FixtureRequest, ctx: moderngl.Context
 ) -> Iterator[Renderer]:
-    """Each renderer, for conformance suites."""
-    made = MAKERS[request.param](ctx)
-    yield made
-    made.close()
+    """Make each renderer in turn."""
+    created = MAKERS[request.param](ctx)
+    yield created
+    created.close()

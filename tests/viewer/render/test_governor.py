@@ -1,5 +1,6 @@
-"""The share of the GPU that the viewer takes, and whether a scene's last picture is moved along, by a clock that the
-test turns.
+"""The governor keeps the viewer to its share of the GPU, and moves last pictures along.
+
+The tests turn its clock.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ def clock() -> Clock:
 
 
 def needed_by_others(clock: Clock, share: float = 0.1) -> Governor:
-    """A governor of a GPU that another process needs as well."""
-    made = Governor(share, clock=clock)
-    made.shared = True
-    return made
+    """Make a governor of a GPU that another process needs as well."""
+    governor = Governor(share, clock=clock)
+    governor.shared = True
+    return governor
 
 
 @pytest.fixture
@@ -45,9 +46,13 @@ def draw(
     seconds: float,
     cost: float,
     *,
-    every: float = 0.001,
+    interval: float = 0.001,
 ) -> list[float]:
-    """The times of the pictures of a viewer that wants one every `every` seconds; each costs `cost` ms."""
+    """Draw pictures of `cost` ms, one every `interval` seconds if the governor allows.
+
+    Returns:
+        The times at which they were drawn.
+    """
     end = clock.now + seconds
     drawn = []
     while clock.now < end:
@@ -56,21 +61,22 @@ def draw(
             governor.charge(("scene", *SIZE))
             governor.record(("scene", *SIZE), cost)
             drawn.append(clock.now)
-        clock.now += every
+        clock.now += interval
     return drawn
 
 
 @pytest.mark.parametrize(("share", "cost"), [(0.02, 40.0), (0.1, 1.35), (0.5, 0.15)])
-def test_the_share_holds(clock: Clock, share: float, cost: float) -> None:
+def test_viewer_stays_within_its_share(clock: Clock, share: float, cost: float) -> None:
     governor = needed_by_others(clock, share)
     drawn = draw(governor, clock, 20.0, cost)
     busy = len(drawn) * cost * 1e-3 / 20.0
-    possible = min(share, cost)  # not more than one picture every ms
+    # No more than one picture is drawn every ms.
+    possible = min(share, cost)
     assert busy <= share * 1.02 + cost * 1e-3 / 20
     assert busy >= possible * 0.85 - cost * 1e-3 / 20
 
 
-def test_nothing_is_held_back_while_the_gpu_is_not_shared(
+def test_pictures_are_not_delayed_while_the_gpu_is_not_shared(
     governor: Governor, clock: Clock
 ) -> None:
     governor.shared = False
@@ -78,21 +84,25 @@ def test_nothing_is_held_back_while_the_gpu_is_not_shared(
     assert len(drawn) > 990
     assert governor.scale("scene", SIZE) == 1.0
     assert governor.next_version(1000.0) <= clock.now
-    governor.shared = True  # and what was spent until then is not held against it
+    # The time spent until then does not count.
+    governor.shared = True
     assert governor.next_picture() <= clock.now
 
 
-def test_an_impossible_share_is_told() -> None:
+def test_impossible_shares_are_refused() -> None:
     for share in (0.0, -0.1, 1.1, float("nan")):
         with pytest.raises(ValueError, match="over 0 up to 1"):
             Governor(share)
 
 
 @pytest.mark.parametrize(("fixed", "full"), [(0.2, 1.2), (0.3, 4.0), (3.0, 20.0)])
-def test_the_resolution_while_moving_lets_it_run_smoothly(
+def test_resolution_while_moving_keeps_the_rate(
     governor: Governor, clock: Clock, fixed: float, full: float
 ) -> None:
-    """A camera that moves for 4 s: at least 50 pictures a second, unless the least resolution is too much."""
+    """A camera that moves for 4 s is drawn 50 times a second.
+
+    The rate is lower where even the lowest resolution costs too much.
+    """
     scale = 1.0
     times = []
     used = []
@@ -109,55 +119,55 @@ def test_the_resolution_while_moving_lets_it_run_smoothly(
             used.append(scale)
         clock.now += 0.001
     rate = sum(t > end - 2 for t in times) / 2
-    possible = 100.0 / (
-        fixed + (full - fixed) * SCALES[-1] ** 2
-    )  # ms of the share in a second, by those of a picture
+    # The share is 100 ms of a second; a picture costs so many ms at the lowest
+    # resolution.
+    possible = 100.0 / (fixed + (full - fixed) * SCALES[-1] ** 2)
     assert rate >= min(50.0, possible * 0.9)
     late = used[len(used) // 2 :]
-    assert Counter(late).most_common(1)[0][1] >= 0.97 * len(late), (
-        "the resolution does not waver"
-    )
+    ((_, most_frequent),) = Counter(late).most_common(1)
+    assert most_frequent >= 0.97 * len(late), "the resolution does not waver"
     if full <= 100 / 60:
         assert set(used) == {1.0}
 
 
 @pytest.mark.parametrize("brought", [False, True])
-def test_a_cost_that_was_once_too_much_is_forgotten(
+def test_resolution_recovers_from_a_single_high_cost(
     governor: Governor, clock: Clock, brought: bool
 ) -> None:
-    """The other process got in between while the first picture was measured."""
-    words = (WITH_DEPTH,) if brought else ()
+    """Another process may run while the first picture is measured."""
+    options = (WITH_DEPTH,) if brought else ()
     scales = list[float]()
-    governor.record(("scene", *SIZE, *words), 8.0)
+    governor.record(("scene", *SIZE, *options), 8.0)
     for _ in range(60 * 10):
         if brought:
             scale = governor.scale_with_depth("scene", SIZE)[0]
         else:
             scale = governor.scale("scene", SIZE)
-        governor.record(("scene", *scaled_size(SIZE, scale), *words), 0.2 + scale**2)
+        governor.record(("scene", *scaled_size(SIZE, scale), *options), 0.2 + scale**2)
         scales.append(scale)
         clock.now += 1 / 60
     assert scales[0] < 1.0 == scales[-1]
 
 
 @pytest.mark.parametrize(
-    ("full", "least"), [(40.0, 1.0), (170.0, 0.5), (5000.0, SCALES[-1])]
+    ("full", "lowest"), [(40.0, 1.0), (170.0, 0.5), (5000.0, SCALES[-1])]
 )
-def test_pictures_that_take_long_are_coarser_while_moving_where_nothing_is_shared(
-    clock: Clock, full: float, least: float
+def test_slow_pictures_are_coarser_while_moving_on_an_unshared_gpu(
+    clock: Clock, full: float, lowest: float
 ) -> None:
     governor = Governor(0.1, clock=clock)
     scales = Counter[float]()
     for _ in range(100):
         scale = governor.scale("scene", SIZE)
-        took = full * scale**2
-        governor.record(("scene", *scaled_size(SIZE, scale)), took)
-        clock.now += took / 1e3
+        cost = full * scale**2
+        governor.record(("scene", *scaled_size(SIZE, scale)), cost)
+        clock.now += cost / 1e3
         scales[scale] += 1
-    assert scales.most_common(1)[0][0] == least
+    ((most_frequent, _),) = scales.most_common(1)
+    assert most_frequent == lowest
 
 
-def test_versions_that_come_fast_are_shown_at_a_pace_of_their_own(
+def test_fast_versions_are_loaded_at_a_limited_pace(
     governor: Governor, clock: Clock
 ) -> None:
     governor.record(("scene", *SIZE), 5.0)
@@ -175,7 +185,7 @@ def test_versions_that_come_fast_are_shown_at_a_pace_of_their_own(
     assert 9.5 <= loaded / 4 <= 10.5
 
 
-# -- pictures on the screen that show a scene's last one moved --------------------------------------------------
+# -- pictures on the screen that show a scene's last one moved ----------------------
 
 WARP = "warp", *SIZE
 
@@ -187,7 +197,11 @@ def motion(
     costs: dict[str, float],
     pace: float = 60.0,
 ) -> tuple[int, int]:
-    """How many pictures on the screen, and how many of the scene, a viewer draws that wants `pace` of them a second."""
+    """Draw as a viewer that wants `pace` pictures a second.
+
+    Returns:
+        The numbers of pictures on the screen, and of the scene.
+    """
     displays = 0
     scenes = 0
     for name, ms in costs.items():
@@ -213,28 +227,28 @@ def motion(
 
 
 @pytest.mark.parametrize("scene", [1.5, 20.0])
-def test_what_a_scene_costs_does_not_hold_back_the_screen(
+def test_cost_of_a_scene_does_not_delay_the_screen(
     governor: Governor, clock: Clock, scene: float
 ) -> None:
     costs = {"scene": scene, "warp": 0.3, "panel": 0.1}
     motion(governor, clock, 2.0, costs)
     displays, scenes = motion(governor, clock, 20.0, costs)
     assert displays >= 59 * 20
-    left = 100.0 * 20 - displays * (0.4 + SWITCH)
-    assert scenes * (scene + SWITCH) == pytest.approx(
-        left, rel=0.15, abs=1.2 * scene
-    )  # all of the share is used
+    remaining = 100.0 * 20 - displays * (0.4 + SWITCH)
+    # The whole share is used.
+    used = scenes * (scene + SWITCH)
+    assert used == pytest.approx(remaining, rel=0.15, abs=1.2 * scene)
 
 
-def seen(governor: Governor, *, scene: float, panel: float = 0.25) -> None:
-    """A picture of the scene was shown, and is measured."""
+def show_scene(governor: Governor, *, scene: float, panel: float = 0.25) -> None:
+    """Show and measure a picture of the scene."""
     governor.begin_picture()
-    for work, ms, by in (
+    for task, ms, api in (
         (("scene", *SIZE), scene, "cuda"),
         (("compose", *SIZE), panel, "opengl"),
     ):
-        governor.record(work, ms)
-        governor.charge(work, by)
+        governor.record(task, ms)
+        governor.charge(task, api)
 
 
 @pytest.mark.parametrize(
@@ -247,12 +261,12 @@ def seen(governor: Governor, *, scene: float, panel: float = 0.25) -> None:
         (2.0, 0.9, False),
     ],
 )
-def test_a_picture_is_moved_only_where_that_is_clearly_cheaper(
+def test_pictures_are_moved_only_where_that_is_clearly_cheaper(
     governor: Governor, clock: Clock, scene: float, warp: float, expected: bool
 ) -> None:
-    seen(governor, scene=scene, panel=0.05)
+    show_scene(governor, scene=scene, panel=0.05)
     if scene > 1:
-        assert governor.moves_along("scene", SIZE, WARP), "what is not known is tried"
+        assert governor.moves_along("scene", SIZE, WARP), "an unknown cost is tried"
     for _ in range(3):
         governor.record(WARP, warp)
         clock.now += 0.02

@@ -1,6 +1,7 @@
-"""The CUDA kernels that activate and draw Gaussians, run on the CPU (`support/kernels_on_cpu.h`), against the same in
-NumPy and against the reference renderer. gsplat's projection is stood in for by its rules; that the whole agrees with
-gsplat itself is what `tests/cuda/test_gsplat_renderer.py` shows.
+"""CUDA kernels that activate and draw Gaussians agree with NumPy and the reference.
+
+They run on the CPU (`support/kernels_on_cpu.h`). gsplat's projection is replaced by its
+rules; `tests/cuda/test_gsplat_renderer.py` shows that all agrees with gsplat itself.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ from splatview_viewer.scene import EVERYTHING, Selection
 from splatview_viewer.scene import flags as flags_of
 from splatview_viewer.scene.scene import FIELDS, GaussianScene, as_floats
 
-# -- activation ----------------------------------------------------------------------------------------------------
+# -- activation ----------------------------------------------------------------------
 
 NOWHERE = np.zeros(3)
 
 
 @pytest.fixture(scope="module")
-def own() -> OnCpu:
+def kernels() -> OnCpu:
     return OnCpu("activate.cu", {"activate": True})
 
 
@@ -53,61 +54,49 @@ def raw(
     dtype: torch.dtype = torch.float32,
     activated: bool = False,
 ) -> GaussianScene:
-    made = random_scene(n, Chance(n=n, sh_degree=degree))
-    tensors = {name: getattr(made, name).to(dtype) for name in FIELDS}
+    gaussians = random_scene(n, Chance(n=n, sh_degree=degree))
+    tensors = {name: getattr(gaussians, name).to(dtype) for name in FIELDS}
     if activated:
-        tensors["scales"], tensors["opacities"] = (
-            tensors["scales"].exp(),
-            tensors["opacities"].sigmoid(),
-        )
+        tensors["scales"] = tensors["scales"].exp()
+        tensors["opacities"] = tensors["opacities"].sigmoid()
     return GaussianScene(**tensors, activated=activated)
 
 
 def assert_same(
-    own: OnCpu, r: GaussianScene, terms: int, origin: np.ndarray = NOWHERE
+    kernels: OnCpu, r: GaussianScene, terms: int, origin: np.ndarray = NOWHERE
 ) -> Active:
-    """As on the CPU; returns what the kernel made."""
-    fields = {
-        name: getattr(r, name).to(torch.float64 if name == "means" else torch.float32)
-        for name in FIELDS
-    }
+    """Check that the kernel activates as the CPU does; return its result."""
+    fields = {name: getattr(r, name).to(torch.float32) for name in FIELDS}
+    fields["means"] = r.means.to(torch.float64)
     fields["shN"] = fields["shN"][:, : terms - 1]
-    expected, expected_out = activation.activate(
-        GaussianScene(**fields, activated=r.activated)
-    )
-    got = Active(
-        *(
-            torch.full((len(r), *shape), 77.0)
-            for shape in ((3,), (4,), (3,), (), (terms, 3))
-        )
-    )
+    scene = GaussianScene(**fields, activated=r.activated)
+    expected, expected_out = activation.activate(scene)
+    shapes = ((3,), (4,), (3,), (), (terms, 3))
+    got = Active(*(torch.full((len(r), *shape), 77.0) for shape in shapes))
     left_out = torch.full((3,), 7)
     counters = torch.zeros(4, dtype=torch.int32)
-    activate(r, got, origin, left_out, counters, own)
+    activate(r, got, origin, left_out, counters, kernels)
     assert not counters.any()
     assert activation.LeftOut(*left_out.tolist()) == expected_out
-    good = got.opacities != 0  # nothing else of the others is read
-    assert torch.equal(good, expected.opacities != 0)
+    # Nothing else of the others is read.
+    is_valid = got.opacities != 0
+    assert torch.equal(is_valid, expected.opacities != 0)
     means = as_floats(r.means)
-    for a, b in (
-        (got.means, (means - torch.from_numpy(origin).to(means.dtype)).float()),
-        (
-            torch.nn.functional.normalize(got.quats.double(), dim=-1).float(),
-            expected.quats,
-        ),
-        (got.scales, expected.scales),
-        (got.opacities, expected.opacities),
+    moved = (means - torch.from_numpy(origin).to(means.dtype)).float()
+    quats = torch.nn.functional.normalize(got.quats.double(), dim=-1).float()
+    for a, b, tolerance in (
+        (got.means, moved, 0),
+        (quats, expected.quats, 1e-7),
+        (got.scales, expected.scales, 0),
+        (got.opacities, expected.opacities, 0),
     ):
-        torch.testing.assert_close(
-            a[good], b[good], rtol=1e-6, atol=1e-7 if a.shape[1:] == (4,) else 0
-        )
-    assert torch.equal(
-        got.colors[good], torch.cat([expected.sh0[:, None], expected.shN], 1)[good]
-    )
+        torch.testing.assert_close(a[is_valid], b[is_valid], rtol=1e-6, atol=tolerance)
+    colors = torch.cat([expected.sh0[:, None], expected.shN], 1)
+    assert torch.equal(got.colors[is_valid], colors[is_valid])
     return got
 
 
-def test_activation_of_every_size_and_dtype(own: OnCpu) -> None:
+def test_activation_agrees_for_every_size_and_dtype(kernels: OnCpu) -> None:
     for n, degree, done in (
         (1, 0, False),
         (31, 1, True),
@@ -115,62 +104,53 @@ def test_activation_of_every_size_and_dtype(own: OnCpu) -> None:
         (33, 3, True),
         (40, 4, False),
     ):
-        got = assert_same(own, raw(n, degree, activated=done), (degree + 1) ** 2)
+        got = assert_same(kernels, raw(n, degree, activated=done), (degree + 1) ** 2)
         assert (got.opacities > 0).all()
         assert (got.scales > 0).all()
         assert torch.equal(got.quats.abs().amax(1), torch.ones(n))
     for dtype in (torch.float64, torch.float16, torch.bfloat16, torch.float8_e4m3fn):
-        assert_same(own, raw(dtype=dtype), 16)
-    assert_same(
-        own,
-        replace(
-            raw(),
-            shN=raw().shN.half(),
-            means=raw().means.double(),
-            quats=raw().quats.bfloat16(),
-        ),
-        16,
+        assert_same(kernels, raw(dtype=dtype), 16)
+    mixed = replace(
+        raw(),
+        shN=raw().shN.half(),
+        means=raw().means.double(),
+        quats=raw().quats.bfloat16(),
     )
+    assert_same(kernels, mixed, 16)
     far = np.array([4.21e6, -1.7e5, 4.78e6])
     r = raw(dtype=torch.float64)
-    moved = assert_same(own, replace(r, means=r.means + torch.from_numpy(far)), 16, far)
-    assert torch.allclose(
-        moved.means, r.means.float(), rtol=0, atol=2e-6
-    )  # rounded after the subtraction
+    distant = replace(r, means=r.means + torch.from_numpy(far))
+    moved = assert_same(kernels, distant, 16, far)
+    # Means are rounded after the subtraction.
+    assert torch.allclose(moved.means, r.means.float(), rtol=0, atol=2e-6)
 
 
-def test_activation_of_scales_and_opacities_apart(own: OnCpu) -> None:
+def test_activation_applies_to_scales_and_opacities_separately(kernels: OnCpu) -> None:
     r = raw()
-    assert_same(own, replace(r, scales=r.scales.exp(), activated=(True, False)), 16)
+    assert_same(kernels, replace(r, scales=r.scales.exp(), activated=(True, False)), 16)
     done = replace(r, opacities=r.opacities.sigmoid(), activated=(False, True))
-    assert_same(own, done, 16)
-    done.scales[:, 2] = -math.inf  # flat
-    got = assert_same(own, done, 16)
+    assert_same(kernels, done, 16)
+    # These Gaussians are flat.
+    done.scales[:, 2] = -math.inf
+    got = assert_same(kernels, done, 16)
     assert not got.scales[:, 2].any()
     assert (got.opacities > 0).all()
 
 
-def test_activation_of_any_strides(own: OnCpu) -> None:
+def test_activation_reads_any_strides(kernels: OnCpu) -> None:
     r = raw()
-    every = torch.cat(
+    columns = torch.cat(
         [r.means, r.quats, r.scales, r.opacities[:, None], r.sh0, r.shN.flatten(1)], 1
     )
-    means, quats, scales, opacities, sh0, rest = every.split([3, 4, 3, 1, 3, 45], 1)
-    assert_same(
-        own,
-        GaussianScene(
-            means, quats, scales, opacities[:, 0], sh0, rest.unflatten(1, (15, 3))
-        ),
-        16,
-    )
-    assert_same(
-        own,
-        replace(r, means=r.means[:1].expand(300, 3), shN=r.shN.mT.contiguous().mT),
-        16,
-    )
+    means, quats, scales, opacities, sh0, shN = columns.split([3, 4, 3, 1, 3, 45], 1)
+    shN = shN.unflatten(1, (15, 3))
+    scene = GaussianScene(means, quats, scales, opacities[:, 0], sh0, shN)
+    assert_same(kernels, scene, 16)
+    expanded = r.means[:1].expand(300, 3)
+    assert_same(kernels, replace(r, means=expanded, shN=r.shN.mT.contiguous().mT), 16)
 
 
-def test_activation_leaves_bad_numbers_out(own: OnCpu) -> None:
+def test_activation_leaves_invalid_numbers_out(kernels: OnCpu) -> None:
     for bad in (float("nan"), float("inf"), float("-inf")):
         r = raw(500)
         for i, name in enumerate(FIELDS):
@@ -178,30 +158,22 @@ def test_activation_leaves_bad_numbers_out(own: OnCpu) -> None:
         r.quats[300] = 0
         r.scales[301, 1] = 200.0
         r.quats[302] = torch.tensor([1e-42, 0, 0, 1e-42])
-        r.shN[33] = bad  # the second warp
-        left_out = {
-            0,
-            33,
-            40,
-            80,
-            120,
-            160,
-            200,
-            300,
-            301,
-        }  # a mean first, then a quaternion, a scale, an opacity
+        # This one is in the second warp.
+        r.shN[33] = bad
+        # 0 has a bad mean, 40 a bad quaternion, 80 a scale, 120 an opacity.
+        left_out = {0, 33, 40, 80, 120, 160, 200, 300, 301}
         if bad == -math.inf:
-            r.opacities[120] = (
-                math.nan
-            )  # the sigmoid of -inf is 0 like that of those that are left out
-            left_out -= {80}  # a flat Gaussian
+            # The sigmoid of -inf is 0, as is the opacity of those that are left out.
+            r.opacities[120] = math.nan
+            # A flat Gaussian is drawn.
+            left_out -= {80}
         if bad == math.inf:
             left_out -= {120}
-        got = assert_same(own, r, 16)
+        got = assert_same(kernels, r, 16)
         assert set((got.opacities == 0).nonzero().flatten().tolist()) == left_out
 
 
-# -- frames --------------------------------------------------------------------------------------------------------
+# -- frames --------------------------------------------------------------------------
 
 KERNELS = {
     "set_frame": False,
@@ -221,7 +193,7 @@ VIEW = looking_at_origin(75, 50)
 
 
 class Projection:
-    """gsplat's for one camera, by the reference's rules."""
+    """Project for one camera as gsplat does, by the reference's rules."""
 
     CameraModelType = SimpleNamespace(PINHOLE="pinhole")
 
@@ -246,30 +218,27 @@ class Projection:
         view = Camera(
             viewmats[0].double().numpy(), Ks[0].double().numpy(), width, height, model
         )
-        turn = view.viewmat[:3, :3]
+        rotation = view.viewmat[:3, :3]
         opacity = opacities.double().numpy()
-        p = means.double().numpy() @ turn.T + view.viewmat[:3, 3]
-        m = turn @ (rotations.matrix(quats.numpy()) * scales.double().numpy()[:, None])
-        centers, _, (xx, xy, yy), det, sharp = ellipses(p, view, m)
+        p = means.double().numpy() @ rotation.T + view.viewmat[:3, 3]
+        axes = rotations.matrix(quats.numpy()) * scales.double().numpy()[:, None]
+        centers, _, (xx, xy, yy), det, sharp = ellipses(p, view, rotation @ axes)
         compensations = np.sqrt(sharp / det)
-        opacity = opacity * (compensations if antialiased else 1)
+        if antialiased:
+            opacity = opacity * compensations
         extend = np.sqrt(2 * np.log(np.maximum(opacity * 255, 1))).clip(max=3.33)
         radii = np.ceil(extend[:, None] * np.sqrt(np.stack([xx, yy], 1)))
-        seen = (p[:, 2] >= near) & (p[:, 2] <= far) & (opacity >= ALPHA_MIN)
-        seen &= ((centers + radii > 0) & (centers - radii < (width, height))).all(1)
-        depths = np.where(seen, p[:, 2], np.nan)  # gsplat leaves what was there
+        is_visible = (p[:, 2] >= near) & (p[:, 2] <= far) & (opacity >= ALPHA_MIN)
+        is_inside = (centers + radii > 0) & (centers - radii < (width, height))
+        is_visible &= is_inside.all(1)
+        # gsplat leaves the depths of invisible Gaussians as they were.
+        depths = np.where(is_visible, p[:, 2], np.nan)
         conics = np.stack([yy, -xy, xx], 1) / det[:, None]
-        found = (
-            np.where(seen[:, None], radii, 0).astype(np.int32),
-            centers,
-            depths,
-            conics,
-            compensations,
-        )
-        return tuple(
-            torch.from_numpy(a if a.dtype == np.int32 else a.astype(np.float32))[None]
-            for a in found
-        )
+        pixel_radii = np.where(is_visible[:, None], radii, 0).astype(np.int32)
+        tensors = [torch.from_numpy(pixel_radii)[None]]
+        for array in (centers, depths, conics, compensations):
+            tensors.append(torch.from_numpy(array.astype(np.float32))[None])
+        return tuple(tensors)
 
 
 @pytest.fixture(scope="module")
@@ -278,33 +247,43 @@ def frames() -> OnCpu:
 
 
 def drawn(
-    own: OnCpu,
-    given: GaussianScene,
+    kernels: OnCpu,
+    gaussians: GaussianScene,
     options: RenderOptions = CLASSIC,
     slots: int = 16384,
 ) -> tuple[Pixels, int]:
-    """The picture, and how many pairs of Gaussian and tile there were. What is selected is activated."""
+    """Draw a scene; selections need an activated one.
+
+    Returns:
+        The picture, and the number of pairs of Gaussian and tile.
+    """
     view = VIEW
-    t = {k: getattr(given, k).clone() for k in FIELDS}
-    if not given.activated:
-        t["scales"], t["opacities"] = t["scales"].exp(), t["opacities"].sigmoid()
+    t = {k: getattr(gaussians, k).clone() for k in FIELDS}
+    if not gaussians.activated:
+        t["scales"] = t["scales"].exp()
+        t["opacities"] = t["opacities"].sigmoid()
     sh = torch.cat([t.pop("sh0")[:, None], t.pop("shN")], 1).contiguous()
     if options.selection == EVERYTHING:
         flags = None
     else:
-        flags = flags_of(given, options.selection)
+        flags = flags_of(gaussians, options.selection)
     tensors = Scene(**t, sh0=sh[:, 0], shN=sh[:, 1:], flags=flags)
     rgba = torch.full((view.height, view.width, 4), 7.0)
-    depth = torch.full((view.height, view.width), 7.0) if options.depth else None
+    depth = None
+    if options.depth:
+        depth = torch.full((view.height, view.width), 7.0)
     needed = torch.full((1,), -1)
     parameters = torch.zeros(ctypes.sizeof(Parameters) // 4)
-    own.launch(
+    kernels.launch(
         "set_frame",
         1,
         64,
         Parameters.of(view, options, rgba, depth, needed.data_ptr()),
         parameters,
     )
+    degree = options.sh_degree
+    if degree is None:
+        degree = tensors.degree
     kind = GraphKey(
         view.width,
         view.height,
@@ -313,18 +292,17 @@ def drawn(
         view.far,
         options.mode == "antialiased",
         options.depth,
-        tensors.degree if options.sh_degree is None else options.sh_degree,
+        degree,
         rgba.element_size(),
         slots,
         paint=options.paint,
         selected=flags is not None,
         scaled=options.scale != 1.0,
     )
-    drawing.draw(kind, tensors, parameters, Projection(), own)
+    drawing.draw(kind, tensors, parameters, Projection(), kernels)
     picture = rgba.numpy()
-    return Pixels(
-        picture[..., :3], picture[..., 3], None if depth is None else depth.numpy()
-    ), int(needed)
+    depths = None if depth is None else depth.numpy()
+    return Pixels(picture[..., :3], picture[..., 3], depths), int(needed)
 
 
 FRAMES = [
@@ -333,38 +311,31 @@ FRAMES = [
     (Chance(n=150, sh_degree=4), RenderOptions("antialiased", depth=False)),
     (Chance(n=60, log_scale=(-2.5, 2.0)), RenderOptions("antialiased")),
     (Chance(n=200, logit=(-4.5, 1.0)), RenderOptions("antialiased")),
-    *(
-        (
-            Chance(n=150),
-            RenderOptions(
-                paint=paint,
-                selection=Selection(opacity=(0.3, 0.95), marked=(5, 17)),
-                scale=0.6,
-            ),
-        )
-        for paint in ("normals", "ellipsoids", "rings", "points", "overdraw")
-    ),
 ]
+SELECTED = RenderOptions(
+    selection=Selection(opacity=(0.3, 0.95), marked=(5, 17)), scale=0.6
+)
+for paint in ("normals", "ellipsoids", "rings", "points", "overdraw"):
+    FRAMES.append((Chance(n=150), replace(SELECTED, paint=paint)))
 
 
 @pytest.mark.parametrize(("chance", "options"), FRAMES)
-def test_frame_is_the_reference_s(
+def test_frame_agrees_with_the_reference(
     frames: OnCpu, chance: Chance, options: RenderOptions
 ) -> None:
-    given = activated(random_scene(3, chance))
-    close(
-        drawn(frames, given, options)[0],
-        draw(ReferenceRenderer(), given, VIEW, options),
-        70 if options.paint == "color" else 50,
-    )
+    gaussians = activated(random_scene(3, chance))
+    picture, _ = drawn(frames, gaussians, options)
+    expected = draw(ReferenceRenderer(), gaussians, VIEW, options)
+    close(picture, expected, 70 if options.paint == "color" else 50)
 
 
 def test_frame_with_too_few_slots_reports_them(frames: OnCpu) -> None:
-    given = random_scene(3, Chance(n=200))
-    whole, needed = drawn(frames, given)
+    gaussians = random_scene(3, Chance(n=200))
+    complete, needed = drawn(frames, gaussians)
     for slots in (1, 64, 200):
-        short, told = drawn(frames, given, slots=slots)
-        assert told == needed > slots
+        short, reported = drawn(frames, gaussians, slots=slots)
+        assert reported == needed > slots
         assert np.isfinite(short.color).all()
         assert np.isfinite(short.alpha).all()
-    assert np.array_equal(drawn(frames, given, slots=needed)[0].color, whole.color)
+    fitting, _ = drawn(frames, gaussians, slots=needed)
+    assert np.array_equal(fitting.color, complete.color)

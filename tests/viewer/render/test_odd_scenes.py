@@ -1,4 +1,4 @@
-"""Whatever numbers a scene holds, its picture is defined, what is left out is counted, and the work has an end."""
+"""Scenes of any numbers have a defined picture, and invalid Gaussians are counted."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ VIEW = looking_at_origin(80, 60)
 
 @pytest.fixture(scope="module", params=["quads", "tiles"])
 def gl(request: pytest.FixtureRequest, ctx: moderngl.Context) -> Iterator[Renderer]:
-    made = MAKERS[f"gl-{request.param}"](ctx)
-    yield made
-    made.close()
+    created = MAKERS[f"gl-{request.param}"](ctx)
+    yield created
+    created.close()
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +49,10 @@ def reference() -> ReferenceRenderer:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_every_odd_scene_has_the_reference_s_picture(
+def test_odd_scenes_are_drawn_as_by_the_reference(
     ctx: moderngl.Context, gl: Renderer, reference: ReferenceRenderer, model: Any
 ) -> None:
-    """All by a pinhole, and half of them by each other lens."""
+    """A pinhole camera draws all scenes, each other lens half of them."""
     view = replace(VIEW, model=model)
     for i, (name, (make, left_out)) in enumerate(SCENES.items()):
         if model != "pinhole" and i % 2 == (model == "ortho"):
@@ -62,40 +62,40 @@ def test_every_odd_scene_has_the_reference_s_picture(
         got = draw(gl, odd, view)
         assert reference.left_out == gl.left_out == left_out, name
         for p in (expected, got):
-            assert (
-                p.depth is not None
-                and np.isfinite(p.color).all()
-                and np.isfinite(p.depth).all()
-            ), name
-            assert (
-                p.color.max() <= COLOR_MAX and p.alpha.min() >= 0 and p.alpha.max() <= 1
-            ), name
+            assert p.depth is not None, name
+            assert np.isfinite(p.color).all(), name
+            assert np.isfinite(p.depth).all(), name
+            assert p.color.max() <= COLOR_MAX, name
+            assert p.alpha.min() >= 0, name
+            assert p.alpha.max() <= 1, name
         assert expected.alpha.any() or name == "everything behind"
-        # A Gaussian whose alpha is the least that counts is drawn or not as the driver rounds.
+        # Rounding of the driver decides whether a Gaussian of the least alpha is drawn.
         step = 0.0 if is_software(ctx) else ALPHA_MIN
         difference = np.abs(got.alpha - expected.alpha)
-        assert difference.max() < step + 2e-3 and (difference < 2e-3).mean() > 0.99, (
-            name
-        )
+        assert difference.max() < step + 2e-3, name
+        assert (difference < 2e-3).mean() > 0.99, name
         assert psnr(np.minimum(got.color, 1), np.minimum(expected.color, 1)) > 50, name
 
 
-def test_odd_scenes_in_every_paint(gl: Renderer) -> None:
+def test_odd_scenes_are_drawn_in_every_paint(gl: Renderer) -> None:
     for i, (name, (make, _)) in enumerate(SCENES.items()):
         paint = list(PAINTS)[i % len(PAINTS)]
         p = draw(gl, make(), VIEW, RenderOptions(paint=paint))
-        assert np.isfinite(p.color).all() and np.isfinite(p.alpha).all(), (name, paint)
+        assert np.isfinite(p.color).all(), (name, paint)
+        assert np.isfinite(p.alpha).all(), (name, paint)
 
 
-def test_what_is_shown_is_the_nearest(
+def test_thinned_picture_shows_the_nearest_gaussians(
     ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many = everywhere(500)
     view = camera(80, 64)
     renderer = MAKERS["gl-tiles"](ctx)
-    monkeypatch.setattr(
-        gl_tiles, "Chunks", lambda boxes, grid: Chunks(boxes, grid, 62 * 80)
-    )
+
+    def small_chunks(boxes: Any, grid: Any) -> Chunks:
+        return Chunks(boxes, grid, 62 * 80)
+
+    monkeypatch.setattr(gl_tiles, "Chunks", small_chunks)
     expected = draw(ReferenceRenderer(), many[:62], view)
     got = draw(renderer, many, view)
     assert renderer.thinned

@@ -1,4 +1,4 @@
-"""Which renderer is chosen, and going over from one to the other while a view shows a scene."""
+"""A renderer is chosen, and views change from one to the other while they show a scene."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from splatview_viewer.screens.offscreen import OffscreenScreen
 
 
 class Promised(KernelBuild):
-    """Kernels that come, or do not, when the test says so."""
+    """Kernels that are ready when the test says so."""
 
     def __init__(self) -> None:
         self.reason = ""
@@ -34,7 +34,7 @@ class Promised(KernelBuild):
 
 
 class Slow(ReferenceRenderer):
-    """In gsplat's place, where there is no GPU: draws the same picture."""
+    """Draw the same picture in gsplat's place, without a GPU."""
 
     name = "gsplat"
     reads_gpu = True
@@ -49,18 +49,22 @@ class Slow(ReferenceRenderer):
 
 @pytest.fixture
 def screen() -> Iterator[OffscreenScreen]:
-    made = OffscreenScreen(80, 60)
-    yield made
-    made.close()
+    offscreen = OffscreenScreen(80, 60)
+    yield offscreen
+    offscreen.close()
 
 
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> Promised:
     monkeypatch.delenv("SPLATVIEW_RENDERER", raising=False)
     monkeypatch.setattr(gsplat, "GsplatRenderer", Slow)
-    made = Promised()
-    monkeypatch.setattr(choosing, "kernels", lambda: made)
-    return made
+    promised = Promised()
+
+    def get_kernels() -> Promised:
+        return promised
+
+    monkeypatch.setattr(choosing, "kernels", get_kernels)
+    return promised
 
 
 def view_of(screen: OffscreenScreen) -> Any:
@@ -69,11 +73,15 @@ def view_of(screen: OffscreenScreen) -> Any:
     return view
 
 
-def test_without_a_gpu(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opengl_is_chosen_without_a_gpu(
+    ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("SPLATVIEW_RENDERER", raising=False)
-    monkeypatch.setattr(
-        gsplat_kernels, "obstacle", lambda: "gsplat needs CUDA, and this is a test"
-    )
+
+    def obstacle() -> str:
+        return "gsplat needs CUDA, and this is a test"
+
+    monkeypatch.setattr(gsplat_kernels, "obstacle", obstacle)
     monkeypatch.setattr(choosing, "kernels", KernelBuild)
     renderer = choose_renderer(ctx)
     assert isinstance(renderer, GlRenderer)
@@ -96,7 +104,7 @@ def test_opengl_draws_until_gsplat_is_ready(
     screen: OffscreenScreen, kernels: Promised
 ) -> None:
     view = view_of(screen)
-    before = view_pixels(view, screen)
+    previous = view_pixels(view, screen)
     assert "gl renderer" in view.info.path
     assert "building" in view.info.extras[-1]
     assert not view.tick(0.0)
@@ -105,7 +113,7 @@ def test_opengl_draws_until_gsplat_is_ready(
     assert not view.tick(0.0)
     assert "gsplat renderer" in view.info.path
     assert renderer_note(view.content.renderer) == ""
-    assert psnr(view_pixels(view, screen) / 255, before / 255) > 40
+    assert psnr(view_pixels(view, screen) / 255, previous / 255) > 40
     view.close()
 
 
@@ -124,16 +132,18 @@ def test_opengl_takes_over_when_gsplat_fails(
         monkeypatch.setattr(gsplat, "GsplatRenderer", fail)
     kernels.ready = True
     view = view_of(screen)
-    before = view_pixels(view, screen)
-    assert ("gsplat renderer" if start else "gl renderer") in view.info.path
+    previous = view_pixels(view, screen)
+    first_renderer = "gsplat renderer" if start else "gl renderer"
+    assert first_renderer in view.info.path
     monkeypatch.setattr(Slow, "fails", "the GPU is lost")
     view.view.rig.orbit.orbit(0.5, 0.0)
     view.view.rig.apply_orbit()
-    after = view_pixels(view, screen)
+    fallback = view_pixels(view, screen)
     assert "gl renderer" in view.info.path
     assert view.info.extras[-1] == "gl: the GPU is lost"
-    assert after.any()
-    assert not np.array_equal(before, after)
-    view.tick(0.0)  # it is not tried again
+    assert fallback.any()
+    assert not np.array_equal(previous, fallback)
+    # gsplat is not tried a second time.
+    view.tick(0.0)
     assert "gl renderer" in view.info.path
     view.close()

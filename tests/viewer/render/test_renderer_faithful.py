@@ -1,11 +1,13 @@
-"""Pixels against gsplat's own CUDA kernels.
+"""Renderers draw the pixels of gsplat's own CUDA kernels.
 
-The stored pictures are float16: a value from 0.5 to 1 is rounded by up to 2^-12, so even a perfect renderer
-reaches no more than 77 dB in alpha where the whole picture is opaque ("random"). The reference stands at that limit.
+The stored pictures are float16: a value from 0.5 to 1 is rounded by up to 2^-12, so
+even a perfect renderer reaches no more than 77 dB in alpha where the whole picture is
+opaque ("random"). The reference stands at that limit.
 
-The OpenGL renderer's quads depart from gsplat in one rule: gsplat ends a pixel *before* the Gaussian that would take
-the transmittance to 1e-4 or below. Fixed blending cannot know the transmittance, so that Gaussian and those behind it
-are drawn too. Only scenes of nearly opaque Gaussians show it.
+The OpenGL renderer's quads depart from gsplat in one rule: gsplat ends a pixel *before*
+the Gaussian that would take the transmittance to 1e-4 or below. Fixed blending cannot
+know the transmittance, so that Gaussian and those behind it are drawn too. Only scenes
+of nearly opaque Gaussians show it.
 """
 
 from __future__ import annotations
@@ -30,17 +32,19 @@ GATES = {
     "gl-tiles": {"playbot": (85, 79, 79), "random": (77, 75, 75)},
     "reference": {"playbot": (85, 79, 79)},
 }
-"""Decibels for colour, alpha and depth, each by 2 to 6 less than what is measured."""
+"""Decibels for colour, alpha and depth, each 2 to 6 below the measured ones."""
 
 
 @pytest.mark.parametrize("case", ["playbot_0_aa", "random_1"])
-def test_against_gsplat(ctx: moderngl.Context, data_dir: Path, case: str) -> None:
+def test_pictures_are_within_tolerance_of_gsplat(
+    ctx: moderngl.Context, data_dir: Path, case: str
+) -> None:
     d = gsplat_picture(data_dir, case)
-    given = real_scene(data_dir, d.scene)
+    gaussians = real_scene(data_dir, d.scene)
     for name, gates in GATES.items():
         if d.scene in gates:
             renderer = MAKERS[name](ctx)
-            p = draw(renderer, given, d.camera, RenderOptions(d.mode, d.sh_degree))
+            p = draw(renderer, gaussians, d.camera, RenderOptions(d.mode, d.sh_degree))
             assert p.depth is not None
             got = (
                 psnr(p.color, d.color),

@@ -1,4 +1,4 @@
-"""Getting gsplat's kernels without disturbing other processes that build them too."""
+"""gsplat's kernels are built without disturbing other processes that build them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _C = 1
 
 @pytest.fixture
 def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A gsplat, first on the path, whose module `_backend` is this file; the folder `cache` lies beside it."""
+    """Put a gsplat first on the path, and return the file of its module `_backend`.
+
+    The folder `cache` is beside the package.
+    """
     (tmp_path / "cache").mkdir()
     folder = tmp_path / "site" / "gsplat" / "cuda"
     folder.mkdir(parents=True)
@@ -36,7 +39,7 @@ def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder / "_backend.py"
 
 
-def test_building(backend: Path, tmp_path: Path) -> None:
+def test_build_leaves_the_library_and_its_log(backend: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     (cache / "build").mkdir()
     (cache / "build" / "left by a compiler that was killed").touch()
@@ -54,33 +57,32 @@ def test_building(backend: Path, tmp_path: Path) -> None:
     [
         ("_C = None", "no nvcc here"),
         (
-            "print('ok so far'); print('x.cu(3): error: no such thing'); raise SystemExit(1)",
+            "print('ok so far'); print('x.cu(3): error: no such thing'); raise "
+            "SystemExit(1)",
             r"x\.cu\(3\): error: no such",
         ),
     ],
 )
-def test_a_build_that_fails(
+def test_failed_build_raises_the_error_of_the_compiler(
     backend: Path, tmp_path: Path, program: str, message: str
 ) -> None:
     backend.write_text(program)
     with pytest.raises(RendererError, match=message):
         build(tmp_path / "cache" / LIBRARY)
-    assert not list(tmp_path.glob("cache/build")) + list(
-        tmp_path.glob(f"cache/{LIBRARY}")
-    )
+    assert not (tmp_path / "cache" / "build").exists()
+    assert not (tmp_path / "cache" / LIBRARY).exists()
 
 
-def test_without_a_driver(programs: Programs) -> None:
-    """Said quickly, without loading torch."""
+def test_kernels_report_a_missing_driver_without_torch(programs: Programs) -> None:
+    """The reason is found quickly, without loading torch."""
     program = (
-        "import sys; from splatview_viewer.render.gsplat.build import kernels; k = kernels(); "
+        "import sys; from splatview_viewer.render.gsplat.build import kernels; k = "
+        "kernels(); "
         "print(k.wait(0), k.reason); print('torch' in sys.modules)"
     )
     # With no GPU visible a machine that has some is like one that has none.
-    lines = (
-        programs.code(program, CUDA_VISIBLE_DEVICES="")
-        .communicate(timeout=PATIENCE)[0]
-        .splitlines()
-    )
+    process = programs.code(program, CUDA_VISIBLE_DEVICES="")
+    output, _ = process.communicate(timeout=PATIENCE)
+    lines = output.splitlines()
     assert lines[0].startswith("False gsplat needs CUDA, and ")
     assert lines[1] == "False"

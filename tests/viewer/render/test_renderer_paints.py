@@ -1,4 +1,4 @@
-"""Every paint, scale and selection in every renderer, against the reference."""
+"""Renderers draw every paint, scale and selection as the reference does."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ MIXED = Chance(n=600, log_scale=(-2.6, 0.8))
 
 
 @pytest.fixture(params=[name for name in MARKED if name != "reference"])
-def other(request: pytest.FixtureRequest, ctx: moderngl.Context) -> Iterator[Renderer]:
-    """Any but the reference."""
-    made = MAKERS[request.param](ctx)
-    yield made
-    made.close()
+def tested(request: pytest.FixtureRequest, ctx: moderngl.Context) -> Iterator[Renderer]:
+    """Make each renderer but the reference."""
+    created = MAKERS[request.param](ctx)
+    yield created
+    created.close()
 
 
 @pytest.mark.parametrize(
@@ -50,12 +50,13 @@ def other(request: pytest.FixtureRequest, ctx: moderngl.Context) -> Iterator[Ren
         ("ellipsoids", "pinhole", Chance(n=60, log_scale=(-0.5, 0.8))),
         ("color", "ortho", Chance(log_scale=(-3.5, 1.6))),
         ("color", "pinhole", Chance(n=200, log_scale=(0.5, 1.5), logit=(-2.0, 1.0))),
-        ("color", "pinhole", Chance(logit=(5.0, 1.0))),  # nearly opaque
+        # These Gaussians are nearly opaque.
+        ("color", "pinhole", Chance(logit=(5.0, 1.0))),
         ("color", "fisheye", Chance(n=3000, spread=5.0)),
     ],
 )
-def test_the_picture_is_the_reference_s(
-    other: Renderer,
+def test_pictures_agree_with_the_reference(
+    tested: Renderer,
     request: pytest.FixtureRequest,
     paint: Any,
     model: Any,
@@ -63,52 +64,50 @@ def test_the_picture_is_the_reference_s(
 ) -> None:
     gaussians = random_scene(21, chance)
     view = looking_at_origin(model=model)
-    options = RenderOptions(
-        "antialiased" if model == "fisheye" else "classic", paint=paint, point_px=5.0
-    )
+    mode = "antialiased" if model == "fisheye" else "classic"
+    options = RenderOptions(mode, paint=paint, point_px=5.0)
+    decibels = 50
     if paint == "color":
-        least = {"gl-tiles": 80, "gl-quads": 60}.get(
-            request.node.callspec.params["other"], 0
-        )
-    else:
-        least = 50
-    if not least:
+        name = request.node.callspec.params["tested"]
+        decibels = {"gl-tiles": 80, "gl-quads": 60}.get(name, 0)
+    if not decibels:
         pytest.skip("tests/cuda holds its colours against gsplat itself")
-    got = draw(other, gaussians, view, options)
+    got = draw(tested, gaussians, view, options)
     expected = draw(ReferenceRenderer(), gaussians, view, options)
-    for _ in range(
-        4 if other.name == "gsplat" else 0
-    ):  # the last ones come from a graph
-        close(got, expected, least)
-        got = other.render(view, options).pixels()
-    close(got, expected, least)
+    close(got, expected, decibels)
+    if tested.name == "gsplat":
+        # The last pictures come from a graph.
+        for _ in range(4):
+            got = tested.render(view, options).pixels()
+            close(got, expected, decibels)
 
 
-def test_selected_marked_and_scaled(other: Renderer) -> None:
+def test_selected_marked_and_scaled_gaussians_agree_with_the_reference(
+    tested: Renderer,
+) -> None:
     gaussians = random_scene(23, MIXED)
     view = looking_at_origin()
-    # what is left out counts as an index all the same
+    # Gaussians that are left out keep their index.
     gaussians.means[5] = np.nan
     gaussians.quats[40] = 0
-    some = Selection(
+    selection = Selection(
         opacity=(0.3, 0.95), scale=(0.02, 0.4), marked=(5, 17, 300, 599, 10_000)
     )
-    options = RenderOptions(selection=some, scale=0.6)
-    everything = draw(other, gaussians, view)
-    got = other.render(view, options).pixels()
+    options = RenderOptions(selection=selection, scale=0.6)
+    everything = draw(tested, gaussians, view)
+    got = tested.render(view, options).pixels()
     close(got, draw(ReferenceRenderer(), gaussians, view, options))
     assert psnr(got.color, everything.color, float(everything.color.max())) < 40
-    again = other.render(view, CLASSIC).pixels()
-    assert np.array_equal(again.color, everything.color)
-    assert np.array_equal(again.alpha, everything.alpha)
-    newer = random_scene(32, MIXED)  # of which the same numbers choose others
-    close(
-        draw(other, newer, view, options),
-        draw(ReferenceRenderer(), newer, view, options),
-    )
+    unselected = tested.render(view, CLASSIC).pixels()
+    assert np.array_equal(unselected.color, everything.color)
+    assert np.array_equal(unselected.alpha, everything.alpha)
+    # The same limits select other Gaussians of a newer scene.
+    newer = random_scene(32, MIXED)
+    expected = draw(ReferenceRenderer(), newer, view, options)
+    close(draw(tested, newer, view, options), expected)
 
 
-def test_overdraw_counts_what_others_hide(renderer: Renderer) -> None:
+def test_overdraw_counts_hidden_gaussians(renderer: Renderer) -> None:
     many = scene([(0, 0, 2 + 0.01 * i) for i in range(40)], scales=0.05, opacities=0.99)
     p = draw(renderer, many, options=RenderOptions(paint="overdraw"))
     assert p.color[CENTER].tolist() == [40.0] * 3
@@ -130,24 +129,26 @@ def test_overdraw_counts_what_others_hide(renderer: Renderer) -> None:
         ("normals", "pinhole", "classic"),
     ],
 )
-def test_flat_gaussians_are_drawn_as_the_reference_s(
-    other: Renderer, paint: Any, model: Any, mode: Any
+def test_flat_gaussians_are_drawn_as_by_the_reference(
+    tested: Renderer, paint: Any, model: Any, mode: Any
 ) -> None:
     gaussians = random_scene(27, MIXED)
     view = looking_at_origin(model=model)
-    gaussians.scales[:, 2] = -np.inf  # as a logarithm
-    # Some are seen exactly from the side, their third axis to the right; some are of no size at all.
+    # Scales are logarithms.
+    gaussians.scales[:, 2] = -np.inf
+    # Some are seen exactly from the side, their third axis to the right; some have no
+    # size.
     right, down, forward = view.viewmat[:3, :3]
     sideways = rotations.quaternion(np.stack([down, forward, right], axis=1))
     gaussians.quats[:5] = torch.from_numpy(sideways)
     gaussians.scales[5:10] = -np.inf
     options = RenderOptions(mode, paint=paint)
     expected = draw(ReferenceRenderer(), gaussians, view, options)
-    got = draw(other, gaussians, view, options)
-    assert other.left_out.total == 0
+    got = draw(tested, gaussians, view, options)
+    assert tested.left_out.total == 0
     assert np.isfinite(got.color).all()
     close(got, expected, 45)
     thin = replace(gaussians, scales=gaussians.scales.clamp(min=-16.0))
-    close(draw(other, thin, view, options), expected, 45)
+    close(draw(tested, thin, view, options), expected, 45)
     flat = replace(gaussians, scales=gaussians.scales.exp(), activated=(True, False))
-    close(draw(other, flat, view, options), expected, 45)
+    close(draw(tested, flat, view, options), expected, 45)

@@ -1,4 +1,4 @@
-"""What lies under a pixel, held against what the reference renderer draws there."""
+"""Picking finds at a pixel what the reference renderer draws there."""
 
 from __future__ import annotations
 
@@ -33,54 +33,59 @@ from splatview_viewer.scene import Selection
         ("fisheye", RenderOptions(scale=0.4)),
     ],
 )
-def test_it_is_what_the_reference_draws(
+def test_hit_is_drawn_by_the_reference(
     model: CameraModel, options: RenderOptions
 ) -> None:
-    given = activated(random_scene(3, Chance(n=700, log_scale=(-3.0, 1.0))))
+    gaussians = activated(random_scene(3, Chance(n=700, log_scale=(-3.0, 1.0))))
     view = looking_at_origin(model=model)
     renderer = ReferenceRenderer()
-    renderer.load(replace(given, scales=given.scales * options.scale))
+    renderer.load(replace(gaussians, scales=gaussians.scales * options.scale))
     drawn = renderer.render(view, replace(options, scale=1.0)).pixels()
     g = np.random.default_rng(5)
-    found = 0
+    hit_count = 0
     for _ in range(30):
         row = int(g.integers(view.height))
         column = int(g.integers(view.width))
         hit = pick(
-            given, view, column + float(g.random()), row + float(g.random()), options
+            gaussians,
+            view,
+            column + float(g.random()),
+            row + float(g.random()),
+            options,
         )
         alpha = float(drawn.alpha[row, column])
         if hit is None:
             assert alpha == 0
             continue
-        found += 1
+        hit_count += 1
         assert drawn.depth is not None
         assert hit.alpha == pytest.approx(alpha, abs=1e-5)
         assert hit.depth * hit.alpha == pytest.approx(
             float(drawn.depth[row, column]), rel=1e-4
         )
-        others = replace(
-            given, opacities=given.opacities * (torch.arange(len(given)) != hit.index)
+        is_kept = torch.arange(len(gaussians)) != hit.index
+        without_hit = replace(
+            gaussians,
+            opacities=gaussians.opacities * is_kept,
+            scales=gaussians.scales * options.scale,
         )
-        renderer.load(replace(others, scales=given.scales * options.scale))
-        without = (
-            renderer.render(view, replace(options, scale=1.0))
-            .pixels()
-            .alpha[row, column]
-        )
-        assert without < alpha
+        renderer.load(without_hit)
+        redrawn = renderer.render(view, replace(options, scale=1.0)).pixels()
+        assert redrawn.alpha[row, column] < alpha
         assert 0 < hit.weight <= alpha + 1e-6
-    assert found > 8
+    assert hit_count > 8
 
 
-def test_what_is_hidden_is_not_picked() -> None:
-    given = scene(
+def test_hidden_gaussians_are_not_picked() -> None:
+    gaussians = scene(
         [[0, 0, 2], [0, 0, 3], [0, 0, 4]], opacities=[0.9, 0.6, 0.5], scales=0.2
     )
-    at = 32.5, 24.5
+    center = 32.5, 24.5
 
     def index(**limits: Any) -> int | None:
-        hit = pick(given, camera(), *at, RenderOptions(selection=Selection(**limits)))
+        hit = pick(
+            gaussians, camera(), *center, RenderOptions(selection=Selection(**limits))
+        )
         return None if hit is None else hit.index
 
     assert index() == 0
@@ -89,18 +94,18 @@ def test_what_is_hidden_is_not_picked() -> None:
     assert index(opacity=(0.0, 0.55)) == 2
     assert index(opacity=(0.95, 1.0)) is None
     assert index(scale=(0.3, 1.0)) is None
-    hit = pick(given, camera(near=2.5, far=3.5), *at, CLASSIC)
+    hit = pick(gaussians, camera(near=2.5, far=3.5), *center, CLASSIC)
     assert hit is not None
-    assert (hit.index, hit.depth) == (1, pytest.approx(3.0))
-    hit = pick(scene([[0, 0, 2]] * 3, opacities=0.5), camera(), *at, CLASSIC)
-    assert hit is not None and hit.index == 0, (
-        "of the same depth the first is the nearest"
-    )
+    assert hit.index == 1
+    assert hit.depth == pytest.approx(3.0)
+    hit = pick(scene([[0, 0, 2]] * 3, opacities=0.5), camera(), *center, CLASSIC)
+    assert hit is not None
+    assert hit.index == 0, "of the same depth the first is the nearest"
     for means, scales, opacity in (
         ([], 1.0, 0.8),
         ([[0, 0, -2]], 5.0, 0.8),
         ([[0, 0, 2]], 50.0, 0.003),
     ):
-        seen = scene(np.reshape(means, (-1, 3)), scales=scales, opacities=opacity)
-        assert pick(seen, camera(), *at, CLASSIC) is None
-    assert pick(given, camera(), 3.0, 3.0, CLASSIC) is None
+        invisible = scene(np.reshape(means, (-1, 3)), scales=scales, opacities=opacity)
+        assert pick(invisible, camera(), *center, CLASSIC) is None
+    assert pick(gaussians, camera(), 3.0, 3.0, CLASSIC) is None
