@@ -239,8 +239,11 @@ def test_results_are_drawn_over_their_stream_while_it_is_shown(
     viewer.user.drop([str(tmp_path / "other.png")])
     viewer.until(lambda: not overlay.opened)
     viewer.user.select(selected)
-    viewer.until(lambda: overlay.opened)
-    viewer.until(partial(shows_box, viewer, 70, 1))
+
+    def is_open_and_drawn() -> bool:
+        return overlay.opened and shows_box(viewer, 70, 1)
+
+    viewer.until(is_open_and_drawn)
     splatview.annotate("camera")
     viewer.until(lambda: viewer.image.data.layers.all[0].result.is_empty)
 
