@@ -115,17 +115,17 @@ def frame_headers() -> list[Any]:
 
 def _to_trainer(data: bytes) -> None:
     with contextlib.suppress(*messages.DecodeError):
-        found = messages.decode_to_trainer(data)
-        assert messages.decode_to_trainer(messages.encode(found)) == found
+        message = messages.decode_to_trainer(data)
+        assert messages.decode_to_trainer(messages.encode(message)) == message
 
 
 def _to_viewer(data: bytes) -> None:
     with contextlib.suppress(*messages.DecodeError, SharingError):
-        found = messages.decode_to_viewer(data)
-        if isinstance(found, messages.Offer) and isinstance(
-            found.ref, messages.InPlaceRef
+        message = messages.decode_to_viewer(data)
+        if isinstance(message, messages.Offer) and isinstance(
+            message.ref, messages.InPlaceRef
         ):
-            check_tensors(found.ref)
+            check_tensors(message.ref)
 
 
 def _frame_header(data: bytes) -> None:
@@ -154,7 +154,7 @@ DECODERS = [
 ]
 
 
-def _others(data: bytes) -> None:
+def _descriptions(data: bytes) -> None:
     for decode in DECODERS:
         with contextlib.suppress(*messages.DecodeError, ValueError):
             decode(data)
@@ -165,7 +165,7 @@ READERS: dict[str, tuple[Callable[[bytes], object], list[bytes]]] = {
     "to_viewer": (_to_viewer, [messages.encode(m) for m in to_viewer()]),
     "frame_header": (_frame_header, [messages.encode(m) for m in frame_headers()]),
     "descriptions": (
-        _others,
+        _descriptions,
         [
             messages.encode(
                 messages.VersionHeader("gaussians", 3, {"color": "rgb", "step": 1})

@@ -65,25 +65,25 @@ BOMBS = [
 
 
 def mutated(seeds: Sequence[bytes], luck: random.Random) -> bytes:
-    """Return one of the seeds with up to four pieces cut out, overwritten, doubled or
-    put in.
-    """
+    """Return a seed with up to four pieces cut out, overwritten, doubled or put in."""
     data = luck.choice(list(seeds))
     for _ in range(luck.randrange(5)):
-        at = luck.randrange(len(data) + 1)
+        start = luck.randrange(len(data) + 1)
         length = luck.randrange(min(len(data) + 1, 64))
         new = luck.randbytes(luck.randrange(12))
-        rest = data[at + length :]
-        bit = bytes([data[at] ^ 1 << luck.randrange(8)]) if at < len(data) else b""
+        tail = data[start + length :]
+        bit = b""
+        if start < len(data):
+            bit = bytes([data[start] ^ 1 << luck.randrange(8)])
         data = luck.choice(
             [
-                data[:at],
-                data[:at] + rest,
-                data[:at] + new + data[at + len(new) :],
-                data[:at] + new + data[at:],
-                data[:at] + luck.choice(BOMBS) + rest,
-                data[:at] + data[at : at + length] * 2 + rest,
-                data[:at] + bit + data[at + 1 :],
+                data[:start],
+                data[:start] + tail,
+                data[:start] + new + data[start + len(new) :],
+                data[:start] + new + data[start:],
+                data[:start] + luck.choice(BOMBS) + tail,
+                data[:start] + data[start : start + length] * 2 + tail,
+                data[:start] + bit + data[start + 1 :],
             ]
         )
     return data
@@ -137,17 +137,19 @@ ODD: list[Any] = [
 ]
 
 
-def odd(documents: Sequence[Any], luck: random.Random) -> bytes:
-    """Return one of the documents as JSON, with one to three of its values replaced,
-    doubled, left out or renamed.
+def odd_document(documents: Sequence[Any], luck: random.Random) -> bytes:
+    """Return a document as JSON with one to three odd values.
+
+    Values are replaced, doubled, left out or renamed.
     """
-    made = json.loads(json.dumps(luck.choice(documents)))
+    document = json.loads(json.dumps(luck.choice(documents)))
     for _ in range(luck.randint(1, 3)):
-        holder = made
+        holder = document
         while isinstance(holder, (dict, list)) and holder:
-            key = luck.choice(
-                list(holder if isinstance(holder, dict) else range(len(holder)))
-            )
+            keys = range(len(holder))
+            if isinstance(holder, dict):
+                keys = holder
+            key = luck.choice(list(keys))
             inner = holder[key]
             if isinstance(inner, (dict, list)) and inner and luck.random() < 0.7:
                 holder = inner
@@ -169,7 +171,7 @@ def odd(documents: Sequence[Any], luck: random.Random) -> bytes:
                     [{odd_key: value}, {key: copy.deepcopy(luck.choice(ODD))}]
                 )
             break
-    return json.dumps(made).encode()
+    return json.dumps(document).encode()
 
 
 def inputs(target: Target, count: int) -> Iterator[tuple[str, bytes]]:
@@ -177,14 +179,15 @@ def inputs(target: Target, count: int) -> Iterator[tuple[str, bytes]]:
     seeds = target.seeds()
     luck = random.Random(0)
     for seed in seeds:
-        target.run(seed)  # imports and compiles what the target needs, without limits
+        # This imports and compiles what the target needs, without limits.
+        target.run(seed)
     yield from target.crafted(seeds[0]).items()
-    for number in range(count):
-        strange = target.documents and number % 2
-        yield (
-            f"input {number}",
-            odd(target.documents, luck) if strange else mutated(seeds, luck),
-        )
+    for i in range(count):
+        if target.documents and i % 2:
+            data = odd_document(target.documents, luck)
+        else:
+            data = mutated(seeds, luck)
+        yield f"input {i}", data
 
 
 def main(name: str, count: str = "1000000") -> int:
@@ -195,19 +198,16 @@ def main(name: str, count: str = "1000000") -> int:
         )
         return 2
     path = Path(tempfile.gettempdir(), f"splatview-fuzz-{name}")
-    what = ""
+    label = ""
     try:
-        for what, data in inputs(TARGETS[name], int(count)):
+        for label, data in inputs(TARGETS[name], int(count)):
             path.write_bytes(data)
-            print(
-                f"{what} ({len(data):,} bytes, {path})", flush=True
-            )  # the last one, where the process is ended
+            # The last line names the failing input where the process is ended.
+            print(f"{label} ({len(data):,} bytes, {path})", flush=True)
             used = resource.getrusage(resource.RUSAGE_SELF)
             seconds = math.ceil(used.ru_utime + used.ru_stime) + CPU_SECONDS
-            resource.setrlimit(
-                resource.RLIMIT_CPU,
-                (seconds, resource.getrlimit(resource.RLIMIT_CPU)[1]),
-            )
+            _, hard_limit = resource.getrlimit(resource.RLIMIT_CPU)
+            resource.setrlimit(resource.RLIMIT_CPU, (seconds, hard_limit))
             with little_memory():
                 TARGETS[name].run(data)
     except Exception:

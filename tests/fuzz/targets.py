@@ -45,6 +45,10 @@ from splatview_viewer.web import messages as m
 Crafted = Callable[[bytes], dict[str, bytes]]
 
 
+def no_crafted_inputs(seed: bytes) -> dict[str, bytes]:
+    return {}
+
+
 @dataclass
 class Target:
     """A reader of bytes.
@@ -56,7 +60,7 @@ class Target:
 
     run: Callable[[bytes], object]
     seeds: Callable[[], Sequence[bytes]]
-    crafted: Crafted = lambda seed: {}
+    crafted: Crafted = no_crafted_inputs
     documents: Sequence[Any] = field(default=())
     format: str = ""
 
@@ -64,19 +68,17 @@ class Target:
 def wide_and_deep(seed: bytes) -> dict[str, bytes]:
     """Return JSON that is slow to look up, or nested."""
     document = json.loads(seed)
-    made = {
+    crafted = {
         f"{n} levels": b'{"a": ' + b"[" * n + b"]" * n + b"}"
         for n in (200, 900, 980, 100_000)
     }
-    made |= {
-        f"{key}, {n} levels": json.dumps({**document, key: "@"})
-        .replace('"@"', "[" * n + "]" * n)
-        .encode()
-        for key in document
-        for n in (400, 980)
-    }
+    for key in document:
+        text = json.dumps({**document, key: "@"})
+        for n in (400, 980):
+            nested = text.replace('"@"', "[" * n + "]" * n)
+            crafted[f"{key}, {n} levels"] = nested.encode()
     many = {f"key {i:06}": i for i in range(30_000)}
-    return made | {
+    return crafted | {
         "30,000 keys": json.dumps(document | many).encode(),
         "nested names": b'{"a":' * 100_000,
     }
@@ -84,25 +86,22 @@ def wide_and_deep(seed: bytes) -> dict[str, bytes]:
 
 def of_json(run: Callable[[bytes], object], documents: Sequence[Any]) -> Target:
     """Return the target of a reader of JSON."""
-    return Target(
-        run,
-        lambda: [json.dumps(d).encode() for d in documents],
-        wide_and_deep,
-        documents,
-    )
+
+    def seeds() -> list[bytes]:
+        return [json.dumps(document).encode() for document in documents]
+
+    return Target(run, seeds, wide_and_deep, documents)
 
 
 @cache
 def folder() -> Path:
-    """A folder of this process, in memory where that is possible."""
-    made = Path(
-        tempfile.mkdtemp(
-            prefix="splatview-fuzz-",
-            dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None,
-        )
-    )
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
-    return made
+    """Return a folder of this process, in memory where that is possible."""
+    parent = None
+    if os.access("/dev/shm", os.W_OK):
+        parent = "/dev/shm"
+    path = Path(tempfile.mkdtemp(prefix="splatview-fuzz-", dir=parent))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
 
 
 def put(name: str, data: bytes) -> Path:
@@ -118,9 +117,10 @@ def refused() -> Iterator[None]:
     try:
         yield
     except ViewerError as e:
-        words = str(e)
-        assert 0 < len(words) < 4000 and "not enough memory" not in words, words[:200]
-        words.encode()
+        text = str(e)
+        assert 0 < len(text) < 4000, text[:200]
+        assert "not enough memory" not in text, text[:200]
+        text.encode()
 
 
 # -- scenes, pictures, snapshots -------------------------------------------------------
@@ -138,11 +138,11 @@ def of_format(
     """Return the target of a file format; the name of the file is part of what it is."""
 
     def seeds() -> list[bytes]:
-        made = []
+        contents = []
         for write in writers:
             write(put(name, b""))
-            made.append((folder() / name).read_bytes())
-        return made
+            contents.append((folder() / name).read_bytes())
+        return contents
 
     def run(data: bytes) -> None:
         with refused():
@@ -267,9 +267,8 @@ CAMERAS: list[Any] = [
 
 
 def _camera(data: bytes) -> None:
-    text = "{" + data.decode(errors="replace").lstrip(
-        " {"
-    )  # whatever else it begins with, it names no file
+    # A text that begins with a brace names no file.
+    text = "{" + data.decode(errors="replace").lstrip(" {")
     for read in (camera_from_text, camera_from_json):
         with refused(), np.errstate(all="ignore"):
             camera = read(text, 64, 48)
@@ -285,15 +284,16 @@ def _path_documents() -> list[Any]:
         Keyframe(np.array([i, 0.0, 0.0]), np.array([1.0, 0.0, 0.0, 0.0]), 50.0, 0.2)
         for i in range(3)
     ]
-    made = json.loads(write_path(Film(CameraPath(keys), 64, 48, 5.0)))
+    document = json.loads(write_path(Film(CameraPath(keys), 64, 48, 5.0)))
     first_viewer = [
-        {"matrix": json.dumps(key["matrix"]), "fov": 50} for key in made["keyframes"]
+        {"matrix": json.dumps(key["matrix"]), "fov": 50}
+        for key in document["keyframes"]
     ]
     return [
-        made,
-        {**made, "keyframes": []},
-        {**made, "keyframes": first_viewer},
-        {**made, "camera_type": "fisheye"},
+        document,
+        {**document, "keyframes": []},
+        {**document, "keyframes": first_viewer},
+        {**document, "camera_type": "fisheye"},
     ]
 
 
@@ -335,36 +335,116 @@ def _page_message(data: bytes) -> None:
         assert m.parse(m.encode(message)) == message
 
 
+# -- files of each format --------------------------------------------------------------
+
+
+def write_ply(path: Path) -> None:
+    w.write_ply(path, w.ply_columns(T))
+
+
+def write_big_endian_ply(path: Path) -> None:
+    w.write_ply(path, w.ply_columns(T), types={"x": "f8"}, order=">")
+
+
+def write_compressed_ply(path: Path) -> None:
+    w.write_compressed_ply(path, T)
+
+
+def write_text_ply(path: Path) -> None:
+    w.write_ply(path, w.ply_columns(T), order="a")
+
+
+def write_ply_with_faces(path: Path) -> None:
+    columns = w.ply_columns(T)
+    w.write_ply(path, columns, header=w.FACES, before=w.faces(), order="<")
+
+
+def write_text_ply_with_faces(path: Path) -> None:
+    columns = w.ply_columns(T)
+    w.write_ply(path, columns, header=w.FACES, before=w.faces("a"), order="a")
+
+
+def write_gzipped_ply(path: Path) -> None:
+    write_ply(path)
+    path.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+
+
+def write_splat(path: Path) -> None:
+    w.write_splat(path, T)
+
+
+def write_spz(path: Path) -> None:
+    w.write_spz(path, T)
+
+
+def keep_data(data: bytes) -> bytes:
+    return data
+
+
+def write_spz_4(path: Path) -> None:
+    w.write_spz_4(path, T, keep_data)
+
+
+def write_sog(path: Path) -> None:
+    w.write_zip(path, w.sog_files(T))
+
+
+def write_sog_1(path: Path) -> None:
+    w.write_zip(path, w.sog_files(T, 1))
+
+
+def write_gsplat_png(path: Path) -> None:
+    w.write_zip(path, w.gsplat_png_files(SQUARE))
+
+
+def write_checkpoint(path: Path) -> None:
+    w.write_checkpoint(path, T)
+
+
+def write_npy(path: Path) -> None:
+    np.save(path, np.zeros((6, 5, 3), np.float32))
+
+
+def write_snapshot(path: Path, protocol: int) -> None:
+    path.write_bytes(pickle.dumps(_memory(), protocol))
+
+
+def read_snapshot(path: Path) -> object:
+    return read_pickle([File(path, "s.pickle")], silent)
+
+
+def training_seeds() -> list[bytes]:
+    return [json.dumps(TRAINING).encode()]
+
+
+def constant_seeds(seeds: list[bytes]) -> list[bytes]:
+    return seeds
+
+
 TARGETS: dict[str, Target] = {
     "ply": of_format(
         "ply",
         "s.ply",
-        lambda p: w.write_ply(p, w.ply_columns(T)),
-        lambda p: w.write_ply(p, w.ply_columns(T), types={"x": "f8"}, order=">"),
-        lambda p: w.write_compressed_ply(p, T),
-        lambda p: w.write_ply(p, w.ply_columns(T), order="a"),
-        lambda p: w.write_ply(
-            p, w.ply_columns(T), header=w.FACES, before=w.faces(), order="<"
-        ),
-        lambda p: w.write_ply(
-            p, w.ply_columns(T), header=w.FACES, before=w.faces("a"), order="a"
-        ),
-        lambda p: p.write_bytes(
-            gzip.compress(w.write_ply(p, w.ply_columns(T)).read_bytes(), mtime=0)
-        ),
+        write_ply,
+        write_big_endian_ply,
+        write_compressed_ply,
+        write_text_ply,
+        write_ply_with_faces,
+        write_text_ply_with_faces,
+        write_gzipped_ply,
     ),
-    "splat": of_format("splat", "s.splat", lambda p: w.write_splat(p, T)),
+    "splat": of_format("splat", "s.splat", write_splat),
     "spz": of_format(
         "spz",
         "s.spz",
-        lambda p: w.write_spz(p, T),
-        lambda p: w.write_spz_4(p, T, lambda data: data),
+        write_spz,
+        write_spz_4,
     ),
     "sog": of_format(
         "sog",
         "s.sog",
-        lambda p: w.write_zip(p, w.sog_files(T)),
-        lambda p: w.write_zip(p, w.sog_files(T, 1)),
+        write_sog,
+        write_sog_1,
     ),
     "sog_meta": of_json(
         partial(_planes_meta, "sog", w.sog_files(T)),
@@ -374,22 +454,18 @@ TARGETS: dict[str, Target] = {
         partial(_planes_meta, "sog_1", w.sog_files(T, 1)),
         [json.loads(w.sog_files(T, 1)["meta.json"])],
     ),
-    "gsplat_png": of_format(
-        "sog", "s.zip", lambda p: w.write_zip(p, w.gsplat_png_files(SQUARE))
-    ),
+    "gsplat_png": of_format("sog", "s.zip", write_gsplat_png),
     "gsplat_png_meta": of_json(
         partial(_planes_meta, "gsplat_png", w.gsplat_png_files(SQUARE)),
         [json.loads(w.gsplat_png_files(SQUARE)["meta.json"])],
     ),
     "inria": Target(
         _training_cameras,
-        lambda: [json.dumps(TRAINING).encode()],
+        training_seeds,
         documents=[TRAINING],
         format="inria",
     ),
-    "checkpoint": of_format(
-        "checkpoint", "s.pt", lambda p: w.write_checkpoint(p, T), read=_tensors
-    ),
+    "checkpoint": of_format("checkpoint", "s.pt", write_checkpoint, read=_tensors),
     "npz": of_format("npz", "params.npz", _splatam),
     "picture": of_format(
         "picture",
@@ -399,14 +475,12 @@ TARGETS: dict[str, Target] = {
             for form in ("JPEG", "PNG", "WEBP", "TIFF", "BMP")
         ),
     ),
-    "npy": of_format(
-        "npy", "s.npy", lambda p: np.save(p, np.zeros((6, 5, 3), np.float32))
-    ),
+    "npy": of_format("npy", "s.npy", write_npy),
     "snapshot": of_format(
         "snapshot",
         "s.pickle",
-        *(lambda p, n=n: p.write_bytes(pickle.dumps(_memory(), n)) for n in (2, 4, 5)),
-        read=lambda p: read_pickle([File(p, "s.pickle")], silent),
+        *(partial(write_snapshot, protocol=protocol) for protocol in (2, 4, 5)),
+        read=read_snapshot,
     ),
     "snapshot_values": of_json(_snapshot_values, [_memory()]),
     "camera": of_json(_camera, CAMERAS),
@@ -415,7 +489,7 @@ TARGETS: dict[str, Target] = {
         _page_message, [json.loads(m.encode(message)) for message in PAGE]
     ),
     **{
-        name: Target(run, lambda seeds=seeds: seeds)
+        name: Target(run, partial(constant_seeds, seeds))
         for name, (run, seeds) in messages.READERS.items()
     },
 }

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
+SOAK_FOLDER = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark all tests of this folder."""
     for item in items:
-        if HERE in item.path.parents:
+        if SOAK_FOLDER in item.path.parents:
             item.add_marker(pytest.mark.soak)

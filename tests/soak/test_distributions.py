@@ -36,14 +36,15 @@ folder of splatview."""
 
 
 def _run(*command: str | Path, cwd: Path) -> str:
-    """Run a program without this process's Python settings and return its output; a
-    failure shows all of it.
+    """Run a program without this process's Python settings, and return its output.
+
+    A failure shows all of the output.
     """
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
     done = subprocess.run(
         [str(c) for c in command],
         cwd=cwd,
-        env=kept,
+        env=environment,
         text=True,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -55,9 +56,7 @@ def _run(*command: str | Path, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
-    """A source distribution and a wheel built in the checkout, and a wheel built from
-    the source distribution.
-    """
+    """Build a source distribution and a wheel, and a wheel from the former."""
     sdist = pytest.importorskip(
         "hatchling.builders.sdist",
         reason="needs hatchling: pip install 'splatview[test]'",
@@ -69,54 +68,43 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     folder = tmp_path_factory.mktemp("dist")
     (source,) = sdist.SdistBuilder(str(ROOT)).build(directory=str(folder))
     with tarfile.open(source) as archive:
-        if hasattr(tarfile, "data_filter"):  # Python 3.11.4, and demanded by 3.12
+        # Python has the filter from 3.11.4 on, and demands it from 3.12 on.
+        if hasattr(tarfile, "data_filter"):
             archive.extraction_filter = tarfile.data_filter
         archive.extractall(folder / "unpacked")
     (unpacked,) = (folder / "unpacked").iterdir()
-    made = {"sdist": Path(source)}
+    paths = {"sdist": Path(source)}
     for name, root in (("wheel", ROOT), ("wheel of the sdist", unpacked)):
         (built,) = wheel.WheelBuilder(str(root)).build(
             directory=str(folder / name), versions=["standard"]
         )
-        made[name] = Path(built)
-    return made
+        paths[name] = Path(built)
+    return paths
 
 
 def test_distributions_pass_the_index_checks(dist: Mapping[str, Path]) -> None:
     """Twine renders the README and checks the metadata."""
     pytest.importorskip("twine", reason="needs twine: pip install 'splatview[test]'")
     files = dist["sdist"], dist["wheel"]
-    assert [f.name for f in files] == [
-        f"splatview-{splatview.__version__}{end}"
-        for end in (".tar.gz", "-py3-none-any.whl")
-    ]
-    assert (
-        _run(
-            sys.executable,
-            "-m",
-            "twine",
-            "check",
-            "--strict",
-            *files,
-            cwd=files[0].parent,
-        ).count("PASSED")
-        == 2
-    )
+    release = f"splatview-{splatview.__version__}"
+    assert files[0].name == f"{release}.tar.gz"
+    assert files[1].name == f"{release}-py3-none-any.whl"
+    command = [sys.executable, "-m", "twine", "check", "--strict"]
+    output = _run(*command, *files, cwd=files[0].parent)
+    assert output.count("PASSED") == 2
 
 
-@pytest.mark.parametrize("how", ["wheel", "editable"])
+@pytest.mark.parametrize("installation", ["wheel", "editable"])
 def test_script_keeps_its_own_modules(
-    dist: Mapping[str, Path], how: str, tmp_path: Path, programs: Programs
+    dist: Mapping[str, Path], installation: str, tmp_path: Path, programs: Programs
 ) -> None:
-    """A script with modules of the names that splatview's folders have publishes, grabs
-    and is shown.
-    """
+    """A script whose modules are named as splatview's folders publishes and grabs."""
     env = {}
     root = ROOT
-    if how == "wheel":
+    if installation == "wheel":
         root = tmp_path / "site"
         env["PYTHONPATH"] = str(root)
-        with zipfile.ZipFile(dist[how]) as archive:
+        with zipfile.ZipFile(dist[installation]) as archive:
             archive.extractall(root)
     programs.folder = tmp_path / "project"
     programs.folder.mkdir()
@@ -133,12 +121,11 @@ def test_script_keeps_its_own_modules(
             f"MINE = {name.removesuffix('.py').removesuffix('/__init__')!r}\n"
         )
     program = programs.python("train.py", root / "splatview", **env)
-    _, said = program.communicate()
-    assert program.returncode == 0, said
+    _, error_output = program.communicate()
+    assert program.returncode == 0, error_output
     with Image.open(programs.folder / "out.png") as picture:
-        assert picture.convert("RGB").getpixel(
-            (picture.width // 2, picture.height // 2)
-        ) == (200, 200, 200)
+        center = picture.width // 2, picture.height // 2
+        assert picture.convert("RGB").getpixel(center) == (200, 200, 200)
 
 
 @pytest.mark.parametrize("name", ["wheel", "wheel of the sdist"])
@@ -149,14 +136,14 @@ def test_wheel_holds_every_file_below_splatview(
     with zipfile.ZipFile(dist[name]) as archive:
         names = [n for n in archive.namelist() if ".dist-info/" not in n]
     assert len(names) == len(set(names))
-    assert set(names) == {
-        f"{installed}/{path.relative_to(ROOT / folder)}"
-        for folder, installed in (
-            ("splatview", "splatview"),
-            ("ipc/splatview_ipc", "splatview_ipc"),
-            ("viewer_app/splatview_viewer", "splatview_viewer"),
-        )
-        for path in (ROOT / folder).rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
-    }
+    expected = set()
+    for folder, installed in (
+        ("splatview", "splatview"),
+        ("ipc/splatview_ipc", "splatview_ipc"),
+        ("viewer_app/splatview_viewer", "splatview_viewer"),
+    ):
+        for path in (ROOT / folder).rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts:
+                expected.add(f"{installed}/{path.relative_to(ROOT / folder)}")
+    assert set(names) == expected
     assert "splatview/py.typed" in names

@@ -20,11 +20,12 @@ IN_OTHERS = {
     "camera_detector": "torchvision",
 }
 """Examples with other people's trainers and models, and what those need."""
-MORE = {"sharded": ("--ranks", "2")}
+MORE_OPTIONS = {"sharded": ("--ranks", "2")}
 """Further options: each rank is a process that loads torch."""
+# Examples of windows need a display: tests/api/test_window_class.py.
 EXAMPLES = sorted(
     p for p in (ROOT / "examples").glob("*.py") if not p.stem.startswith("window_")
-)  # they need a display: tests/api/test_window_class.py
+)
 STREAMS = {
     "camera_detector": {"camera"},
     "image": {"image"},
@@ -41,41 +42,45 @@ STREAMS = {
 }
 
 
-def needed(path: Path) -> None:
-    """Skip where what an example needs is not installed."""
+def stem(path: Path) -> str:
+    return path.stem
+
+
+def skip_without_packages(path: Path) -> None:
+    """Skip the test where a package that the example needs is not installed."""
     package = IN_OTHERS.get(path.stem, "torch")
     if find_spec(package) is None:
         pytest.skip(f"needs {package}")
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", EXAMPLES, ids=stem)
 def test_example_ends_after_its_steps(path: Path, programs: Programs) -> None:
-    needed(path)
+    skip_without_packages(path)
     process = programs.python(
-        path, "--steps", "3", *MORE.get(path.stem, ()), SPLATVIEW_STRICT="1"
+        path, "--steps", "3", *MORE_OPTIONS.get(path.stem, ()), SPLATVIEW_STRICT="1"
     )
     _, err = process.communicate()
     assert process.returncode == 0, err
-    assert (
-        "Warning" not in err or path.stem in IN_OTHERS
-    )  # what others warn of is theirs
+    # The warnings of other packages are not ours.
+    assert "Warning" not in err or path.stem in IN_OTHERS
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in EXAMPLES if p.stem in STREAMS], ids=lambda path: path.stem
-)
+@pytest.mark.parametrize("path", [p for p in EXAMPLES if p.stem in STREAMS], ids=stem)
 def test_viewer_draws_every_stream_of_an_example(
     path: Path, programs: Programs, tmp_path: Path
 ) -> None:
-    needed(path)
-    process = programs.python(path, "--steps", "1000000", *MORE.get(path.stem, ()))
+    skip_without_packages(path)
+    process = programs.python(
+        path, "--steps", "1000000", *MORE_OPTIONS.get(path.stem, ())
+    )
     with Subscriber() as viewer:
-        wait_until(
-            lambda: (
-                viewer.poll(),
-                {s.name for s in viewer.streams if s.version} >= STREAMS[path.stem],
-            )[-1]
-        )
+
+        def has_all_streams() -> bool:
+            viewer.poll()
+            names = {s.name for s in viewer.streams if s.version}
+            return names >= STREAMS[path.stem]
+
+        wait_until(has_all_streams)
     for stream in sorted(STREAMS[path.stem]):
         out = tmp_path / f"{stream}.png"
         shot = programs.splatview("shot", out, "--stream", stream, "--run", process.pid)

@@ -1,9 +1,8 @@
-"""The real viewer under a run whose streams have odd names, and whose frames say odd
-things: it draws each of them.
-"""
+"""The real viewer draws streams with odd names and frames with odd metadata."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +50,10 @@ def test_viewer_draws_each_hostile_picture(runtime_dir: Path) -> None:
     run = OtherRun()
     app = App(OffscreenScreen(320, 200), AppOptions(max_fps=500))
 
+    def has_all_streams() -> bool:
+        step(app)
+        return len(app.catalogue.slots) == len(streams)
+
     def drawn(key: str, version: int) -> bool:
         step(app)
         slot = app.catalogue.slots[key]
@@ -64,13 +67,10 @@ def test_viewer_draws_each_hostile_picture(runtime_dir: Path) -> None:
         for version, meta in enumerate(META, 1):
             for name, value in streams.items():
                 run.show(value, name, **meta)
-            wait_until(
-                lambda: (step(app), len(app.catalogue.slots) == len(streams))[-1],
-                "all streams",
-            )
+            wait_until(has_all_streams, "all streams")
             for key in app.catalogue.slots:
                 app.user.select(key)
-                wait_until(lambda: drawn(key, version), f"{key!r} with {meta}")  # noqa: B023
+                wait_until(partial(drawn, key, version), f"{key!r} with {meta}")
                 for _ in range(4):
                     step(app)
     finally:

@@ -1,6 +1,4 @@
-"""Ctrl-C at any line of a script that publishes, closes and goes on, as one does in a
-notebook.
-"""
+"""Ctrl-C at any line of a script that publishes and closes, as in a notebook."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def blocks(trainer: Trainer, **slack: int) -> dict[str, Any]:
     """
     first: tuple[Footprint, int] | None = None
     counters: dict[str, Any] = {}
-    for number in range(10):
+    for i in range(10):
         counters, objects = trainer.do(
             "block(); gc.collect(); answer = publishing.begun().control.counters(), "
             "len(gc.get_objects())",
@@ -70,20 +70,20 @@ def blocks(trainer: Trainer, **slack: int) -> dict[str, Any]:
         )
         now = footprint(trainer.process.pid)
         first = first or (now, objects)
-        assert now.growth_over(first[0], rss=SLACK_BYTES, **slack) == {}, number
-        assert objects <= first[1] + 200, number
+        assert now.growth_over(first[0], rss=SLACK_BYTES, **slack) == {}, i
+        assert objects <= first[1] + 200, i
         assert counters["faults"] == 0
     return counters
 
 
-def seen(reader: Program, steps: dict[str, int]) -> None:
-    """Wait until a reader has seen these steps of streams, and nothing wrong."""
+def wait_for_steps(reader: Program, steps: dict[str, int]) -> None:
+    """Wait until a reader has reported these steps of streams, and nothing wrong."""
     while True:
         line = reader.line()
         assert line, reader.end()[1]
-        told = json.loads(line)
-        assert not told["wrong"], told
-        if all(told["seen"].get(name, 0) >= step for name, step in steps.items()):
+        report = json.loads(line)
+        assert not report["wrong"], report
+        if all(report["seen"].get(name, 0) >= step for name, step in steps.items()):
             return
 
 
@@ -93,14 +93,15 @@ def test_million_publishes_without_a_viewer_use_no_more_memory(
     trainer = Trainer(programs)
     trainer.do(ALONE)
     assert blocks(trainer)["copies"] == 0
-    assert footprint(trainer.process.pid).segments == 1  # the control block
+    # The one segment is the control block.
+    assert footprint(trainer.process.pid).segments == 1
 
 
 def test_ten_thousand_new_shapes_leave_nothing_behind(programs: Programs) -> None:
     trainer = Trainer(programs)
     reader = programs.python("-m", "support.watcher", "--period", "0.1")
-    seen(reader, dict.fromkeys(trainer.do(FRESH, 60), 1))
+    wait_for_steps(reader, dict.fromkeys(trainer.do(FRESH, 60), 1))
     base = footprint(reader.pid)
     blocks(trainer, segment_bytes=8 * MB)
-    seen(reader, trainer.do("answer = steps"))
+    wait_for_steps(reader, trainer.do("answer = steps"))
     settled(base, reader.pid, rss=8 * MB, segment_bytes=8 * MB)

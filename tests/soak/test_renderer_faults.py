@@ -1,6 +1,4 @@
-"""A driver that refuses a shader is named; a viewer that has lost its GPU ends and says
-so.
-"""
+"""Faults of drivers: a shader that is refused, and a GPU that is lost."""
 
 from __future__ import annotations
 
@@ -31,8 +29,7 @@ def step(app):
 loop.step = step
 sys.exit(main(sys.argv[1:]))
 """
-"""The viewer, which takes its GPU to be lost as soon as there is a file of this name.
-"""
+"""The viewer, which takes its GPU to be lost once the file `lost` exists."""
 
 
 @pytest.mark.parametrize("shader", ["project.frag", "walk.frag", "unfinished.frag"])
@@ -65,13 +62,15 @@ def test_viewer_that_lost_its_gpu_ends_with_a_message(programs: Programs) -> Non
     viewer = programs.code(
         SERVE, "serve", "--host", "127.0.0.1", "--port", "0", "grey.png"
     )
-    said: list[str] = []
-    port, token = address(viewer, said)
+    first_lines: list[str] = []
+    port, token = address(viewer, first_lines)
     with Page(port, acks=True) as page:
         page.connect(token=token).greet()
         page.picture()
         (programs.folder / "lost").touch()
         assert page.ended()
-    _, rest = viewer.end()
+    _, error_output = viewer.end()
     assert viewer.returncode == 2
-    assert "the GPU is lost. Start the viewer again" in "".join(said) + rest
+    assert (
+        "the GPU is lost. Start the viewer again" in "".join(first_lines) + error_output
+    )

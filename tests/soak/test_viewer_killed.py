@@ -1,6 +1,4 @@
-"""Viewers are killed at any moment while a run publishes flat out: it goes on, and
-nothing of them is left in it.
-"""
+"""Viewers are killed while a run publishes: it continues, and nothing of them is left."""
 
 from __future__ import annotations
 
@@ -40,25 +38,29 @@ def quiet(device):
 
 
 @pytest.mark.parametrize(
-    ("way", "allocator"),
+    ("sharing", "allocator"),
     [
         ("ring", ""),
         *(
-            pytest.param(way, allocator, marks=pytest.mark.cuda)
-            for way in ("in-place", "device-ring")
+            pytest.param(sharing, allocator, marks=pytest.mark.cuda)
+            for sharing in ("in-place", "device-ring")
             for allocator in ALLOCATORS.values()
         ),
     ],
 )
 def test_killed_viewers_leave_nothing(
-    programs: Programs, tmp_path: Path, way: str, allocator: str
+    programs: Programs, tmp_path: Path, sharing: str, allocator: str
 ) -> None:
     trainer = Trainer(programs, allocator)
     chance = random.Random(8)
-    device = "cpu" if way == "ring" else "cuda"
+    device = "cuda"
+    kernels_bytes = 64 * MB
+    if sharing == "ring":
+        device = "cpu"
+        kernels_bytes = 16 * MB
 
-    def live(name: str, viewers: int, most: float) -> None:
-        """Kill so many viewers while it publishes, half of them before they have read."""
+    def live(name: str, viewers: int, longest_pause: float) -> None:
+        """Kill viewers while the run publishes, half of them before they have read."""
         gate = tmp_path / name
         trainer.start(f"answer = flat_out({device!r}, {str(gate)!r})")
         for _ in range(0, viewers, AT_ONCE):
@@ -67,7 +69,7 @@ def test_killed_viewers_leave_nothing(
                     "-m",
                     "support.watcher",
                     "--ways",
-                    way,
+                    sharing,
                     "--hold",
                     3,
                     "--period",
@@ -75,16 +77,16 @@ def test_killed_viewers_leave_nothing(
                 )
                 for _ in range(min(viewers, AT_ONCE))
             ]
-            for number, viewer in enumerate(started):
-                if number % 2 or not most:
-                    assert json.loads(viewer.line())["sharing"] == way
-                at_random(chance, most)
+            for i, viewer in enumerate(started):
+                if i % 2 or not longest_pause:
+                    assert json.loads(viewer.line())["sharing"] == sharing
+                at_random(chance, longest_pause)
                 viewer.killed()
         gate.touch()
         assert trainer.finish() > 10
 
     def free() -> int:
-        """Bytes of the GPU's memory; tests of other workers take and give some, too."""
+        """Return the GPU's free bytes; 0 where tests of other workers use it, too."""
         if device == "cuda" and "PYTEST_XDIST_WORKER" not in os.environ:
             return torch.cuda.mem_get_info()[0]
         return 0
@@ -96,11 +98,11 @@ def test_killed_viewers_leave_nothing(
     live("first", 2, 0.0)
     allocated = trainer.do(f"answer = quiet({device!r})")
     base = footprint(trainer.process.pid)
-    before = free()
+    free_before = free()
     live("second", KILLS, 0.2)
     assert trainer.do(f"answer = quiet({device!r})") <= allocated
-    settled(base, trainer.process.pid, rss=(16 if way == "ring" else 64) * MB)
-    # A viewer's slots take 2 MB at least: a hundred of them are seen. Kernels that are
-    # loaded late take up to 70.
-    wait_until(lambda: free() >= before - 96 * MB, "the GPU's memory is back")
+    settled(base, trainer.process.pid, rss=kernels_bytes)
+    # The slots of a viewer take 2 MB at least, so that a hundred of them show up.
+    # Kernels that are loaded late take up to 70 MB.
+    wait_until(lambda: free() >= free_before - 96 * MB, "the GPU's memory is back")
     assert trainer.do("answer = publishing.begun().control.counters()['faults']") == 0

@@ -1,6 +1,4 @@
-"""The memory of a viewer with many pages: a few pictures for each that shows something,
-none for hidden ones.
-"""
+"""The memory of a viewer with many pages: a few pictures a page, none if hidden."""
 
 from __future__ import annotations
 
@@ -31,9 +29,10 @@ MARGIN = 96 * MB
 def viewer(
     programs: Programs, tmp_path: Path
 ) -> Iterator[tuple[Callable[..., Page], Callable[[], int]]]:
-    """`page(id)`: a page of a viewer that shows a picture which does not compress well,
-    and has loaded whatever the first page of this size needs; and the bytes that it
-    takes.
+    """Yield `page(id)`, a page of a viewer, and `memory()`, the viewer's bytes.
+
+    The viewer shows a picture that does not compress well, and has loaded whatever the
+    first page of this size needs.
     """
     noise = np.random.default_rng(0).integers(
         0, 255, (SIZE[1] // 2, SIZE[0] // 2, 3), dtype=np.uint8
@@ -47,12 +46,15 @@ def viewer(
     with ExitStack() as pages:
 
         def page(id: str, *, acks: bool = True, visible: bool = True) -> Page:
-            made = pages.enter_context(Page(port, acks=acks)).connect(token=token)
-            made.greet(*SIZE, id=id, visible=visible)
-            return made
+            new_page = pages.enter_context(Page(port, acks=acks)).connect(token=token)
+            new_page.greet(*SIZE, id=id, visible=visible)
+            return new_page
+
+        def memory() -> int:
+            return footprint(process.pid).rss
 
         page("first").picture()
-        yield page, lambda: footprint(process.pid).rss
+        yield page, memory
 
 
 @pytest.mark.parametrize(
@@ -63,16 +65,16 @@ def viewer(
 def test_large_pages_take_a_few_pictures_each(viewer: Any, acks: bool) -> None:
     page, memory = viewer
     base = memory()
-    most = base
+    peak = base
     pages = [page(f"page{n}", acks=acks) for n in range(PAGES)]
 
     def all_have_pictures() -> bool:
-        nonlocal most
-        most = max(most, memory())
+        nonlocal peak
+        peak = max(peak, memory())
         return all(page.waiting >= 2 for page in pages)
 
     wait_until(all_have_pictures)
-    assert most - base < PAGES * PICTURES * 4 * SIZE[0] * SIZE[1] + MARGIN
+    assert peak - base < PAGES * PICTURES * 4 * SIZE[0] * SIZE[1] + MARGIN
 
 
 def test_hidden_pages_cost_no_pictures(viewer: Any) -> None:
@@ -80,15 +82,16 @@ def test_hidden_pages_cost_no_pictures(viewer: Any) -> None:
     base = memory()
     for n in range(PAGES):
         page(f"hidden{n}", visible=False)
-    page("last").picture()  # pages are taken in as they arrive: the others were before
+    # Pages are accepted as they arrive, so that all others were before this one.
+    page("last").picture()
     assert memory() < base + (PICTURES * 4 * SIZE[0] * SIZE[1] + MARGIN)
 
 
 def test_closed_pages_release_their_memory(viewer: Any) -> None:
     page, memory = viewer
     base = memory()
-    for turn in range(2):
-        pages = [page(f"{turn}-{n}") for n in range(PAGES)]
+    for round_index in range(2):
+        pages = [page(f"{round_index}-{n}") for n in range(PAGES)]
         for drawn in pages:
             drawn.picture()
         for closing in pages:

@@ -1,6 +1,4 @@
-"""Fixtures of the tests of pages: clients by hand, and a real Chromium with a server
-that draws nothing itself.
-"""
+"""Fixtures of the tests of pages: simple clients, and a Chromium with a bare server."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from splatview_viewer.web.server import WebServer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, ConsoleMessage
     from playwright.sync_api import Page as Tab
     from support.browser_rig import Rig
     from support.web_clients import Page
@@ -52,30 +50,38 @@ _FLAGS = [
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary files lie."""
+    """Return the folder of temporary files."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     return folder
 
 
+def ignore_wake() -> None:
+    """Stand for the wake-up call of a loop that does not run."""
+
+
 @pytest.fixture
 def server(folder: Path) -> Iterator[WebServer]:
-    with closing(WebServer(port=0, token="secret", wake=lambda: None)) as made:
-        yield made
+    with closing(WebServer(port=0, token="secret", wake=ignore_wake)) as new_server:
+        yield new_server
     assert not list(folder.glob("splatview-files-*"))
 
 
 @pytest.fixture
 def join(server: WebServer) -> Iterator[Callable[..., Visitor]]:
     """`join(reading=False)`: one more page."""
-    with ExitStack() as made:
-        yield lambda **options: made.enter_context(Visitor(server, **options))
+    with ExitStack() as visitors:
+
+        def join(**options: Any) -> Visitor:
+            return visitors.enter_context(Visitor(server, **options))
+
+        yield join
 
 
 @pytest.fixture
 def visitor(join: Callable[..., Visitor]) -> Visitor:
-    """A page."""
+    """Return a page that has joined."""
     return join()
 
 
@@ -94,7 +100,7 @@ def page(rig: Rig, screen: BrowserScreen) -> Page:
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
-    """A headless Chromium. SPLATVIEW_TEST_CHROMIUM names the program."""
+    """Yield a headless Chromium. SPLATVIEW_TEST_CHROMIUM names the program."""
     sync_api = pytest.importorskip(
         "playwright.sync_api", reason="playwright is not installed"
     )
@@ -115,9 +121,11 @@ def chromium() -> Iterator[Browser]:
 def start(folder: Path) -> Iterator[Callable[..., Viewer]]:
     """`start(port=0, token=None)`: a web server; it ends with the test."""
     with ExitStack() as running:
-        yield lambda *args, **options: running.enter_context(
-            closing(Viewer(*args, **options))
-        )
+
+        def start(*args: Any, **options: Any) -> Viewer:
+            return running.enter_context(closing(Viewer(*args, **options)))
+
+        yield start
 
 
 @pytest.fixture
@@ -127,12 +135,16 @@ def viewer(start: Callable[..., Viewer]) -> Viewer:
 
 @pytest.fixture
 def open_page(chromium: Browser) -> Iterator[Callable[..., Tab]]:
-    """`open_page(url, size=(800, 600), ratio=1, **context)`: a tab of a new browser
-    profile; `routes` answer requests in the server's place. An error that its script
-    does not catch or that it logs fails the test, but for those logged that match
-    `expected`.
+    """`open_page(url, size=(800, 600), ratio=1, **context)`: a tab of a new profile.
+
+    `routes` answer requests in the server's place. An error that its script does not
+    catch or that it logs fails the test, but for those logged that match `expected`.
     """
     faults: list[str] = []
+
+    def note_error(error: Exception) -> None:
+        faults.append(str(error))
+
     with ExitStack() as opened:
 
         def open_page(
@@ -155,15 +167,14 @@ def open_page(chromium: Browser) -> Iterator[Callable[..., Tab]]:
             page = context.new_page()
             for pattern, handler in (routes or {}).items():
                 page.route(pattern, handler)
-            page.on(
-                "console",
-                lambda message: (
+
+            def note_message(message: ConsoleMessage) -> None:
+                is_error = message.type == "error"
+                if is_error and not re.search(expected, message.text):
                     faults.append(message.text)
-                    if message.type == "error" and not re.search(expected, message.text)
-                    else None
-                ),
-            )
-            page.on("pageerror", lambda error: faults.append(str(error)))
+
+            page.on("console", note_message)
+            page.on("pageerror", note_error)
             page.goto(url)
             return page
 

@@ -1,12 +1,11 @@
-"""Files from and for a page, the whole way: shown, decoded by another program, and what
-is written is downloaded.
-"""
+"""Files from and for a page, the whole way: uploaded, decoded, shown and downloaded."""
 
 from __future__ import annotations
 
 import json
 import os
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -35,7 +34,7 @@ class FilePages(House):
     """Browser pages that upload and download files."""
 
     def send(self, page: Page, path: Path) -> None:
-        """As the page's script does."""
+        """Upload a file as the page's script does."""
         answer = send_request(
             page.port,
             f"/upload?name={quote(path.name)}",
@@ -49,14 +48,14 @@ class FilePages(House):
 
     def fetch(self, page: Page, to: Path) -> Path:
         """Download what is offered next into a folder."""
-        found: list[m.Offer] = []
-        self.until(
-            lambda: (
-                found.extend(o for o in page.messages() if isinstance(o, m.Offer))
-                or found
-            )
-        )
-        (offer,) = found
+        offers: list[m.Offer] = []
+
+        def has_offer() -> bool:
+            offers.extend(o for o in page.messages() if isinstance(o, m.Offer))
+            return bool(offers)
+
+        self.until(has_offer)
+        (offer,) = offers
         answer = send_request(
             page.port, f"/download?key={offer.key}&token={self.browsers.server.token}"
         )
@@ -81,8 +80,8 @@ class FilePages(House):
 
 @pytest.fixture
 def pages(folder: Path) -> Iterator[FilePages]:
-    with FilePages() as made:
-        yield made
+    with FilePages() as new_pages:
+        yield new_pages
     assert not uploaded_files(folder)
 
 
@@ -99,9 +98,9 @@ def test_scenes_of_pages_are_never_decoded_in_the_viewer(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each is opened for the page that sent it, found in the list by others, and gone
-    from the disk once closed. A camera path is for the scene that is shown, read at
-    once, and not kept.
+    """Each file is shown to its page, listed for others, and removed once closed.
+
+    A camera path is for the scene that is shown: it is read at once, and not kept.
     """
 
     def refuse(*_: Any, **__: Any) -> Any:
@@ -112,7 +111,12 @@ def test_scenes_of_pages_are_never_decoded_in_the_viewer(
         f"cposix\nsystem\n(S'touch {tmp_path}/done'\ntR.".encode()
     )
     page = pages.page()
-    other = pages.page()
+    other_page = pages.page()
+
+    def selects(name: str) -> bool:
+        entry = pages.users[page].state.selected_entry
+        return entry is not None and entry.name == name
+
     _, tool = pages.path_tool(page, scene)
     (tmp_path / "path.json").write_text(camera_paths.write_path(tool.film))
     keys = len(tool.path.keys)
@@ -130,53 +134,45 @@ def test_scenes_of_pages_are_never_decoded_in_the_viewer(
             patch.setattr(module, name, refuse)
         for name in ("fox.ply", "picture.png"):
             pages.send(page, tmp_path / name)
-            pages.until(
-                lambda name=name: (
-                    getattr(pages.users[page].state.selected_entry, "name", "") == name
-                )
-            )
+            pages.until(partial(selects, name))
         pages.send(page, tmp_path / "evil.pt")
         pages.until(lambda: pages.app.catalogue.entries[-1].fault_of_source)
     assert not (tmp_path / "done").exists()
     names = ["fox.ply", "picture.png", "evil.pt"]
-    assert (
-        [entry.name for entry in pages.users[other].state.entries]
-        == [path.name for path in uploaded_files(folder)]
-        == names
-    )
+    assert [entry.name for entry in pages.users[other_page].state.entries] == names
+    assert [path.name for path in uploaded_files(folder)] == names
     pages.forget_all()
-    pages.until(
-        lambda: (
-            not uploaded_files(folder)
-            and "splatview_viewer.formats" not in str(children(os.getpid()))
-        )
-    )
+
+    def has_no_readers() -> bool:
+        return "splatview_viewer.formats" not in str(children(os.getpid()))
+
+    pages.until(lambda: not uploaded_files(folder) and has_no_readers())
 
 
 def test_written_files_are_downloaded_by_the_page_that_asked(
     pages: FilePages, scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A path, the scene, a film."""
-    there, here = (tmp_path / name for name in ("viewer", "user"))
-    there.mkdir()
-    here.mkdir()
-    monkeypatch.chdir(there)
+    """A camera path, the scene and a film are downloaded."""
+    viewer_folder, user_folder = (tmp_path / name for name in ("viewer", "user"))
+    viewer_folder.mkdir()
+    user_folder.mkdir()
+    monkeypatch.chdir(viewer_folder)
     page = pages.page()
-    other = pages.page()
+    other_page = pages.page()
     view, tool = pages.path_tool(page, scene)
     tool.storage.save()
-    assert len(camera_paths.read_path(pages.fetch(page, here)).path.keys) == len(
+    assert len(camera_paths.read_path(pages.fetch(page, user_folder)).path.keys) == len(
         tool.path.keys
     )
     view.view.tools["filter"].save(only_shown=False)
-    back = open_file(pages.fetch(page, here))
+    back = open_file(pages.fetch(page, user_folder))
     np.testing.assert_allclose(
         np.sort(back.means[:, 0]), np.sort(open_file(scene).means[:, 0]), rtol=1e-6
     )
     tool.film = replace(tool.film, width=64, height=48, fps=1.0)
     tool.film_maker.start()
     pages.until(lambda: tool.film_maker.filming is None)
-    film = pages.fetch(page, here)
+    film = pages.fetch(page, user_folder)
     assert film.suffix == ".mp4"
-    assert film.read_bytes() == (there / film.name).read_bytes()
-    assert not any(isinstance(message, m.Offer) for message in other.messages())
+    assert film.read_bytes() == (viewer_folder / film.name).read_bytes()
+    assert not any(isinstance(message, m.Offer) for message in other_page.messages())

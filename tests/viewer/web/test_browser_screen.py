@@ -1,6 +1,4 @@
-"""The browser as a screen, over a real WebSocket: pictures, their flow and sizes, what
-its user does, how it ends.
-"""
+"""The browser as a screen, over a real WebSocket: pictures, events, and its end."""
 
 from __future__ import annotations
 
@@ -53,16 +51,17 @@ if TYPE_CHECKING:
 def test_page_receives_each_drawn_picture_once(
     rig: Rig, level: Level, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At every level the whole picture, and without loss once it rests."""
-    monkeypatch.setattr(sender.Pacer, "level", level)  # however busy this machine is
+    """A page gets the whole picture at every level, and without loss once it rests."""
+    # The level holds however busy this machine is.
+    monkeypatch.setattr(sender.Pacer, "level", level)
     screen = rig.open(211, 133)
     page = rig.pages[screen]
-    number = settle(screen, page)
+    last_number = settle(screen, page)
     draw(screen, BLUE)
     drawn = draw(screen, RED, 100)
     picture = poll(screen, page.next_picture)
     assert (picture.number, picture.format, picture.lossless) == (
-        number + 1,
+        last_number + 1,
         "jpeg",
         False,
     )
@@ -73,7 +72,7 @@ def test_page_receives_each_drawn_picture_once(
     assert np.abs(decoded(picture).astype(int) - np.asarray(expected)).mean() < 8
     exact = restful(screen, page)
     assert (exact.number, exact.lossless, exact.quality, exact.size) == (
-        number + 2,
+        last_number + 2,
         True,
         100,
         (211, 133),
@@ -102,9 +101,10 @@ def test_slow_page_has_two_pictures_unanswered_and_delays_no_other(
     assert sent <= IN_FLIGHT
     assert not slow.state.closed
     if reading:
-        numbers = [rig.pages[slow].picture().number for _ in range(IN_FLIGHT)]
-        slow.present(CAPTION)  # too much: it is asked for again when there is room
-        rig.pages[slow].send(m.Ack(numbers[0]))
+        picture_numbers = [rig.pages[slow].picture().number for _ in range(IN_FLIGHT)]
+        # One too many: the screen asks for it again when the page can take it.
+        slow.present(CAPTION)
+        rig.pages[slow].send(m.Ack(picture_numbers[0]))
         assert heard(slow, Expose)
         assert slow.state.ready
     slow.close()
@@ -119,9 +119,8 @@ def test_hidden_page_gets_no_pictures(screen: BrowserScreen, page: Page) -> None
     page.send(m.Visible(True))
     assert heard(screen, Expose)
     assert screen.state.visible
-    drawn = draw(
-        screen, BLUE
-    )  # the same again: while it was hidden, no picture of it was kept
+    # The same picture is drawn again, as none was kept while the page was hidden.
+    drawn = draw(screen, BLUE)
     np.testing.assert_array_equal(decoded(restful(screen, page)), drawn)
 
 
@@ -148,7 +147,7 @@ def test_events_arrive_in_order_and_consecutive_moves_are_merged(
 def test_page_receives_captions_texts_and_saved_pictures(
     rig: Rig, screen: BrowserScreen, page: Page
 ) -> None:
-    """A caption is told when it changes."""
+    """A caption is sent when it changes."""
     captions = [
         Caption("a"),
         Caption("a", "The run has ended"),
@@ -175,15 +174,16 @@ def test_page_receives_captions_texts_and_saved_pictures(
 def test_screen_and_page_close_each_other(
     rig: Rig, screen: BrowserScreen, page: Page
 ) -> None:
-    other = rig.open(64, 64)
+    other_screen = rig.open(64, 64)
     draw(screen, RED)
     woken = rig.woken
     page.end()
     poll(screen, lambda: screen.state.closed and rig.woken > woken)
     assert not screen.state.visible
     assert not screen.state.ready
-    screen.present(CAPTION)  # the loop may just be drawing
+    # The loop may be drawing just then.
+    screen.present(CAPTION)
     screen.desktop.keep(np.zeros((4, 4, 3), np.uint8), "gone")
-    other.close()
-    assert rig.pages[other].ended().code == 1000
-    assert other.poll(0) == []
+    other_screen.close()
+    assert rig.pages[other_screen].ended().code == 1000
+    assert other_screen.poll(0) == []

@@ -1,6 +1,4 @@
-"""One conformance suite over all encoders: what `splatview_viewer.web.encoders.Encoder`
-promises, each keeps.
-"""
+"""Conformance of each encoder with `splatview_viewer.web.encoders.Encoder`."""
 
 from __future__ import annotations
 
@@ -36,27 +34,26 @@ def nvjpeg() -> Encoder:
     ids=["turbo", "nvjpeg"],
 )
 def encoder(request: pytest.FixtureRequest) -> Iterator[Encoder]:
-    made = request.param()
-    yield made
-    made.close()
+    new_encoder = request.param()
+    yield new_encoder
+    new_encoder.close()
 
 
 def photo(width: int = W, height: int = H) -> np.ndarray:
-    """(H, W, 4) uint8, top row first: smooth colours, alpha of all sorts."""
+    """Return smooth colours with varied alpha, (H, W, 4) uint8, top row first."""
     y, x = np.mgrid[:height, :width].astype(np.float64)
     colors = [127 + 120 * np.sin(x / 31 + y / 77 * k) for k in (1, 2, 3)]
     return np.stack([*colors, (x + y) % 256], -1).astype(np.uint8)
 
 
-def given(encoder: Encoder, pixels: np.ndarray) -> Any:
-    """The pixels where the encoder takes them."""
+def input_of(encoder: Encoder, pixels: np.ndarray) -> Any:
+    """Return the pixels on the device that the encoder takes them from."""
     if encoder.device is None:
         return np.ascontiguousarray(pixels)
     import torch
 
-    return torch.from_numpy(
-        pixels.copy()
-    ).cuda()  # of one row as well, which is flipped and contiguous
+    # A picture of one row is contiguous although it is flipped: it is copied as well.
+    return torch.from_numpy(pixels.copy()).cuda()
 
 
 def decoded(data: bytes, kind: str = "JPEG") -> np.ndarray:
@@ -80,30 +77,28 @@ def test_decoded_pixels_are_those_encoded_or_scaled_ones(
     encoder: Encoder, width: int, height: int, size: tuple[int, int] | None
 ) -> None:
     pixels = photo(width, height)
-    data = encoder.encode(given(encoder, pixels[::-1]), 95, size=size)
-    whole = Image.fromarray(pixels[..., :3])
-    expected = np.asarray(
-        whole if size is None else whole.resize(size, Image.Resampling.BOX)
-    ).astype(float)
+    data = encoder.encode(input_of(encoder, pixels[::-1]), 95, size=size)
+    photograph = Image.fromarray(pixels[..., :3])
+    if size is not None:
+        photograph = photograph.resize(size, Image.Resampling.BOX)
+    expected = np.asarray(photograph).astype(float)
     got = decoded(data)
     assert got.shape == expected.shape
     assert np.sqrt(np.mean((got - expected) ** 2)) < 6
-    assert all(
-        taken == (size or (width, height)) and ms > 0 for taken, ms in encoder.durations
-    )
-    np.testing.assert_array_equal(
-        decoded(encode_lossless(pixels[::-1]), "WEBP"), pixels[..., :3]
-    )
+    for taken_size, ms in encoder.durations:
+        assert taken_size == (size or (width, height))
+        assert ms > 0
+    exact = decoded(encode_lossless(pixels[::-1]), "WEBP")
+    np.testing.assert_array_equal(exact, pixels[..., :3])
 
 
 def test_threads_do_not_mix_pictures(encoder: Encoder) -> None:
     shades = [10, 80, 150, 220] * 16
 
-    def work(shade: int) -> int:
-        got = decoded(
-            encoder.encode(given(encoder, np.full((120, 160, 4), shade, np.uint8)), 90)
-        )
+    def largest_error(shade: int) -> int:
+        pixels = np.full((120, 160, 4), shade, np.uint8)
+        got = decoded(encoder.encode(input_of(encoder, pixels), 90))
         return int(np.abs(got.astype(int) - shade).max())
 
     with ThreadPoolExecutor(4) as pool:
-        assert max(pool.map(work, shades)) <= 2
+        assert max(pool.map(largest_error, shades)) <= 2

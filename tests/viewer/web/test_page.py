@@ -1,6 +1,4 @@
-"""The page in a real Chromium against the real web server: pictures, size, connection,
-the token, files, and input.
-"""
+"""The page in a real Chromium: pictures, connection, token, files and input."""
 
 from __future__ import annotations
 
@@ -47,9 +45,7 @@ if TYPE_CHECKING:
 
 
 def test_pictures_are_on_the_page_and_fill_it(viewer: Viewer, open_page: Open) -> None:
-    """Pixel by pixel where they are lossless; the newest stays, and one that is none
-    stops no other.
-    """
+    """Lossless pictures are exact, the newest stays, and a broken one stops no other."""
     page = open_page(viewer.url, (640, 400))
     client = viewer.client()
     assert (
@@ -72,11 +68,11 @@ def test_pictures_are_on_the_page_and_fill_it(viewer: Viewer, open_page: Open) -
     )
     client.put(m.Picture(3, "jpeg", (640, 400)), b"no picture")
     client.last_number = 3
-    numbers = [
+    picture_numbers = [
         send(client, drawn(640, 400, seed)) for seed in range(12)
     ]  # some are outdated before they can be drawn
     wait_until(
-        lambda: sorted(client.acks) == [1, 2, 3, *numbers],
+        lambda: sorted(client.acks) == [1, 2, 3, *picture_numbers],
         "every picture is acknowledged",
     )
     wait_for_script(page, "splatview.state().number === 15")
@@ -149,7 +145,7 @@ def test_phone_page_has_large_touch_targets(viewer: Viewer, open_page: Open) -> 
     for button, key in (("#panel", "h"), ("#fit", "f")):
         page.tap(button)
         client.wait(ev.Key, 2)
-        assert [said.name for said in client.received(ev.Key)] == [
+        assert [key_event.name for key_event in client.received(ev.Key)] == [
             key,
             key,
         ]
@@ -180,9 +176,9 @@ def test_page_reconnects_after_the_viewer_restarts(
     np.testing.assert_array_equal(
         on_canvas(page), drawn(800, 600)
     )  # the last picture is kept
-    again = start(first.port, token="kept")
-    fresh = again.client()
-    assert again.port == first.port
+    restarted = start(first.port, token="kept")
+    fresh = restarted.client()
+    assert restarted.port == first.port
     assert fresh.hello.id == client.hello.id
     shows(fresh, drawn(800, 600, 9))
     np.testing.assert_array_equal(on_canvas(page), drawn(800, 600, 9))
@@ -246,33 +242,37 @@ def test_viewer_is_visible_in_a_notebooks_frame(open_page: Open) -> None:
     """
     from splatview.api.session import session
 
-    before = threading.active_count()
-    shown = splatview.show(port=0, timeout=PATIENCE, height=400)
+    thread_count = threading.active_count()
+    notebook_view = splatview.show(port=0, timeout=PATIENCE, height=400)
     try:
-        assert [v.url for v in list_viewers()] == [shown.url]
-        assert threading.active_count() <= before, "no thread of this process is left"
-        assert splatview.show(timeout=PATIENCE, width=300).pid == shown.pid, (
+        assert [v.url for v in list_viewers()] == [notebook_view.url]
+        assert threading.active_count() <= thread_count, (
+            "no thread of this process is left"
+        )
+        assert splatview.show(timeout=PATIENCE, width=300).pid == notebook_view.pid, (
             "both show the same viewer"
         )
         halves = np.full((60, 80, 3), (250, 140, 20), np.uint8)
         halves[30:] = 20, 60, 240
         splatview.publish(torch.from_numpy(halves), "halves")
-        with elsewhere(f"<body style='margin: 0'>{shown._repr_html_()}") as url:
+        with elsewhere(f"<body style='margin: 0'>{notebook_view._repr_html_()}") as url:
             tab = open_page(url, (800, 500), expected="ERR_")
 
             def both() -> list[np.ndarray]:
-                """Places of the two colours."""
+                """Return the positions of the two colours."""
                 picture = screenshot(tab).astype(int)
-                found = [
+                positions = [
                     np.argwhere(
                         np.abs(picture - halves[row, 0].astype(int)).max(-1) < 40
                     )
                     for row in (0, -1)
                 ]
-                return found if min(map(len, found)) > 40_000 else []
+                if min(map(len, positions)) > 40_000:
+                    return positions
+                return []
 
-            above, below = wait_until(both, "the frame shows the image")
-            assert above[:, 0].max() < below[:, 0].min() and below[:, 0].max() < 400, (
+            upper, lower = wait_until(both, "the frame shows the image")
+            assert upper[:, 0].max() < lower[:, 0].min() and lower[:, 0].max() < 400, (
                 "within the frame"
             )
     finally:
@@ -295,7 +295,9 @@ def test_page_opens_by_an_address_with_a_name_and_password(
     Scripts may not repeat these, and do not see them.
     """
     viewer = start(token=TOKEN)
-    joint = "&" if "?" in path else "?"
+    joint = "?"
+    if "?" in path:
+        joint = "&"
     url = f"http://me:word@127.0.0.1:{viewer.port}/{path}{joint}token={TOKEN}"
     page = open_page(url)
     viewer.client()
@@ -336,11 +338,11 @@ def test_token_leaves_the_address(
 ) -> None:
     viewer = start(token=TOKEN)
     sent: list[dict[str, str]] = []
-    other = f"http://127.0.0.1:{viewer.port ^ 1}/"  # of another user
+    foreign_url = f"http://127.0.0.1:{viewer.port ^ 1}/"  # of another user
 
     def note(route: Route) -> None:
         sent.append({"url": route.request.url, **route.request.all_headers()})
-        if route.request.url == other:
+        if route.request.url == foreign_url:
             route.fulfill(body="", content_type="text/html")
         else:
             route.continue_()
@@ -352,19 +354,19 @@ def test_token_leaves_the_address(
     wait_for_script(page, CONNECTED)
     assert page.url == viewer.bare
     assert TOKEN not in page.content()
-    page.evaluate("url => { location.href = url; }", other)
-    page.wait_for_url(other)
+    page.evaluate("url => { location.href = url; }", foreign_url)
+    page.wait_for_url(foreign_url)
     assert page.evaluate("document.referrer") == ""
     assert not page.context.cookies()
-    assert other in [one["url"] for one in sent]
-    assert not any({"referer", "cookie"} & {*one} for one in sent)
-    assert all("?" not in one["url"] for one in sent[1:]), "the page alone"
+    assert foreign_url in [request["url"] for request in sent]
+    assert not any({"referer", "cookie"} & {*request} for request in sent)
+    assert all("?" not in request["url"] for request in sent[1:]), "the page alone"
 
 
 def test_page_without_the_token_says_what_to_do(
     start: Callable[..., Viewer], open_page: Open
 ) -> None:
-    """Of a viewer that ended, too."""
+    """A page of a viewer that ended says so, too."""
     first = start(token=TOKEN)
     page, _ = connected(
         first, open_page, expected="403|WebSocket connection|ERR_CONNECTION_REFUSED"
@@ -456,11 +458,15 @@ def test_page_says_what_answers_in_the_viewers_place(
         )
 
 
+def answer_404(route: Route) -> None:
+    route.fulfill(status=404)
+
+
 def test_page_without_its_script_is_not_blank(viewer: Viewer, open_page: Open) -> None:
     page = open_page(
         viewer.url,
         expected="404",
-        routes={"**/session.js": lambda route: route.fulfill(status=404)},
+        routes={"**/session.js": answer_404},
     )
     page.wait_for_selector("#unloaded >> text=reverse proxy")
 
@@ -472,7 +478,7 @@ SENDING = "document.querySelector('#sending').hidden ? '' : document.querySelect
 
 
 def slow(page: Page, bytes_per_second: float) -> None:
-    """The page's network."""
+    """Limit the page's upload speed; a negative one is no limit."""
     session = page.context.new_cdp_session(page)
     session.send("Network.enable")
     session.send(
@@ -490,18 +496,18 @@ def test_files_are_dropped_and_pasted(
     viewer: Viewer, open_page: Open, tmp_path: Path
 ) -> None:
     page, client = connected(viewer, open_page)
-    one = tmp_path / "a scene.ply"
-    other = tmp_path / "Füchse & 狐.json"
-    one.write_bytes(os.urandom(2_500_000))
-    other.write_text('{"camera_path": []}')
-    drag(page, one, other, kinds=("dragEnter", "dragOver"))
+    scene_file = tmp_path / "a scene.ply"
+    path_file = tmp_path / "Füchse & 狐.json"
+    scene_file.write_bytes(os.urandom(2_500_000))
+    path_file.write_text('{"camera_path": []}')
+    drag(page, scene_file, path_file, kinds=("dragEnter", "dragOver"))
     wait_for_script(page, "!document.querySelector('#drop').hidden")
-    drag(page, one, other)
+    drag(page, scene_file, path_file)
     first, second = client.files(2)
-    assert first.name == one.name
-    assert first.read_bytes() == one.read_bytes()
+    assert first.name == scene_file.name
+    assert first.read_bytes() == scene_file.read_bytes()
     assert second.name == "Füchse - 狐.json"
-    assert second.read_bytes() == other.read_bytes()
+    assert second.read_bytes() == path_file.read_bytes()
     wait_for_script(page, f"!({SENDING})")
     paste = """(text) => { const data = new DataTransfer(); data.items.add(new File(['png'], 'image.png'));
       if (text) data.setData('text/plain', text);
@@ -525,7 +531,7 @@ def test_page_says_why_a_file_is_not_sent_and_can_cancel(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One that is too large is not even begun."""
+    """The page does not start to send a file that is too large."""
     monkeypatch.setattr(module, "MAX_FILE", 41_000_000)
     page, client = connected(viewer, open_page, expected="507")
     for name, size in (
@@ -564,9 +570,7 @@ def test_page_says_why_a_file_is_not_sent_and_can_cancel(
 
 
 def test_files_are_downloaded(viewer: Viewer, open_page: Open, tmp_path: Path) -> None:
-    """What the viewer answers to the screenshot button, a file that it wrote, and one
-    that is not there any more.
-    """
+    """Downloads: a screenshot, a file that the viewer wrote, and one that is gone."""
     page, client = connected(viewer, open_page, expected="404")
     page.mouse.move(400, 300)
     page.click("#shot")
@@ -578,9 +582,10 @@ def test_files_are_downloaded(viewer: Viewer, open_page: Open, tmp_path: Path) -
             client.connection.offer(name, content, 3_000_000)
         assert waiting.value.suggested_filename == name
         assert viewer.token not in waiting.value.url, "which browsers keep"
-        assert waiting.value.path().read_bytes() == (
-            content if isinstance(content, bytes) else content.read_bytes()
-        )
+        expected = content
+        if not isinstance(content, bytes):
+            expected = content.read_bytes()
+        assert waiting.value.path().read_bytes() == expected
     client.connection.offer("not there.ply", tmp_path / "not there.ply", 10)
     wait_for_script(page, f"({TOAST}).includes('not there.ply: cannot be read')")
     assert page.evaluate("document.activeElement.id") == "canvas"
@@ -596,9 +601,7 @@ POINTER = ev.PointerMove, ev.PointerPress, ev.PointerRelease
 def test_mouse_events_arrive_in_framebuffer_pixels(
     viewer: Viewer, open_page: Open
 ) -> None:
-    """Buttons, moves, a drag that leaves the page, the wheel, and a window that loses
-    the focus meanwhile.
-    """
+    """Buttons, moves, drags out of the page, the wheel, and a window that loses focus."""
     page, client = connected(viewer, open_page, (640, 400), 2)
     for button in ("left", "right", "middle"):
         client.forget()
@@ -610,14 +613,14 @@ def test_mouse_events_arrive_in_framebuffer_pixels(
         release = client.wait(ev.PointerRelease)
         assert (press.x, press.y, press.button, mask(press)) == (400, 300, button, 0)
         assert (release.x, release.y, release.button) == (441, 320, button)
-        said = client.received(*POINTER)
-        assert [type(one) for one in said] == [
+        pointer_events = client.received(*POINTER)
+        assert [type(pointer_event) for pointer_event in pointer_events] == [
             POINTER[0],
             POINTER[1],
             POINTER[0],
             POINTER[2],
         ]
-        times = [one.at for one in said]
+        times = [pointer_event.at for pointer_event in pointer_events]
         assert times == sorted(times)
         assert times[0] > 0
     page.mouse.down()
@@ -697,7 +700,9 @@ def test_one_finger_presses_the_left_button_and_two_pinch_and_pan(
     touch(cdp, "End")
     page.touchscreen.tap(100, 700)
     client.wait(ev.PointerRelease, 2)
-    kinds = [type(one) for one in client.received(*POINTER, ev.Pinch)]
+    kinds = [
+        type(pointer_event) for pointer_event in client.received(*POINTER, ev.Pinch)
+    ]
     pinches = client.received(ev.Pinch)
     assert kinds == [
         ev.PointerPress,
@@ -712,18 +717,21 @@ def test_one_finger_presses_the_left_button_and_two_pinch_and_pan(
     assert (pinches[-1].x, pinches[-1].y) == pytest.approx((690, 1260), abs=0.1)
     assert page.evaluate("[visualViewport.scale, scrollX, scrollY]") == [1, 0, 0]
 
-    def turn(degrees: float, steps: int = 12) -> float:
-        """Turn two fingers around their middle, clockwise; what the viewer heard of
-        that, in degrees.
+    def rotate(degrees: float, steps: int = 12) -> float:
+        """Turn two fingers clockwise around their middle.
+
+        Returns:
+            The rotation that the viewer received, in degrees.
         """
         client.forget()
         for step in range(steps + 1):
             angle = math.radians(degrees * step / steps)
             x = 60 * math.cos(angle)
             y = 60 * math.sin(angle)
-            touch(
-                cdp, "Move" if step else "Start", (200 - x, 300 - y), (200 + x, 300 + y)
-            )
+            kind = "Move"
+            if step == 0:
+                kind = "Start"
+            touch(cdp, kind, (200 - x, 300 - y), (200 + x, 300 + y))
         for kind, *points in (("End",), ("Start", (50, 600)), ("End",)):
             touch(cdp, kind, *points)
         client.wait(
@@ -731,14 +739,14 @@ def test_one_finger_presses_the_left_button_and_two_pinch_and_pan(
         )  # of the finger that came first, and of the one that followed
         return math.degrees(sum(pinch.turn for pinch in client.received(ev.Pinch)))
 
-    assert turn(10) == 0  # fingers never keep quite straight
-    assert turn(370, 40) == pytest.approx(370 - 14, abs=24)  # all the way round and on
+    assert rotate(10) == 0  # fingers never keep quite straight
+    assert rotate(370, 40) == pytest.approx(
+        370 - 14, abs=24
+    )  # all the way round and on
 
 
 def test_keys_arrive_with_the_viewers_names(viewer: Viewer, open_page: Open) -> None:
-    """With modifiers, repeats and other layouts; the browser does nothing by itself,
-    and keeps its own shortcuts.
-    """
+    """Modifiers, repeats and other layouts count, and the browser keeps its shortcuts."""
     page, client = connected(viewer, open_page)
     page.evaluate(
         "window.left = []; addEventListener('keydown', (e) => { if "
@@ -747,14 +755,14 @@ def test_keys_arrive_with_the_viewers_names(viewer: Viewer, open_page: Open) -> 
         "e.preventDefault(); })"
     )
 
-    def said(count: int) -> list[tuple[str, bool, bool, int]]:
+    def received_keys(count: int) -> list[tuple[str, bool, bool, int]]:
         client.wait(ev.Key, count)
-        found = [
+        keys = [
             (key.name, key.pressed, key.repeat, mask(key))
             for key in client.received(ev.Key)
         ]
         client.forget()
-        return found
+        return keys
 
     pressed = {
         "f": "f",
@@ -775,7 +783,7 @@ def test_keys_arrive_with_the_viewers_names(viewer: Viewer, open_page: Open) -> 
     }
     for name in pressed:
         page.keyboard.press(name)
-    assert said(2 * len(pressed)) == [
+    assert received_keys(2 * len(pressed)) == [
         (name, down, False, 0) for name in pressed.values() for down in (True, False)
     ]
     for _ in range(2):
@@ -783,7 +791,7 @@ def test_keys_arrive_with_the_viewers_names(viewer: Viewer, open_page: Open) -> 
     page.keyboard.up("ArrowRight")
     page.keyboard.press("Control+Shift+Z")
     page.keyboard.press("Alt+w")
-    assert said(13) == [
+    assert received_keys(13) == [
         ("right", True, False, 0),
         ("right", True, True, 0),
         ("right", False, False, 0),
@@ -808,11 +816,11 @@ def test_keys_arrive_with_the_viewers_names(viewer: Viewer, open_page: Open) -> 
     ):
         for kind in ("keydown", "keyup"):
             page.locator(":focus").dispatch_event(kind, {"key": key, "code": code})
-    assert [name for name, *_ in said(8)[::2]] == ["a", "f", "1", "g"]
+    assert [name for name, *_ in received_keys(8)[::2]] == ["a", "f", "1", "g"]
     page.evaluate("left.length = 0")
-    own = ["r", "l", "t", "w", "-", "=", "0", "v"]
+    browser_keys = ["r", "l", "t", "w", "-", "=", "0", "v"]
     for name in (
-        *(f"Control+{key}" for key in own),
+        *(f"Control+{key}" for key in browser_keys),
         "F5",
         "F11",
         "F12",
@@ -828,13 +836,13 @@ def test_keys_arrive_with_the_viewers_names(viewer: Viewer, open_page: Open) -> 
             if key.name == "q" and not key.pressed
         ]
     )
-    assert [name for name, *_ in said(1) if name not in ("ctrl", "shift")] == [
+    assert [name for name, *_ in received_keys(1) if name not in ("ctrl", "shift")] == [
         "c",
         "c",
         "q",
         "q",
     ]
-    assert page.evaluate("left") == [*own, "F5", "F11", "F12", "I"]
+    assert page.evaluate("left") == [*browser_keys, "F5", "F11", "F12", "I"]
 
 
 def test_typed_and_pasted_text_arrives(viewer: Viewer, open_page: Open) -> None:

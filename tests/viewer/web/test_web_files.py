@@ -1,6 +1,4 @@
-"""Files from pages and for them, over real sockets: who may send and fetch, within
-which bounds, and what stays.
-"""
+"""Uploads and downloads over real sockets: access, bounds, and what stays on disk."""
 
 from __future__ import annotations
 
@@ -27,6 +25,10 @@ if TYPE_CHECKING:
     import pytest
 
 
+def wait_for_uploads(folder: Path, count: int) -> None:
+    wait_until(lambda: len(uploaded_files(folder)) == count, f"{count} files")
+
+
 def status_of(client: socket.socket) -> int:
     return int(client.recv(4096).split()[1])
 
@@ -34,7 +36,7 @@ def status_of(client: socket.socket) -> int:
 def test_files_have_folders_of_their_own_and_safe_names(
     visitor: Visitor, folder: Path
 ) -> None:
-    """In a folder that no other user can open, until they are not needed."""
+    """No other user can open the folder of a file, which goes once it is not needed."""
     names = {
         "../../etc/passwd": "passwd",
         "C:\\Users\\me\\point cloud.ply": "point cloud.ply",
@@ -47,14 +49,12 @@ def test_files_have_folders_of_their_own_and_safe_names(
         "x" * 500 + ".json": "x" * 200 + ".json",
         "..\\passwd": "passwd",
     }
-    for given in names:
-        assert visitor.post(given.encode(), given).status == 200
+    for name in names:
+        assert visitor.post(name.encode(), name).status == 200
     paths = visitor.client.files(len(names))
     assert {path.read_text(): path.name for path in paths} == names
-    assert all(
-        stat.S_IMODE(path.stat().st_mode) == 0o700
-        for path in (paths[0].parent, paths[0].parent.parent)
-    )
+    for path in (paths[0].parent, paths[0].parent.parent):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
     upload = visitor.client.received(FileDrop)[0]
     assert upload.done is not None
     upload.done(paths[0])
@@ -64,7 +64,7 @@ def test_files_have_folders_of_their_own_and_safe_names(
 
 
 def test_hostile_pages_send_nothing(visitor: Visitor, folder: Path) -> None:
-    """A form of a foreign page, a guess; a page that is gone."""
+    """Forms of foreign pages, guesses, and pages that are gone are refused."""
     for change in (
         {"Origin": "http://evil.example"},
         {"X-Splatview-Page": ""},
@@ -72,9 +72,8 @@ def test_hostile_pages_send_nothing(visitor: Visitor, folder: Path) -> None:
     ):
         assert visitor.post(b"x", "a.ply", **change).status == 403
     visitor.end()
-    wait_until(
-        lambda: visitor.client.connection.closed and visitor.post().status == 403
-    )
+    wait_until(lambda: visitor.client.connection.closed)
+    wait_until(lambda: visitor.post().status == 403)
     assert not uploaded_files(folder)
     assert not visitor.client.received(FileDrop)
 
@@ -82,16 +81,16 @@ def test_hostile_pages_send_nothing(visitor: Visitor, folder: Path) -> None:
 def test_uploads_over_the_limits_are_refused(
     visitor: Visitor, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(status: int, said: str, size: int) -> None:
+    def refused(status: int, phrase: str, size: int) -> None:
         answer = visitor.post(b"x" * size)
         assert answer.status == status
-        assert said in answer.text
+        assert phrase in answer.text
 
     monkeypatch.setattr(files, "MAX_FILE", 1000)
     monkeypatch.setattr(files, "MAX_KEPT", 1600)
     refused(413, "the most", 1001)
     with visitor.start_upload(10**18) as client:
-        assert status_of(client) == 413, "before anything of it came"
+        assert status_of(client) == 413, "before any of its bytes came"
     refused(200, "", 1000)
     refused(507, "Close some in the list", 601)
     (path,) = visitor.client.files()
@@ -99,7 +98,7 @@ def test_uploads_over_the_limits_are_refused(
     assert done is not None
     done(path)
     refused(200, "", 601)
-    wait_until(lambda: len(uploaded_files(folder)) == 1)
+    wait_for_uploads(folder, 1)
 
 
 def test_incomplete_upload_leaves_no_file(
@@ -109,8 +108,8 @@ def test_incomplete_upload_leaves_no_file(
     much.
     """
     with visitor.start_upload(2_000_000, b"x"):
-        wait_until(lambda: len(uploaded_files(folder)) == 1)
-    wait_until(lambda: not uploaded_files(folder))
+        wait_for_uploads(folder, 1)
+    wait_for_uploads(folder, 0)
     monkeypatch.setattr(files, "STALL", 0.2)
     with visitor.start_upload(1000, b"some") as client:
         assert status_of(client) == 408
@@ -132,30 +131,30 @@ def test_incomplete_upload_leaves_no_file(
 def test_concurrent_uploads_are_bounded(
     join: Callable[..., Visitor], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a page, and of all; a place is free again once its upload ends or is too slow."""
+    """Uploads of a page and of all are bounded; one that ends or stalls frees its slot."""
     monkeypatch.setattr(files, "MAX_COMING", 5)
     first = join()
     second = join()
     with ExitStack() as opened:
 
-        def begin(page: Visitor) -> socket.socket:
+        def start_upload(page: Visitor) -> socket.socket:
             return opened.enter_context(page.start_upload(1000, b"some"))
 
-        coming = [begin(first) for _ in range(files.MAX_COMING_OF_PAGE)]
-        wait_until(lambda: len(uploaded_files(folder)) == len(coming))
+        uploads = [start_upload(first) for _ in range(files.MAX_COMING_OF_PAGE)]
+        wait_for_uploads(folder, len(uploads))
         answer = first.post()
         assert answer.status == 429
         assert "on their way" in answer.text
         assert answer.headers["Retry-After"]
         assert second.post().status == 200, "another page has places of its own"
-        begin(second)
-        wait_until(lambda: len(uploaded_files(folder)) == 6)
+        start_upload(second)
+        wait_for_uploads(folder, 6)
         assert second.post().status == 429
-        for client in coming[:2]:
+        for client in uploads[:2]:
             client.close()
-        wait_until(lambda: len(uploaded_files(folder)) == 4)
+        wait_for_uploads(folder, 4)
         assert first.post().status == second.post().status == 200
-    wait_until(lambda: len(uploaded_files(folder)) == 3)
+    wait_for_uploads(folder, 3)
 
 
 def test_number_of_kept_files_is_bounded(
@@ -176,11 +175,11 @@ def test_number_of_kept_files_is_bounded(
 def test_upload_that_stalls_releases_its_slot_and_space(
     visitor: Visitor, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is only announced holds no room; what comes by the byte is no progress."""
+    """Announced bytes take no space, and single bytes are no progress."""
     monkeypatch.setattr(files, "STALL", 0.3)
     monkeypatch.setattr(files, "MAX_KEPT", 1000)
     with visitor.start_upload(1000, b"x") as client:
-        wait_until(lambda: len(uploaded_files(folder)) == 1)
+        wait_for_uploads(folder, 1)
         assert visitor.post(b"x" * 900).status == 200, "the room is not taken yet"
         client.settimeout(0.02)
         answer = b""
@@ -202,18 +201,18 @@ def test_upload_that_exceeds_the_space_meanwhile_is_refused(
         visitor.start_upload(60, b"x" * 30) as first,
         visitor.start_upload(60, b"x" * 30) as second,
     ):
-        wait_until(lambda: len(uploaded_files(folder)) == 2)
+        wait_for_uploads(folder, 2)
         first.sendall(b"x" * 30)
         assert status_of(first) == 200
         second.sendall(b"x" * 30)
         assert status_of(second) == 507
-    wait_until(lambda: len(uploaded_files(folder)) == 1)
+    wait_for_uploads(folder, 1)
 
 
 def test_uploads_take_no_thread_each(
     visitor: Visitor, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither while they come nor when they go."""
+    """Uploads start no thread, neither while they come nor when they go."""
     started: list[str] = []
     start = threading.Thread.start
 
@@ -227,8 +226,12 @@ def test_uploads_take_no_thread_each(
     for drop in visitor.client.received(FileDrop):
         assert drop.done is not None
         drop.done(Path(drop.paths[0]))
-    wait_until(lambda: not uploaded_files(folder))
+    wait_for_uploads(folder, 0)
     assert len(started) <= 4, started
+
+
+def ignore_wake() -> None:
+    """Stand for the wake-up call of a loop that does not run."""
 
 
 def test_files_go_with_the_viewer_and_those_of_a_killed_one_with_the_next(
@@ -244,15 +247,15 @@ def test_files_go_with_the_viewer_and_those_of_a_killed_one_with_the_next(
     (users / "thesis.txt").write_text("the user's own, by that name")
     for path in (left, used, users):
         os.utime(path, (0, 0))
-    held = os.open(used, os.O_RDONLY)
-    fcntl.flock(held, fcntl.LOCK_EX)
-    server = WebServer(port=0, token="secret", wake=lambda: None)
+    descriptor = os.open(used, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    server = WebServer(port=0, token="secret", wake=ignore_wake)
     visitor = Visitor(server)
     wait_until(lambda: not left.exists())
-    os.close(held)
+    os.close(descriptor)
     assert visitor.post().status == 200
     with visitor.start_upload(4_000_000, b"x" * 1_500_000):
-        wait_until(lambda: len(uploaded_files(folder)) == 3)
+        wait_for_uploads(folder, 3)
         server.close()
     visitor.end()
     assert {*folder.iterdir()} == {used, users}
@@ -265,8 +268,8 @@ def test_only_offered_files_are_served_and_only_once(
     content: Any = os.urandom(2_000_000)
     path = tmp_path / "Füchse <1>.ply"
     path.write_bytes(content)
-    for given in (path, content):
-        visitor.client.connection.offer(path.name, given, len(content))
+    for source in (path, content):
+        visitor.client.connection.offer(path.name, source, len(content))
         offer = visitor.receive()
         assert isinstance(offer, m.Offer)
         assert (offer.name, offer.size) == (

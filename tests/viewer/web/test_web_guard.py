@@ -55,7 +55,8 @@ def test_other_names_and_several_hosts_are_refused() -> None:
     for hosts in (*([name] for name in names), [], ["127.0.0.1", "127.0.0.1"]):
         for guard in (HOME, OPEN):
             reason = refusal(guard, *(("Host", host) for host in hosts), public=True)
-            assert "--allow-host" in reason and len(reason) < 400, hosts
+            assert "--allow-host" in reason, hosts
+            assert len(reason) < 400, hosts
             assert "\x1b" not in reason, hosts
 
 
@@ -74,10 +75,8 @@ def test_foreign_pages_are_refused() -> None:
         assert refusal(HOME, *headers, public=True) == "", "its files are no secret"
     for host in ("127.0.0.1:7007", "localhost:8000", "[::1]:7007"):
         for scheme in ("http", "https", "HTTP"):
-            assert (
-                refusal(HOME, ("Host", host), ("Origin", f"{scheme}://{host.upper()}"))
-                == ""
-            )
+            origin = f"{scheme}://{host.upper()}"
+            assert refusal(HOME, ("Host", host), ("Origin", origin)) == ""
 
 
 PROXIED = Guard("127.0.0.1", "secret", ["viewer.example", "2001:db8::1"])
@@ -85,7 +84,7 @@ PROXIED = Guard("127.0.0.1", "secret", ["viewer.example", "2001:db8::1"])
 
 @pytest.mark.parametrize("host", ["viewer.example", "127.0.0.1", "[2001:db8::1]:7007"])
 def test_allowed_names_are_legal_in_host_and_origin(host: str) -> None:
-    """Under any port, and where a proxy puts the viewer's own name into Host."""
+    """Any port is legal, also where a proxy puts the viewer's own name into Host."""
     for origin in (
         "https://viewer.example",
         "http://Viewer.Example:8443",
@@ -131,7 +130,7 @@ def test_refused_origin_names_the_option() -> None:
 
 
 def test_allowed_names_are_validated() -> None:
-    for given, name in (
+    for text, name in (
         ("Viewer.Example.", "viewer.example"),
         ("[2001:DB8::1]", "2001:db8::1"),
         ("2001:db8:0:0:0:0:0:1", "2001:db8::1"),
@@ -139,8 +138,8 @@ def test_allowed_names_are_validated() -> None:
         ("b\xfccher.example", "xn--bcher-kva.example"),
         ("10.1.2.3", "10.1.2.3"),
     ):
-        assert allowed_host(given) == name
-    for wrong in (
+        assert allowed_host(text) == name
+    for invalid in (
         "",
         "*",
         "*.example",
@@ -154,7 +153,7 @@ def test_allowed_names_are_validated() -> None:
         "\x1b[31m",
     ):
         with pytest.raises(ViewerError, match="invalid --allow-host"):
-            allowed_host(wrong)
+            allowed_host(invalid)
 
 
 def test_tokens_are_read_from_address_header_and_subprotocol() -> None:
@@ -164,20 +163,20 @@ def test_tokens_are_read_from_address_header_and_subprotocol() -> None:
     assert not needs(path="/?token=secret")
     assert not needs(("X-Splatview-Token", "secret"))
     assert not needs(("Sec-WebSocket-Protocol", "splatview, token.secret"))
-    for wrong in (
+    for reason in (
         needs(),
         needs(path="/?token="),
         needs(("X-Splatview-Token", "\xe4")),
         needs(path="/?token=secret2"),
         needs(("Sec-WebSocket-Protocol", "splatview, token.other")),
     ):
-        assert "?token=" in wrong
-        assert "secret" not in wrong
+        assert "?token=" in reason
+        assert "secret" not in reason
     assert refusal(HOME, ("Host", "localhost"), path="/viewer.js", public=True) == ""
 
 
 def server(host: str = "127.0.0.1", allowed: tuple[str, ...] = ()) -> Any:
-    """What a server says of itself."""
+    """Return what stands for a server, with what its address lines need."""
     return SimpleNamespace(
         host=host, port=7007, token="a_-1", moved_from=None, allowed=allowed
     )
@@ -193,25 +192,22 @@ def test_addresses_are_listed_for_this_machine_and_for_others() -> None:
         ("::", "127.0.0.1"),
         ("10.1.2.3", "10.1.2.3"),
     ):
-        assert (
-            startup_lines(server(host), {})[0]
-            == f"splatview: open http://{url}:7007/?token=a_-1 in a browser"
-        )
+        line = startup_lines(server(host), {})[0]
+        assert line == f"splatview: open http://{url}:7007/?token=a_-1 in a browser"
     (_, proxied) = startup_lines(server(allowed=("viewer.example",)), {})
     assert "viewer.example" in proxied
     assert "#token=a_-1" in proxied
-    _, *others = startup_lines(server("0.0.0.0"), {})
-    urls = [
-        re.fullmatch(
-            r"splatview: or, from another machine, http://(\S+):7007/\?token=a_-1", o
-        )
-        for o in others
-    ]
-    assert urls[0] is not None
-    assert urls[0][1] == socket.gethostname()
-    assert all(
-        url is not None and url[1] != "127.0.0.1" and ":" not in url[1] for url in urls
-    )
+    _, *other_lines = startup_lines(server("0.0.0.0"), {})
+    form = r"splatview: or, from another machine, http://(\S+):7007/\?token=a_-1"
+    hosts = []
+    for line in other_lines:
+        match = re.fullmatch(form, line)
+        assert match is not None
+        hosts.append(match[1])
+    assert hosts[0] == socket.gethostname()
+    for host in hosts:
+        assert host != "127.0.0.1"
+        assert ":" not in host
 
 
 @pytest.mark.parametrize(
@@ -231,10 +227,9 @@ def test_addresses_are_listed_for_this_machine_and_for_others() -> None:
     ],
 )
 def test_tunnel_command_is_printed_over_ssh(host: str, ssh: str, command: str) -> None:
-    said = startup_lines(
-        server(host), {"SSH_CONNECTION": f"203.0.113.9 50000 {ssh}", "USER": "ada"}
-    )
-    assert said[-2:] == [
+    environment = {"SSH_CONNECTION": f"203.0.113.9 50000 {ssh}", "USER": "ada"}
+    printed = startup_lines(server(host), environment)
+    assert printed[-2:] == [
         f"    {command}",
         "  and open http://127.0.0.1:7007/?token=a_-1 there",
     ]

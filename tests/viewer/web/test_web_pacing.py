@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import random
+from collections import deque
+from typing import NamedTuple
 
 from splatview_viewer.web.sender import IN_FLIGHT, LEVELS, Level, Pacer
 
 FULL = 600_000
 """Bytes of a picture at the best level."""
+SHARES = {85: 1.0, 75: 0.8, 65: 0.7, 55: 0.6, 45: 0.55, 35: 0.5}
+"""Bytes of a picture by its quality, beside those at the best one."""
+
+
+class SentPicture(NamedTuple):
+    """A picture on its way; all times are in seconds."""
+
+    acknowledged_at: float
+    picture_id: int
+    sent_at: float
+    level: Level
+    duration: float
+    """From its first byte on the line to its decoding."""
 
 
 class Page:
-    """A page behind a line of `rate` bytes and a round trip of `trip` seconds, drawing
-    at most 60 pictures a second.
+    """A page at the end of a line, which draws at most 60 pictures a second.
+
+    The line carries `rate` bytes a second, with a round trip of `trip` seconds.
     """
 
     def __init__(self, rate: float, trip: float) -> None:
@@ -23,80 +39,85 @@ class Page:
         self._free = 0.0
         self._due = 0.0
         self._luck = random.Random(1)
-        self._number = 0
-        self._way: list[tuple[float, int, float, Level, float]] = []
+        self._sent_count = 0
+        self._in_flight: deque[SentPicture] = deque()
 
     def run(self, seconds: float, stall: float = 0.0) -> tuple[list[Level], float]:
-        """Return the levels of what was acknowledged meanwhile, and the longest time
-        that a picture took. `stall`: the line does nothing for so long.
+        """Let time pass; `stall` is how long the line does nothing.
+
+        Returns:
+            The levels of the pictures that were acknowledged meanwhile, and the longest
+            time from a picture's sending to its acknowledgement.
         """
         end = self.now + seconds
-        seen = []
-        latest = 0.0
+        levels = []
+        latency = 0.0
         self._free = max(self._free, self.now + stall)
         while self.now < end:
             self.now += 0.001
-            while self._way and self._way[0][0] <= self.now:
-                at, number, sent, level, took = self._way.pop(0)
-                self.pacer.acked(number, took, at)
-                seen.append(level)
-                latest = max(latest, at - sent)
+            while self._in_flight and self._in_flight[0].acknowledged_at <= self.now:
+                picture = self._in_flight.popleft()
+                self.pacer.acked(
+                    picture.picture_id, picture.duration, picture.acknowledged_at
+                )
+                levels.append(picture.level)
+                latency = max(latency, picture.acknowledged_at - picture.sent_at)
             if self.pacer.in_flight < IN_FLIGHT and self.now >= self._due:
-                level = self.pacer.level
-                self._number = self._number + 1
-                quality = {85: 1.0, 75: 0.8, 65: 0.7, 55: 0.6, 45: 0.55, 35: 0.5}[
-                    level.quality
-                ]
-                size = int(
-                    FULL * quality * level.scale**1.8 * self._luck.uniform(0.9, 1.1)
-                )
-                begin = max(self.now, self._free)
-                decoding = self._luck.uniform(0, 0.012)
-                self._free = begin + size / self.rate
-                self.pacer.sent(self._number, size)
-                self._way.append(
-                    (
-                        self._free + self.trip + decoding,
-                        self._number,
-                        self.now,
-                        level,
-                        self._free - begin + decoding,
-                    )
-                )
-                self._due = self.now + 1 / 60
-        return seen, latest
+                self._send()
+        return levels, latency
+
+    def _send(self) -> None:
+        """Send a picture of the pacer's level."""
+        level = self.pacer.level
+        self._sent_count += 1
+        luck = self._luck.uniform(0.9, 1.1)
+        size = int(FULL * SHARES[level.quality] * level.scale**1.8 * luck)
+        start = max(self.now, self._free)
+        decoding = self._luck.uniform(0, 0.012)
+        self._free = start + size / self.rate
+        self.pacer.sent(self._sent_count, size)
+        picture = SentPicture(
+            acknowledged_at=self._free + self.trip + decoding,
+            picture_id=self._sent_count,
+            sent_at=self.now,
+            level=level,
+            duration=self._free - start + decoding,
+        )
+        self._in_flight.append(picture)
+        self._due = self.now + 1 / 60
 
 
-def sharp(seen: list[Level]) -> float:
-    """The share of pictures in full resolution."""
-    return sum(level.scale == 1.0 for level in seen) / len(seen)
+def share_of_full_size(levels: list[Level]) -> float:
+    """Return the share of pictures in full resolution."""
+    return sum(level.scale == 1.0 for level in levels) / len(levels)
 
 
 def test_fast_line_has_full_quality_soon_and_one_stall_costs_little() -> None:
     page = Page(500e6, 0.004)
     assert page.pacer.level.scale <= 0.5, "the first picture is small"
     page.run(0.5)
-    seen, _ = page.run(2)
-    assert len(seen) > 110
-    assert {*seen} == {LEVELS[0]}
+    levels, _ = page.run(2)
+    assert len(levels) > 110
+    assert {*levels} == {LEVELS[0]}
     page.run(3, stall=0.5)
-    assert sharp(page.run(3)[0]) == 1.0
+    assert share_of_full_size(page.run(3)[0]) == 1.0
 
 
 def test_slow_lines_have_small_pictures_that_are_not_late() -> None:
-    for rate, most in ((2.5e6, 0.2), (1e6, 0.25), (125e3, 0.9)):
+    for rate, max_latency in ((2.5e6, 0.2), (1e6, 0.25), (125e3, 0.9)):
         page = Page(rate, 0.03)
         page.run(3)
-        seen, latest = page.run(10)
-        assert latest < most and sharp(seen) < 0.1, rate
+        levels, latency = page.run(10)
+        assert latency < max_latency, rate
+        assert share_of_full_size(levels) < 0.1, rate
         assert not page.pacer.lossless_allowed(4_000_000)
 
 
 def test_slow_line_is_noticed_and_recovers_and_a_distant_one_is_not_slow() -> None:
     page = Page(50e6, 0.02)
-    assert sharp(page.run(8)[0][-60:]) == 1.0
+    assert share_of_full_size(page.run(8)[0][-60:]) == 1.0
     assert page.pacer.lossless_allowed(4_000_000)
-    for rate, trip, pause, least, most in (
+    for rate, trip, pause, share, max_latency in (
         (1e6, 0.02, 5, 0.0, 0.2),
         (50e6, 0.02, 12, 1.0, 1.0),
         (50e6, 0.2, 5, 1.0, 0.3),
@@ -104,6 +125,6 @@ def test_slow_line_is_noticed_and_recovers_and_a_distant_one_is_not_slow() -> No
         page.rate = rate
         page.trip = trip
         page.run(pause)
-        seen, latest = page.run(5)
-        assert sharp(seen) == least
-        assert latest < most
+        levels, latency = page.run(5)
+        assert share_of_full_size(levels) == share
+        assert latency < max_latency

@@ -1,6 +1,4 @@
-"""The web server over real sockets: what it gives out and refuses, pages that behave
-badly, and its end.
-"""
+"""The web server over real sockets: its answers, refusals, bad pages, and its end."""
 
 from __future__ import annotations
 
@@ -32,10 +30,14 @@ if TYPE_CHECKING:
     from support.programs import Programs
 
 
+def ignore_wake() -> None:
+    """Stand for the wake-up call of a loop that does not run."""
+
+
 def serve(
     host: str = "127.0.0.1", port: int = 0, token: str | None = None
 ) -> WebServer:
-    return WebServer(host, port, token=token, wake=lambda: None)
+    return WebServer(host, port, token=token, wake=ignore_wake)
 
 
 def upgrade(port: int, path: str = "/ws?token=secret", **headers: str) -> Answer:
@@ -80,9 +82,8 @@ def test_page_has_a_policy_and_loads_nothing_from_the_internet(
         assert {"default-src 'none'", "script-src 'self'", "connect-src 'self'"} < {
             *policy
         }
-        assert ("frame-ancestors 'none'" in policy) == ("token" not in path), (
-            "a frame needs the token"
-        )
+        forbids_frames = "frame-ancestors 'none'" in policy
+        assert forbids_frames == ("token" not in path), "a frame needs the token"
         assert "secret" not in answer.text
         foreign = re.findall(r"(?:https?:)?//[a-z0-9][\w.-]*\.[a-z]{2,}", answer.text)
         assert not [url for url in foreign if "w3.org" not in url]
@@ -98,10 +99,14 @@ def test_no_path_leads_anywhere_else_and_methods_are_few(server: WebServer) -> N
         "/viewer.js%00.css",
         "/download?key=../../etc/passwd",
     ):
-        lines = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nX-Splatview-Token: secret\r\n\r\n"
+        lines = (
+            f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+            "X-Splatview-Token: secret\r\n\r\n"
+        )
         answer = raw(server.port, lines.encode())
         assert re.match(rb"HTTP/1.[01] 40[0345] |$", answer), (path, answer[:200])
-        assert b"root:" not in answer and b"import" not in answer, path
+        assert b"root:" not in answer, path
+        assert b"import" not in answer, path
     for method in ("PUT", "OPTIONS", "HEAD"):
         for path in ("/", "/upload", "/download"):
             answer = send_request(server.port, path + "?token=secret", method=method)
@@ -118,12 +123,12 @@ def test_address_with_a_proxys_path_is_explained(server: WebServer) -> None:
 def test_page_can_ask_whether_its_websocket_would_be_accepted(
     server: WebServer,
 ) -> None:
-    """With the same Origin, Host and token, in words; from a viewer, not a proxy."""
-    own = f"http://127.0.0.1:{server.port}"
+    """The answer depends on Origin, Host and token, and shows that it is a viewer's."""
+    own_origin = f"http://127.0.0.1:{server.port}"
     token = {"X-Splatview-Token": "secret"}
     for origin, headers, status in (
-        (own, token, 204),
-        (own, {}, 403),
+        (own_origin, token, 204),
+        (own_origin, {}, 403),
         ("http://a.example", token, 403),
     ):
         answer = send_request(server.port, "/check", b"", Origin=origin, **headers)
@@ -138,7 +143,7 @@ def test_page_can_ask_whether_its_websocket_would_be_accepted(
 def test_server_reveals_nothing_without_the_token(
     host: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """But the files of the page, which are the same everywhere.
+    """Only the files of the page, which are the same everywhere, need no token.
 
     No answer and no log holds the token.
     """
@@ -146,27 +151,27 @@ def test_server_reveals_nothing_without_the_token(
     token = "a-long-token-of-its-own"
     with closing(serve(host, token=token)) as server:
         port = server.port
-        for wrong in ("", "?token=", "?token=wrong", f"?token={token}%20"):
+        for query in ("", "?token=", "?token=wrong", f"?token={token}%20"):
             for path in ("/ws", "/download", "/nothing"):
-                answer = send_request(port, path + wrong)
+                answer = send_request(port, path + query)
                 assert answer.status == 403
                 assert "?token=" in answer.text
                 assert token not in answer.text
-            assert send_request(port, f"/upload{wrong}", b"x").status == 403
+            assert send_request(port, f"/upload{query}", b"x").status == 403
             with pytest.raises(ConnectionError, match="403"):
-                Page(port).connect(token=wrong)
+                Page(port).connect(token=query)
         (tmp_path / "scene.ply").write_bytes(b"content")
-        with Visitor(server) as own:  # whose key and link are known somehow
-            own.client.connection.offer("scene.ply", tmp_path / "scene.ply", 7)
-            offer = own.receive()
+        # The key and the link of this page are known to others somehow.
+        with Visitor(server) as visitor:
+            visitor.client.connection.offer("scene.ply", tmp_path / "scene.ply", 7)
+            offer = visitor.receive()
             assert isinstance(offer, m.Offer)
-            for given in ("", "wrong"):
-                assert own.post(b"x", "a", **{"X-Splatview-Token": given}).status == 403
-                assert (
-                    own.fetch(offer.key, **{"X-Splatview-Token": given}).status == 403
-                )
-            assert own.post().status == 200
-            assert own.fetch(offer.key).text == "content"
+            for wrong_token in ("", "wrong"):
+                headers = {"X-Splatview-Token": wrong_token}
+                assert visitor.post(b"x", "a", **headers).status == 403
+                assert visitor.fetch(offer.key, **headers).status == 403
+            assert visitor.post().status == 200
+            assert visitor.fetch(offer.key).text == "content"
         answers = [
             send_request(port, f"/?token={token}"),
             send_request(
@@ -185,9 +190,7 @@ def test_server_reveals_nothing_without_the_token(
 def test_other_hosts_origins_and_malformed_heads_are_refused(
     server: WebServer,
 ) -> None:
-    """DNS rebinding: the browser believes that the page of evil.example comes from
-    here.
-    """
+    """DNS rebinding makes a browser believe that evil.example's page comes from here."""
     port = server.port
     for path in ("/", "/viewer.js", "/download?token=secret", "/nothing"):
         assert (
@@ -196,15 +199,10 @@ def test_other_hosts_origins_and_malformed_heads_are_refused(
             ).status
             == 403
         )
-    assert (
-        upgrade(port, Host="evil.example").status
-        == upgrade(port, Origin="null").status
-        == 403
-    )
-    assert (
-        upgrade(port, Host="localhost:9999", Origin="http://localhost:9999").status
-        == 101
-    ), "a tunnel's end"
+    assert upgrade(port, Host="evil.example").status == 403
+    assert upgrade(port, Origin="null").status == 403
+    answer = upgrade(port, Host="localhost:9999", Origin="http://localhost:9999")
+    assert answer.status == 101, "a tunnel's end"
     twice = (
         "GET /ws?token=secret HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\n\r\n"
     )
@@ -216,47 +214,44 @@ def test_other_hosts_origins_and_malformed_heads_are_refused(
 def test_status_of_root_prints_no_token_of_another_user(
     programs: Programs, runtime_dir: Path
 ) -> None:
-    theirs = runtime_dir / "theirs"
-    theirs.mkdir(mode=0o700, parents=True)
-    told = theirs / "viewer-1-00000000.json"
-    told.write_text(
+    other_folder = runtime_dir / "theirs"
+    other_folder.mkdir(mode=0o700, parents=True)
+    announcement = other_folder / "viewer-1-00000000.json"
+    announcement.write_text(
         '{"pid": 1, "url": "http://127.0.0.1:7007/?token=secret", "host": "127.0.0.1", '
         '"port": 7007}'
     )
-    os.chown(theirs, OTHER_USER_ID, OTHER_USER_ID)
-    os.chown(told, OTHER_USER_ID, OTHER_USER_ID)
-    with told.open() as held:
-        fcntl.flock(held, fcntl.LOCK_EX)  # as the viewer holds it
+    os.chown(other_folder, OTHER_USER_ID, OTHER_USER_ID)
+    os.chown(announcement, OTHER_USER_ID, OTHER_USER_ID)
+    with announcement.open() as lock_file:
+        fcntl.flock(lock_file, fcntl.LOCK_EX)  # A running viewer holds this lock.
         program = programs.splatview(
-            "status", "--json", SPLATVIEW_RUNTIME_DIR=str(theirs)
+            "status", "--json", SPLATVIEW_RUNTIME_DIR=str(other_folder)
         )
-        said, errors = program.end()
+        output, errors = program.end()
         assert program.returncode == 2
         assert "belongs to you" in errors
-        assert "secret" not in said + errors
+        assert "secret" not in output + errors
 
 
 def test_port_is_free_after_close_and_gets_another_token(
     server: WebServer,
 ) -> None:
-    """Another program at the port of a viewer that ended is sent the token by pages
-    that come back.
-    """
+    """Pages that come back send the token to whatever program has the port then."""
     moved = serve(port=server.port, token="of-before")
     moved.close()
     assert moved.moved_from == server.port < moved.port <= server.port + 20
-    assert moved.token != "of-before" and len(moved.token) >= 22, "128 bits"
+    assert moved.token != "of-before"
+    assert len(moved.token) >= 22, "128 bits"
     page = Visitor(server)
     server.close()
     page.end()
-    again = serve(port=server.port, token="of-before")
-    again.close()
-    assert (again.port, again.token, again.moved_from) == (
-        server.port,
-        "of-before",
-        None,
-    )
-    assert again.viewer != server.viewer
+    reopened = serve(port=server.port, token="of-before")
+    reopened.close()
+    assert reopened.port == server.port
+    assert reopened.token == "of-before"
+    assert reopened.moved_from is None
+    assert reopened.viewer != server.viewer
 
 
 @pytest.mark.parametrize(
@@ -327,7 +322,7 @@ def test_messages_round_trip_and_others_are_refused() -> None:
 
 
 def test_events_have_clean_text_and_clicks_by_the_clock_of_the_page() -> None:
-    """Both presses may arrive late, and at once or far apart."""
+    """Presses may arrive late, at once or far apart: the page's clock counts."""
     clicks = ev.ClickCounter()
 
     def event(message: Any) -> Any:
@@ -335,12 +330,10 @@ def test_events_have_clean_text_and_clicks_by_the_clock_of_the_page() -> None:
 
     assert event(ev.Text("a\r\nb\tc\x1b\x00\x7f\x9f🙂")) == ev.Text("a\nb\tc🙂")
     assert event(ev.Text("\x00")) is None
-    assert event(ev.PointerPress(1, 2, clicks=9)) == ev.PointerPress(1, 2), (
-        "not for the page to say"
-    )
-    assert [
-        event(ev.PointerPress(3, 3, at=at)).clicks for at in (1e3, 1.3e3, 3e3, 0.0, 0.0)
-    ] == [1, 2, 1, 1, 1]
+    press = event(ev.PointerPress(1, 2, clicks=9))
+    assert press == ev.PointerPress(1, 2), "the page cannot state its clicks"
+    for time, count in ((1e3, 1), (1.3e3, 2), (3e3, 1), (0.0, 1), (0.0, 1)):
+        assert event(ev.PointerPress(3, 3, at=time)).clicks == count
 
 
 def test_malformed_message_closes_only_its_own_page(
@@ -354,14 +347,16 @@ def test_malformed_message_closes_only_its_own_page(
         ([HELLO, HELLO], ""),
         ([HELLO, "[" * 40_000], "not a message"),
     ):
-        monkeypatch.setattr(module, "HELLO_WITHIN", PATIENCE if sent else 0.2)
+        limit = PATIENCE
+        if not sent:
+            limit = 0.2
+        monkeypatch.setattr(module, "HELLO_WITHIN", limit)
         with Page(server.port) as page:
             page.connect(token="secret")
             for message in sent:
                 page.send(message)
-            assert page.ended().code in (1008, 1009) and reason in str(page.closed), (
-                sent
-            )
+            assert page.ended().code in (1008, 1009), sent
+            assert reason in str(page.closed), sent
     visitor.check_goes_on()
 
 
@@ -408,31 +403,27 @@ def test_malformed_handshakes_get_one_answer(
 def test_cookies_of_other_programs_are_accepted(
     server: WebServer,
 ) -> None:
-    """Browsers send all in one header; those of single sign-on have some kilobytes
-    each.
-    """
+    """Browsers send all cookies in one header; those of single sign-on are large."""
     cookies = "; ".join(f"session{i}={'x' * 3900}" for i in range(4))
     assert send_request(server.port, "/", Cookie=cookies).status == 200
 
 
 def test_page_that_floods_a_busy_viewer_is_closed(server: WebServer) -> None:
-    """Here nothing takes what it sends; moves in a row would be one."""
+    """Nothing takes the page's events here. Consecutive moves would be merged."""
     with Page(server.port) as page:
         page.connect(token="secret").send(HELLO)
         with suppress(OSError):
             for _ in range(5000):
                 page.send(ev.PointerLeave())
-        assert page.ended().code in (
-            1013,
-            1006,
-        )  # or the reset, where the page was amid another one
+        # 1006 is the reset, where the page was sending another message.
+        assert page.ended().code in (1013, 1006)
     assert server.arrivals() == []
 
 
 def test_pages_and_connections_beyond_the_caps_are_closed(
     server: WebServer, join: Callable[..., Visitor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pages that are connected stay, and others may come once there is room."""
+    """Connected pages stay, and others may join once there is room."""
     monkeypatch.setattr(module, "MAX_CLIENTS", 2)
     first = join()
     second = join()
@@ -449,8 +440,8 @@ def test_pages_and_connections_beyond_the_caps_are_closed(
         for _ in range(2)
     ]
     wait_until(lambda: raw(server.port, get) == b"")
-    for one in idle:
-        one.close()
+    for connection in idle:
+        connection.close()
     wait_until(lambda: raw(server.port, get).startswith(b"HTTP/1.1 200"))
     second.check_goes_on()
 
@@ -465,7 +456,7 @@ def test_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_closing_the_server_closes_all_pages(
     server: WebServer, join: Callable[..., Visitor]
 ) -> None:
-    """Of those that do not read or have not said hello, too."""
+    """Pages that do not read or have not said hello are closed, too."""
     silent = Page(server.port).connect(token="secret")
     deaf = join(reading=False)
     page = join()
