@@ -116,7 +116,10 @@ class OwnedRunFolder(RunFolder):
 
     def __init__(self, path: Path, description: Description, lock_fd: int):
         super().__init__(path, description)
-        self._lock_fd = lock_fd
+        self._lock_fds = [lock_fd]
+        """The descriptor of the lock, until it is closed. It is taken out by one `pop`:
+        a signal's handler that closes the run amid `abandon` then finds none, and no
+        number is closed twice, which might be another file's by then."""
         self._touch_due = 0.0
         self._deleted = False
 
@@ -153,20 +156,18 @@ class OwnedRunFolder(RunFolder):
 
     def abandon(self) -> None:
         """Close the lock in a forked child, which would else hold it for the parent."""
-        fd = self._lock_fd
-        if fd >= 0:
-            # First: after Ctrl-C behind `close` its number may be another file's.
-            self._lock_fd = -1
-            os.close(fd)
+        with contextlib.suppress(IndexError):
+            os.close(self._lock_fds.pop())
 
     def remove(self) -> None:
         """Remove the folder and release the lock. Idempotent.
 
         Another folder that has taken its place stays.
         """
-        with contextlib.suppress(OSError):
-            if os.path.samestat(os.fstat(self._lock_fd), os.lstat(self.path / _LOCK)):
-                fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
+        with contextlib.suppress(OSError, IndexError):
+            fd = self._lock_fds[0]
+            if os.path.samestat(os.fstat(fd), os.lstat(self.path / _LOCK)):
+                fcntl.flock(fd, fcntl.LOCK_UN)
                 _remove(self.path)
         self.abandon()
 
