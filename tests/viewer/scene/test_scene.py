@@ -174,7 +174,7 @@ def test_values_of_one_gaussian_are_read(device: str) -> None:
     )
 
 
-# -- picked: tests/viewer/render/test_selecting_pick.py compares it with what the refere
+# -- picking, which test_selecting_pick.py compares with the reference ------------------
 
 
 @pytest.mark.parametrize("model", MODELS)
