@@ -180,13 +180,6 @@ def test_the_public_surface() -> None:
         splatview.no_such_name  # noqa: B018
 
 
-RUN_TIME_CIRCLES = {
-    "splatview.camera.sources",
-    "splatview.camera.detectors",
-}
-"""A file of each known circle. The list may only shrink."""
-
-
 def run_time_imports(path: Path, modules: Mapping[str, Path]) -> set[str]:
     """Return the modules that a file imports, also inside functions; not for types alone."""
     imported = set()
@@ -216,13 +209,32 @@ def test_no_files_import_each_other_in_a_circle_at_run_time() -> None:
                 parts = parts[:-1]
             modules[".".join(parts)] = path
     graph = {name: run_time_imports(path, modules) for name, path in modules.items()}
-    for known in RUN_TIME_CIRCLES:
-        del graph[known]
     sorter = graphlib.TopologicalSorter(graph)
     try:
         sorter.prepare()
     except graphlib.CycleError as e:
         pytest.fail(f"a circle of files: {' -> '.join(e.args[1])}")
+
+
+def test_constants_of_a_module_are_bound_once_and_used() -> None:
+    """What moves to another file takes its constants along, and leaves no copies."""
+    for folder in FOLDERS:
+        for path in (ROOT / folder).rglob("*.py"):
+            tree = ast.parse(path.read_text())
+            constants = [
+                statement.targets[0].id
+                for statement in tree.body
+                if isinstance(statement, ast.Assign)
+                and isinstance(statement.targets[0], ast.Name)
+            ]
+            assert len(set(constants)) == len(constants), path
+            loaded = {
+                node.id
+                for node in ast.walk(tree)
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+            }
+            private = {name for name in constants if name.startswith("_")}
+            assert private - {"__all__", "__version__"} <= loaded, path
 
 
 def test_files_and_signatures_stay_small() -> None:

@@ -18,12 +18,12 @@ import msgspec
 import numpy as np
 
 import splatview
+from splatview.camera.open_source import source_for
 from splatview.camera.sources import (
     CaptureError,
     CaptureSettings,
     NoPictureError,
     kind_of,
-    source_for,
 )
 from splatview_ipc.subscriber.rate import Rate
 from splatview_ipc.system import entry

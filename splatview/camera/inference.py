@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from splatview.camera.detectors import DetectorError, InferenceSettings, open_detector
+from splatview.camera.detectors import DetectorError, InferenceSettings
+from splatview.camera.detectors.factory import open_detector
 from splatview_ipc.subscriber.rate import Rate
 from splatview_ipc.system import entry
 from splatview_ipc.system.terminal import printable

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from splatview_ipc.system.optional_packages import importing, require
+from splatview_ipc.system.optional_packages import require
 
 if TYPE_CHECKING:
     import numpy as np
@@ -196,7 +196,7 @@ def check(settings: CaptureSettings) -> None:
             raise CaptureError(f"there is no file {source}; {_LEGAL}")
     elif kind == "network":
         _check_scheme(source)
-    library = _library_for(kind)
+    library = library_for(kind)
     name = display_name(source)
     require(f"{name}: reading it needs", library, error=CaptureError)
 
@@ -211,30 +211,9 @@ def _check_scheme(source: str) -> None:
         )
 
 
-def _library_for(kind: str) -> str:
+def library_for(kind: str) -> str:
     """Return the module that reads sources of a kind."""
     return "av" if kind == "file" else "cv2"
-
-
-def source_for(settings: CaptureSettings) -> PictureSource:
-    """Return the source of these settings, not yet open.
-
-    Raises CaptureError without the library that reads it.
-    """
-    kind = kind_of(settings.source)
-    if kind == "test":
-        from splatview.camera.pattern import PatternSource
-
-        return PatternSource(settings)
-    subject = f"{display_name(settings.source)}: reading it needs"
-    with importing(subject, _library_for(kind), error=CaptureError):
-        if kind == "file":
-            from splatview.camera.pyav import PyAVSource
-
-            return PyAVSource(settings)
-        from splatview.camera.opencv import OpenCVSource
-
-        return OpenCVSource(settings)
 
 
 def fitted(width: int, height: int, settings: CaptureSettings) -> tuple[int, int]:

@@ -14,6 +14,7 @@ from PIL import Image, ImageOps
 from support.stream_servers import H, StreamServer, W, jpeg, pattern, video
 from support.wait import PATIENCE
 
+from splatview.camera.open_source import source_for
 from splatview.camera.pattern import read_index
 from splatview.camera.sources import (
     CaptureError,
@@ -21,7 +22,6 @@ from splatview.camera.sources import (
     NoPictureError,
     PictureSource,
     display_name,
-    source_for,
 )
 
 _ORIENTATION = 0x112

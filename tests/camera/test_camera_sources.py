@@ -31,6 +31,7 @@ import splatview
 from splatview.api.frames import Frame
 from splatview.camera.capture import main
 from splatview.camera.only_host import host_of
+from splatview.camera.open_source import source_for
 from splatview.camera.pattern import read_index
 from splatview.camera.sources import (
     CaptureError,
@@ -39,7 +40,6 @@ from splatview.camera.sources import (
     PictureSource,
     check,
     display_name,
-    source_for,
 )
 from splatview.cli import doctor
 from splatview_ipc.system import optional_packages as extras

@@ -18,7 +18,8 @@ import pytest
 from support.wait import PATIENCE
 
 import splatview
-from splatview.camera.detectors import Detector, InferenceSettings, open_detector
+from splatview.camera.detectors import Detector, InferenceSettings
+from splatview.camera.detectors.factory import open_detector
 from splatview.camera.inference import Inference
 
 FUNCTIONS = r"""

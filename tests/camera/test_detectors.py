@@ -19,12 +19,8 @@ from support.annotate_cases import annotation_tensors
 from support.detect_models import bright, fixed, yolo
 
 import splatview
-from splatview.camera.detectors import (
-    Detector,
-    DetectorError,
-    InferenceSettings,
-    open_detector,
-)
+from splatview.camera.detectors import Detector, DetectorError, InferenceSettings
+from splatview.camera.detectors.factory import open_detector
 from splatview.camera.detectors.letterbox import Letterbox
 from splatview.camera.detectors.onnx import OnnxDetector
 from splatview.camera.detectors.yolo import OutputLayout, layout_of

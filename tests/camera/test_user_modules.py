@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 from support.other_users import OTHER_USER_ID, needs_root
 
-from splatview.camera.detectors import DetectorError, InferenceSettings, open_detector
+from splatview.camera.detectors import DetectorError, InferenceSettings
+from splatview.camera.detectors.factory import open_detector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -33,7 +33,8 @@ program.end()
 """
 DETECTOR = """
 import contextlib, importlib, importlib.util, sys
-from splatview.camera.detectors import InferenceSettings, open_detector
+from splatview.camera.detectors import (InferenceSettings)
+from splatview.camera.detectors.factory import open_detector
 open_detector(InferenceSettings(detect="json:loads"))
 for name in {names!r}:
     if importlib.util.find_spec(name) is None:

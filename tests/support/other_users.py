@@ -9,7 +9,7 @@ import sys
 import pytest
 
 OTHER_USER_ID = 65534
-"""Number of the user whom all machines call nobody."""
+"""The user id that Linux gives to the account without rights."""
 
 
 def why_not() -> str:

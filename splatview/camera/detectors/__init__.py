@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
-from splatview_ipc.system.optional_packages import importing
-from splatview_ipc.system.terminal import printable
-
 if TYPE_CHECKING:
     import numpy as np
 
@@ -62,33 +59,6 @@ class InferenceSettings(msgspec.Struct, frozen=True, kw_only=True):
     every: int | Literal["auto"] = "auto"
     """Look at every N-th picture, or "auto": at the newest as soon as the last result
     is published."""
-
-
-def open_detector(settings: InferenceSettings) -> Detector:
-    """Return the requested detector, ready for pictures. Raises DetectorError.
-
-    Networks are loaded and tried.
-    """
-    detect = settings.detect
-    subject = f"detecting with {printable(detect)} needs"
-    if detect == "people":
-        with importing(subject, "cv2", error=DetectorError):
-            from splatview.camera.detectors.people import PeopleDetector
-
-        return PeopleDetector(settings)
-    if detect.lower().endswith(".onnx"):
-        with (
-            importing(subject, "onnxruntime", error=DetectorError),
-            importing(subject, "cv2", error=DetectorError),
-        ):
-            from splatview.camera.detectors.onnx import OnnxDetector
-
-        return OnnxDetector(settings)
-    if ":" in detect:
-        from splatview.camera.detectors.function import FunctionDetector
-
-        return FunctionDetector(detect)
-    raise DetectorError(f"detect is {detect!r}; legal are {LEGAL}")
 
 
 def cpu_threads() -> int:

@@ -23,24 +23,6 @@ _LAST_MISS_S = 1 / 15
 """The most seconds between two attempts."""
 _MAX_MISSES = 12
 """Attempts after which an announced value does not keep the loop awake any more."""
-_OOM_BEFORE_END_S = 60.0
-"""Seconds before a run's end in which running out of memory counts as the reason."""
-_SLOW_FEED_S = 0.02
-"""Seconds of loading a value from which on the next one is delayed."""
-_LAST_MISS_S = 1 / 15
-"""The most seconds between two attempts."""
-_MAX_MISSES = 12
-"""Attempts after which an announced value does not keep the loop awake any more."""
-_OOM_BEFORE_END_S = 60.0
-"""Seconds before a run's end in which running out of memory counts as the reason."""
-_SLOW_FEED_S = 0.02
-"""Seconds of loading a value from which on the next one is delayed."""
-_MAX_MISSES = 12
-"""Attempts after which an announced value does not keep the loop awake any more."""
-_OOM_BEFORE_END_S = 60.0
-"""Seconds before a run's end in which running out of memory counts as the reason."""
-_SLOW_FEED_S = 0.02
-"""Seconds of loading a value from which on the next one is delayed."""
 _SLOW_FEED_S = 0.02
 """Seconds of loading a value from which on the next one is delayed."""
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 _OOM_BEFORE_END_S = 60.0
 """Seconds before a run's end in which running out of memory counts as the reason."""
-_SLOW_FEED_S = 0.02
-"""Seconds of loading a value from which on the next one is delayed."""
 
 
 class StreamMatcher:

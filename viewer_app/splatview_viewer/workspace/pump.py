@@ -27,17 +27,6 @@ if TYPE_CHECKING:
 
 _GPU_NEEDED_S = 2.0
 """Seconds after its last publish for which a run still counts as using its GPU."""
-_FIRST_MISS_S = 0.000125
-"""Seconds to the second attempt to read what was announced and has not come; each
-further attempt doubles them."""
-_LAST_MISS_S = 1 / 15
-"""The most seconds between two attempts."""
-_MAX_MISSES = 12
-"""Attempts after which an announced value does not keep the loop awake any more."""
-_OOM_BEFORE_END_S = 60.0
-"""Seconds before a run's end in which running out of memory counts as the reason."""
-_SLOW_FEED_S = 0.02
-"""Seconds of loading a value from which on the next one is delayed."""
 
 
 class Pump:
