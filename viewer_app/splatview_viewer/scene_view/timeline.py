@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
-from splatview_viewer.core.format import round_seconds
+from splatview_viewer.core.quantities import round_seconds
 from splatview_viewer.geometry.path import MAX_KEYS
 from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui

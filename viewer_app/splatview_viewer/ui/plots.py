@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from splatview_viewer.core.format import Tick
+    from splatview_viewer.core.quantities import Tick
     from splatview_viewer.ui.widgets import Line
 
     Range = tuple[float, float]

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from aiohttp import web
 
 from splatview_viewer.core.events import FileDrop
-from splatview_viewer.core.format import size_text
+from splatview_viewer.core.quantities import size_text
 from splatview_viewer.core.regular import open_regular
 from splatview_viewer.formats.pictures import safe_name
 

@@ -11,7 +11,7 @@ import numpy as np
 from splatview_ipc.control.memory_snapshots import find_snapshot
 from splatview_ipc.kinds.memory import MEMORY_COLUMNS
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.format import round_up
+from splatview_viewer.core.quantities import round_up
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec4
 
-from splatview_viewer.core.format import ago_text, ago_ticks, byte_ticks, size_text
+from splatview_viewer.core.quantities import ago_text, ago_ticks, byte_ticks, size_text
 from splatview_viewer.ui import plots, theme
 from splatview_viewer.ui.widgets import faint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from splatview_viewer.core.format import Tick
+    from splatview_viewer.core.quantities import Tick
     from splatview_viewer.kinds.memory.live import MemoryColumns, MemoryHistory
     from splatview_viewer.kinds.memory.view import MemoryView
     from splatview_viewer.ui.widgets import Line

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.core.events import Key
-from splatview_viewer.core.format import size_text
+from splatview_viewer.core.quantities import size_text
 from splatview_viewer.core.view import Info, KeyHelp, Section, frame_of, meta_phrases
 from splatview_viewer.kinds.memory.live import MemoryFacts, MemoryHistory, read_frame
 from splatview_viewer.kinds.memory.plot import draw_plot

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.core.format import log_ticks, value_text
+from splatview_viewer.core.quantities import log_ticks, value_text
 from splatview_viewer.ui import plots, theme
 from splatview_viewer.ui.widgets import faint
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.core import format
-from splatview_viewer.core.format import size_text
+from splatview_viewer.core import quantities
+from splatview_viewer.core.quantities import size_text
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.snapshot.state import PLOTS
 from splatview_viewer.kinds.snapshot.world import MIN_WINDOW, MIN_WINDOW_BYTES
@@ -97,9 +97,9 @@ def _axes(
     x_tick_count = max(int(available.x / (85 * scale)), 2)
     y_tick_count = max(int(available.y / (45 * scale)), 2)
     if axis.unit == "events":
-        ticks = format.count_ticks(*x, x_tick_count)
+        ticks = quantities.count_ticks(*x, x_tick_count)
     else:
-        ticks = format.time_ticks(*x, axis.origin_us, x_tick_count)
+        ticks = quantities.time_ticks(*x, axis.origin_us, x_tick_count)
     # A longer label at the right edge would be cut.
     margin = 12 * scale
     pixels_per_x = available.x / (x[1] - x[0])
@@ -118,7 +118,7 @@ def _axes(
     )
     y_axis = plots.Axis(
         y,
-        ticks=format.byte_ticks(*y, y_tick_count),
+        ticks=quantities.byte_ticks(*y, y_tick_count),
         limit=world.full,
         min_extent=MIN_WINDOW_BYTES,
         locked=io.key_shift,
@@ -279,7 +279,7 @@ def _draw_pointer(view: SnapshotView, world: PlotWorld, plot: plots.Plot) -> Non
     draw.add_line(ImVec2(r.x, y), ImVec2(right, y), color, scale)
     label = f"{moment:,}"
     if world.axis.unit == "time" and world.axis.has_times:
-        label = format.clock_text(world.axis.time_us(moment))
+        label = quantities.clock_text(world.axis.time_us(moment))
     card(draw, (x, bottom + 3 * scale), [(label, theme.INK)], (0.5, 0))
     y_label = world.y_text(plot.pointer[1])
     if y_label:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
-from splatview_viewer.core.format import size_text
+from splatview_viewer.core.quantities import size_text
 from splatview_viewer.kinds.snapshot.panes.parts import chip
 from splatview_viewer.kinds.snapshot.state import TABS
 from splatview_viewer.snapshot.analysis.search import SEARCH_HELP

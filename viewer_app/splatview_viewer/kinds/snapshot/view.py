@@ -10,7 +10,7 @@ import numpy as np
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key
-from splatview_viewer.core.format import count_text, size_text
+from splatview_viewer.core.quantities import count_text, size_text
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import Info, KeyHelp, Section, View
 from splatview_viewer.geometry.pan_zoom import ZOOM_STEP

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from splatview_viewer.core.format import size_text
+from splatview_viewer.core.quantities import size_text
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.snapshot.state import PLOTS
 from splatview_viewer.snapshot.timeline.bands import Bands

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from splatview_viewer.core.format import (
+from splatview_viewer.core.quantities import (
     age_text,
     count_text,
     exact_size_text,

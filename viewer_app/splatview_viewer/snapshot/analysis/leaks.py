@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.core.format import age_text, count_text, size_text
+from splatview_viewer.core.quantities import age_text, count_text, size_text
 from splatview_viewer.snapshot.analysis import frames as _frames
 from splatview_viewer.snapshot.analysis.categories import CATEGORIES, categories
 from splatview_viewer.snapshot.model import cached

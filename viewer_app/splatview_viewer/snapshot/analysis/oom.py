@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.core.format import count_text, size_text
+from splatview_viewer.core.quantities import count_text, size_text
 from splatview_viewer.snapshot.analysis.segments import (
     INACTIVE,
     SMALL,

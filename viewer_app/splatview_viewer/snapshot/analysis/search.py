@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.core.format import exact_size_text, size_text
+from splatview_viewer.core.quantities import exact_size_text, size_text
 from splatview_viewer.snapshot.analysis import frames as _frames
 from splatview_viewer.snapshot.model import address_text, cached
 

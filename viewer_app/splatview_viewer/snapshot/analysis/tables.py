@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from splatview_viewer.core.format import size_text
+from splatview_viewer.core.quantities import size_text
 from splatview_viewer.snapshot.analysis import frames as _frames
 from splatview_viewer.snapshot.analysis.categories import categories
 from splatview_viewer.snapshot.model import live_mask, pool_text, stream_text

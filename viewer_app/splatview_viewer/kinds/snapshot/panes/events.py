@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from imgui_bundle import ImVec4, imgui
 
-from splatview_viewer.core.format import size_text
+from splatview_viewer.core.quantities import size_text
 from splatview_viewer.kinds.snapshot.panes.parts import (
     HIT,
     draw_choice,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from imgui_bundle import ImVec4, imgui
 
-from splatview_viewer.core.format import (
+from splatview_viewer.core.quantities import (
     age_text,
     change_text,
     count_text,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.core.format import size_text
+from splatview_viewer.core.quantities import size_text
 from splatview_viewer.snapshot.analysis.frames import (
     MACHINERY,
     frame_kinds,

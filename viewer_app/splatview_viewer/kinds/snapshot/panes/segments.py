@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.core.format import count_text, exact_size_text, size_text
+from splatview_viewer.core.quantities import count_text, exact_size_text, size_text
 from splatview_viewer.kinds.snapshot.panes.parts import (
     FREE,
     USED,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from imgui_bundle import ImVec2, imgui
 
-from splatview_viewer.core.format import count_text
+from splatview_viewer.core.quantities import count_text
 from splatview_viewer.kinds.snapshot.panes.parts import (
     continue_line,
     draw_centered,

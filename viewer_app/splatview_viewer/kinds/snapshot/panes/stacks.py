@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import imgui
 
-from splatview_viewer.core.format import size_text
+from splatview_viewer.core.quantities import size_text
 from splatview_viewer.kinds.snapshot.panes.flame import draw_flame
 from splatview_viewer.kinds.snapshot.panes.parts import (
     draw_choice,

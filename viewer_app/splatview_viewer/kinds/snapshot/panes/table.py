@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.core.format import size_text
+from splatview_viewer.core.quantities import size_text
 from splatview_viewer.kinds.snapshot.panes.parts import (
     CLEAR,
     draw_centered,

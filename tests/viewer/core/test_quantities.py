@@ -6,8 +6,8 @@ from datetime import datetime
 
 import pytest
 
-from splatview_viewer.core import format
-from splatview_viewer.core.format import (
+from splatview_viewer.core import quantities
+from splatview_viewer.core.quantities import (
     Tick,
     ago_ticks,
     byte_ticks,
@@ -43,7 +43,7 @@ def test_ticks_are_round(ticks: list[Tick], expected: str) -> None:
 )
 def test_ticks_of_time_are_round_on_the_clock(span: float, max_ticks: int) -> None:
     origin = 1_700_000_123_456_789
-    ticks = format.time_ticks(0, span, origin, max_ticks)
+    ticks = quantities.time_ticks(0, span, origin, max_ticks)
     assert 2 <= len(ticks) <= max_ticks + 1
     step = ticks[1][0] - ticks[0][0]
     for offset, text in ticks:
