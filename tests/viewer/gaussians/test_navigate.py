@@ -167,6 +167,15 @@ def test_double_click_orbits_around_the_point_below_it(view: Any) -> None:
     assert orbit.distance == pytest.approx(local[2], abs=0.1)
 
 
+def test_double_click_on_a_failed_renderer_says_why_nothing_is_found(view: Any) -> None:
+    view.view.data.renderer.close()
+    start = viewmat(view)
+    view.handle(PointerPress(200, 150, clicks=2), RECT)
+    assert "this renderer is closed" in messages(view)
+    view.tick(50.0)
+    np.testing.assert_array_equal(viewmat(view), start)
+
+
 # -- up ------------------------------------------------------------------------
 
 

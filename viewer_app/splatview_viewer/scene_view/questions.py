@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from splatview_viewer.core.errors import RendererError
 from splatview_viewer.core.jobs import Job, Jobs
 
 if TYPE_CHECKING:
@@ -48,12 +49,19 @@ class PointPicker(Question):
     """Finds what lies under a pixel. Answers are lists of one hit, or of none."""
 
     def search(self, x: float, y: float, rect: Rect) -> None:
-        """Search under a pixel of the framebuffer, where the picture fills `rect`."""
+        """Search under a pixel of the framebuffer, where the picture fills `rect`.
+
+        The user is notified where the renderer has failed.
+        """
         self.forget()
         camera = self._view.rig.camera(rect)
         if camera is None:
             return
-        finish = self._view.pick_later(camera, x - rect.x, y - rect.y)
+        try:
+            finish = self._view.pick_later(camera, x - rect.x, y - rect.y)
+        except RendererError as error:
+            self._view.host.notify(str(error))
+            return
 
         def find(_: Job[Any]) -> list[Any]:
             hit = finish()

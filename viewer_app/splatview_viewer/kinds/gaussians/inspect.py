@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from imgui_bundle import ImVec2, imgui
 
-from splatview_viewer.core.errors import RendererError
 from splatview_viewer.core.events import (
     Key,
     Pinch,
@@ -117,7 +116,8 @@ class Inspect(Tool["GaussianView"]):
             case PointerMove():
                 self._click.move(event.x, event.y, self.view.host.scale)
             case PointerRelease(button="left") if self._click.release():
-                self._pick(event, rect)
+                if rect.contains(event.x, event.y):
+                    self._picker.search(event.x, event.y, rect)
             case Key(name="escape", pressed=True) if (
                 self.index is not None and not event.mods
             ):
@@ -125,15 +125,6 @@ class Inspect(Tool["GaussianView"]):
                 return True
         # The camera may move by the same events.
         return None
-
-    def _pick(self, event: PointerRelease, rect: Rect) -> None:
-        """Search the Gaussian under the pointer."""
-        if not rect.contains(event.x, event.y):
-            return
-        try:
-            self._picker.search(event.x, event.y, rect)
-        except RendererError as error:
-            self.view.host.notify(str(error))
 
     # -- time ----------------------------------------------------------------------
 
