@@ -155,6 +155,39 @@ def test_pictures_of_several_devices_name_the_device_shown(
         assert (np.abs(named[a] - named[b]).max(axis=2) > 30).sum() > 1000
 
 
+@pytest.mark.parametrize("command", ["shot", "memory"])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "splatview_viewer.kinds.snapshot.content.Bands",
+        "splatview_viewer.kinds.snapshot.picture.paint_sheet",
+    ],
+)
+def test_snapshot_that_cannot_be_drawn_makes_no_picture(
+    small: Path,
+    tmp_path: Path,
+    command: str,
+    broken: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("out of order")
+
+    monkeypatch.setattr(broken, fail)
+    png = tmp_path / "m.png"
+    if command == "shot":
+        status = main(["shot", str(png), str(small)])
+    else:
+        status = main(["memory", str(small), "--png", str(png)])
+    assert status == 2
+    assert not png.exists()
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "the picture cannot be drawn" in err
+    assert "out of order" in err
+
+
 @pytest.mark.parametrize(
     ("options", "fault"),
     [

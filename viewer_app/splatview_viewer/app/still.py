@@ -252,6 +252,8 @@ class Still:
                 )
             view.view.wait(end - time.monotonic())
             settled_pixels(framebuffer, draw)
+        if view.view.fault:
+            raise ViewerError(f"the picture cannot be drawn: {view.view.fault}")
 
     def _draw_overlays(
         self, image: ImageView, rect: Rect, overlays: Sequence[StreamFrame]

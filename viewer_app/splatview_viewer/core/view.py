@@ -240,6 +240,11 @@ class View(Generic[Data, State]):
         """True if the last picture showed everything: no job works on more of it."""
         return True
 
+    @property
+    def fault(self) -> str:
+        """The reason why the value cannot be drawn; "" unless the view has given up."""
+        return ""
+
     def wait(self, timeout: float) -> None:
         """Wait, at most so many seconds, until another picture would show more."""
 

@@ -426,6 +426,10 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
             return False
         return content.changes == self._drawn_changes and self.picture.complete
 
+    @property
+    def fault(self) -> str:
+        return self.picture.error or self.content.layout_fault
+
     def wait(self, timeout: float) -> None:
         """Wait until another picture would show more, at most so many seconds.
 
