@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import FrozenInstanceError, fields, replace
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ from splatview_ipc.gl.glapi import GL
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, Wheel
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.view import Info, ShownView
+from splatview_viewer.core.view import Info, PlacedState, ShownView
 from splatview_viewer.kinds import shown_kinds as shown_kinds
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
@@ -254,6 +254,25 @@ def test_closing_all_views_frees_everything(kind: str, screen: OffscreenScreen) 
     initial = opengl_objects()
     use_views()
     assert opengl_objects() == initial
+
+
+def test_state_with_a_place_can_be_seen_whole_by_others(
+    pair: list[ShownView], kind: str, screen: OffscreenScreen
+) -> None:
+    leader, follower = pair
+    leader.update(value(kind))
+    VIEW_USERS[1].take(leader, screen)
+    leader.handle(Wheel(20, 20, 1), RECT)
+    state = leader.view.state
+    has_place = any(field.name == "place" for field in fields(state))
+    assert isinstance(state, PlacedState) == has_place
+    if not isinstance(state, PlacedState):
+        return
+    assert leader.another_view().view.state == replace(state, place=type(state.place)())
+    leader.rect = Rect(0, 0, 100, 400)
+    follower.rect = Rect(0, 0, 400, 100)
+    follower.follow(leader)
+    assert follower.view.state.place == state.place.seen_from(leader.rect)
 
 
 def test_following_view_shows_the_same_picture(

@@ -9,7 +9,17 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    Protocol,
+    Self,
+    TypeVar,
+    runtime_checkable,
+)
 
 from splatview_ipc.control.frame import StreamFrame
 from splatview_viewer.core.errors import ViewerError
@@ -111,6 +121,24 @@ class Wants:
     """The user moves the camera just now."""
 
 
+class ViewPlace(Protocol):
+    """The part of a picture that a view shows; made without arguments, all of it."""
+
+    def seen_from(self, rect: Rect) -> Self:
+        """Return the place of which other rectangles show all that is seen in `rect`."""
+        ...
+
+
+@runtime_checkable
+class PlacedState(Protocol):
+    """The state, a dataclass, of a view that shows a part of its picture."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def place(self) -> ViewPlace: ...
+
+
 class View(Generic[Data, State]):
     """One user's view.
 
@@ -132,8 +160,7 @@ class View(Generic[Data, State]):
 
     A picture depends on the data and `state` alone, so following, bookmarks, undo and
     memory are copies of `state`. A state with a field `place`
-    (`geometry.controls.Place`) is seen whole by followers with other rectangles. The
-    caller draws again after each call that changed `state`; the results of `tick`,
+    (`PlacedState`) is seen whole by followers with other rectangles. The caller draws again after each call that changed `state`; the results of `tick`,
     `handle`, `ui` and of a section's `draw` are True for any other reason to draw
     again.
     """
@@ -292,7 +319,7 @@ class ShownView:
     def another_view(self) -> ShownView:
         """Make another view of the same data, which sees all of the picture at first."""
         state = self.view.state
-        if hasattr(state, "place"):
+        if isinstance(state, PlacedState):
             state = replace(state, place=type(state.place)())
         return ShownView(type(self.view)(self.view.data, state), self._shared)
 
@@ -305,8 +332,9 @@ class ShownView:
             state = leader.view.state
         else:
             state = replace(self.view.state, place=leader.view.state.place)
-        if leader.rect not in (None, self.rect) and hasattr(state, "place"):
-            state = replace(state, place=state.place.seen_from(leader.rect))
+        rect = leader.rect
+        if rect is not None and rect != self.rect and isinstance(state, PlacedState):
+            state = replace(state, place=state.place.seen_from(rect))
         self.view.state = state
 
     def update(self, value: Value) -> bool:
