@@ -31,7 +31,7 @@ class Skipped(Exception):  # noqa: N818  (not an error: nothing can be measured 
 
 
 def require_gpu() -> None:
-    """Raises Skipped where torch sees no CUDA device."""
+    """Raise Skipped where torch sees no CUDA device."""
     import torch
 
     if not torch.cuda.is_available():

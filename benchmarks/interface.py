@@ -56,7 +56,7 @@ def scene_file(folder: Path, count: int, seed: int = 0) -> Path:
 
 
 def opened(files: tuple[Path, ...], size: tuple[int, int]) -> App:
-    """A viewer that shows the first of these, all of them read."""
+    """Return a viewer that shows the first of these files, once all are read."""
     app = App(OffscreenScreen(*size), AppOptions(files=files, gpu_budget=1.0))
     end = time.monotonic() + 300
     while (

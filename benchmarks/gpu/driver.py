@@ -173,7 +173,7 @@ class CountingScreen:
         view.update = self._marking("taken", view.update)
 
     def _marking(self, name: str, do: Callable[..., Any]) -> Callable[..., Any]:
-        """Notes when it last did something."""
+        """Return a function that calls `do` and notes when that last did something."""
 
         def marked(*args: Any, **options: Any) -> Any:
             done = do(*args, **options)

@@ -1,7 +1,7 @@
-"""`python -m splatview_viewer serve | shot | memory`: what the commands of `splatview`
-with these names run.
+"""Run the commands `splatview serve`, `shot` and `memory`.
 
-And the programs that `splatview` starts for itself (`_PROGRAMS`), which are not typed.
+`python -m splatview_viewer` also runs the programs that `splatview` starts for itself
+(`_PROGRAMS`), which are not typed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ _PROGRAMS: dict[str, str] = {
 
 
 def main(args: list[str] | None = None) -> int:
-    """The exit status: 0 when all went well, 2 for anything that a message can explain."""
+    """Run a command, and return its exit status.
+
+    0 when all went well, 2 for anything that a message can explain.
+    """
     # Threads of torch's on the CPU wait for each other in loops: ten times slower where
     # a trainer uses all cores.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -78,8 +81,9 @@ def main(args: list[str] | None = None) -> int:
 
 
 def begin(args: list[str]) -> None:
-    """Begin with what takes longest before the options are read, which takes long as
-    well.
+    """Begin with what takes longest, before the options are read.
+
+    Reading them takes long as well.
     """
     if args[:1] in (["serve"], ["memory"]) and "--sql" not in args:
         from pathlib import Path
@@ -92,8 +96,9 @@ def begin(args: list[str]) -> None:
 
 
 def _allow_descriptors() -> None:
-    """As many descriptors as may be had: a trainer's expandable segments come as one
-    for each 20 MiB.
+    """Allow this process as many descriptors as it may have.
+
+    A trainer's expandable segments come as one for each 20 MiB.
     """
     import resource
 

@@ -64,7 +64,7 @@ class _End:
     _kind: ClassVar[int]
 
     def __init__(self, address: str):
-        """Raises SharingError."""
+        """Open the socket at an address. Raises SharingError."""
         if _processes[-1].pid != os.getpid():
             _processes.append(_Process())
         self._process = _processes[-1]

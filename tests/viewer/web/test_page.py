@@ -272,9 +272,8 @@ def test_viewer_is_visible_in_a_notebooks_frame(open_page: Open) -> None:
                 return []
 
             upper, lower = wait_until(both, "the frame shows the image")
-            assert upper[:, 0].max() < lower[:, 0].min() and lower[:, 0].max() < 400, (
-                "within the frame"
-            )
+            assert upper[:, 0].max() < lower[:, 0].min()
+            assert lower[:, 0].max() < 400, "outside of the frame"
     finally:
         while programs := session().programs:
             programs.pop().end()
@@ -404,7 +403,8 @@ def test_page_works_under_the_path_of_a_site(
         np.testing.assert_array_equal(on_canvas(page), drawn(800, 600))
         assert page.url == url
         keys = page.evaluate("Object.keys(sessionStorage)")
-        assert keys and all(PATH in key for key in keys), "other paths have viewers too"
+        assert keys
+        assert all(PATH in key for key in keys), "other paths have viewers too"
         page.reload()
         client = viewer.client()
         page.mouse.move(300, 200)

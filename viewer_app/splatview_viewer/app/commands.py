@@ -317,8 +317,9 @@ class _SnapshotOptions:
 
 @dataclass(frozen=True)
 class Memory(_Viewer, _SnapshotOptions):
-    """Look into memory snapshots of PyTorch's: who held how much of the GPU's memory,
-    and when.
+    """Look into memory snapshots of PyTorch's.
+
+    They tell who held how much of the GPU's memory, and when.
 
     To take one, in the training script:
     torch.cuda.memory._record_memory_history()   at its beginning, and later

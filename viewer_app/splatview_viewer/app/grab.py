@@ -66,9 +66,7 @@ _READ_BYTES = 1 << 20
 
 @dataclass
 class _PictureLayout:
-    """The layout of pictures of one size on one device
-    (`splatview_ipc.kinds.ValueLayout`).
-    """
+    """The layout of pictures of one size on one device (`kinds.ValueLayout`)."""
 
     shape: tuple[int, ...]
     device: str

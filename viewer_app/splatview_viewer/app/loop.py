@@ -402,8 +402,9 @@ def step(app: App) -> None:
 
 
 def run(app: App, signals: Sequence[int] = ()) -> None:
-    """Turn until the screen closes, SIGINT, SIGTERM or SIGHUP comes; then close the
-    app.
+    """Turn until the screen closes or a signal comes; then close the app.
+
+    The signals are SIGINT, SIGTERM and SIGHUP.
 
     Args:
         app: the viewer.

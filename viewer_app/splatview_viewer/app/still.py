@@ -46,8 +46,9 @@ _COMPLETE_S = 300.0
 
 
 def wait_until(poll: Callable[[], T | None], end: float) -> T | None:
-    """Call `poll` until it returns something, and return that; the only place that
-    waits.
+    """Call `poll` until it returns something, and return that.
+
+    No other function here waits.
 
     end: `time.monotonic()`; None is returned if there was nothing by then.
     """
@@ -173,8 +174,9 @@ class Still:
         return view
 
     def _take(self, view: ShownView, value: Value) -> bool:
-        """Give a value to the view, once its data has arrived; return whether it took
-        it.
+        """Give a value to the view once its data has arrived.
+
+        Returns whether the view took it.
         """
 
         def take() -> bool | None:
@@ -284,9 +286,7 @@ class Still:
 
     @property
     def missing(self) -> str:
-        """The Gaussians that are not in the picture, with the reasons; "" where all
-        are.
-        """
+        """The Gaussians that are not in the picture, with the reasons; "" for none."""
         view = self.scene
         if view is None or view.data.summary is None:
             return ""

@@ -1,5 +1,4 @@
-"""The program of a `splatview.Window`: a window that shows the stream that the caller
-names.
+"""The program of a `splatview.Window`, which shows the stream that the caller names.
 
 The caller alone starts it. It reads messages on its standard input and writes its state
 to its standard output (`splatview_ipc.control.render_requests`).
@@ -120,9 +119,7 @@ class _OneWindow(App):
         return due
 
     def _show_named_stream(self, now: float) -> None:
-        """Open the stream that the caller named, and show it when it has brought a
-        value.
-        """
+        """Open the stream that the caller named, and show it once it brings a value."""
         viewport = self.user.layout.active
         waiting = self._waiting
         slot = self._named_slot()

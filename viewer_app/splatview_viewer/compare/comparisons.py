@@ -155,9 +155,7 @@ class Comparisons:
         return slot
 
     def tie(self, user: User, tied: bool) -> None:
-        """Have the cameras of a user's viewports move together from now on, or no
-        longer.
-        """
+        """Have the cameras of a user's viewports move together, or no longer."""
         self._ties.tie(user, tied)
 
     def pull(self, user: User) -> None:

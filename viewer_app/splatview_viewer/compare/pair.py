@@ -1,6 +1,4 @@
-"""Two entries of a kind in one picture: split by a line, blended or as their
-difference.
-"""
+"""Two entries of a kind in one picture: split by a line, blended, or subtracted."""
 
 from __future__ import annotations
 

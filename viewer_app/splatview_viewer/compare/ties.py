@@ -26,9 +26,7 @@ class Ties:
         return user in self._last_positions
 
     def tie(self, user: User, tied: bool) -> None:
-        """Have the cameras of a user's viewports move together from now on, or no
-        longer.
-        """
+        """Have the cameras of a user's viewports move together, or no longer."""
         positions = self._last_positions.pop(user, {})
         if tied:
             self._last_positions[user] = positions

@@ -70,8 +70,9 @@ class RendererError(ViewerError):
 
 
 def of_opengl(e: BaseException) -> bool:
-    """Return whether OpenGL raised an error: it refuses a shader, or a picture's
-    memory.
+    """Return whether OpenGL raised an error.
+
+    It refuses a shader, or the memory of a picture.
     """
     moderngl = sys.modules.get("moderngl")
     return moderngl is not None and isinstance(e, moderngl.Error)

@@ -251,8 +251,12 @@ class Inbox(Generic[T]):
     def __init__(
         self, supersedes: Callable[[T, T], bool] | None = None, capacity: int = 4096
     ) -> None:
-        """supersedes(new, last): returns whether an item replaces the one that waits
-        before it. capacity: the most items that wait.
+        """Start empty.
+
+        Args:
+            supersedes: called with a new item and the one that waits before it; returns
+                whether the new one replaces that.
+            capacity: the most items that wait.
         """
         self._items: deque[T] = deque()
         self._changed = threading.Condition()

@@ -1,5 +1,6 @@
-"""Opening files that people name: a pipe, for instance, would be waited for without
-end.
+"""Opening files that people name, which must be regular.
+
+A pipe, for instance, would be waited for without end.
 """
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
-"""The screens of this machine, by the protocol of `core.screen`: a window, and a
-framebuffer without a display.
+"""The screens of this machine: a window, and a framebuffer without a display.
+
+Both follow the protocol of `core.screen`.
 """

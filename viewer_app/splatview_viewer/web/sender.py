@@ -331,7 +331,7 @@ class Sender:
     def _message(
         self, picture: Copy, encoded: _EncodedPicture, *, rests: bool = False
     ) -> tuple[Picture, bytes]:
-        """Number a picture and return it as it is sent."""
+        """Give a picture its number, and return it as it is sent."""
         self._number += 1
         self._pacer.sent(self._number, len(encoded.data), moves=not rests)
         is_lossless = encoded.quality == 100

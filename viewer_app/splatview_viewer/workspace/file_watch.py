@@ -36,8 +36,9 @@ class FileWatch:
         self._read_signature = signature_of(self._path)
 
     def tick(self, now: float) -> bool:
-        """Look when it is time; return whether there are other files, completely
-        written.
+        """Look when it is time.
+
+        Returns whether there are other files, completely written.
         """
         job = self._signature_job
         if job is None:

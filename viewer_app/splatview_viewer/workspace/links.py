@@ -225,10 +225,10 @@ class Links:
     # -- once a turn -------------------------------------------------------------------
 
     def update_watched(self) -> list[Slot]:
-        """Find and open the visible entries; return those that are not visible any
-        more.
+        """Find and open the visible entries.
 
-        The caller releases them and calls `hand_over`.
+        Returns those that are not visible any more. The caller releases them and calls
+        `hand_over`.
         """
         catalogue = self._catalogue
         previous = self.watched

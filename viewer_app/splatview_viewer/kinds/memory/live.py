@@ -46,9 +46,13 @@ class MemoryHistory:
     """
 
     def __init__(self, samples: np.ndarray) -> None:
-        """samples: (N, len(MEMORY_COLUMNS)) float64, N > 0, which is copied.
+        """Copy the samples.
 
-        Raises ViewerError for what cannot be.
+        Args:
+            samples: (N, len(MEMORY_COLUMNS)) float64, N > 0.
+
+        Raises:
+            ViewerError: a time is not finite, or impossible.
         """
         rows = np.array(samples, np.float64, order="F")
         time = rows[:, 0]

@@ -1,5 +1,6 @@
-"""The plots of a stream of kind scalars, and the small ones in the panel, inside an
-imgui frame.
+"""The plots of a stream of kind scalars, and the small ones in the panel.
+
+All are drawn inside an imgui frame.
 """
 
 from __future__ import annotations
