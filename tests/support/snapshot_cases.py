@@ -12,7 +12,7 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import ShownView
 from splatview_viewer.kinds.snapshot.state import SnapshotState
 from splatview_viewer.kinds.snapshot.view import SnapshotData, SnapshotView
-from splatview_viewer.shell.panel import Panel
+from splatview_viewer.shell.surface import Surface
 from support import widgets
 from support.wait import PATIENCE, turns
 
@@ -37,7 +37,7 @@ class User:
     ) -> None:
         screen.resize(*size, 1.0)
         self.screen = screen
-        self.panel = Panel(1.0)
+        self.panel = Surface(1.0)
         self.rect = Rect(0, 0, *size)
         self.view = SnapshotView(SnapshotData(screen.ctx), SnapshotState(**state))
         self._adapted: Any = ShownView(self.view)

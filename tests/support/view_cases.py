@@ -25,7 +25,7 @@ from splatview_viewer.kinds.gaussians.cache import SceneCache
 from splatview_viewer.kinds.gaussians.state import GaussianState
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.shell.panel import Panel
+from splatview_viewer.shell.surface import Surface
 from support import stub_kind
 from support.frames import (
     cameras_frame,
@@ -83,7 +83,7 @@ def view_pixels(
     if view.kind not in WRITTEN:
         view.draw(screen.framebuffer, rect)
         return screen.pixels()[..., :3].astype(int)
-    panel = Panel()
+    panel = Surface()
     inner: Any = view.view
     quiet = 0
 

@@ -33,7 +33,7 @@ from splatview_viewer.render.cameras.content import CamerasContent
 from splatview_viewer.render.cameras.drawing import FrustumStyle
 from splatview_viewer.scene_view.frustums import Frustums
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.shell.panel import Panel
+from splatview_viewer.shell.surface import Surface
 
 COUNT = 8
 PHOTOS = photographs(COUNT)
@@ -214,7 +214,9 @@ def drag_line(view: Any, rect: Rect) -> None:
     assert abs(view.view.state.training.at - 0.25) < 0.01
 
 
-def drawn_widgets(view: Any, panel: Panel, screen: OffscreenScreen) -> dict[str, Rect]:
+def drawn_widgets(
+    view: Any, panel: Surface, screen: OffscreenScreen
+) -> dict[str, Rect]:
     """Draw the section of the cameras, and return the rectangles of its widgets."""
     widgets.drawn.clear()
 
@@ -238,7 +240,7 @@ def test_panel_shows_the_comparison_with_the_photograph(
     view: Any, screen: OffscreenScreen, content: CamerasContent
 ) -> None:
     """Check the modes while one looks through a camera, and the PSNR below them."""
-    with closing(Panel(1.0)) as panel:
+    with closing(Surface(1.0)) as panel:
         assert "Compare" not in drawn_widgets(view, panel, screen)
         through(view, 1, screen, content)
         for mode, neighbour in (("photo", "Opacity"), ("error", "Amplify")):

@@ -36,7 +36,7 @@ from splatview_viewer.scene import Box
 from splatview_viewer.scene.statistics import QUANTITIES
 from splatview_viewer.scene_view.tool import Tool
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.shell.panel import Panel
+from splatview_viewer.shell.surface import Surface
 
 pytestmark = pytest.mark.usefixtures("sharp")
 MIDDLE = RECT.width / 2, RECT.height / 2
@@ -76,13 +76,13 @@ def view(screen: OffscreenScreen) -> Iterator[Any]:
 
 
 @pytest.fixture
-def panel(screen: OffscreenScreen) -> Iterator[Panel]:
-    new_panel = Panel(1.0)
+def panel(screen: OffscreenScreen) -> Iterator[Surface]:
+    new_panel = Surface(1.0)
     yield new_panel
     new_panel.close()
 
 
-def see(view: Any, panel: Panel, screen: OffscreenScreen, *titles: str) -> None:
+def see(view: Any, panel: Surface, screen: OffscreenScreen, *titles: str) -> None:
     """Take a turn of the loop while these parts of the panel are open."""
 
     def draw_parts(_: Rect, scale: float) -> bool:
@@ -144,7 +144,7 @@ def draw_tool(tool: Tool, rect: Rect, _: Rect, scale: float) -> bool:
 
 @pytest.mark.parametrize("loaded", [False, True], ids=["empty", "loaded"])
 def test_tools_take_every_event_and_draw_in_every_rectangle(
-    screen: OffscreenScreen, panel: Panel, loaded: bool
+    screen: OffscreenScreen, panel: Surface, loaded: bool
 ) -> None:
     view = scene_view(screen)
     if loaded:
@@ -215,7 +215,7 @@ def test_choice_survives_versions_until_their_count_changes(view: Any) -> None:
 
 
 def test_filtered_gaussians_are_counted_and_not_drawn(
-    view: Any, panel: Panel, screen: OffscreenScreen
+    view: Any, panel: Surface, screen: OffscreenScreen
 ) -> None:
     tool = view.view.tools["filter"]
     unfiltered = view_pixels(view, screen)
@@ -247,7 +247,7 @@ def test_filtered_gaussians_are_counted_and_not_drawn(
 
 
 def test_coefficients_of_a_gaussian_are_a_table_that_can_be_folded(
-    view: Any, panel: Panel, screen: OffscreenScreen
+    view: Any, panel: Surface, screen: OffscreenScreen
 ) -> None:
     # The screen is high enough for the section of the panel.
     screen.resize(440, 1200)
@@ -272,7 +272,7 @@ def test_coefficients_of_a_gaussian_are_a_table_that_can_be_folded(
 
 
 def test_handles_are_dragged_only_while_their_section_is_open(
-    view: Any, panel: Panel, screen: OffscreenScreen
+    view: Any, panel: Surface, screen: OffscreenScreen
 ) -> None:
     tool = view.view.tools["crop"]
     camera = view.view.rig.camera(RECT)

@@ -29,7 +29,7 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.shell.panel import Panel
+from splatview_viewer.shell.surface import Surface
 
 RECT = Rect(20, 10, 400, 300)
 FRONT = Camera(look_at((0.0, 0.0, -5.0), (0, 0, 0)), intrinsics(50, 400, 300), 400, 300)
@@ -259,7 +259,7 @@ def test_camera_is_copied_to_the_clipboard_and_pasted(
     view: Any, screen: OffscreenScreen
 ) -> None:
     assert view.handle(Key("c", mods=CTRL), RECT)
-    panel = Panel()
+    panel = Surface()
 
     def draw_ui(_: Rect, scale: float) -> bool:
         return view.draw_ui(RECT, scale)

@@ -32,7 +32,7 @@ from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import Camera, field_of_view, intrinsics, look_at
 from splatview_viewer.geometry.path import MAX_FRAMES, MAX_KEYS, CameraPath, Keyframe
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.shell.panel import Panel
+from splatview_viewer.shell.surface import Surface
 
 W = 640
 H = 400
@@ -324,7 +324,7 @@ class PathRig:
     def __init__(self, screen: OffscreenScreen) -> None:
         screen.resize(W, H)
         self.screen = screen
-        self.panel = Panel()
+        self.panel = Surface()
         self.messages: list[str] = []
         self.view = scene_view(screen)
         self.view.view.host = Host(

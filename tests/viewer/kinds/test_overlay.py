@@ -24,7 +24,7 @@ from splatview_viewer.core.events import PointerMove
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.image.overlay import PALETTE, PLAIN
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.shell.panel import Panel
+from splatview_viewer.shell.surface import Surface
 
 W = 200
 H = 120
@@ -168,7 +168,7 @@ def test_result_under_the_pointer_is_named(view: Any, screen: OffscreenScreen) -
 def test_single_picture_gets_its_overlay(view: Any, screen: OffscreenScreen) -> None:
     frame = overlay_frame(boxes=[[40, 40, 100, 80]], labels=["cat"], classes=[0])
     put(view, boxes=[[40, 40, 100, 80]], labels=["cat"], classes=[0])
-    with closing(Panel()) as panel:
+    with closing(Surface()) as panel:
         view.draw(screen.framebuffer, Rect(0, 0, *screen.size))
         panel.draw_over(screen.framebuffer, view.draw_ui, 1.0)
         expected = screen.pixels()[..., :3].astype(int)

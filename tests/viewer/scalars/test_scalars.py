@@ -27,7 +27,7 @@ from splatview_viewer.kinds.scalars.plots import (
     smoothed,
 )
 from splatview_viewer.kinds.scalars.view import ScalarsView
-from splatview_viewer.shell.stream_list import Strips, strips_of
+from splatview_viewer.shell.sparklines import Strips, strips_of
 from splatview_viewer.ui import theme
 
 

@@ -19,7 +19,8 @@ from splatview_viewer.core.events import (
 )
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.pan_zoom import FITTED
-from splatview_viewer.shell.layout import HEADER, grid
+from splatview_viewer.shell.layout import grid
+from splatview_viewer.shell.zones import STRIP_HEIGHT
 
 SIZE = 900, 520
 COLORS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
@@ -65,7 +66,9 @@ def test_each_viewport_shows_its_own_entry(make: Callable[..., Viewer]) -> None:
     viewer.do()
     assert middle_colors(viewer) == [COLORS["red"], COLORS["green"], COLORS["blue"]]
     assert viewer.state.selected == key(viewer, "blue")
-    assert all(viewport.head.height == HEADER for viewport in viewer.user.layout.seen)
+    assert all(
+        viewport.head.height == STRIP_HEIGHT for viewport in viewer.user.layout.seen
+    )
 
 
 def test_pointer_is_for_the_viewport_under_it(make: Callable[..., Viewer]) -> None:

@@ -24,8 +24,8 @@ from splatview_viewer.core.events import (
     PointerRelease,
     Text,
 )
+from splatview_viewer.shell.imgui_input import REACH
 from splatview_viewer.shell.overlay import KEYS
-from splatview_viewer.shell.panel import REACH
 
 SIZE = 560, 420
 CTRL: Mods = frozenset({"ctrl"})

@@ -26,7 +26,7 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.memory.live import MemoryHistory
 from splatview_viewer.kinds.memory.view import MemoryData, MemoryState, MemoryView
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.shell.stream_list import Strips, strips_of
+from splatview_viewer.shell.sparklines import Strips, strips_of
 from splatview_viewer.workspace.slot import Slot
 
 COLUMN = {name: i for i, name in enumerate(MEMORY_COLUMNS)}

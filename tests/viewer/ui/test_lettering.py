@@ -12,7 +12,7 @@ import pytest
 
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.shell.panel import Panel
+from splatview_viewer.shell.surface import Surface
 from splatview_viewer.ui import fonts, lettering, theme
 from splatview_viewer.ui.text_order import in_drawing_order
 from splatview_viewer.ui.widgets import card, fitted
@@ -32,7 +32,7 @@ def face_of(text: str) -> fonts.FontFace:
 def drawn(screen: OffscreenScreen) -> Iterator[Callable[[str], np.ndarray]]:
     """`drawn(text)`: the picture of a card with this text, (H, W) int."""
     screen.resize(W, H)
-    with closing(Panel()) as panel:
+    with closing(Surface()) as panel:
 
         def draw(text: str) -> np.ndarray:
             rects = []
@@ -205,7 +205,7 @@ def test_imgui_itself_draws_names_that_need_no_shaping(
     face_of("行")
     screen.resize(W, H)
     letters = lettering.Lettering()
-    with closing(Panel()) as panel:
+    with closing(Surface()) as panel:
 
         def draw(text: str) -> np.ndarray:
             def draw_over(rect: Rect, scale: float) -> bool:
@@ -243,7 +243,7 @@ def test_fitting_reads_no_more_letters_than_fit(
         tracemalloc.stop()
         return False
 
-    with closing(Panel()) as panel:
+    with closing(Surface()) as panel:
         screen.framebuffer.use()
         panel.draw_over(screen.framebuffer, draw_over, 1.0)
     assert fits[0].strip("a") == fits[1].strip("a") == "\u2026"

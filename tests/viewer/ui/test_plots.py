@@ -12,7 +12,7 @@ from imgui_bundle import implot
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.shell.panel import Panel
+from splatview_viewer.shell.surface import Surface
 from splatview_viewer.ui import plots
 from splatview_viewer.ui.widgets import board
 
@@ -25,7 +25,7 @@ STEPS = [(2.0, "step 1"), (7.0, "step 2")]
 class Page:
     """Draws one plot with two horizontal axes over all of a screen."""
 
-    def __init__(self, screen: OffscreenScreen, panel: Panel) -> None:
+    def __init__(self, screen: OffscreenScreen, panel: Surface) -> None:
         self.screen = screen
         self.panel = panel
 
@@ -62,7 +62,7 @@ class Page:
 def page() -> Iterator[Page]:
     screen = OffscreenScreen(*SIZE)
     with screen.ctx:
-        panel = Panel()
+        panel = Surface()
     yield Page(screen, panel)
     with screen.ctx:
         panel.close()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.settings import Color
     from splatview_viewer.core.view import ShownView, Value
     from splatview_viewer.screens.offscreen import OffscreenScreen
-    from splatview_viewer.shell.panel import Panel
+    from splatview_viewer.shell.surface import Surface
 
 T = TypeVar("T")
 
@@ -114,7 +114,7 @@ class Still:
         """The view, where it shows an image."""
         self.scene: GaussianView | None = None
         """The view, where it shows Gaussians."""
-        self._panel: Panel | None = None
+        self._surface: Surface | None = None
         """Writes over the picture. Making it takes a tenth of a second."""
 
     def prepare(
@@ -278,11 +278,11 @@ class Still:
 
     def _write(self, draw: Callable[[Rect, float], bool]) -> None:
         """Draw over the picture with imgui."""
-        if self._panel is None:
-            from splatview_viewer.shell.panel import Panel
+        if self._surface is None:
+            from splatview_viewer.shell.surface import Surface
 
-            self._panel = Panel()
-        self._panel.draw_over(self.screen.framebuffer, draw, 1.0)
+            self._surface = Surface()
+        self._surface.draw_over(self.screen.framebuffer, draw, 1.0)
 
     @property
     def missing(self) -> str:
@@ -348,8 +348,8 @@ class Still:
         """Give back everything. Idempotent."""
         if self.view is not None:
             self.view.close()
-        if self._panel is not None:
-            self._panel.close()
+        if self._surface is not None:
+            self._surface.close()
         self.view = None
         self.scene = None
-        self._panel = None
+        self._surface = None

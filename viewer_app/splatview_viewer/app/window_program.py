@@ -102,7 +102,8 @@ class _OneWindow(App):
         self._waiting = Viewport(self.user)
         self.catalogue.chooses = False
         self.catalogue.join(self._waiting)
-        self.state.panel_open = False
+        self.user.interface.state.bare = True
+        self.user.interface.state.hides_all = True
         self.state.hint = ""
 
     def tick(self, now: float, events: Sequence[Event] = ()) -> float:

@@ -22,6 +22,7 @@ from splatview_viewer.core.settings import Entry
 from splatview_viewer.core.view import Section, ShownView
 from splatview_viewer.kinds import about
 from splatview_viewer.scene.turning import IDENTITY
+from splatview_viewer.ui import controls
 from splatview_viewer.ui import widgets as ui
 from splatview_viewer.workspace.slot import Slot
 
@@ -246,13 +247,13 @@ class Comparisons:
             entry = slots[compared.key].entry
             imgui.push_id(index)
             compared.visible = imgui.checkbox("##visible", compared.visible)[1]
-            imgui.set_item_tooltip("Whether this scene is seen")
+            controls.tip("Whether this scene is seen")
             imgui.same_line()
             padding = ImVec2(0, imgui.get_style().frame_padding.y)
             imgui.push_style_var(imgui.StyleVar_.frame_padding, padding)
             is_open = imgui.tree_node_ex(f"{entry.name}###place", _FOLD)
             imgui.pop_style_var()
-            imgui.set_item_tooltip(f"{entry.name}, {entry.group}: where it is put")
+            controls.tip(f"{entry.name}, {entry.group}: where it is put")
             if is_open:
                 self._draw_placement(source, compared)
             imgui.pop_id()
@@ -303,7 +304,7 @@ def _triple(label: str, value: Triple, speed: float, fmt: str, tip: str) -> Trip
     is_edited, edited = imgui.drag_float3(
         f"##{label}", list(value), speed, 0.0, 0.0, fmt
     )
-    imgui.set_item_tooltip(f"{tip}. Drag, or Ctrl + click to type a number.")
+    controls.tip(f"{tip}. Drag, or Ctrl + click to type a number.")
     if not is_edited:
         return value
     x, y, z = edited

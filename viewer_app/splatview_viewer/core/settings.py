@@ -73,7 +73,6 @@ class State:
     """The key of the entry that the active viewport shows."""
     light: bool = False
     """True for a light panel."""
-    panel_open: bool = True
     help: bool = False
     """True while the list of keys is shown."""
     toasts: list[tuple[float, str]] = field(default_factory=list)

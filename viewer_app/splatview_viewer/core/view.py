@@ -42,6 +42,15 @@ Release = Literal["idle", "away", "closed", "last"]
 """The occasion to give memory back. "idle": no view of the data is visible; asked of
 one of them. "away": the user of this view is away: its own pictures. "closed": this
 view ends. "last": it ends, and so does the data. The last two may be repeated."""
+Tab = Literal["look", "data", "compare", "film"]
+"""A tab of the panel."""
+TABS: dict[Tab, str] = {
+    "look": "Look",
+    "data": "Data",
+    "compare": "Compare",
+    "film": "Film",
+}
+"""The tabs of the panel in their order, and their names."""
 Data = TypeVar("Data")
 State = TypeVar("State")
 
@@ -77,6 +86,10 @@ class Section:
     """True to open it at first."""
     tip: str = ""
     """Its content in one sentence."""
+    tab: Tab = "look"
+    """The tab that it is in."""
+    state: str = ""
+    """A few words beside its title, so that a closed one still tells."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from imgui_bundle import imgui
 
 from splatview_viewer.core.errors import CameraError
 from splatview_viewer.geometry.cameras import FAR, look_at
+from splatview_viewer.ui import controls
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _SAME_DEGREES = 1e-3
 def draw(rig: CameraRig) -> None:
     """Draw the fold."""
     is_open = imgui.tree_node("Numbers")
-    imgui.set_item_tooltip("Position, roll, near and far: to be read and typed")
+    controls.tip("Position, roll, near and far: to be read and typed")
     if not is_open:
         return
     _draw_position(rig)

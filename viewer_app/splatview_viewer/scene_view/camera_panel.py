@@ -10,6 +10,7 @@ from imgui_bundle import ImVec2, imgui
 from splatview_viewer.geometry.cameras import DEFAULT_FOV
 from splatview_viewer.scene.scene import UPS
 from splatview_viewer.scene_view import camera_numbers
+from splatview_viewer.ui import controls
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def _draw_bookmarks(bookmarks: Bookmarks) -> None:
             imgui.set_cursor_pos_x(left)
         if imgui.button(f"{digit}##bookmark", ImVec2(side, 0)):
             bookmarks.visit(digit)
-        imgui.set_item_tooltip(
+        controls.tip(
             f"Click: go there ({digit}). Right click: delete. Shift + {digit}: replace."
         )
         if imgui.is_item_clicked(imgui.MouseButton_.right):
@@ -138,4 +139,4 @@ def _draw_bookmarks(bookmarks: Bookmarks) -> None:
         imgui.same_line(0, imgui.get_style().item_inner_spacing.x)
     if imgui.button("+##keep", ImVec2(side, 0)):
         bookmarks.add()
-    imgui.set_item_tooltip("Keep this camera as a bookmark (Shift + 1 to 9)")
+    controls.tip("Keep this camera as a bookmark (Shift + 1 to 9)")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from imgui_bundle import imgui
 
 from splatview_viewer.scene import Box, Sphere, shapes
+from splatview_viewer.ui import controls
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def _draw_radius(sphere: Sphere) -> Sphere:
         "%.3g",
         imgui.SliderFlags_.always_clamp.value,
     )
-    imgui.set_item_tooltip(_WORLD_UNITS_TIP)
+    controls.tip(_WORLD_UNITS_TIP)
     return replace(sphere, radius=radius) if is_edited else sphere
 
 
@@ -155,7 +156,7 @@ def _draw_vector(
         is_edited, components = imgui.drag_float3(
             f"##{label}", list(values), step, 0.0, 0.0, number_format
         )
-    imgui.set_item_tooltip(tip)
+    controls.tip(tip)
     if not is_edited:
         # What came back was rounded to 32 bits.
         return values

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
-from splatview_viewer.ui import theme
+from splatview_viewer.ui import controls, theme
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
@@ -67,20 +67,20 @@ def draw_bar(
             imgui.same_line(right - imgui.calc_text_size(psnr).x - 3 * gap)
             imgui.align_text_to_frame_padding()
             imgui.text(psnr)
-            imgui.set_item_tooltip(
+            controls.tip(
                 "Peak signal-to-noise ratio of the whole photograph and what is "
                 "rendered at its size"
             )
         imgui.same_line(right)
         if imgui.button("Leave"):
             tool.leave()
-        imgui.set_item_tooltip("Back to where you were (Escape)")
+        controls.tip("Back to where you were (Escape)")
 
 
 def _draw_step(tool: Frustums, label: str, step: int, tip: str, scale: float) -> None:
     if imgui.button(label, ImVec2(26 * scale, 0)):
         tool.step(step)
-    imgui.set_item_tooltip(tip)
+    controls.tip(tip)
 
 
 def _draw_comparison(tool: Frustums, scale: float) -> None:
@@ -89,7 +89,7 @@ def _draw_comparison(tool: Frustums, scale: float) -> None:
     labels = list(COMPARISONS.values())
     _, choice = imgui.combo("##how", keys.index(tool.state.how), labels)
     tool.change(how=keys[choice])
-    imgui.set_item_tooltip(_TIPS[keys[choice]])
+    controls.tip(_TIPS[keys[choice]])
 
 
 def draw_hints(content: CamerasContent) -> None:
@@ -169,7 +169,7 @@ def _draw_index(tool: Frustums, count: int) -> None:
     ui.row("Look through")
     flags = imgui.InputTextFlags_.enter_returns_true
     is_entered, index = imgui.input_int("##camera", tool.last_index, 1, 10, flags)
-    imgui.set_item_tooltip(f"The number of a camera, 0 to {count - 1}, and Enter")
+    controls.tip(f"The number of a camera, 0 to {count - 1}, and Enter")
     if is_entered and index != tool.through.index and 0 <= index < count:
         tool.is_following = False
         tool.enter(index)

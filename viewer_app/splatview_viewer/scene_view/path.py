@@ -18,6 +18,7 @@ from splatview_viewer.scene_view.path_storage import PathStorage
 from splatview_viewer.scene_view.protocol import SceneView
 from splatview_viewer.scene_view.timeline import Timeline
 from splatview_viewer.scene_view.tool import Tool
+from splatview_viewer.ui import controls
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
@@ -273,11 +274,11 @@ class PathTool(Tool[SceneView]):
         size = ImVec2(56 * scale, 0)
         if imgui.button("Stop##path" if self.is_playing else "Play##path", size):
             self.toggle_playing()
-        imgui.set_item_tooltip("P")
+        controls.tip("P")
         imgui.same_line()
         if imgui.button("Key##path", size):
             self.add_key()
-        imgui.set_item_tooltip("Set a keyframe where the camera is (K)")
+        controls.tip("Set a keyframe where the camera is (K)")
         imgui.same_line()
 
     def sections(self) -> Sequence[Section]:

@@ -147,7 +147,7 @@ def _draw_ticks(draw: imgui.ImDrawList, axis: _TimeAxis) -> None:
     """Draw the field with round times."""
     scale = axis.scale
     right = axis.left + axis.width
-    color = theme.u32(theme.ENDED)
+    color = theme.u32(theme.FAINT)
     draw.add_rect_filled(
         ImVec2(axis.left, axis.top),
         ImVec2(right, axis.bottom),

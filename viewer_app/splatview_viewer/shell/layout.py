@@ -1,20 +1,14 @@
-"""The layout of a user's viewports: beside each other, or one alone.
-
-And the strips above them: names, and a button to close each.
-"""
+"""The layout of a user's viewports: beside each other, or one alone."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
-from imgui_bundle import ImVec2, imgui
-
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.shell.viewport import Viewport
-from splatview_viewer.ui import lettering, theme
-from splatview_viewer.ui.widgets import board, fitted
+from splatview_viewer.shell.zones import STRIP_HEIGHT
 from splatview_viewer.workspace.catalogue import SETTLE
 
 if TYPE_CHECKING:
@@ -25,13 +19,10 @@ if TYPE_CHECKING:
 
 MOST = 9
 """Viewports of one user."""
-HEADER = 24
 GAP = 1
-"""Points: the strip above each viewport, if there are several, and what lies between
-them."""
+"""Points between viewports."""
 _WISH = 1.6
 """Width to height of a viewport that one likes to look at."""
-_TIP = "Double click: this one alone, and back. Ctrl + Tab: the next one."
 
 
 class Layout:
@@ -128,15 +119,12 @@ class Layout:
     # -- where they lie ----------------------------------------------------------------
 
     def place(self, area: Rect, scale: float) -> None:
-        """Give those that are seen their parts of `area`, each with a strip above it if
-        there are several.
-        """
+        """Give those that are seen their parts of `area`, each with a strip above it."""
         seen = self.seen
         columns, rows = grid(len(seen), area.width, area.height)
-        if len(self.all) > 1:
-            header = min(round(HEADER * scale), area.height // (2 * rows))
-        else:
-            header = 0
+        header = 0
+        if not self._user.interface.state.bare:
+            header = min(round(STRIP_HEIGHT * scale), area.height // (2 * rows))
         gap = max(round(GAP * scale), 1)
         for i, viewport in enumerate(seen):
             row, column = divmod(i, columns)
@@ -214,80 +202,3 @@ def grid(count: int, width: int, height: int) -> tuple[int, int]:
 
     columns = min(range(1, max(count, 1) + 1), key=badness)
     return columns, max(-(-count // columns), 1)
-
-
-# -- the strips ------------------------------------------------------------------------
-
-
-def draw_heads(user: User, scale: float) -> None:
-    """Draw the strips above the viewports that are seen."""
-    for viewport in user.layout.seen:
-        if viewport.head.height:
-            with board(
-                f"head {user.layout.all.index(viewport)}", viewport.head
-            ) as opened:
-                if opened:
-                    _head(viewport, user, scale)
-
-
-def _head(viewport: Viewport, user: User, scale: float) -> None:
-    x = viewport.head.x
-    y = viewport.head.y
-    width = viewport.head.width
-    height = viewport.head.height
-    entry = viewport.entry
-    layout = user.layout
-    active = viewport is layout.active
-    number = layout.all.index(viewport)
-    cross = min(height, width / 2)
-    name, group = ("Empty", "") if entry is None else (entry.name, entry.group)
-    imgui.set_cursor_screen_pos(ImVec2(x, y))
-    pressed = imgui.invisible_button(
-        f"name {number}", ImVec2(max(width - cross, 1), height)
-    )
-    over = imgui.is_item_hovered()
-    if over and imgui.is_mouse_double_clicked(imgui.MouseButton_.left):
-        user.do(user.on_viewport, Layout.maximise, viewport)
-    elif pressed:
-        user.do(user.on_viewport, Layout.activate, viewport)
-    imgui.set_item_tooltip(f"{name}, {group}\n{_TIP}" if group else _TIP)
-    imgui.set_cursor_screen_pos(ImVec2(x + width - cross, y))
-    if imgui.invisible_button(f"close {number}", ImVec2(max(cross, 1), height)):
-        user.do(user.on_viewport, Layout.remove, viewport)
-    closing = imgui.is_item_hovered()
-    imgui.set_item_tooltip("Close this pane; its stream stays in the list")
-    draw = imgui.get_window_draw_list()
-    line = imgui.get_text_line_height()
-    if over:
-        fill = theme.FIELD_DOWN
-    elif active:
-        fill = theme.FIELD
-    else:
-        fill = theme.BAR
-    draw.add_rect_filled(ImVec2(x, y), ImVec2(x + width, y + height), theme.u32(fill))
-    if active:
-        draw.add_rect_filled(
-            ImVec2(x, y + height - 2 * scale),
-            ImVec2(x + width, y + height),
-            theme.u32(theme.ACCENT),
-        )
-    pad = 8 * scale
-    room = width - cross - pad
-    text_y = round(y + (height - line) / 2)
-    color = theme.TEXT if active else theme.DIM
-    title = fitted(name, room)
-    lettering.write(draw, round(x + pad), text_y, theme.u32(color), title)
-    at = lettering.measure(name + "  ").x
-    # The name goes before where it comes from.
-    if group and at + lettering.measure(group).x <= room:
-        lettering.write(
-            draw, round(x + pad + at), text_y, theme.u32(theme.ENDED), group
-        )
-    r = 3.5 * scale
-    cx = x + width - cross / 2
-    cy = y + height / 2
-    ink = theme.u32(theme.TEXT if closing else theme.DIM)
-    for up in (-r, r):
-        draw.add_line(
-            ImVec2(cx - r, cy + up), ImVec2(cx + r, cy - up), ink, 1.3 * scale
-        )

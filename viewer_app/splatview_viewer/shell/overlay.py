@@ -11,7 +11,7 @@ from imgui_bundle import ImVec2, imgui
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import ENDED
 from splatview_viewer.core.view import KeyHelp
-from splatview_viewer.ui import lettering, theme
+from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import card, colored, faint, lines_of
 
 if TYPE_CHECKING:
@@ -157,32 +157,15 @@ def _room(picture: Rect, scale: float) -> float:
     return min(picture.width - 40 * scale, _WIDEST * imgui.get_font_size())
 
 
-def draw_status(
-    state: State, info: Info, picture: Rect, size: tuple[int, int], scale: float
-) -> None:
-    """Below `picture`, on a screen of `size` pixels.
-
-    What does not fit is left to the details.
-    """
-    top = picture.y + picture.height
-    draw = imgui.get_background_draw_list()
-    draw.add_rect_filled(ImVec2(picture.x, top), ImVec2(*size), theme.u32(theme.BAR))
-    line = imgui.get_text_line_height()
-    pad = 12 * scale
-    y = round(top + (size[1] - top - line) / 2)
-    x = picture.x + pad
-    if info.readout:
-        lettering.write(draw, x, y, theme.u32(theme.TEXT), info.readout)
-        x += lettering.measure(info.readout).x + 2 * pad
-    phrases = status_phrases(state, info)
-    for count in range(len(phrases), 0, -1):
-        text = " \u00b7 ".join(phrases[:count])
-        width = imgui.calc_text_size(text).x
-        if width <= size[0] - pad - x:
-            draw.add_text(
-                ImVec2(round(size[0] - pad - width), y), theme.u32(theme.DIM), text
-            )
-            break
+def draw_readout(info: Info, picture: Rect, scale: float) -> None:
+    """Write the value under the pointer at the picture's lower left."""
+    if not info.readout:
+        return
+    with theme.font_size(theme.SMALL_SIZE):
+        point = (picture.x + 12 * scale, picture.y + picture.height - 12 * scale)
+        line = [(info.readout, theme.INK)]
+        draw = imgui.get_background_draw_list()
+        card(draw, point, line, (0, 1), within=picture, ground=theme.CARD, pad=0.6)
 
 
 def status_phrases(state: State, info: Info) -> list[str]:

@@ -17,8 +17,8 @@ from splatview_viewer.core import events as ev
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.settings import BACKDROP, State
 from splatview_viewer.gpu.governor import next_due
+from splatview_viewer.shell.interface import Interface
 from splatview_viewer.shell.layout import Layout
-from splatview_viewer.shell.panel import Panel
 from splatview_viewer.shell.stream_list import caption_of
 from splatview_viewer.workspace.catalogue import SETTLE
 from splatview_viewer.workspace.sources import FileSource, entries_of
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Rect, Screen
     from splatview_viewer.core.settings import Wish
-    from splatview_viewer.core.view import ShownView
+    from splatview_viewer.core.view import ShownView, Tab
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.shell.viewport import Viewport
     from splatview_viewer.workspace.catalogue import Catalogue
@@ -161,7 +161,6 @@ class User:
             entries=catalogue.entries,
             notices=catalogue.notices,
             hint=HINT,
-            panel_open=panel and not small,
         )
         self.state.screen = str(screen.ctx.info["GL_RENDERER"]).split(" (")[0]
         self.dirty = SETTLE
@@ -176,8 +175,11 @@ class User:
             hand_over=lambda path: self.screen.desktop.hand_over(path),
         )
         self.state.light = self.host.memo.get("light") is True
-        self.panel, self.pace = Panel(screen.state.scale), Pace(work, max_fps)
-        self._with_panel = panel
+        self.interface = Interface(screen.state.scale)
+        self.interface.state.recall(catalogue.memo)
+        self.interface.state.bare = not panel
+        self.interface.state.panel_open = panel and not small
+        self.pace = Pace(work, max_fps)
         self._work = work
         self._far = far
         self._rate_shown = False
@@ -207,7 +209,7 @@ class User:
 
     def let_go(self) -> None:
         """Release all keys and buttons that are down: their end will not be reported."""
-        self.panel.let_go()
+        self.interface.surface.input.let_go()
         for viewport in self.layout:
             viewport.let_go()
         self.held.clear()
@@ -217,7 +219,7 @@ class User:
         self.rise()
         for viewport in self.layout:
             self.catalogue.leave(viewport)
-        self.panel.close()
+        self.interface.surface.close()
 
     @property
     def shown(self) -> Slot | None:
@@ -228,6 +230,11 @@ class User:
     def view(self) -> ShownView | None:
         """The view of the active viewport, from the first data on."""
         return self.layout.active.view
+
+    @property
+    def has_panel(self) -> bool:
+        """True while the panel is open."""
+        return self.interface.state.panel_open
 
     def select(self, key: str | None) -> None:
         self.layout.active.select(key)
@@ -257,7 +264,7 @@ class User:
             self.mark()  # once more, so that no rate stands there that is over
         if (
             self._rates_seen != self.catalogue.rate_changes
-            and self.state.panel_open
+            and self.has_panel
             and (now > self.pace.drawn_at + _RATES_PERIOD)
         ):
             self.mark()
@@ -308,8 +315,12 @@ class User:
                 return self.do(self.layout.active.keep_picture)
         self.layout.place(area := self.area(), self.screen.state.scale)
         viewport = self.layout.meant(event)
-        ours, changed = self.panel.handle(
-            event, area, self.screen.desktop.pasted, self.layout.covered()
+        has_interface = not self.interface.state.bare
+        ours, changed = self.interface.surface.input.handle(
+            event,
+            area if has_interface else None,
+            self.screen.desktop.pasted,
+            self.layout.covered(),
         )
         # Imgui takes a press in one picture and the release in the next: one more for
         # each event.
@@ -360,7 +371,7 @@ class User:
                 "super",
             }:  # browsers keep Ctrl + Tab
                 return self.layout.step, -1 if mods >= {"ctrl", "shift"} else 1
-            case "h" | "tab" if not mods & {"ctrl", "alt", "super"}:
+            case "h" if not mods & {"ctrl", "alt", "super"}:
                 return (self.toggle_panel,)
             case "s" if "ctrl" in mods:
                 return self.layout.active.keep_picture, "shift" in mods
@@ -396,9 +407,8 @@ class User:
 
     def area(self) -> Rect:
         """Return the part of the screen that the pictures have."""
-        return self.panel.layout(
-            self.screen.state.size, self.screen.state.scale, self.state.panel_open
-        )
+        screen = self.screen.state
+        return self.interface.place(screen.size, screen.scale).panes
 
     def mark(self, pictures: int = 1) -> None:
         """Draw at least so many pictures."""
@@ -463,7 +473,29 @@ class User:
         self.mark(SETTLE)
 
     def toggle_panel(self) -> None:
-        self.state.panel_open = not self.state.panel_open
+        state = self.interface.state
+        if state.hides_all:
+            state.bare = not state.bare
+        else:
+            state.panel_open = not state.panel_open
+        self.mark(SETTLE)
+
+    def set_panel_width(self, points: float) -> None:
+        """Make the panel so wide, now and in later sessions."""
+        self.interface.state.panel_width = points
+        self.interface.state.remember(self.catalogue.memo)
+        self.mark(SETTLE)
+
+    def choose_tab(self, tab: Tab) -> None:
+        """Show a tab of the panel, which opens if it is closed."""
+        self.interface.state.tab = tab
+        self.interface.state.panel_open = True
+        self.interface.state.remember(self.catalogue.memo)
+        self.mark(SETTLE)
+
+    def toggle_help(self) -> None:
+        """Show or hide the list of keys."""
+        self.state.help = not self.state.help
         self.mark(SETTLE)
 
     # -- pictures ----------------------------------------------------------------------
@@ -492,20 +524,19 @@ class User:
         if now >= self._say_at or not self._rate_shown:
             self._say_at = now + _SAID_FOR
             self.state.displayed_timings = replace(t, stages=dict(t.stages))
-        if not self._with_panel:
-            return
-        if (
-            not self.state.panel_open
-        ):  # as a rule nothing is drawn over it: it need not wait for the words
+        if self.interface.state.bare:
+            # As a rule nothing is drawn over it: it need not wait for the words.
             self._work.flush()
-        work = partial(self._work, "panel", *framebuffer.size, self.state.panel_open)
-        if self.panel.draw(self, framebuffer, work):
+        work = partial(self._work, "panel", *framebuffer.size, self.has_panel)
+        if self.interface.draw(self, framebuffer, work):
             self.mark(SETTLE)
 
     def present(self, now: float) -> None:
         """Show what was drawn, and take down what it cost."""
         begin = time.perf_counter()
-        self.screen.present(caption_of(self.state.selected_entry, self.panel.typing))
+        self.screen.present(
+            caption_of(self.state.selected_entry, self.interface.surface.is_typing)
+        )
         self.pace.present()
         view = self.view
         t = self.state.timings

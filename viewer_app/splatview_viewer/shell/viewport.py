@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.host import Host
     from splatview_viewer.core.settings import Color, Entry
-    from splatview_viewer.core.view import ShownView
+    from splatview_viewer.core.view import ShownView, Tab
     from splatview_viewer.shell.user import User
     from splatview_viewer.workspace.slot import Slot
 
@@ -126,7 +126,7 @@ class Viewport:
     @property
     def has_panel(self) -> bool:
         """True while the panel describes it."""
-        return self.user.state.panel_open and self.user.layout.active is self
+        return self.user.has_panel and self.user.layout.active is self
 
     # -- time, events, pictures --------------------------------------------------------
 
@@ -213,19 +213,25 @@ class Viewport:
             "overlay", lambda _, view: view.draw_ui(self.rect, scale), False
         )
 
-    def describe(self) -> tuple[Sequence[Section], Info]:
-        """Return the panel's parts about it, none without a picture, and texts about
-        what is shown.
+    def info(self) -> Info:
+        """Return texts about what is shown."""
+        return self._attempt("info", _info_of, Info())
+
+    def describe(self, tab: Tab) -> tuple[list[Section], Info]:
+        """Return the sections of a tab of the panel about it, and texts about it.
+
+        There are no sections without a picture.
         """
-        info = self._attempt("info", lambda slot, view: _info_of(slot, view), Info())
+        info = self.info()
         found = self.working()
         if found is None or found[1].empty:
-            return (), info
+            return [], info
         sections = self._attempt("sections", lambda _, view: self._sections(view), [])
         reason = self.faults.reason("sections")
         if reason:
-            sections = [Section("View", lambda: _show_fault(reason), True)]
-        return [self._guarded(section) for section in sections], info
+            sections = [Section("View", lambda: _show_fault(reason), True, tab=tab)]
+        guarded = [self._guarded(s) for s in sections if s.tab == tab]
+        return guarded, info
 
     def _sections(self, view: ShownView) -> list[Section]:
         """Return the parts of the panel: the view's own controls as one, the others in
@@ -240,7 +246,9 @@ class Viewport:
         def draw_own() -> bool:
             return any([section.draw() for section in untitled])
 
-        return [Section("View", draw_own, True), *in_order(titled)]
+        if untitled:
+            titled = [Section("Show", draw_own, True), *titled]
+        return in_order(titled)
 
     def _guarded(self, section: Section) -> Section:
         """Return a section that shows its fault in its own place."""
@@ -285,7 +293,7 @@ class Viewport:
 
         def draw() -> None:
             view.draw(screen.framebuffer, Rect(0, 0, *screen.state.size))
-            self.user.panel.draw_over(
+            self.user.interface.surface.draw_over(
                 screen.framebuffer, view.draw_ui, screen.state.scale
             )
 

@@ -99,6 +99,7 @@ class Lettering:
         self._merged.add(face.path)
         config = imgui.ImFontConfig()
         config.merge_mode = True
+        config.dst_font = theme.fonts().regular
         config.font_no = face.index
         config.extra_size_scale = _MERGED_SCALE
         atlas = imgui.get_io().fonts

@@ -20,7 +20,7 @@ from imgui_bundle import ImVec2, ImVec4, imgui, implot
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import Data, State, View
 from splatview_viewer.geometry.pan_zoom import ZOOM_STEP
-from splatview_viewer.ui import theme
+from splatview_viewer.ui import controls, theme
 from splatview_viewer.ui.widgets import board, card, faint, hover_card, pointer
 
 if TYPE_CHECKING:
@@ -415,7 +415,7 @@ def strip(
     head_height = 1.3 * imgui.get_text_line_height()
     clicked = imgui.invisible_button(_id(name), ImVec2(width, head_height + height))
     if tip:
-        imgui.set_item_tooltip(tip)
+        controls.tip(tip)
     hovered = bool(tip) and imgui.is_item_hovered()
     end = imgui.get_cursor_screen_pos()
     imgui.set_cursor_screen_pos(corner)

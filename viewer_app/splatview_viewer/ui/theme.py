@@ -1,6 +1,7 @@
-"""Style of the panel: colours, dark or light, spacing and the font.
+"""The interface's colours, dark or light, its spacing and its fonts.
 
-It is quiet, so that the picture stands out.
+It is quiet, so that the picture stands out. Pictures and what surrounds them stay dark in
+both themes.
 """
 
 from __future__ import annotations
@@ -15,69 +16,102 @@ from imgui_bundle import ImVec2, ImVec4, imgui
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FONT_SIZE = 15.0
-"""In points."""
-FONT_FILE = (
-    Path(imgui_bundle.__file__).parent / "assets/fonts/Roboto/Roboto-Regular.ttf"
-)
-"""The font of all text: Latin, Greek and Cyrillic letters."""
+FONT_SIZE = 16.0
+"""Of most text, in points: ascent and descent together."""
+TITLE_SIZE = 18.0
+SMALL_SIZE = 14.0
+AXES_SIZE = 13.0
+CODE_SIZE = 15.7
+ROW_HEIGHT = 28.0
+"""Points of a row of the panel, and of its controls."""
+ROW_GAP = 6.0
+LABEL_WIDTH = 100.0
+"""Points from the left of a label to its control."""
+HEAD_HEIGHT = 34.0
+"""Points of the head of a section."""
+BUTTON_HEIGHT = 30.0
+FIELD_ROUNDING = 5.0
+POPUP_ROUNDING = 7.0
 
-_DARK = {
-    "TEXT": (0.87, 0.88, 0.90),
-    "DIM": (0.56, 0.59, 0.63),
-    "ACCENT": (0.42, 0.67, 0.96),
-    "ALIVE": (0.36, 0.78, 0.52),
-    "ENDED": (0.42, 0.44, 0.48),
-    "FAULT": (0.96, 0.52, 0.46),
-    "PANEL": (0.105, 0.112, 0.125),
-    "BAR": (0.085, 0.090, 0.102),
-    "LINE": (0.19, 0.20, 0.22),
-    "FIELD": (0.165, 0.175, 0.195),
-    "FIELD_OVER": (0.21, 0.225, 0.25),
-    "FIELD_DOWN": (0.245, 0.265, 0.295),
-    "SELECTED": (0.19, 0.27, 0.37),
-    "OVER": (0.17, 0.20, 0.25),
-    "POPUP": (0.13, 0.14, 0.155),
+_FONTS = Path(imgui_bundle.__file__).parent / "assets/fonts"
+FONT_FILE = _FONTS / "Roboto/Roboto-Regular.ttf"
+"""The font of most text: Latin, Greek and Cyrillic letters."""
+_BOLD_FILE = _FONTS / "Roboto/Roboto-Bold.ttf"
+_CODE_FILE = _FONTS / "Inconsolata-Medium.ttf"
+_ICON_FILE = _FONTS / "Font_Awesome_6_Free-Solid-900.otf"
+
+
+def _rgb(digits: str) -> ImVec4:
+    """Return an opaque colour from six hexadecimal digits."""
+    red, green, blue = bytes.fromhex(digits)
+    return ImVec4(red / 255, green / 255, blue / 255, 1.0)
+
+
+COLORS: dict[str, tuple[str, str]] = {
+    "BAR": ("16181C", "EAEDF1"),
+    "PANEL": ("1B1E23", "F6F7F9"),
+    "FIELD": ("282C33", "E3E7EC"),
+    "OVER": ("333842", "D6DBE3"),
+    "DOWN": ("3D434F", "C7CED8"),
+    "LINE": ("2E323A", "D0D5DD"),
+    "POPUP": ("22262D", "FFFFFF"),
+    "PLOT": ("131519", "FFFFFF"),
+    "GRID": ("262A31", "E4E7EC"),
+    "TEXT": ("E4E7EC", "1A1D23"),
+    "DIM": ("A3AAB6", "4D5563"),
+    "FAINT": ("8F97A4", "5C6472"),
+    "ACCENT": ("6CB0FF", "0B5CC4"),
+    "ON_ACCENT": ("0B1420", "FFFFFF"),
+    "RUN_B": ("F2A65A", "A84A00"),
+    "GOOD": ("5FCF8F", "0C7439"),
+    "WAITS": ("F2B85C", "875300"),
+    "FAULT": ("FF8D80", "B3261E"),
+    "CHOSEN": ("284A73", "BFD9FB"),
+    "ON_CHOSEN": ("EAF3FF", "0A2F63"),
+    "FILL": ("33527A", "B4CFF2"),
 }
-_LIGHT = {
-    "TEXT": (0.11, 0.12, 0.14),
-    "DIM": (0.38, 0.40, 0.44),
-    "ACCENT": (0.10, 0.42, 0.80),
-    "ALIVE": (0.10, 0.55, 0.28),
-    "ENDED": (0.55, 0.57, 0.60),
-    "FAULT": (0.76, 0.17, 0.12),
-    "PANEL": (0.955, 0.96, 0.967),
-    "BAR": (0.915, 0.922, 0.932),
-    "LINE": (0.82, 0.83, 0.85),
-    "FIELD": (0.885, 0.893, 0.907),
-    "FIELD_OVER": (0.845, 0.857, 0.877),
-    "FIELD_DOWN": (0.80, 0.815, 0.84),
-    "SELECTED": (0.80, 0.875, 0.965),
-    "OVER": (0.87, 0.905, 0.95),
-    "POPUP": (0.985, 0.987, 0.99),
-}
-TEXT = ImVec4(0, 0, 0, 1)
-DIM = TEXT
-ACCENT = TEXT
-ALIVE = TEXT
-ENDED = TEXT
-FAULT = TEXT
-PANEL = TEXT
+"""The colours of the interface by name: dark, light."""
+RUN_COLORS: tuple[tuple[str, str], ...] = (
+    COLORS["ACCENT"],
+    COLORS["RUN_B"],
+    ("7BD88F", "0C7439"),
+    ("C792EA", "7A3DB8"),
+    ("F07FB0", "B0296B"),
+    ("5CC8D6", "0A6E7D"),
+)
+"""The colours of runs that are compared, A and B first."""
+
+TEXT = _rgb(COLORS["TEXT"][0])
 BAR = TEXT
-LINE = ImVec4(0, 0, 0, 1)
-FIELD = LINE
-FIELD_OVER = LINE
-FIELD_DOWN = LINE
-SELECTED = LINE
-OVER = LINE
-POPUP = LINE
-"""The colours of the panel, which `use` sets: read them while drawing."""
-INK = ImVec4(*_DARK["TEXT"], 1.0)
-MARK = ImVec4(*_DARK["ACCENT"], 1.0)
-LIVE = ImVec4(*_DARK["ALIVE"], 1.0)
-SHADE = ImVec4(*_DARK["BAR"], 1.0)
-"""Colours of lines over pictures, the same beside a light panel and a dark one: plain,
-marked, live, around."""
+PANEL = TEXT
+FIELD = TEXT
+OVER = TEXT
+DOWN = TEXT
+LINE = TEXT
+POPUP = TEXT
+PLOT = TEXT
+GRID = TEXT
+DIM = TEXT
+FAINT = TEXT
+ACCENT = TEXT
+ON_ACCENT = TEXT
+RUN_B = TEXT
+GOOD = TEXT
+WAITS = TEXT
+FAULT = TEXT
+CHOSEN = TEXT
+ON_CHOSEN = TEXT
+FILL = TEXT
+"""The colours of the theme in use, which `use` sets: read them while drawing."""
+INK = _rgb("E4E7EC")
+INK_DIM = _rgb("A9B0BB")
+MARK = _rgb("6CB0FF")
+LIVE = _rgb("5FCF8F")
+SHADE = _rgb("16181C")
+STAGE = _rgb("0E0F11")
+CARD = ImVec4(18 / 255, 20 / 255, 24 / 255, 0.9)
+"""Colours over pictures, the same in both themes: text, facts, marked, live, around
+lines, around pictures, cards."""
 _CLEAR = ImVec4(0, 0, 0, 0)
 _light: bool | None = None
 
@@ -85,20 +119,23 @@ _light: bool | None = None
 def use(light: bool) -> bool:
     """Make the theme light or dark from now on; return True if that changes it.
 
-    Every screen may have its own, so this is called before each frame. What surrounds
-    pictures stays dark: they look the same.
+    Every screen may have its own, so this is called before each frame.
     """
     global _light
     if light is _light:
         return False
     _light = light
-    colors = _LIGHT if light else _DARK
-    for name, color in colors.items():
-        globals()[name] = ImVec4(*color, 1.0)
+    for name, digits in COLORS.items():
+        globals()[name] = _rgb(digits[light])
     return True
 
 
 use(False)
+
+
+def run_color(index: int) -> ImVec4:
+    """Return the colour of the run at an index of those compared."""
+    return _rgb(RUN_COLORS[index % len(RUN_COLORS)][bool(_light)])
 
 
 def apply(scale: float) -> None:
@@ -137,53 +174,99 @@ def _imgui_colors() -> dict[imgui.Col_, ImVec4]:
         c.border: LINE,
         c.separator: LINE,
         c.frame_bg: FIELD,
-        c.frame_bg_hovered: FIELD_OVER,
-        c.frame_bg_active: FIELD_DOWN,
+        c.frame_bg_hovered: OVER,
+        c.frame_bg_active: DOWN,
         c.button: FIELD,
-        c.button_hovered: FIELD_OVER,
-        c.button_active: FIELD_DOWN,
-        c.header: SELECTED,
+        c.button_hovered: OVER,
+        c.button_active: DOWN,
+        c.header: CHOSEN,
         c.header_hovered: OVER,
-        c.header_active: SELECTED,
-        c.slider_grab: ImVec4(ACCENT.x, ACCENT.y, ACCENT.z, 0.5),
+        c.header_active: DOWN,
+        c.slider_grab: ACCENT,
         c.slider_grab_active: ACCENT,
         c.check_mark: ACCENT,
         c.scrollbar_bg: _CLEAR,
-        c.scrollbar_grab: FIELD_DOWN,
+        c.scrollbar_grab: DOWN,
         c.plot_histogram: ACCENT,
         c.nav_cursor: ACCENT,
-        c.text_selected_bg: SELECTED,
+        c.text_selected_bg: CHOSEN,
+        c.modal_window_dim_bg: ImVec4(0, 0, 0, 0.35),
     }
 
 
 def _set_sizes(style: imgui.Style) -> None:
     """Set distances and roundings, in points."""
-    style.window_padding = ImVec2(14, 12)
-    style.frame_padding = ImVec2(8, 4)
-    style.item_spacing = ImVec2(8, 6)
-    style.item_inner_spacing = ImVec2(6, 4)
-    style.frame_rounding = 4
-    style.grab_rounding = 3
-    style.popup_rounding = 5
+    style.window_padding = ImVec2(12, 8)
+    style.frame_padding = ImVec2(10, 6)
+    style.item_spacing = ImVec2(8, ROW_GAP)
+    style.item_inner_spacing = ImVec2(4, 4)
+    style.frame_rounding = FIELD_ROUNDING
+    style.grab_rounding = 0
+    style.popup_rounding = POPUP_ROUNDING
+    style.popup_border_size = 1
     style.selectable_rounding = 4
-    style.scrollbar_rounding = 6
-    style.scrollbar_size = 10
-    style.grab_min_size = 5
+    style.scrollbar_rounding = 3
+    style.scrollbar_size = 8
+    style.grab_min_size = 3
     style.window_border_size = 0
     style.window_rounding = 0
-    style.disabled_alpha = 0.5
+    style.disabled_alpha = 0.55
 
 
-def load_font() -> None:
-    """Add the font of all text to a new imgui context.
+class Fonts:
+    """The fonts of one imgui context beside that of most text."""
 
-    imgui rasterises it at every size that is drawn.
-    """
-    fonts = imgui.get_io().fonts
-    if FONT_FILE.is_file():
-        fonts.add_font_from_file_ttf(str(FONT_FILE), FONT_SIZE)
-    else:
-        fonts.add_font_default()
+    def __init__(self) -> None:
+        """Add all fonts to the current imgui context, which is new.
+
+        imgui rasterises them at every size that is drawn.
+        """
+        atlas = imgui.get_io().fonts
+        self.regular = _add_font(atlas, FONT_FILE, FONT_SIZE)
+        self.bold = _add_font(atlas, _BOLD_FILE, FONT_SIZE)
+        self.code = _add_font(atlas, _CODE_FILE, CODE_SIZE)
+        self.icons = _add_font(atlas, _ICON_FILE, FONT_SIZE)
+
+
+_fonts: Fonts | None = None
+
+
+def use_fonts(fonts: Fonts) -> None:
+    """Draw with the fonts of an imgui context, which is current, from now on."""
+    global _fonts
+    _fonts = fonts
+
+
+def fonts() -> Fonts:
+    """Return the fonts of the current imgui context."""
+    assert _fonts is not None, "use_fonts() comes before drawing"
+    return _fonts
+
+
+def _add_font(atlas: imgui.ImFontAtlas, file: Path, points: float) -> imgui.ImFont:
+    if not file.is_file():
+        return atlas.add_font_default()
+    return atlas.add_font_from_file_ttf(str(file), points)
+
+
+@contextmanager
+def bold(points: float = FONT_SIZE) -> Iterator[None]:
+    """Draw bold text inside an imgui frame."""
+    imgui.push_font(fonts().bold, points)
+    try:
+        yield
+    finally:
+        imgui.pop_font()
+
+
+@contextmanager
+def code(points: float = CODE_SIZE) -> Iterator[None]:
+    """Draw code, in letters of equal width, inside an imgui frame."""
+    imgui.push_font(fonts().code, points)
+    try:
+        yield
+    finally:
+        imgui.pop_font()
 
 
 @contextmanager
@@ -197,8 +280,8 @@ def font_size(points: float) -> Iterator[None]:
 
 
 def scale() -> float:
-    """Return pixels per point, by the font in use inside an imgui frame."""
-    return imgui.get_font_size() / FONT_SIZE
+    """Return pixels per point of the current imgui context."""
+    return imgui.get_style().font_scale_dpi
 
 
 def u32(color: ImVec4, alpha: float = 1.0) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from contextlib import contextmanager
 from functools import lru_cache
 from textwrap import wrap
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.ui import lettering, theme
+from splatview_viewer.ui import controls, icons, lettering, theme
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     Line = tuple[str, ImVec4] | tuple[str, ImVec4, ImVec4]
 
 T = TypeVar("T")
-LABEL_WIDTH = 6.2
-"""In units of the font's height."""
+_CLEAR = ImVec4(0, 0, 0, 0)
 _BOARD_FLAGS = (
     imgui.WindowFlags_.no_decoration
     | imgui.WindowFlags_.no_move
@@ -147,9 +147,11 @@ def gap(pixels: float) -> None:
 
 def row(label: str) -> None:
     """Start a row; the next item fills what is left of it."""
+    start = imgui.get_cursor_pos_x()
     imgui.align_text_to_frame_padding()
-    dim(label)
-    imgui.same_line(LABEL_WIDTH * imgui.get_font_size())
+    label_width = theme.LABEL_WIDTH * theme.scale()
+    dim(fitted(label, label_width - 4 * theme.scale()))
+    imgui.same_line(start + label_width)
     imgui.set_next_item_width(-1)
 
 
@@ -169,26 +171,95 @@ def slider(
 ) -> float:
     """Draw a slider; return the value after this frame.
 
+    A dot stands before the label of a value that is not the default.
+
     Args:
         label: on the left.
-        tip: shown under the pointer.
+        tip: shown beside the panel.
         value: before this frame.
         limits: the least and the greatest value.
         fmt: as printf has it.
-        reset: what a right click sets the value to; None for nothing.
+        reset: the default, which a right click or Backspace sets; None for nothing.
         log: True for a scale of powers of ten.
     """
+    corner = imgui.get_cursor_screen_pos()
     row(label)
+    if reset is not None and abs(value - reset) > 1e-6 * max(abs(reset), 1.0):
+        _draw_changed_dot(corner)
     flags = imgui.SliderFlags_.always_clamp.value
     if log:
         flags |= imgui.SliderFlags_.logarithmic.value
-    edited, new = imgui.slider_float(f"##{label}", value, *limits, fmt, flags)
+    _draw_slider_fill(value, limits, log)
+    for color in (imgui.Col_.frame_bg, imgui.Col_.slider_grab):
+        imgui.push_style_color(color, _CLEAR)
+    imgui.push_style_color(imgui.Col_.frame_bg_hovered, faint(theme.TEXT, 0.06))
+    imgui.push_style_color(imgui.Col_.frame_bg_active, faint(theme.TEXT, 0.10))
+    imgui.push_style_color(imgui.Col_.slider_grab_active, _CLEAR)
+    imgui.push_style_var(imgui.StyleVar_.grab_min_size, 1.0)
+    hidden = fmt if _is_being_typed(label) else " "
+    edited, new = imgui.slider_float(f"##{label}", value, *limits, hidden, flags)
+    imgui.pop_style_var()
+    imgui.pop_style_color(5)
+    if not _is_being_typed(label):
+        _draw_slider_text(fmt % (new if edited else value))
     if reset is not None:
         tip += "\nRight click: back to the default. Ctrl + click: type a number."
-    imgui.set_item_tooltip(tip)
-    if reset is not None and imgui.is_item_clicked(imgui.MouseButton_.right):
+    controls.tip(tip)
+    if reset is not None and _asks_for_default():
         return reset
     return new if edited else value
+
+
+def _is_being_typed(label: str) -> bool:
+    """Return whether the number of a slider is typed."""
+    return imgui.internal.temp_input_is_active(imgui.get_id(f"##{label}"))
+
+
+def _asks_for_default() -> bool:
+    """Return whether the user wants the last item to have its default value."""
+    if imgui.is_item_clicked(imgui.MouseButton_.right):
+        return True
+    return imgui.is_item_focused() and imgui.is_key_pressed(imgui.Key.backspace)
+
+
+def _draw_changed_dot(corner: ImVec2) -> None:
+    """Draw the dot before the label of a value that is not the default."""
+    scale = theme.scale()
+    center = ImVec2(corner.x - 6 * scale, corner.y + theme.ROW_HEIGHT * scale / 2)
+    draw = imgui.get_window_draw_list()
+    draw.add_circle_filled(center, 2 * scale, theme.u32(theme.ACCENT), 12)
+
+
+def _draw_slider_fill(value: float, limits: tuple[float, float], log: bool) -> None:
+    """Draw the ground of a slider, filled up to its value, and its grab."""
+    scale = theme.scale()
+    corner = imgui.get_cursor_screen_pos()
+    width = imgui.get_content_region_avail().x
+    height = imgui.get_frame_height()
+    low, high = limits
+    share = (value - low) / ((high - low) or 1.0)
+    if log and low > 0 and value > 0:
+        share = math.log(value / low) / math.log(high / low)
+    share = min(max(share, 0.0), 1.0) if math.isfinite(share) else 0.0
+    draw = imgui.get_window_draw_list()
+    rounding = theme.FIELD_ROUNDING * scale
+    bottom = corner.y + height
+    right = ImVec2(corner.x + width, bottom)
+    draw.add_rect_filled(corner, right, theme.u32(theme.FIELD), rounding)
+    grab = corner.x + share * (width - 3 * scale)
+    end = ImVec2(grab + 3 * scale, bottom)
+    draw.add_rect_filled(corner, end, theme.u32(theme.FILL), rounding)
+    draw.add_rect_filled(ImVec2(grab, corner.y), end, theme.u32(theme.ACCENT))
+
+
+def _draw_slider_text(text: str) -> None:
+    """Write the number of the last slider at its right."""
+    low = imgui.get_item_rect_min()
+    high = imgui.get_item_rect_max()
+    x = high.x - imgui.calc_text_size(text).x - 10 * theme.scale()
+    y = (low.y + high.y - imgui.get_text_line_height()) / 2
+    draw = imgui.get_window_draw_list()
+    draw.add_text(ImVec2(round(x), round(y)), theme.u32(theme.TEXT), text)
 
 
 def vector(label: str, values: Sequence[float], fmt: str) -> tuple[bool, list[float]]:
@@ -214,8 +285,8 @@ def vector(label: str, values: Sequence[float], fmt: str) -> tuple[bool, list[fl
 def check(label: str, tip: str, value: bool) -> bool:
     """Draw a box to tick; return the value after this frame."""
     row(label)
-    _, ticked = imgui.checkbox(f"##{label}", value)
-    imgui.set_item_tooltip(tip)
+    ticked = controls.check_box(f"##{label}", value)
+    controls.tip(tip)
     return ticked
 
 
@@ -225,11 +296,48 @@ def choice(label: str, tip: str, value: T, options: Mapping[T, str]) -> T:
     `options` maps each value to its name.
     """
     row(label)
+    return pick(label, tip, value, options)
+
+
+def segments(label: str, tip: str, value: T, options: Mapping[T, str]) -> T:
+    """Draw a choice of few in a row; return the value after this frame."""
+    row(label)
+    return controls.segments(label, value, options, [tip] * len(options))
+
+
+def pick(label: str, tip: str, value: T, options: Mapping[T, str]) -> T:
+    """Draw a list to choose from over the next item's width; return the value now.
+
+    Args:
+        label: for imgui.
+        tip: shown beside the panel.
+        value: before this frame.
+        options: maps each value to its name.
+    """
     keys = list(options)
     index = keys.index(value) if value in options else 0
-    _, index = imgui.combo(f"##{label}", index, list(options.values()))
-    imgui.set_item_tooltip(tip)
-    return keys[index]
+    names = list(options.values())
+    scale = theme.scale()
+    corner = imgui.get_cursor_screen_pos()
+    width = imgui.calc_item_width()
+    is_open = imgui.begin_combo(
+        f"##{label}",
+        fitted(names[index], width - 36 * scale) if names else "",
+        imgui.ComboFlags_.no_arrow_button.value,
+    )
+    if is_open:
+        for number, name in enumerate(names):
+            chosen, _ = imgui.selectable(f"{name}##{number}", number == index)
+            if chosen:
+                index = number
+            if number == index and imgui.is_window_appearing():
+                imgui.set_item_default_focus()
+        imgui.end_combo()
+    else:
+        controls.tip(tip)
+    center = (corner.x + width - 16 * scale, corner.y + imgui.get_frame_height() / 2)
+    icons.draw(imgui.get_window_draw_list(), "down", center, theme.DIM, 12)
+    return keys[index] if keys else value
 
 
 def color(label: str, tip: str, value: Color) -> Color:
@@ -238,7 +346,7 @@ def color(label: str, tip: str, value: Color) -> Color:
     edited, new = imgui.color_edit3(
         f"##{label}", list(value), imgui.ColorEditFlags_.no_options.value
     )
-    imgui.set_item_tooltip(tip)
+    controls.tip(tip)
     if not edited:
         # What imgui returned was rounded to 32 bits.
         return value
@@ -313,26 +421,23 @@ def entry(
 def buttons(label: str, names: Sequence[str], tips: Sequence[str] = ()) -> int | None:
     """Draw a row of buttons of equal width; return the index of the pressed one.
 
-    `tips` appear when the pointer rests on one.
+    Args:
+        label: on the left; "" for buttons over the whole width.
+        names: of the buttons.
+        tips: of the buttons.
     """
-    row(label)
-    gap = imgui.get_style().item_inner_spacing.x
-    # This ends as far on the right as other controls.
-    available_width = imgui.get_content_region_avail().x - 1
-    width = (available_width - gap * (len(names) - 1)) / len(names)
-    widest = max(imgui.calc_text_size(name).x for name in names)
-    padding = imgui.get_style().frame_padding
-    padding_x = min(padding.x, max((width - widest) / 2, 0))
-    imgui.push_style_var(imgui.StyleVar_.frame_padding, ImVec2(padding_x, padding.y))
+    if label:
+        row(label)
+    gap = theme.ROW_GAP * theme.scale()
+    available_width = imgui.get_content_region_avail().x
+    width = (available_width - gap * (len(names) - 1)) / len(names) / theme.scale()
     pressed = None
-    for i, name in enumerate(names):
-        if i:
+    for index, name in enumerate(names):
+        if index:
             imgui.same_line(0, gap)
-        if imgui.button(f"{name}##{label}", ImVec2(width, 0)):
-            pressed = i
-        if tips:
-            imgui.set_item_tooltip(tips[i])
-    imgui.pop_style_var()
+        hint = tips[index] if tips else ""
+        if controls.button(name, name=f"{name}##{label}", width=width, hint=hint):
+            pressed = index
     return pressed
 
 
@@ -522,17 +627,16 @@ def faint(color: ImVec4, alpha: float) -> ImVec4:
     return ImVec4(color.x, color.y, color.z, color.w * alpha)
 
 
-def fold(title: str, opened: bool = False, tip: str = "") -> bool:
-    """Draw a line that opens and closes what follows; return True while it is open.
+def fold(title: str, opened: bool = False, tip: str = "", state: str = "") -> bool:
+    """Draw the head of a section, which a click opens and closes.
 
-    `opened` is its state at first.
+    Args:
+        title: its name.
+        opened: True to open it at first.
+        tip: shown beside the panel.
+        state: a few words at its right.
+
+    Returns:
+        True while it is open.
     """
-    flags = 0
-    if opened:
-        flags = imgui.TreeNodeFlags_.default_open.value
-    imgui.push_style_color(imgui.Col_.header, theme.BAR)
-    is_open = imgui.collapsing_header(title, flags)
-    imgui.pop_style_color()
-    if tip:
-        imgui.set_item_tooltip(tip)
-    return is_open
+    return controls.head(title, opened, state, tip)

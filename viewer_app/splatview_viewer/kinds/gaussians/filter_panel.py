@@ -10,7 +10,7 @@ import numpy as np
 from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.scene.statistics import QUANTITIES
-from splatview_viewer.ui import plots, theme
+from splatview_viewer.ui import controls, plots, theme
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def _draw_quantity(
         used = statistics.occupied_bins(quantity)
     imgui.align_text_to_frame_padding()
     ui.dim(label.title)
-    imgui.set_item_tooltip(label.tip)
+    controls.tip(label.tip)
     _draw_limits(tool, quantity, used, label.number_format)
     scale = theme.scale()
     corner = imgui.get_cursor_screen_pos()
@@ -233,7 +233,7 @@ def _draw_bars(
         for counts in statistics.counts[quantity.name]
     )
     top = 1.08 * (float(all_heights.max(initial=0.0)) or 1.0)
-    plot.bars("##all", edges, all_heights / top, theme.ENDED)
+    plot.bars("##all", edges, all_heights / top, theme.FAINT)
     plot.bars("##chosen", edges, shown_heights / top, theme.ACCENT)
 
 
@@ -262,7 +262,7 @@ def _draw_limits(
     if quantity.log:
         first, last = map(quantity.edge, used)
         flags |= imgui.SliderFlags_.logarithmic.value
-    imgui.same_line(ui.LABEL_WIDTH * imgui.get_font_size())
+    imgui.same_line(theme.LABEL_WIDTH * theme.scale())
     imgui.set_next_item_width(-1)
     is_edited, new_low, new_high = imgui.drag_float_range2(
         f"##{quantity.name}",
@@ -275,9 +275,7 @@ def _draw_limits(
         number_format,
         flags,
     )
-    imgui.set_item_tooltip(
-        "The least and the most that is shown. Drag, or Ctrl + click to type"
-    )
+    controls.tip("The least and the most that is shown. Drag, or Ctrl + click to type")
     if not is_edited:
         return
     if new_low <= first:

@@ -10,7 +10,7 @@ from splatview_viewer.core.events import Key
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import KeyHelp
 from splatview_viewer.scene_view.tool import Tool
-from splatview_viewer.ui import theme
+from splatview_viewer.ui import controls, theme
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def _draw_caption(player: Player, caption: str) -> None:
     recording = player.recording
     ui.colored(caption, theme.DIM if player.index is None else theme.TEXT)
     storage = "in memory" if recording.path is None else "on disk"
-    imgui.set_item_tooltip(
+    controls.tip(
         f"{len(recording):,} snapshots\n{recording.nbytes / 1e6:,.1f} MB {storage}"
     )
 
@@ -174,20 +174,20 @@ def _draw_play_button(player: Player, width: float) -> None:
         tip = "Play what was recorded"
     if imgui.button(label, ImVec2(width, 0)):
         player.play(not player.playing)
-    imgui.set_item_tooltip(tip)
+    controls.tip(tip)
 
 
 def _draw_live_button(player: Player, width: float) -> None:
     color = theme.DIM
     tip = "Back to what comes"
     if player.index is None:
-        color = theme.ALIVE
+        color = theme.GOOD
         tip = "Shows what comes"
     imgui.push_style_color(imgui.Col_.text, color)
     if imgui.button("Live", ImVec2(width, 0)):
         player.live()
     imgui.pop_style_color()
-    imgui.set_item_tooltip(tip)
+    controls.tip(tip)
 
 
 def _draw_track(player: Player, width: float) -> Rect:

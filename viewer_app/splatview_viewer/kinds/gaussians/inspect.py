@@ -25,7 +25,7 @@ from splatview_viewer.scene_view.clicks import ClickGesture
 from splatview_viewer.scene_view.lines import draw_line
 from splatview_viewer.scene_view.questions import PointPicker
 from splatview_viewer.scene_view.tool import Tool
-from splatview_viewer.ui import theme
+from splatview_viewer.ui import controls, theme
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ class Inspect(Tool["GaussianView"]):
             side = imgui.get_frame_height()
             imgui.same_line(imgui.get_window_width() - side - padding.x / 2)
             is_closed = imgui.button("\u00d7##close", ImVec2(side, side))
-            imgui.set_item_tooltip("Choose none (Escape)")
+            controls.tip("Choose none (Escape)")
             if self.values is not None:
                 draw_numbers(self, self.values, _CARD_LABEL_WIDTH)
         imgui.pop_style_var()

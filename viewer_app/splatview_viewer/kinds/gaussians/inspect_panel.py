@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.ui import plots, theme
+from splatview_viewer.ui import controls, plots, theme
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
@@ -102,9 +102,7 @@ def _draw_index(tool: Inspect) -> None:
     flags = enter | imgui.InputTextFlags_.chars_decimal
     text = "" if tool.index is None else str(tool.index)
     is_entered, typed = imgui.input_text_with_hint("##index", "None", text, flags)
-    imgui.set_item_tooltip(
-        "In the scene as it was published or saved. Type one and press Enter"
-    )
+    controls.tip("In the scene as it was published or saved. Type one and press Enter")
     if is_entered and typed != text:
         _choose_typed(tool, typed.strip())
 
@@ -168,8 +166,10 @@ def _draw_color(values: GaussianValues, label_width: float | None) -> None:
 
 def _draw_label(label: str, width: float | None) -> None:
     ui.dim(label)
-    font_sizes = ui.LABEL_WIDTH if width is None else width + 1.0
-    imgui.same_line(font_sizes * imgui.get_font_size())
+    if width is None:
+        imgui.same_line(theme.LABEL_WIDTH * theme.scale())
+    else:
+        imgui.same_line((width + 1.0) * imgui.get_font_size())
 
 
 def _draw_text(
@@ -178,7 +178,7 @@ def _draw_text(
     _draw_label(label, label_width)
     imgui.text_unformatted(text)
     if tip:
-        imgui.set_item_tooltip(tip)
+        controls.tip(tip)
 
 
 def _draw_coefficients(values: GaussianValues) -> None:
@@ -195,7 +195,7 @@ def _draw_coefficients(values: GaussianValues) -> None:
         order = i - degree * (degree + 1)
         imgui.table_next_column()
         ui.dim(f"{degree}, {order}")
-        imgui.set_item_tooltip("Degree and order")
+        controls.tip("Degree and order")
         for value in row:
             imgui.table_next_column()
             imgui.text_unformatted(f"{value:.3f}")
@@ -233,4 +233,4 @@ def _draw_curve(curve: _Curve, history: Sequence[GaussianValues]) -> None:
         f"{low:.4g} to {high:.4g}, now {values[-1]:.4g}",
         f"in {len(history)} versions",
     ]
-    imgui.set_item_tooltip("\n".join(line for line in lines if line))
+    controls.tip("\n".join(line for line in lines if line))

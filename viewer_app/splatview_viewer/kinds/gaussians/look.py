@@ -12,6 +12,7 @@ from splatview_viewer.kinds.gaussians.legend import draw_legend, number_labels
 from splatview_viewer.kinds.gaussians.state import SHOWS, Show
 from splatview_viewer.scene import color_maps
 from splatview_viewer.scene_view.tool import Tool
+from splatview_viewer.ui import controls
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class LookTool(Tool["GaussianView"]):
             "%.3g",
             imgui.SliderFlags_.always_clamp.value,
         )
-        imgui.set_item_tooltip(
+        controls.tip(
             "Depth at both ends of the colours. Drag, or Ctrl + click to type a number."
         )
         return (low, max(high, low))

@@ -13,6 +13,7 @@ from splatview_viewer.core.quantities import size_text
 from splatview_viewer.core.view import Info, KeyHelp, Section, frame_of, meta_phrases
 from splatview_viewer.kinds.memory.live import MemoryFacts, MemoryHistory, read_frame
 from splatview_viewer.kinds.memory.plot import draw_plot
+from splatview_viewer.ui import controls
 from splatview_viewer.ui import widgets as ui
 from splatview_viewer.ui.plots import PlotView
 
@@ -195,7 +196,7 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
         if about.device == "cpu":
             ui.dim("CUDA is not in use there")
         else:
-            imgui.set_item_tooltip(
+            controls.tip(
                 "Every allocation with its stack. The training stops for a moment."
             )
         path = about.snapshot_path

@@ -16,7 +16,7 @@ from splatview_viewer.kinds.snapshot.panes.parts import (
 )
 from splatview_viewer.snapshot.analysis import frames as kinds
 from splatview_viewer.snapshot.analysis.details import describe
-from splatview_viewer.ui import theme
+from splatview_viewer.ui import controls, theme
 from splatview_viewer.ui.widgets import colored, fitted, gap, wrapped
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _draw_head(view: SnapshotView, details: Details) -> None:
     imgui.same_line(imgui.get_window_width() - button_size - 10 * scale)
     if imgui.button("\u00d7", ImVec2(button_size, 0)):
         view.change(selected=None)
-    imgui.set_item_tooltip("Close (Escape)")
+    controls.tip("Close (Escape)")
 
 
 def _draw_actions(view: SnapshotView, details: Details) -> None:
@@ -103,13 +103,13 @@ def _draw_actions(view: SnapshotView, details: Details) -> None:
         site = details.title.partition("  ")[2]
         ids = np.flatnonzero(allocations.stack == stack)
         view.toggle_highlight(key, stack, ids, f"all of {site or 'this stack'}")
-    imgui.set_item_tooltip("Light all allocations of this stack in the timeline")
+    controls.tip("Light all allocations of this stack in the timeline")
 
 
 def _action_button(view: SnapshotView, name: str, tooltip: str) -> bool:
     """Draw a button in a row of buttons. Returns whether it was pressed."""
     pressed = imgui.button(name)
-    imgui.set_item_tooltip(tooltip)
+    controls.tip(tooltip)
     imgui.same_line(0, 4 * view.scale)
     return pressed
 

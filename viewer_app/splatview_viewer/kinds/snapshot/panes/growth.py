@@ -48,7 +48,7 @@ from splatview_viewer.snapshot.analysis.tables import (
     compare_moments,
 )
 from splatview_viewer.snapshot.model import device_text, peak_moment
-from splatview_viewer.ui import theme
+from splatview_viewer.ui import controls, theme
 from splatview_viewer.ui.widgets import colored, wrapped
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ def _draw_side(view: SnapshotView, name: str, moment: int, color: ImVec4) -> Non
     colored(name, color)
     imgui.same_line(0, space)
     colored(moment_text(view, moment), theme.TEXT)
-    imgui.set_item_tooltip(
+    controls.tip(
         "M marks the moment under the pointer, or the chosen one: first A, then B"
     )
     if view.state.moment != moment:
@@ -337,7 +337,7 @@ def _draw_leak_summary(suspects: list[Suspect]) -> None:
             theme.FAULT,
         )
     else:
-        colored("Nothing grows steadily", theme.ALIVE)
+        colored("Nothing grows steadily", theme.GOOD)
     other_count = len(suspects) - len(growing)
     if other_count:
         imgui.same_line()

@@ -49,7 +49,7 @@ def draw_centered(text: str) -> None:
 
 def chip(text: str, on: bool) -> bool:
     """Draw a flat button, bright while `on`. Returns whether it was pressed."""
-    button_color = theme.SELECTED if on else CLEAR
+    button_color = theme.CHOSEN if on else CLEAR
     text_color = theme.TEXT if on else theme.DIM
     imgui.push_style_color(imgui.Col_.button, imgui.get_color_u32(button_color))
     imgui.push_style_color(imgui.Col_.text, imgui.get_color_u32(text_color))

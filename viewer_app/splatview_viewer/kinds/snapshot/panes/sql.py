@@ -27,7 +27,7 @@ from splatview_viewer.kinds.snapshot.panes.table import (
 from splatview_viewer.snapshot.model import address_text
 from splatview_viewer.snapshot.query import EXAMPLES, NUMERIC_TYPES
 from splatview_viewer.snapshot.query_tables import TABLES
-from splatview_viewer.ui import theme
+from splatview_viewer.ui import controls, theme
 from splatview_viewer.ui.widgets import colored, fitted
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _draw_editor(view: SnapshotView) -> None:
     else:
         if imgui.button("Run"):
             run_query(view)
-        imgui.set_item_tooltip("Ctrl + Enter")
+        controls.tip("Ctrl + Enter")
     imgui.same_line()
     if imgui.button("Examples"):
         imgui.open_popup("sql examples")
@@ -181,7 +181,7 @@ def _draw_copy_button(view: SnapshotView, result: QueryResult) -> None:
     continue_line(width, 4 * view.scale)
     if imgui.button("Copy"):
         imgui.set_clipboard_text(csv_text(result))
-    imgui.set_item_tooltip("The rows as CSV")
+    controls.tip("The rows as CSV")
 
 
 # -- the answer ------------------------------------------------------------------------
@@ -274,7 +274,7 @@ class _ResultTable:
 def _value_cell(value: Any, is_address: bool) -> Cell:
     """Return the cell of a value."""
     if value is None:
-        return Cell(_value_text(value), theme.ENDED)
+        return Cell(_value_text(value), theme.FAINT)
     if is_address and isinstance(value, int):
         return Cell(address_text(value))
     return Cell(_value_text(value))

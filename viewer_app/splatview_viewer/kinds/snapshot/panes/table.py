@@ -14,7 +14,7 @@ from splatview_viewer.kinds.snapshot.panes.parts import (
     draw_tooltip,
     stack_tip,
 )
-from splatview_viewer.ui import theme
+from splatview_viewer.ui import controls, theme
 from splatview_viewer.ui.widgets import fitted
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def _draw_title(column: TableColumn) -> None:
     available_width = imgui.get_content_region_avail().x
     imgui.table_header(f"##{column.title}")
     if column.tooltip:
-        imgui.set_item_tooltip(column.tooltip)
+        controls.tip(column.tooltip)
     sorted_flag = imgui.TableColumnFlags_.is_sorted.value
     is_sorted = bool(imgui.table_get_column_flags() & sorted_flag)
     if is_sorted:

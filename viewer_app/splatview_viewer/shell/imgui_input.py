@@ -1,0 +1,321 @@
+"""A user's events for Dear ImGui: pointer, fingers, keys, text.
+
+A press decides for the whole drag. Keys reach imgui only while something in the
+interface has the focus: a text field, a popup, or a control that the keyboard chose.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict, deque
+from typing import TYPE_CHECKING
+
+import numpy as np
+from imgui_bundle import imgui
+
+from splatview_ipc.system.terminal import without_surrogates
+from splatview_viewer.core import events as ev
+from splatview_viewer.geometry.pan_zoom import ZOOM_STEP
+from splatview_viewer.ui import theme
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from splatview_viewer.core.events import Event
+    from splatview_viewer.core.screen import Rect
+    from splatview_viewer.shell.surface import Surface
+
+REACH = 8.0
+"""Points that a finger moves until it is clear what it does."""
+_NOTCH = 5.0
+"""Heights of a letter by which imgui scrolls for a notch of a wheel."""
+_NOWHERE = float(np.finfo(np.float32).max)
+"""Less than it on both axes, the pointer is nowhere: imgui's FLT_MAX."""
+_BUTTONS = {"left": 0, "right": 1, "middle": 2}
+_KEY_NAMES = {
+    "left": "left_arrow",
+    "right": "right_arrow",
+    "up": "up_arrow",
+    "down": "down_arrow",
+    "ctrl": "left_ctrl",
+    "shift": "left_shift",
+    "alt": "left_alt",
+    "super": "left_super",
+}
+_MODIFIERS = {
+    "ctrl": imgui.Key.mod_ctrl,
+    "shift": imgui.Key.mod_shift,
+    "alt": imgui.Key.mod_alt,
+    "super": imgui.Key.mod_super,
+}
+_FOCUS_KEYS = frozenset(
+    "tab left right up down enter escape space home end page_up page_down "
+    "backspace".split()
+)
+"""Keys of a control that the keyboard chose."""
+
+
+class ImguiInput:
+    """Gives imgui what is meant for the interface."""
+
+    def __init__(self, surface: Surface) -> None:
+        self._surface = surface
+        self._is_inside = False
+        """True while the pointer is over the interface."""
+        self._held: set[str] = set()
+        """The buttons that were pressed on the interface."""
+        self._presses: defaultdict[int, deque[int]] = defaultdict(deque)
+        """For each of imgui's buttons, `PointerPress.clicks` of the presses that no
+        frame has shown yet."""
+        self._finger = Finger()
+        self._picture: Rect | None = None
+        """Where the panes lie; None: there is no interface around them."""
+        self._covered: Sequence[Rect] = ()
+        self.clipboard = ""
+        """The text of imgui's clipboard that the user's own has as well."""
+
+    @property
+    def has_focus(self) -> bool:
+        """True while keys are for the interface, and not for the picture."""
+        io = imgui.get_io()
+        return bool(io.want_text_input or io.nav_visible or self._surface.has_popup)
+
+    def handle(
+        self,
+        event: Event,
+        picture: Rect | None,
+        clipboard: Callable[[], str] = str,
+        covered: Sequence[Rect] = (),
+    ) -> tuple[bool, bool]:
+        """Take a user's event.
+
+        Args:
+            event: any event.
+            picture: the part of the screen outside of which all is the interface's.
+                None: nothing is.
+            clipboard: returns the text to paste.
+            covered: the parts of the picture that are the interface's as well.
+
+        Returns:
+            True if the event was meant for the interface, and True if the interface
+            changes by it.
+        """
+        self._picture = picture
+        self._covered = covered
+        self._surface.use()
+        if isinstance(event, (ev.Key, ev.Text)):
+            is_ours = self._handle_key(event, clipboard)
+            return is_ours, is_ours
+        on_interface = isinstance(event, ev.PointerPress) and (
+            not self._surface.has_popup and self._is_over(event.x, event.y)
+        )
+        scale = self._surface.scale
+        if self._finger.handle(event, self._held, scale, on_interface):
+            return True, True
+        moves = isinstance(event, (ev.PointerMove, ev.PointerLeave))
+        was_over = self._surface.has_popup or (self._is_inside and moves)
+        is_ours = self._handle_pointer(event)
+        return is_ours, is_ours or was_over
+
+    def let_go(self) -> None:
+        """Release what is held on the interface; nothing is clicked by that."""
+        if not self._surface.is_open:
+            return
+        self._surface.use()
+        io = imgui.get_io()
+        io.clear_events_queue()
+        io.clear_input_keys()
+        io.clear_input_mouse()
+        self._held.clear()
+        self._presses.clear()
+        self._finger = Finger()
+        self._is_inside = False
+
+    def begin_frame(self) -> None:
+        """Tell imgui which of its presses are double clicks, once a frame has begun.
+
+        imgui shows one press of a button in a frame. It tells double clicks by the time
+        between frames, which a busy machine pulls apart.
+        """
+        io = imgui.get_io()
+        for button, clicks in self._presses.items():
+            if clicks and io.mouse_clicked[button]:
+                count = clicks.popleft()
+                io.mouse_clicked_count[button] = count
+                io.mouse_clicked_last_count[button] = count
+
+    def copied_text(self) -> str | None:
+        """Return the text that the interface copied since the last call, if any."""
+        text = imgui.get_clipboard_text() or ""
+        if text == self.clipboard:
+            return None
+        self.clipboard = text
+        return text
+
+    # -- the pointer -------------------------------------------------------------------
+
+    def _is_over(self, x: float, y: float) -> bool:
+        """Return whether a point is over the interface."""
+        if any(rect.contains(x, y) for rect in self._covered):
+            return True
+        return self._picture is not None and not self._picture.contains(x, y)
+
+    def _handle_pointer(self, event: Event) -> bool:
+        """Give imgui an event of the pointer; return whether it was meant for it."""
+        io = imgui.get_io()
+        is_typing = io.want_text_input
+        has_popup = self._surface.has_popup
+        match event:
+            case ev.PointerMove():
+                io.add_mouse_pos_event(event.x, event.y)
+                self._is_inside = self._is_over(event.x, event.y)
+                is_pointed = self._is_inside and not is_typing
+                return bool(self._held) or is_pointed or has_popup
+            case ev.PointerLeave():
+                io.add_mouse_pos_event(-_NOWHERE, -_NOWHERE)
+                self._is_inside = False
+            case ev.PointerPress():
+                return self._handle_press(event, is_typing or has_popup)
+            case ev.PointerRelease():
+                is_ours = event.button in self._held
+                self._held.discard(event.button)
+                io.add_mouse_pos_event(event.x, event.y)
+                io.add_mouse_button_event(_BUTTONS[event.button], False)
+                return is_ours
+            case ev.Wheel() | ev.Pinch():
+                if has_popup or self._is_over(event.x, event.y):
+                    self._scroll(event)
+                    return True
+        return False
+
+    def _handle_press(self, event: ev.PointerPress, is_asked_for: bool) -> bool:
+        io = imgui.get_io()
+        io.add_mouse_pos_event(event.x, event.y)
+        if (io.mouse_pos.x, io.mouse_pos.y) != (event.x, event.y):
+            # A finger does not hover before it presses. imgui takes a press behind a
+            # wheel in the next frame, when it knows what is below.
+            io.add_mouse_wheel_event(1e-30, 0.0)
+        self._is_inside = self._is_over(event.x, event.y)
+        if not (self._is_inside or is_asked_for):
+            return False
+        button = _BUTTONS[event.button]
+        # imgui drops a press without a release before it.
+        if event.button not in self._held:
+            self._presses[button].append(event.clicks)
+        self._held.add(event.button)
+        io.add_mouse_button_event(button, True)
+        return True
+
+    def _scroll(self, event: ev.Wheel | ev.Pinch) -> None:
+        io = imgui.get_io()
+        io.add_mouse_pos_event(event.x, event.y)
+        # imgui: left is positive, as in GLFW.
+        dx = -event.dx
+        dy = event.dy
+        if isinstance(event, ev.Pinch):
+            # A plot zooms by the wheel, a list scrolls.
+            dx = event.dx / (40 * self._surface.scale)
+            dy = event.dy / (40 * self._surface.scale)
+            dy += math.log(max(event.factor, 1e-3), ZOOM_STEP)
+        io.add_mouse_wheel_event(dx, dy)
+
+    # -- the keyboard ------------------------------------------------------------------
+
+    def _handle_key(
+        self, event: ev.Key | ev.Text, clipboard: Callable[[], str]
+    ) -> bool:
+        """Give imgui an event of the keyboard; return whether it was meant for it."""
+        io = imgui.get_io()
+        is_typing = bool(io.want_text_input)
+        if isinstance(event, ev.Text):
+            if is_typing:
+                # A paste comes while Ctrl is down: imgui would take no characters.
+                io.add_key_event(imgui.Key.mod_ctrl, False)
+                io.add_input_characters_utf8(without_surrogates(event.text))
+            return is_typing
+        if event.pressed and not self._is_key_ours(event, is_typing):
+            return False
+        if is_typing and event.pressed and event.name == "v" and "ctrl" in event.mods:
+            self.clipboard = clipboard()
+            imgui.set_clipboard_text(self.clipboard)
+        _add_key(event)
+        return is_typing or event.pressed
+
+    def _is_key_ours(self, event: ev.Key, is_typing: bool) -> bool:
+        """Return whether a key that went down is for the interface."""
+        if is_typing or self._surface.has_popup:
+            return True
+        if event.name == "tab":
+            return not event.mods & {"ctrl", "alt", "super"}
+        io = imgui.get_io()
+        return bool(io.nav_visible) and event.name in _FOCUS_KEYS
+
+
+def _add_key(event: ev.Key) -> None:
+    """Give imgui a key and the modifiers that are down with it."""
+    io = imgui.get_io()
+    name = _KEY_NAMES.get(event.name, event.name)
+    if event.name.isdigit():
+        name = f"_{event.name}"
+    code = getattr(imgui.Key, name, None)
+    if code is not None:
+        io.add_key_event(code, event.pressed)
+    for mod, modifier in _MODIFIERS.items():
+        io.add_key_event(modifier, mod in event.mods)
+
+
+class Finger:
+    """A finger on the panel: it scrolls when it goes up or down, and is the left button
+    when it taps or goes sideways. Holds a press back until that is clear.
+    """
+
+    def __init__(self) -> None:
+        self._from: tuple[float, float] | None = None
+        """The place of the press, while it is not the left button."""
+        self._y = 0.0
+        self._scrolls = False
+
+    def handle(
+        self, event: Event, held: set[str], scale: float, on_panel: bool
+    ) -> bool:
+        """Give imgui what an event of a finger means, True if it is one.
+
+        `held`: the buttons that the panel has.
+        """
+        io = imgui.get_io()
+        if isinstance(event, ev.PointerPress) and event.touch and on_panel:
+            self._from = (event.x, event.y)
+            self._y = event.y
+            self._scrolls = False
+            io.add_mouse_pos_event(event.x, event.y)
+            held.add("left")
+            return True
+        if self._from is None or not isinstance(
+            event, (ev.PointerMove, ev.PointerRelease)
+        ):
+            return False
+        x, y = self._from
+        if isinstance(event, ev.PointerRelease):
+            if event.button != "left":
+                return False
+            if not self._scrolls:
+                io.add_mouse_pos_event(x, y)
+                io.add_mouse_button_event(0, True)
+                io.add_mouse_button_event(0, False)
+            self._from = None
+            held.discard("left")
+            return True
+        dx = abs(event.x - x)
+        dy = abs(event.y - y)
+        if self._scrolls or dy >= max(REACH * scale, dx):
+            self._scrolls = True
+            io.add_mouse_wheel_event(
+                0.0, (event.y - self._y) / (_NOTCH * theme.FONT_SIZE * scale)
+            )
+            self._y = event.y
+        elif dx >= REACH * scale:  # a slider
+            io.add_mouse_pos_event(x, y)
+            io.add_mouse_button_event(0, True)
+            io.add_mouse_pos_event(event.x, event.y)
+            self._from = None
+        return True

@@ -1,0 +1,216 @@
+"""The interface around one user's pictures: its zones, drawn one after the other."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING
+
+from imgui_bundle import ImVec2, ImVec4, imgui
+
+from splatview_viewer.core.screen import Rect
+from splatview_viewer.core.view import Info
+from splatview_viewer.shell import footer, sections, top_bar
+from splatview_viewer.shell.interface_state import InterfaceState
+from splatview_viewer.shell.key_list import draw_key_list
+from splatview_viewer.shell.overlay import draw_overlay, draw_readout, draw_toasts
+from splatview_viewer.shell.sparklines import draw_sparklines
+from splatview_viewer.shell.stream_list import draw_list
+from splatview_viewer.shell.strips import draw_strips
+from splatview_viewer.shell.surface import Surface
+from splatview_viewer.shell.time_area import draw_time_area
+from splatview_viewer.shell.zones import PANEL_WIDTH, PANEL_WIDTHS, Zones, place
+from splatview_viewer.ui import controls, theme
+from splatview_viewer.ui.recovery import Faults
+from splatview_viewer.ui.widgets import board, wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    import moderngl
+
+    from splatview_viewer.core.view import Section
+    from splatview_viewer.shell.user import User
+    from splatview_viewer.shell.viewport import Viewport
+
+_EDGE = 6.0
+"""Points of the panel's edge that can be dragged."""
+
+
+class Interface:
+    """Draws the zones of one user's screen, and remembers where they are."""
+
+    def __init__(self, scale: float = 1.0) -> None:
+        self.surface = Surface(scale)
+        self.state = InterfaceState()
+        self.faults = Faults("interface")
+        """Faults of its zones."""
+        self.zones = place((1, 1), scale, self.state.wishes())
+
+    def place(self, size: tuple[int, int], scale: float) -> Zones:
+        """Place the zones on a screen of so many pixels; return them."""
+        self.zones = place(size, scale, self.state.wishes())
+        return self.zones
+
+    def draw(
+        self,
+        user: User,
+        framebuffer: moderngl.Framebuffer,
+        work: Callable[[], AbstractContextManager[object]],
+    ) -> bool:
+        """Draw over a user's pictures in a framebuffer.
+
+        Commands go to `user.do`.
+
+        Args:
+            user: whose pictures they are.
+            framebuffer: of the user's screen.
+            work: OpenGL is given anything only inside it, and only if anything is seen.
+
+        Returns:
+            True when a setting changed: the picture has to be drawn again.
+        """
+        scale = user.screen.state.scale
+        shown: tuple[list[Section], Info] = ([], Info())
+        if not self.state.bare:
+            shown = user.layout.active.describe(self.state.tab)
+        section_list, info = shown
+        self.surface.light = user.state.light
+        names = [name for e in user.state.entries for name in (e.name, e.group)]
+        self.surface.cover([*names, info.readout])
+        changed = False
+        with self.surface.frame(framebuffer, scale, work):
+            zones = self.place(self.surface.size, scale)
+            for viewport in user.layout.seen:
+                changed |= self._zone("overlay", self._draw_over, user, viewport)
+            self._zone("messages", draw_toasts, user.state, zones.panes, scale)
+            if self.state.bare:
+                return changed
+            self._zone("strips", draw_strips, user, info, scale)
+            active = user.layout.active
+            self._zone("readout", draw_readout, info, active.rect, scale)
+            changed |= self._zone("time area", draw_time_area, user, zones.time, scale)
+            if zones.panel.width:
+                changed |= self._zone(
+                    "panel", self._draw_panel, user, section_list, info
+                )
+            self._zone("top bar", top_bar.draw, user, zones.top, scale)
+            if user.state.help:
+                self._zone("keys", draw_key_list, user, zones.panes, scale)
+        text = self.surface.input.copied_text()
+        if text is not None:
+            user.do(user.screen.desktop.copy, text)
+        return changed
+
+    def _zone(self, name: str, draw: Callable[..., object], *values: object) -> bool:
+        """Draw a zone, and return its result; False where it failed."""
+        changed = False
+        with self.faults.guard(name):
+            changed = bool(draw(*values))
+        return changed
+
+    def _part(self, name: str, draw: Callable[..., object], *values: object) -> bool:
+        """Draw a part of the panel; one that fails is followed by its reason."""
+        changed = self._zone(name, draw, *values)
+        reason = self.faults.reason(name)
+        if reason:
+            wrapped(f"The {name} failed: {reason}", theme.FAULT)
+        return changed
+
+    def _draw_over(self, user: User, viewport: Viewport) -> bool:
+        """Draw what lies over the picture of a viewport, and nothing beside it."""
+        scale = user.screen.state.scale
+        changed = False
+        r = viewport.rect
+        lists = imgui.get_background_draw_list(), imgui.get_foreground_draw_list()
+        with ExitStack() as clipped:
+            for draw in lists:
+                corner = ImVec2(r.x + r.width, r.y + r.height)
+                draw.push_clip_rect(ImVec2(r.x, r.y), corner, True)
+                clipped.callback(draw.pop_clip_rect)
+            changed = viewport.draw_over(scale)
+        draw_overlay(user.state, viewport, scale)
+        return changed
+
+    # -- the panel ---------------------------------------------------------------------
+
+    def _draw_panel(self, user: User, shown: list[Section], info: Info) -> bool:
+        """Draw the zones of the panel, from above."""
+        scale = user.screen.state.scale
+        zones = self.zones
+        changed = False
+        pad = (12 * scale, 4 * scale)
+        with controls.tips_beside(zones.panel.x + zones.panel.width):
+            with board(
+                "streams", zones.streams, (8 * scale, 4 * scale), scroll=True
+            ) as opened:
+                if opened:
+                    self._part("list of streams", draw_list, user)
+            with board("sparks", zones.sparks, (12 * scale, 6 * scale)) as opened:
+                if opened:
+                    self._part("curves of the run", draw_sparklines, user, zones.sparks)
+            with board("tabs", zones.tabs, (8 * scale, 0)) as opened:
+                if opened:
+                    self._part("tabs", sections.draw_tabs, user, zones.form)
+            name = f"sections {self.state.tab}"
+            with board(name, zones.sections, pad, scroll=True) as opened:
+                if opened:
+                    changed = self._part(
+                        "sections",
+                        sections.draw_sections,
+                        user,
+                        shown,
+                        info,
+                        self._part,
+                    )
+            with board("footer", zones.footer, (8 * scale, 0), theme.BAR) as opened:
+                if opened:
+                    self._part("footer", footer.draw, user, zones.footer, scale)
+        self._draw_lines()
+        if zones.form == "desktop":
+            self._zone("edge", self._draw_edge, user)
+        return changed
+
+    def _draw_lines(self) -> None:
+        """Draw the lines between the zones of the panel."""
+        zones = self.zones
+        draw = imgui.get_foreground_draw_list()
+        color = theme.u32(theme.LINE)
+        for rect in (zones.sparks, zones.tabs, zones.sections, zones.footer):
+            if rect.height:
+                right = ImVec2(rect.x + rect.width, rect.y)
+                draw.add_line(ImVec2(rect.x, rect.y), right, color)
+
+    def _draw_edge(self, user: User) -> None:
+        """Draw the panel's edge: dragged it changes its width, a double click ends that."""
+        scale = user.screen.state.scale
+        panel = self.zones.panel
+        width = round(_EDGE * scale)
+        rect = Rect(panel.x + panel.width - width, panel.y, width, panel.height)
+        with board("edge", rect, color=_CLEAR) as opened:
+            if not opened:
+                return
+            of = controls.item("edge", rect.width, rect.height)
+            if of.hovered or of.held:
+                imgui.set_mouse_cursor(imgui.MouseCursor_.resize_ew)
+            wanted = self.state.panel_width
+            if of.hovered and imgui.is_mouse_double_clicked(imgui.MouseButton_.left):
+                wanted = PANEL_WIDTH
+            elif of.held:
+                wanted = (imgui.get_mouse_pos().x + width / 2) / scale
+            wanted = min(max(wanted, PANEL_WIDTHS[0]), PANEL_WIDTHS[1])
+            if wanted != self.state.panel_width:
+                user.do(partial(user.set_panel_width, wanted))
+            draw = imgui.get_window_draw_list()
+            middle = rect.y + rect.height / 2
+            x = rect.x + rect.width - 3 * scale
+            draw.add_rect_filled(
+                ImVec2(x, middle - 22 * scale),
+                ImVec2(x + 3 * scale, middle + 22 * scale),
+                theme.u32(theme.ACCENT if of.held else theme.DOWN),
+                2 * scale,
+            )
+
+
+_CLEAR = ImVec4(0, 0, 0, 0)

@@ -1,0 +1,81 @@
+"""What a user chose of the interface: plain data, remembered for the next time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from splatview_viewer.core.view import TABS, Tab
+from splatview_viewer.shell.zones import PANEL_WIDTH, PANEL_WIDTHS, Wishes
+
+if TYPE_CHECKING:
+    from splatview_viewer.core.host import Memo
+
+_MEMO_KEY = "interface"
+_MAX_PINNED = 200
+
+
+@dataclass
+class InterfaceState:
+    """The choices of one user."""
+
+    tab: Tab = "look"
+    panel_open: bool = True
+    panel_width: float = PANEL_WIDTH
+    """Points."""
+    time_folded: bool = False
+    sheet: float = 0.5
+    """The share of a phone's height that its sheet has."""
+    pinned: list[str] = field(default_factory=list)
+    """Keys of the streams at the top of the list, in their order."""
+    folded_runs: set[str] = field(default_factory=set)
+    """Names of the runs whose streams are not listed; not remembered."""
+    bare: bool = False
+    """True for pictures with nothing around or over them."""
+    hides_all: bool = False
+    """True where the key that hides the panel hides all that is around the pictures."""
+    lane: str = ""
+    """The name of the chosen lane of the time area; "" for the first."""
+
+    def wishes(self) -> Wishes:
+        """Return what the places of the zones depend on."""
+        if self.bare:
+            return Wishes(panel=False, time="none", top=False)
+        return Wishes(
+            panel=self.panel_open,
+            panel_width=self.panel_width,
+            time="folded" if self.time_folded else "open",
+            sheet=self.sheet,
+        )
+
+    def recall(self, memo: Memo) -> None:
+        """Take what is remembered; what makes no sense is left out."""
+        values = memo.get(_MEMO_KEY)
+        if not isinstance(values, dict):
+            return
+        if values.get("tab") in TABS:
+            self.tab = values["tab"]
+        self.panel_width = _number(values.get("panel_width"), PANEL_WIDTHS, PANEL_WIDTH)
+        self.time_folded = values.get("time_folded") is True
+        pinned = values.get("pinned")
+        if isinstance(pinned, list):
+            self.pinned = [key for key in pinned if isinstance(key, str)][:_MAX_PINNED]
+
+    def remember(self, memo: Memo) -> None:
+        """Keep the choices for the next time."""
+        values: dict[str, Any] = {
+            "tab": self.tab,
+            "panel_width": self.panel_width,
+            "time_folded": self.time_folded,
+            "pinned": self.pinned[:_MAX_PINNED],
+        }
+        memo.put(_MEMO_KEY, values)
+
+
+def _number(value: Any, limits: tuple[float, float], default: float) -> float:
+    """Return a number within limits; the default for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return default
+    if not limits[0] <= value <= limits[1]:
+        return default
+    return float(value)

@@ -1,0 +1,153 @@
+"""Dear ImGui over the framebuffers of one screen: its contexts, its frames, its fonts."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+from imgui_bundle import ImVec2, imgui, implot
+
+from splatview_viewer.core.screen import Rect
+from splatview_viewer.shell.imgui_input import ImguiInput
+from splatview_viewer.ui import lettering, plots, theme
+from splatview_viewer.ui.recovery import end_frame, prepare, recovering
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    import moderngl
+
+_TIP_DELAY_S = 0.6
+
+
+class Surface:
+    """An imgui context that draws into framebuffers.
+
+    It belongs to the OpenGL context that is current when it is made.
+    """
+
+    def __init__(self, scale: float = 1.0) -> None:
+        self._imgui = imgui.create_context()
+        self._implot = implot.create_context()
+        self._lettering = lettering.Lettering()
+        imgui.set_current_context(self._imgui)
+        self._fonts = theme.Fonts()
+        self.use()
+        io = imgui.get_io()
+        # The user's folder is not ours to write in.
+        io.set_ini_filename("")
+        io.set_log_filename("")
+        prepare()
+        # Nothing is drawn while nothing happens.
+        io.config_input_text_cursor_blink = False
+        io.config_flags |= imgui.ConfigFlags_.nav_enable_keyboard.value
+        imgui.backends.opengl3_init("#version 330")
+        self.scale = scale
+        """Pixels per point of the last frame."""
+        self.light = False
+        self.size = (1, 1)
+        """Width and height of the last framebuffer, in pixels."""
+        self.input = ImguiInput(self)
+        self.has_popup = False
+        """True if the last frame showed a popup."""
+        self._styled: tuple[float, bool] | None = None
+        self._is_open = True
+        self._last_time = time.perf_counter()
+
+    def use(self) -> None:
+        """Have imgui and ImPlot draw for this surface from now on."""
+        imgui.set_current_context(self._imgui)
+        implot.set_current_context(self._implot)
+        lettering.use(self._lettering)
+        theme.use_fonts(self._fonts)
+
+    @property
+    def is_typing(self) -> bool:
+        """True while a text field has the focus."""
+        imgui.set_current_context(self._imgui)
+        return bool(imgui.get_io().want_text_input)
+
+    def cover(self, texts: list[str]) -> None:
+        """Have imgui itself draw the letters of these texts from now on."""
+        self.use()
+        self._lettering.cover(texts)
+
+    @contextmanager
+    def frame(
+        self,
+        framebuffer: moderngl.Framebuffer,
+        scale: float,
+        work: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> Iterator[None]:
+        """Draw a frame of imgui's over what is in a framebuffer.
+
+        Args:
+            framebuffer: of the OpenGL context of this surface.
+            scale: pixels per point.
+            work: OpenGL is given anything only inside it, and only if anything is seen.
+        """
+        self.use()
+        self.scale = scale
+        theme.use(self.light)
+        if self._styled != (scale, self.light):
+            self._styled = scale, self.light
+            theme.apply(scale)
+            plots.apply(scale)
+            imgui.get_style().hover_stationary_delay = _TIP_DELAY_S
+        io = imgui.get_io()
+        self.size = framebuffer.width, framebuffer.height
+        io.display_size = ImVec2(*self.size)
+        now = time.perf_counter()
+        io.delta_time = min(max(now - self._last_time, 1e-4), 0.5)
+        self._last_time = now
+        imgui.backends.opengl3_new_frame()
+        imgui.new_frame()
+        self.input.begin_frame()
+        try:
+            with recovering():
+                yield
+                self.has_popup = imgui.is_popup_open("", imgui.PopupFlags_.any_popup)
+        finally:
+            end_frame()
+            drawn = imgui.get_draw_data()
+            if drawn.total_vtx_count:
+                with work():
+                    framebuffer.use()
+                    imgui.backends.opengl3_render_draw_data(drawn)
+                    # This tells moderngl what imgui left bound.
+                    framebuffer.use()
+
+    def draw_over(
+        self,
+        framebuffer: moderngl.Framebuffer,
+        over: Callable[[Rect, float], bool],
+        scale: float,
+    ) -> bool:
+        """Draw only what a view writes over its picture, which fills the framebuffer.
+
+        Returns its result.
+        """
+        changed = False
+        with self.frame(framebuffer, scale):
+            changed = over(Rect(0, 0, *self.size), scale)
+        return changed
+
+    def close(self) -> None:
+        """Give back everything.
+
+        Idempotent. The OpenGL context must still be current.
+        """
+        if not self._is_open:
+            return
+        self._is_open = False
+        self.use()
+        imgui.backends.opengl3_shutdown()
+        implot.destroy_context(self._implot)
+        imgui.destroy_context(self._imgui)
+
+    @property
+    def is_open(self) -> bool:
+        """True until `close`."""
+        return self._is_open

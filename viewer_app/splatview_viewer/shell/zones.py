@@ -1,0 +1,177 @@
+"""The places of the interface's zones on a screen, in framebuffer pixels.
+
+They depend on the size of the screen and on what the user chose, never on what is shown:
+nothing moves under the pointer while a training runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from splatview_viewer.core.screen import Rect
+
+Form = Literal["desktop", "narrow", "phone"]
+
+TOP_HEIGHT = 44.0
+PANEL_WIDTH = 340.0
+PANEL_WIDTHS = (280.0, 520.0)
+"""The narrowest and the widest panel that the user can drag."""
+STREAMS_HEIGHT = 238.0
+SPARKS_HEIGHT = 122.0
+TABS_HEIGHT = 38.0
+FOOTER_HEIGHT = 44.0
+TIME_HEIGHT = 88.0
+FOLDED_TIME_HEIGHT = 26.0
+STRIP_HEIGHT = 30.0
+"""Points of the strip above each pane."""
+NARROW = 900.0
+"""Points of width below which the panel lies over the panes."""
+PHONE = 600.0
+"""Points of width below which, on a screen that is higher than wide, the rules of a
+phone hold."""
+_SHORT = 560.0
+"""Points of height below which the zones above the tabs shrink."""
+_MIN_SECTIONS = 160.0
+"""Points that the area of sections has at least, as far as the screen has them."""
+_PHONE_TOP = 48.0
+_PHONE_TIME = 44.0
+SHEET_PEEK = 12.0
+"""Points of a phone's sheet that stay when it is lowered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """The choices of a user that the places depend on."""
+
+    panel: bool = True
+    panel_width: float = PANEL_WIDTH
+    """Points."""
+    time: Literal["open", "folded", "none"] = "open"
+    """"none" for pictures with nothing around them."""
+    top: bool = True
+    sheet: float = 0.5
+    """The share of a phone's height that its sheet has; 0: only its handle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Zones:
+    """The rectangles of all zones; of no area where there is none."""
+
+    form: Form
+    top: Rect
+    panel: Rect
+    """Streams, sparks, tabs, sections and footer together."""
+    streams: Rect
+    sparks: Rect
+    tabs: Rect
+    sections: Rect
+    footer: Rect
+    panes: Rect
+    """Strips and pictures."""
+    time: Rect
+
+    @property
+    def covers_panes(self) -> bool:
+        """True if the panel lies over the panes."""
+        return self.form == "narrow" and self.panel.width > 0
+
+
+def place(size: tuple[int, int], scale: float, wishes: Wishes) -> Zones:
+    """Return the zones of a screen.
+
+    Args:
+        size: width and height in pixels.
+        scale: pixels per point.
+        wishes: the user's choices.
+    """
+    width, height = size
+    if width < PHONE * scale and height > width:
+        return _place_phone(width, height, scale, wishes)
+    top_height = _pixels(TOP_HEIGHT, scale, height // 4) if wishes.top else 0
+    time_height = {
+        "open": _pixels(TIME_HEIGHT, scale, height // 4),
+        "folded": _pixels(FOLDED_TIME_HEIGHT, scale, height // 4),
+        "none": 0,
+    }[wishes.time]
+    body = Rect(0, top_height, width, height - top_height)
+    is_narrow = width < NARROW * scale
+    panel_width = 0
+    if wishes.panel:
+        most = width * 4 // 5 if is_narrow else width // 2
+        panel_width = _pixels(wishes.panel_width, scale, most)
+    left = 0 if is_narrow else panel_width
+    panes = Rect(left, body.y, width - left, max(body.height - time_height, 1))
+    time = Rect(left, body.y + body.height - time_height, width - left, time_height)
+    panel = Rect(0, body.y, panel_width, body.height if panel_width else 0)
+    streams, sparks, tabs, sections, footer = _place_panel(panel, scale)
+    return Zones(
+        form="narrow" if is_narrow else "desktop",
+        top=Rect(0, 0, width, top_height),
+        panel=panel,
+        streams=streams,
+        sparks=sparks,
+        tabs=tabs,
+        sections=sections,
+        footer=footer,
+        panes=panes,
+        time=time,
+    )
+
+
+def _place_panel(panel: Rect, scale: float) -> tuple[Rect, Rect, Rect, Rect, Rect]:
+    """Return streams, sparks, tabs, sections and footer of a panel beside the panes."""
+    footer = _pixels(FOOTER_HEIGHT, scale, panel.height // 5)
+    tabs = _pixels(TABS_HEIGHT, scale, panel.height // 5)
+    left = panel.height - footer - tabs
+    sections = min(round(_MIN_SECTIONS * scale), left // 2)
+    sparks = round(SPARKS_HEIGHT * scale)
+    if panel.height < _SHORT * scale:
+        sparks //= 2
+    sparks = min(sparks, left // 5)
+    streams = min(round(STREAMS_HEIGHT * scale), left - sections - sparks)
+    sections = left - streams - sparks
+    rects = []
+    y = panel.y
+    for height in (streams, sparks, tabs, sections, footer):
+        rects.append(Rect(panel.x, y, panel.width, max(height, 0)))
+        y += max(height, 0)
+    return rects[0], rects[1], rects[2], rects[3], rects[4]
+
+
+def _place_phone(width: int, height: int, scale: float, wishes: Wishes) -> Zones:
+    """Return the zones of a phone that is held upright."""
+    top_height = _pixels(_PHONE_TOP, scale, height // 6) if wishes.top else 0
+    sheet_height = 0
+    if wishes.panel:
+        peek = round(SHEET_PEEK * scale)
+        sheet_height = max(round((height - top_height) * wishes.sheet), peek)
+    panes_height = max(height - top_height - sheet_height, 1)
+    panes = Rect(0, top_height, width, panes_height)
+    time_height = 0
+    if wishes.time != "none":
+        time_height = _pixels(_PHONE_TIME, scale, panes_height // 4)
+    time = Rect(0, panes.y + panes.height - time_height, width, time_height)
+    panel = Rect(0, height - sheet_height, width, sheet_height)
+    handle = min(round(SHEET_PEEK * scale), sheet_height)
+    tabs_height = min(_pixels(46, scale, height), sheet_height - handle)
+    tabs = Rect(0, panel.y + handle, width, tabs_height)
+    below = tabs.y + tabs.height
+    sections = Rect(0, below, width, height - below)
+    none = Rect(0, height, 0, 0)
+    return Zones(
+        form="phone",
+        top=Rect(0, 0, width, top_height),
+        panel=panel,
+        streams=none,
+        sparks=none,
+        tabs=tabs,
+        sections=sections,
+        footer=none,
+        panes=panes,
+        time=time,
+    )
+
+
+def _pixels(points: float, scale: float, most: int) -> int:
+    return max(min(round(points * scale), most), 0)

@@ -1,0 +1,496 @@
+"""The interface's own controls: buttons, segments, heads of sections, tabs, tips.
+
+Each is an imgui item that the keyboard reaches, drawn in the theme's colours. Their names
+are for imgui, unlike all others of a window; a text for the user comes beside.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from imgui_bundle import ImVec2, ImVec4, imgui
+
+from splatview_viewer.ui import icons, lettering, theme
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+T = TypeVar("T")
+_CLEAR = ImVec4(0, 0, 0, 0)
+_TIP_WIDTH = 300.0
+"""Points of a tip's text at most."""
+_TIP_GAP = 8.0
+_UNDERLINE = 2.0
+"""Points of the line below what is chosen."""
+
+
+# -- tips ------------------------------------------------------------------------------
+
+_tip_x: float | None = None
+"""The pixel where tips begin; None: below their control."""
+
+
+@contextmanager
+def tips_beside(x: float) -> Iterator[None]:
+    """Put the tips of what is drawn inside at a pixel x, at the height of their control.
+
+    So a tip never covers the control that it explains.
+    """
+    global _tip_x
+    previous = _tip_x
+    _tip_x = x
+    try:
+        yield
+    finally:
+        _tip_x = previous
+
+
+def tip(text: str) -> None:
+    """Explain the last item once the pointer has rested on it; "" for nothing.
+
+    None is shown while a popup is open or a button is held.
+    """
+    if not text or not imgui.is_item_hovered(_TIP_FLAGS):
+        return
+    if imgui.is_popup_open("", imgui.PopupFlags_.any_popup):
+        return
+    if imgui.is_any_mouse_down():
+        return
+    low = imgui.get_item_rect_min()
+    high = imgui.get_item_rect_max()
+    gap = _TIP_GAP * theme.scale()
+    if _tip_x is None:
+        imgui.set_next_window_pos(ImVec2(low.x, high.y + gap))
+    else:
+        imgui.set_next_window_pos(ImVec2(_tip_x + gap, low.y))
+    if imgui.begin_tooltip():
+        imgui.push_text_wrap_pos(_TIP_WIDTH * theme.scale())
+        imgui.text_unformatted(text)
+        imgui.pop_text_wrap_pos()
+        imgui.end_tooltip()
+
+
+_TIP_FLAGS = (
+    imgui.HoveredFlags_.for_tooltip | imgui.HoveredFlags_.allow_when_disabled
+).value
+
+
+# -- items -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An item of imgui's, and its state in this frame."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    pressed: bool
+    """True if it was clicked, or chosen by the keyboard."""
+    hovered: bool
+    held: bool
+
+    @property
+    def middle(self) -> tuple[float, float]:
+        return self.x + self.width / 2, self.y + self.height / 2
+
+    @property
+    def low(self) -> ImVec2:
+        return ImVec2(self.x, self.y)
+
+    @property
+    def high(self) -> ImVec2:
+        return ImVec2(self.x + self.width, self.y + self.height)
+
+
+def item(name: str, width: float, height: float, *, enabled: bool = True) -> Item:
+    """Place an item that the pointer and the keyboard reach, with nothing drawn.
+
+    Args:
+        name: for imgui.
+        width: pixels; with `height`, at least one is taken.
+        height: pixels.
+        enabled: False for one that does nothing, but has a tip.
+    """
+    corner = imgui.get_cursor_screen_pos()
+    size = ImVec2(max(width, 1), max(height, 1))
+    imgui.begin_disabled(not enabled)
+    flags = imgui.ButtonFlags_.enable_nav.value
+    pressed = imgui.invisible_button(name, size, flags)
+    imgui.end_disabled()
+    return Item(
+        corner.x,
+        corner.y,
+        size.x,
+        size.y,
+        pressed=bool(pressed),
+        hovered=bool(imgui.is_item_hovered()),
+        held=bool(imgui.is_item_active()),
+    )
+
+
+def _ground(of: Item, rest: ImVec4) -> ImVec4:
+    """Return the colour of an item's ground."""
+    if of.held:
+        return theme.DOWN
+    if of.hovered:
+        return theme.OVER
+    return rest
+
+
+def _fill(of: Item, color: ImVec4, rounding: float = theme.FIELD_ROUNDING) -> None:
+    if color.w > 0:
+        imgui.get_window_draw_list().add_rect_filled(
+            of.low, of.high, theme.u32(color), rounding * theme.scale()
+        )
+
+
+def _underline(of: Item, inset: float = 0.0) -> None:
+    """Draw the line below what is chosen, so that this is not colour alone."""
+    scale = theme.scale()
+    bottom = of.y + of.height
+    imgui.get_window_draw_list().add_rect_filled(
+        ImVec2(of.x + inset * scale, bottom - _UNDERLINE * scale),
+        ImVec2(of.x + of.width - inset * scale, bottom),
+        theme.u32(theme.ACCENT),
+        theme.scale(),
+    )
+
+
+def _write(text: str, x: float, middle: float, color: ImVec4) -> None:
+    """Write a text from a pixel x on, around a pixel y, in the font in use."""
+    y = middle - imgui.get_text_line_height() / 2
+    draw = imgui.get_window_draw_list()
+    lettering.write(draw, round(x), round(y), theme.u32(color), text)
+
+
+# -- buttons ---------------------------------------------------------------------------
+
+
+def button(
+    text: str,
+    icon: str = "",
+    *,
+    name: str = "",
+    width: float = 0.0,
+    height: float = theme.ROW_HEIGHT,
+    primary: bool = False,
+    flat: bool = False,
+    reason: str | None = None,
+    hint: str = "",
+) -> bool:
+    """Draw a button; return True if it was pressed.
+
+    Args:
+        text: on it; "" for an icon alone.
+        icon: before the text, one of `icons`; "" for none.
+        name: for imgui; without, the text.
+        width: points; 0: as wide as its content, -1: what is left of the line.
+        height: points.
+        primary: True for the one that most people look for; at most one in a zone.
+        flat: True for no ground while it rests.
+        reason: why it cannot be pressed now; None: it can.
+        hint: its tip.
+    """
+    scale = theme.scale()
+    content = _content_width(text, icon)
+    if width < 0:
+        pixels = imgui.get_content_region_avail().x
+    elif width > 0:
+        pixels = width * scale
+    else:
+        pixels = content + 24 * scale
+    enabled = reason is None
+    of = item(name or text or icon, pixels, height * scale, enabled=enabled)
+    if not enabled:
+        ground = _CLEAR if flat else theme.FIELD
+        ink = theme.FAINT
+    elif primary:
+        ground = theme.ACCENT
+        ink = theme.ON_ACCENT
+    else:
+        ground = _ground(of, _CLEAR if flat else theme.FIELD)
+        ink = theme.TEXT
+    _fill(of, ground)
+    icon_ink = ink if primary or not enabled else theme.DIM
+    _draw_content(of, text, icon, ink, icon_ink)
+    tip(reason or hint)
+    return of.pressed and enabled
+
+
+def _content_width(text: str, icon: str) -> float:
+    """Return the pixels of an icon and a text beside it."""
+    width = lettering.measure(text).x if text else 0.0
+    if icon:
+        width += 16 * theme.scale()
+    if icon and text:
+        width += 6 * theme.scale()
+    return width
+
+
+def _draw_content(
+    of: Item, text: str, icon: str, ink: ImVec4, icon_ink: ImVec4
+) -> None:
+    """Draw an icon and a text in the middle of an item; the text is cut where it ends."""
+    scale = theme.scale()
+    x = of.x + max((of.width - _content_width(text, icon)) / 2, 4 * scale)
+    draw = imgui.get_window_draw_list()
+    draw.push_clip_rect(of.low, of.high, True)
+    if icon:
+        center = (x + 8 * scale, of.middle[1])
+        icons.draw(draw, icon, center, icon_ink, 15)
+        x += 22 * scale
+    if text:
+        _write(text, x, of.middle[1], ink)
+    draw.pop_clip_rect()
+
+
+def icon_button(
+    icon: str,
+    name: str,
+    *,
+    side: float = theme.BUTTON_HEIGHT,
+    on: bool = False,
+    ground: ImVec4 | None = None,
+    reason: str | None = None,
+    hint: str = "",
+) -> bool:
+    """Draw a square button with an icon; return True if it was pressed.
+
+    Args:
+        icon: one of `icons`.
+        name: for imgui.
+        side: points.
+        on: True for what is on or chosen.
+        ground: its colour while it rests; none without.
+        reason: why it cannot be pressed now; None: it can.
+        hint: its tip.
+    """
+    pixels = side * theme.scale()
+    enabled = reason is None
+    of = item(name, pixels, pixels, enabled=enabled)
+    color = _ground(of, ground or _CLEAR)
+    ink = theme.TEXT if of.hovered else theme.DIM
+    if on:
+        color = theme.CHOSEN
+        ink = theme.ON_CHOSEN
+    if not enabled:
+        color = ground or _CLEAR
+        ink = theme.FAINT
+    _fill(of, color)
+    points = 15.0 if side >= theme.ROW_HEIGHT else 14.0
+    icons.draw(imgui.get_window_draw_list(), icon, of.middle, ink, points)
+    tip(reason or hint)
+    return of.pressed and enabled
+
+
+# -- choices ---------------------------------------------------------------------------
+
+
+def segments(
+    name: str,
+    value: T,
+    options: Mapping[T, str],
+    tips: Sequence[str] = (),
+    *,
+    width: float = 0.0,
+) -> T:
+    """Draw a choice of few, beside each other in one field; return the value now.
+
+    Args:
+        name: for imgui.
+        value: before this frame.
+        options: maps each value to its name.
+        tips: of the options.
+        width: pixels; what is left of the line without.
+    """
+    scale = theme.scale()
+    corner = imgui.get_cursor_screen_pos()
+    total = width or imgui.get_content_region_avail().x
+    height = theme.ROW_HEIGHT * scale
+    imgui.get_window_draw_list().add_rect_filled(
+        corner,
+        ImVec2(corner.x + total, corner.y + height),
+        theme.u32(theme.FIELD),
+        theme.FIELD_ROUNDING * scale,
+    )
+    pad = 2 * scale
+    each = (total - pad * (len(options) + 1)) / max(len(options), 1)
+    for index, (option, text) in enumerate(options.items()):
+        imgui.set_cursor_screen_pos(
+            ImVec2(corner.x + pad + index * (each + pad), corner.y + pad)
+        )
+        if choosable(text, name, option == value, each, height - 2 * pad):
+            value = option
+        if tips:
+            tip(tips[index])
+    imgui.set_cursor_screen_pos(corner)
+    imgui.dummy(ImVec2(total, height))
+    return value
+
+
+def grid(
+    name: str,
+    value: T,
+    options: Mapping[T, str],
+    columns: int = 4,
+    tips: Mapping[T, str] | None = None,
+) -> T:
+    """Draw a choice of many in rows of equal fields; return the value now."""
+    scale = theme.scale()
+    corner = imgui.get_cursor_screen_pos()
+    total = imgui.get_content_region_avail().x
+    gap = 4 * scale
+    each = (total - gap * (columns - 1)) / columns
+    height = theme.ROW_HEIGHT * scale
+    for index, (option, text) in enumerate(options.items()):
+        row, column = divmod(index, columns)
+        x = corner.x + column * (each + gap)
+        y = corner.y + row * (height + gap)
+        imgui.set_cursor_screen_pos(ImVec2(x, y))
+        if choosable(text, name, option == value, each, height, theme.FIELD):
+            value = option
+        if tips and option in tips:
+            tip(tips[option])
+    rows = -(-len(options) // columns)
+    imgui.set_cursor_screen_pos(corner)
+    imgui.dummy(ImVec2(total, rows * height + (rows - 1) * gap))
+    return value
+
+
+def choosable(
+    text: str,
+    name: str,
+    chosen: bool,
+    width: float,
+    height: float,
+    ground: ImVec4 = _CLEAR,
+) -> bool:
+    """Draw one of several fields of which one is chosen; return True if pressed.
+
+    Args:
+        text: on it, also its name for imgui together with `name`.
+        name: of all of them.
+        chosen: True for the one that is.
+        width: pixels.
+        height: pixels.
+        ground: its colour while it rests and is not chosen.
+    """
+    of = item(f"{text}##{name}", width, height)
+    if chosen:
+        _fill(of, theme.CHOSEN, 4)
+        _underline(of)
+        with theme.bold(15):
+            _draw_content(of, text, "", theme.ON_CHOSEN, theme.ON_CHOSEN)
+    else:
+        _fill(of, _ground(of, ground), 4)
+        ink = theme.DIM if ground.w == 0 else theme.TEXT
+        with theme.font_size(15):
+            _draw_content(of, text, "", ink, ink)
+    return of.pressed
+
+
+def toggle(text: str, on: bool, hint: str = "") -> bool:
+    """Draw a field with a tick that is on or off; return its state now."""
+    scale = theme.scale()
+    width = lettering.measure(text).x + 32 * scale
+    of = item(text, width, theme.ROW_HEIGHT * scale)
+    _fill(of, theme.CHOSEN if on else _ground(of, theme.FIELD))
+    draw = imgui.get_window_draw_list()
+    ink = theme.ON_CHOSEN if on else theme.DIM
+    if on:
+        icons.draw(draw, "check", (of.x + 13 * scale, of.middle[1]), ink, 12)
+    _write(text, of.x + 23 * scale, of.middle[1], ink)
+    tip(hint)
+    return on != of.pressed
+
+
+def check_box(name: str, on: bool) -> bool:
+    """Draw a box to tick in a row of the panel; return its state now."""
+    scale = theme.scale()
+    corner = imgui.get_cursor_screen_pos()
+    side = 18 * scale
+    drop = (theme.ROW_HEIGHT * scale - side) / 2
+    imgui.set_cursor_screen_pos(ImVec2(corner.x, corner.y + drop))
+    of = item(name, side, side)
+    _fill(of, _ground(of, theme.FIELD), 4)
+    if on:
+        icons.draw(imgui.get_window_draw_list(), "check", of.middle, theme.ACCENT, 13)
+    return on != of.pressed
+
+
+# -- heads, tabs -----------------------------------------------------------------------
+
+
+def head(title: str, opened: bool, state: str = "", hint: str = "") -> bool:
+    """Draw the head of a section; return True while it is open.
+
+    Args:
+        title: its name, also for imgui.
+        opened: True to open it at first.
+        state: a few words at the right, so that a closed one still tells.
+        hint: its tip.
+    """
+    scale = theme.scale()
+    storage = imgui.get_state_storage()
+    key = imgui.get_id(f"{title} is open")
+    is_open = storage.get_bool(key, opened)
+    width = imgui.get_content_region_avail().x
+    of = item(title, width, theme.HEAD_HEIGHT * scale)
+    if of.pressed:
+        is_open = not is_open
+        storage.set_bool(key, is_open)
+    draw = imgui.get_window_draw_list()
+    middle = of.middle[1]
+    caret = "down" if is_open else "right"
+    ink = theme.TEXT if of.hovered else theme.DIM
+    icons.draw(draw, caret, (of.x + 6 * scale, middle), ink, 12)
+    with theme.bold():
+        _write(title, of.x + 20 * scale, middle, theme.TEXT)
+        used = lettering.measure(title).x + 28 * scale
+    if state:
+        with theme.font_size(theme.SMALL_SIZE):
+            size = lettering.measure(state).x
+            if used + size <= of.width:
+                _write(state, of.x + of.width - size, middle, theme.FAINT)
+    tip(hint)
+    return is_open
+
+
+def tabs(names: Sequence[str], chosen: str, height: float) -> str:
+    """Draw tabs over the width of the window; return the chosen one's name now."""
+    scale = theme.scale()
+    corner = imgui.get_cursor_screen_pos()
+    each = imgui.get_content_region_avail().x / max(len(names), 1)
+    for index, name in enumerate(names):
+        imgui.set_cursor_screen_pos(ImVec2(corner.x + index * each, corner.y))
+        of = item(name, each, height * scale)
+        if of.pressed:
+            chosen = name
+        is_chosen = name == chosen
+        ink = theme.TEXT if is_chosen or of.hovered else theme.DIM
+        if is_chosen:
+            _underline(of, 10)
+            with theme.bold():
+                _draw_content(of, name, "", ink, ink)
+        else:
+            _draw_content(of, name, "", ink, ink)
+    return chosen
+
+
+def badge(letter: str, color: ImVec4, corner: tuple[float, float]) -> None:
+    """Draw the letter of a run that is compared on a square of 18 points."""
+    scale = theme.scale()
+    side = 18 * scale
+    draw = imgui.get_window_draw_list()
+    x = round(corner[0])
+    y = round(corner[1])
+    draw.add_rect_filled(
+        ImVec2(x, y), ImVec2(x + side, y + side), theme.u32(color), 4 * scale
+    )
+    with theme.bold(13.5):
+        width = imgui.calc_text_size(letter).x
+        _write(letter, x + (side - width) / 2, y + side / 2, theme.ON_ACCENT)
