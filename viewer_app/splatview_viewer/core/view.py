@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
     import moderngl
 
+    from splatview_viewer.core.command import Command
     from splatview_viewer.core.events import Event
+    from splatview_viewer.core.lane import Lane
     from splatview_viewer.core.screen import Rect
 
 Value = Any
@@ -269,6 +271,14 @@ class View(Generic[Data, State]):
     def info(self) -> Info:
         """Return texts about the shown value."""
         return Info()
+
+    def commands(self) -> Sequence[Command[Any]]:
+        """Return what a user can ask it for; each is run with this view."""
+        return ()
+
+    def lanes(self) -> Sequence[Lane]:
+        """Return its lanes of the time area; the caller asks in each picture."""
+        return ()
 
     @property
     def wants(self) -> Wants:

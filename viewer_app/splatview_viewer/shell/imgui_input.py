@@ -49,8 +49,21 @@ _MODIFIERS = {
     "super": imgui.Key.mod_super,
 }
 _FOCUS_KEYS = frozenset(
-    "tab left right up down enter escape space home end page_up page_down "
-    "backspace".split()
+    [
+        "tab",
+        "left",
+        "right",
+        "up",
+        "down",
+        "enter",
+        "escape",
+        "space",
+        "home",
+        "end",
+        "page_up",
+        "page_down",
+        "backspace",
+    ]
 )
 """Keys of a control that the keyboard chose."""
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
-from splatview_viewer.core.view import Info
 from splatview_viewer.shell.layout import Layout
 from splatview_viewer.ui import controls, icons, lettering, theme
 from splatview_viewer.ui.widgets import board, fitted
 
 if TYPE_CHECKING:
+    from splatview_viewer.core.view import Info
     from splatview_viewer.shell.user import User
     from splatview_viewer.shell.viewport import Viewport
 
