@@ -31,6 +31,7 @@ _DOT = 3
 class PointsSummary:
     count: int
     up: tuple[float, float, float] | None = None
+    customary_ups: tuple[tuple[float, float, float], ...] = ()
 
 
 def _no_points() -> np.ndarray:

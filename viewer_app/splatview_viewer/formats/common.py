@@ -14,7 +14,7 @@ import math
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
@@ -167,6 +167,9 @@ class SceneFacts(msgspec.Struct, frozen=True, tag="scene"):
         tuple[Annotated[str, Meta(max_length=2000)], ...], Meta(max_length=64)
     ] = ()
     up: tuple[float, float, float] | None = None
+    customary_ups: Annotated[
+        tuple[tuple[float, float, float], ...], Meta(max_length=6)
+    ] = ()
     background: tuple[float, float, float] | None = None
 
 
@@ -199,6 +202,7 @@ class Fields:
         *,
         mode: object = "",
         up: str = "",
+        customary_ups: Sequence[str] = (),
         sh_degree: int | None = None,
         notes: tuple[str, ...] = (),
     ) -> Fields:
@@ -208,6 +212,7 @@ class Fields:
             mode: the file's name of how the scene was trained, see `MODES`; unknown
                 names are reported in the notes.
             up: the file's name of the vertical, for `direction_of`; "" for none.
+            customary_ups: names in `UPS` of what is upward in most files of its format.
             sh_degree: the degree in use; None for that of `shN`.
             notes: remarks of the reader on the file.
 
@@ -239,7 +244,13 @@ class Fields:
         if sh_degree is not None:
             degree = max(0, min(sh_degree, degree))
         antialiased = MODES.get(mode_name, False)
-        scene_facts = SceneFacts(degree, antialiased, notes, upward)
+        scene_facts = SceneFacts(
+            sh_degree=degree,
+            antialiased=antialiased,
+            notes=notes,
+            up=upward,
+            customary_ups=tuple(UPS[name] for name in customary_ups),
+        )
         return Fields(*arrays, scene_facts=scene_facts)
 
     def _checked_arrays(self, coefficients: int) -> list[np.ndarray]:
@@ -305,8 +316,10 @@ def _is_plausible(scene_facts: SceneFacts, arrays: list[np.ndarray]) -> bool:
         return False
     if any(array.dtype.kind != "f" for array in arrays):
         return False
-    up = scene_facts.up
-    if up is not None and abs(math.hypot(*up) - 1) >= 1e-6:
+    ups = [*scene_facts.customary_ups]
+    if scene_facts.up is not None:
+        ups.append(scene_facts.up)
+    if any(abs(math.hypot(*up) - 1) >= 1e-6 for up in ups):
         return False
     return all(0 <= value <= 1 for value in scene_facts.background or ())
 

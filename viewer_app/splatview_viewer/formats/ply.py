@@ -399,7 +399,11 @@ def read_ply(path: Path, progress: Progress) -> Fields:
     # Brush writes `SplatRenderMode: mip`, Postshot `antialiased 1`.
     mode = _last_comment(header.comments, "splatrendermode", "antialiased")
     mode = re.sub(r"\s", "", mode)
-    return fields.checked(mode=mode, up=_vertical_axis(header.comments))
+    # Packed ones come from SuperSplat. Plain ones are inria's as a rule, or gsplat's,
+    # whose scenes are turned to +z.
+    customary_ups = ["-y"] if is_compressed else ["-y", "+z"]
+    up = _vertical_axis(header.comments)
+    return fields.checked(mode=mode, up=up, customary_ups=customary_ups)
 
 
 def _last_comment(comments: list[str], *keys: str) -> str:

@@ -99,7 +99,8 @@ def _read(meta: dict[str, Any], load: Load, progress: Progress) -> Fields:
         sh0=colors.sh0,
         shN=_read_harmonics(planes, has_codebooks=has_codebooks),
     )
-    return fields.checked(mode=meta.get("model", meta.get("antialias")))
+    mode = meta.get("model", meta.get("antialias"))
+    return fields.checked(mode=mode, customary_ups=["-y"])
 
 
 def _load_planes(meta: dict[str, Any], load: Load) -> PlaneFiles:

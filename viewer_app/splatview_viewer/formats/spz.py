@@ -171,7 +171,8 @@ def read_spz(path: Path, progress: Progress) -> Fields:
         shN=turned_harmonics.reshape(n, SH_REST[head.degree], 3),
     )
     progress("unpacking", 1.0)
-    return fields.checked(mode=bool(head.flags & ANTIALIASED), notes=notes)
+    is_antialiased = bool(head.flags & ANTIALIASED)
+    return fields.checked(mode=is_antialiased, customary_ups=["-y"], notes=notes)
 
 
 def _read_means(head: _Head, plane: np.ndarray) -> np.ndarray:
@@ -368,7 +369,7 @@ def read_splat(path: Path, progress: Progress) -> Fields:
         shN=np.zeros((len(records), 0, 3), np.float32),
     )
     progress("unpacking Gaussians", 1.0)
-    return fields.checked()
+    return fields.checked(customary_ups=["-y"])
 
 
 def _is_packed_splat(start: Start) -> bool:

@@ -79,6 +79,9 @@ class GaussianScene:
     """The colour that comes with it, RGB in [0, 1]."""
     up: tuple[float, float, float] | None = None
     """The direction upward, of length 1, where a file names it."""
+    customary_ups: tuple[tuple[float, float, float], ...] = ()
+    """Directions upward, of length 1, of most files of its format, the most usual first;
+    none where there is no custom."""
 
     @classmethod
     def of_arrays(

@@ -33,6 +33,13 @@ class Bookmarks:
             return {}
         return {n: saved[str(n)] for n in _DIGITS if str(n) in saved}
 
+    @property
+    def reason_full(self) -> str | None:
+        """Why none can be added; None: one can."""
+        if len(self.by_digit) < len(_DIGITS):
+            return None
+        return "There are nine bookmarks: delete one first"
+
     def _remember(self, bookmarks: dict[int, dict[str, Any]]) -> None:
         values = {str(digit): value for digit, value in bookmarks.items()}
         self._view.host.remember("bookmarks", values or None)
@@ -46,7 +53,7 @@ class Bookmarks:
         if digit is None:
             digit = next((n for n in _DIGITS if n not in bookmarks), None)
         if digit is None:
-            self._view.host.notify("There are nine bookmarks: delete one first")
+            self._view.host.notify(self.reason_full or "")
             return
         camera = self._view.rig.camera()
         if camera is None:

@@ -1,4 +1,4 @@
-"""The numbers of a scene's camera: a fold of the panel's part "Camera"."""
+"""The numbers of a scene's camera, and the section "Near and far"."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ _SAME_DEGREES = 1e-3
 def draw(rig: CameraRig) -> None:
     """Draw the fold."""
     is_open = imgui.tree_node("Numbers")
-    controls.tip("Position, roll, near and far: to be read and typed")
+    controls.tip("Position and roll: to be read and typed")
     if not is_open:
         return
     _draw_position(rig)
     _draw_roll(rig)
-    _draw_range(rig)
     imgui.tree_pop()
 
 
@@ -86,7 +85,7 @@ def _draw_roll(rig: CameraRig) -> None:
         "Turn of the camera around its line of sight",
         degrees,
         (-180.0, 180.0),
-        "%.0f deg",
+        "%.0f°",
         reset=0.0,
     )
     if abs(roll - degrees) > _SAME_DEGREES:
@@ -95,10 +94,25 @@ def _draw_roll(rig: CameraRig) -> None:
         rig.apply_orbit(by_hand=True)
 
 
-def _draw_range(rig: CameraRig) -> None:
+def range_words(orbit: Orbit) -> str:
+    """Return how near and how far the scene is drawn, in a few words."""
+    near = (
+        ""
+        if orbit.near <= _least_near(orbit) * (1 + 1e-6)
+        else f"from {orbit.near:.3g}"
+    )
+    far = "" if orbit.far >= _MAX_FAR else f"to {orbit.far:.3g}"
+    return f"{near} {far}".strip() or "all"
+
+
+def _least_near(orbit: Orbit) -> float:
+    return min(_MIN_NEAR, 1e-3 * orbit.distance)
+
+
+def draw_range(rig: CameraRig) -> None:
     """Draw the sliders of the planes near and far."""
     orbit = rig.orbit
-    min_near = min(_MIN_NEAR, 1e-3 * orbit.distance)
+    min_near = _least_near(orbit)
     shown_far = min(orbit.far, _MAX_FAR)
     near = ui.slider(
         "Near",
@@ -114,7 +128,7 @@ def _draw_range(rig: CameraRig) -> None:
         "Gaussians farther from the camera are not drawn, world units",
         shown_far,
         (min_near, _MAX_FAR),
-        "none" if shown_far == _MAX_FAR else "%.3g",
+        "no limit" if shown_far == _MAX_FAR else "%.3g",
         reset=_MAX_FAR,
         log=True,
     )

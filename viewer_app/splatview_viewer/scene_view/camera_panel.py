@@ -1,16 +1,14 @@
-"""The panel's part "Camera": drag, projection, what is up, bookmarks, numbers."""
+"""The panel's sections "Camera" and "Near and far": drag, lens, up, bookmarks."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.geometry.cameras import DEFAULT_FOV
-from splatview_viewer.scene.scene import UPS
 from splatview_viewer.scene_view import camera_numbers
-from splatview_viewer.ui import controls
+from splatview_viewer.ui import controls, theme
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
@@ -18,62 +16,57 @@ if TYPE_CHECKING:
     from splatview_viewer.scene_view.bookmarks import Bookmarks
     from splatview_viewer.scene_view.camera_rig import CameraRig
     from splatview_viewer.scene_view.navigate import Navigate
-    from splatview_viewer.scene_view.protocol import SceneView
 
-_MODELS: dict[CameraModel, str] = {
+MODELS: dict[CameraModel, str] = {
     "pinhole": "Perspective",
     "ortho": "Orthographic",
     "fisheye": "Fisheye",
 }
+"""The camera models and their names."""
 _BOOKMARKS_A_ROW = 6
+_BOOKMARK_GAP = 4.0
+"""Points between two bookmarks."""
 
 
 def draw_camera_panel(navigate: Navigate) -> None:
-    """Draw the panel's part."""
-    view = navigate.view
-    navigate.drag_looks = ui.choice(
+    """Draw the section "Camera"."""
+    rig = navigate.view.rig
+    navigate.drag_looks = ui.segments(
         "Drag",
         "What dragging does (O). W A S D, Q and E fly either way.",
         navigate.drag_looks,
-        {False: "Orbits", True: "Looks around (fly)"},
+        {False: "Orbits", True: "Flies"},
     )
-    _draw_buttons(navigate)
-    _draw_lens(view.rig)
-    _draw_up(view)
+    _draw_lens(rig)
+    _draw_up(rig)
     _draw_bookmarks(navigate.bookmarks)
-    camera_numbers.draw(view.rig)
+    _draw_buttons(navigate)
+    camera_numbers.draw(rig)
 
 
 def _draw_buttons(navigate: Navigate) -> None:
-    host = navigate.view.host
     pressed = ui.buttons(
-        "Camera",
-        ["Frame", "Copy", "Paste"],
+        "Clipboard",
+        ["Copy", "Paste"],
         [
-            "Look at the whole scene (F)",
-            "Copy the camera to the clipboard, as splatview shot --camera takes it "
+            "Copy the camera, as splatview shot --camera takes it "
             "(Ctrl + C over the picture)",
             "Go to a camera on the clipboard, in this form or nerfstudio's "
             "(Ctrl + V over the picture)",
         ],
+        ["copy", "paste"],
     )
     if pressed == 0:
-        navigate.view.rig.motion.fly_to_whole_scene()
-    elif pressed == 1:
         navigate.copy_camera()
-    elif pressed == 2:
-        text = host.pasted()
-        if text:
-            navigate.paste_camera(text)
-        else:
-            host.notify("Press Ctrl + V over the picture to paste a camera")
+    elif pressed == 1:
+        navigate.paste_from_clipboard()
 
 
 def _draw_lens(rig: CameraRig) -> None:
     """Draw the camera model and the field of view."""
     orbit = rig.orbit
     model: CameraModel = ui.choice(
-        "Projection", "The camera model of the picture", orbit.model, _MODELS
+        "Projection", "The camera model of the picture", orbit.model, MODELS
     )
     max_fov = 170.0 if model == "fisheye" else 120.0
     fov = ui.slider(
@@ -81,62 +74,72 @@ def _draw_lens(rig: CameraRig) -> None:
         "Vertical angle of the picture",
         orbit.fov,
         (5.0, max_fov),
-        "%.0f deg",
+        "%.0f°",
         reset=DEFAULT_FOV,
     )
-    if (model, fov) == (orbit.model, orbit.fov):
-        return
-    rig.motion.take_over()
-    orbit.model = model
-    orbit.fov = fov
-    rig.apply_orbit()
+    if (model, fov) != (orbit.model, orbit.fov):
+        rig.set_lens(model, fov)
 
 
-def _draw_up(view: SceneView) -> None:
-    """Draw the choice of the axis that points upwards."""
-    orbit = view.rig.orbit
-    current = _axis_name(orbit.up / np.linalg.norm(orbit.up))
-    options = {"own": "As detected"} if current == "own" else {}
-    options |= {name: name for name in UPS}
+def _draw_up(rig: CameraRig) -> None:
+    """Draw what points upwards and who says it; choose another direction."""
+    up_axis = rig.up_axis
+    options = {"": up_axis.words}
+    options |= {name: name.replace("-", "\u2212") for name in up_axis.other_axes()}
     options["detect"] = "Detect"
-    choice = ui.choice("Up", "The world's axis that points upwards", current, options)
-    if choice == current:
-        return
+    choice = ui.choice("Up", "The world's direction that points upwards", "", options)
     if choice == "detect":
-        up = view.rig.up_axis.detect()
-    else:
-        up = np.array(UPS[choice], np.float64)
-    if up is None:
-        view.host.notify("Neither cameras nor a ground say what is up")
-    else:
-        view.rig.up_axis.set_by_user(up)
-
-
-def _axis_name(up: np.ndarray) -> str:
-    """Return the name in `UPS` of a unit vector (3,), or "own" where it is no axis."""
-    for name, axis in UPS.items():
-        if float(np.dot(axis, up)) > 1 - 1e-6:
-            return name
-    return "own"
+        up_axis.detect_again()
+    elif choice:
+        up_axis.choose(choice)
 
 
 def _draw_bookmarks(bookmarks: Bookmarks) -> None:
-    """Draw small buttons by number: a click goes there."""
+    """Draw small buttons by number: a click goes there, a right click opens a menu."""
     ui.row("Bookmarks")
-    left = imgui.get_cursor_pos_x()
-    side = imgui.get_frame_height()
-    for i, digit in enumerate(bookmarks.by_digit):
-        if i and i % _BOOKMARKS_A_ROW == 0:
-            imgui.new_line()
-            imgui.set_cursor_pos_x(left)
-        if imgui.button(f"{digit}##bookmark", ImVec2(side, 0)):
-            bookmarks.visit(digit)
-        controls.tip(
-            f"Click: go there ({digit}). Right click: delete. Shift + {digit}: replace."
-        )
-        if imgui.is_item_clicked(imgui.MouseButton_.right):
-            bookmarks.delete(digit)
-        imgui.same_line(0, imgui.get_style().item_inner_spacing.x)
-    if imgui.button("+##keep", ImVec2(side, 0)):
+    start = imgui.get_cursor_screen_pos()
+    step = (theme.ROW_HEIGHT + _BOOKMARK_GAP) * theme.scale()
+    saved = bookmarks.by_digit
+    for place, digit in enumerate([*saved, None]):
+        line, column = divmod(place, _BOOKMARKS_A_ROW)
+        corner = ImVec2(start.x + column * step, start.y + line * step)
+        imgui.set_cursor_screen_pos(corner)
+        if digit is None:
+            _draw_keep(bookmarks, len(saved))
+        else:
+            _draw_bookmark(bookmarks, digit)
+
+
+def _draw_bookmark(bookmarks: Bookmarks, digit: int) -> None:
+    side = theme.ROW_HEIGHT
+    is_pressed = controls.button(
+        str(digit),
+        name=f"{digit}##bookmark",
+        width=side,
+        hint=f"Go there ({digit}). Right click: replace, delete.",
+    )
+    if is_pressed:
+        bookmarks.visit(digit)
+    if not imgui.begin_popup_context_item(f"bookmark {digit}"):
+        return
+    if imgui.menu_item(f"Go there##{digit}", str(digit), False)[0]:
+        bookmarks.visit(digit)
+    if imgui.menu_item(f"Replace##{digit}", f"Shift {digit}", False)[0]:
+        bookmarks.add(digit)
+    if imgui.menu_item(f"Delete##{digit}", "", False)[0]:
+        bookmarks.delete(digit)
+    imgui.end_popup()
+
+
+def _draw_keep(bookmarks: Bookmarks, count: int) -> None:
+    """Draw the button that keeps the camera as a bookmark."""
+    is_pressed = controls.button(
+        "",
+        "plus",
+        name="keep",
+        width=theme.ROW_HEIGHT,
+        reason=bookmarks.reason_full if count else None,
+        hint="Keep this camera as a bookmark (Shift + 1 to 9)",
+    )
+    if is_pressed:
         bookmarks.add()
-    controls.tip("Keep this camera as a bookmark (Shift + 1 to 9)")

@@ -13,7 +13,7 @@ from splatview_viewer.scene_view.camera_motion import CameraMotion
 from splatview_viewer.scene_view.up_axis import UpAxis
 
 if TYPE_CHECKING:
-    from splatview_viewer.geometry.cameras import Camera
+    from splatview_viewer.geometry.cameras import Camera, CameraModel
     from splatview_viewer.scene_view.protocol import SceneView
 
 
@@ -105,6 +105,13 @@ class CameraRig:
         end = self.orbit.copy()
         end.look_from(camera, pivot)
         self.motion.fly(end, seconds, camera)
+
+    def set_lens(self, model: CameraModel, fov: float) -> None:
+        """Draw with another camera model and vertical field of view, in degrees."""
+        self.motion.take_over()
+        self.orbit.model = model
+        self.orbit.fov = fov
+        self.apply_orbit()
 
     def reset_to(self, camera: Camera | None) -> None:
         """Draw with exactly this camera; None: see the whole scene, as at first."""

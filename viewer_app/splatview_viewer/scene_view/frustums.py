@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from splatview_viewer.core.events import (
@@ -22,7 +23,7 @@ from splatview_viewer.render.cameras.drawing import (
     draw_name_tag,
 )
 from splatview_viewer.scene_view.clicks import ClickGesture
-from splatview_viewer.scene_view.frustums_panel import draw_bar, draw_hints, draw_panel
+from splatview_viewer.scene_view.frustums_panel import draw_bar, draw_panel, state_words
 from splatview_viewer.scene_view.looking_through import LookingThrough
 from splatview_viewer.scene_view.protocol import TrainedView
 from splatview_viewer.scene_view.tool import Tool
@@ -364,13 +365,13 @@ class Frustums(Tool[TrainedView]):
             return ()
         section = Section(
             "Training cameras",
-            lambda: draw_panel(self, content),
+            partial(draw_panel, self, content),
+            # Hints are in it.
+            opened=bool(content.hints.texts),
             tip="The cameras that the scene is trained with",
+            state=state_words(self, content),
         )
-        if not content.hints.texts:
-            return [section]
-        # Hints lie over the section, which may be closed.
-        return [Section("", lambda: draw_hints(content)), section]
+        return [section]
 
     def details(self) -> Sequence[str]:
         cameras = self.cameras

@@ -21,7 +21,7 @@ COMPARISONS = {
     "render": "Render",
     "photo": "Photo",
     "wipe": "Wipe",
-    "side": "Side by side",
+    "side": "Beside",
     "error": "Error",
 }
 """The values of `TrainingDisplay.how` and their labels."""
@@ -92,26 +92,59 @@ def _draw_comparison(tool: Frustums, scale: float) -> None:
     controls.tip(_TIPS[keys[choice]])
 
 
-def draw_hints(content: CamerasContent) -> None:
-    """Draw what seems to be wrong with the published cameras."""
-    for text in content.hints.texts:
-        ui.wrapped(text, theme.FAULT)
+def state_words(tool: Frustums, content: CamerasContent) -> str:
+    """Return the cameras' number and what is seen of them: "30, shown"."""
+    count = f"{len(content.cameras or ()):,}"
+    if content.hints.texts:
+        return f"{count}, doubtful"
+    if tool.through.index is not None:
+        return f"{count}, through {tool.through.index}"
+    return f"{count}, {'shown' if tool.state.shown else 'hidden'}"
 
 
 def draw_panel(tool: Frustums, content: CamerasContent) -> None:
-    """Draw the panel's part."""
+    """Draw the section "Training cameras"."""
     cameras = content.cameras
     assert cameras is not None
+    for text in content.hints.texts:
+        ui.wrapped(text, theme.FAULT)
     state = _draw_display(tool.state, cameras)
-    if tool.through.index is not None:
-        state = _draw_photo_controls(state, tool.through.meter.text)
     tool.view.change(training=state)
-    if content.current is not None:
-        tip = f"Look through the camera that is trained with, now {content.current}"
-        is_following = ui.check("Follow", tip, tool.is_following)
-        if is_following != tool.is_following:
-            tool.follow(is_following)
+    _draw_follow(tool, content)
     _draw_index(tool, len(cameras))
+    if tool.through.index is not None:
+        state = _draw_photo_controls(tool.state, tool.through.meter.text)
+        tool.view.change(training=state)
+        _draw_steps(tool)
+
+
+def _draw_follow(tool: Frustums, content: CamerasContent) -> None:
+    """Draw the box that follows the camera of the training."""
+    if content.current is None:
+        return
+    tip = f"Look through the camera that is trained with, now {content.current}"
+    is_following = ui.check("Follow", tip, tool.is_following)
+    if is_following != tool.is_following:
+        tool.follow(is_following)
+
+
+def _draw_steps(tool: Frustums) -> None:
+    """Draw the buttons to other cameras, and back to where the view looked before."""
+    pressed = ui.buttons(
+        "",
+        ["Previous", "Next", "Leave"],
+        [
+            "The camera before (Page up)",
+            "The camera after (Page down)",
+            "Back to where you were (Escape)",
+        ],
+    )
+    if pressed == 0:
+        tool.step(-1)
+    elif pressed == 1:
+        tool.step(1)
+    elif pressed == 2:
+        tool.leave()
 
 
 def _draw_display(state: TrainingDisplay, cameras: CameraSet) -> TrainingDisplay:
@@ -131,15 +164,11 @@ def _draw_display(state: TrainingDisplay, cameras: CameraSet) -> TrainingDisplay
 
 def _draw_photo_controls(state: TrainingDisplay, psnr: str) -> TrainingDisplay:
     """Draw the comparison with the photograph; return the edited state."""
-    how = ui.choice(
-        "Compare",
-        "The scene with the photograph of the camera that is looked through",
-        state.how,
-        COMPARISONS,
-    )
+    how = controls.grid("how", state.how, COMPARISONS, 5, _TIPS)
     state = replace(state, how=how)
     if psnr:
         ui.row("PSNR")
+        imgui.align_text_to_frame_padding()
         imgui.text(psnr.removeprefix("PSNR "))
     if how == "photo":
         opacity = ui.slider(
@@ -169,7 +198,7 @@ def _draw_index(tool: Frustums, count: int) -> None:
     ui.row("Look through")
     flags = imgui.InputTextFlags_.enter_returns_true
     is_entered, index = imgui.input_int("##camera", tool.last_index, 1, 10, flags)
-    controls.tip(f"The number of a camera, 0 to {count - 1}, and Enter")
+    controls.tip(f"The number of a camera, 0 to {count - 1:,}, and Enter")
     if is_entered and index != tool.through.index and 0 <= index < count:
         tool.is_following = False
         tool.enter(index)

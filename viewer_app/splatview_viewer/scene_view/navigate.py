@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from imgui_bundle import imgui
@@ -18,6 +19,7 @@ from splatview_viewer.core.events import (
 )
 from splatview_viewer.core.view import KeyHelp, Section
 from splatview_viewer.geometry.camera_text import camera_from_text
+from splatview_viewer.scene_view import camera_numbers
 from splatview_viewer.scene_view.bookmarks import Bookmarks
 from splatview_viewer.scene_view.camera_panel import draw_camera_panel
 from splatview_viewer.scene_view.gizmo import Gizmo
@@ -81,6 +83,14 @@ class Navigate(Tool[SceneView]):
         if camera is not None:
             imgui.set_clipboard_text(camera.to_json())
             self.view.host.notify("Camera copied")
+
+    def paste_from_clipboard(self) -> None:
+        """Fly to the camera on the clipboard, or say how it gets there."""
+        text = self.view.host.pasted()
+        if text:
+            self.paste_camera(text)
+        else:
+            self.view.host.notify("Press Ctrl + V over the picture to paste a camera")
 
     def paste_camera(self, text: str) -> None:
         """Fly to the camera that a text describes, or say why it describes none."""
@@ -217,7 +227,16 @@ class Navigate(Tool[SceneView]):
         return False
 
     def sections(self) -> Sequence[Section]:
-        return [Section("Camera", lambda: draw_camera_panel(self), opened=True)]
+        rig = self.view.rig
+        return [
+            Section("Camera", partial(draw_camera_panel, self), opened=True),
+            Section(
+                "Near and far",
+                partial(camera_numbers.draw_range, rig),
+                tip="How near and how far the scene is drawn",
+                state=camera_numbers.range_words(rig.orbit),
+            ),
+        ]
 
     def close(self) -> None:
         self.view.rig.motion.close()

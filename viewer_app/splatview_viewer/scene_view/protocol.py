@@ -35,6 +35,11 @@ class SceneSummary(Protocol):
         """Direction upward by the scene's file; None where it says nothing."""
         ...
 
+    @property
+    def customary_ups(self) -> tuple[tuple[float, float, float], ...]:
+        """Directions upward of most files of this kind, the most usual first."""
+        ...
+
 
 class SceneData(Protocol):
     """The data that all views of one scene share (`View.data`)."""

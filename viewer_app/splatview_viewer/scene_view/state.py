@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
 
 
+UpSource = Literal["", "file", "cameras", "custom", "ground", "user"]
+"""What says which direction is upward; "" while nothing has said it."""
+
+
 @dataclass(frozen=True)
 class CameraPlace:
     """The camera of a view."""
@@ -24,8 +28,8 @@ class CameraPlace:
     seen_in: tuple[int, int] | None = None
     """Size of the rectangle that the camera is for. Other rectangles show all that is
     seen in it. None: the camera is for any rectangle."""
-    up_by: Literal["", "found", "user"] = ""
-    """Origin of the direction upward."""
+    up_by: UpSource = ""
+    """Source of the direction upward."""
     by_hand: bool = False
     """The user has moved the camera."""
 

@@ -9,7 +9,7 @@ it; the tools of two users know nothing of each other.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.scene_view.protocol import SceneView
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     import moderngl
 
+    from splatview_viewer.core.command import Command
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.view import KeyHelp, Section
 
@@ -26,17 +27,23 @@ V = TypeVar("V", bound=SceneView)
 
 _SECTIONS = (
     "",
+    "Show",
     "Scenes",
     "Camera",
-    "Filter",
-    "Crop",
-    "Inspect",
     "Training cameras",
+    "Near and far",
+    "Inspect",
+    "Filter",
+    "Select",
+    "Crop",
+    "Save the scene",
     "Compare",
     "Path",
+    "Keyframe",
+    "Video",
 )
-"""Titles of the parts of the panel, from above, the view's own controls first; others
-come last."""
+"""Titles of the sections of all tabs, from above; others come last. A number may follow
+a title."""
 
 
 class Tool(Generic[V]):
@@ -102,6 +109,10 @@ class Tool(Generic[V]):
 
     def sections(self) -> Sequence[Section]:
         """Return its parts of the panel."""
+        return ()
+
+    def commands(self) -> Sequence[Command[Any]]:
+        """Return what a user can ask it for; each is run with the view."""
         return ()
 
     def details(self) -> Sequence[str]:
@@ -187,6 +198,10 @@ class ToolSet(dict[str, Tool]):
         """Return the parts of the panel, in their order there."""
         return in_order([s for tool in self.values() for s in tool.sections()])
 
+    def commands(self) -> list[Command[Any]]:
+        """Return what a user can ask the tools for."""
+        return [command for tool in self.values() for command in tool.commands()]
+
     def details(self) -> list[str]:
         """Return the phrases of all tools for the status line."""
         return [phrase for tool in self.values() for phrase in tool.details()]
@@ -206,8 +221,9 @@ def in_order(sections: Sequence[Section]) -> list[Section]:
     """Return sections in their order in the panel."""
 
     def position(section: Section) -> int:
-        if section.title in _SECTIONS:
-            return _SECTIONS.index(section.title)
+        title = section.title.rstrip("0123456789 ")
+        if title in _SECTIONS:
+            return _SECTIONS.index(title)
         return len(_SECTIONS)
 
     return sorted(sections, key=position)

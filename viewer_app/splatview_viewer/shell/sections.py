@@ -56,7 +56,6 @@ def draw_sections(
     for section in sections:
         if fold(section.title, section.opened, section.tip, section.state):
             changed |= bool(section.draw())
-            gap(2 * theme.scale())
     is_empty = not sections
     if tab == "data" and user.state.selected_entry is not None:
         part("details", _draw_details, user, info)

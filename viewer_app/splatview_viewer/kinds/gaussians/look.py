@@ -1,4 +1,4 @@
-"""Ways to see the Gaussians: colours, depth and others. The view's own controls."""
+"""Ways to see the Gaussians, the section "Show": colours, depth and others."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LookTool(Tool["GaussianView"]):
     view: GaussianView
 
     def sections(self) -> Sequence[Section]:
-        return [Section("", self._draw_controls)]
+        return [Section("Show", self._draw_controls, opened=True)]
 
     def details(self) -> Sequence[str]:
         view = self.view
@@ -88,9 +88,10 @@ class LookTool(Tool["GaussianView"]):
         view.state = state
 
     def _draw_show(self, state: GaussianState) -> GaussianState:
-        """Draw what is shown, and how numbers become colours."""
+        """Draw the ways to see it, and how numbers become colours."""
         titles: dict[Show, str] = {key: show.title for key, show in SHOWS.items()}
-        show: Show = ui.choice("Show", SHOWS[state.show].tip, state.show, titles)
+        tips: dict[Show, str] = {key: show.tip for key, show in SHOWS.items()}
+        show: Show = controls.grid("Show", state.show, titles, tips=tips)
         state = replace(state, show=show)
         if SHOWS[show].is_mapped:
             tip = "Colours that stand for numbers"
@@ -102,7 +103,7 @@ class LookTool(Tool["GaussianView"]):
 
     def _draw_depth_range(self, state: GaussianState) -> tuple[float, float] | None:
         """Draw the range of depths; return it, or None where it is automatic."""
-        is_by_hand = ui.choice(
+        is_by_hand = ui.segments(
             "Range",
             "The depths at both ends of the colour map",
             state.depth_range is not None,
@@ -140,13 +141,22 @@ class LookTool(Tool["GaussianView"]):
 
     def _draw_sh_degree(self, state: GaussianState) -> GaussianState:
         summary = self.view.data.summary
-        stored = 0 if summary is None else summary.stored_sh_degree
-        if not stored or not SHOWS[state.show].has_own_colors:
+        if summary is None or not SHOWS[state.show].has_own_colors:
             return state
-        degrees: dict[int | None, str] = {None: "As trained"}
-        degrees |= {degree: f"Up to {degree}" for degree in range(stored + 1)}
-        tip = "Spherical harmonics: colour by direction"
-        degree = ui.choice("SH degree", tip, state.sh_degree, degrees)
+        stored = summary.stored_sh_degree
+        if not stored:
+            return state
+        drawn = summary.drawn_sh_degree
+        chosen = drawn if state.sh_degree is None else state.sh_degree
+        degree = ui.segments(
+            "SH degree",
+            "Spherical harmonics, the colour by direction: up to this degree.\n"
+            f"{drawn} is as trained.",
+            min(chosen, stored),
+            {degree: str(degree) for degree in range(stored + 1)},
+        )
+        if degree == drawn:
+            return replace(state, sh_degree=None)
         return replace(state, sh_degree=degree)
 
     def _draw_size(self, state: GaussianState) -> GaussianState:

@@ -30,6 +30,8 @@ class GaussianSummary:
     notes: tuple[str, ...]
     up: tuple[float, float, float] | None = None
     """Direction upward by the scene's file."""
+    customary_ups: tuple[tuple[float, float, float], ...] = ()
+    """Directions upward of most files of this kind, the most usual first."""
 
     @classmethod
     def of(cls, scene: GaussianScene) -> GaussianSummary:
@@ -41,6 +43,7 @@ class GaussianSummary:
             antialiased=scene.antialiased,
             notes=scene.notes,
             up=scene.up,
+            customary_ups=scene.customary_ups,
         )
 
     @property
