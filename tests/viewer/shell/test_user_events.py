@@ -27,7 +27,7 @@ from splatview_viewer.core.events import (
 from splatview_viewer.shell.imgui_input import REACH
 from splatview_viewer.shell.overlay import KEYS
 
-SIZE = 560, 420
+SIZE = 1100, 900
 CTRL: Mods = frozenset({"ctrl"})
 
 
@@ -74,7 +74,7 @@ def test_key_released_in_another_viewport_is_released(viewer: Viewer) -> None:
     step(viewer)
     step(viewer)
     assert first.wants.moving
-    viewer.screen.push(Key("tab", mods=frozenset({"shift"})), Key("w", pressed=False))
+    viewer.screen.push(Key("tab", mods=CTRL), Key("w", pressed=False))
     step(viewer)
     assert layout.active is layout.all[1]
 
@@ -99,12 +99,12 @@ def test_text_typed_into_a_field_moves_nothing(viewer: Viewer) -> None:
         Key("tab", mods=frozenset({"alt"})),
     )
     # Shortcuts of the system do not hide the panel.
-    assert viewer.state.panel_open
+    assert viewer.user.has_panel
     # Ctrl and a click let a number be typed.
     viewer.screen.push(Key("ctrl", mods=CTRL))
     viewer.click("Scale", mods=CTRL)
     viewer.do(Key("ctrl", pressed=False))
-    assert viewer.user.panel.typing
+    assert viewer.user.interface.surface.is_typing
     scene = view(viewer)
     initial = scene.view.rig.camera()
     camera_text = initial.to_json().replace(str(initial.width), str(initial.width - 1))
@@ -113,7 +113,7 @@ def test_text_typed_into_a_field_moves_nothing(viewer: Viewer) -> None:
     assert not scene.view.rig.motion.is_under_way
     np.testing.assert_array_equal(scene.view.rig.camera().viewmat, initial.viewmat)
     viewer.do(Key("w", pressed=False), Key("enter"), Key("enter", pressed=False))
-    assert not viewer.user.panel.typing
+    assert not viewer.user.interface.surface.is_typing
     # Outside a field, the text is a camera that was pasted.
     viewer.screen.push(Text(camera_text))
     step(viewer)

@@ -9,13 +9,20 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from splatview_viewer.core.events import KEYS, Mod
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from splatview_viewer.core.events import Key
 
 Target = TypeVar("Target", contravariant=True)
 _MODS: dict[str, Mod] = {"Ctrl": "ctrl", "Shift": "shift", "Alt": "alt"}
-_KEY_WORDS = {",": "comma", ".": "period", "/": "slash", "Esc": "escape"}
+_KEY_WORDS = {
+    ",": "comma",
+    ".": "period",
+    "/": "slash",
+    "[": "left_bracket",
+    "]": "right_bracket",
+    "Esc": "escape",
+}
 
 
 def _can_always(_: object) -> None:
@@ -39,6 +46,8 @@ class Command(Generic[Target]):
     """Does it."""
     keys: tuple[str, ...] = ()
     """Its shortcuts, as a user reads them: "Ctrl Shift S", "Page up", "H"."""
+    typed: str = ""
+    """A character that asks for it when it is typed, on whichever key it is: "?"."""
     icon: str = ""
     """One of `ui.icons`."""
     reason: Callable[[Target], str | None] = _can_always
@@ -75,7 +84,7 @@ def parse_shortcut(text: str) -> Shortcut:
 
 
 def command_of(
-    commands: tuple[Command[Target], ...], event: Key
+    commands: Sequence[Command[Target]], event: Key
 ) -> Command[Target] | None:
     """Return the command that a key is the shortcut of, if it is one."""
     for command in commands:

@@ -393,6 +393,14 @@ class ShownView:
             return False
         return self._draws_again(partial(self.view.handle, event, rect))
 
+    def run(self, command: Command[Any]) -> bool:
+        """Run one of the view's commands; return whether to draw the picture again."""
+        if self.empty:
+            return False
+        previous = self.view.state
+        command.run(self.view)
+        return self.view.state is not previous
+
     def tick(self, now: float) -> bool:
         return self._draws_again(partial(self.view.tick, now))
 

@@ -8,9 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from splatview_viewer.core.command import Command
+from splatview_viewer.core.view import TABS
+from splatview_viewer.shell.layout import Layout
 
 if TYPE_CHECKING:
+    from splatview_viewer.core.view import Tab
     from splatview_viewer.shell.user import User
+
+
+# -- why something cannot be done now --------------------------------------------------
 
 
 def _why_no_picture(user: User) -> str | None:
@@ -24,60 +30,163 @@ def _why_one_pane(user: User) -> str | None:
 
 
 def _why_not_paused(user: User) -> str | None:
-    entry = user.state.selected_entry
+    entry = user.layout.active.entry
     if entry is None or entry.paused is None:
         return "nothing runs"
     return None
 
 
+def _why_no_step(user: User) -> str | None:
+    entry = user.layout.active.entry
+    if entry is None or entry.paused is None:
+        return "nothing runs"
+    return None if entry.paused else "pause first"
+
+
+# -- what the commands do --------------------------------------------------------------
+
+
+def _save_picture(user: User) -> None:
+    user.layout.active.keep_picture()
+
+
+def _save_transparent(user: User) -> None:
+    user.layout.active.keep_picture(transparent=True)
+
+
+def _step_run(user: User) -> None:
+    user.pause("step")
+
+
+def _pause_run(user: User) -> None:
+    user.pause()
+
+
+def _next_pane(user: User) -> None:
+    user.layout.step(1)
+
+
+def _previous_pane(user: User) -> None:
+    user.layout.step(-1)
+
+
+def _close_pane(user: User) -> None:
+    user.on_viewport(Layout.remove, user.layout.active)
+
+
+def _see_pane_alone(user: User) -> None:
+    user.on_viewport(Layout.maximise, user.layout.active)
+
+
+def _show_beside(user: User) -> None:
+    key = user.layout.active.key
+    if key is not None:
+        user.show_beside(key)
+
+
+def _switch_theme(user: User) -> None:
+    user.set_light(not user.state.light)
+
+
+def _toggle_panel(user: User) -> None:
+    user.toggle_panel()
+
+
+def _fold_time(user: User) -> None:
+    user.fold_time()
+
+
+def _list_keys(user: User) -> None:
+    user.toggle_help()
+
+
+def _tab_command(tab: Tab, name: str) -> Command[User]:
+    """Return the command that shows a tab of the panel."""
+
+    def choose(user: User) -> None:
+        user.choose_tab(tab)
+
+    return Command(f"tab.{tab}", f"Tab: {name}", choose, icon="list")
+
+
+# -- the table -------------------------------------------------------------------------
+
 COMMANDS: tuple[Command[User], ...] = (
     Command(
         "picture.save",
         "Save the picture",
-        lambda user: user.layout.active.keep_picture(),
+        _save_picture,
         ("Ctrl S",),
-        "camera",
-        _why_no_picture,
+        icon="camera",
+        reason=_why_no_picture,
     ),
     Command(
         "picture.save_transparent",
         "Save the picture, transparent",
-        lambda user: user.layout.active.keep_picture(transparent=True),
+        _save_transparent,
         ("Ctrl Shift S",),
-        "camera",
-        _why_no_picture,
+        icon="layers",
+        reason=_why_no_picture,
     ),
     Command(
         "run.pause",
         "Pause the run, or have it go on",
-        lambda user: user.pause(),
+        _pause_run,
         ("Space",),
-        "pause",
-        _why_not_paused,
+        icon="pause",
+        reason=_why_not_paused,
     ),
     Command(
-        "panel.toggle",
-        "Show or hide the panel",
-        lambda u: u.toggle_panel(),
-        ("H",),
-        "panel",
+        "run.step", "One step of the run", _step_run, icon="step", reason=_why_no_step
+    ),
+    Command(
+        "panel.toggle", "Show or hide the panel", _toggle_panel, ("H",), icon="panel"
+    ),
+    *(_tab_command(tab, name) for tab, name in TABS.items()),
+    Command(
+        "time.fold", "Fold or open the time area", _fold_time, ("T",), icon="training"
     ),
     Command(
         "pane.next",
         "The next pane",
-        lambda user: user.layout.step(1),
-        ("Ctrl Tab",),
-        "panel",
-        _why_one_pane,
+        _next_pane,
+        ("Ctrl Tab", "Ctrl ]"),
+        icon="right",
+        reason=_why_one_pane,
     ),
     Command(
         "pane.previous",
         "The pane before",
-        lambda user: user.layout.step(-1),
-        ("Ctrl Shift Tab",),
-        "panel",
-        _why_one_pane,
+        _previous_pane,
+        ("Ctrl Shift Tab", "Ctrl ["),
+        icon="right",
+        reason=_why_one_pane,
     ),
-    Command("keys.list", "List the keys", lambda u: u.toggle_help(), (), "help"),
+    Command(
+        "pane.beside",
+        "Show it once more, beside",
+        _show_beside,
+        ("Ctrl Enter",),
+        icon="panel",
+        reason=_why_no_picture,
+    ),
+    Command(
+        "pane.alone",
+        "This pane alone, or all of them again",
+        _see_pane_alone,
+        icon="alone",
+        reason=_why_one_pane,
+    ),
+    Command(
+        "pane.close", "Close this pane", _close_pane, icon="close", reason=_why_one_pane
+    ),
+    Command("theme.switch", "Light or dark colours", _switch_theme, icon="moon"),
+    Command("keys.list", "List the keys", _list_keys, typed="?", icon="keyboard"),
 )
 """Everything that a user can ask the viewer for."""
+_BY_NAME = {command.name: command for command in COMMANDS}
+
+
+def named(name: str) -> Command[User]:
+    """Return the command of a name: "pane.close". Raises KeyError."""
+    return _BY_NAME[name]

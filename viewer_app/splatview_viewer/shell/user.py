@@ -6,19 +6,23 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from splatview_ipc.system.terminal import printable_lines
 from splatview_viewer.core import events as ev
+from splatview_viewer.core.command import command_of
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.settings import BACKDROP, State
-from splatview_viewer.gpu.governor import next_due
+from splatview_viewer.shell.commands import COMMANDS
+from splatview_viewer.shell.held import Held
 from splatview_viewer.shell.interface import Interface
 from splatview_viewer.shell.layout import Layout
+from splatview_viewer.shell.pace import Pace
 from splatview_viewer.shell.stream_list import caption_of
 from splatview_viewer.workspace.catalogue import SETTLE
 from splatview_viewer.workspace.sources import FileSource, entries_of
@@ -26,6 +30,7 @@ from splatview_viewer.workspace.sources import FileSource, entries_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from splatview_viewer.core.command import Command
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Rect, Screen
     from splatview_viewer.core.settings import Wish
@@ -42,12 +47,8 @@ HINT = (
 )
 SMALL = 500
 """Points of width below which the panel is closed at first: a phone."""
-_CATCH_UP = 0.001
-"""Seconds to wait for a GPU that is behind."""
 TOAST = 4.0
 """Seconds for which something is told."""
-_IN_FLIGHT = 2
-"""Pictures that the GPU may be behind."""
 _MOST_SETTLE = 12
 _SAID_FOR = 0.5
 """Seconds for which the panel's numbers stay as they are."""
@@ -55,77 +56,6 @@ _RATES_PERIOD = 0.5
 """Seconds within which streams' rates are shown; other pictures show them as well."""
 _HOVER = 0.35
 """Seconds that the pointer rests before the panel is drawn again, for tooltips."""
-
-
-class Pace:
-    """The times of one screen's pictures: by --max-fps, by the share of the GPU, and
-    after it has caught up.
-    """
-
-    def __init__(self, work: GpuWork, max_fps: float) -> None:
-        self._work = work
-        self._period = 1 / max_fps
-        self._next = 0.0
-        self._in_flight: deque[int] = deque()
-        self._times: deque[float] = deque(maxlen=240)
-
-    @property
-    def drawn_at(self) -> float:
-        """The time of the last picture; -inf before the first."""
-        return self._times[-1] if self._times else -math.inf
-
-    def next(self, now: float) -> float:
-        """Return the time of the next picture at the earliest."""
-        while self._in_flight and self._in_flight[0] <= self._work.finished:
-            self._in_flight.popleft()
-        behind = now + _CATCH_UP if len(self._in_flight) >= _IN_FLIGHT else 0.0
-        return max(self._next, self._work.governor.next_picture(), behind)
-
-    def draw(self, now: float) -> None:
-        """Count a picture that is about to be drawn."""
-        self._next = next_due(self._next, now, self._period)
-        self._work.governor.begin_picture()
-        self._times.append(now)
-
-    def present(self) -> None:
-        """Count what the GPU was given for it."""
-        self._in_flight.append(self._work.submitted)
-
-    def fps(self, now: float) -> float:
-        """Return the number of pictures within the last second."""
-        return float(sum(1 for t in self._times if t > now - 1))
-
-
-class Held:
-    """Keys and buttons that are down on a screen, and where its pointer is."""
-
-    def __init__(self) -> None:
-        self.keys: set[str] = set()
-        self.buttons: set[ev.Button] = set()
-        self.pointer = 0.0, 0.0
-
-    def note(self, event: Event) -> None:
-        """Take in an event of the screen."""
-        match event:
-            case ev.Key():
-                (self.keys.add if event.pressed else self.keys.discard)(event.name)
-            case ev.PointerPress():
-                self.buttons.add(event.button)
-            case ev.PointerRelease():
-                self.buttons.discard(event.button)
-        if isinstance(event, (ev.PointerMove, ev.PointerPress, ev.PointerRelease)):
-            self.pointer = event.x, event.y
-
-    def clear(self) -> None:
-        self.keys.clear()
-        self.buttons.clear()
-
-    def releases(self) -> list[Event]:
-        """Return the events that end all of it; the pointer is nowhere then."""
-        x, y = self.pointer
-        buttons = [ev.PointerRelease(x, y, button) for button in sorted(self.buttons)]
-        keys = [ev.Key(name, pressed=False) for name in sorted(self.keys)]
-        return [*buttons, *keys, ev.PointerLeave()]
 
 
 class User:
@@ -327,31 +257,10 @@ class User:
         if changed:
             self.mark(min(max(self.dirty + 1, SETTLE), _MOST_SETTLE))
             self._hover_at = now + _HOVER
-        if (
-            not ours
-            and isinstance(event, ev.Key)
-            and event.pressed
-            and (command := self._command(event))
-        ):
-            if not event.repeat:
-                self.do(*command)
+        if self._switches_help(event, ours) and not ours:
             return None
-        # The list of keys comes with ?, and goes with ?, Escape or a press, which do
-        # nothing else then.
-        asked = (
-            isinstance(event, ev.Text)
-            and event.text == "?"
-            and (self.state.help or not ours)
-        )
-        gone = self.state.help and (
-            isinstance(event, ev.PointerPress)
-            or (isinstance(event, ev.Key) and event.pressed and event.name == "escape")
-        )
-        if asked or gone:
-            self.state.help = not self.state.help
-            self.mark(SETTLE)
-            if not ours:
-                return None
+        if not ours and isinstance(event, ev.Key) and self._take_shortcut(event):
+            return None
         if isinstance(event, ev.Key) and not event.pressed:
             for (
                 other
@@ -362,22 +271,40 @@ class User:
             self.layout.activate(viewport)
         viewport.take(event, ours)
 
-    def _command(self, key: ev.Key) -> tuple[Any, ...]:
-        """Return the command of a key, with its values; () for a key of the view's."""
-        mods = key.mods
-        match key.name:
-            case "tab" if mods & {"ctrl", "shift"} and not mods & {
-                "alt",
-                "super",
-            }:  # browsers keep Ctrl + Tab
-                return self.layout.step, -1 if mods >= {"ctrl", "shift"} else 1
-            case "h" if not mods & {"ctrl", "alt", "super"}:
-                return (self.toggle_panel,)
-            case "s" if "ctrl" in mods:
-                return self.layout.active.keep_picture, "shift" in mods
-            case "space" if not mods:
-                return (self.pause,)
-        return ()
+    def _switches_help(self, event: Event, ours: bool) -> bool:
+        """Show or hide the list of keys if an event asks for that; return whether.
+
+        It goes with an event that does nothing else then.
+        """
+        is_typed = isinstance(event, ev.Text) and event.text == "?"
+        asks = is_typed and (self.state.help or not ours)
+        if self.state.help:
+            is_escape = isinstance(event, ev.Key) and event.name == "escape"
+            asks |= isinstance(event, ev.PointerPress)
+            asks |= is_escape and isinstance(event, ev.Key) and event.pressed
+        if asks:
+            self.toggle_help()
+        return asks
+
+    def _take_shortcut(self, event: ev.Key) -> bool:
+        """Run the command that a key is the shortcut of; return False without one."""
+        if not event.pressed:
+            return False
+        first = msgspec.structs.replace(event, repeat=False)
+        command = command_of(COMMANDS, first)
+        if command is not None:
+            if command.repeats or not event.repeat:
+                self.run(command)
+            return True
+        return self.layout.active.take_shortcut(event)
+
+    def run(self, command: Command[User]) -> None:
+        """Run one of the viewer's own commands, or tell why it cannot be done now."""
+        reason = command.reason(self)
+        if reason is None:
+            self.do(command.run, self)
+        else:
+            self.say(f"{command.title}: {reason}")
 
     def open(self, path: Path) -> None:
         if str(path) in self.catalogue.slots:
@@ -491,6 +418,13 @@ class User:
         self.interface.state.tab = tab
         self.interface.state.panel_open = True
         self.interface.state.remember(self.catalogue.memo)
+        self.mark(SETTLE)
+
+    def fold_time(self) -> None:
+        """Fold the time area to a narrow bar, or open it; also in later sessions."""
+        state = self.interface.state
+        state.time_folded = not state.time_folded
+        state.remember(self.catalogue.memo)
         self.mark(SETTLE)
 
     def toggle_help(self) -> None:

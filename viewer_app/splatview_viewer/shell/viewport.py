@@ -9,9 +9,12 @@ import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
 
 from splatview_viewer.core import events as ev
+from splatview_viewer.core.command import command_of
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.screen import Rect, settled_pixels
 from splatview_viewer.core.settings import BACKDROP
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     import moderngl
     import numpy as np
 
+    from splatview_viewer.core.command import Command
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.host import Host
     from splatview_viewer.core.settings import Color, Entry
@@ -165,6 +169,45 @@ class Viewport:
         reason = self.faults.reason("input")
         if reason:
             self._tell_input_fault(reason)
+
+    def commands(self) -> Sequence[Command[Any]]:
+        """Return what the user can ask of what it shows; each is run with the view."""
+        return self._attempt("commands", lambda _, view: view.view.commands(), ())
+
+    def take_shortcut(self, event: ev.Key) -> bool:
+        """Run the command of what it shows that a key is the shortcut of.
+
+        Returns False without one.
+        """
+        command = command_of(
+            self.commands(), msgspec.structs.replace(event, repeat=False)
+        )
+        if command is None:
+            return False
+        if command.repeats or not event.repeat:
+            self.run(command)
+        return True
+
+    def run(self, command: Command[Any]) -> None:
+        """Run a command of what it shows, or tell why it cannot be done now."""
+        found = self.working()
+        if found is None:
+            return
+        reason = self.reason(command)
+        if reason is not None:
+            self.user.say(f"{command.title}: {reason}")
+            return
+        if self._attempt("input", lambda _, view: view.run(command), False):
+            self.user.mark()
+        fault = self.faults.reason("input")
+        if fault:
+            self._tell_input_fault(fault)
+
+    def reason(self, command: Command[Any]) -> str | None:
+        """Return why a command of what it shows cannot be run now; None: it can."""
+        return self._attempt(
+            "commands", lambda _, view: command.reason(view.view), "it failed"
+        )
 
     def let_go(self) -> None:
         """End all that began with a key or button that is down: its release will not

@@ -29,7 +29,6 @@ _BOARD_FLAGS = (
     | imgui.WindowFlags_.no_saved_settings
     | imgui.WindowFlags_.no_bring_to_front_on_focus
     | imgui.WindowFlags_.no_scroll_with_mouse
-    | imgui.WindowFlags_.no_nav
     | imgui.WindowFlags_.no_focus_on_appearing
 ).value
 _NO_SCROLL_FLAGS = (

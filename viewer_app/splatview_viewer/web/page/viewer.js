@@ -470,10 +470,11 @@ const KEY_NAMES = new Map(Object.entries({
   Tab: "tab", ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", ArrowDown: "down", PageUp: "page_up",
   PageDown: "page_down", Home: "home", End: "end", Insert: "insert", Delete: "delete", Backspace: "backspace",
   " ": "space", Enter: "enter", Escape: "escape", "-": "minus", "=": "equal", ",": "comma", ".": "period",
-  "/": "slash", Shift: "shift", Control: "ctrl", Alt: "alt", Meta: MAC ? "ctrl" : "super",
+  "/": "slash", "[": "left_bracket", "]": "right_bracket", ContextMenu: "menu", Shift: "shift", Control: "ctrl", Alt: "alt", Meta: MAC ? "ctrl" : "super",
 }));
-const CODE_NAMES = {Minus: "minus", Equal: "equal", Comma: "comma", Period: "period", Slash: "slash"};
-const PUNCTUATION = new Set(Object.values(CODE_NAMES));
+const CODE_NAMES = {Minus: "minus", Equal: "equal", Comma: "comma", Period: "period", Slash: "slash",
+                    BracketLeft: "left_bracket", BracketRight: "right_bracket"};
+const PUNCTUATION = new Set(["minus", "equal", "comma", "period", "slash"]);
 const BROWSER_KEYS = new Set(["f5", "f11", "f12"]);
 const MOVING = new Set([..."wasdqezc", "left", "right", "up", "down"]); // with Alt they move a scene's camera slowly
 const keys = new Map(); // names of the keys that are down, by their place: a modifier may change what a key means
@@ -491,7 +492,7 @@ function keyName(e) {
 function isForBrowser(e, name) {
   const held = mods(e);
   if (BROWSER_KEYS.has(name) || (name === "insert" && held & 1)) return true;
-  if (held & 2) return PUNCTUATION.has(name) || (name.length === 1 && !(held & 1 ? "sz" : "acsxyz").includes(name));
+  if (held & 2) return PUNCTUATION.has(name) || (name.length === 1 && !(held & 1 ? "sz" : "ackosxyz").includes(name));
   if (held & 4) return !MAC && name !== "alt" && name !== "shift" && !MOVING.has(name);
   return (held & 8) !== 0 && name !== "super";
 }

@@ -1,0 +1,56 @@
+"""The times of one screen's pictures."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import TYPE_CHECKING
+
+from splatview_viewer.gpu.governor import next_due
+
+if TYPE_CHECKING:
+    from splatview_viewer.gpu.work import GpuWork
+
+_CATCH_UP = 0.001
+"""Seconds to wait for a GPU that is behind."""
+_IN_FLIGHT = 2
+"""Pictures that the GPU may be behind."""
+
+
+class Pace:
+    """The times of one screen's pictures: by --max-fps, by the share of the GPU, and
+    after it has caught up.
+    """
+
+    def __init__(self, work: GpuWork, max_fps: float) -> None:
+        self._work = work
+        self._period = 1 / max_fps
+        self._next = 0.0
+        self._in_flight: deque[int] = deque()
+        self._times: deque[float] = deque(maxlen=240)
+
+    @property
+    def drawn_at(self) -> float:
+        """The time of the last picture; -inf before the first."""
+        return self._times[-1] if self._times else -math.inf
+
+    def next(self, now: float) -> float:
+        """Return the time of the next picture at the earliest."""
+        while self._in_flight and self._in_flight[0] <= self._work.finished:
+            self._in_flight.popleft()
+        behind = now + _CATCH_UP if len(self._in_flight) >= _IN_FLIGHT else 0.0
+        return max(self._next, self._work.governor.next_picture(), behind)
+
+    def draw(self, now: float) -> None:
+        """Count a picture that is about to be drawn."""
+        self._next = next_due(self._next, now, self._period)
+        self._work.governor.begin_picture()
+        self._times.append(now)
+
+    def present(self) -> None:
+        """Count what the GPU was given for it."""
+        self._in_flight.append(self._work.submitted)
+
+    def fps(self, now: float) -> float:
+        """Return the number of pictures within the last second."""
+        return float(sum(1 for t in self._times if t > now - 1))
