@@ -241,17 +241,17 @@ def test_panel_shows_the_comparison_with_the_photograph(
 ) -> None:
     """Check the modes while one looks through a camera, and the PSNR below them."""
     with closing(Surface(1.0)) as panel:
-        assert "Compare" not in drawn_widgets(view, panel, screen)
+        assert "Wipe" not in drawn_widgets(view, panel, screen)
         through(view, 1, screen, content)
         for mode, neighbour in (("photo", "Opacity"), ("error", "Amplify")):
             frustums(view).change(how=mode)
             drawn = drawn_widgets(view, panel, screen)
-            assert {"Compare", neighbour} <= drawn.keys()
+            assert {"Wipe", "Leave", neighbour} <= drawn.keys()
             assert view.view.state.training.how == mode
         wait_until(partial(has_psnr, view))
         drawn = drawn_widgets(view, panel, screen)
-        compare = drawn["Compare"]
-        rows = (drawn["Amplify"].y - compare.y) / compare.height
+        wipe = drawn["Wipe"]
+        rows = (drawn["Amplify"].y - wipe.y) / wipe.height
         # The PSNR stands between them.
         assert rows > 1.8
 

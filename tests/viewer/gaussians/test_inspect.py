@@ -264,7 +264,7 @@ def test_coefficients_of_a_gaussian_are_a_table_that_can_be_folded(
     folded = fold_height()
     for event in (PointerMove, PointerPress, PointerRelease):
         pixel = widgets.middle("Coefficients")
-        panel.handle(event(*pixel), RECT, covered=[Rect(0, 0, 4000, 4000)])
+        panel.input.handle(event(*pixel), RECT, covered=[Rect(0, 0, 4000, 4000)])
         see(view, panel, screen, "Inspect")
     # A line of names, one of degree 0, and those of the higher degrees.
     lines = 1 + 1 + len(tool.values.shN)

@@ -355,7 +355,7 @@ class PathRig:
         for seconds in times:
             x = left + (end - left) * seconds / self.tool.path.duration
             event = kind(x, board.y + 16.0)
-            self.panel.handle(event, RECT, covered=self.view.covered(RECT))
+            self.panel.input.handle(event, RECT, covered=self.view.covered(RECT))
             self.draw()
             self.draw()
 

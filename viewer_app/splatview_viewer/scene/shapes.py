@@ -88,29 +88,31 @@ def angles_of(box: Box) -> Vector:
     return x_degrees, y_degrees, z_degrees
 
 
-def fit_shapes(
-    means: np.ndarray, weights: np.ndarray | None = None
-) -> tuple[Box, Sphere]:
-    """Return a box and a sphere around nearly all centres (N, 3).
+def fit_shapes(points: np.ndarray, *, without_far: bool = False) -> tuple[Box, Sphere]:
+    """Return a box and a sphere around all finite points (N, 3), or nearly all.
 
-    Floaters, a hundredth on each side, do not count, nor those with a weight of 0.
+    without_far: leave out the farthest hundredth: on each side of the box, and by the
+        distance from the middle.
     """
-    is_counted = np.isfinite(means).all(axis=1)
-    if weights is not None:
-        is_counted &= np.asarray(weights) > 0
-    points = np.asarray(means, np.float64)[is_counted]
+    points = np.asarray(points, np.float64)
+    points = points[np.isfinite(points).all(axis=1)]
     if not len(points):
         return Box(), Sphere()
-    low, high = np.percentile(points, (1, 99), axis=0)
+    share = 0.01 if without_far else 0.0
+    low, high = np.quantile(points, (share, 1 - share), axis=0)
     center = (low + high) / 2
-    half = (high - low) / 2 * 1.05
+    half = (high - low) / 2 * _MARGIN
     shortest = max(float(half.max()) * 0.01, 1e-6)
     half = np.maximum(half, shortest)
     distances = np.linalg.norm(points - center, axis=1)
-    radius = float(np.percentile(distances, 99)) * 1.05
+    radius = float(np.quantile(distances, 1 - share)) * _MARGIN
     x, y, z = center.tolist()
     a, b, c = half.tolist()
     return Box((x, y, z), (a, b, c)), Sphere((x, y, z), max(radius, 1e-6))
+
+
+_MARGIN = 1.02
+"""Size of a fitted shape, in those of what it holds."""
 
 
 def face_centers(box: Box) -> np.ndarray:

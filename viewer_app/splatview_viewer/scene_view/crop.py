@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
+from splatview_viewer.core.errors import RendererError
 from splatview_viewer.core.events import (
     PointerLeave,
     PointerMove,
@@ -18,7 +20,7 @@ from splatview_viewer.core.events import (
 from splatview_viewer.core.view import Section
 from splatview_viewer.geometry.cameras import project
 from splatview_viewer.scene import Box, Sphere, shapes
-from splatview_viewer.scene_view.crop_panel import draw_panel
+from splatview_viewer.scene_view.crop_panel import draw_panel, state_words
 from splatview_viewer.scene_view.lines import draw_line, push_clip_rect
 from splatview_viewer.scene_view.protocol import SelectableView
 from splatview_viewer.scene_view.tool import Tool
@@ -77,6 +79,8 @@ class Crop(Tool[SelectableView]):
         self._grab: _HandleGrab | None = None
         self._is_pressed_elsewhere = False
         """A button is down for something else."""
+        self.without_far = False
+        """The farthest hundredth does not count when a shape is fitted."""
         self.is_open = False
         """The part of the panel is seen."""
 
@@ -100,12 +104,23 @@ class Crop(Tool[SelectableView]):
         # A shape is dragged as a rule.
         self.view.mark_moving()
 
-    def fit(self) -> tuple[Box, Sphere]:
-        """Return a box and a sphere around what can be seen of the scene."""
-        sample = self.view.data.current_sample()
-        if sample is None:
-            return (Box(), Sphere())
-        return shapes.fit_shapes(sample.means, sample.weights)
+    def new_shape(self, name: str) -> Box | Sphere | None:
+        """Return a "box" or a "sphere" around all that is seen; "": None."""
+        if not name:
+            return None
+        try:
+            points = self.view.seen_points()
+        except RendererError:
+            points = np.zeros((0, 3))
+        box, sphere = shapes.fit_shapes(points, without_far=self.without_far)
+        return box if name == "box" else sphere
+
+    def fit_shape(self) -> None:
+        """Have the shape take all that is seen."""
+        shape = self.shape
+        fitted = self.new_shape("box" if isinstance(shape, Box) else "sphere")
+        if shape is not None and fitted is not None:
+            self.set_shape(replace(fitted, outside=shape.outside))
 
     # -- handles -------------------------------------------------------------------
 
@@ -235,8 +250,14 @@ class Crop(Tool[SelectableView]):
         return False
 
     def sections(self) -> Sequence[Section]:
-        tip = "Draw only what lies in a box or a sphere, or leave that out"
-        return [Section("Crop", lambda: draw_panel(self), tip=tip)]
+        section = Section(
+            "Crop",
+            partial(draw_panel, self),
+            tip="Draw only what lies in a box or a sphere, or leave that out",
+            tab="data",
+            state=state_words(self),
+        )
+        return [section]
 
     def details(self) -> Sequence[str]:
         return ["cropped"] if self.shape is not None else []

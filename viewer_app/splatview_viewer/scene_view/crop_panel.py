@@ -1,4 +1,4 @@
-"""The panel's part "Crop": the numbers of the box or the sphere."""
+"""The section "Crop": the numbers of the box or the sphere."""
 
 from __future__ import annotations
 
@@ -22,8 +22,17 @@ _MIN_LENGTH = 1e-6
 _WORLD_UNITS_TIP = "World units. Drag, or Ctrl + click to type"
 
 
+def state_words(tool: Crop) -> str:
+    """Return what is cropped, in a few words."""
+    shape = tool.shape
+    if shape is None:
+        return "none"
+    name = "box" if isinstance(shape, Box) else "sphere"
+    return f"outside a {name}" if shape.outside else f"in a {name}"
+
+
 def draw_panel(tool: Crop) -> None:
-    """Draw the panel's part."""
+    """Draw the section "Crop"."""
     tool.is_open = True
     shape = _draw_kind(tool)
     if shape is None:
@@ -33,13 +42,23 @@ def draw_panel(tool: Crop) -> None:
         edited = _draw_box(edited)
     else:
         edited = _draw_radius(edited)
-    tip = "Around all but the outer hundredth of what can be seen"
-    if ui.buttons("", ["Fit to scene"], [tip]) == 0:
-        box, sphere = tool.fit()
-        fitted = box if isinstance(edited, Box) else sphere
-        edited = replace(fitted, outside=edited.outside)
     if edited != shape:
         tool.set_shape(edited)
+    _draw_fit(tool)
+
+
+def _draw_fit(tool: Crop) -> None:
+    """Draw the button that fits the shape to the scene, and what it leaves out."""
+    ui.row("Fit")
+    tip = "Around all that is seen of the scene"
+    if controls.button("Fit to scene", "fit", width=-1, hint=tip):
+        tool.fit_shape()
+    tool.without_far = ui.check(
+        "",
+        "Floaters count no more: Fit leaves out the farthest hundredth of what is seen",
+        tool.without_far,
+        "without the farthest 1 %",
+    )
 
 
 def _draw_kind(tool: Crop) -> Box | Sphere | None:
@@ -50,18 +69,15 @@ def _draw_kind(tool: Crop) -> Box | Sphere | None:
         kind = "box"
     elif isinstance(shape, Sphere):
         kind = "sphere"
-    choice = ui.choice(
+    choice = ui.segments(
         "Shape",
         "The region that the scene is cut to",
         kind,
         {"": "None", "box": "Box", "sphere": "Sphere"},
     )
-    if choice == kind:
-        return shape
-    box, sphere = tool.fit()
-    shape = {"": None, "box": box, "sphere": sphere}[choice]
-    tool.set_shape(shape)
-    return shape
+    if choice != kind:
+        tool.set_shape(tool.new_shape(choice))
+    return tool.shape
 
 
 def _size(shape: Box | Sphere) -> float:
@@ -76,7 +92,7 @@ def _number_format(size: float) -> str:
 
 def _draw_place(shape: Box | Sphere) -> Box | Sphere:
     """Draw the side that stays and the centre; return the edited shape."""
-    outside = ui.choice(
+    outside = ui.segments(
         "Keep",
         "The side of the region whose Gaussians stay",
         shape.outside,

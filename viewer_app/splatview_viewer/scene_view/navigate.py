@@ -77,6 +77,10 @@ class Navigate(Tool[SceneView]):
 
     # -- the clipboard -------------------------------------------------------------
 
+    def copy_later(self) -> None:
+        """Put the camera on the clipboard with the next picture."""
+        self._must_copy = True
+
     def copy_camera(self) -> None:
         """Put the camera on the clipboard. Inside an imgui frame."""
         camera = self.view.rig.camera()
@@ -162,7 +166,7 @@ class Navigate(Tool[SceneView]):
             return None
         if event.mods == {"ctrl"} and event.name in ("c", "v"):
             if event.name == "c":
-                self._must_copy = True
+                self.copy_later()
             else:
                 self.paste_camera(self.view.host.pasted())
             return True
@@ -176,7 +180,7 @@ class Navigate(Tool[SceneView]):
             case "r":
                 self.view.rig.motion.fly_to_whole_scene(upright=True)
             case "o":
-                self._switch_drag()
+                self.switch_drag()
             case _:
                 return None
         return True
@@ -190,7 +194,8 @@ class Navigate(Tool[SceneView]):
             return True
         return None
 
-    def _switch_drag(self) -> None:
+    def switch_drag(self) -> None:
+        """Have a drag look around, or orbit again."""
         self.drag_looks = not self.drag_looks
         if self.drag_looks:
             self.view.host.notify("Fly: drag looks around")
@@ -201,7 +206,7 @@ class Navigate(Tool[SceneView]):
 
     def tick(self, now: float) -> bool:
         motion = self.view.rig.motion
-        needs_redraw = motion.tick(now)
+        needs_redraw = motion.tick(now) or self._must_copy
         if self._speed_changed:
             self._speed_changed = False
             self._tell_speed_at = now + _WHEEL_REST_S

@@ -167,6 +167,13 @@ class SelectableView(SceneView, Protocol):
     @property
     def state(self) -> SelectableState: ...
 
+    def seen_points(self) -> np.ndarray:
+        """Return the centres (N, 3) of all that is drawn, were nothing cropped.
+
+        Raises RendererError while the scene cannot be read.
+        """
+        ...
+
 
 class TrainedState(SceneState, Protocol):
     """The state of a view that shows the cameras of a training."""

@@ -9,7 +9,7 @@ it; the tools of two users know nothing of each other.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
 
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.scene_view.protocol import SceneView
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from splatview_viewer.core.command import Command
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.view import KeyHelp, Section
 
 V = TypeVar("V", bound=SceneView)
+T = TypeVar("T", bound="Tool")
 
 _SECTIONS = (
     "",
@@ -111,10 +111,6 @@ class Tool(Generic[V]):
         """Return its parts of the panel."""
         return ()
 
-    def commands(self) -> Sequence[Command[Any]]:
-        """Return what a user can ask it for; each is run with the view."""
-        return ()
-
     def details(self) -> Sequence[str]:
         """Return its part of the status line, in short phrases."""
         return ()
@@ -136,6 +132,12 @@ class ToolSet(dict[str, Tool]):
     def __init__(self, view: SceneView, tools: Sequence[Tool]) -> None:
         super().__init__({tool.name: tool for tool in tools})
         self._view = view
+
+    def of(self, kind: type[T]) -> T:
+        """Return the tool of a class. Raises KeyError."""
+        tool = self[kind.name]
+        assert isinstance(tool, kind)
+        return tool
 
     def handle(self, event: Event, rect: Rect) -> bool:
         """Offer an event to the tools. Returns True to draw the picture again."""
@@ -197,10 +199,6 @@ class ToolSet(dict[str, Tool]):
     def sections(self) -> list[Section]:
         """Return the parts of the panel, in their order there."""
         return in_order([s for tool in self.values() for s in tool.sections()])
-
-    def commands(self) -> list[Command[Any]]:
-        """Return what a user can ask the tools for."""
-        return [command for tool in self.values() for command in tool.commands()]
 
     def details(self) -> list[str]:
         """Return the phrases of all tools for the status line."""

@@ -180,7 +180,7 @@ def slider(
         tip: shown beside the panel.
         value: before this frame.
         limits: the least and the greatest value.
-        fmt: as printf has it.
+        fmt: as printf has it, or a word for the value.
         reset: the default, which a right click or Backspace sets; None for nothing.
         log: True for a scale of powers of ten.
     """
@@ -198,12 +198,14 @@ def slider(
     imgui.push_style_color(imgui.Col_.frame_bg_active, faint(theme.TEXT, 0.10))
     imgui.push_style_color(imgui.Col_.slider_grab_active, _CLEAR)
     imgui.push_style_var(imgui.StyleVar_.grab_min_size, 1.0)
-    hidden = fmt if _is_being_typed(label) else " "
+    hidden = " "
+    if _is_being_typed(label):
+        hidden = fmt if "%" in fmt else "%.3g"
     edited, new = imgui.slider_float(f"##{label}", value, *limits, hidden, flags)
     imgui.pop_style_var()
     imgui.pop_style_color(5)
     if not _is_being_typed(label):
-        _draw_slider_text(fmt % (new if edited else value))
+        _draw_slider_text(fmt % (new if edited else value) if "%" in fmt else fmt)
     if reset is not None:
         tip += "\nRight click: back to the default. Ctrl + click: type a number."
     controls.tip(tip)
@@ -284,11 +286,18 @@ def vector(label: str, values: Sequence[float], fmt: str) -> tuple[bool, list[fl
     return new != list(values), new
 
 
-def check(label: str, tip: str, value: bool) -> bool:
-    """Draw a box to tick; return the value after this frame."""
+def check(label: str, tip: str, value: bool, words: str = "") -> bool:
+    """Draw a box to tick, and words behind it; return the value after this frame."""
     row(label)
-    ticked = controls.check_box(f"##{label}", value)
+    ticked = controls.check_box(f"{words}##{label}", value)
     controls.tip(tip)
+    if words:
+        low = imgui.get_item_rect_min()
+        high = imgui.get_item_rect_max()
+        y = (low.y + high.y - imgui.get_text_line_height()) / 2
+        corner = ImVec2(high.x + 8 * theme.scale(), round(y))
+        draw = imgui.get_window_draw_list()
+        draw.add_text(corner, theme.u32(theme.DIM), words)
     return ticked
 
 

@@ -112,6 +112,15 @@ class Filter(Tool["GaussianView"]):
         """Progress from 0 to 1 while a file is written."""
         return None if self._job is None else self._job.progress
 
+    @property
+    def why_not_saved(self) -> str | None:
+        """Why the scene cannot be saved now; None: it can."""
+        if self.view.data.summary is None:
+            return "there is no scene"
+        if self._job is not None:
+            return "a file is being written"
+        return None
+
     def save(self, *, only_shown: bool) -> None:
         """Save Gaussians as a .ply in the folder where the viewer runs.
 

@@ -13,6 +13,7 @@ from splatview_viewer.core.host import Host
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import CANVAS_WORDS, Info, Section, View, Wants
 from splatview_viewer.kinds.gaussians.cache import SceneCache
+from splatview_viewer.kinds.gaussians.commands import commands_of
 from splatview_viewer.kinds.gaussians.filter import Filter
 from splatview_viewer.kinds.gaussians.history import HistoryTool
 from splatview_viewer.kinds.gaussians.inspect import Inspect
@@ -22,6 +23,7 @@ from splatview_viewer.kinds.gaussians.state import SHOWS, GaussianState, paint_o
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.choose import renderer_note
 from splatview_viewer.render.picking import pick_later
+from splatview_viewer.scene import HIDDEN, flags
 from splatview_viewer.scene_view.camera_rig import CameraRig
 from splatview_viewer.scene_view.crop import Crop
 from splatview_viewer.scene_view.frustums import Frustums
@@ -34,9 +36,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import moderngl
+    import numpy as np
     import torch
 
     from splatview_ipc.gl.base import PixelSource
+    from splatview_viewer.core.command import Command
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.settings import Color
     from splatview_viewer.core.view import KeyHelp, Value
@@ -54,6 +58,8 @@ TOOLS: tuple[type[Tool[Any]], ...] = (
 )
 """The tools beside `PathTool` and `Navigate`, in the order in which events are offered
 to them."""
+_FAINTEST = 1 / 255
+"""Opacity below which a Gaussian is never seen."""
 _REST_S = 0.2
 """Seconds without input after which a coarse picture is drawn again in full."""
 
@@ -69,6 +75,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         data.pictures.append(self.picture)
         self._drawn_loads = data.loads
         """The scene that was drawn last, or for which drawing was asked."""
+        self._must_draw = False
         self.rig = CameraRig(self)
         self.path = PathTool(self)
         tools = [tool(self) for tool in TOOLS]
@@ -84,6 +91,11 @@ class GaussianView(View[SceneCache, GaussianState]):
     def change(self, **fields: Any) -> None:
         """Change fields of the state."""
         self.state = replace(self.state, **fields)
+
+    def redraw(self) -> None:
+        """Draw the picture again: what lies over it has changed."""
+        self._must_draw = True
+        self.host.wake()
 
     def bare_copy(self) -> GaussianView:
         """Return another view in the same state, without tools, for exact pictures."""
@@ -205,13 +217,25 @@ class GaussianView(View[SceneCache, GaussianState]):
         scene = self.data.renderer.scene()
         return pick_later(scene, camera, x, y, self.options)
 
+    def seen_points(self) -> np.ndarray:
+        """Return the centres (N, 3) of all that is drawn, were nothing cropped.
+
+        Raises RendererError while the scene cannot be read.
+        """
+        scene = self.data.renderer.scene().to_host()
+        selection = replace(self.state.selection, box=None, sphere=None, marked=())
+        is_seen = (flags(scene, selection) & HIDDEN) == 0
+        is_seen &= scene.opacities >= _FAINTEST
+        return scene.means[is_seen].numpy()
+
     # -- the loop ------------------------------------------------------------------
 
     def tick(self, now: float) -> bool:
         """Advance to `now`; a coarse picture is drawn in full once the user rests."""
         data = self.data
         data.tick(now)
-        needs_redraw = self._drawn_loads != data.loads
+        needs_redraw = self._must_draw or self._drawn_loads != data.loads
+        self._must_draw = False
         self._drawn_loads = data.loads
         needs_redraw |= self.tools.tick(now)
         needs_redraw |= data.moved.moves_on(self.picture, self.is_moving)
@@ -259,6 +283,9 @@ class GaussianView(View[SceneCache, GaussianState]):
         hints.hint = None
         self.data.sample = None
         self.host.resend()
+
+    def commands(self) -> Sequence[Command[Any]]:
+        return commands_of(self)
 
     def panel(self) -> Sequence[Section]:
         return self.tools.sections()

@@ -1,0 +1,454 @@
+"""What a user can ask of a scene: ways to see it, its camera, bookmarks, path, crop."""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
+
+from splatview_viewer.core.command import Command
+from splatview_viewer.kinds.gaussians.filter import Filter
+from splatview_viewer.kinds.gaussians.inspect import Inspect
+from splatview_viewer.kinds.gaussians.state import SHOWS, Show
+from splatview_viewer.scene.scene import UPS
+from splatview_viewer.scene_view.camera_panel import MODELS
+from splatview_viewer.scene_view.crop import Crop
+from splatview_viewer.scene_view.frustums import Frustums
+from splatview_viewer.scene_view.frustums_panel import COMPARISONS
+from splatview_viewer.scene_view.navigate import Navigate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from splatview_viewer.geometry.cameras import CameraModel
+    from splatview_viewer.geometry.training_cameras import CameraSet
+    from splatview_viewer.kinds.gaussians.view import GaussianView
+
+    Of = Command[GaussianView]
+    Reason = Callable[[GaussianView], str | None]
+
+_MAX_CAMERAS = 500
+"""Training cameras that have a command of their own."""
+
+
+def commands_of(view: GaussianView) -> Sequence[Of]:
+    """Return the commands of a view; those of training cameras come last."""
+    cameras = view.tools.of(Frustums).cameras
+    if cameras is None:
+        return COMMANDS
+    return (*COMMANDS, *_camera_commands(cameras))
+
+
+# -- ways to see it --------------------------------------------------------------------
+
+
+def _show(show: Show, view: GaussianView) -> None:
+    view.change(show=show)
+
+
+def _step_show(by: int, view: GaussianView) -> None:
+    """Show the next way to see the scene, or the one before."""
+    shows: list[Show] = list(SHOWS)
+    index = (shows.index(view.state.show) + by) % len(shows)
+    view.change(show=shows[index])
+
+
+def _show_commands() -> list[Of]:
+    commands: list[Of] = [
+        Command(
+            "scene.show.next", "Show: the next way", partial(_step_show, 1), ("V",)
+        ),
+        Command(
+            "scene.show.previous",
+            "Show: the way before",
+            partial(_step_show, -1),
+            ("Shift V",),
+        ),
+    ]
+    for show, facts in SHOWS.items():
+        title = f"Show: {facts.title.lower()}"
+        run = partial(_show, show)
+        commands.append(Command(f"scene.show.{show}", title, run, icon="eye"))
+    return commands
+
+
+# -- the camera ------------------------------------------------------------------------
+
+
+def _frame(view: GaussianView) -> None:
+    view.rig.motion.fly_to_whole_scene()
+
+
+def _level(view: GaussianView) -> None:
+    view.rig.motion.fly_to_whole_scene(upright=True)
+
+
+def _project(model: CameraModel, view: GaussianView) -> None:
+    view.rig.set_lens(model, view.rig.orbit.fov)
+
+
+def _set_up(name: str, view: GaussianView) -> None:
+    view.rig.up_axis.choose(name)
+
+
+def _detect_up(view: GaussianView) -> None:
+    view.rig.up_axis.detect_again()
+
+
+def _switch_drag(view: GaussianView) -> None:
+    view.tools.of(Navigate).switch_drag()
+
+
+def _copy_camera(view: GaussianView) -> None:
+    view.tools.of(Navigate).copy_later()
+
+
+def _paste_camera(view: GaussianView) -> None:
+    view.tools.of(Navigate).paste_from_clipboard()
+
+
+def _camera_moves() -> list[Of]:
+    commands: list[Of] = [
+        Command("camera.frame", "See the whole scene", _frame, ("F",), icon="fit"),
+        Command("camera.level", "Hold the camera level", _level, ("R",), icon="orbit"),
+        Command(
+            "camera.drag", "Drag: orbit or fly", _switch_drag, ("O",), icon="orbit"
+        ),
+        Command(
+            "camera.copy", "Copy the camera", _copy_camera, ("Ctrl C",), icon="copy"
+        ),
+        Command(
+            "camera.paste", "Paste a camera", _paste_camera, ("Ctrl V",), icon="paste"
+        ),
+        Command("camera.up.detect", "Up: find it again", _detect_up, icon="orbit"),
+    ]
+    for model, name in MODELS.items():
+        title = f"Projection: {name.lower()}"
+        run = partial(_project, model)
+        commands.append(Command(f"camera.{model}", title, run, icon="camera"))
+    for name in UPS:
+        title = f"Up: {name}".replace("-", "\u2212")
+        run = partial(_set_up, name)
+        commands.append(Command(f"camera.up.{name}", title, run, icon="orbit"))
+    return commands
+
+
+# -- bookmarks -------------------------------------------------------------------------
+
+
+def _keep_bookmark(digit: int | None, view: GaussianView) -> None:
+    view.tools.of(Navigate).bookmarks.add(digit)
+
+
+def _visit_bookmark(digit: int, view: GaussianView) -> None:
+    view.tools.of(Navigate).bookmarks.visit(digit)
+
+
+def _why_no_room(view: GaussianView) -> str | None:
+    return view.tools.of(Navigate).bookmarks.reason_full
+
+
+def _why_no_bookmark(digit: int, view: GaussianView) -> str | None:
+    if digit in view.tools.of(Navigate).bookmarks.by_digit:
+        return None
+    return f"there is no bookmark {digit}"
+
+
+def _bookmark_commands() -> list[Of]:
+    commands: list[Of] = [
+        Command(
+            "bookmark.add",
+            "Keep this camera as a bookmark",
+            partial(_keep_bookmark, None),
+            icon="bookmark",
+            reason=_why_no_room,
+        )
+    ]
+    for digit in range(1, 10):
+        go: Of = Command(
+            f"bookmark.go.{digit}",
+            f"Go to bookmark {digit}",
+            partial(_visit_bookmark, digit),
+            (str(digit),),
+            icon="bookmark",
+            reason=partial(_why_no_bookmark, digit),
+        )
+        keep: Of = Command(
+            f"bookmark.keep.{digit}",
+            f"Keep this camera as bookmark {digit}",
+            partial(_keep_bookmark, digit),
+            (f"Shift {digit}",),
+            icon="bookmark",
+        )
+        commands += [go, keep]
+    return commands
+
+
+# -- training cameras ------------------------------------------------------------------
+
+
+def _why_no_cameras(view: GaussianView) -> str | None:
+    if view.tools.of(Frustums).cameras is None:
+        return "there are no training cameras"
+    return None
+
+
+def _why_not_through(view: GaussianView) -> str | None:
+    if view.tools.of(Frustums).through.index is None:
+        return "the view looks through no training camera"
+    return None
+
+
+def _step_camera(by: int, view: GaussianView) -> None:
+    frustums = view.tools.of(Frustums)
+    if frustums.through.index is None:
+        frustums.enter(frustums.last_index)
+    else:
+        frustums.step(by)
+
+
+def _leave_camera(view: GaussianView) -> None:
+    view.tools.of(Frustums).leave()
+
+
+def _enter_camera(index: int, view: GaussianView) -> None:
+    frustums = view.tools.of(Frustums)
+    frustums.is_following = False
+    frustums.enter(index)
+
+
+def _switch_cameras(field: str, view: GaussianView) -> None:
+    frustums = view.tools.of(Frustums)
+    frustums.change(**{field: not getattr(frustums.state, field)})
+
+
+def _compare_photo(how: str, view: GaussianView) -> None:
+    view.tools.of(Frustums).change(how=how)
+
+
+def _training_commands() -> list[Of]:
+    commands: list[Of] = [
+        Command(
+            "training.next",
+            "Training camera: the next",
+            partial(_step_camera, 1),
+            ("Page down",),
+            icon="cameras",
+            reason=_why_no_cameras,
+        ),
+        Command(
+            "training.previous",
+            "Training camera: the one before",
+            partial(_step_camera, -1),
+            ("Page up",),
+            icon="cameras",
+            reason=_why_no_cameras,
+        ),
+        Command(
+            "training.leave",
+            "Training camera: leave it",
+            _leave_camera,
+            icon="cameras",
+            reason=_why_not_through,
+        ),
+        Command(
+            "training.shown",
+            "Training cameras: show or hide",
+            partial(_switch_cameras, "shown"),
+            icon="cameras",
+            reason=_why_no_cameras,
+        ),
+        Command(
+            "training.photos",
+            "Training cameras: their photographs",
+            partial(_switch_cameras, "pictures"),
+            icon="cameras",
+            reason=_why_no_cameras,
+        ),
+    ]
+    for how, name in COMPARISONS.items():
+        comparison: Of = Command(
+            f"training.{how}",
+            f"Photograph: {name.lower()}",
+            partial(_compare_photo, how),
+            icon="image",
+            reason=_why_not_through,
+        )
+        commands.append(comparison)
+    return commands
+
+
+@lru_cache(4)
+def _camera_commands(cameras: CameraSet) -> tuple[Of, ...]:
+    """Return a command for each training camera."""
+    return tuple(
+        Command(
+            f"training.camera.{index}",
+            f"Look through camera {index}: {cameras.label(index)}",
+            partial(_enter_camera, index),
+            icon="camera",
+        )
+        for index in range(min(len(cameras), _MAX_CAMERAS))
+    )
+
+
+# -- the path --------------------------------------------------------------------------
+
+
+def _why_no_path(view: GaussianView) -> str | None:
+    return None if view.path.path.keys else "the path has no keyframe"
+
+
+def _why_no_key(view: GaussianView) -> str | None:
+    return "no keyframe is chosen" if view.path.chosen_key is None else None
+
+
+def _on_path(method: str, view: GaussianView) -> None:
+    """Have the path do something, and draw what it shows."""
+    getattr(view.path, method)()
+    view.redraw()
+
+
+def _save_path(view: GaussianView) -> None:
+    view.path.storage.save()
+
+
+def _render_film(view: GaussianView) -> None:
+    view.path.film_maker.start()
+    view.redraw()
+
+
+def _path_commands() -> list[Of]:
+    return [
+        Command(
+            "path.key",
+            "Set a keyframe here",
+            partial(_on_path, "add_key"),
+            ("K",),
+            icon="plus",
+        ),
+        Command(
+            "path.remove",
+            "Remove the chosen keyframe",
+            partial(_on_path, "remove_key"),
+            ("Delete",),
+            icon="delete",
+            reason=_why_no_key,
+        ),
+        Command(
+            "path.play",
+            "Play the path, or stop",
+            partial(_on_path, "toggle_playing"),
+            icon="play",
+            reason=_why_no_path,
+        ),
+        Command(
+            "path.around",
+            "A path once around the scene",
+            partial(_on_path, "circle_scene"),
+            icon="around",
+        ),
+        Command(
+            "path.save", "Save the path", _save_path, icon="save", reason=_why_no_path
+        ),
+        Command(
+            "path.render",
+            "Render the video",
+            _render_film,
+            icon="film",
+            reason=_why_no_path,
+        ),
+    ]
+
+
+# -- the data --------------------------------------------------------------------------
+
+
+def _crop(shape: str, view: GaussianView) -> None:
+    crop = view.tools.of(Crop)
+    crop.set_shape(crop.new_shape(shape))
+
+
+def _fit_crop(view: GaussianView) -> None:
+    view.tools.of(Crop).fit_shape()
+
+
+def _why_no_crop(view: GaussianView) -> str | None:
+    return None if view.tools.of(Crop).shape is not None else "nothing is cropped"
+
+
+def _show_all(view: GaussianView) -> None:
+    view.tools.of(Filter).reset()
+
+
+def _why_all(view: GaussianView) -> str | None:
+    return None if view.tools.of(Filter).is_active else "all are shown"
+
+
+def _save_scene(only_shown: bool, view: GaussianView) -> None:
+    view.tools.of(Filter).save(only_shown=only_shown)
+
+
+def _why_not_saved(view: GaussianView) -> str | None:
+    return view.tools.of(Filter).why_not_saved
+
+
+def _clear_inspected(view: GaussianView) -> None:
+    view.tools.of(Inspect).choose(None)
+
+
+def _why_none_inspected(view: GaussianView) -> str | None:
+    return None if view.tools.of(Inspect).index is not None else "none is inspected"
+
+
+def _data_commands() -> list[Of]:
+    return [
+        Command("crop.box", "Crop: a box", partial(_crop, "box"), icon="crop"),
+        Command("crop.sphere", "Crop: a sphere", partial(_crop, "sphere"), icon="crop"),
+        Command("crop.fit", "Crop: fit", _fit_crop, icon="crop", reason=_why_no_crop),
+        Command(
+            "crop.none",
+            "Crop: none",
+            partial(_crop, ""),
+            icon="crop",
+            reason=_why_no_crop,
+        ),
+        Command(
+            "filter.reset",
+            "Show all Gaussians",
+            _show_all,
+            icon="eye",
+            reason=_why_all,
+        ),
+        Command(
+            "scene.save",
+            "Save the scene: all of it",
+            partial(_save_scene, False),
+            icon="save",
+            reason=_why_not_saved,
+        ),
+        Command(
+            "scene.save_shown",
+            "Save the scene: what is shown",
+            partial(_save_scene, True),
+            icon="save",
+            reason=_why_not_saved,
+        ),
+        Command(
+            "inspect.clear",
+            "Inspect none",
+            _clear_inspected,
+            icon="inspect",
+            reason=_why_none_inspected,
+        ),
+    ]
+
+
+COMMANDS: tuple[Command[Any], ...] = (
+    *_show_commands(),
+    *_camera_moves(),
+    *_bookmark_commands(),
+    *_training_commands(),
+    *_path_commands(),
+    *_data_commands(),
+)
+"""The commands of every scene."""
