@@ -52,6 +52,8 @@ class Command(Generic[Target]):
     """One of `ui.icons`."""
     reason: Callable[[Target], str | None] = _can_always
     """Returns why it cannot be done now, in a few words; None: it can."""
+    group: str = "Commands"
+    """Where the palette lists it: "Commands", "Settings", "Bookmarks", "Cameras"."""
     repeats: bool = False
     """True if it is done again while its key is held."""
 

@@ -276,6 +276,13 @@ class View(Generic[Data, State]):
         """Return what a user can ask it for; each is run with this view."""
         return ()
 
+    def find_commands(self, text: str) -> Sequence[Command[Any]]:
+        """Return commands for what is searched for, of which there are too many to list.
+
+        Such are training cameras by their numbers. A few dozen are enough.
+        """
+        return ()
+
     def lanes(self) -> Sequence[Lane]:
         """Return its lanes of the time area; the caller asks in each picture."""
         return ()

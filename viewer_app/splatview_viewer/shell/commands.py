@@ -96,6 +96,10 @@ def _fold_time(user: User) -> None:
     user.fold_time()
 
 
+def _open_palette(user: User) -> None:
+    user.open_palette()
+
+
 def _list_keys(user: User) -> None:
     user.toggle_help()
 
@@ -111,6 +115,8 @@ def _tab_command(tab: Tab, name: str) -> Command[User]:
 
 # -- the table -------------------------------------------------------------------------
 
+PALETTE = "palette.open"
+"""The name of the command that finds all others."""
 COMMANDS: tuple[Command[User], ...] = (
     Command(
         "picture.save",
@@ -180,6 +186,7 @@ COMMANDS: tuple[Command[User], ...] = (
     Command(
         "pane.close", "Close this pane", _close_pane, icon="close", reason=_why_one_pane
     ),
+    Command(PALETTE, "Find a command", _open_palette, ("Ctrl K",), icon="find"),
     Command("theme.switch", "Light or dark colours", _switch_theme, icon="moon"),
     Command("keys.list", "List the keys", _list_keys, typed="?", icon="keyboard"),
 )

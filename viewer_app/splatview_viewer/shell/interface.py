@@ -13,7 +13,9 @@ from splatview_viewer.core.view import Info
 from splatview_viewer.shell import footer, sections, top_bar
 from splatview_viewer.shell.interface_state import InterfaceState
 from splatview_viewer.shell.key_list import draw_key_list
+from splatview_viewer.shell.known_settings import KnownSettings
 from splatview_viewer.shell.overlay import draw_overlay, draw_readout, draw_toasts
+from splatview_viewer.shell.palette import Palette
 from splatview_viewer.shell.sparklines import draw_sparklines
 from splatview_viewer.shell.stream_list import draw_list
 from splatview_viewer.shell.strips import draw_strips
@@ -46,6 +48,8 @@ class Interface:
         self.state = InterfaceState()
         self.faults = Faults("interface")
         """Faults of its zones."""
+        self.settings = KnownSettings()
+        self.palette = Palette()
         self.zones = place((1, 1), scale, self.state.wishes())
 
     def place(self, size: tuple[int, int], scale: float) -> Zones:
@@ -96,6 +100,7 @@ class Interface:
                     "panel", self._draw_panel, user, section_list, info
                 )
             self._zone("top bar", top_bar.draw, user, zones.top, scale)
+            self._zone("palette", self.palette.draw, user)
             if user.state.help:
                 self._zone("keys", draw_key_list, user, zones.panes, scale)
         text = self.surface.input.copied_text()

@@ -10,12 +10,13 @@ from splatview_viewer.core.view import TABS
 from splatview_viewer.shell.overlay import latency_phrases, status_phrases
 from splatview_viewer.shell.zones import TABS_HEIGHT
 from splatview_viewer.ui import controls, theme
-from splatview_viewer.ui.widgets import fold, gap, wrapped
+from splatview_viewer.ui.widgets import fold, gap, noting_rows, seek_row, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from splatview_viewer.core.view import Info, Section
+    from splatview_viewer.shell.known_settings import Goal
     from splatview_viewer.shell.user import User
     from splatview_viewer.shell.zones import Form
 
@@ -53,9 +54,18 @@ def draw_sections(
     """
     tab = user.interface.state.tab
     changed = False
+    entry = user.state.selected_entry
+    known = user.interface.settings
     for section in sections:
+        if known.goal is not None and known.goal.section == section.title:
+            _go_to(known.goal)
+            known.goal = None
         if fold(section.title, section.opened, section.tip, section.state):
-            changed |= bool(section.draw())
+            with noting_rows() as labels:
+                changed |= bool(section.draw())
+            if entry is not None:
+                known.note(entry.kind, section.title, labels)
+    seek_row("")
     is_empty = not sections
     if tab == "data" and user.state.selected_entry is not None:
         part("details", _draw_details, user, info)
@@ -69,6 +79,16 @@ def draw_sections(
         gap(6 * theme.scale())
         wrapped(notice, theme.FAULT)
     return changed
+
+
+def _go_to(goal: Goal) -> None:
+    """Open the next section and scroll to what a user chose in it."""
+    controls.open_head(goal.section)
+    if goal.label:
+        seek_row(goal.label)
+        return
+    imgui.set_scroll_here_y(0.0)
+    controls.focus_next()
 
 
 def _draw_details(user: User, info: Info) -> None:

@@ -18,9 +18,10 @@ from splatview_viewer.core import events as ev
 from splatview_viewer.core.command import command_of
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.settings import BACKDROP, State
-from splatview_viewer.shell.commands import COMMANDS
+from splatview_viewer.shell.commands import COMMANDS, PALETTE
 from splatview_viewer.shell.held import Held
 from splatview_viewer.shell.interface import Interface
+from splatview_viewer.shell.known_settings import Goal
 from splatview_viewer.shell.layout import Layout
 from splatview_viewer.shell.pace import Pace
 from splatview_viewer.shell.stream_list import caption_of
@@ -243,6 +244,8 @@ class User:
                 return self.do(self.drop, event.paths, event.done)
             case ev.Screenshot():
                 return self.do(self.layout.active.keep_picture)
+        if self.interface.palette.take_early(event):
+            return self.mark(SETTLE)
         self.layout.place(area := self.area(), self.screen.state.scale)
         viewport = self.layout.meant(event)
         has_interface = not self.interface.state.bare
@@ -301,10 +304,13 @@ class User:
     def run(self, command: Command[User]) -> None:
         """Run one of the viewer's own commands, or tell why it cannot be done now."""
         reason = command.reason(self)
-        if reason is None:
-            self.do(command.run, self)
-        else:
+        if reason is not None:
             self.say(f"{command.title}: {reason}")
+        elif command.name == PALETTE:
+            # At once: what is typed next is for it.
+            command.run(self)
+        else:
+            self.do(command.run, self)
 
     def open(self, path: Path) -> None:
         if str(path) in self.catalogue.slots:
@@ -419,6 +425,20 @@ class User:
         self.interface.state.panel_open = True
         self.interface.state.remember(self.catalogue.memo)
         self.mark(SETTLE)
+
+    def open_palette(self) -> None:
+        """Open the palette, with nothing typed."""
+        if not self.interface.state.bare:
+            self.interface.palette.open()
+            self.mark(SETTLE)
+
+    def go_to_setting(self, tab: Tab, section: str, label: str) -> None:
+        """Show a section of the panel, and focus a setting in it.
+
+        label: of the setting; "" for the section itself.
+        """
+        self.choose_tab(tab)
+        self.interface.settings.goal = Goal(section, label)
 
     def fold_time(self) -> None:
         """Fold the time area to a narrow bar, or open it; also in later sessions."""

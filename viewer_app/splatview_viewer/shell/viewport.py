@@ -174,6 +174,12 @@ class Viewport:
         """Return what the user can ask of what it shows; each is run with the view."""
         return self._attempt("commands", lambda _, view: view.view.commands(), ())
 
+    def find_commands(self, text: str) -> Sequence[Command[Any]]:
+        """Return the commands of what it shows that are found by a text alone."""
+        return self._attempt(
+            "commands", lambda _, view: view.view.find_commands(text), ()
+        )
+
     def take_shortcut(self, event: ev.Key) -> bool:
         """Run the command of what it shows that a key is the shortcut of.
 

@@ -132,6 +132,22 @@ def item(name: str, width: float, height: float, *, enabled: bool = True) -> Ite
     )
 
 
+def focus_next() -> None:
+    """Give the next item the focus of the keyboard, without pressing it."""
+    imgui.set_keyboard_focus_here()
+    context = imgui.get_current_context()
+    flags = imgui.internal.NavMoveFlags_
+    unwanted = flags.activate | flags.no_set_nav_cursor_visible
+    context.nav_move_flags &= ~unwanted.value
+    imgui.set_nav_cursor_visible(True)
+
+
+def open_head(title: str) -> None:
+    """Open the section of this title from now on, before its head is drawn."""
+    key = imgui.get_id(f"{title} is open")
+    imgui.get_state_storage().set_bool(key, True)
+
+
 def _ground(of: Item, rest: ImVec4) -> ImVec4:
     """Return the colour of an item's ground."""
     if of.held:

@@ -147,14 +147,45 @@ def gap(pixels: float) -> None:
     imgui.dummy(ImVec2(0, pixels))
 
 
+_noted_rows: list[str] | None = None
+"""The labels of the rows that are drawn; None: nothing asks for them."""
+_sought_row = ""
+"""The label of the row that is to have the focus; "" for none."""
+
+
+@contextmanager
+def noting_rows() -> Iterator[list[str]]:
+    """Yield a list that gets the labels of the rows that are drawn inside."""
+    global _noted_rows
+    previous = _noted_rows
+    _noted_rows = labels = []
+    try:
+        yield labels
+    finally:
+        _noted_rows = previous
+
+
+def seek_row(label: str) -> None:
+    """Scroll to the next row of this label, and give its control the focus."""
+    global _sought_row
+    _sought_row = label
+
+
 def row(label: str) -> None:
     """Start a row; the next item fills what is left of it."""
+    if _noted_rows is not None:
+        _noted_rows.append(label)
+    is_sought = bool(_sought_row) and label == _sought_row
     start = imgui.get_cursor_pos_x()
     imgui.align_text_to_frame_padding()
     label_width = theme.LABEL_WIDTH * theme.scale()
     dim(fitted(label, label_width - 4 * theme.scale()))
     imgui.same_line(start + label_width)
     imgui.set_next_item_width(-1)
+    if is_sought:
+        seek_row("")
+        imgui.set_scroll_here_y(0.3)
+        controls.focus_next()
 
 
 def dim(text: str) -> None:

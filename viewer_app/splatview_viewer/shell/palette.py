@@ -1,0 +1,400 @@
+"""The palette: a field to search, and all commands, streams and settings below it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imgui_bundle import ImVec2, ImVec4, imgui
+
+from splatview_viewer.core import events as ev
+from splatview_viewer.shell import palette_items
+from splatview_viewer.shell.menu import draw_chosen, draw_icon, draw_words
+from splatview_viewer.shell.palette_items import NOT_NOW, Match, PaletteItem
+from splatview_viewer.ui import controls, icons, lettering, theme
+from splatview_viewer.ui.widgets import fitted
+
+if TYPE_CHECKING:
+    from splatview_viewer.core.events import Event
+    from splatview_viewer.shell.user import User
+
+_POPUP = "palette"
+_WIDTH = 600.0
+_TOP = 110.0
+_PAD = 8.0
+_FIELD_HEIGHT = 38.0
+_ROW_HEIGHT = 32.0
+_GROUP_HEIGHT = 30.0
+_FOOT_HEIGHT = 34.0
+_MOST_ROWS_HEIGHT = 420.0
+"""Points of the list at most; what is longer scrolls."""
+_DIM = 0.45
+"""Opacity of the black over what is behind the palette."""
+_KEY_CAPS = (("\u2191 \u2193", "choose"), ("Enter", "do it"), ("Esc", "close"))
+_NO_NAV = imgui.WindowFlags_.no_nav_inputs.value
+_MOST_LETTERS = 200
+
+
+class Palette:
+    """What one user searches for, and what is chosen of what is found."""
+
+    def __init__(self) -> None:
+        self.query = ""
+        self.index = 0
+        """The chosen one of `matches`."""
+        self.matches: list[Match] = []
+        self.total = 0
+        """Things that could be found."""
+        self._opens = False
+        """True until it is drawn for the first time."""
+        self._is_open = False
+        self._must_focus = False
+        self._must_scroll = False
+        self._items: list[PaletteItem] = []
+        self._found: str | None = None
+        """What `matches` are of."""
+        self._had_focus = False
+
+    @property
+    def is_open(self) -> bool:
+        return self._is_open or self._opens
+
+    def open(self) -> None:
+        """Open it in the next picture, with nothing typed."""
+        if self.is_open:
+            return
+        self._opens = True
+        self._must_focus = True
+        self.query = ""
+        self.index = 0
+        self._found = None
+
+    def close(self) -> None:
+        """Close it in the next picture."""
+        self._opens = False
+        self._is_open = False
+
+    def take_early(self, event: Event) -> bool:
+        """Take what is typed before its field is there; return whether it did."""
+        if not self._opens:
+            return False
+        if isinstance(event, ev.Text):
+            self.query = (self.query + event.text)[:_MOST_LETTERS]
+            return True
+        if isinstance(event, ev.Key) and event.pressed:
+            if event.name == "escape":
+                self.close()
+            return True
+        return False
+
+    # -- finding -------------------------------------------------------------------
+
+    def refresh(self, user: User) -> None:
+        """Find what is typed, once for each text."""
+        if self._found == self.query:
+            return
+        if self._found is None:
+            self._items = palette_items.all_items(user)
+        self._found = self.query
+        found = user.layout.active.find_commands(self.query)
+        more = palette_items.view_items(user, found)
+        self.matches = palette_items.find([*self._items, *more], self.query)
+        self.total = len(self._items) + len(more)
+        self.index = 0
+        self._must_scroll = True
+
+    def move(self, by: int) -> None:
+        """Choose one further down, or up; the ends are reached, not passed."""
+        if self.matches:
+            self.index = min(max(self.index + by, 0), len(self.matches) - 1)
+            self._must_scroll = True
+
+    # -- drawing -------------------------------------------------------------------
+
+    def draw(self, user: User) -> None:
+        """Draw it while it is open, over everything else."""
+        if self._opens:
+            self._opens = False
+            self._is_open = True
+            self._had_focus = imgui.get_current_context().nav_cursor_visible
+            imgui.open_popup(_POPUP)
+        if not imgui.is_popup_open(_POPUP):
+            self._is_open = False
+            return
+        self.refresh(user)
+        scale = theme.scale()
+        size = imgui.get_io().display_size
+        width = min(_WIDTH * scale, size.x - 16 * scale)
+        top = min(_TOP * scale, size.y * 0.11)
+        room = size.y - top - (_FIELD_HEIGHT + _FOOT_HEIGHT + 4 * _PAD) * scale
+        rows_height = min(self._rows_height(), _MOST_ROWS_HEIGHT * scale, room)
+        height = rows_height + (_FIELD_HEIGHT + _FOOT_HEIGHT + 2 * _PAD) * scale
+        imgui.set_next_window_pos(ImVec2(round((size.x - width) / 2), round(top)))
+        imgui.set_next_window_size(ImVec2(round(width), round(height)))
+        pad = ImVec2(_PAD * scale, _PAD * scale)
+        imgui.push_style_var(imgui.StyleVar_.window_padding, pad)
+        imgui.push_style_var(imgui.StyleVar_.item_spacing, ImVec2(0, 0))
+        if imgui.begin_popup(_POPUP, _NO_NAV | imgui.WindowFlags_.no_scrollbar.value):
+            _dim_behind()
+            self._draw_field()
+            self.refresh(user)
+            chosen = self._draw_rows(rows_height)
+            self._draw_foot()
+            self._take_keys(chosen)
+            if not self._is_open:
+                imgui.close_current_popup()
+                imgui.set_nav_cursor_visible(self._had_focus)
+            imgui.end_popup()
+        imgui.pop_style_var(2)
+
+    def _rows_height(self) -> float:
+        """Return the pixels of all rows and heads of groups."""
+        groups = {match.item.shown_group for match in self.matches}
+        points = len(self.matches) * _ROW_HEIGHT + len(groups) * _GROUP_HEIGHT
+        return max(points, _ROW_HEIGHT) * theme.scale()
+
+    def _draw_field(self) -> None:
+        """Draw the field, which has the keyboard."""
+        scale = theme.scale()
+        corner = imgui.get_cursor_screen_pos()
+        width = imgui.get_content_region_avail().x
+        height = _FIELD_HEIGHT * scale
+        far = ImVec2(corner.x + width, corner.y + height)
+        draw = imgui.get_window_draw_list()
+        rounding = theme.FIELD_ROUNDING * scale
+        draw.add_rect_filled(corner, far, theme.u32(theme.FIELD), rounding)
+        draw.add_rect(corner, far, theme.u32(theme.ACCENT), rounding, 1.5 * scale)
+        center = (corner.x + 17 * scale, corner.y + height / 2)
+        icons.draw(draw, "find", center, theme.DIM, 15)
+        if self._must_focus:
+            self._must_focus = False
+            imgui.set_keyboard_focus_here()
+        with theme.font_size(theme.TITLE_SIZE):
+            inset = (height - imgui.get_text_line_height()) / 2
+            imgui.set_cursor_screen_pos(ImVec2(corner.x + 31 * scale, corner.y))
+            imgui.set_next_item_width(width - 40 * scale)
+            imgui.push_style_var(imgui.StyleVar_.frame_padding, ImVec2(0, inset))
+            for color in _FIELD_COLORS:
+                imgui.push_style_color(color, _CLEAR)
+            _, text = imgui.input_text_with_hint(
+                "##palette search", "Find a command, a stream, a setting", self.query
+            )
+            imgui.pop_style_color(len(_FIELD_COLORS))
+            imgui.pop_style_var()
+        self.query = text[:_MOST_LETTERS]
+        imgui.set_cursor_screen_pos(ImVec2(corner.x, far.y))
+
+    def _draw_rows(self, height: float) -> bool:
+        """Draw the rows that can be seen; return True if one was clicked."""
+        scale = theme.scale()
+        clicked = False
+        flags = imgui.WindowFlags_.no_nav_inputs.value
+        if imgui.begin_child("rows", ImVec2(0, height), 0, flags):
+            if not self.matches:
+                _draw_group("Nothing is found")
+            top = imgui.get_scroll_y()
+            start = imgui.get_cursor_pos_y()
+            y = 0.0
+            group = ""
+            for index, match in enumerate(self.matches):
+                if match.item.shown_group != group:
+                    group = match.item.shown_group
+                    if top - _GROUP_HEIGHT * scale <= y <= top + height:
+                        imgui.set_cursor_pos_y(start + y)
+                        _draw_group(group)
+                    y += _GROUP_HEIGHT * scale
+                if index == self.index and self._must_scroll:
+                    self._scroll_to(index, y, height)
+                if top - _ROW_HEIGHT * scale <= y <= top + height:
+                    imgui.set_cursor_pos_y(start + y)
+                    clicked |= self._draw_row(index, match)
+                y += _ROW_HEIGHT * scale
+            imgui.set_cursor_pos_y(start + y)
+            imgui.dummy(ImVec2(1, 0))
+        imgui.end_child()
+        self._must_scroll = False
+        return clicked
+
+    def _scroll_to(self, index: int, y: float, height: float) -> None:
+        """Scroll so that the chosen row at a pixel y of the list is seen."""
+        scale = theme.scale()
+        row = _ROW_HEIGHT * scale
+        top = imgui.get_scroll_y()
+        if index == 0:
+            imgui.set_scroll_y(0)
+        elif y < top:
+            imgui.set_scroll_y(max(y - _GROUP_HEIGHT * scale, 0))
+        elif y + row > top + height:
+            imgui.set_scroll_y(y + row - height)
+
+    def _draw_row(self, index: int, match: Match) -> bool:
+        """Draw a row; return True if it was clicked."""
+        item = match.item
+        enabled = item.reason is None
+        imgui.push_id(index)
+        width = imgui.get_content_region_avail().x
+        height = _ROW_HEIGHT * theme.scale()
+        of = controls.item(f"{item.title}##palette", width, height, enabled=enabled)
+        imgui.pop_id()
+        moved = imgui.get_io().mouse_delta
+        if of.hovered and (moved.x or moved.y):
+            self.index = index
+        ink = theme.TEXT if enabled else theme.FAINT
+        dim = theme.DIM if enabled else theme.FAINT
+        if index == self.index:
+            draw_chosen(of, ring=True)
+            ink = dim = theme.ON_CHOSEN
+        if item.keys and enabled:
+            right = _draw_cap_at_right(of, item.keys, dim)
+        else:
+            right = draw_words(of, item.reason or item.beside, dim)
+        x = draw_icon(of, item.icon, dim)
+        _write_title(match, x, right, of.middle[1], ink)
+        if of.pressed:
+            self.index = index
+        return of.pressed and enabled
+
+    def _draw_foot(self) -> None:
+        """Draw what the keys do, and how many are found."""
+        scale = theme.scale()
+        corner = imgui.get_cursor_screen_pos()
+        width = imgui.get_content_region_avail().x
+        y = corner.y + _PAD * scale
+        draw = imgui.get_window_draw_list()
+        right = ImVec2(corner.x + width - 2 * scale, y)
+        draw.add_line(ImVec2(corner.x + 2 * scale, y), right, theme.u32(theme.LINE))
+        middle = y + (_FOOT_HEIGHT - _PAD) * scale / 2 + 4 * scale
+        x = corner.x + 10 * scale
+        caps = list(_KEY_CAPS)
+        chosen = self.chosen()
+        if chosen is not None and chosen.run_beside is not None:
+            caps.insert(2, ("Ctrl Enter", "beside"))
+        with theme.font_size(theme.SMALL_SIZE):
+            for cap, does in caps:
+                x = draw_cap(cap, x, middle, theme.DIM) + 8 * scale
+                x = _write(does, x, middle, theme.DIM) + 16 * scale
+            count = f"{len(self.matches):,} of {self.total:,}"
+            start = corner.x + width - 10 * scale - lettering.measure(count).x
+            _write(count, max(start, x), middle, theme.DIM)
+
+    def chosen(self) -> PaletteItem | None:
+        """Return what Enter would do."""
+        if self.index < len(self.matches):
+            return self.matches[self.index].item
+        return None
+
+    def _take_keys(self, is_clicked: bool) -> None:
+        """Move by keys; do what is chosen, and close."""
+        page = int(_MOST_ROWS_HEIGHT / _ROW_HEIGHT) - 2
+        key = imgui.Key
+        steps = ((key.up_arrow, -1), (key.down_arrow, 1))
+        pages = ((key.page_up, -page), (key.page_down, page))
+        for code, by in (*steps, *pages):
+            if imgui.is_key_pressed(code):
+                self.move(by)
+        held = imgui.get_io()
+        if imgui.is_key_pressed(key.escape, False):
+            self.close()
+        if held.key_ctrl and imgui.is_key_pressed(key.k, False):
+            self.close()
+        is_entered = imgui.is_key_pressed(key.enter, False)
+        chosen = self.chosen()
+        if (
+            not (is_entered or is_clicked)
+            or chosen is None
+            or chosen.reason is not None
+        ):
+            return
+        self.close()
+        if held.key_ctrl and chosen.run_beside is not None:
+            chosen.run_beside()
+        else:
+            chosen.run()
+
+
+_CLEAR = ImVec4(0, 0, 0, 0)
+_FIELD_COLORS = (
+    imgui.Col_.frame_bg,
+    imgui.Col_.frame_bg_hovered,
+    imgui.Col_.frame_bg_active,
+    imgui.Col_.nav_cursor,
+)
+
+
+def _dim_behind() -> None:
+    """Darken the screen behind the popup, and draw its ground once more."""
+    scale = theme.scale()
+    draw = imgui.get_window_draw_list()
+    size = imgui.get_io().display_size
+    low = imgui.get_window_pos()
+    high = ImVec2(low.x + imgui.get_window_width(), low.y + imgui.get_window_height())
+    rounding = theme.POPUP_ROUNDING * scale
+    draw.push_clip_rect_full_screen()
+    draw.add_rect_filled(ImVec2(0, 0), size, theme.u32(ImVec4(0, 0, 0, _DIM)))
+    draw.add_rect_filled(low, high, theme.u32(theme.POPUP), rounding)
+    draw.add_rect(low, high, theme.u32(theme.LINE), rounding, max(scale, 1.0))
+    draw.pop_clip_rect()
+
+
+def _draw_group(name: str) -> None:
+    """Write the head of a group."""
+    scale = theme.scale()
+    corner = imgui.get_cursor_screen_pos()
+    imgui.dummy(ImVec2(1, _GROUP_HEIGHT * scale))
+    with theme.font_size(theme.SMALL_SIZE):
+        _write(name, corner.x + 10 * scale, corner.y + 18 * scale, theme.DIM)
+
+
+def _write_title(
+    match: Match, x: float, right: float, middle: float, ink: ImVec4
+) -> None:
+    """Write a title with its matched letters bold, cut at a pixel x."""
+    title = match.item.title
+    is_bold = match.item.shown_group != NOT_NOW
+    if not match.bold or not is_bold or not lettering.is_plain(title):
+        _write(fitted(title, right - x), x, middle, ink)
+        return
+    draw = imgui.get_window_draw_list()
+    draw.push_clip_rect(ImVec2(x, middle - 100), ImVec2(right, middle + 100), True)
+    at = 0
+    for begin, end in (*match.bold, (len(title), len(title))):
+        x = _write(title[at:begin], x, middle, ink)
+        with theme.bold():
+            x = _write(title[begin:end], x, middle, ink)
+        at = end
+    draw.pop_clip_rect()
+
+
+def _write(text: str, x: float, middle: float, color: ImVec4) -> float:
+    """Write a text around a pixel y; return the pixel x where it ends."""
+    if not text:
+        return x
+    y = round(middle - imgui.get_text_line_height() / 2)
+    draw = imgui.get_window_draw_list()
+    lettering.write(draw, x, y, theme.u32(color), text)
+    return x + lettering.measure(text).x
+
+
+def draw_cap(keys: str, x: float, middle: float, ink: ImVec4) -> float:
+    """Draw the name of keys on a cap, in the font in use; return where it ends."""
+    scale = theme.scale()
+    width = lettering.measure(keys).x + 12 * scale
+    half = imgui.get_text_line_height() / 2 + scale
+    low = ImVec2(round(x), round(middle - half))
+    high = ImVec2(round(x + width), round(middle + half))
+    draw = imgui.get_window_draw_list()
+    draw.add_rect_filled(low, high, theme.u32(theme.FIELD), 3 * scale)
+    _write(keys, round(x + 6 * scale), middle, ink)
+    return x + width
+
+
+def _draw_cap_at_right(of: controls.Item, keys: str, ink: ImVec4) -> float:
+    """Draw keys at the right of a row; return where the title has to end."""
+    scale = theme.scale()
+    with theme.font_size(theme.SMALL_SIZE):
+        width = lettering.measure(keys).x + 12 * scale
+        x = of.x + of.width - 10 * scale - width
+        if ink is theme.ON_CHOSEN:
+            _write(keys, round(x + 6 * scale), of.middle[1], ink)
+        else:
+            draw_cap(keys, x, of.middle[1], ink)
+    return x - 10 * scale

@@ -1,0 +1,207 @@
+"""What the palette lists, and how it is found by what is typed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from splatview_viewer.core.view import TABS
+from splatview_viewer.shell.commands import COMMANDS, PALETTE
+from splatview_viewer.ui import icons
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from splatview_viewer.core.command import Command
+    from splatview_viewer.core.settings import Entry
+    from splatview_viewer.shell.user import User
+
+NOT_NOW = "Not now"
+"""The group of what cannot be done, with its reason; the last one."""
+_GROUPS = ("Commands", "Settings", "Streams", "Bookmarks", "Cameras")
+"""The other groups in their order; groups of other names follow them."""
+
+
+@dataclass(frozen=True)
+class PaletteItem:
+    """Something that can be chosen."""
+
+    title: str
+    run: Callable[[], object]
+    """Does it; called while drawing."""
+    group: str = "Commands"
+    icon: str = ""
+    keys: str = ""
+    """Its shortcut."""
+    beside: str = ""
+    """A few faint words at the right; they are searched as well."""
+    reason: str | None = None
+    """Why it cannot be done now."""
+    run_beside: Callable[[], object] | None = None
+    """Does it in a pane of its own, for Ctrl Enter."""
+
+    @property
+    def shown_group(self) -> str:
+        """The group that it is listed in."""
+        return self.group if self.reason is None else NOT_NOW
+
+
+class Match(NamedTuple):
+    """An item that is found, and the letters of its title that were typed."""
+
+    item: PaletteItem
+    bold: tuple[tuple[int, int], ...]
+    """Begin and end of each matched part of the title, in order."""
+
+
+def all_items(user: User) -> list[PaletteItem]:
+    """Return everything that a user can choose now."""
+    items = [
+        _command_item(command, partial(user.run, command), command.reason(user))
+        for command in COMMANDS
+        if command.name != PALETTE
+    ]
+    viewport = user.layout.active
+    items += view_items(user, viewport.commands())
+    items += _section_items(user)
+    items += [_entry_item(user, entry) for entry in user.state.entries]
+    return items
+
+
+def view_items(user: User, commands: Iterable[Command[Any]]) -> list[PaletteItem]:
+    """Return the items of commands of what the active pane shows."""
+    viewport = user.layout.active
+    return [
+        _command_item(
+            command,
+            partial(user.do, viewport.run, command),
+            viewport.reason(command),
+        )
+        for command in commands
+    ]
+
+
+def _command_item(
+    command: Command[Any], run: Callable[[], object], reason: str | None
+) -> PaletteItem:
+    return PaletteItem(
+        command.title,
+        run,
+        command.group,
+        command.icon,
+        command.keys[0] if command.keys else command.typed,
+        reason=reason,
+    )
+
+
+def _section_items(user: User) -> list[PaletteItem]:
+    """Return an item for each section of the panel, and each setting in one."""
+    items = []
+    for tab, section, settings in user.interface.settings.known(user.layout.active):
+        go = partial(user.do, user.go_to_setting, tab, section)
+        items.append(
+            PaletteItem(section, partial(go, ""), "Settings", "list", beside=TABS[tab])
+        )
+        place = f"{TABS[tab]}, {section}"
+        items += [
+            PaletteItem(label, partial(go, label), "Settings", "sliders", beside=place)
+            for label in settings
+            if label != section
+        ]
+    return items
+
+
+def _entry_item(user: User, entry: Entry) -> PaletteItem:
+    ended = "" if entry.alive else ", ended"
+    fault = entry.fault or entry.fault_of_source
+    return PaletteItem(
+        entry.name,
+        partial(user.do, user.choose, entry.key),
+        "Streams",
+        icons.of_kind(entry.kind),
+        beside=f"{entry.group}{ended}",
+        reason=fault or None,
+        run_beside=partial(user.do, user.show_beside, entry.key),
+    )
+
+
+# -- finding ---------------------------------------------------------------------------
+
+
+def find(items: Sequence[PaletteItem], query: str) -> list[Match]:
+    """Return the items in which every typed word occurs, the best of each group first.
+
+    Groups keep their order; what cannot be done now comes last.
+    """
+    words = query.casefold().split()
+    found: list[tuple[tuple[int, str, int, int], Match]] = []
+    for item in items:
+        parts = _parts_of(item, words)
+        if parts is None:
+            continue
+        found.append((_rank(item, words, parts), Match(item, tuple(parts))))
+    # Items of one rank keep their order.
+    found.sort(key=_rank_of)
+    return [match for _, match in found]
+
+
+def _rank_of(found: tuple[tuple[int, str, int, int], Match]) -> Any:
+    return found[0]
+
+
+def _parts_of(item: PaletteItem, words: Sequence[str]) -> list[tuple[int, int]] | None:
+    """Return the parts of a title that the words are; None if one is nowhere."""
+    title = item.title.casefold()
+    if len(title) != len(item.title):
+        # A letter that casefolding makes longer would shift what is bold.
+        title = item.title.lower()
+    beside = item.beside.casefold()
+    parts = []
+    for word in words:
+        begin = _best_begin(title, word)
+        if begin >= 0:
+            parts.append((begin, begin + len(word)))
+        elif word not in beside:
+            return None
+    return _merged(parts)
+
+
+def _best_begin(title: str, word: str) -> int:
+    """Return where a word is found in a title, at the begin of a word if it can be."""
+    if title.startswith(word):
+        return 0
+    for before in (" ", "_", "/", "-"):
+        index = title.find(before + word)
+        if index >= 0:
+            return index + 1
+    return title.find(word)
+
+
+def _merged(parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the same parts in order, those that touch as one."""
+    merged: list[tuple[int, int]] = []
+    for begin, end in sorted(parts):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((begin, end))
+    return merged
+
+
+def _rank(
+    item: PaletteItem, words: Sequence[str], parts: Sequence[tuple[int, int]]
+) -> tuple[int, str, int, int]:
+    """Return what items are sorted by."""
+    group = item.shown_group
+    place = len(_GROUPS)
+    if group in _GROUPS:
+        place = _GROUPS.index(group)
+    elif group == NOT_NOW:
+        place = len(_GROUPS) + 1
+    if not words:
+        return place, group, 0, 0
+    if not parts:
+        return place, group, 2, 0
+    starts = parts[0][0] == 0 or not item.title[parts[0][0] - 1].isalnum()
+    return place, group, 0 if starts else 1, parts[0][0]
