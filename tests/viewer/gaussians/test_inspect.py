@@ -236,7 +236,7 @@ def test_filtered_gaussians_are_counted_and_not_drawn(
     expected = int(((opacities >= 0.8) & (opacities <= 0.85)).sum())
     assert 0 < expected < 400
     assert tool.statistics.selected == expected
-    assert tool.details() == [f"{expected:,} of them shown"]
+    assert view.view.info().details[0] == f"{expected:,} of 400 Gaussians"
     assert (view_pixels(view, screen) != unfiltered).any()
     tool.reset(opacity)
     np.testing.assert_array_equal(view_pixels(view, screen), unfiltered)

@@ -79,7 +79,8 @@ def test_points_are_filmed_along_a_path(
         assert view.handle(Key("k"), RECT)
         view.view.rig.use_camera(FRONT)
     assert tool.path.times == [0.0, 2.0]
-    assert {section.title for section in view.sections} == {"Path", "Camera"}
+    titles = {section.title for section in view.sections}
+    assert titles == {"Camera", "Near and far", "Path", "Video"}
     tool.film = Film(tool.path, 64, 48, 2.0)
     tool.film_maker.as_frames = True
     tool.film_maker.start()

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, ClassVar
 from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.core.events import Key as KeyEvent
-from splatview_viewer.core.view import KeyHelp, Section
+from splatview_viewer.core.view import KeyHelp
 from splatview_viewer.formats.camera_paths import Film
 from splatview_viewer.geometry.path import MAX_KEYS, CameraPath, Keyframe, turntable
 from splatview_viewer.scene_view.film_maker import FilmMaker
 from splatview_viewer.scene_view.path_lines import draw_path
-from splatview_viewer.scene_view.path_panel import draw_panel
+from splatview_viewer.scene_view.path_panel import sections_of
 from splatview_viewer.scene_view.path_storage import PathStorage
 from splatview_viewer.scene_view.protocol import SceneView
 from splatview_viewer.scene_view.timeline import Timeline
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Rect
+    from splatview_viewer.core.view import Section
     from splatview_viewer.geometry.cameras import Camera
 
 HEIGHT = 46.0
@@ -282,8 +283,7 @@ class PathTool(Tool[SceneView]):
         imgui.same_line()
 
     def sections(self) -> Sequence[Section]:
-        tip = "A way for the camera, to be played and filmed"
-        return [Section("Path", lambda: draw_panel(self), tip=tip)]
+        return sections_of(self)
 
     def close(self) -> None:
         self.film_maker.close()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from splatview_ipc.system.files import output_file
 from splatview_viewer.core.errors import CameraError
+from splatview_viewer.core.regular import open_regular
 from splatview_viewer.formats.camera_paths import (
     parse_path,
     path_values,
@@ -22,6 +23,14 @@ if TYPE_CHECKING:
     from splatview_viewer.scene_view.path import PathTool
 
 
+_MAX_FILES = 20
+"""Files that are listed."""
+_MAX_LOOKED_AT = 500
+_START_BYTES = 4096
+_NAMES = (b"keyframes", b"camera_path", b"camera_type")
+"""Names in the beginning of a file of a path."""
+
+
 class PathStorage:
     """Saves, reads and remembers the path of a tool."""
 
@@ -30,6 +39,20 @@ class PathStorage:
         self._name = ""
         """The name under which the path is remembered."""
         self._remembered_state = tool.edited_state
+        self.files: list[Path] = []
+        """The files of the current folder that may be paths, the newest first."""
+
+    def list_files(self) -> None:
+        """Look for files of paths in the current folder."""
+        found: list[tuple[float, Path]] = []
+        with suppress(OSError):
+            for file in Path.cwd().glob("*.json"):
+                if len(found) >= _MAX_LOOKED_AT:
+                    break
+                if _may_be_path(file):
+                    found.append((file.stat().st_mtime, file))
+        found.sort(reverse=True)
+        self.files = [file for _, file in found[:_MAX_FILES]]
 
     def save(self) -> None:
         """Save the path in the current folder, as nerfstudio's viewer writes paths."""
@@ -93,6 +116,16 @@ class PathStorage:
         if 0 < len(tool.path.keys) <= MAX_KEYS:
             values = path_values(tool.film, frames=False)
         tool.view.host.remember("path", values)
+
+
+def _may_be_path(file: Path) -> bool:
+    """Return whether a file begins as one of a camera path, as far as can be seen."""
+    try:
+        with open_regular(file) as content:
+            start = content.read(_START_BYTES)
+    except OSError:
+        return False
+    return any(name in start for name in _NAMES)
 
 
 def file_stem(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -11,7 +12,12 @@ from splatview_viewer.core.errors import FileError, RendererError
 from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.core.view import Section
 from splatview_viewer.formats.pictures import output_path
-from splatview_viewer.kinds.gaussians.filter_panel import RangeBrush, draw_panel
+from splatview_viewer.kinds.gaussians.filter_panel import (
+    RangeBrush,
+    draw_panel,
+    draw_save,
+    state_words,
+)
 from splatview_viewer.kinds.gaussians.scene_reader import SceneReader
 from splatview_viewer.scene import EVERYTHING, HIDDEN, Selection, flags
 from splatview_viewer.scene.statistics import Quantity, Statistics, count_later
@@ -87,6 +93,13 @@ class Filter(Tool["GaussianView"]):
     def _unmarked(self) -> Selection:
         """The selection without the Gaussian that is inspected."""
         return replace(self.view.state.selection, marked=())
+
+    @property
+    def known_statistics(self) -> Statistics | None:
+        """The statistics of what is shown now; None while they are not known."""
+        if self.counted_selection != self._unmarked:
+            return None
+        return self.statistics
 
     # -- time ----------------------------------------------------------------------
 
@@ -177,15 +190,30 @@ class Filter(Tool["GaussianView"]):
         return False
 
     def sections(self) -> Sequence[Section]:
-        tip = "Draw only some of the Gaussians, and save them"
-        return [Section("Filter", lambda: draw_panel(self), tip=tip)]
+        return [
+            Section(
+                "Filter",
+                partial(draw_panel, self),
+                opened=True,
+                tip="Draw only some of the Gaussians",
+                tab="data",
+                state=state_words(self),
+            ),
+            Section(
+                "Save the scene",
+                partial(draw_save, self),
+                tip="Write the Gaussians to a file that other programs read",
+                tab="data",
+            ),
+        ]
 
     def details(self) -> Sequence[str]:
         if not self.is_active:
             return []
+        if self.known_statistics is not None:
+            # The number of Gaussians is of them.
+            return []
         selection = self._unmarked
-        if self.statistics is not None and self.counted_selection == selection:
-            return [f"{self.statistics.selected:,} of them shown"]
         if replace(selection, box=None, sphere=None) != EVERYTHING:
             return ["filtered"]
         return []

@@ -1,4 +1,4 @@
-"""The panel's part "Filter": histograms in which ranges are drawn, counts, saving."""
+"""The sections "Filter", histograms in which ranges are drawn, and "Save the scene"."""
 
 from __future__ import annotations
 
@@ -10,19 +10,27 @@ import numpy as np
 from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.scene.statistics import QUANTITIES
-from splatview_viewer.ui import controls, plots, theme
+from splatview_viewer.ui import controls, theme
 from splatview_viewer.ui import widgets as ui
+from splatview_viewer.ui.progress import draw_progress
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.gaussians.filter import Filter
     from splatview_viewer.scene.statistics import Quantity, Statistics
 
-_HEIGHT = 44
+_HEIGHT = 46
 """Points that a histogram is high."""
+_FIELD_WIDTH = 58
+"""Points of the field of a limit."""
+_FIELD_GAP = 6
+_FIELD_PADDING = 4
+_KNOB = 5
+"""Points of the radius of a handle's knob."""
 _MIN_WIDTH = 8
 _MAX_BARS = 64
 _GRAB = 6
 """Points from the end of a range within which a press moves that end."""
+_NEARLY_ZERO = 1e-5
 _MIN_DRAG = 3
 """Points from which a press on a histogram draws a range."""
 
@@ -36,15 +44,15 @@ class _Label(NamedTuple):
 
 
 _LABELS = {
-    "opacity": _Label("Opacity", "%.3f", "How opaque a Gaussian is at its middle"),
+    "opacity": _Label("Opacity", "%.2f", "How opaque a Gaussian is at its middle"),
     "scale": _Label(
         "Size",
-        "%.3g",
+        "%.2g",
         "The largest of a Gaussian's three standard deviations, world units",
     ),
     "sh_energy": _Label(
         "SH energy",
-        "%.3g",
+        "%.2g",
         "How much a Gaussian's colour depends on the view:\n"
         "the sum of squares of its coefficients above degree 0",
     ),
@@ -72,6 +80,10 @@ class _BinAxis:
 
     def to_bins(self, x: float) -> float:
         return self.first + (x - self.left) * self.bins_per_pixel
+
+    def to_pixel(self, position: float) -> float:
+        """Return the pixel of a position counted in bins."""
+        return self.left + (position - self.first) / self.bins_per_pixel
 
     def clip(self, position: float) -> float:
         return min(max(position, self.first), self.last)
@@ -135,28 +147,35 @@ class RangeBrush:
         return position
 
 
+def state_words(tool: Filter) -> str:
+    """Return how many Gaussians are shown, in a few words."""
+    statistics = tool.known_statistics
+    if statistics is not None:
+        return f"{statistics.selected:,} of {statistics.total:,}"
+    return "some hidden" if tool.is_active else "all shown"
+
+
 def draw_panel(tool: Filter) -> None:
-    """Draw the panel's part."""
+    """Draw the section "Filter"."""
     tool.is_open = True
     summary = tool.view.data.summary
-    statistics = tool.statistics
     has_harmonics = summary is not None and summary.drawn_sh_degree > 0
     for quantity in QUANTITIES:
         if quantity.name != "sh_energy" or has_harmonics:
-            _draw_quantity(tool, quantity, statistics)
-    if statistics is not None:
-        ui.row("Shown")
-        imgui.text_unformatted(f"{statistics.selected:,} of {statistics.total:,}")
-    if tool.is_active:
-        tip = "Nothing is hidden any more, be it by its numbers or by where it lies"
-        if ui.buttons("", ["Show all"], [tip]) == 0:
-            tool.reset()
+            _draw_quantity(tool, quantity, tool.statistics)
+    reason = None if tool.is_active else "all are shown"
+    tip = "Nothing is hidden any more, be it by its numbers or by where it lies"
+    if controls.button("Show all", "eye", width=-1, reason=reason, hint=tip):
+        tool.reset()
+
+
+def draw_save(tool: Filter) -> None:
+    """Draw the section "Save the scene"."""
     if tool.progress is not None:
-        ui.row("Saving")
-        imgui.progress_bar(tool.progress, ImVec2(-1, 0))
+        draw_progress(tool.progress, f"Writing, {tool.progress:.0%}")
         return
     pressed = ui.buttons(
-        "Save as .ply",
+        "As .ply",
         ["Shown", "All"],
         [
             "Write the Gaussians that are shown to a file\n"
@@ -164,6 +183,8 @@ def draw_panel(tool: Filter) -> None:
             "Write all Gaussians of this scene to a file\n"
             "in the folder where the viewer runs",
         ],
+        ["eye", "save"],
+        [tool.why_not_saved] * 2,
     )
     if pressed is not None:
         tool.save(only_shown=pressed == 0)
@@ -177,11 +198,14 @@ def _draw_quantity(
     used = (0, quantity.bins)
     if statistics is not None:
         used = statistics.occupied_bins(quantity)
+    scale = theme.scale()
+    padding = ImVec2(4 * scale, _FIELD_PADDING * scale)
+    imgui.push_style_var(imgui.StyleVar_.frame_padding, padding)
     imgui.align_text_to_frame_padding()
     ui.dim(label.title)
     controls.tip(label.tip)
     _draw_limits(tool, quantity, used, label.number_format)
-    scale = theme.scale()
+    imgui.pop_style_var()
     corner = imgui.get_cursor_screen_pos()
     size = ImVec2(imgui.get_content_region_avail().x, _HEIGHT * scale)
     if size.x < _MIN_WIDTH * scale:
@@ -191,40 +215,28 @@ def _draw_quantity(
     tool.brush.handle(quantity, axis)
     is_hovered = imgui.is_item_hovered(imgui.HoveredFlags_.for_tooltip.value)
     has_tooltip = is_hovered and not imgui.is_item_active()
-    end = imgui.get_cursor_screen_pos()
-    imgui.set_cursor_screen_pos(corner)
-    _draw_histogram(tool, quantity, axis, size)
-    imgui.set_cursor_screen_pos(end)
-    if statistics is not None and has_tooltip:
-        _draw_tooltip(quantity, statistics, axis)
-    imgui.dummy(ImVec2(0, 2 * scale))
-
-
-def _draw_histogram(
-    tool: Filter, quantity: Quantity, axis: _BinAxis, size: ImVec2
-) -> None:
-    bins = (axis.first, axis.last)
-    name = f"histogram {quantity.name}"
-    with plots.bare(name, (size.x, size.y), bins, (0.0, 1.0)) as plot:
-        if plot is None:
-            return
-        if tool.statistics is not None:
-            _draw_bars(plot, tool.statistics, quantity, axis)
-        low, high = tool.limits(quantity)
-        low_position = axis.clip(quantity.position(low))
-        high_position = axis.clip(quantity.position(high))
-        if low_position != axis.first:
-            plot.fade(low_position, axis.first)
-            plot.upright(low_position, theme.TEXT, 1.5)
-        if high_position != axis.last:
-            plot.fade(high_position, axis.last)
-            plot.upright(high_position, theme.TEXT, 1.5)
+    draw = imgui.get_window_draw_list()
+    high = ImVec2(corner.x + size.x, corner.y + size.y)
+    draw.add_rect_filled(corner, high, theme.u32(theme.PLOT), 4 * scale)
+    if statistics is not None:
+        _draw_bars(tool, statistics, quantity, axis, (corner.y, high.y))
+        if has_tooltip:
+            _draw_tooltip(quantity, statistics, axis)
+    _draw_handles(tool, quantity, axis, (corner.y, high.y))
+    imgui.set_cursor_pos_y(imgui.get_cursor_pos_y() + 3 * scale)
 
 
 def _draw_bars(
-    plot: plots.Plot, statistics: Statistics, quantity: Quantity, axis: _BinAxis
+    tool: Filter,
+    statistics: Statistics,
+    quantity: Quantity,
+    axis: _BinAxis,
+    span: tuple[float, float],
 ) -> None:
-    """Draw the counts: all in grey, the chosen ones over them."""
+    """Draw the counts: all in grey, those that are shown over them in the accent.
+
+    span: the pixels of the histogram's upper and lower edge.
+    """
     count = min(_MAX_BARS, axis.last - axis.first)
     edges = np.linspace(axis.first, axis.last, count + 1).round().astype(int)
     # Square roots let few be seen beside many.
@@ -232,9 +244,50 @@ def _draw_bars(
         np.sqrt(np.add.reduceat(counts[: axis.last], edges[:-1]))
         for counts in statistics.counts[quantity.name]
     )
-    top = 1.08 * (float(all_heights.max(initial=0.0)) or 1.0)
-    plot.bars("##all", edges, all_heights / top, theme.FAINT)
-    plot.bars("##chosen", edges, shown_heights / top, theme.ACCENT)
+    top, bottom = span
+    highest = float(all_heights.max(initial=0.0)) or 1.0
+    factor = (bottom - top - 5 * axis.scale) / highest
+    xs = (axis.left + (edges - axis.first) / axis.bins_per_pixel).tolist()
+    draw = imgui.get_window_draw_list()
+    seam = min(axis.scale, (xs[-1] - xs[0]) / count / 3)
+    grey = theme.u32(theme.FAINT, 0.45)
+    accent = theme.u32(theme.ACCENT)
+    columns = zip(
+        xs[:-1], xs[1:], all_heights * factor, shown_heights * factor, strict=True
+    )
+    for left, right, whole, shown in columns:
+        if whole > shown:
+            high = ImVec2(right - seam, bottom - shown)
+            draw.add_rect_filled(ImVec2(left, bottom - whole), high, grey)
+        if shown > 0:
+            high = ImVec2(right - seam, bottom)
+            draw.add_rect_filled(ImVec2(left, bottom - shown), high, accent)
+
+
+def _draw_handles(
+    tool: Filter, quantity: Quantity, axis: _BinAxis, span: tuple[float, float]
+) -> None:
+    """Draw the ends of the range, where they limit anything, and shade the rest."""
+    low, high = tool.limits(quantity)
+    top, bottom = span
+    draw = imgui.get_window_draw_list()
+    shade = theme.u32(theme.PLOT, 0.55)
+    ends = (
+        (axis.clip(quantity.position(low)), axis.first),
+        (axis.clip(quantity.position(high)), axis.last),
+    )
+    for position, no_limit in ends:
+        if position == no_limit:
+            continue
+        x = axis.to_pixel(position)
+        outer = axis.to_pixel(no_limit)
+        left = ImVec2(min(x, outer), top)
+        draw.add_rect_filled(left, ImVec2(max(x, outer), bottom), shade)
+        line = axis.scale
+        color = theme.u32(theme.TEXT)
+        draw.add_rect_filled(ImVec2(x - line, top), ImVec2(x + line, bottom), color)
+        middle = ImVec2(x, (top + bottom) / 2)
+        draw.add_circle_filled(middle, _KNOB * axis.scale, color, 20)
 
 
 def _draw_tooltip(quantity: Quantity, statistics: Statistics, axis: _BinAxis) -> None:
@@ -262,22 +315,35 @@ def _draw_limits(
     if quantity.log:
         first, last = map(quantity.edge, used)
         flags |= imgui.SliderFlags_.logarithmic.value
-    imgui.same_line(theme.LABEL_WIDTH * theme.scale())
-    imgui.set_next_item_width(-1)
-    is_edited, new_low, new_high = imgui.drag_float_range2(
-        f"##{quantity.name}",
-        low,
-        min(high, last),
-        (last - first) / 300,
-        0.0,
-        last,
-        number_format,
-        number_format,
-        flags,
-    )
-    controls.tip("The least and the most that is shown. Drag, or Ctrl + click to type")
-    if not is_edited:
+    scale = theme.scale()
+    gap = _FIELD_GAP * scale
+    width = 2 * (_FIELD_WIDTH * scale + gap) + imgui.calc_text_size("to").x
+    imgui.same_line()
+    right = imgui.get_cursor_pos_x() + imgui.get_content_region_avail().x
+    imgui.set_cursor_pos_x(right - width)
+    shown = (max(low, first), min(high, last))
+    new_limits = list(shown)
+    for index, name in enumerate(("least", "most")):
+        if index:
+            imgui.same_line(0, gap)
+            ui.dim("to")
+            imgui.same_line(0, gap)
+        imgui.set_next_item_width(_FIELD_WIDTH * scale)
+        is_edited, value = imgui.drag_float(
+            f"##{quantity.name} {name}",
+            shown[index],
+            (last - first) / 300,
+            first,
+            last,
+            number_format if shown[index] > _NEARLY_ZERO else "0",
+            flags,
+        )
+        controls.tip(f"The {name} that is shown. Drag, or Ctrl + click to type")
+        if is_edited:
+            new_limits[index] = value
+    if tuple(new_limits) == shown:
         return
+    new_low, new_high = new_limits
     if new_low <= first:
         new_low = 0.0
     if new_high >= last:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -222,8 +223,14 @@ class Inspect(Tool["GaussianView"]):
         return [Rect(rect.x + margin, rect.y + margin, width, height)]
 
     def sections(self) -> Sequence[Section]:
-        tip = "The numbers of one Gaussian. Click it while this is open"
-        return [Section("Inspect", lambda: draw_panel(self), tip=tip)]
+        section = Section(
+            "Inspect",
+            partial(draw_panel, self),
+            tip="The numbers of one Gaussian. Click it while this is open",
+            tab="data",
+            state="Alt + click" if self.index is None else f"{self.index:,}",
+        )
+        return [section]
 
     def fly_to_chosen(self) -> None:
         """Fly to where the chosen Gaussian fills a good part of the picture."""

@@ -55,8 +55,10 @@ class GaussianSummary:
     def phrases(self) -> list[str]:
         """Short phrases for the status line."""
         phrases = []
-        if self.stored_sh_degree:
+        if self.drawn_sh_degree < self.stored_sh_degree:
             phrases.append(f"SH {self.drawn_sh_degree} of {self.stored_sh_degree}")
+        elif self.stored_sh_degree:
+            phrases.append(f"SH {self.stored_sh_degree}")
         if self.antialiased:
             phrases.append("antialiased")
         return phrases

@@ -340,8 +340,14 @@ class GaussianView(View[SceneCache, GaussianState]):
         renderer = self.data.renderer
         scale = self.picture.scale
         plural = "" if summary.count == 1 else "s"
+        count = f"{summary.count:,} Gaussian{plural}"
+        selection_filter = self.tools.get(Filter.name)
+        if isinstance(selection_filter, Filter) and selection_filter.is_active:
+            statistics = selection_filter.known_statistics
+            if statistics is not None:
+                count = f"{statistics.selected:,} of {count}"
         phrases = [
-            f"{summary.count:,} Gaussian{plural}",
+            count,
             renderer.left_out.summary(summary.count),
             renderer.thinned,
             *summary.phrases,
