@@ -292,10 +292,10 @@ def test_click_on_an_axis_looks_along_it(view: Any, axis: int) -> None:
     end = np.eye(3)[axis // 2]
     if axis % 2:
         end = -end
-    # The axes are around a middle 56.5 points off the lower left corner.
-    right, down, _ = 34 * (orbit.rotation @ end)
-    x = RECT.x + 56.5 + right
-    y = RECT.y + RECT.height - 56.5 + down
+    # The axes are around a middle near the upper right corner.
+    right, down, _ = 30 * (orbit.rotation @ end)
+    x = RECT.x + RECT.width - 56 + right
+    y = RECT.y + 62 + down
     distance = orbit.distance
     target = orbit.target.copy()
     assert view.handle(PointerMove(x, y), RECT)

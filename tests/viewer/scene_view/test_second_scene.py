@@ -80,7 +80,7 @@ def test_points_are_filmed_along_a_path(
         view.view.rig.use_camera(FRONT)
     assert tool.path.times == [0.0, 2.0]
     titles = {section.title for section in view.sections}
-    assert titles == {"Camera", "Near and far", "Path", "Video"}
+    assert titles == {"Camera", "Near and far", "Path", "Keyframe 2", "Video"}
     tool.film = Film(tool.path, 64, 48, 2.0)
     tool.film_maker.as_frames = True
     tool.film_maker.start()

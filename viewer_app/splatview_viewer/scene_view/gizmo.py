@@ -15,18 +15,22 @@ if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.scene_view.protocol import SceneView
 
-_RADIUS = 34.0
+_RADIUS = 30.0
 """Points from the middle to the dots."""
 _DOT = 8.5
 """Points of a dot's radius."""
-_MARGIN = 14.0
-"""Points to the picture's edges."""
+_HOLLOW = 6.0
+"""Points of the radius of a dot at a negative end."""
+_FROM_RIGHT = 56.0
+"""Points from the middle to the picture's right edge."""
+_FROM_TOP = 62.0
+"""Points from the middle to the picture's upper edge."""
 _MIN_SIDE = 260.0
 """Points of the picture's shorter side below which the axes are left out."""
 _COLORS = (
-    ImVec4(0.90, 0.36, 0.38, 1),
-    ImVec4(0.45, 0.72, 0.30, 1),
-    ImVec4(0.30, 0.56, 0.93, 1),
+    ImVec4(0.941, 0.439, 0.478, 1),
+    ImVec4(0.482, 0.847, 0.561, 1),
+    ImVec4(0.424, 0.690, 1.0, 1),
 )
 """Colours of x, y and z; over pictures, so the same in dark and light."""
 _LETTER_COLOR = ImVec4(0.05, 0.05, 0.06, 1)
@@ -60,7 +64,7 @@ class _GizmoPlace(NamedTuple):
 
 
 class Gizmo:
-    """Draws the axes in the lower left corner; a click on a dot looks along an axis."""
+    """Draws the axes in the upper right corner; a click on a dot looks along an axis."""
 
     def __init__(self, view: SceneView) -> None:
         self._view = view
@@ -76,9 +80,8 @@ class Gizmo:
         is_small = min(rect.width, rect.height) < _MIN_SIDE * scale
         if is_small or self._view.data.summary is None:
             return None
-        extent = (_RADIUS + _DOT + _MARGIN) * scale
-        bottom = rect.y + rect.height - self._view.tools.bars_height
-        return _GizmoPlace(rect.x + extent, bottom - extent, scale)
+        x = rect.x + rect.width - _FROM_RIGHT * scale
+        return _GizmoPlace(x, rect.y + _FROM_TOP * scale, scale)
 
     def _dots(self, place: _GizmoPlace) -> np.ndarray:
         """Return x and y in pixels and depth (6, 3) of the dots of `_HALF_AXES`."""
@@ -131,12 +134,12 @@ class Gizmo:
             extent = (_RADIUS + _DOT + 4) * scale
             draw.add_circle_filled(middle, extent, theme.u32(theme.BAR, 0.5), 48)
         dots = self._dots(place)
-        with theme.font_size(11.0):
+        with theme.bold(12.9):
             # Far dots come first, so that near ones lie over them.
             for index in np.argsort(-dots[:, 2], kind="stable"):
                 x, y, depth = dots[index].tolist()
                 half = _HALF_AXES[index]
-                alpha = 0.72 - 0.28 * depth
+                alpha = 0.85 - 0.15 * depth
                 dot = ImVec2(x, y)
                 if half.sign > 0:
                     _draw_positive(draw, half.axis, middle, dot, alpha, scale)
@@ -171,6 +174,6 @@ def _draw_negative(
 ) -> None:
     """Draw the smaller dot at the negative end of an axis."""
     color = _COLORS[axis]
-    radius = _DOT * scale * 0.72
-    draw.add_circle_filled(dot, radius, theme.u32(color, 0.35 * alpha), 20)
-    draw.add_circle(dot, radius, theme.u32(color, 0.9 * alpha), 20, 1.2 * scale)
+    radius = _HOLLOW * scale
+    draw.add_circle_filled(dot, radius, theme.u32(color, 0.13), 20)
+    draw.add_circle(dot, radius, theme.u32(color, alpha), 20, 1.3 * scale)

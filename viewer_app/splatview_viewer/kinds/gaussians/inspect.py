@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.core.events import (
     Key,
@@ -17,22 +16,24 @@ from splatview_viewer.core.events import (
     PointerPress,
     PointerRelease,
 )
-from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import KeyHelp, Section
-from splatview_viewer.kinds.gaussians.inspect_panel import draw_numbers, draw_panel
+from splatview_viewer.geometry.cameras import project
+from splatview_viewer.kinds.gaussians import inspect_card
+from splatview_viewer.kinds.gaussians.inspect_card import covers
+from splatview_viewer.kinds.gaussians.inspect_panel import draw_panel
 from splatview_viewer.kinds.gaussians.scene_reader import SceneReader
 from splatview_viewer.render.picking import values_later
 from splatview_viewer.scene_view.clicks import ClickGesture
 from splatview_viewer.scene_view.lines import draw_line
 from splatview_viewer.scene_view.questions import PointPicker
 from splatview_viewer.scene_view.tool import Tool
-from splatview_viewer.ui import controls, theme
-from splatview_viewer.ui import widgets as ui
+from splatview_viewer.ui import theme
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from splatview_viewer.core.events import Event
+    from splatview_viewer.core.screen import Rect
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.kinds.gaussians.view import GaussianView
     from splatview_viewer.render.picking import GaussianValues, Hit
@@ -40,11 +41,6 @@ if TYPE_CHECKING:
 
 _MAX_VERSIONS = 240
 """Versions of which the values are remembered."""
-_CARD_WIDTH = 250
-"""Points."""
-_CARD_LINES = 6
-_CARD_LABEL_WIDTH = 3.6
-"""Width of the labels on the card, in font sizes."""
 _MAX_OUTLINE = 1e5
 """Pixels beyond which no outline is drawn."""
 _VIEW_DISTANCE = 12.0
@@ -75,8 +71,8 @@ class Inspect(Tool["GaussianView"]):
         self._click = ClickGesture()
         self.is_open = False
         """The panel's part is seen."""
-        self._has_card = False
-        """The card lies over the picture."""
+        self._on_left = False
+        """The card is at the picture's left, since the Gaussian is at its right."""
 
     # -- choosing ------------------------------------------------------------------
 
@@ -182,45 +178,45 @@ class Inspect(Tool["GaussianView"]):
     # -- drawing -------------------------------------------------------------------
 
     def draw_over(self, rect: Rect, scale: float) -> bool:
-        self._has_card = not self.is_open and self.index is not None
         # The panel's part, which is drawn later, sets this again.
         self.is_open = False
         if self.index is None:
             return False
-        camera = self.view.rig.camera(rect)
-        if camera is not None and self.values is not None:
-            size = self.view.state.scale
-            _draw_outline(self.values, camera, size, rect, scale)
-        for card in self.covered(rect):
-            self._draw_card(card, self.index, scale)
+        point = self._draw_outline(rect, scale)
+        cards = self.covered(rect)
+        if point is not None and any(covers(card, point, scale) for card in cards):
+            self._on_left = not self._on_left
+            cards = self.covered(rect)
+        for card in cards:
+            if point is not None:
+                inspect_card.draw_line(card, point, scale)
+            self._draw_card(card, self.index)
         return False
 
-    def _draw_card(self, card: Rect, index: int, scale: float) -> None:
+    def _draw_outline(self, rect: Rect, scale: float) -> tuple[float, float] | None:
+        """Draw the ellipse around the Gaussian.
+
+        Returns the pixel of the screen in its middle; None where it is not seen.
+        """
+        camera = self.view.rig.camera(rect)
+        if camera is None or self.values is None:
+            return None
+        _draw_outline(self.values, camera, self.view.state.scale, rect, scale)
+        ((x, y),) = project(camera, self.values.mean[None].astype(np.float64)).tolist()
+        point = (x + rect.x, y + rect.y)
+        return point if rect.contains(*point) else None
+
+    def _draw_card(self, card: Rect, index: int) -> None:
         """Draw the numbers over the picture, with a button that closes them."""
-        imgui.push_style_var(imgui.StyleVar_.window_rounding.value, 6 * scale)
-        padding = imgui.get_style().window_padding
-        with ui.board(f"inspected {id(self)}", card, (padding.x, padding.y)):
-            ui.colored(f"Gaussian {index:,}", theme.TEXT)
-            side = imgui.get_frame_height()
-            imgui.same_line(imgui.get_window_width() - side - padding.x / 2)
-            is_closed = imgui.button("\u00d7##close", ImVec2(side, side))
-            controls.tip("Choose none (Escape)")
-            if self.values is not None:
-                draw_numbers(self, self.values, _CARD_LABEL_WIDTH)
-        imgui.pop_style_var()
-        if is_closed:
+        history = self.history if self._history_index == index else ()
+        if inspect_card.draw_card(f"inspected {id(self)}", card, index, history):
             self.choose(None)
 
     def covered(self, rect: Rect) -> Sequence[Rect]:
-        scale = self.view.host.scale
-        width = round(_CARD_WIDTH * scale)
-        height = round((22 * _CARD_LINES + 20) * scale)
-        margin = round(12 * scale)
-        has_width = rect.width >= width + 2 * margin
-        has_height = rect.height >= height + 2 * margin
-        if not self._has_card or not has_width or not has_height:
+        if self.index is None:
             return []
-        return [Rect(rect.x + margin, rect.y + margin, width, height)]
+        card = inspect_card.place(rect, self.view.host.scale, on_left=self._on_left)
+        return [] if card is None else [card]
 
     def sections(self) -> Sequence[Section]:
         section = Section(

@@ -1,4 +1,4 @@
-"""The numbers of the inspected Gaussian: the panel's part "Inspect", and the card."""
+"""The numbers of the inspected Gaussian: the section "Inspect"."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from imgui_bundle import ImVec2, ImVec4, imgui
+from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.ui import controls, plots, theme
 from splatview_viewer.ui import widgets as ui
@@ -66,12 +66,12 @@ def draw_panel(tool: Inspect) -> None:
     _draw_index(tool)
     values = tool.values
     if tool.index is None:
-        ui.wrapped("Click a Gaussian in the picture", theme.DIM)
+        ui.wrapped("Click a Gaussian in the picture.", theme.DIM)
         return
     if values is None:
         ui.wrapped("Reading", theme.DIM)
         return
-    draw_numbers(tool, values)
+    _draw_numbers(tool, values)
     quat = "  ".join(f"{component:.3f}" for component in values.quat)
     _draw_text("Rotation", quat, "Quaternion w, x, y, z")
     if values.energies:
@@ -87,7 +87,10 @@ def draw_panel(tool: Inspect) -> None:
         _draw_coefficients(values)
         imgui.tree_pop()
     pressed = ui.buttons(
-        "", ["Look at it", "Clear"], ["Move the camera to it", "Choose none (Escape)"]
+        "",
+        ["Look at it", "Clear"],
+        ["Move the camera to it", "Choose none (Escape)"],
+        ["fit", "close"],
     )
     if pressed == 0:
         tool.fly_to_chosen()
@@ -122,23 +125,17 @@ def _choose_typed(tool: Inspect, text: str) -> None:
     tool.choose(index)
 
 
-def draw_numbers(
-    tool: Inspect, values: GaussianValues, label_width: float | None = None
-) -> None:
-    """Draw position, size, opacity and colour, one a line.
-
-    label_width: in font sizes; None: that of the panel.
-    """
+def _draw_numbers(tool: Inspect, values: GaussianValues) -> None:
+    """Draw position, size, opacity and colour, one a line."""
     position = "  ".join(_position_text(component) for component in values.mean)
-    _draw_text("Position", position, "World units", label_width)
+    _draw_text("Position", position, "World units")
     _draw_text(
         "Size",
         "  ".join(f"{length:.3g}" for length in values.scale),
         "Standard deviations along its three axes, world units",
-        label_width,
     )
-    _draw_text("Opacity", f"{values.opacity:.3f}", "", label_width)
-    _draw_color(values, label_width)
+    _draw_text("Opacity", f"{values.opacity:.3f}")
+    _draw_color(values)
     hit = tool.hit
     if hit is not None and hit.index == tool.index:
         _draw_text(
@@ -146,7 +143,6 @@ def draw_numbers(
             f"{hit.weight:.0%} of the pixel",
             "Where you clicked it makes up so much of what is seen.\n"
             f"The surface is {hit.depth:.4g} away there",
-            label_width,
         )
 
 
@@ -154,28 +150,25 @@ def _position_text(component: float) -> str:
     return f"{component:.4g}" if abs(component) < 1e4 else f"{component:.2f}"
 
 
-def _draw_color(values: GaussianValues, label_width: float | None) -> None:
-    _draw_label("Colour", label_width)
+def _draw_color(values: GaussianValues) -> None:
+    _draw_label("Colour")
     side = imgui.get_text_line_height()
-    color = ImVec4(*values.color, 1.0)
-    flags = imgui.ColorEditFlags_.no_tooltip.value
-    imgui.color_button("##colour", color, flags, ImVec2(side, side))
+    red, green, blue = values.color
+    draw = imgui.get_window_draw_list()
+    ui.swatch(draw, imgui.get_cursor_screen_pos(), (red, green, blue), side)
+    imgui.dummy(ImVec2(side, side))
     imgui.same_line()
     imgui.text_unformatted("  ".join(f"{channel:.2f}" for channel in values.color))
 
 
-def _draw_label(label: str, width: float | None) -> None:
+def _draw_label(label: str) -> None:
+    start = imgui.get_cursor_pos_x()
     ui.dim(label)
-    if width is None:
-        imgui.same_line(theme.LABEL_WIDTH * theme.scale())
-    else:
-        imgui.same_line((width + 1.0) * imgui.get_font_size())
+    imgui.same_line(start + theme.LABEL_WIDTH * theme.scale())
 
 
-def _draw_text(
-    label: str, text: str, tip: str = "", label_width: float | None = None
-) -> None:
-    _draw_label(label, label_width)
+def _draw_text(label: str, text: str, tip: str = "") -> None:
+    _draw_label(label)
     imgui.text_unformatted(text)
     if tip:
         controls.tip(tip)
@@ -216,7 +209,7 @@ def _draw_curve(curve: _Curve, history: Sequence[GaussianValues]) -> None:
     low = float(values.min())
     high = float(values.max())
     margin = 0.05 * (high - low) or 1.0
-    _draw_label(curve.label, None)
+    _draw_label(curve.label)
     width = imgui.get_content_region_avail().x
     height = _CURVE_HEIGHT * theme.scale()
     with plots.bare(
