@@ -12,7 +12,7 @@ import numpy as np
 from splatview_viewer.core.errors import CameraError, ViewerError
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.screen import MAX_SIZE, Rect, settled_pixels
-from splatview_viewer.core.view import has_arrived
+from splatview_viewer.core.view import GradualView, has_arrived
 from splatview_viewer.geometry.camera_text import camera_from_json
 from splatview_viewer.kinds import about, make_view, shown_kinds
 from splatview_viewer.kinds.gaussians.view import GaussianView
@@ -246,16 +246,18 @@ class Still:
 
         end = time.monotonic() + _COMPLETE_S
         settled_pixels(framebuffer, draw)
-        # Some plots work on a picture while others are drawn.
-        while not view.view.complete:
+        plot = view.view
+        if not isinstance(plot, GradualView):
+            return
+        while not plot.complete:
             if time.monotonic() > end:
                 raise ViewerError(
                     f"the picture was not complete within {_COMPLETE_S:g} s"
                 )
-            view.view.wait(end - time.monotonic())
+            plot.wait(end - time.monotonic())
             settled_pixels(framebuffer, draw)
-        if view.view.fault:
-            raise ViewerError(f"the picture cannot be drawn: {view.view.fault}")
+        if plot.fault:
+            raise ViewerError(f"the picture cannot be drawn: {plot.fault}")
 
     def _draw_overlays(
         self, image: ImageView, rect: Rect, overlays: Sequence[StreamFrame]

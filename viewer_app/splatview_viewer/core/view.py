@@ -262,18 +262,26 @@ class View(Generic[Data, State]):
         """The needs of the view that its caller looks up in each turn."""
         return Wants()
 
+
+class GradualView(View[Data, State]):
+    """A view whose jobs work on a picture while others are drawn."""
+
     @property
     def complete(self) -> bool:
         """True if the last picture showed everything: no job works on more of it."""
-        return True
+        raise NotImplementedError
 
     @property
     def fault(self) -> str:
         """The reason why the value cannot be drawn; "" unless the view has given up."""
-        return ""
+        raise NotImplementedError
 
     def wait(self, timeout: float) -> None:
-        """Wait, at most so many seconds, until another picture would show more."""
+        """Wait, at most so many seconds, until another picture would show more.
+
+        For callers that need a complete picture and do nothing else meanwhile.
+        """
+        raise NotImplementedError
 
 
 @dataclass

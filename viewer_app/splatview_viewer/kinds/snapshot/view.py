@@ -12,7 +12,7 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key
 from splatview_viewer.core.quantities import count_text, size_text
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.view import Info, KeyHelp, Section, View
+from splatview_viewer.core.view import GradualView, Info, KeyHelp, Section
 from splatview_viewer.geometry.pan_zoom import ZOOM_STEP
 from splatview_viewer.kinds.snapshot import world
 from splatview_viewer.kinds.snapshot.content import Content
@@ -100,7 +100,7 @@ class SnapshotData:
             self.content = None
 
 
-class SnapshotView(View[SnapshotData, SnapshotState]):
+class SnapshotView(GradualView[SnapshotData, SnapshotState]):
     """One user's view of a snapshot: a timeline, and below it the pane of a tab."""
 
     kind: ClassVar[str] = "snapshot"
@@ -420,7 +420,6 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
 
     @property
     def complete(self) -> bool:
-        """True if the last picture showed everything, and nothing is being worked on."""
         content = self.data.content
         if content is None or content.busy or self._state_changed:
             return False
@@ -431,10 +430,6 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         return self.picture.error or self.content.layout_fault
 
     def wait(self, timeout: float) -> None:
-        """Wait until another picture would show more, at most so many seconds.
-
-        For callers that need a complete picture and do nothing else meanwhile.
-        """
         if not self.complete and not self._state_changed:
             self.data.has_answers.wait(timeout)
             self.data.has_answers.clear()
