@@ -78,7 +78,7 @@ class TensorTexture(AbstractContextManager["TensorTexture"]):
         is_picture = len(shape) in (2, 3) and 0 not in shape and channels <= 4
         if not is_picture or name not in _MODERNGL_DTYPES:
             raise ValueError(
-                f"a {name} tensor {shape}; legal are (H, W) and (H, W, C), C from 1 to 4, "
+                f"a {name} tensor {shape}; expected (H, W) or (H, W, C), C from 1 to 4, "
                 f"of {', '.join(_MODERNGL_DTYPES)}"
             )
         self.tensor = tensor

@@ -54,7 +54,7 @@ def with_result(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     if isinstance(value, (list, tuple)):
         if len(value) != 1:
             raise ValueError(
-                f"boxes is a list of {len(value)} results; legal is that of one picture, "
+                f"boxes is a list of {len(value)} results; expected that of one picture, "
                 "such as results[0]"
             )
         value = value[0]
@@ -128,7 +128,7 @@ def _yolov5(result: Any) -> Arguments:
     tables = result.xyxy
     if len(tables) != 1:
         raise ValueError(
-            f"boxes is a result of {len(tables)} pictures; legal is that of one: "
+            f"boxes is a result of {len(tables)} pictures; expected that of one: "
             "result.xyxy[0][:, :4]"
         )
     table = tables[0]
@@ -272,7 +272,7 @@ def _visible_points(value: Any, min_confidence: float) -> Arguments:
     points = floats(value, "keypoints", empty=(0, 0, 3))
     if points.ndim != 3 or points.shape[2] not in (2, 3):
         raise ValueError(
-            f"keypoints have shape {short_repr(tuple(points.shape))}; legal is (M, K, 2|3)"
+            f"keypoints have shape {short_repr(tuple(points.shape))}; expected (M, K, 2|3)"
         )
     positions = points[..., :2]
     is_visible = (positions != 0).any(-1)

@@ -118,7 +118,7 @@ def find(value: Any) -> HolderLocation:
             return HolderLocation(itself, {name: name for name in names})
         if len(value) != len(TUPLE):
             raise TypeError(
-                f"gaussians: a tuple of {len(value)}; legal is ({', '.join(TUPLE)})"
+                f"gaussians: a tuple of {len(value)}; expected ({', '.join(TUPLE)})"
             )
         # A named tuple of other names is read by its order, like any other.
         return HolderLocation(tuple, {name: name for name in TUPLE})
@@ -135,7 +135,7 @@ def find(value: Any) -> HolderLocation:
     if candidates:
         return candidates[0]
     raise TypeError(
-        f"cannot publish a {type(value).__name__}: legal are an image tensor, and Gaussians as a mapping "
+        f"cannot publish a {type(value).__name__}: expected an image tensor, or Gaussians as a mapping "
         "(means, quats, scales, opacities, sh0, shN), an inria GaussianModel, a nerfstudio model or "
         f"a tuple ({', '.join(TUPLE)})"
     )

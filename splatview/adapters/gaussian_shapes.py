@@ -1,4 +1,4 @@
-"""The legal dtypes, devices and shapes of the parts of a Gaussian scene."""
+"""The expected dtypes, devices and shapes of the parts of a Gaussian scene."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def check_parts(
         dtype = dtype_name(tensor)
         if dtype not in FLOAT_DTYPES:
             raise ValueError(
-                f"gaussians: {name} is {dtype}; legal are {', '.join(FLOAT_DTYPES)}"
+                f"gaussians: {name} is {dtype}; expected {', '.join(FLOAT_DTYPES)}"
             )
         if tensor.device != means.device:
             raise ValueError(
@@ -69,9 +69,9 @@ def check_shape(
     has_all_coefficients: colours are (N, K, 3), all in one tensor.
     """
     is_harmonics = field == "color" and has_all_coefficients
-    legal = _LEGAL_SHAPES["sh" if is_harmonics else field]
+    expected = _LEGAL_SHAPES["sh" if is_harmonics else field]
     count = len(means) if means.ndim else -1
-    for form in legal.split(" or "):
+    for form in expected.split(" or "):
         extents = form.strip("(,)").replace("N", str(count)).split(", ")
         if _has_extents(tensor, extents):
             return
@@ -79,7 +79,7 @@ def check_shape(
     if count >= 0 and field != "means":
         known_count = f", and {keys['means']} says N = {count}"
     raise ValueError(
-        f"gaussians: {keys[field]} has shape {tuple(tensor.shape)}; legal is {legal}"
+        f"gaussians: {keys[field]} has shape {tuple(tensor.shape)}; expected {expected}"
         f"{known_count}"
     )
 
@@ -89,4 +89,4 @@ def _has_extents(tensor: torch.Tensor, extents: list[str]) -> bool:
     if len(extents) != tensor.ndim:
         return False
     pairs = zip(extents, tensor.shape, strict=True)
-    return all(str(extent) in legal.split("|") for legal, extent in pairs)
+    return all(str(extent) in expected.split("|") for expected, extent in pairs)

@@ -99,7 +99,7 @@ def _tensor_masks(value: Any) -> tuple[torch.Tensor, tuple[int, int]]:
     has_no_pixels = len(batch) and not batch.numel()
     if batch.ndim != 3 or batch.is_complex() or has_no_pixels:
         raise ValueError(
-            f"masks are {batch.dtype} of shape {tuple(batch.shape)}; legal are {_LEGAL}"
+            f"masks are {batch.dtype} of shape {tuple(batch.shape)}; expected {_LEGAL}"
         )
     if batch.numel() > OVERLAY_LIMITS["mask_bytes"]:
         raise ValueError(
@@ -129,7 +129,7 @@ def _decode(coded: list[Any], width: int, height: int) -> torch.Tensor:
     has_legal_sides = 0 < width <= max_side and 0 < height <= max_side
     if not has_legal_sides or width * height > max_pixels:
         raise ValueError(
-            f"masks of {width}x{height} pixels; legal are 1 to {max_side} along each "
+            f"masks of {width}x{height} pixels; expected 1 to {max_side} along each "
             f"side, {max_pixels} in all"
         )
     step = math.ceil(math.sqrt(len(coded) * width * height / _DECODED_BYTES))

@@ -247,7 +247,7 @@ def _class_names(value: Sequence[str] | Mapping[int, str] | None) -> dict[int, s
         ) from None
     if names and not 0 <= min(names) <= max(names) < _MAX_CLASSES:
         raise ValueError(
-            f"names has the classes {min(names)} to {max(names)}; legal are 0 to "
+            f"names has the classes {min(names)} to {max(names)}; expected 0 to "
             f"{_MAX_CLASSES - 1}"
         )
     return names

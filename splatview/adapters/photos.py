@@ -192,7 +192,7 @@ def _image_items(images: Any, count: int) -> Sequence[Any]:
         batch = as_tensor(images, "images").detach()
         if batch.ndim != 4:
             raise ValueError(
-                f"images have shape {tuple(batch.shape)}; legal are (N, H, W, 3) and "
+                f"images have shape {tuple(batch.shape)}; expected (N, H, W, 3) or "
                 "lists of (H, W, 3) or of paths"
             )
         items = list(batch)
@@ -200,7 +200,7 @@ def _image_items(images: Any, count: int) -> Sequence[Any]:
         items = images
     else:
         raise TypeError(
-            f"images is a {type(images).__name__}; legal are a tensor (N, H, W, 3) and "
+            f"images is a {type(images).__name__}; expected a tensor (N, H, W, 3) or "
             "lists of tensors (H, W, 3) or of paths"
         )
     if len(items) != count:
@@ -218,7 +218,7 @@ def _photo_path(path: str | os.PathLike[str], index: int) -> str:
     has_control_characters = _CONTROL_CHARACTERS.search(absolute) is not None
     if len(absolute) > MAX_META_TEXT or not is_utf8 or has_control_characters:
         raise ValueError(
-            f"images[{index}] is the path {absolute[:80]!r}; legal are up to "
+            f"images[{index}] is the path {absolute[:80]!r}; expected up to "
             f"{MAX_META_TEXT} characters of UTF-8 without control characters"
         )
     return absolute
@@ -228,8 +228,8 @@ def _photo_tensor(image: Any, index: int, layout: str | None) -> torch.Tensor:
     """Return `images[index]` as (H, W, 1|3|4); it shares the caller's memory."""
     if not is_array(image):
         raise TypeError(
-            f"images[{index}] is a {type(image).__name__}; legal are a path, a tensor "
-            "(H, W, 3) and None"
+            f"images[{index}] is a {type(image).__name__}; expected a path, a tensor "
+            "(H, W, 3) or None"
         )
     tensor = as_tensor(image, f"images[{index}]").detach()
     # Grey pictures may be among others, whatever their order of colours is.

@@ -128,7 +128,7 @@ def as_tensor(value: Any, name: str) -> torch.Tensor:
         )
     if tensor.device.type not in DEVICES:
         raise ValueError(
-            f"{name} is on device {str(tensor.device)!r}; legal are {', '.join(DEVICES)}: "
+            f"{name} is on device {str(tensor.device)!r}; expected {', '.join(DEVICES)}: "
             "move it with .cpu() or .cuda()"
         )
     if tensor.is_quantized:
@@ -158,7 +158,7 @@ def _from_numpy(value: Any) -> torch.Tensor:
     mode = getattr(value, "mode", None)
     if _is_pil(value) and mode not in _PIL_MODES:
         raise TypeError(
-            f"its mode is {mode!r}; legal are {', '.join(_PIL_MODES)}: use "
+            f"its mode is {mode!r}; expected {', '.join(_PIL_MODES)}: use "
             '.convert("RGB")'
         )
     array = np.asarray(value)

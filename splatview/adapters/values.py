@@ -73,7 +73,7 @@ def floats(
     """
     tensor = number_tensor(value, name, empty)
     if tensor.is_complex():
-        raise ValueError(f"{name} is complex; legal are real numbers")
+        raise ValueError(f"{name} is complex; expected real numbers")
     keeps_double = double and tensor.dtype == torch.float64
     dtype = torch.float64 if keeps_double else torch.float32
     if tensor.device.type == "cpu":
@@ -97,7 +97,7 @@ def integers(
         tensor = tensor.to(torch.int64)
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool:
         dtype = str(tensor.dtype).removeprefix("torch.")
-        raise TypeError(f"{name} are {dtype}; legal are integers")
+        raise TypeError(f"{name} are {dtype}; expected integers")
     if tensor.device.type != "cpu":
         return tensor.to(torch.int32)
     if tensor.numel():
@@ -105,9 +105,7 @@ def integers(
         highest = int(tensor.max())
         if lowest < minimum or highest > maximum:
             illegal = lowest if lowest < minimum else highest
-            raise ValueError(
-                f"{name} holds {illegal}; legal are {minimum} to {maximum}"
-            )
+            raise ValueError(f"{name} holds {illegal}; expected {minimum} to {maximum}")
     return tensor.to(torch.int32, copy=True, memory_format=torch.contiguous_format)
 
 

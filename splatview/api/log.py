@@ -126,7 +126,7 @@ class Logger:
 
         if not 1 <= len(name) <= _MAX_NAME or not name.isprintable():
             raise ValueError(
-                f"log: a scalar is called {name[:40]!r}; legal are 1 to {_MAX_NAME} "
+                f"log: a scalar is called {name[:40]!r}; expected 1 to {_MAX_NAME} "
                 "printable characters"
             )
         _converted(name, value)
@@ -241,7 +241,7 @@ def _converted(name: str, value: Any) -> Any:
         if value.numel() != 1 or value.is_complex():
             raise TypeError(
                 f"log: {name} is a tensor of shape {tuple(value.shape)}, {value.dtype}; "
-                "legal are real ones of one element"
+                "expected a real one of one element"
             )
         if value.is_cuda:
             return value

@@ -98,7 +98,7 @@ class Window:
         is_printable = title.isprintable() or not title
         if len(title) > limits.MAX_NAME or not is_printable:
             raise ValueError(
-                f"title is {title[:40]!r}; legal are up to {limits.MAX_NAME} printable "
+                f"title is {title[:40]!r}; expected up to {limits.MAX_NAME} printable "
                 "characters"
             )
         self._title = title

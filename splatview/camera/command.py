@@ -291,4 +291,4 @@ def _check_detector(detect: str) -> None:
     elif detect == "people":
         require("--detect people needs", "cv2", error=ValueError)
     elif ":" not in detect:
-        raise ValueError(f"--detect is {detect!r}; legal are {LEGAL}")
+        raise ValueError(f"--detect is {detect!r}; expected {LEGAL}")

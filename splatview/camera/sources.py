@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 _LEGAL = (
-    "legal are a camera's number, /dev/videoN, a file, rtsp://, http://, "
+    "expected a camera's number, /dev/videoN, a file, rtsp://, http://, "
     "a GStreamer pipeline, or test"
 )
 _NETWORK = (

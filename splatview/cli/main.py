@@ -103,9 +103,9 @@ def _run_command(args: list[str]) -> int:
     if command in _VIEWER_COMMANDS:
         _become_viewer(command, options)
     if command not in _OWN_COMMANDS:
-        legal = ", ".join([*_VIEWER_COMMANDS, *_OWN_COMMANDS])
+        expected = ", ".join([*_VIEWER_COMMANDS, *_OWN_COMMANDS])
         print(
-            f"splatview: {command!r} is not a command; legal are {legal}",
+            f"splatview: {command!r} is not a command; expected {expected}",
             file=sys.stderr,
         )
         return 2

@@ -120,7 +120,7 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
         ({"viewmats": VIEWS.transpose(1, 2)}, "transposed"),
         ({"viewmats": None}, "Ks without viewmats"),
         ({"Ks": KS[:2]}, "Ks is float32 of shape (2, 3, 3)"),
-        ({"width": CAMERA_LIMITS["side"] + 1}, "legal are 1 to"),
+        ({"width": CAMERA_LIMITS["side"] + 1}, "expected 1 to"),
         ({"images": ["a\0b", None, None]}, "control characters"),
         ({"current": 3}, "current is 3"),
         ({"layout": "XY"}, "'XY'"),
@@ -146,7 +146,7 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
             "skeleton names point 3",
         ),
         ({"size": (0, 5)}, "width of size is 0"),
-        ({"version": 2**63}, "legal are 0 to"),
+        ({"version": 2**63}, "expected 0 to"),
         ({"run": "../x"}, "not a run's id"),
         ({"color": "red"}, "'color'"),
         ({"lables": ["a"]}, "did you mean 'labels'"),
@@ -197,7 +197,7 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
     ],
     splatview.Window: [
         ({"width": "500", "height": 400}, "width is a str"),
-        ({"width": 0, "height": 400}, "legal are 16 to 16384"),
+        ({"width": 0, "height": 400}, "expected 16 to 16384"),
         ({"width": 500, "height": 400, "title": "a\nb"}, "printable"),
     ],
     set_image: [

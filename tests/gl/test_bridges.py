@@ -294,7 +294,7 @@ def test_no_picture_is_refused(bridge: Bridge, give: Giver) -> None:
         ((2, 4, 4, 3), "HWC"),
         ((4, 4, 3), "WHC"),
     ):
-        with pytest.raises(SharingError, match="is no picture; legal are HW"):
+        with pytest.raises(SharingError, match="is no picture; expected HW"):
             bridge.put(give(torch.zeros(shape, dtype=torch.uint8)), layout)
 
 
@@ -302,7 +302,7 @@ def test_a_way_that_cannot_be_forced_is_refused(
     ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for forced, message in (
-        ("gpu", "legal are direct, import, host"),
+        ("gpu", "expected direct, import, host"),
         ("import", "cannot take such a tensor; host can"),
     ):
         monkeypatch.setenv("SPLATVIEW_INTEROP", forced)

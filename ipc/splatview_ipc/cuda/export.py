@@ -74,8 +74,8 @@ def check_shareable(tensors: Mapping[str, torch.Tensor]) -> int:
         )
     for name, tensor in tensors.items():
         if dtype_name(tensor) not in limits.ITEM_SIZE:
-            legal = ", ".join(limits.ITEM_SIZE)
-            raise SharingError(f"{name} is {dtype_name(tensor)}; legal are {legal}")
+            expected = ", ".join(limits.ITEM_SIZE)
+            raise SharingError(f"{name} is {dtype_name(tensor)}; expected {expected}")
         if tensor.layout is not torch.strided:
             raise SharingError(
                 f"{name} is {tensor.layout}; only dense tensors can be shared where they "

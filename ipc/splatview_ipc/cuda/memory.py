@@ -348,8 +348,8 @@ def open_memory(ref: IpcMemory | FdMemory, fds: Sequence[int] = ()) -> OpenedMem
     if len(fds) != len(sizes) or not 1 <= ref.size <= limits.MAX_SEGMENT:
         close_all(fds)
         raise SharingError(
-            f"GPU memory of {ref.size} bytes in {len(sizes)} pieces came with {len(fds)} "
-            f"descriptors; legal are 1 to {limits.MAX_SEGMENT} bytes, and a descriptor for "
+            f"GPU memory of {announced.size} bytes in {len(sizes)} pieces came with {len(fds)} "
+            f"descriptors; expected 1 to {limits.MAX_SEGMENT} bytes, and a descriptor for "
             "each piece"
         )
     return OpenedMemory(ref.gpu, ref.size, handle, tuple(map(Piece, fds, sizes)))

@@ -41,7 +41,7 @@ def forced_bridge() -> str | None:
     name = os.environ.get("SPLATVIEW_INTEROP") or None
     if name is not None and name not in BRIDGES:
         raise SharingError(
-            f"SPLATVIEW_INTEROP={name!r}: legal are {', '.join(BRIDGES)}; unset it for "
+            f"SPLATVIEW_INTEROP={name!r}: expected {', '.join(BRIDGES)}; unset it for "
             "the best that works"
         )
     return name

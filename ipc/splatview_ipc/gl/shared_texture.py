@@ -121,7 +121,7 @@ class SharedTexture(AbstractContextManager["SharedTexture"]):
         if (components, dtype) not in _FORMATS or min(size) < 1:
             raise ValueError(
                 f"a texture of size {size} with {components} components of dtype "
-                f"{dtype!r}; legal are 1, 2 or 4 of {', '.join(DTYPES)}"
+                f"{dtype!r}; expected 1, 2 or 4 of {', '.join(DTYPES)}"
             )
         self.size = size
         self.shape = size[1], size[0], components

@@ -88,7 +88,7 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
         """
         _check_texture(texture)
         if way not in (None, *WAYS):
-            raise ValueError(f"way {way!r}: legal are {', '.join(WAYS)}")
+            raise ValueError(f"way {way!r}: expected {', '.join(WAYS)}")
         self._context = GL.current().context()
         if not self._context:
             raise RuntimeError(
@@ -268,7 +268,7 @@ def _check_texture(texture: Any) -> None:
     """Raise TypeError or ValueError for what no TextureTensor can follow."""
     if not isinstance(texture, (moderngl.Texture, moderngl.Renderbuffer)):
         raise TypeError(
-            f"TextureTensor({texture!r}): legal are a moderngl.Texture and a "
+            f"TextureTensor({texture!r}): expected a moderngl.Texture or a "
             "moderngl.Renderbuffer"
         )
     if texture.samples:
@@ -278,7 +278,7 @@ def _check_texture(texture: Any) -> None:
         )
     if not texture.depth and texture.dtype not in DTYPES:
         raise ValueError(
-            f"a texture of dtype {texture.dtype!r}; legal are {', '.join(DTYPES)} and "
+            f"a texture of dtype {texture.dtype!r}; expected {', '.join(DTYPES)} or "
             "depth"
         )
 

@@ -110,11 +110,11 @@ def check(tensors: Tensors, meta: Meta) -> None:
     extents = check_tensors("a Gaussian scene", tensors, _TENSORS, needed)
     scale_count = extents["S"]
     if scale_count not in SCALE_COUNTS:
-        legal = " and ".join(map(str, SCALE_COUNTS))
-        raise ValueError(f"scales has {scale_count} columns; legal are {legal}")
+        expected = " or ".join(map(str, SCALE_COUNTS))
+        raise ValueError(f"scales has {scale_count} columns; expected {expected}")
     coefficients = extents.get("K", 0)
     if coefficients not in SH_REST:
-        legal = ", ".join(map(str, SH_REST))
-        raise ValueError(f"shN has {coefficients} coefficients; legal are {legal}")
+        expected = ", ".join(map(str, SH_REST))
+        raise ValueError(f"shN has {coefficients} coefficients; expected {expected}")
     activated_of(meta.get("activated"))
     check_meta(meta, SH_DEGREE)

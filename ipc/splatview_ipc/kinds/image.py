@@ -32,13 +32,13 @@ def check(tensors: Tensors, meta: Meta) -> None:
         )
     if dtype not in IMAGE_DTYPES:
         raise ValueError(
-            f"image of dtype {dtype}; legal are uint8 (0 to 255), float16, bfloat16, "
+            f"image of dtype {dtype}; expected uint8 (0 to 255), float16, bfloat16, "
             f"float32 (0 to 1){_DTYPE_ADVICE.get(dtype, '')}"
         )
     if not _is_image_shape(shape, axes):
         advice = ": publish one of the batch, image[0]" if len(shape) == 4 else ""
         raise ValueError(
-            f"image of shape {shape}, layout {layout}; legal are (H, W), (H, W, 1|3|4) or "
+            f"image of shape {shape}, layout {layout}; expected (H, W), (H, W, 1|3|4) or "
             f"(1|3|4, H, W), no side 0{advice}"
         )
 

@@ -125,7 +125,7 @@ class Letterbox:
         if sides is None:
             names = [f"{i.name} {i.type} {list(i.shape)}" for i in inputs]
             raise DetectorError(
-                f"the network takes {', '.join(names) or 'nothing'}; legal is one picture "
+                f"the network takes {', '.join(names) or 'nothing'}; expected one picture "
                 f"(1, 3, H, W) of {', '.join(_TYPES)} and at most {_MAX_SIDE} pixels "
                 "along a side"
             )

@@ -146,7 +146,7 @@ def layout_of(
         listed.append(f"{name} {output.dtype} {output.shape}")
     of_classes = f" for {classes} classes" if classes else ""
     raise DetectorError(
-        f"the network gives {', '.join(listed) or 'nothing'}{of_classes}; legal are "
+        f"the network gives {', '.join(listed) or 'nothing'}{of_classes}; expected "
         "Ultralytics' exports, (1, 4 + classes, N) or, end to end, (1, N, 6), with "
         "kpt_shape in the metadata of those with keypoints. For others give a function, "
         "module:function"

@@ -269,7 +269,7 @@ def test_checkpoints_of_other_values_are_refused(tmp_path):
         ),
         (
             {"splats": splats | {"shN": torch.zeros(20, 23, 3)}},
-            r"shN has shape \(20, 23, 3\); legal are",
+            r"shN has shape \(20, 23, 3\); expected",
         ),
         (
             {"splats": splats | {"means": torch.zeros(1).expand(10**9, 3)}},

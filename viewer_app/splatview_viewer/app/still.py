@@ -99,7 +99,7 @@ class Still:
         """
         if not about(kind).has_view:
             raise ViewerError(
-                f"{command}: a stream of kind {kind!r} cannot be drawn; legal are "
+                f"{command}: a stream of kind {kind!r} cannot be drawn; expected "
                 f"{', '.join(shown_kinds())}"
             )
         self.screen = screen

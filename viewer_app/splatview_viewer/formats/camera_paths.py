@@ -222,7 +222,7 @@ def _film(values: Any) -> Film:
     kind = str(values.get("camera_type", "perspective")).lower()
     if kind not in _MODELS:
         raise CameraError(
-            f"path: camera_type is {kind!r:.40}; legal are {', '.join(_MODELS)}"
+            f"path: camera_type is {kind!r:.40}; expected {', '.join(_MODELS)}"
         )
     model = _MODELS[kind]
     width = int(_read_float(values, "render_width", 1920, 1, 16384))

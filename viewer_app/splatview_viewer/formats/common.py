@@ -218,7 +218,7 @@ class Fields:
         coefficients = self.shN.shape[1] if self.shN.ndim == 3 else -1
         if coefficients not in SH_REST:
             raise FileError(
-                f"shN has shape {tuple(self.shN.shape)}; legal are (N, 0 | 3 | 8 | 15 "
+                f"shN has shape {tuple(self.shN.shape)}; expected (N, 0 | 3 | 8 | 15 "
                 "| 24, 3)"
             )
         arrays = self._checked_arrays(coefficients)

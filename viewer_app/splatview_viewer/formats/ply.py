@@ -161,7 +161,7 @@ def _check_columns(vertex: Element) -> _Columns:
     numbered = {f"f_rest_{i}" for i in range(len(harmonics))}
     if len(harmonics) not in SH_PROPERTIES or set(harmonics) != numbered:
         raise FileError(
-            f"PLY: {len(harmonics)} properties f_rest_*; legal are "
+            f"PLY: {len(harmonics)} properties f_rest_*; expected "
             f"{', '.join(map(str, SH_PROPERTIES))}, numbered from 0"
         )
     return _Columns(colors, scales, harmonics)

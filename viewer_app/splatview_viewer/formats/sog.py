@@ -79,7 +79,7 @@ def _read(meta: dict[str, Any], load: Load, progress: Progress) -> Fields:
     """
     version = meta.get("version")
     if version not in VERSIONS:
-        raise FileError(f"meta.json has version {version!r:.40}; legal are 1 and 2")
+        raise FileError(f"meta.json has version {version!r:.40}; expected 1 or 2")
     has_codebooks = version == 2
     if has_codebooks:
         count = check_count(meta.get("count"))
@@ -181,7 +181,7 @@ def _read_palette(planes: Planes, *, has_codebooks: bool) -> np.ndarray:
     coefficients = width // 64
     if width % 64 or coefficients not in (3, 8, 15):
         raise FileError(
-            f"shN_centroids is {width} pixels wide; legal are 192, 512 and 960"
+            f"shN_centroids is {width} pixels wide; expected 192, 512 or 960"
         )
     if bands not in (None, SH_REST.index(coefficients)):
         raise FileError(

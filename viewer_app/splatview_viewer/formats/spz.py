@@ -126,7 +126,7 @@ class _Head(NamedTuple):
             )
         if self.degree >= len(SH_REST):
             raise FileError(
-                f"SPZ: spherical harmonics of degree {self.degree}; legal are 0 to 4"
+                f"SPZ: spherical harmonics of degree {self.degree}; expected 0 to 4"
             )
         if self.bits > 24:
             raise FileError(

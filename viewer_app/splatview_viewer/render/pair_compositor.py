@@ -103,7 +103,7 @@ class PairCompositor:
         """
         if mode not in PAIR_MODES:
             raise ValueError(
-                f"compare: how is {mode!r}; legal are {', '.join(PAIR_MODES)}"
+                f"compare: how is {mode!r}; expected {', '.join(PAIR_MODES)}"
             )
         if len(self._targets) < 2:
             raise ValueError(
