@@ -9,7 +9,13 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from splatview.adapters import NamedTensors, checks
-from splatview.api.session import begun, capturing, disabled, public, session
+from splatview.api.session import (
+    capturing,
+    disabled,
+    public,
+    session,
+    started_publisher,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,7 +33,7 @@ _PARAMETERS = "boxes", "labels", "scores", "points", "masks", "version"
 _RUN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
-class More(TypedDict, total=False):
+class OverlayOptions(TypedDict, total=False):
     """Keywords of `annotate` beside its parameters."""
 
     classes: Any
@@ -69,7 +75,7 @@ def annotate(
     points: Any = None,
     masks: Any = None,
     version: Any = None,
-    **more: Unpack[More],
+    **more: Unpack[OverlayOptions],
 ) -> None:
     """Draw boxes, labels, points, lines, masks and texts over the picture of a stream.
 
@@ -166,7 +172,7 @@ def annotate(
     is_drawn = version is not None or any(key != "run" for key in argument_names)
     annotated = AnnotatedVersion()
     if is_drawn:
-        annotated = _annotated_version(name, version, run)
+        annotated = _resolve_version(name, version, run)
     meta["version"] = annotated.version
     meta["time_ns"] = annotated.time_ns
     shapes = {key: (dtype_name(t), tuple(t.shape)) for key, t in tensors.items()}
@@ -174,11 +180,11 @@ def annotate(
     current = session()
     # Results may come from several threads, and one may close the run.
     with current.lock:
-        publisher = current.run() if is_drawn else begun()
+        publisher = current.run() if is_drawn else started_publisher()
         if publisher is None:
             return
         if is_drawn:
-            overlays = [_overlay(publisher, name, annotated.run)]
+            overlays = [_find_or_make_overlay(publisher, name, annotated.run)]
         else:
             overlays = _present_overlays(publisher, name, run)
         for stream in overlays:
@@ -199,10 +205,10 @@ def _publish_overlay(stream: Stream, tensors: dict[str, Any], meta: Any) -> None
 
 def _check_keywords(more: Mapping[str, Any]) -> None:
     """Raise TypeError for keywords that `annotate` does not have."""
-    unknown = [key for key in more if key not in More.__annotations__]
+    unknown = [key for key in more if key not in OverlayOptions.__annotations__]
     if not unknown:
         return
-    options = [*_PARAMETERS, *More.__annotations__]
+    options = [*_PARAMETERS, *OverlayOptions.__annotations__]
     similar = difflib.get_close_matches(unknown[0], options, n=1)
     question = f" (did you mean {similar[0]!r}?)" if similar else ""
     raise TypeError(
@@ -235,9 +241,9 @@ def _hint_fractions(name: str) -> None:
     )
 
 
-def _annotated_version(name: str, version: Any, run: str | None) -> AnnotatedVersion:
+def _resolve_version(name: str, version: Any, run: str | None) -> AnnotatedVersion:
     """Return the version of the picture that the arguments of `annotate` mean."""
-    publisher = begun()
+    publisher = started_publisher()
     own_stream = None
     own_run = ""
     if publisher is not None:
@@ -302,7 +308,7 @@ def _overlays_over(publisher: Publisher, name: str) -> list[Stream]:
     return [s for s in streams if s.kind == "overlay" and s.over[0] == name]
 
 
-def _overlay(publisher: Publisher, name: str, run: str) -> Stream:
+def _find_or_make_overlay(publisher: Publisher, name: str, run: str) -> Stream:
     """Return the overlay of a run's stream, a new one if there is none.
 
     One whose run has ended serves the next run.

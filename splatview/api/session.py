@@ -268,7 +268,7 @@ def session() -> Session:
     return _session
 
 
-def begun() -> Publisher | None:
+def started_publisher() -> Publisher | None:
     """Return this process's run; None before there is one."""
     return _session.publisher
 

@@ -12,7 +12,7 @@ import msgspec
 
 from splatview.adapters import checks
 from splatview.api.publish import publish
-from splatview.api.session import begun, disabled, public, session
+from splatview.api.session import disabled, public, session, started_publisher
 from splatview_ipc.control import limits
 from splatview_ipc.control.render_requests import (
     MAX_SIDE,
@@ -396,7 +396,7 @@ class Window:
     def _publish(self, value: Any, name: str, kind: str, live: bool) -> None:
         """Publish a value and have the program show its stream."""
         _publish(value, name, kind=kind, live=live)
-        publisher = begun()
+        publisher = started_publisher()
         if publisher is None:
             return
         request = Show(name, publisher.run_id)
@@ -427,7 +427,7 @@ def _is_used(name: str, kind: str) -> bool:
     """Return whether this process shows anything else under a name."""
     if name in session().published:
         return True
-    publisher = begun()
+    publisher = started_publisher()
     stream = None if publisher is None else publisher.streams.get(name)
     return stream is not None and stream.kind != kind
 

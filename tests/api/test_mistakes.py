@@ -217,7 +217,7 @@ def test_mistakes_are_named_and_start_nothing(function: Any) -> None:
         assert phrase in str(caught.value)
         assert len(str(caught.value)) < 500
     if function is not log:
-        assert publishing.begun() is None
+        assert publishing.started_publisher() is None
 
 
 def test_mistakes_after_a_good_call_are_named() -> None:
@@ -311,7 +311,7 @@ def test_misspelt_option_is_named_and_never_metadata(option: str) -> None:
     for misspelt, value in MISSPELT[option].items():
         with pytest.raises(TypeError, match=f"{misspelt!r}: did you mean {option}="):
             splatview.publish(torch.zeros(4, 4), **{misspelt: value})
-    assert publishing.begun() is None
+    assert publishing.started_publisher() is None
 
 
 def test_loose_metadata_is_deprecated_once_for_each_line() -> None:

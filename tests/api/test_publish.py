@@ -319,7 +319,7 @@ def test_publishing_works_again_after_close(
 def test_disabled_publish_starts_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPLATVIEW_DISABLE", "1")
     splatview.publish(torch.zeros(4, 4))
-    assert publishing.begun() is None
+    assert publishing.started_publisher() is None
 
 
 # ---- arrays of other libraries

@@ -66,7 +66,7 @@ def test_a_stream_moves_between_a_gpu_and_the_cpu() -> None:
             with next_frame(viewer, stream, value - 1) as frame:
                 assert (values(frame)["image"] == value).all()
                 assert frame.on_gpu == (device == "cuda")
-    publisher = publishing.begun()
+    publisher = publishing.started_publisher()
     assert publisher is not None
     assert publisher.control.counters()["faults"] == 0
 
@@ -260,7 +260,7 @@ def test_while_a_graph_is_captured_nothing_is_queued() -> None:
     splatview.log(0, it=x)
     splatview.annotate("camera", boxes=boxes)
     torch.cuda.synchronize()
-    publisher = publishing.begun()
+    publisher = publishing.started_publisher()
     assert publisher is not None
     graph = torch.cuda.CUDAGraph()
     overlay = publisher.streams["camera overlay"]

@@ -156,7 +156,7 @@ def test_ring_that_contradicts_itself_is_refused(
 def test_a_viewer_cannot_write_what_the_trainer_alone_writes() -> None:
     """Control blocks and frames are mapped read-only."""
     splatview.publish(torch.zeros(4, 4))
-    run = publishing.begun()
+    run = publishing.started_publisher()
     assert run is not None
     with Handed(run.control.segment.ref) as fds:
         control = ControlReader(run.control.segment.ref, fds)

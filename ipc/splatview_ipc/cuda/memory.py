@@ -42,7 +42,7 @@ class MappedMemory:
     def __init__(self, index: int):
         self.index = index
         self.address = 0
-        self.undo: list[Callable[[], object]] = []
+        self.cleanups: list[Callable[[], object]] = []
         """The calls that give the memory back; the last one is called first."""
         self.is_idle = False
         """Nothing on the GPU uses the memory any more."""
@@ -58,16 +58,16 @@ class MappedMemory:
         total = sum(size for _, size in chunks)
         address = int(driver.call_for_handle("cuMemAddressReserve", total, 0, 0, 0))
         self.address = address
-        self.undo_by("cuMemAddressFree", address, total)
+        self.add_cleanup("cuMemAddressFree", address, total)
         for chunk, size in chunks:
             driver.call("cuMemMap", address, size, 0, chunk, 0)
-            self.undo_by("cuMemUnmap", address, size)
+            self.add_cleanup("cuMemUnmap", address, size)
             address += size
         self._set_access(total, writable)
 
-    def undo_by(self, name: str, *args: Any) -> None:
+    def add_cleanup(self, name: str, *args: Any) -> None:
         """Have `give_back` call a function of the driver."""
-        self.undo.append(partial(driver.call_quietly, name, *args))
+        self.cleanups.append(partial(driver.call_quietly, name, *args))
 
     def _set_access(self, size: int, writable: bool) -> None:
         cu = driver.bindings()
@@ -83,7 +83,7 @@ class MappedMemory:
         access.flags = cu.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
         driver.call("cuMemSetAccess", self.address, size, [access], 1)
 
-    def give_back(self, idle: bool = False) -> None:
+    def release(self, idle: bool = False) -> None:
         """Unmap the memory and release it. Never raises.
 
         The device is waited for first, unless nothing there uses the memory (`idle`).
@@ -95,25 +95,23 @@ class MappedMemory:
         ):
             if not idle:
                 driver.call_quietly("cuCtxSynchronize")
-            while self.undo:
-                undo = self.undo.pop()
+            while self.cleanups:
+                undo = self.cleanups.pop()
                 undo()
 
     def __del__(self) -> None:
         # At interpreter exit modules may be gone.
         with contextlib.suppress(Exception):
             # CUDA does not survive a fork: the memory stays the parent's.
-            if not self.undo or os.getpid() != self._pid:
+            if not self.cleanups or os.getpid() != self._pid:
                 return
             if not driver.is_capturing():
-                self.give_back(self.is_idle)
+                self.release(self.is_idle)
                 return
             # To wait for the device would spoil the capture.
             index = self.index
             stream = driver.current_stream(index)
-            retiring.retire(
-                lambda: not driver.is_captured(index, stream), self.give_back
-            )
+            retiring.retire(lambda: not driver.is_captured(index, stream), self.release)
 
 
 class ExportableMemory:
@@ -140,11 +138,11 @@ class ExportableMemory:
             self._chunk = driver.call_for_handle(
                 "cuMemCreate", self.size, properties, 0
             )
-            mapped.undo_by("cuMemRelease", self._chunk)
+            mapped.add_cleanup("cuMemRelease", self._chunk)
             try:
                 mapped.map_chunks([(self._chunk, self.size)], writable=True)
             except BaseException:
-                mapped.give_back(idle=True)
+                mapped.release(idle=True)
                 raise
         self._mapped: MappedMemory | None = mapped
 
@@ -264,7 +262,7 @@ class OpenedMemory:
             try:
                 self._map_into(mapped)
             except BaseException:
-                mapped.give_back(idle=True)
+                mapped.release(idle=True)
                 raise
         self._mapped = mapped
         return mapped
@@ -289,7 +287,7 @@ class OpenedMemory:
         flags = int(cu.CUipcMem_flags.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
         address = int(driver.call_for_handle("cuIpcOpenMemHandle", handle, flags))
         mapped.address = address
-        mapped.undo_by("cuIpcCloseMemHandle", address)
+        mapped.add_cleanup("cuIpcCloseMemHandle", address)
         base, size = driver.call("cuMemGetAddressRange", address)
         if int(base) != address or int(size) < self.size:
             raise SharingError(
@@ -329,7 +327,9 @@ class OpenedMemory:
             self.close()
 
 
-def open_memory(ref: IpcMemory | FdMemory, fds: Sequence[int] = ()) -> OpenedMemory:
+def open_memory(
+    announced: IpcMemory | FdMemory, fds: Sequence[int] = ()
+) -> OpenedMemory:
     """Return another process's memory, from what was announced.
 
     Touches no CUDA until `pointer` or `tensor` is called. Raises SharingError (the
@@ -341,15 +341,17 @@ def open_memory(ref: IpcMemory | FdMemory, fds: Sequence[int] = ()) -> OpenedMem
     """
     handle = b""
     sizes: tuple[int, ...] = ()
-    if isinstance(ref, IpcMemory):
-        handle = ref.handle
+    if isinstance(announced, IpcMemory):
+        handle = announced.handle
     else:
-        sizes = ref.pieces
-    if len(fds) != len(sizes) or not 1 <= ref.size <= limits.MAX_SEGMENT:
+        sizes = announced.pieces
+    if len(fds) != len(sizes) or not 1 <= announced.size <= limits.MAX_SEGMENT:
         close_all(fds)
         raise SharingError(
             f"GPU memory of {announced.size} bytes in {len(sizes)} pieces came with {len(fds)} "
             f"descriptors; expected 1 to {limits.MAX_SEGMENT} bytes, and a descriptor for "
             "each piece"
         )
-    return OpenedMemory(ref.gpu, ref.size, handle, tuple(map(Piece, fds, sizes)))
+    return OpenedMemory(
+        announced.gpu, announced.size, handle, tuple(map(Piece, fds, sizes))
+    )

@@ -43,11 +43,11 @@ _PIXEL_STORE = {
     0x0D05: 1,
 }
 """The state of pixel transfers for tight rows."""
-_BUFFERS = {
+_BUFFER_BINDINGS = {
     glapi.PIXEL_PACK_BUFFER_BINDING: glapi.PIXEL_PACK_BUFFER,
     glapi.PIXEL_UNPACK_BUFFER_BINDING: glapi.PIXEL_UNPACK_BUFFER,
 }
-_FRAMEBUFFERS = {
+_FRAMEBUFFER_BINDINGS = {
     glapi.READ_FRAMEBUFFER_BINDING: glapi.READ_FRAMEBUFFER,
     glapi.DRAW_FRAMEBUFFER_BINDING: glapi.DRAW_FRAMEBUFFER,
 }
@@ -338,11 +338,16 @@ def _restored_state(action: str) -> Iterator[None]:
         SharingError: the transfer failed.
     """
     gl = GL.current()
-    names = (*_PIXEL_STORE, *_BUFFERS, *_FRAMEBUFFERS, glapi.ACTIVE_TEXTURE)
+    names = (
+        *_PIXEL_STORE,
+        *_BUFFER_BINDINGS,
+        *_FRAMEBUFFER_BINDINGS,
+        glapi.ACTIVE_TEXTURE,
+    )
     saved = {name: gl.integer(name) for name in names}
     for name, value in _PIXEL_STORE.items():
         gl.glPixelStorei(name, value)
-    for target in _BUFFERS.values():
+    for target in _BUFFER_BINDINGS.values():
         gl.glBindBuffer(target, 0)
     gl.clear_errors()
     try:
@@ -351,8 +356,8 @@ def _restored_state(action: str) -> Iterator[None]:
     finally:
         for name in _PIXEL_STORE:
             gl.glPixelStorei(name, saved[name])
-        for name, target in _BUFFERS.items():
+        for name, target in _BUFFER_BINDINGS.items():
             gl.glBindBuffer(target, saved[name])
-        for name, target in _FRAMEBUFFERS.items():
+        for name, target in _FRAMEBUFFER_BINDINGS.items():
             gl.glBindFramebuffer(target, saved[name])
         gl.glActiveTexture(saved[glapi.ACTIVE_TEXTURE])

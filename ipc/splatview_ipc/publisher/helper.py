@@ -164,7 +164,7 @@ class Helper:
         self._closing = True
         thread = self._thread
         if thread is None or thread.ident is None:  # there is none that runs
-            self._give_back()
+            self._release()
             return True
         self.wake()
         # Ctrl-C amid `join` has Python 3.11 and 3.12 take a thread for ended that runs:
@@ -201,7 +201,7 @@ class Helper:
                     due = now + _AFTER_FAULT_S
                     time.sleep(_REST_S)
         finally:
-            self._give_back()
+            self._release()
             self._has_ended.set()
 
     def _milliseconds_until(self, due: float | None) -> int | None:
@@ -282,7 +282,7 @@ class Helper:
         with contextlib.suppress(Exception):
             self._fault(error)
 
-    def _give_back(self) -> None:
+    def _release(self) -> None:
         """Close all that was opened. Idempotent."""
         if self._wake_event.close():
             self._viewers.close()

@@ -62,8 +62,8 @@ class DeviceRingWriter(GpuSlotWriter):
         descriptors.withdraw(self._token)
         super().close()
 
-    def _give_back(self) -> None:
-        super()._give_back()
+    def _release(self) -> None:
+        super()._release()
         if self._memory is not None:
             self._memory.close(idle=True)
 

@@ -126,9 +126,9 @@ class GpuSlotWriter(SlotWriter):
         if not self._closed:
             self._closed = True
             self._slot_targets = []
-            retiring.retire(self._idle, self._give_back)
+            retiring.retire(self._idle, self._release)
 
-    def _give_back(self) -> None:
+    def _release(self) -> None:
         if self._pinned:
             driver.release_host(self._pinned, self.index)
         super().close()

@@ -289,7 +289,7 @@ class _OpenedTorch(OpenedMemory):
             ) from None
         # Clearing the list has torch return the reference.
         references = [storage]
-        mapped.undo.append(references.clear)
+        mapped.cleanups.append(references.clear)
         mapped.address = storage.data_ptr()
         # torch does not compare with the allocation's size.
         if not self._is_inside(mapped.address):

@@ -351,7 +351,7 @@ def test_cameras_are_drawn_over_the_scene_and_can_be_looked_through(
 
     viewer.until(has_arrived)
     assert through.index == index
-    frustums.change(how="photo")
+    frustums.change(comparison="photo")
 
     def has_photo() -> bool:
         return through.photo(frustums.content) is not None

@@ -156,11 +156,11 @@ class Comparisons:
 
     def tie(self, user: User, tied: bool) -> None:
         """Have the cameras of a user's viewports move together, or no longer."""
-        self._ties.tie(user, tied)
+        self._ties.set_tied(user, tied)
 
     def pull(self, user: User) -> None:
         """Move the tied viewports of a user to the place of the one that was moved."""
-        self._ties.pull(user)
+        self._ties.align(user)
 
     # -- the panel ---------------------------------------------------------------------
 

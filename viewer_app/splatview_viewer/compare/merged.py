@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.jobs import Job, Jobs
+from splatview_viewer.core.jobs import Job, JobQueue
 from splatview_viewer.geometry.cameras import bounds
 from splatview_viewer.scene.scene import empty_scene, merged
 from splatview_viewer.scene.turning import IDENTITY, Placement, transformed
@@ -74,7 +74,7 @@ class MergedSource(ValueSource):
         """Start without scenes; `wake` ends the loop's sleep, from any thread."""
         self.scenes: list[ComparedScene] = []
         self._catalogue = catalogue
-        self._jobs = Jobs("merge scenes", wake)
+        self._jobs = JobQueue("merge scenes", wake)
         self._job: Job[GaussianScene] | None = None
         self._merged: tuple[_MergedVersion, ...] | None = None
         """The scenes as they were merged last; None: to be merged once more."""

@@ -25,14 +25,14 @@ class Ties:
     def __contains__(self, user: User) -> bool:
         return user in self._last_positions
 
-    def tie(self, user: User, tied: bool) -> None:
+    def set_tied(self, user: User, tied: bool) -> None:
         """Have the cameras of a user's viewports move together, or no longer."""
         positions = self._last_positions.pop(user, {})
         if tied:
             self._last_positions[user] = positions
         user.mark()
 
-    def pull(self, user: User) -> None:
+    def align(self, user: User) -> None:
         """Move the tied viewports of a user to the place of the one that was moved.
 
         New ones follow the others; if all are new, the active one leads.

@@ -29,7 +29,7 @@ class Job(Generic[T]):
 
     def __init__(
         self,
-        owner: Jobs,
+        owner: JobQueue,
         function: Callable[[Job[T]], T],
         wake: Callable[[], None] | None = None,
     ) -> None:
@@ -101,7 +101,7 @@ class Job(Generic[T]):
         self.ended.set()
 
 
-class Jobs:
+class JobQueue:
     """A queue of jobs, and the one thread that works on it while there are any."""
 
     def __init__(self, name: str, wake: Callable[[], None] = lambda: None) -> None:
@@ -125,7 +125,7 @@ class Jobs:
             return self._running is not None or bool(self._waiting)
 
     @property
-    def load(self) -> int:
+    def pending_count(self) -> int:
         """The number of jobs that wait or run."""
         with self._lock:
             return len(self._waiting) + (self._running is not None)
@@ -229,11 +229,11 @@ class JobPool:
     """A bounded number of queues, and so of threads, for jobs of many owners."""
 
     def __init__(self, name: str, count: int) -> None:
-        self._queues = [Jobs(f"{name} {index}") for index in range(count)]
+        self._queues = [JobQueue(f"{name} {index}") for index in range(count)]
 
     def submit(
         self, function: Callable[[Job[T]], T], *, wake: Callable[[], None]
     ) -> Job[T]:
         """Call a function with its job on the thread that has the fewest; then `wake`."""
-        queue = min(self._queues, key=lambda jobs: jobs.load)
+        queue = min(self._queues, key=lambda jobs: jobs.pending_count)
         return queue.submit(function, wake=wake)

@@ -93,7 +93,7 @@ class Kind:
     """Its content plots the counts of its run's `counted` streams (`beside`), along its
     own `curves`."""
     snapshots: bool = False
-    """Its views request full memory snapshots (`content.ask`) and name those to open
+    """Its views request full memory snapshots (`content.request_snapshot`) and name those to open
     (`opening`)."""
     links: tuple[Link, ...] = ()
     """The streams that feed its views, beside the plots of their run."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from splatview_ipc.control.errors import SharingError
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.jobs import Job, Jobs
+from splatview_viewer.core.jobs import Job, JobQueue
 from splatview_viewer.recording.packed import Packed, pack, packed_bytes, write_packed
 from splatview_viewer.recording.recording import (
     DEFAULT_INTERVAL,
@@ -60,7 +60,7 @@ class Recorder:
         self.wake = wake
         self.governor = work.governor
         self._tapes: list[Tape] = []
-        self.jobs = Jobs("splatview recorder", wake)
+        self.jobs = JobQueue("splatview recorder", wake)
         """At most two of each tape."""
 
     def start_tape(self, run: str, name: str) -> Tape:

@@ -27,7 +27,7 @@ import msgspec
 
 from splatview_ipc.system.files import write_output
 from splatview_viewer.core.errors import FileError, ViewerError
-from splatview_viewer.core.jobs import Job, Jobs
+from splatview_viewer.core.jobs import Job, JobQueue
 from splatview_viewer.core.regular import open_regular
 from splatview_viewer.formats.pictures import make_output_folder
 from splatview_viewer.recording.packed import read_packed, unpack
@@ -410,7 +410,7 @@ class Player:
         if not live:
             self.position = recording.snapshots[-1]
         self.playing = False
-        self._jobs = Jobs("splatview history", wake)
+        self._jobs = JobQueue("splatview history", wake)
         self._ready: _ReadySnapshot | None = None
         """The snapshot that was read last."""
         self._loading: _LoadingSnapshot | None = None

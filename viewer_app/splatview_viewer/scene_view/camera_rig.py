@@ -47,7 +47,7 @@ class CameraRig:
     def apply_orbit(self, **fields: Any) -> None:
         """Look from where `orbit` is now, and change other fields of the place."""
         is_framed = self._view.data.summary is not None
-        self.put_place(given=None, seen_in=None, framed=is_framed, **fields)
+        self.put_place(exact_camera=None, seen_in=None, framed=is_framed, **fields)
         self._view.mark_moving()
 
     def put_place(self, **fields: Any) -> None:
@@ -64,7 +64,7 @@ class CameraRig:
     @property
     def is_fixed(self) -> bool:
         """True while exactly a given camera is used, which was not moved yet."""
-        return self._view.state.place.given is not None
+        return self._view.state.place.exact_camera is not None
 
     # -- going elsewhere -----------------------------------------------------------
 
@@ -82,7 +82,7 @@ class CameraRig:
         if sample is not None:
             camera = sample.near_of(camera)
         self.orbit.look_from(camera, pivot)
-        self.put_place(given=camera, seen_in=None, framed=True)
+        self.put_place(exact_camera=camera, seen_in=None, framed=True)
 
     def fly_to(
         self, camera: Camera, seconds: float = SECONDS, pivot: np.ndarray | None = None
@@ -110,11 +110,11 @@ class CameraRig:
         """Draw with exactly this camera; None: see the whole scene, as at first."""
         # The direction upward is searched at first sight alone, and stays.
         self.orbit.place = Orbit(up=self.orbit.up).place
-        self.put_place(given=camera, seen_in=None, framed=camera is not None)
+        self.put_place(exact_camera=camera, seen_in=None, framed=camera is not None)
 
     def frame_scene(self) -> None:
         """See the whole scene in the next picture, as at first."""
-        self.put_place(framed=False, given=None, seen_in=None)
+        self.put_place(framed=False, exact_camera=None, seen_in=None)
 
     def copy_orbit(self) -> Orbit:
         """Return a copy of the camera's orbit, to be changed."""
@@ -127,7 +127,7 @@ class CameraRig:
             return
         if self._view.data.summary is not None:
             self.orbit.look_from(self.camera_of_scene(self.rect), self.orbit.target)
-        self.put_place(given=None, seen_in=None)
+        self.put_place(exact_camera=None, seen_in=None)
 
     # -- the camera ----------------------------------------------------------------
 
@@ -147,8 +147,8 @@ class CameraRig:
             self._choose_first_camera(size)
         place = self._view.state.place
         seen_in = place.seen_in or size
-        if place.given is not None:
-            camera = place.given.resized(*seen_in)
+        if place.exact_camera is not None:
+            camera = place.exact_camera.resized(*seen_in)
         else:
             camera = self.orbit.camera(*seen_in)
         camera = camera.fitted(*size)

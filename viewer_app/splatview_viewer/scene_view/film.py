@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from splatview_viewer.core.errors import error_text
-from splatview_viewer.core.jobs import Job, Jobs
+from splatview_viewer.core.jobs import Job, JobQueue
 from splatview_viewer.core.screen import Rect
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class Filming:
         picture_bytes = max(film.width * film.height * channels, 1)
         fitting = _MAX_WAITING_BYTES // picture_bytes
         self._max_waiting = max(min(_MAX_WAITING, fitting), 1)
-        self._jobs = Jobs("film", wake)
+        self._jobs = JobQueue("film", wake)
         self._written: deque[Job[None]] = deque()
         """Jobs that have not ended, the oldest first; behind the last picture the one
         that completes the film."""

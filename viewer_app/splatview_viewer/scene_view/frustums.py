@@ -186,7 +186,7 @@ class Frustums(Tool[TrainedView]):
     def handle(self, event: Event, rect: Rect) -> bool | None:
         if self.content is None:
             return None
-        if self.through.is_there and self.state.how == "wipe":
+        if self.through.is_there and self.state.comparison == "wipe":
             needs_redraw = self._handle_divider(event, rect)
             if needs_redraw is not None:
                 return needs_redraw
@@ -196,11 +196,11 @@ class Frustums(Tool[TrainedView]):
 
     def _handle_divider(self, event: Event, rect: Rect) -> bool | None:
         divider = self.through.divider
-        divider.position = self.state.at
+        divider.position = self.state.divider_position
         photo_rect = self.through.photo_rect(rect)
         needs_redraw = divider.handle(event, photo_rect, self.view.host.scale)
         if needs_redraw is not None:
-            self.change(at=divider.position)
+            self.change(divider_position=divider.position)
         return needs_redraw
 
     def _handle_key(self, event: Key) -> bool | None:

@@ -24,7 +24,7 @@ COMPARISONS = {
     "side": "Side by side",
     "error": "Error",
 }
-"""The values of `TrainingDisplay.how` and their labels."""
+"""The values of `TrainingDisplay.comparison` and their labels."""
 _TIPS = {
     "render": "Only what is rendered",
     "photo": "The photograph over it",
@@ -87,8 +87,8 @@ def _draw_comparison(tool: Frustums, scale: float) -> None:
     imgui.set_next_item_width(112 * scale)
     keys = list(COMPARISONS)
     labels = list(COMPARISONS.values())
-    _, choice = imgui.combo("##how", keys.index(tool.state.how), labels)
-    tool.change(how=keys[choice])
+    _, choice = imgui.combo("##comparison", keys.index(tool.state.comparison), labels)
+    tool.change(comparison=keys[choice])
     imgui.set_item_tooltip(_TIPS[keys[choice]])
 
 
@@ -131,17 +131,17 @@ def _draw_display(state: TrainingDisplay, cameras: CameraSet) -> TrainingDisplay
 
 def _draw_photo_controls(state: TrainingDisplay, psnr: str) -> TrainingDisplay:
     """Draw the comparison with the photograph; return the edited state."""
-    how = ui.choice(
+    comparison = ui.choice(
         "Compare",
         "The scene with the photograph of the camera that is looked through",
-        state.how,
+        state.comparison,
         COMPARISONS,
     )
-    state = replace(state, how=how)
+    state = replace(state, comparison=comparison)
     if psnr:
         ui.row("PSNR")
         imgui.text(psnr.removeprefix("PSNR "))
-    if how == "photo":
+    if comparison == "photo":
         opacity = ui.slider(
             "Opacity",
             "Of the photograph over the scene",
@@ -151,7 +151,7 @@ def _draw_photo_controls(state: TrainingDisplay, psnr: str) -> TrainingDisplay:
             reset=1.0,
         )
         return replace(state, opacity=opacity)
-    if how == "error":
+    if comparison == "error":
         gain = ui.slider(
             "Amplify",
             "Factor on the difference from the photograph",

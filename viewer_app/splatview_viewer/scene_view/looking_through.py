@@ -205,14 +205,14 @@ class LookingThrough:
     ) -> None:
         """Lay the photograph over what was rendered in `rect`."""
         state = self.view.state.training
-        if state.how == "render":
+        if state.comparison == "render":
             return
         photo = self.photo(content)
         if photo is None:
             return
         photo_rect = self.photo_rect(rect)
         self._draw_targets(rect, photo_rect, photo)
-        if state.how == "side":
+        if state.comparison == "side":
             background = self.view.background
             viewport = rect.viewport(framebuffer.height)
             framebuffer.use()
@@ -221,12 +221,12 @@ class LookingThrough:
             return
         how: PairMode = "difference"
         position = 0.5
-        if state.how == "photo":
+        if state.comparison == "photo":
             how = "blend"
             position = state.opacity
-        elif state.how == "wipe":
+        elif state.comparison == "wipe":
             how = "split"
-            position = state.at
+            position = state.divider_position
         self._pair.draw(framebuffer, photo_rect, how, position, state.gain)
 
     def _draw_targets(self, rect: Rect, photo_rect: Rect, photo: np.ndarray) -> None:
@@ -244,18 +244,18 @@ class LookingThrough:
 
     def draw_over(self, rect: Rect, scale: float, content: CamerasContent) -> None:
         """Write over the picture which part shows what."""
-        how = self.view.state.training.how
+        comparison = self.view.state.training.comparison
         inset = 12 * scale
         if self.photo(content) is None:
-            if how != "render":
+            if comparison != "render":
                 photo_rect = self.photo_rect(rect)
                 text = content.photos.problem(self.index or 0)
                 text = text or "The photograph is on its way"
                 tag(text, photo_rect.x + inset, photo_rect.y + inset, rect)
-        elif how == "wipe":
-            self.divider.position = self.view.state.training.at
+        elif comparison == "wipe":
+            self.divider.position = self.view.state.training.divider_position
             self.divider.draw(self.photo_rect(rect), scale, ("Render", "Photo"))
-        elif how == "side":
+        elif comparison == "side":
             both = self.photo_rect(rect, columns=2)
             middle = both.x + both.width / 2
             tag("Render", both.x + inset, both.y + inset, rect)

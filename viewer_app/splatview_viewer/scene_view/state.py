@@ -19,7 +19,7 @@ class CameraPlace:
     framed: bool = False
     """False: the next picture chooses the camera, so that the whole scene is seen."""
     orbit: OrbitPlace = Orbit().place
-    given: Camera | None = None
+    exact_camera: Camera | None = None
     """Exactly this one is used until the user moves it; None: that of `orbit`."""
     seen_in: tuple[int, int] | None = None
     """Size of the rectangle that the camera is for. Other rectangles show all that is
@@ -45,11 +45,11 @@ class TrainingDisplay:
     """Size of frustums, times what fits."""
     through: int | None = None
     """The camera that the view looks through."""
-    how: Literal["render", "photo", "wipe", "side", "error"] = "wipe"
+    comparison: Literal["render", "photo", "wipe", "side", "error"] = "wipe"
     """Comparison of its photograph with the picture."""
     opacity: float = 1.0
     """Opacity of the photograph."""
     gain: float = 4.0
     """Factor of errors."""
-    at: float = 0.5
+    divider_position: float = 0.5
     """The line between both, 0 to 1 from the left."""

@@ -25,7 +25,7 @@ class StreamMatcher:
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
-        self._ended_runs: set[str] = set()
+        self._searched_runs: set[str] = set()
         """Ids of the runs whose last memory snapshot was looked for."""
 
     def match(self, now: float) -> None:
@@ -107,10 +107,10 @@ class StreamMatcher:
             if stream is None or not about(slot.entry.kind).snapshots:
                 continue
             if slot.view is not None:
-                slot.content.ask = stream.request_snapshot
-            if stream.run.alive or stream.run.id in self._ended_runs:
+                slot.content.request_snapshot = stream.request_snapshot
+            if stream.run.alive or stream.run.id in self._searched_runs:
                 continue
-            self._ended_runs.add(stream.run.id)
+            self._searched_runs.add(stream.run.id)
             earliest = stream.run.ended_at - _OOM_BEFORE_END_S
             path = newest_oom_snapshot(stream.run.id, earliest)
             if path is not None:

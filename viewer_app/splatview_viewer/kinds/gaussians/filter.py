@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from splatview_viewer.core.errors import FileError, RendererError
-from splatview_viewer.core.jobs import Job, Jobs
+from splatview_viewer.core.jobs import Job, JobQueue
 from splatview_viewer.core.view import Section
 from splatview_viewer.formats.pictures import output_path
 from splatview_viewer.kinds.gaussians.filter_panel import RangeBrush, draw_panel
@@ -43,7 +43,7 @@ class Filter(Tool["GaussianView"]):
         self.counted_selection: Selection | None = None
         """The selection by which they were counted."""
         self.brush = RangeBrush(self)
-        self._jobs = Jobs("export", wake)
+        self._jobs = JobQueue("export", wake)
         self._job: Job[tuple[Path, int]] | None = None
         """Writes a file, and returns its path and the number of Gaussians in it."""
         self._reader = SceneReader(view, "statistics")

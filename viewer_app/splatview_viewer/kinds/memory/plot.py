@@ -42,9 +42,9 @@ def draw_plot(view: MemoryView, size: tuple[float, float]) -> plots.Plot | None:
         size: pixels.
     """
     history = view.data.history
-    begin, end = view.window()
+    begin, end = view.visible_period()
     line_height = theme.FONT_SIZE * theme.scale()
-    top = view.top(begin, end)
+    top = view.upper_limit(begin, end)
     label_count = max(int(size[0] / (7.5 * line_height)), 1)
     min_gap = 6 * line_height * (end - begin) / max(size[0], 1.0)
     steps = _step_labels(history.steps(begin, end, label_count), min_gap)
@@ -57,7 +57,7 @@ def draw_plot(view: MemoryView, size: tuple[float, float]) -> plots.Plot | None:
         if plot is None:
             return None
         columns = history.columns(begin, end, max(plot.rect.width, 8))
-        _draw_areas(plot, history, columns, view.state.host)
+        _draw_areas(plot, history, columns, view.state.shows_host)
         _draw_legend_line(plot, view)
         if not plot.small:
             _draw_limit(plot, view, top)
@@ -87,13 +87,13 @@ def _draw_legend_line(plot: plots.Plot, view: MemoryView) -> None:
             f"{history.split_share():.0%} between blocks"
         )
         plot.legend_line(f"{text}###fragmentation")
-    elif view.data.about.device == "cpu":
+    elif view.data.facts.device == "cpu":
         plot.legend_line("CUDA is not in use there")
 
 
 def _draw_limit(plot: plots.Plot, view: MemoryView, top: float) -> None:
     """Draw a line at all the memory that the GPU has, if that is within the plot."""
-    about = view.data.about
+    about = view.data.facts
     if not 0 < about.total <= top:
         return
     x, y = plot.to_pixel(plot.x[0], about.total)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _SHORTEST_S = 0.05
 _LONGEST_S = 1e7
 """Time that can be seen at once."""
-_PATIENCE_S = 60.0
+_REQUEST_TIMEOUT_S = 60.0
 """Seconds after which a requested snapshot is not opened any more."""
 
 
@@ -35,8 +35,8 @@ class MemoryData:
     """The newest samples of a stream."""
 
     history: MemoryHistory = field(default_factory=MemoryHistory.empty)
-    about: MemoryFacts = field(default_factory=MemoryFacts)
-    ask: Callable[[], None] | None = None
+    facts: MemoryFacts = field(default_factory=MemoryFacts)
+    request_snapshot: Callable[[], None] | None = None
     """Asks the trainer for a full snapshot."""
 
 
@@ -44,7 +44,7 @@ class MemoryData:
 class MemoryState:
     """The time that is seen, and how."""
 
-    host: bool = False
+    shows_host: bool = False
     """The host's memory is seen beside the GPU's."""
     span: float | None = None
     """Seconds; None: all."""
@@ -79,27 +79,27 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
         if not frame.intact():
             return False
         self.data.history = history
-        self.data.about = about
+        self.data.facts = about
         return True
 
     # -- what is seen ------------------------------------------------------------------
 
-    def window(self) -> tuple[float, float]:
+    def visible_period(self) -> tuple[float, float]:
         """Return the times at the left and right edge, seconds since the epoch."""
         history = self.data.history
         right = history.last_time if self.state.right is None else self.state.right
         span = history.duration if self.state.span is None else self.state.span
         return right - span, right
 
-    def top(self, begin: float, end: float) -> float:
+    def upper_limit(self, begin: float, end: float) -> float:
         """Return the bytes at the upper edge.
 
         With the GPU's limit in sight it is seen as well.
         """
         history = self.data.history
-        total = self.data.about.total
+        total = self.data.facts.total
         names = ["reserved", "peak", "active"] if history.on_gpu else []
-        if self.state.host or not names:
+        if self.state.shows_host or not names:
             names.append("host")
         highest = max(history.peak(begin, end, name)[1] for name in names)
         is_near_limit = 0.6 * total < highest <= 1.05 * total
@@ -107,16 +107,16 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
             return 1.06 * total
         return max(1.12 * highest, 1.0)
 
-    def see(self, begin: float, end: float) -> None:
+    def show_period(self, begin: float, end: float) -> None:
         """Show this time, or what is near it where there is nothing.
 
         At the newest the plot follows new samples, also while it is zoomed.
         """
         history = self.data.history
-        old_begin, old_end = self.window()
+        old_begin, old_end = self.visible_period()
         span = min(max(end - begin, _SHORTEST_S), _LONGEST_S)
         if span >= 1.2 * history.duration:
-            self.see_all()
+            self.show_all()
             return
         right = self.state.right
         was_moved = abs(span - (old_end - old_begin)) < 1e-6 * span
@@ -127,7 +127,7 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
                 right = None
         self.state = replace(self.state, span=span, right=right)
 
-    def see_all(self) -> None:
+    def show_all(self) -> None:
         """Show all there is, and what comes."""
         self.state = replace(self.state, span=None, right=None)
 
@@ -140,30 +140,30 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
         if plot.hovered:
             self.pointer = plot.pointer[0]
         if plot.reset:
-            self.see_all()
+            self.show_all()
         elif plot.moved:
-            self.see(*plot.x)
+            self.show_period(*plot.x)
 
     def handle(self, event: Event, rect: Rect) -> bool:
         if isinstance(event, Key) and event.pressed and event.name in ("f", "home"):
-            self.see_all()
+            self.show_all()
         return False
 
     # -- full snapshots ----------------------------------------------------------------
 
-    def ask(self) -> None:
+    def request_snapshot(self) -> None:
         """Request a full snapshot of the trainer, and open it when it is there."""
-        if self.data.ask is not None:
-            deadline = self._now + _PATIENCE_S
-            self._request = _SnapshotRequest(self.data.about.snapshots, deadline)
-            self.data.ask()
+        if self.data.request_snapshot is not None:
+            deadline = self._now + _REQUEST_TIMEOUT_S
+            self._request = _SnapshotRequest(self.data.facts.snapshots, deadline)
+            self.data.request_snapshot()
 
     def tick(self, now: float) -> bool:
         self._now = now
         request = self._request
         if request is None:
             return False
-        about = self.data.about
+        about = self.data.facts
         is_answered = about.snapshots > request.snapshots_before
         if is_answered or now > request.deadline:
             self._request = None
@@ -175,22 +175,24 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
         return (Section("", self._controls),)
 
     def _controls(self) -> None:
-        about = self.data.about
+        about = self.data.facts
         waits = self._request is not None
         if self.data.history.on_gpu:
             host = ui.choice(
                 "Host memory",
                 "The memory of the process beside that of the GPU",
-                self.state.host,
+                self.state.shows_host,
                 {False: "Hidden", True: "Shown"},
             )
             self.state = replace(self.state, host=host)
-        imgui.begin_disabled(about.device == "cpu" or waits or self.data.ask is None)
+        imgui.begin_disabled(
+            about.device == "cpu" or waits or self.data.request_snapshot is None
+        )
         if imgui.button(
             "Waiting for the snapshot" if waits else "Take a full snapshot",
             ImVec2(-1, 0),
         ):
-            self.ask()
+            self.request_snapshot()
         imgui.end_disabled()
         if about.device == "cpu":
             ui.dim("CUDA is not in use there")
@@ -206,7 +208,7 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
 
     def info(self) -> Info:
         history = self.data.history
-        about = self.data.about
+        about = self.data.facts
         phrases = []
         if history.on_gpu:
             phrases += [

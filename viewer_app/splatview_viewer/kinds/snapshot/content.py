@@ -19,7 +19,7 @@ from weakref import WeakSet
 import numpy as np
 
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.jobs import Job, Jobs
+from splatview_viewer.core.jobs import Job, JobQueue
 from splatview_viewer.snapshot.analysis.colors import color_allocations
 from splatview_viewer.snapshot.analysis.search import Hits, search
 from splatview_viewer.snapshot.model import ACTIONS
@@ -109,7 +109,7 @@ class Content:
         """Changes after each job that ended."""
         self._wake = wake
         self._lanes = {
-            lane: Jobs(f"snapshot {lane}", self._on_job_end) for lane in LANES
+            lane: JobQueue(f"snapshot {lane}", self._on_job_end) for lane in LANES
         }
         self._questions: dict[Key, _Question] = {}
         """By key; of the questions of one name the newest is the last."""

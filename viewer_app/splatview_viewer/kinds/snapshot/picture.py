@@ -11,7 +11,7 @@ import moderngl
 import numpy as np
 from imgui_bundle import ImVec2, imgui, implot
 
-from splatview_viewer.core.jobs import Job, Jobs
+from splatview_viewer.core.jobs import Job, JobQueue
 from splatview_viewer.snapshot.timeline.bands import inks_of, peaks
 from splatview_viewer.snapshot.timeline.compiled import pool
 
@@ -133,7 +133,7 @@ class TimelinePicture:
         self.ms: dict[str, float] = {}
         """Milliseconds of the last upload and painting."""
         self._ctx = ctx
-        self._jobs = Jobs("picture", wake)
+        self._jobs = JobQueue("picture", wake)
         self._job: Job[Painting] | None = None
         self._requested: Sheet | None = None
         self._brightened: tuple[int | None, int | None] = (None, None)

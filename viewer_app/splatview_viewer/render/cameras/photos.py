@@ -14,7 +14,7 @@ import moderngl
 import numpy as np
 
 from splatview_ipc.system.pictures import as_colors, as_stored, find_picture
-from splatview_viewer.core.jobs import Job, Jobs
+from splatview_viewer.core.jobs import Job, JobQueue
 from splatview_viewer.geometry.training_cameras import NO_CAMERAS, CameraSet
 from splatview_viewer.render.gl.passes import Passes
 
@@ -63,7 +63,7 @@ class PhotoStore:
         self._thumbnails: dict[int, np.ndarray] = {}
         self._next_thumbnail = 0
         """All thumbnails before this one have come, or never will."""
-        self._jobs = Jobs("read photographs", wake)
+        self._jobs = JobQueue("read photographs", wake)
         self._reading: dict[PhotoLoad, Job[np.ndarray]] = {}
 
     def use_cameras(self, cameras: CameraSet) -> bool:
