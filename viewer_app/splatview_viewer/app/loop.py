@@ -247,7 +247,7 @@ class App:
         fault = self.health.check(now)
         if fault:
             self.catalogue.notice(fault)
-        self.governor.shared = self.pump.gpu_is_needed(now)
+        self.governor.account.shared = self.pump.gpu_is_needed(now)
         if self.pump.poll(now):
             self.expect_news(now + _ACTIVE_FOR_S)
         for user in self.users:

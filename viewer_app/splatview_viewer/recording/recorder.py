@@ -367,7 +367,7 @@ class Tape:
             governor.record(work, gpu_ms)
             # The governor's cost leaves out what other processes did in between.
             cost = governor.cost(work) or gpu_ms
-            pause = max(pause, cost * 1e-3 / (_SHARE * governor.share))
+            pause = max(pause, cost * 1e-3 / (_SHARE * governor.account.share))
         progress.next_at = max(progress.next_at, now + pause)
         if outcome.snapshot is None:
             return

@@ -514,8 +514,8 @@ class User:
             **(view.info.timings if view is not None else {}),
             "present": (time.perf_counter() - begin) * 1e3,
         }
-        t.gpu_share = governor.used_share if governor.limited else None
-        t.gpu_budget = governor.share
+        t.gpu_share = governor.account.used_share if governor.account.limited else None
+        t.gpu_budget = governor.account.share
         t.gpu_memory = self.catalogue.gpu_memory.read(now)
         if view is not None and view.wants.cuda:
             waited_for = {"load", "scene"}

@@ -70,7 +70,7 @@ class MovedPictures:
         size = (camera.width, camera.height)
         governor = self._cache.work.governor
         warp = self._warp_task(picture, size)
-        if governor.limited:
+        if governor.account.limited:
             return governor.moves_along("scene", size, warp)
         scene_ms = governor.cost(("scene", *size)) or 0.0
         warp_ms = governor.cost(warp) or 0.0
