@@ -116,7 +116,7 @@ class TensorTexture(AbstractContextManager["TensorTexture"]):
         return nullcontext(self.texture)
 
     def close(self) -> None:
-        """Give back everything, the texture too. Idempotent."""
+        """Release everything, the texture too. Idempotent."""
         self._link.close()
         if not isinstance(self._link, SharedTexture):
             self.texture.release()

@@ -301,7 +301,7 @@ class Frames:
         return self._wait(_checked_timeout(timeout), takes_last=True)
 
     def close(self) -> None:
-        """Give everything back; frames stay the caller's. Idempotent."""
+        """Release everything; frames stay the caller's. Idempotent."""
         self._end()
 
     def __enter__(self) -> Frames:

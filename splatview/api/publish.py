@@ -130,7 +130,7 @@ def publish(
 
 @public()
 def close() -> None:
-    """End this process's run: viewers keep the last picture, all memory is given back.
+    """End this process's run: viewers keep the last picture, all memory is released.
 
     Idempotent. The next `publish` begins a new run.
     """

@@ -127,7 +127,7 @@ def call_for_handle(name: str, *args: Any) -> Any:
 
 
 def call_quietly(name: str, *args: Any) -> str:
-    """Call a function of the driver that gives something back; never raise.
+    """Call a function of the driver that releases something; never raise.
 
     Returns "" or the error's name. At exit, and after a fault in a kernel, every call
     fails; the driver takes all back when the process ends.

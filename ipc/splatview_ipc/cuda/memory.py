@@ -37,13 +37,13 @@ _MAX_CACHED_TENSORS = limits.MAX_SLOTS * limits.MAX_TENSORS
 
 
 class MappedMemory:
-    """GPU memory at an address of this process, and the calls that give it back."""
+    """GPU memory at an address of this process, and the calls that release it."""
 
     def __init__(self, index: int):
         self.index = index
         self.address = 0
         self.cleanups: list[Callable[[], object]] = []
-        """The calls that give the memory back; the last one is called first."""
+        """The calls that release the memory; the last one is called first."""
         self.is_idle = False
         """Nothing on the GPU uses the memory any more."""
         self._pid = os.getpid()
@@ -174,7 +174,7 @@ class ExportableMemory:
         return tensor_at(pointer, dtype, shape, strides, self.index, owner=mapped)
 
     def close(self, idle: bool = False) -> None:
-        """Give the memory back, once the tensors over it are gone. Idempotent.
+        """Release the memory, once the tensors over it are gone. Idempotent.
 
         Other processes keep what they opened. The device is waited for first, unless
         the caller knows that nothing there uses the memory any more (`idle`).

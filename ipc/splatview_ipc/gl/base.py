@@ -189,7 +189,7 @@ class Bridge(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         ...
 
 

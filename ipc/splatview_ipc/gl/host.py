@@ -138,7 +138,7 @@ class HostBridge:
         self._front, self._back = self._back, self._front
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         for upload in (self._front, self._back):
             if upload is not None:
                 upload.source.texture.release()

@@ -256,7 +256,7 @@ class ImportBridge:
         self._previous = None
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         for memory in self._memories.values():
             memory.release()
         self._memories.clear()

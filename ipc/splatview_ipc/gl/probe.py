@@ -207,7 +207,7 @@ class AutoBridge:
             self._bridges[self._last_names.pop()].undo()
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         for bridge in self._bridges.values():
             bridge.close()
         self._bridges.clear()

@@ -277,7 +277,7 @@ class SharedTexture(AbstractContextManager["SharedTexture"]):
             self.release()
 
     def close(self) -> None:
-        """Give back everything, the texture too. Idempotent.
+        """Release everything, the texture too. Idempotent.
 
         Waits for CUDA and OpenGL.
         """

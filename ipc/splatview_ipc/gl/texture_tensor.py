@@ -249,7 +249,7 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
                 driver.call("cuGraphicsUnmapResources", 1, self._resource, queue)
 
     def close(self) -> None:
-        """Give back everything but the texture. Idempotent.
+        """Release everything but the texture. Idempotent.
 
         The tensor must not be used any more.
         """

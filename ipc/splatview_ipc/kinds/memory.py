@@ -42,7 +42,7 @@ before the first. Bytes, as PyTorch's allocator counts them: allocated, at that 
 the minimum since the previous row (low) and the maximum (peak); and the maximum since
 the previous row of active, requested, reserved, inactive_split. host: the maximum of
 resident bytes of the process. Counts since the process began: allocations, retries (of
-cudaMalloc, after cached memory was given back), ooms."""
+cudaMalloc, after cached memory was released), ooms."""
 
 _TENSORS: Rules = {"samples": (("float64",), ("rows", len(MEMORY_COLUMNS)))}
 _META = {

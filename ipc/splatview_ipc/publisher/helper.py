@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _AFTER_FAULT_S = 1.0
 """Pause of a stream whose turn failed."""
 _RETIRING_S = 0.02
-"""Seconds between two checks of GPU memory that waits to be given back."""
+"""Seconds between two checks of GPU memory that waits to be released."""
 _MESSAGES_PER_TURN = 64
 _CALM_PER_S = 200
 """Wakes a second by others, above which each one is followed by a rest.

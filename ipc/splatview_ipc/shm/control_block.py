@@ -109,7 +109,7 @@ class ControlBlock(_Words):
         self.words[_PAUSED] = int(bool(by))
 
     def close(self) -> None:
-        """Give the memory back. Idempotent.
+        """Release the memory. Idempotent.
 
         Threads that publish meanwhile go on to write words that no viewer reads.
         """

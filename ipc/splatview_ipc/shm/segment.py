@@ -90,7 +90,7 @@ class Segment:
         """The segment's description for another process."""
 
     def close(self) -> None:
-        """Give the memory back; readers keep what they have mapped. Idempotent."""
+        """Release the memory; readers keep what they have mapped. Idempotent."""
         # First: after Ctrl-C behind `close`, and in a signal's handler, its number may
         # be another file's.
         fd = self.fd

@@ -245,7 +245,7 @@ class SlotWriter(SlotLayout):
         return None
 
     def close(self) -> None:
-        """Give the memory back; see `Writer.close`."""
+        """Release the memory; see `Writer.close`."""
         self._slot_targets = []
         self._words.release()
         self.segment.close()

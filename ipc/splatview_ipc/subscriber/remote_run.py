@@ -431,7 +431,7 @@ class RemoteRun:
         self.watch.close()
 
     def close(self) -> None:
-        """Detach from the run, and give everything back. Idempotent."""
+        """Detach from the run, and release everything. Idempotent."""
         self.send(messages.Bye())
         self._disconnect()
         for stream in self.streams.values():

@@ -106,7 +106,7 @@ class Subscriber:
             time.sleep(_WAIT_PERIOD_S)
 
     def close(self) -> None:
-        """Detach from all runs and give everything back. Idempotent."""
+        """Detach from all runs and release everything. Idempotent."""
         for run in self._runs.values():
             run.close()
         self._runs.clear()

@@ -122,7 +122,7 @@ class GpuSlotWriter(SlotWriter):
         return is_idle or driver.is_broken(self.index)
 
     def close(self) -> None:
-        """Give everything back as soon as the GPU is through with it. Idempotent."""
+        """Release everything as soon as the GPU is through with it. Idempotent."""
         if not self._closed:
             self._closed = True
             self._slot_targets = []

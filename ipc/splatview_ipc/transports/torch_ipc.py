@@ -12,7 +12,7 @@ Invariants
    export, and keeps a storage whose count is above 0 for ever. A viewer returns its
    reference when it closes the memory.
 2. A reference is returned once: below 0 torch takes its count for in use, and keeps the
-   storage for ever. When a generation is given back, its viewers have RETURN_S to
+   storage for ever. When a generation is released, its viewers have RETURN_S to
    return theirs; those of viewers that died or never opened theirs, which torch still
    counts then, are returned by the trainer.
 3. No event of torch is passed on: a GPU that waits for the event of a killed process

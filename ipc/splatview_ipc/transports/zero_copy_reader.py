@@ -259,7 +259,7 @@ class ZeroCopyReader(SlotReader):
             self._opened.pop(memory).close()
 
     def close(self) -> None:
-        """Give everything back, but for what frames still hold. Idempotent."""
+        """Release everything, but for what frames still hold. Idempotent."""
         self._settled = self._newest
         self._closed = True
         self._retire()

@@ -12,7 +12,7 @@ Invariants (tests/ipc/test_models.py explores 1 to 4)
    version, time and header, then the number again, with the loads in this order: what
    it made a frame of was whole then, and is a copy of its own.
 3. The trainer keeps the tensors of a replaced generation for KEEP_S seconds, and never
-   more than two; the word `oldest kept` moves on before their memory is given back, and
+   more than two; the word `oldest kept` moves on before their memory is released, and
    never goes back: only one thread at a time moves it.
 4. A reader reads the tensors, and then (fence) the word: if it is not beyond the
    generation, they were kept meanwhile.
@@ -20,7 +20,7 @@ Invariants (tests/ipc/test_models.py explores 1 to 4)
    trainer's stream was given before the version. Readers look at that word, and never
    give a GPU something to wait for: work of a process that is killed never ends, and a
    stream that waited for it would wait for ever.
-6. Versions are marked, and generations given back, under the stream's lock.
+6. Versions are marked, and generations released, under the stream's lock.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ class _WriterGeneration:
         self.tensors = tensors
         """Referenced here, so that their memory stays."""
         self.undo = undo
-        """Called when the generation is given back."""
+        """Called when the generation is released."""
         self.release_at = 0.0
-        """When to give it back (clock seconds); 0: `turn` did not see it replaced."""
+        """When to release it (clock seconds); 0: `turn` did not see it replaced."""
 
     def release(self) -> None:
         """Share its memory no more."""
@@ -166,7 +166,7 @@ class ZeroCopyWriter(GpuSlotWriter):
         return share_tensors(tensors)
 
     def _release_oldest(self) -> None:
-        """Give the oldest generation back."""
+        """Release the oldest generation."""
         oldest = self._generations[0]
         self._words[OLDEST_KEPT] = oldest.serial + 1
         full_fence()
@@ -174,7 +174,7 @@ class ZeroCopyWriter(GpuSlotWriter):
         oldest.release()
 
     def turn(self, now: float) -> float | None:
-        """Give replaced generations back that were kept long enough."""
+        """Release replaced generations that were kept long enough."""
         for generation in list(self._generations)[:-1]:
             generation.release_at = generation.release_at or now + KEEP_S
         while len(self._generations) > 1:
@@ -185,7 +185,7 @@ class ZeroCopyWriter(GpuSlotWriter):
         return None
 
     def close(self) -> None:
-        """Give everything back as soon as the GPU is through with it. Idempotent."""
+        """Release everything as soon as the GPU is through with it. Idempotent."""
         if not self._closed:
             self._words[OLDEST_KEPT] = _ALL_RELEASED
             full_fence()

@@ -374,7 +374,7 @@ class App:
             self._draw(self.user, now)
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         if self._closed:
             return
         self._closed = True

@@ -347,7 +347,7 @@ class Still:
         return not self.view.wants.stale
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         if self.view is not None:
             self.view.close()
         if self._panel is not None:

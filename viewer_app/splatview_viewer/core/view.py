@@ -39,7 +39,7 @@ Value = Any
 """A frame of a stream, or the content of a file. Each kind checks it by its own rules.
 """
 Release = Literal["idle", "away", "closed", "last"]
-"""The occasion to give memory back. "idle": no view of the data is visible; asked of
+"""The occasion to release memory. "idle": no view of the data is visible; asked of
 one of them. "away": the user of this view is away: its own pictures. "closed": this
 view ends. "last": it ends, and so does the data. The last two may be repeated."""
 Data = TypeVar("Data")
@@ -207,7 +207,7 @@ class View(Generic[Data, State]):
         raise NotImplementedError
 
     def release(self, occasion: Release) -> None:
-        """Give back what is made again when it is drawn."""
+        """Release what is made again when it is drawn."""
         raise NotImplementedError
 
     def tick(self, now: float) -> bool:

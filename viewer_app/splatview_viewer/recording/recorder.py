@@ -419,7 +419,7 @@ class Tape:
             self._take_in(self._progress.snapshot_at)
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         self.finish(wait=True)
         self.player.close()
         self._recorder.remove(self)

@@ -407,11 +407,11 @@ class Renderer:
         return self.scene().to_host()
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         raise NotImplementedError
 
     def free_pictures(self) -> None:
-        """Give back the memory that a picture's size takes: no view shows the scene.
+        """Release the memory that a picture's size takes: no view shows the scene.
 
         The next picture makes it anew; those that were made are not valid any more.
         """

@@ -196,7 +196,7 @@ class PairCompositor:
         return -10 * math.log10(total / self._measurement.value_count)
 
     def drop(self) -> None:
-        """Give back the pictures, which are drawn anew when they are wanted again."""
+        """Release the pictures, which are drawn anew when they are wanted again."""
         for layers in self._targets.values():
             layers.release()
         self._targets.clear()
@@ -205,7 +205,7 @@ class PairCompositor:
             self._measurement = None
 
     def close(self) -> None:
-        """Give back everything. Idempotent. The context must still be current."""
+        """Release everything. Idempotent. The context must still be current."""
         self.drop()
         self._passes.release()
 

@@ -74,7 +74,7 @@ class Camerawork:
         self._view.draw(framebuffer, Rect(0, 0, *self.size))
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         self._view.release("closed")
 
 
@@ -238,7 +238,7 @@ class Filming:
         self._jobs.submit(lambda _: self._writer.abort())
 
     def close(self) -> None:
-        """Give back everything, and give up what is unfinished. Idempotent."""
+        """Release everything, and give up what is unfinished. Idempotent."""
         if not self.is_ended:
             self._give_up()
         self._jobs.wait(_ABORT_S)

@@ -78,7 +78,7 @@ class FilmMaker:
         host.hand_over(filming.out)
 
     def close(self) -> None:
-        """Give up an unfinished film, and give back everything. Idempotent."""
+        """Give up an unfinished film, and release everything. Idempotent."""
         if self.filming is not None:
             self.filming.close()
             self.filming = None

@@ -262,7 +262,7 @@ class LookingThrough:
             tag("Photo", middle + inset, both.y + inset, rect)
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         self._pair.close()
         self.meter.close()
         self._photo.close()

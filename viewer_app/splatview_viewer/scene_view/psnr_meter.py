@@ -92,7 +92,7 @@ class PsnrMeter:
         """Have the GPU compare the photograph with the scene."""
         height, width = photo.shape[:2]
         rect = Rect(0, 0, width, height)
-        # The bound framebuffer must not stay ours: it may be given back before
+        # The bound framebuffer must not stay ours: it may be released before
         # anything else is drawn.
         bound = self._view.data.ctx.fbo
         copy = self._view.trained_copy()
@@ -109,9 +109,9 @@ class PsnrMeter:
         bound.use()
 
     def drop(self) -> None:
-        """Give back what is only needed to measure."""
+        """Release what is only needed to measure."""
         self._compositor.drop()
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         self._compositor.close()

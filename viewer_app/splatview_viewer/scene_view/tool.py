@@ -109,7 +109,7 @@ class Tool(Generic[V]):
         return ()
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
 
 
 class ToolBar(NamedTuple):

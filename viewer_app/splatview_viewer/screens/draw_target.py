@@ -47,7 +47,7 @@ class DrawTarget:
     def _make_texture(
         self, size: tuple[int, int], shared: bool, stack: ExitStack
     ) -> moderngl.Texture:
-        """Make the texture, and what CUDA reads it by; `stack` gives both back."""
+        """Make the texture, and what CUDA reads it by; `stack` releases both."""
         if shared:
             # Reading it in this way has only the GPU wait.
             with suppress(SharingError):
@@ -78,7 +78,7 @@ class DrawTarget:
         return self.shared.update()
 
     def release(self) -> None:
-        """Give back the framebuffer and its texture. Idempotent."""
+        """Release the framebuffer and its texture. Idempotent."""
         if self._ctx.fbo is self.framebuffer:
             self._ctx.detect_framebuffer(0).use()
         self._resources.close()

@@ -44,7 +44,7 @@ _GRAPHICS_ERRORS = (moderngl.Error, IpcError, RuntimeError)
 """Raised by OpenGL, the bridges from it to CUDA, and torch, where there is too little
 memory for instance."""
 _TRIM_AFTER_S = 2.0
-"""Seconds from the end of a page until the memory that it leaves is given back: others
+"""Seconds from the end of a page until the memory that it leaves is released: others
 may end with it."""
 _MAX_PIXELS = 3840 * 2160
 """Largest picture of a page, as in its script. A page holds about five pictures of 4

@@ -115,7 +115,7 @@ class ValueSource:
         return False
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
 
 
 class StreamSource(ValueSource):

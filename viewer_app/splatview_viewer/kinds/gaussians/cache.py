@@ -454,7 +454,7 @@ class SceneCache:
             picture.lose()
 
     def rest(self) -> None:
-        """Give back what is held only to be drawn next: no viewport shows the scene."""
+        """Release what is held only to be drawn next: no viewport shows the scene."""
         self.moved.land(wait=True)
         if self.renderer.pending:
             self.renderer.read()
@@ -462,9 +462,9 @@ class SceneCache:
         self.drop(*self.pictures)
 
     def drop(self, *pictures: ViewportPicture) -> None:
-        """Give back pictures that are not seen.
+        """Release pictures that are not seen.
 
-        Without any that is, what the renderer draws into is given back as well.
+        Without any that is, what the renderer draws into is released as well.
         """
         # A GPU that has failed brings nothing: the next picture tells.
         with suppress(RendererError, SharingError):

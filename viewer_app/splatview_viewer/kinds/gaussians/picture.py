@@ -159,7 +159,7 @@ class ViewportPicture:
         return self._copy
 
     def drop_copy(self) -> None:
-        """Give back the memory of copies. Idempotent."""
+        """Release the memory of copies. Idempotent."""
         if self._copy is not None:
             self._copy.framebuffer.release()
             self._copy.source.texture.release()
@@ -179,7 +179,7 @@ class ViewportPicture:
         self.drop_copy()
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         self.drop()
         self.depth.close()
 
@@ -265,7 +265,7 @@ class Composer:
         return self._arrays[defines]
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         for array in self._arrays.values():
             array.program.release()
             array.release()
@@ -391,7 +391,7 @@ class DepthPicture:
         return (low, high)
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         self._bridge.close()
         if self._canvas is not None:
             self._canvas.close()

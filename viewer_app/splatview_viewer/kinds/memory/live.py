@@ -122,7 +122,7 @@ class MemoryHistory:
     def split_share(self, row: int = -1) -> float:
         """Return the share of the reserved bytes unused between blocks in use, 0 to 1.
 
-        It cannot be given back.
+        It cannot be released.
         """
         reserved = self._value("reserved", row)
         if reserved <= 0:

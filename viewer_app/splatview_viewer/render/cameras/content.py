@@ -49,7 +49,7 @@ class CamerasContent:
             self._users.append(user)
 
     def leave(self, user: Any) -> None:
-        """Remove a user; with the last one everything is given back. Idempotent."""
+        """Remove a user; with the last one everything is released. Idempotent."""
         if user in self._users:
             self._users.remove(user)
             if not self._users:
@@ -111,7 +111,7 @@ class CamerasContent:
         self.changes += has_changed
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         self._users.clear()
         self.photos.close()
         self.drawing.close()

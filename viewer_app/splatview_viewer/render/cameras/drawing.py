@@ -271,7 +271,7 @@ class FrustumDrawing:
         self._atlas = None
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         self._release_table()
         self._cameras = None
 

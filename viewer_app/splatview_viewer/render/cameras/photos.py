@@ -423,6 +423,6 @@ class PhotoTexture:
         self._photo = None
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         self._release()
         self._passes.release()

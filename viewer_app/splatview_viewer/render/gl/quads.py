@@ -98,13 +98,13 @@ class QuadCompositor(Compositor):
         return target.color, target.depth
 
     def free_pictures(self) -> None:
-        """Give back the memory that a picture's size takes."""
+        """Release the memory that a picture's size takes."""
         if self._target is not None:
             self._target.release()
             self._target = None
 
     def release(self) -> None:
-        """Give back everything."""
+        """Release everything."""
         self.free_pictures()
         for resource in (self.projection, self._splat, self._mark, self._tiles):
             resource.release()

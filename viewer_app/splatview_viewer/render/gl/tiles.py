@@ -126,7 +126,7 @@ class TileCompositor(Compositor):
         return self._target("color").textures["picture"], depth
 
     def free_pictures(self) -> None:
-        """Give back the memory that a picture's size takes."""
+        """Release the memory that a picture's size takes."""
         self._release_layers()
         self._size = 0, 0
         self._lists.release()
@@ -134,7 +134,7 @@ class TileCompositor(Compositor):
         self._list_capacity = 1
 
     def release(self) -> None:
-        """Give back everything."""
+        """Release everything."""
         self._release_layers()
         self._lists.release()
         for resource in (self.projection, self._gather, self._unfinished, self._walks):

@@ -37,11 +37,11 @@ CAPTURE_AFTER = 3
 size with every version is never worth a capture, which costs a few frames' time."""
 GRAPHS = 8
 """Captured kinds of frames kept. They share one memory pool, which never shrinks: before
-more are captured, all are dropped and it is given back."""
+more are captured, all are dropped and it is released."""
 MAX_KINDS = 4 * GRAPHS
 """Kinds of frames that are counted."""
 SPARE = 1 << 21
-"""From so many slots on, the memory that frames took before the capture is given back
+"""From so many slots on, the memory that frames took before the capture is released
 after it."""
 IN_FLIGHT = 16
 """Frames whose numbers of pairs may be outstanding at a time."""
@@ -82,7 +82,7 @@ class FrameGraph:
         self._pool: Any = None
         """Memory pool of the graphs."""
         self._has_spare = False
-        """Memory is to be given back."""
+        """Memory is to be released."""
         self.failure = ""
         """Reason why frames of this scene are not captured; "" when they are."""
 
@@ -218,13 +218,13 @@ class FrameGraph:
             self._stream.synchronize()
         self._is_judged = True
         if self._has_spare:
-            # Here the GPU is done: giving back memory waits for it.
+            # Here the GPU is done: releasing memory waits for it.
             self._has_spare = False
             torch.cuda.empty_cache()
         return self.capacity.record(self._pair_counts.last)
 
     def free_graphs(self) -> None:
-        """Give back what frames were captured with.
+        """Release what frames were captured with.
 
         They are captured anew when they come often again.
         """
@@ -233,7 +233,7 @@ class FrameGraph:
             torch.cuda.empty_cache()
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         self._drop_graphs()
         self._uses.clear()
         self._scene = None

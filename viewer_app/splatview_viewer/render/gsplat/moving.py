@@ -136,14 +136,14 @@ class Mover:
             return self._canvas.show()
 
     def free_pictures(self) -> None:
-        """Give back what depends on the pictures' size."""
+        """Release what depends on the pictures' size."""
         self._nearness = self._no_pixels()
 
     def _no_pixels(self) -> torch.Tensor:
         return torch.empty((0, 0), dtype=torch.int32, device=self._device)
 
     def close(self) -> None:
-        """Give back everything. Idempotent. The OpenGL context must be current."""
+        """Release everything. Idempotent. The OpenGL context must be current."""
         if not self.failure:
             self.failure = (
                 "gsplat: this renderer is closed; it moves no pictures any more"

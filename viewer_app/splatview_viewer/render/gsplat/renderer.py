@@ -208,7 +208,7 @@ class GsplatRenderer(Renderer):
         self._close_canvases()
 
     def close(self) -> None:
-        """Give back everything. Idempotent. The OpenGL context, if any, must be current."""
+        """Release everything. Idempotent. The OpenGL context, if any, must be current."""
         if self._closed:
             return
         self._closed = True
@@ -309,7 +309,7 @@ class GsplatRenderer(Renderer):
         self._show_frame()
 
     def _leave(self) -> None:
-        """Give back what is on the present GPU."""
+        """Release what is on the present GPU."""
         for clock in self._clocks:
             clock.clear()
         self._close_canvases()

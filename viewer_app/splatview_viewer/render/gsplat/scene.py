@@ -267,7 +267,7 @@ class DeviceGaussians:
             capacity = size
             if buffer is not None and buffer.numel() <= size:
                 capacity = size + size // _SPARE_SHARE
-            # The old one is given back before the new one is made.
+            # The old one is released before the new one is made.
             del buffer
             buffer = torch.empty(capacity, dtype=torch.float32, device=self.device)
         self._buffers[name] = buffer
