@@ -248,7 +248,8 @@ def _names(value: Any) -> dict[int, str]:
 def _track_labels(tracks: Any, keys: Any, names: Mapping[int, str]) -> Arguments:
     """Return labels with the ids of tracked objects; none on a GPU, which is not read.
 
-    keys: of each object, its key in `names`; None for no more than the id.
+    Args:
+        keys: of each object, its key in `names`; None for no more than the id.
     """
     ids = number_tensor(tracks, "id")
     if ids.device.type != "cpu":

@@ -66,7 +66,8 @@ def check_shape(
 ) -> None:
     """Raise ValueError for a part of an illegal shape.
 
-    has_all_coefficients: colours are (N, K, 3), all in one tensor.
+    Args:
+        has_all_coefficients: colours are (N, K, 3), all in one tensor.
     """
     is_harmonics = field == "color" and has_all_coefficients
     expected = _LEGAL_SHAPES["sh" if is_harmonics else field]

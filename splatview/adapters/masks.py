@@ -201,8 +201,9 @@ def _uncompressed(counts: str | bytes) -> np.ndarray:
 def extents(batch: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
     """Return the boxes around masks (N, h, w), as (N, 4) float32 x0 y0 x1 y1.
 
-    size: (width, height) of the picture whose pixels the boxes count. A mask with nothing
-    inside has a box of NaN.
+    Args:
+        size: (width, height) of the picture whose pixels the boxes count. A mask with
+            nothing inside has a box of NaN.
     """
     if not len(batch):
         return torch.empty(0, 4)
@@ -217,7 +218,8 @@ def _bounds_along(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return where the inside begins and ends along an axis, (N,) each, in pixels.
 
-    profiles: (N, n), not 0 where anything is inside.
+    Args:
+        profiles: (N, n), not 0 where anything is inside.
     """
     is_inside = profiles.bool()
     count = is_inside.shape[1]

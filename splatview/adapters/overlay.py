@@ -38,7 +38,8 @@ def overlay_tensors(arguments: Mapping[str, Any]) -> tuple[Tensors, Meta]:
 
     The metadata does not say yet which version the overlay was computed on.
 
-    arguments: those of `annotate`, by name.
+    Args:
+        arguments: those of `annotate`, by name.
 
     Raises:
         TypeError: an argument is of another type.

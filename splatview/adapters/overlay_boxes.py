@@ -32,7 +32,8 @@ _class_of_label: dict[str, int] = {}
 def box_tensors(value: Any, form: str | None) -> Tensors:
     """Return "boxes" (N, 4) x0 y0 x1 y1, and of turned boxes also "corners" (N, 4, 2).
 
-    form: as `format` of `annotate`.
+    Args:
+        form: as `format` of `annotate`.
     """
     if form is not None and (
         not isinstance(form, str) or form not in _NUMBERS_OF_FORMAT

@@ -117,7 +117,8 @@ class Samples(Series):
 def _merge(rows: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """Return one row of memory for each group of rows.
 
-    starts: the index of each group's first row.
+    Args:
+        starts: the index of each group's first row.
     """
     merged = np.maximum.reduceat(rows, starts, axis=0)
     ends = np.append(starts[1:], len(rows))

@@ -68,8 +68,9 @@ def floats(
 ) -> torch.Tensor:
     """Return numbers as float32; only on a GPU they may share the caller's memory.
 
-    double: float64 stays float64. The other arguments and errors are those of
-    `number_tensor`.
+    Args:
+        double: float64 stays float64. The other arguments and errors are those of
+            `number_tensor`.
     """
     tensor = number_tensor(value, name, empty)
     if tensor.is_complex():

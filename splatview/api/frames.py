@@ -290,8 +290,10 @@ class Frames:
 
         Waits only while there is none.
 
-        timeout: seconds, by default those of `frames`. Raises as iterating does,
-        ValueError after `close`.
+        Raises as iterating does, ValueError after `close`.
+
+        Args:
+            timeout: seconds, by default those of `frames`.
         """
         if not self._end.alive:
             raise ValueError("these frames are closed: ask splatview.frames for others")
@@ -331,7 +333,8 @@ class Frames:
     def _wait(self, timeout: float | None, takes_last: bool) -> Frame:
         """Return the newest frame once it is there.
 
-        takes_last: the frame that was handed out last is new enough.
+        Args:
+            takes_last: the frame that was handed out last is new enough.
         """
         if self._pid != os.getpid():
             # In a forked child what is open is the parent's, and stays as it is.
@@ -498,7 +501,10 @@ def _copied(
 ) -> dict[str, np.ndarray | torch.Tensor]:
     """Return copies of a frame's tensors.
 
-    in_place: CUDA tensors are over the publisher's memory instead. Raises IpcError.
+    Raises IpcError.
+
+    Args:
+        in_place: CUDA tensors are over the publisher's memory instead.
     """
     tensors: dict[str, Any] = {}
     for name, tensor in shared.tensors.items():

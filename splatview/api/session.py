@@ -198,7 +198,8 @@ class Session:
     def close(self, exiting: bool = False) -> None:
         """End the run and all features. Idempotent.
 
-        exiting: the process ends; viewers keep what they have mapped.
+        Args:
+            exiting: the process ends; viewers keep what they have mapped.
         """
         with self.lock:
             worker = self._worker

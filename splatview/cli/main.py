@@ -55,7 +55,8 @@ def main(argv: list[str] | None = None) -> int:
 
     2 stands for a request that cannot be met; stderr has the reason.
 
-    argv: the command and its options; None for those of this process.
+    Args:
+        argv: the command and its options; None for those of this process.
     """
     if argv is not None:
         return _run_command(argv)

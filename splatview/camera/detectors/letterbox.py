@@ -162,7 +162,8 @@ class Letterbox:
     def prepare(self, image: np.ndarray) -> tuple[np.ndarray, LetterboxFit]:
         """Return the network's input for a picture, and the picture's position in it.
 
-        image: (H, W, 3), uint8, RGB.
+        Args:
+            image: (H, W, 3), uint8, RGB.
         """
         fit = self.fit(image.shape[1], image.shape[0])
         inner = image

@@ -198,7 +198,10 @@ def _masks(
 def _open_session(path: Path, provider: str) -> tuple[Any, str]:
     """Return an onnxruntime session for a file, and its provider.
 
-    provider: as InferenceSettings.provider. Raises DetectorError.
+    Raises DetectorError.
+
+    Args:
+        provider: as InferenceSettings.provider.
     """
     available = onnxruntime.get_available_providers()
     if provider and _PROVIDERS[provider] not in available:

@@ -192,7 +192,8 @@ def _read_own(path: str) -> bytes:
 def _why_shared(path: str | int) -> str:
     """Return why another user may decide what is in a file; "" if none can.
 
-    path: of a file or a folder, or a file descriptor.
+    Args:
+        path: of a file or a folder, or a file descriptor.
     """
     status = os.stat(path)
     if status.st_uid not in (os.getuid(), 0):

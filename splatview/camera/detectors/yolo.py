@@ -242,7 +242,8 @@ def turned_corners(rows: np.ndarray) -> np.ndarray:
 def highest_scores(rows: np.ndarray, limit: int) -> np.ndarray:
     """Return at most `limit` rows, those with the highest scores, the highest first.
 
-    rows: as of `OutputLayout.rows`.
+    Args:
+        rows: as of `OutputLayout.rows`.
     """
     return rows[np.argsort(-rows[:, 4], kind="stable")[:limit]]
 

@@ -149,7 +149,8 @@ class Grabber:
     ) -> _GrabbedPicture:
         """Draw a picture: with CUDA where it draws, otherwise with OpenGL.
 
-        on_gpu: it is best in GPU memory.
+        Args:
+            on_gpu: it is best in GPU memory.
         """
         tensor = still.tensor(size)
         if tensor is not None:
@@ -213,7 +214,8 @@ class Grabber:
 def main(args: list[str]) -> int:
     """Run the program, and return its exit status.
 
-    args: the UUID of the GPU that is best drawn on, or nothing.
+    Args:
+        args: the UUID of the GPU that is best drawn on, or nothing.
     """
     answers = os.dup(1)
     # What libraries print must not be taken for an answer.

@@ -105,8 +105,9 @@ class App:
     ) -> None:
         """screen: holds the OpenGL context of all users.
 
-        subscriber: None: it is made. browsers: makes a screen for each browser that
-        connects.
+        Args:
+            subscriber: None: it is made.
+            browsers: makes a screen for each browser that connects.
         """
         self.screen = screen
         self.options = options or AppOptions()

@@ -50,7 +50,8 @@ def wait_until(poll: Callable[[], T | None], end: float) -> T | None:
 
     No other function here waits.
 
-    end: `time.monotonic()`; None is returned if there was nothing by then.
+    Args:
+        end: `time.monotonic()`; None is returned if there was nothing by then.
     """
     while True:
         result = poll()

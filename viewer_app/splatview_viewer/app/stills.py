@@ -287,8 +287,9 @@ class Stills:
     ) -> list[StreamFrame]:
         """Return the newest frames of the streams over one, which the caller closes.
 
-        awaits_own: the stream's process published some that are on their way; they are
-        awaited until `end`.
+        Args:
+            awaits_own: the stream's process published some that are on their way; they
+                are awaited until `end`.
         """
         soon = min(time.monotonic() + self._overlays_s, end)
         frames: list[StreamFrame] = []

@@ -82,7 +82,9 @@ class Comparisons:
     def compare(self, mode: str, viewport: Viewport, key: str) -> None:
         """Show an entry together with the one that a viewport shows.
 
-        mode: "pair", "together" or "beside". key: of the other entry.
+        Args:
+            mode: "pair", "together" or "beside".
+            key: of the other entry.
         """
         if mode == "beside":
             self.tie(viewport.user, True)

@@ -329,7 +329,9 @@ class ClickCounter:
     ) -> int:
         """Return 1 for a first press, 2 for the second one of a double click.
 
-        time: seconds. scale: pixels per point.
+        Args:
+            time: seconds.
+            scale: pixels per point.
         """
         last = self._last
         distance = max(abs(x - last.x), abs(y - last.y))

@@ -139,7 +139,9 @@ class JobQueue:
     ) -> Job[T]:
         """Call a function with its job on the thread, after all others.
 
-        first: before all that wait. wake: called in place of the queue's.
+        Args:
+            first: before all that wait.
+            wake: called in place of the queue's.
         """
         job = Job(self, function, wake)
         with self._lock:
@@ -179,7 +181,8 @@ class JobQueue:
     def wait(self, timeout: float | None) -> bool:
         """Wait until no job is left, and return whether that is so.
 
-        timeout: seconds; None: any time.
+        Args:
+            timeout: seconds; None: any time.
         """
         thread = self._thread
         if thread is not None and timeout != 0:

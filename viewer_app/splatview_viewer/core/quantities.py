@@ -251,7 +251,8 @@ def _second_digits(step: float) -> int:
 def _clock(time_us: float, step: float) -> str:
     """Return a time of day whose digits tell multiples of `step` microseconds apart.
 
-    time_us: since the epoch.
+    Args:
+        time_us: since the epoch.
     """
     seconds, fraction_us = divmod(round(time_us), 1_000_000)
     pattern = "%H:%M:%S" if step < 60e6 else "%H:%M"

@@ -245,7 +245,8 @@ class View(Generic[Data, State]):
     def ui(self, rect: Rect, scale: float) -> bool:
         """Draw axes, text and windows over the picture with imgui.
 
-        scale: pixels per point.
+        Args:
+            scale: pixels per point.
         """
         return False
 
@@ -334,7 +335,8 @@ class ShownView:
     def follow(self, leader: ShownView, alike: bool = False) -> None:
         """Show the part that `leader`, of the same kind, shows.
 
-        alike: with the same settings as well.
+        Args:
+            alike: with the same settings as well.
         """
         if alike:
             state = leader.view.state
@@ -435,7 +437,8 @@ PICTURE_KEYS = (
 def meta_phrases(meta: Mapping[str, Any], omitted: Collection[str]) -> list[str]:
     """Return a frame's metadata as phrases.
 
-    omitted: names of what the view itself shows.
+    Args:
+        omitted: names of what the view itself shows.
     """
     return [
         f"{name} {_meta_text(value)}"
@@ -459,7 +462,8 @@ def _meta_text(value: Any) -> str:
 def bridge_phrases(reasons: Mapping[str, str]) -> list[str]:
     """Return why better ways to OpenGL than the one in use were not taken.
 
-    reasons: by the names of the ways; "" for a way that was not tried.
+    Args:
+        reasons: by the names of the ways; "" for a way that was not tried.
     """
     return [
         f"{name} does not work here: {reason}"

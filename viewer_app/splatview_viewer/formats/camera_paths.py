@@ -101,7 +101,8 @@ def check_length(
 def path_values(film: Film, *, frames: bool = True) -> dict[str, Any]:
     """Return the values of a path's JSON text.
 
-    `frames`: with one camera for each picture of the film as well.
+    Args:
+        frames: with one camera for each picture of the film as well.
     """
     path = film.path
     keys = [*path.keys]

@@ -357,7 +357,8 @@ def quats_from_smallest_three(
 def scene_bytes(count: int, coefficients: int) -> int:
     """Return the bytes of `count` Gaussians as float32.
 
-    `coefficients`: per channel above degree 0.
+    Args:
+        coefficients: per channel above degree 0.
     """
     return count * (14 + 3 * coefficients) * 4
 

@@ -215,7 +215,8 @@ def check_writable(
 def output_path(name: str, suffix: str = ".png", folder: Path | None = None) -> Path:
     """Return the path of a new file that is named after a stream or a file.
 
-    `folder`: by default the current one.
+    Args:
+        folder: by default the current one.
     """
     try:
         folder = folder or Path.cwd()

@@ -60,7 +60,8 @@ VERSIONS = (None, 1, 2)
 def read_sog(path: Path, progress: Progress) -> Fields:
     """Read the Gaussians of a SOG, or of gsplat's PNG compression.
 
-    `path`: a zip, a folder, or its meta.json.
+    Args:
+        path: a zip, a folder, or its meta.json.
     """
     with open_files(path) as load:
         meta = load_meta(load)

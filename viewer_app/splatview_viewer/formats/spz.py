@@ -117,7 +117,8 @@ class _Head(NamedTuple):
     def check(self, legal: tuple[int, ...], packed: int) -> None:
         """Raise FileError for a header that no file of `packed` bytes can have.
 
-        `legal`: the versions of this container.
+        Args:
+            legal: the versions of this container.
         """
         if self.version not in legal:
             raise FileError(

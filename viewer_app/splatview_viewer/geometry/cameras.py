@@ -180,7 +180,8 @@ def look_at(position: Any, target: Any, up: Any = DEFAULT_UP) -> np.ndarray:
 def world_to_camera(rotation: np.ndarray, position: np.ndarray) -> np.ndarray:
     """Return the matrix (4, 4) of a camera at a position.
 
-    rotation: from world to camera, (3, 3).
+    Args:
+        rotation: from world to camera, (3, 3).
     """
     viewmat = np.eye(4)
     viewmat[:3, :3] = rotation
@@ -207,7 +208,8 @@ def _unit_vector(up: np.ndarray) -> np.ndarray:
 def focal_length(fov: float, height: int, model: CameraModel = "pinhole") -> float:
     """Return the focal length, K's fy, of a picture that shows `fov` degrees vertically.
 
-    height: of the picture, in pixels.
+    Args:
+        height: of the picture, in pixels.
     """
     half = math.radians(fov) / 2
     if model == "fisheye":

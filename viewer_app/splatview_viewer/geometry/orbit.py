@@ -215,7 +215,8 @@ class OrbitCamera:
     def pan(self, dx: float, dy: float, height: int) -> None:
         """Move with the target so that the scene follows a drag of (dx, dy) pixels.
 
-        height: of the picture, in pixels.
+        Args:
+            height: of the picture, in pixels.
         """
         unit = self.distance / focal_length(self.fov, height, self.model)
         self.move(np.array([-dx * unit, -dy * unit, 0.0]))
@@ -485,7 +486,8 @@ class Flight:
     def orbit_at(self, now: float) -> Orbit | None:
         """Return the camera at a time; None once it has arrived.
 
-        now: seconds; the first call starts the flight.
+        Args:
+            now: seconds; the first call starts the flight.
         """
         if self._started_at is None:
             self._started_at = now

@@ -101,7 +101,8 @@ class PanZoom:
     ) -> None:
         """Magnify by `zoom` around a point of the screen, which stays in its place.
 
-        anchor: the point; None: the middle of `rect`.
+        Args:
+            anchor: the point; None: the middle of `rect`.
         """
         center_x = rect.x + rect.width / 2
         center_y = rect.y + rect.height / 2

@@ -410,7 +410,8 @@ class Tape:
         As a rule that takes some milliseconds. Memory of the host stays as long as a
         job needs it. Idempotent.
 
-        `wait`: also for a job that reads memory of the host.
+        Args:
+            wait: also for a job that reads memory of the host.
         """
         if self._taking is None:
             return

@@ -325,7 +325,8 @@ class Recording:
     ) -> list[SceneSnapshot]:
         """Add a snapshot; return those that are dropped for it.
 
-        `packed`: its scene, if the recording is in memory.
+        Args:
+            packed: its scene, if the recording is in memory.
         """
         self.snapshots.append(snapshot)
         if packed is not None:

@@ -150,7 +150,9 @@ class PairCompositor:
     def measure(self, rect: Rect | None = None) -> None:
         """Have the GPU compare the two; `psnr` returns the result.
 
-        rect: the part to compare, in pixels of the targets from the upper left; None: all.
+        Args:
+            rect: the part to compare, in pixels of the targets from the upper left;
+                None: all.
         """
         if self._measurement is not None:
             self._measurement.sums.release()

@@ -302,7 +302,8 @@ def _join_scenes(
 ) -> tuple[GaussianScene, Ready | None]:
     """Return one scene of the scenes of several ranks, on the device of the first one.
 
-    prepared: the scene of each rank, and its `ready`.
+    Args:
+        prepared: the scene of each rank, and its `ready`.
     """
     scenes = [scene for scene, _ in prepared]
     joined = _make_room(frame, scenes)

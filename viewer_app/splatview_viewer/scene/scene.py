@@ -224,7 +224,8 @@ def empty_scene() -> GaussianScene:
 def row_shapes(coefficients: int) -> dict[str, tuple[int, ...]]:
     """Return the shape of one Gaussian's row in each tensor, by its name.
 
-    coefficients: of degrees 1 and more.
+    Args:
+        coefficients: of degrees 1 and more.
     """
     shapes = (3,), (4,), (3,), (), (3,), (coefficients, 3)
     return dict(zip(FIELDS, shapes, strict=True))

@@ -140,7 +140,8 @@ def harmonics(directions: np.ndarray, degree: int) -> np.ndarray:
     out: with x, y, z on the unit sphere gsplat's recurrences
     (csrc/SphericalHarmonicsCUDA.cu, after Sloan, JCGT 2013) are these polynomials.
 
-    directions: unit vectors (M, 3).
+    Args:
+        directions: unit vectors (M, 3).
     """
     x, y, z = np.asarray(directions, np.float64).T
     xx = x * x

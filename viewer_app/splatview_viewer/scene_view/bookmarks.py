@@ -40,7 +40,8 @@ class Bookmarks:
     def add(self, digit: int | None = None) -> None:
         """Save the camera as a bookmark.
 
-        digit: of the bookmark, which may replace one; None: the first that is free.
+        Args:
+            digit: of the bookmark, which may replace one; None: the first that is free.
         """
         bookmarks = self.by_digit
         if digit is None:

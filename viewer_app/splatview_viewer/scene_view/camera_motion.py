@@ -56,7 +56,8 @@ class CameraMotion:
     ) -> None:
         """Fly to where another orbit looks from.
 
-        camera: the camera at the end, if it has to be exactly that.
+        Args:
+            camera: the camera at the end, if it has to be exactly that.
         """
         self.take_over()
         rig = self._view.rig

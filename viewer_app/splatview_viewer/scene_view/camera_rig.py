@@ -134,7 +134,8 @@ class CameraRig:
     def camera(self, rect: Rect | None = None) -> Camera | None:
         """Return the camera with which the scene is drawn; None without a scene.
 
-        rect: the rectangle to draw into; None: the one that was drawn into last.
+        Args:
+            rect: the rectangle to draw into; None: the one that was drawn into last.
         """
         if self._view.data.summary is None:
             return None

@@ -24,7 +24,8 @@ class ClickGesture:
     def move(self, x: float, y: float, scale: float) -> None:
         """Follow the pointer, which ends a click when it goes too far.
 
-        scale: pixels per point.
+        Args:
+            scale: pixels per point.
         """
         if self._start is None:
             return

@@ -197,7 +197,8 @@ class Crop(Tool[SelectableView]):
     ) -> None:
         """Move the grabbed handle to the pointer.
 
-        position: pixels from the picture's corner.
+        Args:
+            position: pixels from the picture's corner.
         """
         camera = self.view.rig.camera(rect)
         if camera is None:

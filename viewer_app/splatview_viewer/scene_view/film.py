@@ -219,7 +219,8 @@ class Filming:
     def wait(self, timeout: float) -> None:
         """Sleep until a picture can be drawn, or the film has ended.
 
-        timeout: seconds to sleep at most.
+        Args:
+            timeout: seconds to sleep at most.
         """
         is_behind = len(self._written) >= self._max_waiting
         if self._written and (self._is_complete or is_behind):

@@ -136,7 +136,8 @@ class Frustums(Tool[TrainedView]):
     def enter(self, index: int, seconds: float = SECONDS) -> None:
         """Look through a camera, or say that it is none.
 
-        seconds: duration of the flight to it.
+        Args:
+            seconds: duration of the flight to it.
         """
         cameras = self.cameras
         if cameras is not None and self.view.data.summary is not None:

@@ -67,7 +67,8 @@ class LookingThrough:
     def enter(self, cameras: CameraSet, index: int, seconds: float = SECONDS) -> bool:
         """Look through this camera. Returns False if it is none.
 
-        seconds: duration of the flight to it.
+        Args:
+            seconds: duration of the flight to it.
         """
         rig = self.view.rig
         camera = cameras.camera(index)
@@ -87,7 +88,8 @@ class LookingThrough:
     def leave(self, back: bool = False) -> None:
         """Look through no camera.
 
-        back: fly to where the view looked before.
+        Args:
+            back: fly to where the view looked before.
         """
         origin = self._origin
         self._origin = None

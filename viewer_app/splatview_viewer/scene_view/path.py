@@ -143,7 +143,8 @@ class PathTool(Tool[SceneView]):
     def move_key(self, index: int, seconds: float) -> None:
         """Have a keyframe reached at another time, between its neighbours.
 
-        index: in `CameraPath.times`, which ends a loop with the first keyframe.
+        Args:
+            index: in `CameraPath.times`, which ends a loop with the first keyframe.
         """
         keys = self.path.keys
         times = self.path.times

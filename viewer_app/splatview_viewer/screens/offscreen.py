@@ -80,8 +80,10 @@ class OffscreenScreen:
     ) -> None:
         """Draw in this many pixels from now on.
 
-        shared: CUDA reads them (`tensor`). Raises SharingError, moderngl's Error where
-        nothing so large can be made.
+        Raises SharingError, moderngl's Error where nothing so large can be made.
+
+        Args:
+            shared: CUDA reads them (`tensor`).
         """
         if scale is not None:
             self._scale = scale

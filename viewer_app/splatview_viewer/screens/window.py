@@ -166,7 +166,9 @@ def _offered_version() -> str:
 def _why_no_window(offered: str, faults: list[str]) -> str:
     """Return the words for a window that could not be opened.
 
-    offered: the OpenGL version of the display; "" for none. faults: GLFW's.
+    Args:
+        offered: the OpenGL version of the display; "" for none.
+        faults: GLFW's.
     """
     if offered:
         return gl_versions.too_old(

@@ -354,7 +354,8 @@ def _varying_columns(described: Sequence[Any]) -> list[int]:
 def _rows_bytes(rows: list[tuple[Any, ...]], varying: list[int]) -> int:
     """Return roughly the bytes that rows take.
 
-    varying: as `_varying_columns` returns them.
+    Args:
+        varying: as `_varying_columns` returns them.
     """
     size = _VALUE_BYTES * sum(map(len, rows))
     for row in rows:

@@ -58,7 +58,8 @@ class StreamMatcher:
     def _add_stream(self, stream: Any, present: set[int]) -> None:
         """Continue an entry with a new stream, or make one for it.
 
-        present: the `id` of each stream that there is.
+        Args:
+            present: the `id` of each stream that there is.
         """
         catalogue = self._catalogue
         group = f"{stream.run.name} \u00b7 {stream.run.pid}"

@@ -128,7 +128,8 @@ class StreamSource(ValueSource):
     def __init__(self, stream: Any, recorder: Recorder | None = None) -> None:
         """Follow a stream: a RemoteStream, or a ShardedStream.
 
-        recorder: records its versions, if it is of a kind that is recorded.
+        Args:
+            recorder: records its versions, if it is of a kind that is recorded.
         """
         self.stream = stream
         self.tape: Tape | None = None
@@ -329,10 +330,10 @@ class FileSource(ValueSource):
     ) -> None:
         """Start to read the file.
 
-        wake: ends the loop's sleep; may be set later.
-
-        sandboxed: have the file decoded by a bounded program, as every file that the user
-        of this machine did not name.
+        Args:
+            wake: ends the loop's sleep; may be set later.
+            sandboxed: have the file decoded by a bounded program, as every file that
+                the user of this machine did not name.
         """
         self.file = path
         self.wake = wake

@@ -66,7 +66,8 @@ class Filter(Tool["GaussianView"]):
     def reset(self, quantity: Quantity | None = None) -> None:
         """Draw all again, whatever the value of this quantity.
 
-        quantity: None: end whatever hides some of them, a crop included.
+        Args:
+            quantity: None: end whatever hides some of them, a crop included.
         """
         if quantity is None:
             marked = self.view.state.selection.marked
@@ -118,7 +119,8 @@ class Filter(Tool["GaussianView"]):
         A scene on a GPU is copied to the host at once, which takes a tenth of a second
         per million.
 
-        only_shown: leave out what the selection hides.
+        Args:
+            only_shown: leave out what the selection hides.
         """
         view = self.view
         summary = view.data.summary

@@ -129,7 +129,8 @@ def draw_numbers(
 ) -> None:
     """Draw position, size, opacity and colour, one a line.
 
-    label_width: in font sizes; None: that of the panel.
+    Args:
+        label_width: in font sizes; None: that of the panel.
     """
     position = "  ".join(_position_text(component) for component in values.mean)
     _draw_text("Position", position, "World units", label_width)

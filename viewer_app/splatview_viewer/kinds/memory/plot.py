@@ -196,7 +196,8 @@ def _draw_events(
 ) -> None:
     """Draw a line where a count went up, with a text where there is room for it.
 
-    `offset`: points of the texts below the plot's upper edge.
+    Args:
+        offset: points of the texts below the plot's upper edge.
     """
     right = float("-inf")
     for event_time in history.increase_times(column, *plot.x)[-_MAX_MARKS:]:

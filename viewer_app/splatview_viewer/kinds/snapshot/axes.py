@@ -373,7 +373,8 @@ def _draw_annotations(
 def _range_ends(plot: plots.Plot, limits: np.ndarray) -> np.ndarray:
     """Return the left and right ends of ranges in pixels, cut to the plot, (2, N).
 
-    limits: their ends on the time axis, (2, N).
+    Args:
+        limits: their ends on the time axis, (2, N).
     """
     x0, x1 = plot.x
     left = plot.rect.x

@@ -101,7 +101,8 @@ class Content:
     ) -> None:
         """Start without answers.
 
-        wake: called from a thread when an answer is there.
+        Args:
+            wake: called from a thread when an answer is there.
         """
         self.snapshot = snapshot
         Content._all.add(self)

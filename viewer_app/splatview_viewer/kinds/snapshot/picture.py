@@ -85,7 +85,8 @@ def paint_sheet(
 ) -> Painting:
     """Paint a picture by the threads of `pool()`.
 
-    highlighted: allocations that are not dimmed, bool (A,); None: all.
+    Args:
+        highlighted: allocations that are not dimmed, bool (A,); None: all.
     """
     started_at = time.perf_counter()
     inks = inks_of(colors.classes, colors.palette, highlighted)
@@ -123,7 +124,8 @@ class TimelinePicture:
     def __init__(self, ctx: moderngl.Context, wake: Callable[[], None]) -> None:
         """Start without a picture.
 
-        wake: called from a thread when a picture is painted.
+        Args:
+            wake: called from a thread when a picture is painted.
         """
         self.error = ""
         """The reason why the picture cannot be painted."""

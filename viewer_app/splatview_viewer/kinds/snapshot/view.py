@@ -235,7 +235,8 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
     def choose_moment(self, moment: int, *, close: bool = False) -> None:
         """Choose a moment, and move the window to it if it is outside.
 
-        close: zoom in to a two-hundredth of the axis, or less.
+        Args:
+            close: zoom in to a two-hundredth of the axis, or less.
         """
         axis = self.content.axis(self.device, self.state.unit)
         self.change(moment=moment)

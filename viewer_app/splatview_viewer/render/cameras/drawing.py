@@ -96,7 +96,8 @@ class FrustumDrawing:
     def use(self, cameras: CameraSet, photos_stay: bool) -> None:
         """Draw these cameras from now on.
 
-        photos_stay: with the thumbnails that there are.
+        Args:
+            photos_stay: with the thumbnails that there are.
         """
         if self._cameras is cameras:
             return
@@ -279,7 +280,8 @@ class FrustumDrawing:
 def _premultiplied(photo: np.ndarray) -> np.ndarray:
     """Return a thumbnail with its colours multiplied by alpha, (H, W, 4) uint8.
 
-    photo: (H, W, 3) or (H, W, 4) uint8.
+    Args:
+        photo: (H, W, 3) or (H, W, 4) uint8.
     """
     height, width, channels = photo.shape
     rgba = np.full((height, width, 4), 255, np.uint8)

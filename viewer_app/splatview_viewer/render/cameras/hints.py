@@ -60,7 +60,8 @@ class CameraHints:
     def take_photo_hint(self, text: object) -> None:
         """Note the hint that the publisher of photographs sent with them.
 
-        text: a text, which the publisher has logged itself, or None.
+        Args:
+            text: a text, which the publisher has logged itself, or None.
         """
         self._photo_hint = text if isinstance(text, str) else ""
 

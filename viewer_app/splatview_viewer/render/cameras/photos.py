@@ -49,7 +49,8 @@ class PhotoStore:
     def __init__(self, wake: Callable[[], None] = lambda: None) -> None:
         """Start without cameras.
 
-        wake: has the loop turn soon, from any thread.
+        Args:
+            wake: has the loop turn soon, from any thread.
         """
         self.side = 0
         """Pixels along the side of thumbnails that are wanted; 0: none are."""

@@ -82,7 +82,8 @@ class QuadCompositor(Compositor):
         Returns colour (RGBA, premultiplied, row 0 at the top) and, if asked for,
         accumulated depth in the first channel.
 
-        near: the camera's.
+        Args:
+            near: the camera's.
         """
         target = self._target
         assert target is not None

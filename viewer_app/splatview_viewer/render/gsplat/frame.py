@@ -125,8 +125,9 @@ class FrameGraph:
         `RenderOptions.selection` is not looked at. They are not copied: always the same
         storage until `load` is given another one.
 
-        flags: (N,) uint8 as `Selection.flags` gives them. None: all are drawn, none
-        stands out.
+        Args:
+            flags: (N,) uint8 as `Selection.flags` gives them. None: all are drawn, none
+                stands out.
         """
         if self._scene is not None and flags is not self._scene.flags:
             self._scene = replace(self._scene, flags=flags)

@@ -161,7 +161,8 @@ class DeviceGaussians:
     def scene(self, reader: torch.cuda.Stream | None = None) -> GaussianScene:
         """Return the Gaussians as `Renderer.scene` does.
 
-        reader: the stream that reads them next; None: the one that is current.
+        Args:
+            reader: the stream that reads them next; None: the one that is current.
         """
         if self._count == 0:
             return empty_scene()
@@ -325,7 +326,8 @@ class ArrayLease:
     def __init__(self, stream: torch.cuda.Stream) -> None:
         """Start without a scene.
 
-        stream: the one that reads and draws.
+        Args:
+            stream: the one that reads and draws.
         """
         self._stream = stream
         self._next: _PendingScene | None = None
@@ -351,7 +353,8 @@ class ArrayLease:
     ) -> None:
         """Set the scene to read next, in place of the one before, or none.
 
-        ready: as for `Renderer.load`.
+        Args:
+            ready: as for `Renderer.load`.
         """
         self._next = None
         if scene is None:

@@ -179,7 +179,8 @@ def _count_by_period(
 ) -> np.ndarray:
     """Return how many events each row has in each period, (row_count, PERIODS).
 
-    outer: with a period before the trace and one after it.
+    Args:
+        outer: with a period before the trace and one after it.
     """
     width = PERIODS + 2
     cell = rows * width + np.searchsorted(edges, events, "right")

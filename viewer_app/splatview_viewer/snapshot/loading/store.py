@@ -251,8 +251,9 @@ def _checked_trace(
 ) -> Trace:
     """Return the trace of one device's columns.
 
-    shared_limits: lengths of the tables that all devices share, by the columns that hold
-    indices into them.
+    Args:
+        shared_limits: lengths of the tables that all devices share, by the columns that
+            hold indices into them.
 
     Raises:
         FileError: a value is not legal.

@@ -119,7 +119,8 @@ def add_live(layer, is_reserved, inks, moment, low, bytes_per_row, sums, ids):
 
     Writes the allocations under the centres of its pixels to ids (H,).
 
-    is_reserved: the layer is reserved memory, and no allocations.
+    Args:
+        is_reserved: the layer is reserved memory, and no allocations.
     """
     index, bottoms, sizes = layer
     start, end, checkpoint_moment, checkpoint_first, list_start, listed = index
@@ -186,7 +187,8 @@ def add_reserved_total(reserved_bytes, low, bytes_per_row, sums):
 def shade_column(x, sums, ids, edge_row, bytes_per_row, grounds, canvas):
     """Write one column of the canvas from its sums.
 
-    edge_row: the row of the line where reserved memory ends; -1: none.
+    Args:
+        edge_row: the row of the line where reserved memory ends; -1: none.
     """
     pixels, pixel_ids = canvas
     height = len(sums)

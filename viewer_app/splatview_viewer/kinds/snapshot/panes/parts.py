@@ -85,7 +85,8 @@ def draw_label(text: str) -> None:
 def continue_line(width: float, space: float) -> None:
     """Put the next item on the same line if it fits, after `space` pixels.
 
-    width: pixels of the item.
+    Args:
+        width: pixels of the item.
     """
     padding = imgui.get_style().window_padding.x
     right = imgui.get_window_pos().x + imgui.get_window_width() - padding
@@ -114,7 +115,8 @@ def right_aligned_texts(*texts: tuple[str, ImVec4]) -> None:
 def draw_size_bar(parts: Mapping[str, tuple[int, ImVec4 | None]]) -> None:
     """Draw a bar of the bytes of several parts, and their texts below it.
 
-    parts: bytes and colour by name; those without a colour have a text alone.
+    Args:
+        parts: bytes and colour by name; those without a colour have a text alone.
     """
     corner = imgui.get_cursor_screen_pos()
     width = imgui.get_content_region_avail().x
