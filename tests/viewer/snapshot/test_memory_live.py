@@ -24,6 +24,7 @@ from splatview_viewer.app.loop import AppOptions
 from splatview_viewer.core.events import Key
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.memory.live import MemoryHistory
+from splatview_viewer.kinds.memory.reduction import pixel_columns
 from splatview_viewer.kinds.memory.view import MemoryData, MemoryState, MemoryView
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.stream_list import Strips, strips_of
@@ -55,7 +56,7 @@ def test_columns_hold_the_extremes_of_their_rows() -> None:
         (500, 10, 5),
         (-50, 10, 5),
     ):
-        columns = h.columns(1.7e9 + start, 1.7e9 + start + span, width)
+        columns = pixel_columns(h, 1.7e9 + start, 1.7e9 + start + span, width)
         edges = np.linspace(1.7e9 + start, 1.7e9 + start + span, width + 1)
         overlaps = (edges[:-1] <= time[-1]) & (edges[1:] >= time[0])
         overlapping = np.flatnonzero(overlaps).tolist()

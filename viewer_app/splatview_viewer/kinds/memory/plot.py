@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING
 from imgui_bundle import ImVec4
 
 from splatview_viewer.core.quantities import ago_text, ago_ticks, byte_ticks, size_text
+from splatview_viewer.kinds.memory.reduction import (
+    increase_times,
+    pixel_columns,
+    step_times,
+)
 from splatview_viewer.ui import plots, theme
 from splatview_viewer.ui.widgets import faint
 
@@ -15,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.core.quantities import Tick
-    from splatview_viewer.kinds.memory.live import MemoryColumns, MemoryHistory
+    from splatview_viewer.kinds.memory.live import MemoryHistory
+    from splatview_viewer.kinds.memory.reduction import MemoryColumns
     from splatview_viewer.kinds.memory.view import MemoryView
     from splatview_viewer.ui.widgets import Line
 
@@ -47,7 +53,7 @@ def draw_plot(view: MemoryView, size: tuple[float, float]) -> plots.Plot | None:
     top = view.upper_limit(begin, end)
     label_count = max(int(size[0] / (7.5 * line_height)), 1)
     min_gap = 6 * line_height * (end - begin) / max(size[0], 1.0)
-    steps = _step_labels(history.steps(begin, end, label_count), min_gap)
+    steps = _step_labels(step_times(history, begin, end, label_count), min_gap)
     byte_labels = byte_ticks(0.0, top, max(int(size[1] / (4 * line_height)), 1))
     y = plots.Axis((0.0, top), ticks=byte_labels, locked=True)
     newest = history.last_time
@@ -56,7 +62,7 @@ def draw_plot(view: MemoryView, size: tuple[float, float]) -> plots.Plot | None:
     with plots.plot("memory", size, x, y, second_ticks=steps, legend="row") as plot:
         if plot is None:
             return None
-        columns = history.columns(begin, end, max(plot.rect.width, 8))
+        columns = pixel_columns(history, begin, end, max(plot.rect.width, 8))
         _draw_areas(plot, history, columns, view.state.shows_host)
         _draw_legend_line(plot, view)
         if not plot.small:
@@ -120,7 +126,7 @@ def draw_strip(history: MemoryHistory, key: str) -> bool:
     """
     end = history.last_time
     begin = max(end - _STRIP_S, min(history.first_time, end - 10.0))
-    columns = history.columns(begin, end, 256)
+    columns = pixel_columns(history, begin, end, 256)
     if history.on_gpu:
         title = "Memory"
         reserved = size_text(history.newest("reserved"))
@@ -141,7 +147,7 @@ def draw_strip(history: MemoryHistory, key: str) -> bool:
         if plot is not None:
             _draw_areas(plot, history, columns, False)
             for name, color in (("retries", _RETRY), ("ooms", theme.FAULT)):
-                for event_time in history.increase_times(name, begin, end)[
+                for event_time in increase_times(history, name, begin, end)[
                     -_MAX_MARKS:
                 ]:
                     plot.upright(event_time, color)
@@ -200,7 +206,7 @@ def _draw_events(
         offset: points of the texts below the plot's upper edge.
     """
     right = float("-inf")
-    for event_time in history.increase_times(column, *plot.x)[-_MAX_MARKS:]:
+    for event_time in increase_times(history, column, *plot.x)[-_MAX_MARKS:]:
         plot.upright(event_time, faint(color, 0.75))
         x, _ = plot.to_pixel(event_time)
         if x > right:
