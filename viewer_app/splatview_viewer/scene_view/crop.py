@@ -1,4 +1,4 @@
-"""A box or a sphere, inside or outside of which the scene is drawn, with handles."""
+"""A shape inside or outside of which the scene is drawn, with handles."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from splatview_viewer.core.events import (
 )
 from splatview_viewer.core.view import Section
 from splatview_viewer.geometry.cameras import project
-from splatview_viewer.scene import Box, Sphere, shapes
+from splatview_viewer.scene import Shape, Sphere, shapes
 from splatview_viewer.scene_view.crop_panel import draw_panel
 from splatview_viewer.scene_view.lines import draw_line, push_clip_rect
 from splatview_viewer.scene_view.protocol import SelectableView
@@ -36,7 +36,7 @@ _HANDLE_REACH = 9.0
 _MIN_RADIUS = 1e-6
 
 HandleName = tuple[int, int] | str
-"""A face of the box (`shapes.FACES`), "center", or "radius"."""
+"""A face of a box or a cylinder (`shapes.FACES`), "center", or a sphere's "radius"."""
 _AXIS_COLORS = (
     ImVec4(0.93, 0.42, 0.42, 1),
     ImVec4(0.50, 0.80, 0.42, 1),
@@ -60,11 +60,11 @@ class _HandleGrab(NamedTuple):
     name: HandleName
     start: tuple[float, float]
     """Pixels from the picture's corner."""
-    shape: Box | Sphere
+    shape: Shape
 
 
 class Crop(Tool[SelectableView]):
-    """Edits the box or the sphere of the view's selection.
+    """Edits the shape of the view's selection.
 
     Handles are there while its part of the panel is seen.
     """
@@ -81,31 +81,27 @@ class Crop(Tool[SelectableView]):
         """The part of the panel is seen."""
 
     @property
-    def shape(self) -> Box | Sphere | None:
-        selection = self.view.state.selection
-        return selection.box or selection.sphere
+    def shape(self) -> Shape | None:
+        return next(iter(self.view.state.selection.shapes), None)
 
     @property
     def grabbed(self) -> HandleName | None:
         return None if self._grab is None else self._grab.name
 
-    def set_shape(self, shape: Box | Sphere | None) -> None:
+    def set_shape(self, shape: Shape | None) -> None:
         """Crop by this shape; None: by none."""
-        selection = replace(self.view.state.selection, box=None, sphere=None)
-        if isinstance(shape, Box):
-            selection = replace(selection, box=shape)
-        elif isinstance(shape, Sphere):
-            selection = replace(selection, sphere=shape)
-        self.view.change(selection=selection)
+        selection = self.view.state.selection
+        self.view.change(selection=selection.cropped_by(shape))
         # A shape is dragged as a rule.
         self.view.mark_moving()
 
-    def fit(self) -> tuple[Box, Sphere]:
-        """Return a box and a sphere around what can be seen of the scene."""
+    def fit(self, kind: type[Shape]) -> Shape:
+        """Return a shape of this class around what can be seen of the scene."""
+        up = self.view.rig.orbit.up
         sample = self.view.data.current_sample()
         if sample is None:
-            return (Box(), Sphere())
-        return shapes.fit_shapes(sample.means, sample.weights)
+            return shapes.fit(kind, np.zeros((0, 3)), up=up)
+        return shapes.fit(kind, sample.means, sample.weights, up=up)
 
     # -- handles -------------------------------------------------------------------
 
@@ -116,7 +112,7 @@ class Crop(Tool[SelectableView]):
             return []
         names: list[HandleName] = ["center"]
         points = np.array([shape.center])
-        if isinstance(shape, Box):
+        if not isinstance(shape, Sphere):
             names = [*shapes.FACES, *names]
             points = np.concatenate([shapes.face_centers(shape), points])
         pixels = project(camera, points).tolist()
@@ -178,9 +174,7 @@ class Crop(Tool[SelectableView]):
                 return True
         return None
 
-    def _press(
-        self, event: PointerPress, rect: Rect, shape: Box | Sphere
-    ) -> bool | None:
+    def _press(self, event: PointerPress, rect: Rect, shape: Shape) -> bool | None:
         """Grab the handle under the pointer."""
         name = None
         if event.button == "left":
@@ -211,7 +205,7 @@ class Crop(Tool[SelectableView]):
             if start is not None and end is not None:
                 x, y, z = (center + end - start).tolist()
                 self.set_shape(replace(shape, center=(x, y, z)))
-        elif isinstance(grab.name, tuple) and isinstance(shape, Box):
+        elif isinstance(grab.name, tuple) and not isinstance(shape, Sphere):
             axis_index, sign = grab.name
             axis = sign * np.array(shape.axes[axis_index])
             start = shapes.axis_distance(camera, grab.start, center, axis)
@@ -236,14 +230,14 @@ class Crop(Tool[SelectableView]):
         return False
 
     def sections(self) -> Sequence[Section]:
-        tip = "Draw only what lies in a box or a sphere, or leave that out"
+        tip = "Draw only what lies in a box, a sphere or a cylinder, or leave that out"
         return [Section("Crop", lambda: draw_panel(self), tip=tip)]
 
     def details(self) -> Sequence[str]:
         return ["cropped"] if self.shape is not None else []
 
 
-def _draw_shape(shape: Box | Sphere, camera: Camera, rect: Rect, scale: float) -> None:
+def _draw_shape(shape: Shape, camera: Camera, rect: Rect, scale: float) -> None:
     """Draw the lines of the shape over the picture in `rect`."""
     if isinstance(shape, Sphere):
         rim = shapes.silhouette(shape, camera)

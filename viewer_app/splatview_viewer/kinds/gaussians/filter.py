@@ -179,7 +179,7 @@ class Filter(Tool["GaussianView"]):
         selection = self._unmarked
         if self.statistics is not None and self.counted_selection == selection:
             return [f"{self.statistics.selected:,} of them shown"]
-        if replace(selection, box=None, sphere=None) != EVERYTHING:
+        if selection.cropped_by(None) != EVERYTHING:
             return ["filtered"]
         return []
 
