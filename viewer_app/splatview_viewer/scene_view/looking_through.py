@@ -179,7 +179,7 @@ class LookingThrough:
     # -- the photograph ------------------------------------------------------------
 
     def photo(self, content: CamerasContent) -> np.ndarray | None:
-        """Return the photograph of the camera, as `PhotoStore.whole`."""
+        """Return the photograph of the camera, as `PhotoStore.photo`."""
         return None if self.index is None else content.photos.photo(self.index)
 
     def photo_rect(self, rect: Rect, columns: int = 1) -> Rect:

@@ -68,7 +68,7 @@ class PsnrMeter:
             now: time of the loop, in seconds.
             index: of the camera.
             camera: the camera.
-            photo: its photograph, as `PhotoStore.whole`.
+            photo: its photograph, as `PhotoStore.photo`.
         """
         view = self._view
         if now < self._next_at or view.data.summary is None or view.data.stale:

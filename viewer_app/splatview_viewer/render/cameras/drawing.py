@@ -141,8 +141,8 @@ class FrustumDrawing:
 
     def upload_thumbnails(self, photos: PhotoStore) -> bool:
         """Bring thumbnails that came to the GPU; return True if there were any."""
-        photos.want_thumbnails(self._side)
-        thumbnails = photos.take_thumbnails(_UPLOADS)
+        photos.thumbnails.want(self._side)
+        thumbnails = photos.thumbnails.take(_UPLOADS)
         if not thumbnails or self._table is None:
             return False
         if self._atlas is None:
