@@ -18,7 +18,7 @@ from splatview_viewer.ui.widgets import colored, wrapped
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from splatview_viewer.kinds.snapshot.content import Key
+    from splatview_viewer.kinds.snapshot.answers import Key
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
 K = TypeVar("K", bound=str)

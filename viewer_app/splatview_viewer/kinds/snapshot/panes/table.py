@@ -20,7 +20,7 @@ from splatview_viewer.ui.widgets import fitted
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from splatview_viewer.kinds.snapshot.content import Key
+    from splatview_viewer.kinds.snapshot.answers import Key
     from splatview_viewer.kinds.snapshot.view import SnapshotView
     from splatview_viewer.snapshot.analysis.tables import GroupTable
 
