@@ -99,9 +99,8 @@ class CameraCommand:
     port: Annotated[int, tyro.conf.arg(metavar="N")] = 7007
     """Where --web serves; if it is taken, at the next one that is free."""
     host: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
-    """Let --web be reached at this address of the machine from elsewhere as well; as
-    for
-    splatview serve."""
+    """Let --web be reached at this address of the machine from elsewhere as well;
+    as for splatview serve."""
     allow_host: Annotated[
         tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="NAME")
     ] = ()

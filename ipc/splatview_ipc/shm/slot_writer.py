@@ -1,30 +1,24 @@
-"""Writer of a ring of slots: a sequence number per slot tells if its frame is complete.
+"""Write frames into a ring of slots, each with a number that tells if it is complete.
 
-Invariants (tests/ipc/test_models.py explores the real code through every interleaving)
-1. One thread at a time writes (the stream's lock); any number of readers, in other
-processes,
-   only read.
-2. A slot's sequence number is odd while it is written, and set to the next even number
-when it
-   is committed. Data, header, version and time are stored between the two, with a full
-       fence
-   on either side.
-3. The word `done` takes the slot's even number when the copy has ended: stored by the
-   processor, or written by the GPU in stream order behind the copy. A slot is complete
-       when
-   its number is even and equal to `done`.
-4. A reader takes the number, reads, and compares (fence) with the number again: equal
-and
-   complete means that what it read is one version. Nothing else is needed, whatever a
-       reader
-   or the writer does or dies of.
+Invariants; tests/ipc/test_models.py explores the real code in every interleaving:
+
+1. One thread at a time writes (the stream's lock). Any number of readers, in other
+   processes, only read.
+2. A slot's sequence number is odd while the slot is written, and becomes the next even
+   number when the slot is committed. Data, header, version and time are stored between
+   the two, with a full fence on either side.
+3. The word `done` takes the slot's even number when the copy has ended. The processor
+   stores it, or the GPU writes it in stream order after the copy. A slot is complete
+   when its number is even and equal to `done`.
+4. A reader takes the number, reads the slot, and after a fence takes the number again.
+   If both are the same, and the slot was complete, what it read is one version. Nothing
+   else is needed, whatever a reader or the writer does or dies of.
 5. The newest complete slot is never written, nor a slot whose copy has not ended. Where
-no
-   other slot is left the version is skipped, and the stream brings the newest one
-       later.
-6. The tensors of one version are stored in one slot: no reader can mix versions. 7. The
-memory of all slots is allocated and mapped before the first write: no write finds a
-   missing page.
+   no other slot is left the version is skipped, and the stream writes the newest one
+   later.
+6. The tensors of one version are stored in one slot: no reader can mix versions.
+7. The memory of all slots is allocated and mapped before the first write: no write
+   finds a missing page.
 """
 
 from __future__ import annotations
