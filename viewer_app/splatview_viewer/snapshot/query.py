@@ -149,7 +149,7 @@ class Database:
         self._con = _connect()
         # DuckDB complains on stderr about connections that are open when the program ends.
         self._close = weakref.finalize(self, _close, self._con)
-        query_tables.fill(self._con, snapshot)
+        query_tables.create_tables(self._con, snapshot)
 
     def __enter__(self) -> Database:
         return self
