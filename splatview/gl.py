@@ -20,11 +20,11 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from splatview.api.session import public, untraced
+from splatview_ipc.control.dtypes import dtype_name
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.gl.probe import forced_bridge
 from splatview_ipc.gl.shared_texture import SharedTexture
 from splatview_ipc.gl.texture_tensor import DTYPES, TextureTensor
-from splatview_ipc.shm.slot_layout import dtype_name
 
 if TYPE_CHECKING:
     import moderngl

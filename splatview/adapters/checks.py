@@ -11,7 +11,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from splatview_ipc.control.limits import MAX_META_BYTES, MAX_META_TEXT, MAX_NAME
-from splatview_ipc.kinds.gaussians import SH_DEGREE, SH_REST, activated_of
+from splatview_ipc.kinds.gaussians import SH_DEGREE, SH_REST_COUNTS, parse_activated
 from splatview_ipc.kinds.rules import check_meta
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _SIMILAR_SWAPPED = 0.75
 
 Examples: cop, copyy; antialiasing; cpoy.
 """
-_MAX_SH_DEGREE = len(SH_REST) - 1
+_MAX_SH_DEGREE = len(SH_REST_COUNTS) - 1
 _LONG_OPTION = 10
 """Letters of a long option."""
 _MAX_ENTRIES = 24
@@ -132,7 +132,7 @@ def activation(value: Any) -> bool | tuple[bool, bool]:
     if getattr(value, "ndim", None) == 0:
         value = value.item()
     try:
-        scales, opacities = activated_of(value)
+        scales, opacities = parse_activated(value)
     except ValueError as error:
         raise TypeError(str(error)) from None
     return scales if isinstance(value, bool) else (scales, opacities)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from splatview_ipc.kinds.gaussians import COLOR_NAMES, FILTER_NAMES, NAMES
+from splatview_ipc.kinds.gaussians import COLOR_NAMES, FIELD_NAMES, FILTER_NAMES
 
 TUPLE = ("background", "means3d", "shs", "opacity", "scales", "rotations")
 """The parts of async_torchwindow's tuple, in order."""
@@ -56,7 +56,7 @@ COLORS = (
 def _all_names() -> frozenset[str]:
     """Return all names that a part of a scene may have."""
     names = {*FILTER_NAMES, "background", "features"}
-    for aliases in NAMES.values():
+    for aliases in FIELD_NAMES.values():
         names.update(aliases)
     for color in COLORS:
         names.add(color.first)
@@ -103,7 +103,9 @@ class HolderLocation:
 def is_complete(names: Iterable[str]) -> bool:
     """Return whether these names are those of a whole scene."""
     present = set(names)
-    has_all_parts = all(present.intersection(aliases) for aliases in NAMES.values())
+    has_all_parts = all(
+        present.intersection(aliases) for aliases in FIELD_NAMES.values()
+    )
     return has_all_parts and any(color.first in present for color in COLORS)
 
 

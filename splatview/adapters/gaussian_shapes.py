@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from splatview_ipc.kinds.gaussians import SH_REST
+from splatview_ipc.control.dtypes import dtype_name
+from splatview_ipc.kinds.gaussians import SH_REST_COUNTS
 from splatview_ipc.kinds.rules import FLOAT_DTYPES
-from splatview_ipc.shm.slot_layout import dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import torch
 
-_COEFFICIENTS = "|".join(str(count) for count in SH_REST)
-_FLAT_COEFFICIENTS = "|".join(str(3 * count) for count in SH_REST)
-_ALL_COEFFICIENTS = "|".join(str(count + 1) for count in SH_REST)
+_COEFFICIENTS = "|".join(str(count) for count in SH_REST_COUNTS)
+_FLAT_COEFFICIENTS = "|".join(str(3 * count) for count in SH_REST_COUNTS)
+_ALL_COEFFICIENTS = "|".join(str(count + 1) for count in SH_REST_COUNTS)
 _LEGAL_SHAPES = {
     "means": "(N, 3)",
     "scales": "(N, 3|2|1)",

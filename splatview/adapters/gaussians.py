@@ -45,14 +45,14 @@ from splatview.adapters.gaussian_holders import (
 )
 from splatview.adapters.gaussian_shapes import check_parts, check_shape
 from splatview.adapters.tensors import as_tensor, holds_values
+from splatview_ipc.control.dtypes import dtype_name
 from splatview_ipc.kinds.gaussians import (
+    FIELD_NAMES,
     FILTER_NAMES,
-    NAMES,
-    SH_REST,
+    SH_REST_COUNTS,
     Activated,
-    activated_of,
+    parse_activated,
 )
-from splatview_ipc.shm.slot_layout import dtype_name
 
 if TYPE_CHECKING:
     from splatview.adapters.gaussian_getters import Getters
@@ -328,7 +328,7 @@ def recognise_gaussians(
 def _field_names(names: Mapping[str, str]) -> dict[str, str]:
     """Return the names of means, quats, scales and opacities among those of a value."""
     fields: dict[str, str] = {}
-    for field, aliases in NAMES.items():
+    for field, aliases in FIELD_NAMES.items():
         name = next((alias for alias in aliases if alias in names), None)
         if name is None:
             raise TypeError(
@@ -362,7 +362,7 @@ def _listed(names: Mapping[str, str]) -> str:
 
 def _given_activation(activated: Any) -> Activated:
     try:
-        return activated_of(activated)
+        return parse_activated(activated)
     except ValueError as error:
         raise TypeError(str(error)) from None
 
@@ -444,10 +444,10 @@ def _stored_degree(tensors: Tensors) -> int:
         count = coefficients.shape[1]
         if coefficients.ndim == 2:
             count //= 3
-        return SH_REST.index(count)
+        return SH_REST_COUNTS.index(count)
     color = tensors["color"]
     if color.ndim == 3:
-        return SH_REST.index(color.shape[1] - 1)
+        return SH_REST_COUNTS.index(color.shape[1] - 1)
     return 0
 
 

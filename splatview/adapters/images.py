@@ -12,9 +12,9 @@ import torch
 
 from splatview.adapters import checks
 from splatview.adapters.tensors import as_tensor, holds_values, is_array
+from splatview_ipc.control.dtypes import dtype_name
 from splatview_ipc.kinds import image
 from splatview_ipc.kinds.image import IMAGE_CHANNELS
-from splatview_ipc.shm.slot_layout import dtype_name
 
 _MAX_SIDE = 16384
 _RANGE_START = 11

@@ -16,12 +16,12 @@ from splatview.adapters.images import guessed_layout
 from splatview.adapters.tensors import as_tensor, is_array
 from splatview.adapters.values import texts
 from splatview_ipc import kinds
+from splatview_ipc.control.dtypes import dtype_name
 from splatview_ipc.control.limits import MAX_META_TEXT
 from splatview_ipc.kinds.camera_hints import photo_range_hint, photo_sides_hint
 from splatview_ipc.kinds.cameras import CAMERA_LIMITS
 from splatview_ipc.kinds.image import IMAGE_AXES
 from splatview_ipc.kinds.rules import check_extent
-from splatview_ipc.shm.slot_layout import dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

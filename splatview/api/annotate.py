@@ -150,8 +150,8 @@ def annotate(
     if disabled():
         return
     from splatview.adapters.overlay import are_fractions, overlay_tensors
+    from splatview_ipc.control.dtypes import dtype_name
     from splatview_ipc.kinds import check_frame
-    from splatview_ipc.shm.slot_layout import dtype_name
 
     if capturing():
         return

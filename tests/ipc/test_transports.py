@@ -14,7 +14,7 @@ from support.transports import NAMES, SHAPES, TransportPair, reader_of
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import RemoteTensor
 from splatview_ipc.control.messages import RingRef, SegmentRef
-from splatview_ipc.shm.slot_layout import ring_size
+from splatview_ipc.shm.slot_layout import choose_ring_size
 from splatview_ipc.transports import TRANSPORTS
 from splatview_ipc.transports.cpu_ring import CpuRingReader, CpuRingWriter
 
@@ -214,7 +214,7 @@ def test_slots_by_size(
     mebibytes: int, growing: bool, capacity: int, slots: int
 ) -> None:
     image = torch.empty(mebibytes << 20, dtype=torch.uint8, device="meta")
-    assert ring_size({"image": image}, growing) == (capacity, slots)
+    assert choose_ring_size({"image": image}, growing) == (capacity, slots)
 
 
 def test_segment_cannot_be_resized_and_is_withdrawn_when_closed() -> None:

@@ -7,12 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from splatview_ipc.control import descriptors, limits
+from splatview_ipc.control.dtypes import dtype_name
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.messages import FdMemory, IpcMemory, MemoryRef, TensorRef
 from splatview_ipc.control.sockets import close_all
 from splatview_ipc.cuda import driver
 from splatview_ipc.cuda.tensors import element_span
-from splatview_ipc.shm.slot_layout import dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

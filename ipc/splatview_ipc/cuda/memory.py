@@ -24,7 +24,11 @@ from splatview_ipc.control.messages import FdMemory, IpcMemory
 from splatview_ipc.control.sockets import close_all
 from splatview_ipc.cuda import driver, retiring
 from splatview_ipc.cuda.export import export_fd
-from splatview_ipc.cuda.tensors import check_bounds, contiguous_strides, tensor_at
+from splatview_ipc.cuda.tensors import (
+    check_bounds,
+    contiguous_strides,
+    tensor_from_address,
+)
 from splatview_ipc.shm.segment import round_up
 
 if TYPE_CHECKING:
@@ -171,7 +175,9 @@ class ExportableMemory:
         if mapped is None:
             raise SharingError("this memory has been closed")
         pointer = mapped.address + offset
-        return tensor_at(pointer, dtype, shape, strides, self.index, owner=mapped)
+        return tensor_from_address(
+            pointer, dtype, shape, strides, self.index, owner=mapped
+        )
 
     def close(self, idle: bool = False) -> None:
         """Release the memory, once the tensors over it are gone. Idempotent.
@@ -243,7 +249,9 @@ class OpenedMemory:
         check_bounds(dtype, shape, strides, offset, self.size)
         mapped = self._map()
         pointer = mapped.address + offset
-        tensor = tensor_at(pointer, dtype, shape, strides, mapped.index, owner=mapped)
+        tensor = tensor_from_address(
+            pointer, dtype, shape, strides, mapped.index, owner=mapped
+        )
         if len(self._tensors) >= _MAX_CACHED_TENSORS:
             self._tensors.clear()
         # A tensor of inference mode could not be used everywhere.

@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from splatview_ipc.control.dtypes import dtype_name
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.cuda import driver
 from splatview_ipc.gl.base import DTYPES, Form, local_tensor
 from splatview_ipc.gl.buffers import BufferSource, GlMemory
 from splatview_ipc.gl.direct import require_import
 from splatview_ipc.gl.glapi import GL
-from splatview_ipc.shm.slot_layout import dtype_name
 
 if TYPE_CHECKING:
     import moderngl

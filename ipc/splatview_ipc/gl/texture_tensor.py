@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import moderngl
 
+from splatview_ipc.control.dtypes import dtype_name
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.cuda import driver
 from splatview_ipc.gl import glapi
 from splatview_ipc.gl.direct import require_import
 from splatview_ipc.gl.glapi import GL
 from splatview_ipc.gl.probe import forced_bridge
-from splatview_ipc.shm.slot_layout import dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -26,12 +26,12 @@ from splatview_ipc.kinds.rules import (
     check_tensors,
 )
 
-SH_REST = (0, 3, 8, 15, 24)
+SH_REST_COUNTS = (0, 3, 8, 15, 24)
 """Coefficients beyond degree 0, for degrees 0, 1, 2, 3, 4."""
-SH_DEGREE = {"sh_degree": (int, len(SH_REST) - 1)}
+SH_DEGREE = {"sh_degree": (int, len(SH_REST_COUNTS) - 1)}
 SCALE_COUNTS = (2, 3)
 """Legal numbers of scales of one Gaussian."""
-NAMES = {
+FIELD_NAMES = {
     "means": ("means", "means3d", "means3D", "xyz", "_xyz", "positions"),
     "quats": ("quats", "rotations", "rotation", "_rotation", "unnorm_rotations"),
     # Where a model has logarithms beside what they stand for, the logarithms are
@@ -79,7 +79,7 @@ class Activated(NamedTuple):
     opacities: bool
 
 
-def activated_of(value: Any) -> Activated:
+def parse_activated(value: Any) -> Activated:
     """Return both meanings of `activated`: one bool for both, or a pair.
 
     Raises ValueError for anything else.
@@ -113,8 +113,8 @@ def check(tensors: Tensors, meta: Meta) -> None:
         expected = " or ".join(map(str, SCALE_COUNTS))
         raise ValueError(f"scales has {scale_count} columns; expected {expected}")
     coefficients = extents.get("K", 0)
-    if coefficients not in SH_REST:
-        expected = ", ".join(map(str, SH_REST))
+    if coefficients not in SH_REST_COUNTS:
+        expected = ", ".join(map(str, SH_REST_COUNTS))
         raise ValueError(f"shN has {coefficients} coefficients; expected {expected}")
-    activated_of(meta.get("activated"))
+    parse_activated(meta.get("activated"))
     check_meta(meta, SH_DEGREE)

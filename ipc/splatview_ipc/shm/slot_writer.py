@@ -27,25 +27,25 @@ import math
 import time
 from typing import TYPE_CHECKING, Any
 
+from splatview_ipc.control.dtypes import dtype_name
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.messages import FrameHeader, TensorHeader, encode
+from splatview_ipc.shm.fence import full_fence
 from splatview_ipc.shm.segment import PAGE, Segment, round_up
 from splatview_ipc.shm.slot_layout import (
     ALIGN,
     CAPACITY,
     DONE,
-    HEADER,
     HEADER_BYTES,
+    HEADER_LENGTH,
     MAGIC,
     MAGIC_WORD,
     SEQ,
-    SLOTS,
+    SLOT_COUNT,
     TIME,
     VERSION,
     SlotLayout,
     data_bytes,
-    dtype_name,
-    full_fence,
 )
 
 if TYPE_CHECKING:
@@ -60,18 +60,18 @@ class SlotWriter(SlotLayout):
     note = ""
     """As `Writer.note`."""
 
-    def __init__(self, capacity: int, slots: int):
+    def __init__(self, capacity: int, slot_count: int):
         """Allocate all memory. Raises SharingError when it cannot be allocated.
 
         Args:
             capacity: bytes of tensor data per slot, alignment included (`data_bytes`).
             slots: of the ring.
         """
-        super().__init__(slots, round_up(capacity, PAGE))
+        super().__init__(slot_count, round_up(capacity, PAGE))
         self.segment = Segment(self.size, "ring")
         self._words = memoryview(self.segment.map).cast("Q")
         self._words[CAPACITY] = self.capacity
-        self._words[SLOTS] = slots
+        self._words[SLOT_COUNT] = slot_count
         self._words[MAGIC_WORD] = MAGIC
         self._layout: list[Any] | None = None
         self._tensor_headers: tuple[TensorHeader, ...] = ()
@@ -119,7 +119,7 @@ class SlotWriter(SlotLayout):
 
     def set_done(self, slot: int, even_sequence: int) -> None:
         """Store that the copy into a slot has ended."""
-        self._words[self.bases[slot] + DONE] = even_sequence
+        self._words[self.first_words[slot] + DONE] = even_sequence
 
     def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
         """Return whether a slot has space for these tensors; see `Writer.fits`."""
@@ -176,7 +176,7 @@ class SlotWriter(SlotLayout):
             offset = round_up(offset + tensor.numel() * tensor.element_size(), ALIGN)
         self._tensor_headers = tuple(headers)
         self._slot_targets = [
-            self._targets(slot, self._tensor_headers) for slot in range(self.slots)
+            self._targets(slot, self._tensor_headers) for slot in range(self.slot_count)
         ]
 
     def free_slot(self) -> int:
@@ -185,8 +185,8 @@ class SlotWriter(SlotLayout):
         if self._last >= 0 and not self._is_done(self._last):
             # A GPU is behind: an older slot is the newest complete one.
             newest = self._newest_done()
-        for step in range(1, self.slots):
-            slot = (self._last + step) % self.slots
+        for step in range(1, self.slot_count):
+            slot = (self._last + step) % self.slot_count
             if slot != newest and self._is_done(slot):
                 return slot
         return -1
@@ -195,20 +195,20 @@ class SlotWriter(SlotLayout):
         """Return the complete slot with the highest version, -1 if there is none."""
         newest = -1
         best_version = 0
-        for slot, base in enumerate(self.bases):
-            version = self._words[base + VERSION]
+        for slot, first_word in enumerate(self.first_words):
+            version = self._words[first_word + VERSION]
             if version > best_version and self._is_done(slot):
                 newest = slot
                 best_version = version
         return newest
 
     def _is_done(self, slot: int) -> bool:
-        base = self.bases[slot]
-        return self._words[base + DONE] == self._words[base + SEQ]
+        first_word = self.first_words[slot]
+        return self._words[first_word + DONE] == self._words[first_word + SEQ]
 
     def begin(self, slot: int) -> int:
         """Start to write a slot; return the even number that its `done` must become."""
-        index = self.bases[slot] + SEQ
+        index = self.first_words[slot] + SEQ
         odd_sequence = self._words[index] + 1
         self._words[index] = odd_sequence
         # On x86 as well: large copies overtake the stores before them.
@@ -223,14 +223,14 @@ class SlotWriter(SlotLayout):
         `version` 0: no reader gets it.
         """
         words = self._words
-        base = self.bases[slot]
+        first_word = self.first_words[slot]
         start = self.header_offset(slot)
         self.segment.map[start : start + len(header)] = header
-        words[base + HEADER] = len(header)
-        words[base + VERSION] = version
-        words[base + TIME] = time.time_ns()
+        words[first_word + HEADER_LENGTH] = len(header)
+        words[first_word + VERSION] = version
+        words[first_word + TIME] = time.time_ns()
         full_fence()
-        words[base + SEQ] = even_sequence
+        words[first_word + SEQ] = even_sequence
         if version:
             self._last = slot
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import RemoteTensor
 from splatview_ipc.control.messages import RingRef
-from splatview_ipc.shm.slot_layout import ring_size
+from splatview_ipc.shm.slot_layout import choose_ring_size
 from splatview_ipc.shm.slot_reader import SlotReader
 from splatview_ipc.shm.slot_writer import SlotWriter
 
@@ -24,10 +24,10 @@ class CpuRingWriter(SlotWriter):
     @classmethod
     def make(cls, tensors: dict[str, torch.Tensor], growing: bool) -> CpuRingWriter:
         """Make a ring for such tensors; see `Transport.writer`."""
-        return cls(*ring_size(tensors, growing))
+        return cls(*choose_ring_size(tensors, growing))
 
-    def __init__(self, capacity: int, slots: int) -> None:
-        super().__init__(capacity, slots)
+    def __init__(self, capacity: int, slot_count: int) -> None:
+        super().__init__(capacity, slot_count)
         self.ref = RingRef(self.segment.ref)
 
     def _copy(

@@ -31,17 +31,17 @@ class DeviceRingWriter(GpuSlotWriter):
 
     in_segment = False
 
-    def __init__(self, index: int, capacity: int, slots: int) -> None:
+    def __init__(self, index: int, capacity: int, slot_count: int) -> None:
         """Allocate the ring; the arguments are those of GpuSlotWriter.
 
         Raises SharingError.
         """
-        super().__init__(index, capacity, slots)
+        super().__init__(index, capacity, slot_count)
         self._memory: ExportableMemory | None = None
         self._token = ""
         try:
             self._pin(0)
-            memory = ExportableMemory(slots * self.capacity, index)
+            memory = ExportableMemory(slot_count * self.capacity, index)
             self._memory = memory
             self._token = descriptors.offer(1, lambda start, stop: [memory.fd()])
         except BaseException:
@@ -85,9 +85,9 @@ class DeviceRingReader(SlotReader):
         super().__init__(ref.control, fds)
         self.memory = None
         try:
-            if self.slots * self.capacity > ref.memory.size:
+            if self.slot_count * self.capacity > ref.memory.size:
                 raise SharingError(
-                    f"{self.slots} slots of {self.capacity} bytes were announced in "
+                    f"{self.slot_count} slots of {self.capacity} bytes were announced in "
                     f"{ref.memory.size} bytes of GPU memory"
                 )
             own_fds = descriptors.duplicate_all(fds.get(ref.memory.token, ()))

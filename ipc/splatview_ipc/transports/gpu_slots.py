@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from splatview_ipc.cuda import driver, retiring
 from splatview_ipc.shm.segment import PAGE
-from splatview_ipc.shm.slot_layout import DONE, SEQ, ring_size
+from splatview_ipc.shm.slot_layout import DONE, SEQ, choose_ring_size
 from splatview_ipc.shm.slot_writer import SlotWriter
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ class GpuSlotWriter(SlotWriter):
     def make(cls, tensors: dict[str, torch.Tensor], growing: bool) -> Self:
         """Make a ring for such tensors on one CUDA device; see `Transport.writer`."""
         device_index = next(iter(tensors.values())).get_device()
-        return cls(device_index, *ring_size(tensors, growing))
+        return cls(device_index, *choose_ring_size(tensors, growing))
 
-    def __init__(self, index: int, capacity: int, slots: int) -> None:
+    def __init__(self, index: int, capacity: int, slot_count: int) -> None:
         """Allocate the control segment.
 
         Args:
@@ -53,7 +53,7 @@ class GpuSlotWriter(SlotWriter):
         Raises:
             SharingError: the memory cannot be allocated.
         """
-        super().__init__(capacity, slots)
+        super().__init__(capacity, slot_count)
         self.index = index
         self._pinned = 0
         """Address of the pinned memory; 0: nothing is pinned."""
@@ -70,7 +70,8 @@ class GpuSlotWriter(SlotWriter):
         device_address = driver.register_host(address, max(size, PAGE), self.index)
         self._pinned = address
         self._marks = [
-            device_address + _WORD_BYTES * (base + self.marked) for base in self.bases
+            device_address + _WORD_BYTES * (first_word + self.marked)
+            for first_word in self.first_words
         ]
 
     def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
@@ -117,7 +118,8 @@ class GpuSlotWriter(SlotWriter):
         """Return whether no queued GPU work uses the slots or the control page."""
         words = self._words
         is_idle = all(
-            words[base + self.marked] == words[base + SEQ] for base in self.bases
+            words[first_word + self.marked] == words[first_word + SEQ]
+            for first_word in self.first_words
         )
         return is_idle or driver.is_broken(self.index)
 

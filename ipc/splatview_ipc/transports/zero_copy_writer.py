@@ -32,7 +32,8 @@ from typing import TYPE_CHECKING, Any, Self
 from splatview_ipc.control.messages import InPlaceRef, VersionHeader
 from splatview_ipc.cuda import driver
 from splatview_ipc.cuda.export import Shared, share_tensors
-from splatview_ipc.shm.slot_layout import ARRIVED, OLDEST_KEPT, full_fence
+from splatview_ipc.shm.fence import full_fence
+from splatview_ipc.shm.slot_layout import ARRIVED, OLDEST_KEPT
 from splatview_ipc.shm.slot_writer import encode_header
 from splatview_ipc.transports.gpu_slots import GpuSlotWriter
 
@@ -139,7 +140,7 @@ class ZeroCopyWriter(GpuSlotWriter):
             self._last_tensors = tensors
         serial = self._generations[-1].serial
         header = encode_header(VersionHeader(kind, serial, meta))  # type: ignore[arg-type]
-        slot = (self._last + 1) % self.slots
+        slot = (self._last + 1) % self.slot_count
         sequence = self.begin(slot)
         self.set_done(slot, sequence)
         self.commit(slot, sequence, header, version)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from splatview_ipc.kinds.gaussians import SH_REST
+from splatview_ipc.kinds.gaussians import SH_REST_COUNTS
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats import gsplat_png
 from splatview_viewer.formats.common import (
@@ -184,7 +184,7 @@ def _read_palette(planes: Planes, *, has_codebooks: bool) -> np.ndarray:
         raise FileError(
             f"shN_centroids is {width} pixels wide; expected 192, 512 or 960"
         )
-    if bands not in (None, SH_REST.index(coefficients)):
+    if bands not in (None, SH_REST_COUNTS.index(coefficients)):
         raise FileError(
             f"shN has {bands!r} bands but its centroids are {width} pixels wide"
         )

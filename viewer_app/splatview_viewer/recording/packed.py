@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 import msgspec
 import numpy as np
 
-from splatview_ipc.kinds.gaussians import activated_of
+from splatview_ipc.kinds.gaussians import parse_activated
 from splatview_ipc.system.files import write_output
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.regular import open_regular
@@ -126,7 +126,7 @@ def layout(
         activated: as `GaussianScene.activated`.
         wide: with `means` of float64.
     """
-    scale_type = "<f4" if activated_of(activated).scales else "<f2"
+    scale_type = "<f4" if parse_activated(activated).scales else "<f2"
     unit_count = count if coefficients else 0
     return {
         "means": ((count, 3), np.dtype("<f8" if wide else "<f4")),

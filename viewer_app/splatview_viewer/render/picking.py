@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from splatview_ipc.kinds.gaussians import SH_REST
+from splatview_ipc.kinds.gaussians import SH_REST_COUNTS
 from splatview_viewer.geometry.cameras import unproject
 from splatview_viewer.render.base import (
     ALPHA_MAX,
@@ -341,7 +341,7 @@ class GaussianValues:
     def energies(self) -> list[float]:
         """The sum of squares of the coefficients of each degree from 1 on."""
         squares = (self.shN.astype(np.float64) ** 2).sum(axis=1)
-        degrees = range(1, SH_REST.index(len(self.shN)) + 1)
+        degrees = range(1, SH_REST_COUNTS.index(len(self.shN)) + 1)
         return [float(squares[d * d - 1 : (d + 1) ** 2 - 1].sum()) for d in degrees]
 
     def outline(self, camera: Camera, scale: float = 1.0) -> np.ndarray | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatview_ipc.control.frame import StreamFrame
-from splatview_ipc.kinds.gaussians import Activated, activated_of
+from splatview_ipc.kinds.gaussians import Activated, parse_activated
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.view import meta_phrases
 from splatview_viewer.scene.scene import FIELDS, SH_C0, GaussianScene, row_shapes
@@ -111,7 +111,7 @@ def activated_in(frame: StreamFrame) -> Activated:
     """Return whether the scales and the opacities of a frame's scene are activated."""
     if "filter_3D" in frame.tensors:
         return Activated(True, True)
-    return activated_of(frame.meta.get("activated", False))
+    return parse_activated(frame.meta.get("activated", False))
 
 
 def background_of(frame: StreamFrame) -> Color | None:
@@ -268,7 +268,7 @@ def _stored_tensors(frame: StreamFrame, in_place: bool) -> dict[str, torch.Tenso
 
 def _chosen_activation(frame: StreamFrame, choices: Collection[str]) -> Activated:
     """Return the activation of the stored tensors, as the user sees it."""
-    activated = activated_of(frame.meta.get("activated", False))
+    activated = parse_activated(frame.meta.get("activated", False))
     if "activated" in choices:
         activated = Activated(not activated.scales, not activated.scales)
     if "opacities" in choices:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview_ipc.kinds.gaussians import SH_REST, Activated, activated_of
+from splatview_ipc.kinds.gaussians import SH_REST_COUNTS, Activated, parse_activated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -62,7 +62,7 @@ class GaussianScene:
     sh0: torch.Tensor
     """(N, 3) coefficients of degree 0, RGB."""
     shN: torch.Tensor  # noqa: N815  (gsplat's own name for the field)
-    """(N, K-1, 3) coefficients of degrees 1 to 4 (K-1 is one of `SH_REST`), RGB."""
+    """(N, K-1, 3) coefficients of degrees 1 to 4 (K-1 is one of `SH_REST_COUNTS`), RGB."""
     _: KW_ONLY
     activated: bool | tuple[bool, bool] = False
     """True if `scales` and `opacities` already went through exp and sigmoid; a pair where
@@ -119,12 +119,12 @@ class GaussianScene:
     @property
     def activation(self) -> Activated:
         """The meaning of `activated` for scales and for opacities."""
-        return activated_of(self.activated)
+        return parse_activated(self.activated)
 
     @property
     def stored_sh_degree(self) -> int:
         """The highest degree for which `shN` holds coefficients."""
-        return SH_REST.index(self.shN.shape[1])
+        return SH_REST_COUNTS.index(self.shN.shape[1])
 
     @property
     def on_gpu(self) -> bool:

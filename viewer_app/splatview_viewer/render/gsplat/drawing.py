@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
-from splatview_ipc.kinds.gaussians import SH_REST
+from splatview_ipc.kinds.gaussians import SH_REST_COUNTS
 from splatview_viewer.geometry.cameras import MODELS
 from splatview_viewer.render.base import EPS_2D, PAINTS
 
@@ -169,7 +169,7 @@ class Scene:
     @property
     def degree(self) -> int:
         """The highest degree that `shN` holds coefficients for."""
-        return SH_REST.index(self.shN.shape[1])
+        return SH_REST_COUNTS.index(self.shN.shape[1])
 
     @property
     def layout(self) -> tuple[Any, ...]:
