@@ -1,8 +1,13 @@
-"""Rules of images.
+"""Rules for the frames of images.
 
-"image" (H, W), (H, W, C) or (C, H, W), C in 1, 3, 4; uint8, or floating point in [0, 1]
-(values outside are allowed: HDR). meta "layout": "HW" | "HWC" | "CHW", or "BGR": (H, W,
-C) with blue first, as OpenCV has it.
+Tensors:
+
+image   (H, W), (H, W, C) or (C, H, W), with C of 1, 3 or 4; uint8, or floating point in
+        [0, 1] (values outside are allowed: HDR)
+
+Metadata:
+
+layout  "HW", "HWC" or "CHW", or "BGR": (H, W, C) with blue first, as OpenCV has it
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ _DTYPE_ADVICE = {"float64": ": use .float()", "bool": ": use .byte() * 255"}
 
 
 def check(tensors: Tensors, meta: Meta) -> None:
-    """Raise ValueError unless these make an image."""
+    """Raise ValueError unless tensors and metadata make an image."""
     if set(tensors) != {"image"}:
         raise ValueError(f"an image frame holds 'image' alone, not {sorted(tensors)}")
     dtype, shape = tensors["image"]
