@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatview_ipc.kinds.gaussians import SH_REST_COUNTS, Activated, parse_activated
+from splatview_viewer.core.arithmetic import ceil_div
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -153,7 +154,7 @@ class GaussianScene:
 
         They are evenly spread over the scene, on its device: enough to frame it.
         """
-        step = max(-(-len(self) // max(limit, 1)), 1)
+        step = max(ceil_div(len(self), max(limit, 1)), 1)
         means = as_floats(self.means[::step])
         opacities = as_floats(self.opacities[::step])
         if not self.activation.opacities:

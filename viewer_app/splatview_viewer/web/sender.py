@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from splatview_viewer.core.arithmetic import ceil_div
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.web.encoders import TurboEncoder, encode_lossless
 from splatview_viewer.web.messages import Picture
@@ -430,7 +431,7 @@ def scaled_size(size: tuple[int, int], scale: float) -> tuple[int, int]:
     width, height = size
     divisor = round(1 / scale)
     if abs(divisor * scale - 1) < 1e-6:
-        return -(-width // divisor), -(-height // divisor)
+        return ceil_div(width, divisor), ceil_div(height, divisor)
     return max(round(width * scale), 1), max(round(height * scale), 1)
 
 

@@ -17,6 +17,7 @@ from splatview_ipc.gl.base import fragment_head
 from splatview_ipc.gl.host import HostBridge
 from splatview_ipc.gl.probe import AutoBridge
 from splatview_ipc.kinds.image import IMAGE_AXES
+from splatview_viewer.core.arithmetic import ceil_div
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.view import VERTEX, Stopwatch, meta_phrases
 from splatview_viewer.kinds.image.layers import CAMERA_META, ImageLayers
@@ -296,7 +297,7 @@ class ImageContent:
         width, height = source.size
         levels = math.ceil(math.log2(width * height / _MAX_SAMPLES) / 2)
         block = 1 << max(levels, 0)
-        size = (-(-width // block), -(-height // block))
+        size = (ceil_div(width, block), ceil_div(height, block))
         framebuffer = self.ctx.framebuffer([self.ctx.texture(size, 4, dtype="f4")])
         array = self.vertex_array((*source.defines, f"COUNT {block}"))
         source.bind(array.program, 0)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
+from splatview_viewer.core.arithmetic import ceil_div
 from splatview_viewer.core.quantities import log_ticks, value_text
 from splatview_viewer.ui import plots, theme
 from splatview_viewer.ui.widgets import faint
@@ -100,7 +101,7 @@ def _grid_of(count: int, scale: float) -> _Grid:
     gap_x = 18 * scale
     gap_y = 12 * scale
     columns = max(1, min(round(available.x / (_WIDTH * scale)), math.ceil(count**0.5)))
-    rows = -(-count // columns)
+    rows = ceil_div(count, columns)
     title_height = imgui.get_text_line_height_with_spacing()
     height = (available.y - (gap_y + title_height) * rows) / rows
     max_height = max(_MAX_HEIGHT * scale, available.y * 0.6)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import moderngl
 import numpy as np
 
+from splatview_viewer.core.arithmetic import ceil_div
 from splatview_viewer.geometry.cameras import MODELS, bounds, project
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import tag
@@ -159,7 +160,7 @@ class FrustumDrawing:
         return True
 
     def _make_atlas(self) -> moderngl.Texture:
-        rows = -(-len(self._flags) // (ATLAS // self._side))
+        rows = ceil_div(len(self._flags), ATLAS // self._side)
         height = min(rows * self._side, ATLAS)
         atlas = self._ctx.texture((ATLAS, height), 4, alignment=1)
         atlas.filter = moderngl.LINEAR_MIPMAP_LINEAR, moderngl.LINEAR

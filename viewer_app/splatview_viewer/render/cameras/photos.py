@@ -16,7 +16,7 @@ import numpy as np
 from splatview_ipc.system.pictures import as_colors, as_stored, find_picture
 from splatview_viewer.core.jobs import Job, JobQueue
 from splatview_viewer.geometry.training_cameras import NO_CAMERAS, CameraSet
-from splatview_viewer.render.gl.passes import Passes
+from splatview_viewer.render.gl.passes import PassVariants
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -360,7 +360,7 @@ class PhotoTexture:
         self._texture: moderngl.Texture | None = None
         """RGB, or RGBA with colours multiplied by alpha, so that mixed pixels have the
         right colour."""
-        self._passes = Passes(ctx, "fullscreen.vert", "photo.frag")
+        self._passes = PassVariants(ctx, "fullscreen.vert", "photo.frag")
 
     def take(self, photo: np.ndarray) -> None:
         """Hold a photograph, which must not change.
@@ -398,9 +398,9 @@ class PhotoTexture:
         texture = self._ctx.texture(straight.size, 4, dtype="f2")
         framebuffer = self._ctx.framebuffer([texture])
         multiply = self._passes("MULTIPLY")
-        multiply.read(photo=straight)
+        multiply.bind_textures(photo=straight)
         with self._ctx.scope(framebuffer, moderngl.NOTHING):
-            multiply.fill()
+            multiply.draw_fullscreen()
         framebuffer.release()
         straight.release()
         return texture
@@ -430,8 +430,8 @@ class PhotoTexture:
         else:
             texture.filter = (moderngl.LINEAR_MIPMAP_LINEAR, moderngl.LINEAR)
         show = self._passes()
-        show.read(photo=texture)
-        show.set(
+        show.bind_textures(photo=texture)
+        show.set_uniforms(
             corner=rect.viewport(framebuffer.height)[:2],
             size=(rect.width, rect.height),
             background=background,
@@ -439,7 +439,7 @@ class PhotoTexture:
         framebuffer.use()
         framebuffer.viewport = (clip or rect).viewport(framebuffer.height)
         self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
-        show.fill()
+        show.draw_fullscreen()
 
     def _release(self) -> None:
         if self._texture is not None:

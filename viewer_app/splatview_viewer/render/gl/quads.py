@@ -17,7 +17,12 @@ from splatview_viewer.render.base import (
     TRANSMITTANCE_MIN,
     RenderOptions,
 )
-from splatview_viewer.render.gl.passes import BlendTarget, Compositor, Pass, Passes
+from splatview_viewer.render.gl.passes import (
+    BlendTarget,
+    Compositor,
+    Pass,
+    PassVariants,
+)
 
 if TYPE_CHECKING:
     from splatview_viewer.render.gl.passes import Size
@@ -50,10 +55,10 @@ class QuadCompositor(Compositor):
 
     def __init__(self, ctx: moderngl.Context) -> None:
         self._ctx = ctx
-        self.projection = Passes(ctx, "fullscreen.vert", "project.frag")
+        self.projection = PassVariants(ctx, "fullscreen.vert", "project.frag")
         """The projection pass by the defines of paints, with the outputs that this
         compositor reads."""
-        self._splat = Passes(ctx, "splat.vert", "splat.frag")
+        self._splat = PassVariants(ctx, "splat.vert", "splat.frag")
         self._mark = Pass(ctx, "fullscreen.vert", "mark.frag")
         self._tiles = Pass(ctx, "fullscreen.vert", "tiles.frag")
         self._target: BlendTarget | None = None
@@ -117,8 +122,8 @@ class QuadCompositor(Compositor):
         """Return the pass that draws, ready but for the first Gaussian."""
         assert self._projected is not None
         splat = self._splat(*defines)
-        splat.read(**self._projected.textures, tiles=target.tiles)
-        splat.set(
+        splat.bind_textures(**self._projected.textures, tiles=target.tiles)
+        splat.set_uniforms(
             columns=self._projected.size[0],
             size=target.size,
             small=SMALL,
@@ -134,7 +139,7 @@ class QuadCompositor(Compositor):
     def _draw_nearest(self, target: BlendTarget, visible: int, near: float) -> None:
         """Draw bodies by the depth test."""
         splat = self._splats(target, "BODIES")
-        splat.set(first=0, z_near=near)
+        splat.set_uniforms(first=0, z_near=near)
         target.framebuffer.use()
         target.framebuffer.depth_mask = True
         self._ctx.enable_only(moderngl.DEPTH_TEST)
@@ -147,10 +152,10 @@ class QuadCompositor(Compositor):
         ctx = self._ctx
         if target.depth is not None:
             self._blend(target, visible)
-        target.counting.use()
-        target.counting.clear()
+        target.sum_framebuffer.use()
+        target.sum_framebuffer.clear()
         splat = self._splats(target, "OVERDRAW")
-        splat.set(first=0)
+        splat.set_uniforms(first=0)
         ctx.enable_only(moderngl.BLEND)
         ctx.blend_func = moderngl.ONE, moderngl.ONE
         ctx.blend_equation = moderngl.FUNC_ADD, moderngl.MAX
@@ -163,8 +168,8 @@ class QuadCompositor(Compositor):
         ctx = self._ctx
         splat = self._splats(target, *defines)
         for marking in (self._mark, self._tiles):
-            marking.read(_FINISHED_UNIT, finished=target.color)
-            marking.set(enough=1 - TRANSMITTANCE_MIN)
+            marking.bind_textures(_FINISHED_UNIT, finished=target.color)
+            marking.set_uniforms(enough=1 - TRANSMITTANCE_MIN)
         pixels = target.size[0] * target.size[1]
         batches = min(max(visible * PIXELS_PER_GAUSSIAN // pixels, 1), MAX_BATCHES)
         limits = [visible * batch // batches for batch in range(batches + 1)]
@@ -177,7 +182,7 @@ class QuadCompositor(Compositor):
                 ctx.enable_only(moderngl.BLEND)
             ctx.depth_func = "<"
             target.framebuffer.use()
-            splat.set(first=first)
+            splat.set_uniforms(first=first)
             splat.vao.render(moderngl.TRIANGLE_STRIP, vertices=4, instances=end - first)
         ctx.blend_func = moderngl.SRC_ALPHA, moderngl.ONE_MINUS_SRC_ALPHA
 
@@ -186,8 +191,8 @@ class QuadCompositor(Compositor):
         # Without the depth test depth would not be written.
         self._ctx.enable_only(moderngl.DEPTH_TEST)
         self._ctx.depth_func = "1"
-        target.marking.use()
-        self._mark.fill()
+        target.mark_framebuffer.use()
+        self._mark.draw_fullscreen()
         self._ctx.enable_only(moderngl.NOTHING)
-        target.tiling.use()
-        self._tiles.fill()
+        target.tile_framebuffer.use()
+        self._tiles.draw_fullscreen()

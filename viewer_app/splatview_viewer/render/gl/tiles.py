@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
+from splatview_viewer.core.arithmetic import ceil_div
 from splatview_viewer.render.base import (
     AMBIENT,
     BODY_SIGMAS,
@@ -27,7 +28,7 @@ from splatview_viewer.render.gl.passes import (
     FieldTextures,
     LayerTextures,
     Pass,
-    Passes,
+    PassVariants,
 )
 from splatview_viewer.render.gl.tile_lists import TILE, Chunks, TileLists
 
@@ -70,10 +71,10 @@ class TileCompositor(Compositor):
         limit = ctx.info["GL_MAX_TEXTURE_SIZE"]
         self._list_bits = min(LIST_BITS, limit.bit_length() - 1)
         self._slot_bits = (limit // 4).bit_length() - 1
-        self.projection = Passes(ctx, "fullscreen.vert", "project.frag", "TILES")
-        self._gather = Passes(ctx, "fullscreen.vert", "gather.frag")
+        self.projection = PassVariants(ctx, "fullscreen.vert", "project.frag", "TILES")
+        self._gather = PassVariants(ctx, "fullscreen.vert", "gather.frag")
         self._unfinished = Pass(ctx, "fullscreen.vert", "unfinished.frag")
-        self._walks = Passes(ctx, "fullscreen.vert", "walk.frag")
+        self._walks = PassVariants(ctx, "fullscreen.vert", "walk.frag")
         self._lists = FieldTextures(ctx)
         self._list_capacity = 1
         """Entries that the lists' texture holds: it only grows, so that it is seldom made
@@ -103,7 +104,7 @@ class TileCompositor(Compositor):
         self._size = size
         self._options = options
         width, height = size
-        self._grid = -(-width // TILE), -(-height // TILE)
+        self._grid = ceil_div(width, TILE), ceil_div(height, TILE)
         return self._target("color").framebuffer
 
     def draw(
@@ -152,7 +153,7 @@ class TileCompositor(Compositor):
         """
         assert self._projected is not None
         columns = self._projected.size[0]
-        rows = -(-visible // columns)
+        rows = ceil_div(visible, columns)
         boxes = np.empty((rows * columns, 2), np.int32)
         self._projected.framebuffer.read_into(
             boxes,
@@ -210,13 +211,13 @@ class TileCompositor(Compositor):
         if slot is not None:
             defines.append("RESUME")
         walk = self._walks(*defines)
-        walk.read(
+        walk.bind_textures(
             lists=self._lists["lists"],
             ranges=self._lists["ranges"],
             **self._projected.textures,
         )
         across, down = self._grid
-        walk.set(
+        walk.set_uniforms(
             z_near=self._near,
             body_sigmas=BODY_SIGMAS,
             ring_px=RING_PX,
@@ -231,17 +232,17 @@ class TileCompositor(Compositor):
         if slot is not None:
             previous = self._parts(channel, slot).textures.values()
             textures = {f"before{i}": texture for i, texture in enumerate(previous)}
-            walk.read(_PARTS_UNIT, **textures)
+            walk.bind_textures(_PARTS_UNIT, **textures)
         self._parts(channel, _other_slot(slot)).framebuffer.use()
-        walk.fill()
+        walk.draw_fullscreen()
 
     def _read_unfinished(self, parts: LayerTextures) -> np.ndarray:
         """Return (rows, columns) bool: tiles where something more can be seen."""
         layer = self._layer("unfinished", self._grid, open=(1, "f1"))
-        self._unfinished.read(**parts.textures)
-        self._unfinished.set(across=self._grid[0], slot_bits=self._slot_bits)
+        self._unfinished.bind_textures(**parts.textures)
+        self._unfinished.set_uniforms(across=self._grid[0], slot_bits=self._slot_bits)
         layer.framebuffer.use()
-        self._unfinished.fill()
+        self._unfinished.draw_fullscreen()
         data = layer.framebuffer.read(components=1, alignment=1)
         return np.frombuffer(data, np.uint8).reshape(self._grid[::-1]) > 0
 
@@ -259,17 +260,17 @@ class TileCompositor(Compositor):
                 defines.append("DEPTH")
         gather = self._gather(*defines)
         walked: Channel = "color" if self._is_nearest else channel
-        gather.read(**self._parts(walked, slot).textures)
-        gather.set(across=self._grid[0], slot_bits=self._slot_bits)
+        gather.bind_textures(**self._parts(walked, slot).textures)
+        gather.set_uniforms(across=self._grid[0], slot_bits=self._slot_bits)
         if self._is_nearest and self._projected is not None:
-            gather.read(PARTS, **self._projected.textures)
-            gather.set(
+            gather.bind_textures(PARTS, **self._projected.textures)
+            gather.set_uniforms(
                 bits=self._projected_bits,
                 body_sigmas=BODY_SIGMAS,
                 towards_light=LIGHT,
                 ambient=AMBIENT,
             )
-        gather.fill()
+        gather.draw_fullscreen()
 
     # -- textures -------------------------------------------------------------------------
 
@@ -286,10 +287,10 @@ class TileCompositor(Compositor):
         again (walk.frag).
         """
         across, down = self._grid
-        columns = -(-across * down // 8)
+        columns = ceil_div(across * down, 8)
         max_columns = 1 << self._slot_bits
         width = min(columns, max_columns) * (TILE // 2)
-        height = -(-columns // max_columns) * 8 * (TILE // 4)
+        height = ceil_div(columns, max_columns) * 8 * (TILE // 4)
         formats = {f"part{i}": (4, "f4") for i in range(PARTS)}
         return self._layer((channel, slot), (width, height), **formats)
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from splatview_viewer.core.arithmetic import ceil_div
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.render.base import PAIRS_MAX, THINNED
 from splatview_viewer.render.gsplat.cuda import KernelModule, kernels
@@ -425,4 +426,4 @@ class Capacity:
         """
         slots = max(slots, self.FIRST)
         step = 1 << max(slots.bit_length() - 4, 0)
-        return min(-(-slots // step) * step, self._limit)
+        return min(ceil_div(slots, step) * step, self._limit)
