@@ -105,7 +105,7 @@ def _ultralytics(result: Any) -> Arguments:
 
 
 def _ultralytics_boxes(boxes: Any, names: Mapping[int, str] | None = None) -> Arguments:
-    """Return the parts of Ultralytics' `Boxes`, or of its turned boxes, `OBB`."""
+    """Return the parts of Ultralytics' `Boxes`, or of its rotated boxes, `OBB`."""
     corners = getattr(boxes, "xyxyxyxy", None)
     arguments: Arguments = {
         "boxes": boxes.xyxy if corners is None else corners,

@@ -96,7 +96,7 @@ def annotate(
         boxes: (N, 4), N at most 10,000, as `format` says: "xyxy" (x0, y0, x1, y1, the
             default), "xywh" (upper left corner, width, height, as COCO writes them),
             "cxcywh" (middle, width, height, as YOLO does). Numbers that are not finite
-            are not drawn. Turned boxes are (N, 4, 2), their corners in order (as
+            are not drawn. Rotated boxes are (N, 4, 2), their corners in order (as
             "xyxyxyxy" also (N, 8)), or "xywhr", (N, 5): middle, width, height, and an
             angle in radians, from x to y. Or a whole result of Ultralytics
             (`model(picture)[0]`) or of supervision (`sv.Detections`, `sv.KeyPoints`):

@@ -159,7 +159,7 @@ def test_labels_come_in_the_forms_that_others_write(
 
 
 def test_oriented_boxes_lie_in_the_picture_without_overlaps(tmp_path: Path) -> None:
-    """Their corners lie in the picture; of two that overlap when turned, the better one
+    """Their corners lie in the picture; of two that overlap when rotated, the better one
     is kept.
     """
     quarter = np.pi / 2

@@ -69,7 +69,7 @@ def test_box_lies_at_its_pixels(view: Any, screen: OffscreenScreen) -> None:
     assert pixels[50, 60].max() == GREY
 
 
-def test_turned_boxes_are_drawn_by_their_corners(
+def test_rotated_boxes_are_drawn_by_their_corners(
     view: Any, screen: OffscreenScreen
 ) -> None:
     """Check also that they are named only inside, and hidden below the threshold."""

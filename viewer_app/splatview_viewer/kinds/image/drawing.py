@@ -108,7 +108,7 @@ class Shapes:
         self._atlas: moderngl.Texture | None = None
         if result.masks:
             self._add("MASK", 6, self._upload_masks(result.masks), _MASK_FORMAT)
-        plain = np.flatnonzero(result.drawn & ~result.is_turned)
+        plain = np.flatnonzero(result.drawn & ~result.is_rotated)
         boxes = result.boxes[plain]
         strokes = _strokes(
             boxes[:, :2],
@@ -120,7 +120,7 @@ class Shapes:
         self._add("BOX", 24, strokes, _STROKE_FORMAT)
         # Points are drawn last, over all else.
         segments = [
-            _turned_boxes(result),
+            _rotated_boxes(result),
             _line_pieces(result),
             *_bones_and_points(result),
         ]
@@ -266,12 +266,12 @@ def _pack_masks(
     return packed, y + row_height
 
 
-def _turned_boxes(result: OverlayResult) -> np.ndarray:
-    """Return the strokes of turned boxes, four for each."""
-    turned = np.flatnonzero(result.is_turned)
-    corners = result.corners[turned]
+def _rotated_boxes(result: OverlayResult) -> np.ndarray:
+    """Return the strokes of rotated boxes, four for each."""
+    rotated = np.flatnonzero(result.is_rotated)
+    corners = result.corners[rotated]
     next_corners = np.roll(corners, -1, 1)
-    owners = np.repeat(turned, 4)
+    owners = np.repeat(rotated, 4)
     return _strokes(
         corners.reshape(-1, 2),
         next_corners.reshape(-1, 2),

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from splatview_ipc.kinds.gaussians import SH_REST_COUNTS
+from splatview_viewer.core.arithmetic import ceil_div
 from splatview_viewer.geometry.cameras import MODELS
 from splatview_viewer.render.base import EPS_2D, PAINTS
 
@@ -46,8 +47,8 @@ class Launcher(Protocol):
 
 
 def blocks(threads: int, block: int) -> int:
-    """Return the number of blocks of `block` threads for so many threads."""
-    return -(-threads // block)
+    """Return the number of blocks that hold this many threads, `block` each."""
+    return ceil_div(threads, block)
 
 
 class Parameters(ctypes.Structure):
