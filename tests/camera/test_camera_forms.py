@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image, ImageOps
-from support.stream_servers import H, StreamServer, W, jpeg, pattern, video
+from support.stream_servers import StreamServer
+from support.videos import H, W, jpeg, pattern, write_video
 from support.wait import PATIENCE
 
 from splatview.camera.open_source import source_for
@@ -63,7 +64,7 @@ def test_photographs_with_exif_but_no_orientation_lie_as_they_are(
 
 
 def test_unknown_codec_is_a_clear_error(tmp_path: Path) -> None:
-    path = video(tmp_path / "a.mp4")
+    path = write_video(tmp_path / "a.mp4")
     path.write_bytes(path.read_bytes().replace(b"avc1", b"zzzz"))
     source = source_for(CaptureSettings(source=str(path)))
     with pytest.raises(CaptureError, match="form that FFmpeg cannot decode"):
