@@ -78,7 +78,7 @@ class CameraMotion:
             return
         end = rig.copy_orbit()
         if upright and abs(end.tilt) > _LEVEL_ROLL:
-            end.level()
+            end.roll(-end.tilt)
             self.fly(end)
             return
         model = end.model
