@@ -99,10 +99,10 @@ def _draw_legend_line(plot: plots.Plot, view: MemoryView) -> None:
 
 def _draw_limit(plot: plots.Plot, view: MemoryView, top: float) -> None:
     """Draw a line at all the memory that the GPU has, if that is within the plot."""
-    about = view.data.facts
-    if not 0 < about.total <= top:
+    facts = view.data.facts
+    if not 0 < facts.total <= top:
         return
-    x, y = plot.to_pixel(plot.x[0], about.total)
+    x, y = plot.to_pixel(plot.x[0], facts.total)
     with plot.drawing() as draw:
         draw.add_line(
             (x, y),
@@ -112,7 +112,7 @@ def _draw_limit(plot: plots.Plot, view: MemoryView, top: float) -> None:
         )
         plot.text_card(
             (x + plot.rect.width / 2, y + 12 * plot.scale),
-            f"{about.gpu}: {size_text(about.total)}",
+            f"{facts.gpu}: {size_text(facts.total)}",
             theme.FAULT,
         )
 
