@@ -30,7 +30,7 @@ class ExitCall:
         """Note a function that may be called more than once, by any thread."""
         self._function = function
         self._finalizers: dict[str, Any] = {}
-        """By package."""
+        """Finalizers by the package that made them."""
 
     def register(self) -> None:
         """Have the call made before those that are registered until now.

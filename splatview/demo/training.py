@@ -51,7 +51,7 @@ class StepResult(NamedTuple):
 
     loss: float
     psnr: float
-    """dB."""
+    """PSNR in dB."""
     view_index: int
     """Index of the view that was drawn."""
 

@@ -39,7 +39,7 @@ class _DescriptorOffer(NamedTuple):
 
 
 _offers: dict[str, _DescriptorOffer] = {}
-"""By token."""
+"""Offers by their tokens."""
 _lock = threading.RLock()
 """Reentrant: a signal's handler may end the run amid its end."""
 

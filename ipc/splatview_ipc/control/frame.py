@@ -34,7 +34,7 @@ class Piece(NamedTuple):
     It belongs to the memory: duplicate it before giving it away.
     """
     size: int
-    """Bytes."""
+    """Size in bytes."""
 
 
 class DeviceMemory(Protocol):

@@ -113,7 +113,7 @@ class TensorRef(
     dtype: DType
     shape: Shape
     strides: Shape
-    """In elements."""
+    """Strides in elements."""
     memory: Annotated[int, Meta(ge=0, lt=limits.MAX_MEMORIES)]
     """Index in the list of memories."""
     offset: Bytes

@@ -36,7 +36,7 @@ class Chunk(NamedTuple):
 
     address: int
     size: int
-    """Bytes."""
+    """Size in bytes."""
 
     @property
     def end(self) -> int:
@@ -100,7 +100,7 @@ def share_tensors(tensors: Mapping[str, torch.Tensor]) -> Shared:
     """
     index = check_shareable(tensors)
     memories: dict[int, FdMemory | IpcMemory] = {}
-    """By address."""
+    """Memories by their addresses."""
     with driver.context(index), driver.relaxed_capture():
         allocations, runs = _find_extents(tensors)
         _check_count(allocations, runs)

@@ -241,7 +241,7 @@ class GlMemory:
         self.sizes = tuple(size for _, size in pieces)
         self._pieces = pieces
         self._buffers: dict[int, _GlBuffer] = {}
-        """By piece."""
+        """Buffers by the piece of memory that each one imports."""
 
     def buffer(self, piece: int) -> int:
         """Return OpenGL's name of the buffer over a piece. Raises SharingError."""

@@ -122,7 +122,7 @@ class TorchIpcWriter(ZeroCopyWriter):
                 "copy=True"
             )
         storages: dict[int, torch.UntypedStorage] = {}
-        """By address."""
+        """Storages by their addresses."""
         for tensor in tensors.values():
             if tensor.numel():
                 storage = tensor.untyped_storage()

@@ -307,7 +307,7 @@ class Inbox(Generic[T]):
 
 class _Press(NamedTuple):
     time: float
-    """Seconds."""
+    """Time of the press, in seconds."""
     x: float
     y: float
     button: str

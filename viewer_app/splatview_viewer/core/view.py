@@ -156,7 +156,7 @@ class View(Generic[Data, State]):
         view.draw(framebuffer, rect)
         view.ui(rect, scale)               # after `draw`, inside an imgui frame
         view.panel(), view.info()          # for the panel and the status line
-        view.release(how)                  # at any time; "closed" and "last" end it
+        view.release(occasion)             # at any time; "closed" and "last" end it
 
     A picture depends on the data and `state` alone, so following, bookmarks, undo and
     memory are copies of `state`. A state with a field `place`

@@ -93,7 +93,7 @@ class _Head(NamedTuple):
 
     version: int
     n: int
-    """Gaussians."""
+    """Number of Gaussians."""
     degree: int
     bits: int
     """Fractional bits of a position."""

@@ -63,12 +63,12 @@ class Keyframe:
     """One keyframe: the camera's pose at that time. Equal to itself alone."""
 
     position: np.ndarray
-    """(3,) world."""
+    """Position (3,) in the world."""
     rotation: np.ndarray
     """(4,) unit quaternion w x y z of the camera's axes (OpenCV: x right, y down, z
     forward) in the world."""
     fov: float
-    """Vertical, degrees."""
+    """Vertical field of view, in degrees."""
     seconds: float = SECONDS
     """Seconds to the next key; of a loop's last one, to the first."""
 

@@ -57,7 +57,7 @@ _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 _MAGIC = b"SVSCENE1"
 _START = len(_MAGIC) + 4
 _MAX_HEADER = 4096
-"""Bytes."""
+"""Bytes that a header may have."""
 
 
 class PackedHeader(msgspec.Struct, frozen=True):

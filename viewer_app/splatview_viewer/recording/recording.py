@@ -69,7 +69,7 @@ class SceneSnapshot(msgspec.Struct, frozen=True):
     time_ns: _Integer
     """Time of publication, ns since the epoch."""
     count: _Count
-    """Gaussians."""
+    """Number of Gaussians."""
     bytes: _Count
 
     @property
@@ -85,7 +85,7 @@ class Index(msgspec.Struct, frozen=True):
     run: _Text
     """The run's name."""
     name: _Text
-    """The stream's."""
+    """Name of the stream."""
     every: Annotated[float, msgspec.Meta(gt=0, lt=1e18)]
     """Versions, or steps, between two snapshots."""
     snapshots: list[SceneSnapshot]

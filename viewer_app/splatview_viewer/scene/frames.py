@@ -86,7 +86,8 @@ def scene_of(
 
     Args:
         frame: the frame.
-        choices: names of the hints that the user obeyed (`hint_of`).
+        choices: names of the hints that the user has followed: "activated", "opacities",
+            "quats".
         in_place: for a frame on a GPU: the scene's tensors lie over the frame's own
             memory, valid while it is held. The stream given to the function also converts
             and joins what has to be; the GPU is given nothing before.

@@ -25,11 +25,11 @@ class Placement:
     """Placement of a scene: scaled and turned around a pivot of its own, then moved."""
 
     move: Triple = (0.0, 0.0, 0.0)
-    """World units."""
+    """Translation in world units."""
     turn: Triple = (0.0, 0.0, 0.0)
     """Degrees around the world's x, y and z axis, in this order."""
     scale: float = 1.0
-    """Over 0."""
+    """Factor of sizes, greater than 0."""
 
     @property
     def rotation(self) -> np.ndarray:

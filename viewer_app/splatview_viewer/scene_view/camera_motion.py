@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _LEVEL_ROLL = 1e-3
 """Radians of roll that cannot be seen."""
 _MAX_FRAMING_FOV = 150.0
-"""Degrees."""
+"""Largest field of view with which a scene is framed, in degrees."""
 
 
 @dataclass(slots=True)

@@ -43,7 +43,7 @@ BAR_HEIGHT = 40.0
 _HOVER_REACH = 8.0
 """Points around a camera's centre that count as the camera."""
 _LINE_WIDTH = 1.5
-"""Points."""
+"""Width of lines, in points."""
 _FOLLOW_PERIOD = 0.75
 """Seconds between two cameras of a training that is followed: it may go through a
 hundred in that time."""

@@ -1,9 +1,10 @@
-"""The base of tools: one thing that a user can do with a scene, in a file of its own.
+"""The base class of tools over a scene, and the set of the tools of a view.
 
-A view offers events to its tools one after the other; the first that takes one keeps it
-from the rest. A tool's changes of the picture are in the view's state, or drawn over
-it; the tools of two users know nothing of each other.
-`tests/viewer/gaussians/test_inspect.py` runs one conformance suite over all of them.
+Each tool is a subclass of `Tool` in a file of its own. A view offers events to its tools
+one after the other; the first that takes an event keeps it from the rest. A tool changes
+the picture through the view's state, or draws over it; the tools of two users do not
+share anything. `tests/viewer/gaussians/test_inspect.py` runs one conformance suite over
+all tools.
 """
 
 from __future__ import annotations
@@ -35,24 +36,30 @@ _SECTIONS = (
     "Compare",
     "Path",
 )
-"""Titles of the parts of the panel, from above, the view's own controls first; others
-come last."""
+"""Titles of the sections of the panel, from the top.
+
+"" stands for the view's own controls. Sections with other titles come last.
+"""
 
 
 class Tool(Generic[V]):
-    """Does nothing: each tool overrides what it does."""
+    """One thing that a user can do with a scene, such as measuring or cropping.
+
+    A tool reacts to keys and the pointer, draws over the picture, and adds sections to
+    the panel. Subclasses override the methods they need; here none has an effect.
+    """
 
     name: ClassVar[str]
-    """Its key in `SceneView.tools`."""
+    """The tool's key in `SceneView.tools`."""
     keys: ClassVar[Sequence[KeyHelp]] = ()
-    """The effects of its keys and the pointer."""
+    """Help texts for the tool's keys and gestures."""
 
     def __init__(self, view: V) -> None:
         self.view = view
 
     @property
     def is_useful(self) -> bool:
-        """True if the scene has something for the tool: its keys are listed then."""
+        """True if the tool can be used with this scene, so that its keys are listed."""
         return True
 
     @property
@@ -61,51 +68,57 @@ class Tool(Generic[V]):
         return False
 
     def handle(self, event: Event, rect: Rect) -> bool | None:
-        """Take a user's event over the picture in `rect`.
+        """React to a user's event over the picture in `rect`.
 
-        Returns None for an event that is not for this tool, otherwise whether the
-        picture has to be drawn again.
+        Returns:
+            None to leave the event to other tools, otherwise whether the picture has to
+            be drawn again.
         """
         return None
 
     def tick(self, now: float) -> bool:
         """Advance to `now` (`time.monotonic()`), in each turn of the loop.
 
-        Returns True when the picture has to be drawn again. Quick when idle.
+        It has to be quick when there is nothing to do.
+
+        Returns:
+            whether the picture has to be drawn again.
         """
         return False
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        """Draw with OpenGL over the picture in `rect`, for screenshots as well."""
+        """Draw with OpenGL over the picture in `rect`, also into screenshots."""
 
     def draw_over(self, rect: Rect, scale: float) -> bool:
-        """Draw lines, words and windows over the picture with imgui.
+        """Draw lines, texts and windows over the picture with imgui.
 
-        Returns True when a picture has to follow.
+        Returns:
+            whether the picture has to be drawn again.
         """
         return False
 
     def covered(self, rect: Rect) -> Sequence[Rect]:
-        """Return the rectangles of its imgui windows over the picture."""
+        """Return the rectangles of the tool's imgui windows over the picture."""
         return ()
 
     def bar_height(self) -> float:
-        """Return the points that it takes at the picture's lower edge, 0 for no bar."""
+        """Return the height of the tool's bar at the lower edge, in points; 0: none."""
         return 0.0
 
     def bar(self, rect: Rect, scale: float) -> bool:
-        """Draw the bar in `rect` with imgui.
+        """Draw the tool's bar in `rect` with imgui.
 
-        Returns True when a picture has to follow.
+        Returns:
+            whether the picture has to be drawn again.
         """
         return False
 
     def sections(self) -> Sequence[Section]:
-        """Return its parts of the panel."""
+        """Return the tool's sections of the panel."""
         return ()
 
     def details(self) -> Sequence[str]:
-        """Return its part of the status line, in short phrases."""
+        """Return short phrases for the status line."""
         return ()
 
     def close(self) -> None:
@@ -113,7 +126,7 @@ class Tool(Generic[V]):
 
 
 class ToolBar(NamedTuple):
-    """The bar of a tool at the lower edge of the picture."""
+    """A tool's bar at the lower edge of the picture."""
 
     tool: Tool
     rect: Rect
@@ -127,7 +140,7 @@ class ToolSet(dict[str, Tool]):
         self._view = view
 
     def handle(self, event: Event, rect: Rect) -> bool:
-        """Offer an event to the tools. Returns True to draw the picture again."""
+        """Offer an event to the tools; return whether to draw the picture again."""
         for tool in self.values():
             needs_redraw = tool.handle(event, rect)
             if needs_redraw is not None:
@@ -135,19 +148,19 @@ class ToolSet(dict[str, Tool]):
         return False
 
     def tick(self, now: float) -> bool:
-        """Advance all tools to `now`. Returns True to draw the picture again."""
+        """Advance all tools to `now`; return whether to draw the picture again."""
         needs_redraw = False
         for tool in self.values():
             needs_redraw |= tool.tick(now)
         return needs_redraw
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        """Draw what the tools lay over the picture with OpenGL."""
+        """Draw with OpenGL what the tools show over the picture."""
         for tool in self.values():
             tool.draw(framebuffer, rect)
 
     def draw_over(self, rect: Rect, scale: float) -> bool:
-        """Draw bars, lines and windows with imgui. Returns True to draw again."""
+        """Draw bars, lines and windows with imgui; return whether to draw again."""
         needs_redraw = False
         for bar in self.bars(rect, scale):
             needs_redraw |= bar.tool.bar(bar.rect, scale)
@@ -156,7 +169,7 @@ class ToolSet(dict[str, Tool]):
         return needs_redraw
 
     def bars(self, rect: Rect, scale: float) -> list[ToolBar]:
-        """Return the bars at the lower edge of a picture in `rect`, from below."""
+        """Return the bars at the lower edge of a picture in `rect`, the lowest first."""
         bars = []
         bottom = rect.y + rect.height
         for tool in self.values():
@@ -168,12 +181,12 @@ class ToolSet(dict[str, Tool]):
 
     @property
     def bars_height(self) -> float:
-        """Pixels that the bars take at the lower edge."""
+        """Height of all bars at the lower edge, in pixels."""
         points = sum(tool.bar_height() for tool in self.values())
         return points * self._view.host.scale
 
     def above_bars(self, rect: Rect) -> Rect:
-        """Return the part of a picture in `rect` that the bars leave."""
+        """Return the part of a picture in `rect` that is above the bars."""
         return replace(rect, height=max(rect.height - round(self.bars_height), 1))
 
     def covered(self, rect: Rect) -> list[Rect]:
@@ -184,7 +197,7 @@ class ToolSet(dict[str, Tool]):
         return covered
 
     def sections(self) -> list[Section]:
-        """Return the parts of the panel, in their order there."""
+        """Return the sections of all tools, in the order of the panel."""
         return in_order([s for tool in self.values() for s in tool.sections()])
 
     def details(self) -> list[str]:
@@ -192,7 +205,7 @@ class ToolSet(dict[str, Tool]):
         return [phrase for tool in self.values() for phrase in tool.details()]
 
     def key_helps(self) -> list[KeyHelp]:
-        """Return the keys of the tools that the scene has something for."""
+        """Return the help texts of the tools that can be used with the scene."""
         useful = [tool for tool in self.values() if tool.is_useful]
         return [key for tool in useful for key in tool.keys]
 
@@ -203,7 +216,7 @@ class ToolSet(dict[str, Tool]):
 
 
 def in_order(sections: Sequence[Section]) -> list[Section]:
-    """Return sections in their order in the panel."""
+    """Return sections in the order in which the panel shows them."""
 
     def position(section: Section) -> int:
         if section.title in _SECTIONS:

@@ -1,4 +1,4 @@
-"""The direction upward of a scene: by its file, cameras or ground, or the user."""
+"""Finds which direction of a scene is up, by its file, its cameras or its ground."""
 
 from __future__ import annotations
 
@@ -12,33 +12,38 @@ if TYPE_CHECKING:
     from splatview_viewer.scene_view.protocol import SceneView
 
 _SAME_DIRECTION = 0.9976
-"""Cosine of an angle, 4 degrees, by which two directions upward may differ."""
+"""Cosine of 4 degrees. Directions that differ by less count as the same."""
 
 
 class UpAxis:
-    """Chooses what is up in a view, until the user says it."""
+    """The direction upward of a view, which is found until the user chooses one."""
 
     def __init__(self, view: SceneView) -> None:
         self._view = view
         self._viewmats: np.ndarray | None = None
-        """Matrices (N, 4, 4) of the cameras that the scene is trained with."""
+        """World to camera, (N, 4, 4), of the cameras that the scene is trained with."""
 
     @property
-    def _of_file(self) -> tuple[float, float, float] | None:
+    def _up_of_file(self) -> tuple[float, float, float] | None:
+        """The direction that the scene's file says is up; None if it says none."""
         summary = self._view.data.summary
         return None if summary is None else summary.up
 
     def use_cameras(self, viewmats: np.ndarray) -> None:
-        """Take the published cameras of the scene, (N, 4, 4) world to camera.
+        """Find what is up by the published cameras of the scene.
 
-        The first ones decide what is up, unless the user or the scene's file does.
-        A scene that is seen as at first is turned upright.
+        Only the first cameras count, and only if neither the user nor the scene's file
+        says what is up. A view that the user has not moved yet is turned upright.
+
+        Args:
+            viewmats: world to camera, (N, 4, 4).
         """
         is_first = self._viewmats is None
         self._viewmats = viewmats
         rig = self._view.rig
         place = self._view.state.place
-        if not is_first or place.up_by == "user" or self._of_file is not None:
+        is_decided = place.up_by == "user" or self._up_of_file is not None
+        if not is_first or is_decided:
             return
         up = up_of_cameras(viewmats)
         if up is None:
@@ -52,11 +57,12 @@ class UpAxis:
             rig.frame_scene()
 
     def choose_first(self) -> np.ndarray:
-        """Return the direction upward (3,) for the first sight of the scene."""
+        """Return what is up (3,) when the scene is shown for the first time."""
         rig = self._view.rig
         origin = self._view.state.place.up_by
-        is_open = not origin or (origin == "found" and self._of_file is not None)
-        if is_open:
+        # What the file says replaces a direction that was found by the cameras.
+        is_found_again = origin == "found" and self._up_of_file is not None
+        if not origin or is_found_again:
             detected = self.detect()
             if detected is not None:
                 rig.orbit.up = detected
@@ -64,12 +70,12 @@ class UpAxis:
         return rig.orbit.up
 
     def detect(self) -> np.ndarray | None:
-        """Return what is up (3,) by the scene's file, else its cameras or its ground.
+        """Return what is up (3,) by the scene's file, else by its cameras or its ground.
 
-        Returns None where none of them says it.
+        Returns None if none of them tells.
         """
-        if self._of_file is not None:
-            return np.array(self._of_file, np.float64)
+        if self._up_of_file is not None:
+            return np.array(self._up_of_file, np.float64)
         up = None if self._viewmats is None else up_of_cameras(self._viewmats)
         sample = self._view.data.current_sample()
         if up is None and sample is not None:
@@ -77,7 +83,7 @@ class UpAxis:
         return None if up is None else snap_to_axis(up)
 
     def set_by_user(self, up: np.ndarray) -> None:
-        """Take what the user says is up (3,), and turn the camera upright."""
+        """Use the direction (3,) that the user chose, and turn the camera upright."""
         rig = self._view.rig
         rig.motion.take_over()
         rig.orbit.set_up(up)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FONT_SIZE = 15.0
-"""In points."""
+"""Size of the normal font, in points."""
 FONT_FILE = (
     Path(imgui_bundle.__file__).parent / "assets/fonts/Roboto/Roboto-Regular.ttf"
 )

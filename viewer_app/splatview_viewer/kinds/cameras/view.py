@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _HOVER_REACH = 8
 """Points around a camera's centre that count as the camera."""
 _LINE_WIDTH = 1.5
-"""Points."""
+"""Width of lines, in points."""
 
 
 @dataclass(frozen=True)

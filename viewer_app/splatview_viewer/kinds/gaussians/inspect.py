@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _MAX_VERSIONS = 240
 """Versions of which the values are remembered."""
 _CARD_WIDTH = 250
-"""Points."""
+"""Width of the card, in points."""
 _CARD_LINES = 6
 _CARD_LABEL_WIDTH = 3.6
 """Width of the labels on the card, in font sizes."""

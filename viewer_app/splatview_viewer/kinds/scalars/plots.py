@@ -359,7 +359,7 @@ class HorizontalAxis:
     begin: float
     end: float
     width: int
-    """Pixels."""
+    """Width in pixels."""
 
 
 @lru_cache(_CACHED_CURVES)

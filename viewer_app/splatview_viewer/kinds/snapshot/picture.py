@@ -44,13 +44,13 @@ class Sheet:
     step: float
     """The width of a column."""
     width: int
-    """Columns."""
+    """Width in pixels."""
     low: float
     """The byte at which the lowest row begins."""
     per_pixel: float
     """Bytes of a row."""
     height: int
-    """Rows."""
+    """Height in pixels."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -53,8 +53,8 @@ def read_only(dtype: Any, ndim: int = 1) -> Any:
 R32 = read_only(i32)
 R64 = read_only(i64)
 INDEX = types.Tuple((R32, R32, R32, R32, R64, R32))
-"""Columns of `LiveIndex`: start, end; of its checkpoints moment, first, list_start; the
-lists."""
+"""The arrays that `bands.live_index` returns: start, end; of its checkpoints moment,
+first and list_start; the lists."""
 LAYER = types.Tuple((INDEX, R64, R64))
 """Rectangles that may be live, the byte at which each begins (empty: they are stacked in the
 order of their ids), and their sizes."""
