@@ -77,7 +77,7 @@ class CallerPhotos:
         """A hint about those on a GPU that were read."""
         self._is_bgr = layout == "BGR"
         self._written: dict[torch.device, torch.cuda.Event] = {}
-        """Events behind the trainer's work, which may still write photographs on a GPU."""
+        """Events after the trainer's work, which may still write photographs."""
         self._read_streams: dict[torch.device, torch.cuda.Stream] = {}
         paths = [""] * count
         for i, item in enumerate(_image_items(images, count)):
@@ -96,7 +96,7 @@ class CallerPhotos:
                 self._note_write(tensor.device)
 
     def _note_write(self, device: torch.device) -> None:
-        """Record an event behind the work of a GPU, once for each GPU."""
+        """Record an event after the work of a GPU, once for each GPU."""
         if device in self._written:
             return
         event = torch.cuda.Event()
@@ -313,7 +313,7 @@ def _resized(photo: torch.Tensor, side: int) -> torch.Tensor:
 
 
 def _with_channels(photo: torch.Tensor, channels: int) -> torch.Tensor:
-    """Return (1, H, W, 3|4) uint8 with so many channels, opaque without an alpha."""
+    """Return (1, H, W, 3|4) uint8 with this many channels, opaque without an alpha."""
     if photo.shape[3] == channels:
         return photo
     opaque = torch.full_like(photo[..., :1], 255)

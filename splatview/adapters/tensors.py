@@ -1,7 +1,7 @@
 """Arrays of any library as torch tensors over the same memory, which is only read.
 
 torch tensors are taken as they are; NumPy arrays and PIL images by NumPy; arrays with
-`__dlpack__` (JAX, CuPy) by `torch.from_dlpack`, which orders torch's current stream behind
+`__dlpack__` (JAX, CuPy) by `torch.from_dlpack`, which orders torch's current stream after
 the library's; Numba's by `__cuda_array_interface__`. The copy that a viewer needs is
 queued on torch's current stream: a program that overwrites such an array on a stream of
 its own at once synchronizes first, and one that donates a JAX array to its next step

@@ -106,7 +106,7 @@ def annotate(
             its boxes, scores, classes, names, masks, points.
         labels: of each box, a text of at most 1024 characters, or an integer, its class;
             one text for all.
-        scores: (N,), shown behind the labels; NaN shows none.
+        scores: (N,), shown after the labels; NaN shows none.
         points: (K, 2|3) or (M, K, 2|3), M groups of K: x, y, and a confidence or
             visibility. Points at which that is over 0 are drawn. At most 100,000 in all.
         masks: of each box, (N, h, w), over the whole picture: bool, uint8 (not 0:

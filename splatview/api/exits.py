@@ -19,7 +19,7 @@ _PACKAGES = ("multiprocessing", "multiprocess")
 _PRIORITY = -100
 """Priority among the finalizers of multiprocessing.
 
-It is behind those of scripts, and of multiprocessing's own queues and pools.
+It comes after those of scripts, and of multiprocessing's own queues and pools.
 """
 
 

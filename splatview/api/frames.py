@@ -476,7 +476,7 @@ def _has_unread_end(stream: RemoteStream, last_version: int) -> bool:
 
 
 def _pause_after(waited: float) -> float:
-    """Return the seconds until the next look for a frame, after so many seconds."""
+    """Return the seconds until the next look for a frame, after this many seconds."""
     if waited < 0.005:
         return 1e-4
     if waited < 1:

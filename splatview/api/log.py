@@ -56,7 +56,7 @@ def log(step: float | None = None, /, **scalars: Any) -> None:
 
     Args:
         step: the step of these numbers, as the first argument or `step=`; any number up
-            to 2**53. It may begin anew, as it does after a restart. Without it the call
+            to 2**53. It may begin again, as it does after a restart. Without it the call
             is the step after that of the last call, the first one step 0.
         scalars: by name, in one call or in several, not all at every step: numbers, NaN
             and infinity included; tensors and arrays of one element. Names with a "/"

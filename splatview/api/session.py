@@ -119,7 +119,7 @@ class Session:
         from splatview_ipc.publisher.publisher import Publisher
 
         self.publisher = Publisher(os.environ.get("SPLATVIEW_NAME"), on_fault=fault)
-        # Registered behind the exit calls of the modules that it uses, to come before.
+        # Registered after the exit calls of the modules that it uses, to come before.
         _exit_call.register()
 
     def feature(self, name: str, make: Callable[[Publisher], Any]) -> Any:

@@ -376,7 +376,7 @@ class Window:
         return self._program is None or self._is_open()
 
     def _adopt(self) -> None:
-        """Begin to publish in this session; in a forked child, anew."""
+        """Begin to publish in this session; in a forked child, again."""
         if self._owner is not session():
             self._owner = session()
             self._program = None

@@ -247,7 +247,7 @@ def _run_name(source: str) -> str:
 
     It has nothing of the source that only its owner should see. Where a live run has
     that name, a number is put before it: the viewer finds this run by its name, also
-    after the capturing process was started again. (A number behind it would match too:
+    after the capturing process was started again. (A number after it would match too:
     ids begin alike.)
     """
     from splatview_ipc.control.run_folder import list_runs, runtime_folder

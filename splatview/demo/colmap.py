@@ -203,7 +203,7 @@ def _read_points(data: bytes) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _entry_count(data: bytes, min_bytes: int) -> int:
-    """Return the number of entries of a file, each of at least so many bytes."""
+    """Return the number of entries of a file, each of at least this many bytes."""
     (count,) = struct.unpack_from("<Q", data)
     if count * min_bytes > len(data):
         raise ValueError(f"announces {count} entries in {len(data)} bytes")

@@ -179,7 +179,7 @@ def _choose_points(
 
 
 def _with_image(view: DatasetView, pixels: int) -> DatasetView:
-    """Return a view with its picture, of no more than about so many pixels.
+    """Return a view with its picture, of no more than about this many pixels.
 
     The intrinsics follow. Raises ViewError.
     """

@@ -73,7 +73,7 @@ def test_unknown_codec_is_a_clear_error(tmp_path: Path) -> None:
 
 
 def multipart(boundary: bytes, head: bytes) -> Callable[[socket.socket], None]:
-    """Serve numbered pictures without end, each behind this head."""
+    """Serve numbered pictures without end, each after this head."""
     return repeated(boundary, [head + jpeg(index) + b"\r\n" for index in range(4)])
 
 
@@ -143,7 +143,7 @@ def test_streams_that_give_one_picture_are_read_otherwise_when_opened_again(
 
 
 def decoded_of(source: PictureSource, tries: int) -> int:
-    """Open a source, and count the whole pictures in so many grabs."""
+    """Open a source, and count the whole pictures in this many grabs."""
     count = 0
     source.open()
     for _ in range(tries):

@@ -108,7 +108,7 @@ def test_file_has_its_own_times_and_an_end(tmp_path: Path) -> None:
 
 
 def read_all(source: PictureSource, tries: int) -> list[np.ndarray]:
-    """Read the pictures of a source in so many grabs, without those that are damaged."""
+    """Read the pictures of a source in this many grabs, without damaged ones."""
     pictures = []
     source.open()
     for _ in range(tries):

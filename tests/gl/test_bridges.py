@@ -182,7 +182,7 @@ class OwnMemory:
 
 
 def span_of(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Return the elements from the first one of a tensor to behind its last one."""
+    """Return the elements from the first one of a tensor to its last one, inclusive."""
     lengths = zip(shape, strides, strict=True)
     return sum((length - 1) * stride for length, stride in lengths) + 1
 

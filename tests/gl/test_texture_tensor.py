@@ -111,7 +111,7 @@ def check_both_ways(
         expected = values(shape, dtype, seed)
         texture.write(expected, alignment=1)
         assert np.array_equal(follower.update().cpu().numpy(), expected), (case, seed)
-    for seed in range(4, 9):  # more than the slots behind it
+    for seed in range(4, 9):  # more than it has slots
         expected = values(shape, dtype, seed)
         follower.write(torch.from_numpy(expected).to(device))
         assert np.array_equal(content_of(texture, dtype), expected), (case, seed)

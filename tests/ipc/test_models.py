@@ -132,7 +132,7 @@ class _Memory:
         self.complete(count)
 
     def complete(self, count: int) -> None:
-        """Make so many of the queued stores."""
+        """Make this many of the queued stores."""
         for _ in range(count):
             address, value = self.queued.popleft()
             self.store(address, value)

@@ -116,7 +116,7 @@ class DeviceTensor:
     """A tensor in another process's memory on a GPU. Only read it."""
 
     dtype: str
-    """As `RemoteTensor.dtype`."""
+    """"uint8", "int32", "float16", "bfloat16", "float32" or "float64"."""
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     """In elements, never negative."""
@@ -124,7 +124,8 @@ class DeviceTensor:
     offset: int
     """Bytes from the memory's start to the first element."""
     ready: Callable[[int], None] = field(default=_nothing, repr=False, compare=False)
-    """As `StreamFrame.wait`."""
+    """Makes a CUDA stream, given as its handle, wait until the data are written (see
+    `StreamFrame.wait`)."""
 
     def torch(self) -> torch.Tensor:
         """Return a CUDA tensor over the same bytes, without a copy.

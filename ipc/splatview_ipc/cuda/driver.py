@@ -383,10 +383,10 @@ _side_streams: dict[int, torch.cuda.Stream] = {}
 
 
 @contextlib.contextmanager
-def stream_behind(index: int, stream: int) -> Iterator[bool]:
+def stream_after(index: int, stream: int) -> Iterator[bool]:
     """Make one of our streams torch's current one in this thread.
 
-    It is behind another stream, that is behind all that the other one was given so far.
+    It waits for another stream, that is for all that the other one was given so far.
     Nothing is waited for on the host. Yields False, with nothing changed, while the
     other stream is being captured into a CUDA graph.
 

@@ -85,7 +85,7 @@ class _Slot:
             self._must_await_cuda = False
 
     def set_fence(self) -> None:
-        """Set a fence behind everything that reads it, if anything does."""
+        """Set a fence after everything that reads it, if anything does."""
         if self._was_bound:
             GL.current().glDeleteSync(self._fence)
             self._fence = GL.current().fence()
@@ -266,7 +266,7 @@ class ImportBridge:
 
 
 def _make_view(slot: _Slot, form: Form, pixel_values: int) -> _SlotView:
-    """Return a slot as a picture, each pixel of which takes so many values."""
+    """Return a slot as a picture, each pixel of which takes this many values."""
     shape = (form.height, form.width, pixel_values)
     padded = slot.memory.allocation.tensor(form.dtype, shape, slot.offset)
     source = BufferSource(

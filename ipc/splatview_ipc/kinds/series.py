@@ -42,7 +42,7 @@ class Series:
         self._merge = merge
 
     def set_max_rows(self, max_rows: int) -> None:
-        """Have at most so many rows from now on, 8 or more."""
+        """Have at most this many rows from now on, 8 or more."""
         self._max_rows = max_rows
         if len(self.rows) > max_rows:
             self._thin()

@@ -83,7 +83,7 @@ class _WakeEvent:
             if self.fd < 0:
                 return False
             self._is_set = True
-            # First: after Ctrl-C behind `close` its number may be another file's.
+            # First: after Ctrl-C just after `close` its number may be another file's.
             fd = self.fd
             self.fd = -1
             os.close(fd)

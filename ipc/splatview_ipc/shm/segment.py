@@ -91,7 +91,7 @@ class Segment:
 
     def close(self) -> None:
         """Release the memory; readers keep what they have mapped. Idempotent."""
-        # First: after Ctrl-C behind `close`, and in a signal's handler, its number may
+        # First: after Ctrl-C right after `close`, and in a signal's handler, its number may
         # be another file's.
         fd = self.fd
         self.fd = -1

@@ -46,7 +46,7 @@ class SlotReader(SlotLayout):
     """Base of the transports' readers. A transport implements `_tensor`."""
 
     known_tokens: frozenset[str] = frozenset()
-    """As `Reader.known_tokens`."""
+    """Tokens of memory that is open here, whose descriptors are not fetched again."""
 
     def __init__(self, ref: SegmentRef, fds: Mapping[str, Sequence[int]]):
         """Map the announced segment.
@@ -69,9 +69,9 @@ class SlotReader(SlotLayout):
         self.garbled = 0
         """Complete frames whose header is invalid."""
         self.torn = 0
-        """As `Reader.torn`."""
+        """Number of frames discarded because the writer overwrote them."""
         self.alive: Callable[[], bool] = lambda: True
-        """As `Reader.alive`."""
+        """Returns whether the writer's process still runs; set by the stream."""
 
     def _is_valid(self, segment_size: int) -> bool:
         """Return whether the control page describes a ring within the segment."""

@@ -58,7 +58,7 @@ class SlotWriter(SlotLayout):
     """Base of the transports' writers; they add `ref`, and implement `_copy`."""
 
     note = ""
-    """As `Writer.note`."""
+    """Why this transport is worse here than usual, for users; "": it is not."""
 
     def __init__(self, capacity: int, slot_count: int):
         """Allocate all memory. Raises SharingError when it cannot be allocated.

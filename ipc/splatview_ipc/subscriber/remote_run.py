@@ -191,7 +191,7 @@ class RemoteRun:
     def send(self, message: messages.ToTrainer) -> None:
         """Send a message. Never waits.
 
-        If the queue of a stopped trainer is full, the connection is made anew.
+        If the queue of a stopped trainer is full, the connection is made again.
         """
         if self._connection is None:
             return

@@ -3,7 +3,7 @@
 The slots are memory of our own that other processes open by a descriptor, with CUDA or
 with OpenGL alone; the control page and the headers are in a sealed segment, so that
 following a ring needs no CUDA. A copy is queued on the trainer's current stream, and
-the GPU writes behind it that the slot is whole (`gpu_slots`).
+the GPU writes after it that the slot is whole (`gpu_slots`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Base of the transports for CUDA tensors: the GPU itself marks what has arrived.
 
-The control page is pinned, and behind each copy the GPU writes, in stream order, the
-slot's number into its `done` word there (zero-copy: behind each version, into
+The control page is pinned, and after each copy the GPU writes, in stream order, the
+slot's number into its `done` word there (zero-copy: after each version, into
 `arrived`). Nothing waits, and no reader needs CUDA to know that a frame is complete.
 
 Invariants, beside those of `splatview_ipc.shm.slot_writer`
@@ -110,7 +110,7 @@ class GpuSlotWriter(SlotWriter):
         self._mark(slot, even_sequence)
 
     def _mark(self, slot: int, sequence: int) -> None:
-        """Have the GPU write a slot's number behind torch's current stream."""
+        """Have the GPU write a slot's number at the end of torch's current stream."""
         stream = driver.current_stream(self.index)
         driver.write_value(self.index, stream, self._marks[slot], sequence)
 

@@ -5,7 +5,7 @@ found and opened by torch. It is used where the driver does not report the memor
 a tensor, and by SPLATVIEW_SHARE=torch.
 
 What torch.multiprocessing would pickle for one reader, an *export*, is a typed, bounded
-struct in a file, made anew each time that a viewer fetches its descriptor.
+struct in a file, made again each time that a viewer fetches its descriptor.
 
 Invariants
 1. One fetch is one export, one open and one release: torch counts the reader of each

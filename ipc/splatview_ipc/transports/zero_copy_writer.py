@@ -2,7 +2,7 @@
 
 The trainer describes its tensors once; this is a *generation*, offered to each viewer.
 A version is then a header with time and metadata in one of a few slots, and a word
-there that the GPU writes behind the trainer's work. When the tensors move (a
+there that the GPU writes after the trainer's work. When the tensors move (a
 densification), a new generation begins.
 
 Invariants (tests/ipc/test_models.py explores 1 to 4)
@@ -16,7 +16,7 @@ Invariants (tests/ipc/test_models.py explores 1 to 4)
    never goes back: only one thread at a time moves it.
 4. A reader reads the tensors, and then (fence) the word: if it is not beyond the
    generation, they were kept meanwhile.
-5. The GPU writes into the slot that the data have arrived, behind all that the
+5. The GPU writes into the slot that the data have arrived, after all that the
    trainer's stream was given before the version. Readers look at that word, and never
    give a GPU something to wait for: work of a process that is killed never ends, and a
    stream that waited for it would wait for ever.

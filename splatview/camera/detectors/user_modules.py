@@ -4,7 +4,7 @@ The working folder may be one where other users write, such as /tmp, so it never
 `sys.path`: each import of an optional package by an installed module would execute what
 another user has left there under its name. A finder takes its place that answers only
 to the name of the requested module and to imports written in modules from the folder;
-installed modules win, as behind a last entry of `sys.path`. Every file belongs to the
+installed modules win, as after a last entry of `sys.path`. Every file belongs to the
 user or to root, no other user can write it, and the bytes that were checked are the
 bytes that are executed: compiled files beside the source are not read.
 """

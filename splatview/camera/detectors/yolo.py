@@ -48,7 +48,7 @@ class OutputLayout:
     prototypes: int | None = None
     """Index of the output with the prototypes, (1, P, h, w)."""
     extras: int = 0
-    """R, the numbers behind scores and class."""
+    """R, the numbers after scores and class."""
     classes: int = 0
     """Number of classes, by the shape of the table; 0 for unknown, end to end."""
     is_rotated: bool = False
@@ -193,7 +193,7 @@ def _find_layout(
 
 
 def _only_output(outputs: Sequence[np.ndarray], ndim: int) -> int | None:
-    """Return the index of the one output of so many dimensions, for one picture.
+    """Return the index of the one output of this many dimensions, for one picture.
 
     None for none or several.
     """

@@ -170,7 +170,7 @@ def test_values_that_refer_to_each_other_endlessly_are_refused(tmp_path):
     ],
 )
 def test_names_that_lead_to_code_are_refused(name, tmp_path):
-    """Calls are refused openly and behind the stand-ins for harmless objects.
+    """Calls are refused openly and within the stand-ins for harmless objects.
 
     They are written as protocol 2 does.
     """

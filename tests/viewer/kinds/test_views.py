@@ -156,7 +156,7 @@ def test_only_an_intact_frame_changes_pictures(
             tensor.array[...] = 0
         for view in views:
             if kind == "gaussians":
-                # Another degree makes the view draw anew.
+                # Another degree makes the view draw again.
                 change_state(view, sh_degree=0)
             assert not view.update(value(kind, 1, intact=False))
             assert view.info.details == details

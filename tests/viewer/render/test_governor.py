@@ -119,7 +119,7 @@ def test_resolution_while_moving_keeps_the_rate(
             used.append(scale)
         clock.now += 0.001
     rate = sum(t > end - 2 for t in times) / 2
-    # The share is 100 ms of a second; a picture costs so many ms at the lowest
+    # The share is 100 ms of a second; a picture costs this many ms at the lowest
     # resolution.
     possible = 100.0 / (fixed + (full - fixed) * SCALES[-1] ** 2)
     assert rate >= min(50.0, possible * 0.9)

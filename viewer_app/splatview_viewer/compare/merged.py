@@ -64,7 +64,7 @@ class _MergedVersion(NamedTuple):
 class MergedSource(ValueSource):
     """The source of an entry that shows several others as one scene.
 
-    The scene is merged anew for each version and each placement: on the GPU if any of
+    The scene is merged again for each version and each placement: on the GPU if any of
     them is there, otherwise in a job.
     """
 

@@ -217,7 +217,7 @@ def ago_ticks(low: float, high: float, count: int) -> list[Tick]:
 
 
 def ago_text(seconds: float, step: float = 1.0) -> str:
-    """Return a time so many seconds ago: "-2 min 30 s".
+    """Return a time this many seconds ago: "-2 min 30 s".
 
     Its digits tell multiples of `step` seconds apart.
     """

@@ -31,7 +31,7 @@ class Sphere:
     center: Vector = (0.0, 0.0, 0.0)
     radius: float = 1.0
     outside: bool = False
-    """As `Box.outside`."""
+    """True to keep what is outside instead of what is inside."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class Cylinder:
     radius: float = 1.0
     half_height: float = 1.0
     axes: Axes = _WORLD_AXES
-    """As `Box.axes`, of the box that it fits into."""
+    """The axes of the box that it fits into, unit vectors at right angles."""
     axis_index: Literal[0, 1, 2] = 1
     """Which of its axes it goes around. One that stands upright in a scene whose up is an
     axis of the world is not turned."""
     outside: bool = False
-    """As `Box.outside`."""
+    """True to keep what is outside instead of what is inside."""
 
     @property
     def half(self) -> Vector:

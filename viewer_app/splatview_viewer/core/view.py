@@ -278,7 +278,7 @@ class GradualView(View[Data, State]):
         raise NotImplementedError
 
     def wait(self, timeout: float) -> None:
-        """Wait, at most so many seconds, until another picture would show more.
+        """Wait, at most this many seconds, until another picture would show more.
 
         For callers that need a complete picture and do nothing else meanwhile.
         """

@@ -101,7 +101,7 @@ def read_npy(path: Path, progress: Progress) -> np.ndarray:
     The array in the file may be (H, W), (H, W, C) or (C, H, W).
     """
     # Mapping checks the shape against the size of the file and allocates nothing. But
-    # if a program saves the file anew meanwhile, touching a mapping that shrank would
+    # if a program saves the file again meanwhile, touching a mapping that shrank would
     # kill this process: it is read below.
     array = np.load(path, mmap_mode="r", allow_pickle=False)
     shape = array.shape

@@ -403,7 +403,7 @@ def read_ply(path: Path, progress: Progress) -> Fields:
 
 
 def _last_comment(comments: list[str], *keys: str) -> str:
-    """Return the text behind a key in the last comment that begins with one of `keys`.
+    """Return the text after a key in the last comment that begins with one of `keys`.
 
     It is "" without such a comment.
     """

@@ -116,7 +116,7 @@ class File(NamedTuple):
 
 
 class StoredArray(msgspec.Struct, frozen=True):
-    """An array in the memory file, little endian, behind the one before it."""
+    """An array in the memory file, little endian, after the one before it."""
 
     dtype: Literal["b1", "u1", "u2", "u8", "i2", "i4", "i8", "f4", "f8"]
     shape: Annotated[tuple[_Extent, ...], Meta(max_length=3)]
@@ -485,7 +485,7 @@ def _set_limit(kind: int, value: int, grace: int = 0) -> None:
 
 
 def write_columns(file: BinaryIO, arrays: list[np.ndarray]) -> list[StoredArray]:
-    """Write arrays one behind the other into an empty file; return their description."""
+    """Write arrays one after the other into an empty file; return their description."""
     columns: list[StoredArray] = []
     for array in arrays:
         kind = f"{array.dtype.kind}{array.dtype.itemsize}"

@@ -50,7 +50,7 @@ COORDINATE_SYSTEM = 0xADBE0003
 ORBIT_CAMERA = 0xADBE0002
 """Adobe's extension: limits for the camera of a viewer."""
 EXTENSIONS_LIMIT = 1 << 20
-"""Bytes of extensions that are read behind the attributes."""
+"""Bytes of extensions that are read after the attributes."""
 SYSTEMS = [
     "RUB",
     "LDB",
@@ -89,7 +89,7 @@ SH_OF_BYTE = ((np.arange(256) - 128) / 128).astype(np.float32)
 
 
 class _Head(NamedTuple):
-    """The numbers of a header behind its magic number."""
+    """The numbers of a header after its magic number."""
 
     version: int
     n: int

@@ -61,7 +61,7 @@ seemed too much."""
 _MIN_MOVED_SCALE = 0.5
 """The lowest resolution of a picture that is moved along."""
 _PAUSE_S = 0.5
-"""Seconds without such pictures after which the choice of a resolution begins anew."""
+"""Seconds without such pictures after which the choice of a resolution begins again."""
 _LONG_AGO = -1e9
 
 

@@ -68,7 +68,8 @@ class PackedHeader(msgspec.Struct, frozen=True):
     """Coefficients of spherical harmonics beyond degree 0, for each Gaussian."""
     sh_degree: Annotated[int, msgspec.Meta(ge=0, le=4)]
     activated: bool | tuple[bool, bool]
-    """As `GaussianScene.activated`."""
+    """True if scales and opacities already went through exp and sigmoid; a pair where one
+    of them alone did."""
     antialiased: bool
     background: tuple[_Share, _Share, _Share] | None = None
     """The scene's own, RGB in [0, 1]."""

@@ -296,7 +296,7 @@ class RenderedPicture:
         return None
 
     def queue_source(self) -> bool:
-        """Queue behind the drawing all that `queued_source` returns, without waiting.
+        """Queue after the drawing all that `queued_source` returns, without waiting.
 
         For a picture with depth, once, before anything else is asked of it. Returns False
         if it cannot be moved here; nothing is done then.
@@ -413,7 +413,7 @@ class Renderer:
     def free_pictures(self) -> None:
         """Release the memory that a picture's size takes: no view shows the scene.
 
-        The next picture makes it anew; those that were made are not valid any more.
+        The next picture makes it again; those that were made are not valid any more.
         """
 
     def read(self) -> None:

@@ -199,7 +199,7 @@ class PairCompositor:
         return -10 * math.log10(total / self._measurement.value_count)
 
     def drop(self) -> None:
-        """Release the pictures, which are drawn anew when they are wanted again."""
+        """Release the pictures, which are drawn again when they are wanted again."""
         for layers in self._targets.values():
             layers.release()
         self._targets.clear()

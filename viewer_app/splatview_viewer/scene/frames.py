@@ -32,7 +32,7 @@ scene's data."""
 
 @dataclass(frozen=True)
 class JoinedTensor:
-    """Shape and dtype of tensors of several ranks, one behind the other."""
+    """Shape and dtype of tensors of several ranks, one after the other."""
 
     dtype: str
     """"float64" if one of them is that, else "float32"."""
@@ -54,7 +54,7 @@ class JoinedTensor:
 class JoinedFrame(StreamFrame):
     """The newest frames of several ranks as one frame.
 
-    Their Gaussians lie one behind the other, rank by rank. Of its tensors only dtype and
+    Their Gaussians lie one after the other, rank by rank. Of its tensors only dtype and
     shape are known; `scene_of` joins those of the ranks' frames.
     """
 
@@ -342,7 +342,7 @@ def _make_room(frame: JoinedFrame, scenes: Sequence[GaussianScene]) -> GaussianS
 
 
 def _copy_scenes(scenes: Sequence[GaussianScene], joined: GaussianScene) -> None:
-    """Copy scenes into one, one behind the other."""
+    """Copy scenes into one, one after the other."""
     # A rank's scene may hold fewer coefficients.
     joined.shN.zero_()
     start = 0

@@ -245,7 +245,7 @@ def merged(
     smooth: Sequence[bool],
     device: torch.device | str = "cpu",
 ) -> GaussianScene:
-    """Return one scene of all Gaussians, one scene's behind the other's.
+    """Return one scene of all Gaussians, one scene's after the other's.
 
     Its tensors are its own. A scene's degree of spherical harmonics that is not in use is
     not shown here either. The result is antialiased if all scenes are; a note says so if

@@ -125,7 +125,7 @@ def rotation_matrices(axes: np.ndarray, degree: int) -> RotationMatrices:
         first = d * d - 1
         end = (d + 1) ** 2 - 1
         matrix[first:end, first:end] = harmonics_rotation(axes, d)
-    # The three colours of a coefficient lie behind each other.
+    # The three colours of a coefficient lie one after the other.
     harmonics = np.kron(matrix.round(12), np.eye(3)).T
     return RotationMatrices(left.T, harmonics)
 

@@ -157,7 +157,7 @@ class Filming:
         self._max_waiting = max(min(_MAX_WAITING, fitting), 1)
         self._jobs = JobQueue("film", wake)
         self._written: deque[Job[None]] = deque()
-        """Jobs that have not ended, the oldest first; behind the last picture the one
+        """Jobs that have not ended, the oldest first; after the last picture the one
         that completes the film."""
         self._is_complete = False
         """The job that completes the film is among them."""
@@ -229,7 +229,7 @@ class Filming:
     def _give_up(self, fault: str = "") -> None:
         """End the film unfinished: an mp4 is not written, written PNGs stay.
 
-        The removal waits behind the picture that is being written: this does not wait
+        The removal waits for the picture that is being written: this does not wait
         for a disk.
         """
         self.fault = fault

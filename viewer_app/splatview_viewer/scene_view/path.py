@@ -91,7 +91,7 @@ class PathTool(Tool[SceneView]):
     def add_key(self) -> None:
         """Set a keyframe where the camera is.
 
-        It comes behind the chosen one, or at the end.
+        It comes after the chosen one, or at the end.
         """
         camera = self.view.rig.camera()
         if camera is None:

@@ -107,7 +107,7 @@ class SceneCache:
         self.background: Color | None = None
         """The stream's own."""
         self.stale = False
-        """As `Wants.stale`."""
+        """The writer overwrote the shown frame: the newest one is wanted again."""
         self.loads = 0
         """Number of scenes taken, and of renderers that draw better: pictures of an
         earlier number are old."""
@@ -215,7 +215,7 @@ class SceneCache:
 
     @property
     def busy(self) -> bool:
-        """As `Wants.busy`."""
+        """True while the last value is still being read: no other can be taken."""
         return self._frame is not None and not self.renderer.pending
 
     @property
@@ -272,7 +272,7 @@ class SceneCache:
     ) -> None:
         """Have a viewport's picture be what `camera` sees.
 
-        The picture stays as it is, is moved to the camera, or is rendered anew.
+        The picture stays as it is, is moved to the camera, or is rendered again.
 
         Args:
             picture: the viewport's picture.
@@ -384,7 +384,7 @@ class SceneCache:
     def _copy_borrowed_pictures(self, drawn: ViewportPicture) -> None:
         """Copy the pictures that lie where `drawn` is about to be drawn."""
         for picture in [picture for picture in self.pictures if picture.is_borrowed]:
-            # A picture of an earlier scene is about to be drawn anew itself, unless
+            # A picture of an earlier scene is about to be drawn again itself, unless
             # what is read now is overwritten.
             is_current = picture.key is not None and picture.key.loads == self.loads
             if self._frame is not None or (picture is not drawn and is_current):

@@ -89,7 +89,7 @@ class ImageContent:
         """Time of the last `tick`."""
         self.source: PixelSource | None = None
         self.stale = False
-        """As `View.stale`."""
+        """The writer overwrote the shown frame: the newest one is wanted again."""
         self.changes = 0
         """Count of visible changes: a view that drew an earlier state has to be drawn
         again."""

@@ -346,7 +346,7 @@ class OverlayText:
 
     def __init__(self) -> None:
         self.due = math.inf
-        """When the lines in the corner are to be written anew though nothing else
+        """When the lines in the corner are to be written again though nothing else
         changes."""
         self._lines: list[str] = []
         self._written_at = -math.inf

@@ -55,7 +55,7 @@ def pixel_columns(
         if not len(spans):
             return np.empty(0)
         # `reduceat` reduces from each index to the next: every other one is wanted.
-        # The value behind the last makes the end of the last row a legal index.
+        # The value after the last makes the end of the last row a legal index.
         return ufunc.reduceat(np.append(history[name], 0.0), spans)[::2].copy()
 
     return MemoryColumns(
@@ -80,7 +80,7 @@ def step_times(
         count: about the number of steps that are wanted at most.
 
     Returns:
-        (time, step) each; none where steps are not counted, or begin anew.
+        (time, step) each; none where steps are not counted, or begin again.
     """
     first = max(int(np.searchsorted(history.time, begin)) - 1, 0)
     last = int(np.searchsorted(history.time, end))

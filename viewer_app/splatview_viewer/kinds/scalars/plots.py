@@ -96,7 +96,7 @@ class _Grid(NamedTuple):
 
 
 def _grid_of(count: int, scale: float) -> _Grid:
-    """Return the grid in which so many plots fill the open window."""
+    """Return the grid in which this many plots fill the open window."""
     available = imgui.get_content_region_avail()
     gap_x = 18 * scale
     gap_y = 12 * scale

@@ -148,7 +148,7 @@ class Answers:
         return question.job.fault
 
     def forget(self, key: Key) -> None:
-        """Drop a question and its answer, so that it can be worked on anew.
+        """Drop a question and its answer, so that it can be worked on again.
 
         A query that runs is interrupted.
         """
@@ -178,11 +178,11 @@ class Answers:
         return ""
 
     def wait(self, timeout: float) -> bool:
-        """Wait until nothing is worked on, at most so many seconds for each lane.
+        """Wait until nothing is worked on, at most this many seconds for each lane.
 
         Returns whether that is so.
         """
-        # Every lane is waited for, also behind one that does not end.
+        # Every lane is waited for, also after one that does not end.
         has_ended = [lane.wait(timeout) for lane in self._lanes.values()]
         return all(has_ended)
 

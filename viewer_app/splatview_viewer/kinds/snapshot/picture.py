@@ -181,7 +181,7 @@ class TimelinePicture:
         }
 
     def _texture_of_size(self, size: tuple[int, int]) -> moderngl.Texture:
-        """Return the texture, made anew if its size changes."""
+        """Return the texture, made again if its size changes."""
         if self.texture is not None and self.texture.size == size:
             return self.texture
         if self.texture is not None:

@@ -96,7 +96,7 @@ class SnapshotState:
     def with_mark(self, moment: int) -> SnapshotState:
         """Return the state after a moment was marked to be compared.
 
-        The first one is marked, then the second, then the first anew.
+        The first one is marked, then the second, then the first again.
         """
         a, b = self.marks
         if a is None or b is not None:

@@ -301,7 +301,7 @@ def read_photo(path: Path, size: tuple[int, int], side: int = 0) -> np.ndarray:
     Args:
         path: read as `find_picture` does.
         size: width and height of the camera; a larger picture is brought down to it.
-        side: brings the picture to so many pixels in width and height; 0: to `size`.
+        side: brings the picture to this many pixels in width and height; 0: to `size`.
 
     Raises:
         OSError: there is no such file.

@@ -52,7 +52,7 @@ _MALLOC_THRESHOLD = 31 << 20
 
 
 class TileCompositor(Compositor):
-    """As `QuadCompositor`."""
+    """Composites as the module says. Callers use it like a `QuadCompositor`."""
 
     formats: ClassVar[Formats] = {
         "form": (4, "f4"),
@@ -78,7 +78,7 @@ class TileCompositor(Compositor):
         self._lists = FieldTextures(ctx)
         self._list_capacity = 1
         """Entries that the lists' texture holds: it only grows, so that it is seldom made
-        anew."""
+        again."""
         self._layers: dict[object, LayerTextures] = {}
         """Targets of the present picture's size, for gathering."""
         self._size = 0, 0

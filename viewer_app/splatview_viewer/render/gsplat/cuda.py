@@ -295,7 +295,7 @@ class GpuClock:
 
     @property
     def new_ms(self) -> float | None:
-        """As `ms`, but None if nothing was finished since the last time."""
+        """Milliseconds of a measurement that ended since `ms` was read; None: none."""
         running = len(self._running)
         ms = self.ms
         return ms if len(self._running) < running else None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 TILE = 16
 """Pixels a side of gsplat's tiles."""
 SHORT_TILES = 32766
-"""Up to so many tiles, a tile's number is sorted as 16 bits, in half the time."""
+"""Up to this many tiles, a tile's number is sorted as 16 bits, in half the time."""
 BODY_FLOATS = 16
 """Numbers of `Body` in frame.cu."""
 PART = 1 << 23

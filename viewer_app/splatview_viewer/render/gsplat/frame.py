@@ -42,7 +42,7 @@ more are captured, all are dropped and it is released."""
 MAX_KINDS = 4 * GRAPHS
 """Kinds of frames that are counted."""
 SPARE = 1 << 21
-"""From so many slots on, the memory that frames took before the capture is released
+"""From this many slots on, the memory that frames took before the capture is released
 after it."""
 IN_FLIGHT = 16
 """Frames whose numbers of pairs may be outstanding at a time."""
@@ -89,7 +89,7 @@ class FrameGraph:
 
     @property
     def thinned(self) -> str:
-        """As `Renderer.thinned`, of the last frame that was judged."""
+        """Why the last judged frame shows fewer Gaussians than there are, or ""."""
         return THINNED if self.capacity.full else ""
 
     def load(
@@ -228,7 +228,7 @@ class FrameGraph:
     def free_graphs(self) -> None:
         """Release what frames were captured with.
 
-        They are captured anew when they come often again.
+        They are captured again when they come often again.
         """
         self._drop_graphs()
         with torch.cuda.device(self._device):
@@ -393,7 +393,7 @@ class Capacity:
         return self.wanted > self.slots == self._limit
 
     def expect(self, gaussians: int) -> None:
-        """Prepare for a scene of so many Gaussians: a first guess, if it is more."""
+        """Prepare for a scene of this many Gaussians: a first guess, if it is more."""
         self.slots = max(self.slots, self.rounded(gaussians * 3 // 2))
 
     def record(self, needed: int) -> bool:

@@ -88,7 +88,7 @@ class Mover:
         """
         grid = grid_of(rgba, depth, self._kernels)
         copy = color.clone()
-        # This memory is written anew only when it has been read.
+        # This memory is written again only when it has been read.
         copy.record_stream(self._stream)
         grid.record_stream(self._stream)
         return MovablePicture(self, copy, grid, stream.record_event())
@@ -162,9 +162,9 @@ _THREADS_PER_CELL = 8
 _CELL = 4
 """Pixels from corner to corner of the cells that a picture is cut into, at least."""
 _CORNERS = 300_000
-"""More than so many are never made: cells are larger then."""
+"""More than this many are never made: cells are larger then."""
 _EDGE = 1.1
-"""A thing so many times nearer than what is around it is another one."""
+"""A thing this many times nearer than what is around it is another one."""
 
 
 class Lens(ctypes.Structure):

@@ -34,7 +34,7 @@ SAMPLE = 1024
 _SPARE_SHARE = 4
 """A buffer that grows gets a quarter more than is needed."""
 _MAX_OVERSIZE = 4
-"""A buffer may be so many times larger than is needed."""
+"""A buffer may be this many times larger than is needed."""
 
 
 @dataclass(frozen=True)
@@ -334,7 +334,7 @@ class ArrayLease:
         self._current: _PendingScene | None = None
         """The scene that the stream reads."""
         self._end: torch.cuda.Event | None = None
-        """Recorded behind the stream's work."""
+        """Recorded after the stream's work."""
 
     @property
     def pending(self) -> bool:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from splatview_viewer.snapshot.model import MemorySnapshot, Trace
 
 PERIODS = 32
-"""The trace is cut into so many periods of equally many events."""
+"""The trace is cut into this many periods of equally many events."""
 _RECENT_PERIODS = 2
 """Allocations of the last periods may just be in use."""
 _MIN_GROWTH = 0.5

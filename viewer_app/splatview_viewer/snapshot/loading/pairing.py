@@ -276,7 +276,7 @@ class _Range(NamedTuple):
 
     first: int
     last: int
-    """The address behind the range."""
+    """The address after the range."""
     start: int
     """The event that reserved it; -1: before the trace."""
     stream: int

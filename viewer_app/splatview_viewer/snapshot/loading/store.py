@@ -79,7 +79,7 @@ DTYPES: dict[str, dict[str, str]] = {
     "annotations": {"json": "u1"},
 }
 """The arrays of a snapshot and their dtypes, little endian. Rows of the devices lie one
-behind the other."""
+after the other."""
 MAX_CACHE_BYTES = 8 << 30
 """Bytes of all files in the cache folder; those not used for longest are removed."""
 
