@@ -21,7 +21,7 @@ which the last one is taken: as a rule it is the result of the training."""
 class SnapshotSchedule:
     """The versions of one run, which count from 1, and the snapshots taken of them.
 
-    An `interval` is of versions, or of steps where the user asks for so many.
+    An `interval` is of versions, or of steps where the user asks for steps.
     """
 
     step_interval: int | None
@@ -89,7 +89,7 @@ class SnapshotSchedule:
         return has_waited or self.version >= self.snapshot_version + interval
 
     def comes_too_soon(self, step: int, interval: float) -> bool:
-        """Return whether fewer steps than the interval lie behind the last snapshot."""
+        """Return whether fewer steps than the interval follow the last snapshot."""
         if self.step_interval is None or not self.snapshot_version:
             return False
         return 0 <= step - self.snapshot_step < interval
