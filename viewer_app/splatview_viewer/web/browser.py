@@ -23,7 +23,8 @@ from splatview_viewer.screens.draw_target import DrawTarget, copied
 from splatview_viewer.web import messages as m
 from splatview_viewer.web.address import local_url, startup_lines
 from splatview_viewer.web.encoders import choose_encoder, nvjpeg_library
-from splatview_viewer.web.sender import Sender, encode_threads, scaled_size
+from splatview_viewer.web.page_encoder import encode_threads, scaled_size
+from splatview_viewer.web.sender import Sender
 from splatview_viewer.web.server import WebServer
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ class BrowserScreen:
     @property
     def is_encoding(self) -> bool:
         """True while a picture is encoded, also the last one of a page that has gone."""
-        return self._sender.is_encoding
+        return self._sender.encoder.is_encoding
 
     @property
     def framebuffer(self) -> moderngl.Framebuffer:
