@@ -101,7 +101,7 @@ class Viewers:
             self.detach(peer.connection)
 
     def handle(self, connection: Connection, message: messages.ToTrainer) -> bool:
-        """Serve a message. Returns False if it is invalid. Raises EndedError."""
+        """Serve a message; return whether it was valid. Raises EndedError."""
         peer = self._peers.get(connection)
         if peer is not None:
             return self._serve(peer, message)
@@ -139,7 +139,7 @@ class Viewers:
         return True
 
     def _open(self, peer: ViewerPeer, message: messages.Open) -> bool:
-        """Share a stream over a transport. Returns False if it is not offered."""
+        """Share a stream over a transport; return whether that is offered."""
         index = message.index
         transport = message.transport
         stream = self._by_index().get(index)
@@ -156,7 +156,7 @@ class Viewers:
         return True
 
     def _release(self, peer: ViewerPeer, index: int) -> bool:
-        """Share a stream no more. Returns False if it was not opened."""
+        """End the sharing of a stream; return whether it was shared."""
         transport = peer.opened.pop(index, None)
         if transport is None:
             return False
@@ -167,7 +167,7 @@ class Viewers:
     def _pass_on(
         self, peer: ViewerPeer, message: messages.Snapshot | messages.Photos
     ) -> bool:
-        """Call the run's function for a request. Returns False if it is not opened."""
+        """Call the run's function for a request; return whether its stream is open."""
         if message.index not in peer.opened:
             return False
         stream = self._by_index()[message.index]

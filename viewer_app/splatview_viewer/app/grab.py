@@ -90,9 +90,10 @@ class Grabber:
     """Follows all runs, draws requested pictures and publishes them in a hidden run."""
 
     def __init__(self, gpu_uuid: str | None = None) -> None:
-        """gpu_uuid: the GPU that is best drawn on, as `OffscreenScreen` takes it.
+        """Start to draw. Raises ViewerError, IpcError.
 
-        Raises ViewerError, IpcError.
+        Args:
+            gpu_uuid: the GPU that is best drawn on, as `OffscreenScreen` takes it.
         """
         self._stills = Stills("grab", "camera", gpu_uuid=gpu_uuid)
         self._screen = self._stills.screen

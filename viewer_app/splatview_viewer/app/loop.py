@@ -103,10 +103,11 @@ class App:
         subscriber: Subscriber | None = None,
         browsers: Browsers | None = None,
     ) -> None:
-        """screen: holds the OpenGL context of all users.
+        """Start without users.
 
         Args:
-            subscriber: None: it is made.
+            screen: holds the OpenGL context of all users.
+            subscriber: the subscriber to use; None makes one.
             browsers: makes a screen for each browser that connects.
         """
         self.screen = screen

@@ -72,16 +72,16 @@ class Selection:
     opacity: tuple[float, float] = (0.0, 1.0)
     """Lowest and highest opacity, both included."""
     scale: tuple[float, float] = (0.0, math.inf)
-    """The same of its largest standard deviation, world units."""
+    """Smallest and largest value of its largest standard deviation, in world units."""
     sh_energy: tuple[float, float] = (0.0, math.inf)
-    """The same of `scene.sh_energy`: how much its colour depends on the direction of
-    view."""
+    """Smallest and largest `scene.sh_energy`: how much its colour depends on the
+    direction of view."""
     box: Box | None = None
     """Where its centre has to be."""
     sphere: Sphere | None = None
-    """The same."""
+    """As `box`, for a sphere."""
     cylinder: Cylinder | None = None
-    """The same."""
+    """As `box`, for a cylinder."""
     marked: tuple[int, ...] = ()
     """Indices into the scene of Gaussians that stand out, ascending. Those that it does
     not have do not count."""

@@ -60,7 +60,7 @@ class Bookmarks:
         self._view.host.notify(f"Kept as bookmark {digit}")
 
     def visit(self, digit: int) -> bool:
-        """Fly to a bookmark. Returns False if there is none that can be read."""
+        """Fly to a bookmark; return whether there is a valid one."""
         rig = self._view.rig
         try:
             bookmark = self.by_digit[digit]

@@ -128,7 +128,7 @@ class CameraMotion:
         self._picker.search(x, y, rect)
 
     def tick(self, now: float) -> bool:
-        """Advance to `now`. Returns True when the picture has to be drawn again."""
+        """Advance to `now`; return whether to draw the picture again."""
         self._take_pivot()
         needs_redraw = self._advance_flight(now)
         needs_redraw |= self._advance_keys(now)

@@ -187,7 +187,7 @@ class Filming:
                 return
 
     def _can_draw(self) -> bool:
-        """Take in what was written. Returns True if a picture is to be drawn now."""
+        """Account for written pictures; return whether to draw the next one now."""
         if self.is_ended or not self._collect_written():
             return False
         is_behind = len(self._written) >= self._max_waiting
@@ -202,7 +202,7 @@ class Filming:
         return not is_behind
 
     def _collect_written(self) -> bool:
-        """Remove the jobs that have ended. Returns False if one of them failed."""
+        """Remove the jobs that have ended; return whether all of them succeeded."""
         while self._written and self._written[0].done:
             job = self._written.popleft()
             if job.error is not None:

@@ -58,7 +58,7 @@ class FilmMaker:
             self._tool.view.host.notify("The film was given up")
 
     def advance(self) -> bool:
-        """Advance the film. Returns True when it has come further."""
+        """Advance the film; return whether it has advanced."""
         filming = self.filming
         if filming is None:
             return False

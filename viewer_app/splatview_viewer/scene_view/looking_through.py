@@ -65,7 +65,7 @@ class LookingThrough:
     # -- going there and back ------------------------------------------------------
 
     def enter(self, cameras: CameraSet, index: int, seconds: float = SECONDS) -> bool:
-        """Look through this camera. Returns False if it is none.
+        """Look through a camera; return whether it is valid.
 
         Args:
             seconds: duration of the flight to it.
@@ -131,7 +131,7 @@ class LookingThrough:
         return self._has_arrived and self.view.rig.is_fixed and self._camera is not None
 
     def tick(self, content: CamerasContent, cameras: CameraSet, now: float) -> bool:
-        """Advance to `now`. Returns True when the picture has to be drawn again."""
+        """Advance to `now`; return whether to draw the picture again."""
         rig = self.view.rig
         self._follow_state(cameras)
         current = rig.camera()

@@ -26,7 +26,7 @@ RATES = {24.0: "24 fps", 25.0: "25 fps", 30.0: "30 fps", 50.0: "50 fps", 60.0: "
 
 
 def draw_panel(tool: PathTool) -> bool:
-    """Draw the panel's part. Returns True to draw the picture again."""
+    """Draw the section of the panel; return whether to draw the picture again."""
     previous = tool.displayed_state
     _draw_keyframes(tool)
     if tool.path.keys:

@@ -62,7 +62,7 @@ class PsnrMeter:
         self._pending = None
 
     def tick(self, now: float, index: int, camera: Camera, photo: np.ndarray) -> bool:
-        """Measure, if that is due. Returns True when the PSNR is another one.
+        """Measure if that is due; return whether the PSNR has changed.
 
         Args:
             now: time of the loop, in seconds.

@@ -28,9 +28,10 @@ class DrawTarget:
     def __init__(
         self, ctx: moderngl.Context, size: tuple[int, int], *, shared: bool = False
     ) -> None:
-        """shared: CUDA reads the texture as well, by `self.shared`.
+        """Make the texture. Raises SharingError, or moderngl's Error.
 
-        Raises SharingError or moderngl's Error when it cannot be made.
+        Args:
+            shared: CUDA reads the texture as well, by `self.shared`.
         """
         self._ctx = ctx
         self.shared: SharedTexture | TextureTensor | None = None

@@ -149,7 +149,7 @@ class Inspect(Tool["GaussianView"]):
         return self._read_values(now, index) or needs_redraw
 
     def _take_hit(self) -> bool:
-        """Choose what the picker has found. Returns True if it has an answer."""
+        """Choose what the picker has found; return whether it has an answer."""
         hits = self._picker.take()
         if hits is None:
             return False
@@ -160,7 +160,7 @@ class Inspect(Tool["GaussianView"]):
         return True
 
     def _read_values(self, now: float, index: int) -> bool:
-        """Have each version's values read. Returns True when some have come."""
+        """Have each version's values read; return whether some have arrived."""
         loads = self.view.data.loads
 
         def start(scene: GaussianScene) -> Callable[[], GaussianValues] | None:

@@ -48,7 +48,7 @@ def draw_centered(text: str) -> None:
 
 
 def chip(text: str, on: bool) -> bool:
-    """Draw a flat button, bright while `on`. Returns whether it was pressed."""
+    """Draw a flat button, bright while `on`; return whether it was pressed."""
     button_color = theme.SELECTED if on else CLEAR
     text_color = theme.TEXT if on else theme.DIM
     imgui.push_style_color(imgui.Col_.button, imgui.get_color_u32(button_color))

@@ -253,7 +253,7 @@ def _draw_rows(view: SnapshotView, name: str, rows: TableRows) -> int | None:
 
 
 def _draw_row(widget_id: str, rows: TableRows, row: int) -> bool:
-    """Draw one row. Returns whether the pointer is over it."""
+    """Draw one row; return whether the pointer is over it."""
     is_hovered = False
     columns_and_cells = zip(rows.columns, rows.cells(row), strict=True)
     for i, (column, cell) in enumerate(columns_and_cells):
