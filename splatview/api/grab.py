@@ -140,7 +140,7 @@ def _running_grabber(device: int | None, timeout: float) -> GrabClient:
     """Return the program that draws for this process, started by the first call.
 
     Args:
-        device: the ordinal of the GPU to draw on; None: any.
+        device: the ordinal of the GPU to draw on; None for any.
         timeout: as for `GrabClient`, which says what it raises.
     """
     current = session()

@@ -144,7 +144,7 @@ class _BlockResult(NamedTuple):
     weights: torch.Tensor
     """(t, pixels, K) alpha times the transmittance before it."""
     is_clamped: torch.Tensor | None
-    """(t, pixels, K) alpha was over ALPHA_MAX; None: nowhere."""
+    """(t, pixels, K) alpha was over ALPHA_MAX; None if it was nowhere."""
     features: torch.Tensor
     """(t, K, C + 1)."""
 

@@ -50,7 +50,7 @@ class RunningViewer(msgspec.Struct, frozen=True):
     """The address that it listens at, as `port`."""
     port: Annotated[int, Meta(ge=1, le=65535)]
     run: Annotated[str, Meta(max_length=limits.MAX_NAME)] | None = None
-    """The run that it is limited to, as `--run` named it; None: it shows all."""
+    """The run that it is limited to, as `--run` named it; None if it shows all."""
     started: float = 0.0
     """Seconds since the epoch."""
 

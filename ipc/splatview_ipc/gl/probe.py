@@ -153,7 +153,7 @@ class AutoBridge:
         self._last_names: list[str] = []
         """The bridges of the last two pictures."""
         self._tensor_kind: object = None
-        """Type and suitable bridges of the last tensor; None: none was taken."""
+        """Type and suitable bridges of the last tensor; None if none was taken."""
         self.reasons: dict[str, str] = {}
         """Why better bridges than the one in use were not taken, by name."""
 

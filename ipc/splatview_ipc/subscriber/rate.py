@@ -20,7 +20,7 @@ class Rate:
         self._count: int | None = None
         self._grew_at = 0.0
         self._reference_time: float | None = None
-        """When the present measurement started; None: none did."""
+        """When the present measurement started; None if none did."""
         self._reference_count = 0
 
     def look(self, now: float, count: int) -> None:

@@ -110,7 +110,7 @@ class RemoteRun:
         self.watch = RunWatch(folder)
         self.alive = True
         self.refused: str | None = None
-        """The reason why this run cannot be attached to, for users; None: it can."""
+        """The reason why this run cannot be attached to, for users; None if it can."""
         self.viewers: list[dict[str, int | str]] = []
         """The viewers attached to it: {"pid", "client"}."""
         self.streams: dict[int, RemoteStream] = {}

@@ -71,7 +71,7 @@ class AppOptions:
     files: tuple[Path | FileSource, ...] = ()
     """To be read, or being read already."""
     run: str | None = None
-    """The run that is followed, by its id, name or process id; None: all."""
+    """The run that is followed, by its id, name or process id; None for all."""
     max_fps: float = 60.0
     out: Path | None = None
     """The file for the screen's own pictures, written once a second when they changed.
@@ -79,12 +79,12 @@ class AppOptions:
     panel: bool = True
     """False for pictures with nothing around or over them."""
     watched: bool = True
-    """True where the screen itself is seen, and not only those of browsers."""
+    """True if the screen itself is visible, and not only those of browsers."""
     gpu_budget: float = 0.1
     """The share of the GPU's time that the viewer takes at most while a run that it
     shows needs it; 1: no limit."""
     memo: Memo | None = None
-    """Settings that are kept between sessions; None: none are."""
+    """Settings that are kept between sessions; None if none are."""
     record: RecordOptions | None = None
     """Options of the recorder of scenes; None: nothing is recorded."""
 
@@ -116,7 +116,7 @@ class App:
         self.work = GpuWork(screen.ctx, self.governor)
         self.health = Health(screen.ctx)
         self.users: list[User] = []
-        """The connected users. The first is the screen's own, if that is seen."""
+        """The connected users. The first is the screen's own, if that is visible."""
         self._browsers = browsers
         self._away: dict[str, User] = {}
         """The users of disconnected browsers, the last one at the end."""

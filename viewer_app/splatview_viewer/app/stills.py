@@ -139,7 +139,7 @@ class Stills:
         Args:
             who: as for `Still`.
             camera: as for `Still`.
-            run: the only one that is followed; None: all are.
+            run: the only one that is followed; None if all are.
             gpu_uuid: as for `OffscreenScreen`.
             overlays_s: seconds to wait for overlays' frames; a trainer on a busy GPU
                 answers late.

@@ -222,7 +222,7 @@ class _Merge:
         self._pivots = [scene.compared.pivot for scene in loaded]
         self._antialiased = [scene.content.summary.antialiased for scene in loaded]
         self.gpu = next((scene.gpu for scene in self._scenes if scene.on_gpu), None)
-        """The first GPU that holds one of the scenes; None: all are on the host."""
+        """The first GPU that holds one of the scenes; None if all are on the host."""
 
     def run(self) -> GaussianScene:
         """Return the merged scene."""

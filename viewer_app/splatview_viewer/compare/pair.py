@@ -50,7 +50,7 @@ class PairPlace:
     """None: as that view is by itself."""
 
     def seen_from(self, rect: Rect) -> PairPlace:
-        """Return the place of which other rectangles show all that is seen in `rect`."""
+        """Return a place with which any other rectangle shows all that `rect` shows."""
         first, second = (
             side and replace(side, place=side.place.seen_from(rect))
             for side in self.sides

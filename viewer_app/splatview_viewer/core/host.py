@@ -168,7 +168,7 @@ class Host:
     name does."""
 
     def recall(self, topic: str) -> Any:
-        """Return what is remembered of the entry, such as "bookmarks"; None: nothing."""
+        """Return what is remembered of the entry, such as "bookmarks"; None for nothing."""
         by_name = f"{topic}/{self.name}"
         if not self.identity:
             return self.memo.get(by_name)

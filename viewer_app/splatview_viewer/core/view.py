@@ -125,7 +125,7 @@ class ViewPlace(Protocol):
     """The part of a picture that a view shows; made without arguments, all of it."""
 
     def seen_from(self, rect: Rect) -> Self:
-        """Return the place of which other rectangles show all that is seen in `rect`."""
+        """Return a place with which any other rectangle shows all that `rect` shows."""
         ...
 
 

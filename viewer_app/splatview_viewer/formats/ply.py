@@ -449,7 +449,7 @@ def write_ply(
         path: of the file; if it exists, a number is appended, so that nothing is lost.
         antialiased: True for a scene that was trained so, noted in a comment that other
             programs know.
-        keep: (N,) bool, which Gaussians to write; None: all of them.
+        keep: (N,) bool, which Gaussians to write; None for all of them.
         progress: called with how far it is.
 
     Returns:

@@ -370,9 +370,11 @@ def seal_and_map(fd: int) -> mmap.mmap | None:
 def map_arrays(
     columns: list[StoredArray], mapping: mmap.mmap | None
 ) -> list[np.ndarray]:
-    """Return the arrays of a result. `mapping`: of its memory file; None: it is empty.
+    """Return the arrays of a result. Raises FileError for one outside of the mapping.
 
-    Raises FileError for an array outside of it.
+    Args:
+        columns: descriptions of the arrays.
+        mapping: the memory file of the result; None if it is empty.
     """
     available = 0 if mapping is None else len(mapping)
     arrays: list[np.ndarray] = []

@@ -56,7 +56,7 @@ class SavedTensors:
     tensors: dict[str, Any]
     """By the fields of `ALIASES`."""
     degree: int | None = None
-    """The degree in use; None: that of the coefficients."""
+    """The degree in use; None for that of the coefficients."""
     has_logit_colors: bool = False
     """True if "sh0" holds logits of colours where there are no higher coefficients:
     splatfacto's features_dc."""

@@ -36,7 +36,7 @@ class Place:
     """
 
     across: float | None = None
-    """Pixels of the screen that its longer side takes; None: it is fitted."""
+    """Pixels of the screen that its longer side takes; None if it is fitted."""
     center: tuple[float, float] = (0.5, 0.5)
     """Its point in the middle of the rectangle, in shares of its width and height."""
     seen_in: tuple[int, int] | None = None
@@ -44,7 +44,7 @@ class Place:
     the one at hand."""
 
     def seen_from(self, rect: Rect) -> Place:
-        """Return the place of which other rectangles show all that is seen in `rect`."""
+        """Return a place with which any other rectangle shows all that `rect` shows."""
         return replace(self, seen_in=self.seen_in or (rect.width, rect.height))
 
 
@@ -102,7 +102,7 @@ class PanZoom:
         """Magnify by `zoom` around a point of the screen, which stays in its place.
 
         Args:
-            anchor: the point; None: the middle of `rect`.
+            anchor: the point; None for the middle of `rect`.
         """
         center_x = rect.x + rect.width / 2
         center_y = rect.y + rect.height / 2

@@ -97,7 +97,7 @@ class PairCompositor:
             position: 0 to 1.
             gain: factor of differences.
             source_rect: the part of the targets that is shown, in their pixels from the
-                upper left, of which there are as many then as in `rect`; None: all.
+                upper left, of which there are as many then as in `rect`; None for all.
 
         Raises:
             ValueError: another mode, or there are not both targets yet.

@@ -112,7 +112,7 @@ def fit(
     Args:
         kind: the class of the shape.
         means: the centres.
-        weights: (N,) of the centres; None: all count.
+        weights: (N,) of the centres; None if all count.
         up: the direction upward (3,), along which a cylinder stands.
     """
     is_counted = np.isfinite(means).all(axis=1)

@@ -74,7 +74,7 @@ class CameraRig:
         Args:
             camera: the camera.
             pivot: (3,) what to orbit around afterwards, as far as it lies on the line
-                of sight; None: the middle of the scene.
+                of sight; None for the middle of the scene.
         """
         sample = self._view.data.sample
         if pivot is None:
@@ -135,7 +135,7 @@ class CameraRig:
         """Return the camera with which the scene is drawn; None without a scene.
 
         Args:
-            rect: the rectangle to draw into; None: the one that was drawn into last.
+            rect: the rectangle to draw into; None for the one that was drawn into last.
         """
         if self._view.data.summary is None:
             return None

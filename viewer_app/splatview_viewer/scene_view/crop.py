@@ -47,7 +47,7 @@ and dark."""
 
 
 class Handle(NamedTuple):
-    """A handle that is seen."""
+    """A visible handle."""
 
     name: HandleName
     position: tuple[float, float]
@@ -66,7 +66,7 @@ class _HandleGrab(NamedTuple):
 class Crop(Tool[SelectableView]):
     """Edits the shape of the view's selection.
 
-    Handles are there while its part of the panel is seen.
+    Handles are there while its section of the panel is visible.
     """
 
     name: ClassVar[str] = "crop"
@@ -78,7 +78,7 @@ class Crop(Tool[SelectableView]):
         self._is_pressed_elsewhere = False
         """A button is down for something else."""
         self.is_open = False
-        """The part of the panel is seen."""
+        """True while the section of the panel is visible."""
 
     @property
     def shape(self) -> Shape | None:

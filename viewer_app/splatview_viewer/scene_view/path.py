@@ -56,7 +56,7 @@ class PathTool(Tool[SceneView]):
         self.chosen_key: int | None = None
         """The keyframe that is edited."""
         self.is_open = False
-        """The timeline is seen."""
+        """True while the timeline is visible."""
         self.is_playing = False
         self._playing_since: float | None = None
         """Time of the loop at which the playhead was at the path's start."""

@@ -312,7 +312,7 @@ class WindowScreen:
             height: in points.
             title: of the window.
             vsync: wait for the display's refresh.
-            visible: it is seen.
+            visible: True to show it.
 
         Raises:
             GraphicsError: there is no display or no OpenGL 3.3.

@@ -50,7 +50,7 @@ class Encoder(Protocol):
 
     @property
     def device(self) -> int | None:
-        """CUDA's ordinal of the GPU whose tensors it takes; None: it takes arrays."""
+        """CUDA's ordinal of the GPU whose tensors it takes; None if it takes arrays."""
         ...
 
     def encode(

@@ -431,7 +431,7 @@ class Shards:
         sharded.put(sorted((ended | live).items()))
 
     def _scene_of(self, stream: RemoteStream) -> ShardedScene | None:
-        """Return the scene that a stream is a part of; None: it is to be seen alone."""
+        """Return the scene that a stream is a part of; None if it is to be seen alone."""
         info = stream.info
         if info.shard is None or not about(stream.kind).sharded:
             return None

@@ -75,7 +75,7 @@ class ValueSource:
     time_ns: int = 0
     """Time of publication of the value handed out last, ns since the epoch; 0: none."""
     stream: Any = None
-    """The stream of a run; None: it is none."""
+    """The stream of a run; None for a source that has none, such as a file."""
     streams: Sequence[RemoteStream] = ()
     """The streams that runs are to share for it now."""
     trouble: str = ""
@@ -319,7 +319,7 @@ class FileSource(ValueSource):
 
     path = "file"
     done: Callable[[Path], None] | None = None
-    """Called with the file when it is not needed any more; None: it is kept."""
+    """Called with the file when it is not needed any more; None if it is kept."""
 
     def __init__(
         self,

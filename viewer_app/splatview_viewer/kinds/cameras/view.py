@@ -53,10 +53,10 @@ _LINE_WIDTH = 1.5
 
 @dataclass(frozen=True)
 class CamerasPlace:
-    """The part that is seen."""
+    """The visible part."""
 
     orbit: OrbitPlace | None = None
-    """The user's camera; None: all cameras are in view."""
+    """The user's camera; None if all cameras are in view."""
     opened: int | None = None
     """The camera whose photograph fills the picture."""
     photo: Place = FITTED

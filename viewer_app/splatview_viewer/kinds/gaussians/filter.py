@@ -27,7 +27,7 @@ _MAX_NAME = 80
 
 
 class Filter(Tool["GaussianView"]):
-    """Limits the view's selection, and counts while its part of the panel is seen."""
+    """Limits the view's selection, and counts while its section of the panel is visible."""
 
     name: ClassVar[str] = "filter"
 
@@ -48,7 +48,7 @@ class Filter(Tool["GaussianView"]):
         """Writes a file, and returns its path and the number of Gaussians in it."""
         self._reader = SceneReader(view, "statistics")
         self.is_open = False
-        """The part of the panel is seen."""
+        """True while the section of the panel is visible."""
 
     # -- limits --------------------------------------------------------------------
 

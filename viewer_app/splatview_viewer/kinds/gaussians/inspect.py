@@ -73,7 +73,7 @@ class Inspect(Tool["GaussianView"]):
         self._reader = SceneReader(view, "values")
         self._click = ClickGesture()
         self.is_open = False
-        """The panel's part is seen."""
+        """True while the tool's section of the panel is visible."""
         self._has_card = False
         """The card lies over the picture."""
 
@@ -92,7 +92,7 @@ class Inspect(Tool["GaussianView"]):
         return self.history[-1]
 
     def choose(self, index: int | None, hit: Hit | None = None) -> None:
-        """Have this Gaussian stand out; None: none.
+        """Have this Gaussian stand out; None for none.
 
         An index that the scene does not have changes nothing.
         """

@@ -130,7 +130,7 @@ def draw_numbers(
     """Draw position, size, opacity and colour, one a line.
 
     Args:
-        label_width: in font sizes; None: that of the panel.
+        label_width: in font sizes; None for that of the panel.
     """
     position = "  ".join(_position_text(component) for component in values.mean)
     _draw_text("Position", position, "World units", label_width)

@@ -53,7 +53,7 @@ _ALPHA_LABELS = {
 
 @dataclass(frozen=True)
 class ImageState:
-    """The part of an image that is seen, and how."""
+    """The visible part of an image, and how it is drawn."""
 
     place: Place = FITTED
     exposure: float = 0.0

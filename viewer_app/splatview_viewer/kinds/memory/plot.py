@@ -29,7 +29,7 @@ HOST = ImVec4(0.80, 0.62, 0.30, 1.0)
 _ACTIVE = ImVec4(0.58, 0.44, 0.85, 0.35)
 _RETRY = ImVec4(0.93, 0.70, 0.30, 1.0)
 _STRIP_S = 120.0
-"""Seconds that are seen in the panel."""
+"""Seconds that the panel shows."""
 _MAX_MARKS = 50
 _READOUT_LABELS = {
     "peak": "allocated, at most",
@@ -180,7 +180,7 @@ def _draw_areas(
 
 
 def _draw_marks(plot: plots.Plot, history: MemoryHistory) -> None:
-    """Mark the highest point of what is seen, and where memory was short."""
+    """Mark the highest visible point, and where memory ran out."""
     begin, end = plot.x
     _draw_events(plot, history, "retries", "had to free its cache", _RETRY, 70)
     _draw_events(plot, history, "ooms", "out of memory", theme.FAULT, 46)

@@ -176,7 +176,7 @@ class Content(Answers):
         """Return the allocations that a search and a row highlight together.
 
         Returns:
-            A key of them, and bool (A,); None: all.
+            A key of them, and bool (A,); None for all.
         """
         hits = self.hits(device, text)
         if hits is None and highlight is None:

@@ -67,7 +67,7 @@ class Painting:
     seconds: float
 
     def pixel_at(self, x: float, y: float) -> tuple[int | None, int | None]:
-        """Return the moment and the allocation at a point of the axes; None: none."""
+        """Return the moment and the allocation at a point of the axes; None for none."""
         sheet = self.sheet
         height, width = self.ids.shape
         column = int((x - sheet.x0) // sheet.step)
@@ -86,7 +86,7 @@ def paint_sheet(
     """Paint a picture by the threads of `pool()`.
 
     Args:
-        highlighted: allocations that are not dimmed, bool (A,); None: all.
+        highlighted: allocations that are not dimmed, bool (A,); None for all.
     """
     started_at = time.perf_counter()
     inks = inks_of(colors.classes, colors.palette, highlighted)

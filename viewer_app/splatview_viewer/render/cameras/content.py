@@ -31,7 +31,7 @@ class CamerasContent:
         self.work = work
         self.cameras: CameraSet | None = None
         self.current: int | None = None
-        """Index of the camera that is trained with; None: it was not published."""
+        """Index of the camera that is trained with; None if it was not published."""
         self.changes = 0
         """Counts changes of cameras, of photographs and of `current`."""
         self.meta: dict[str, object] = {}

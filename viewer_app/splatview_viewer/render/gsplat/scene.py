@@ -162,7 +162,7 @@ class DeviceGaussians:
         """Return the Gaussians as `Renderer.scene` does.
 
         Args:
-            reader: the stream that reads them next; None: the one that is current.
+            reader: the stream that reads them next; None for the one that is current.
         """
         if self._count == 0:
             return empty_scene()
