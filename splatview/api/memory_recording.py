@@ -2,7 +2,7 @@
 
 The recording covers all GPUs of the process. The functions of PyTorch used here are
 private (`torch.cuda.memory._...`) and differ between its versions: a missing one becomes
-`trouble`, a text for people, never an exception.
+`trouble`, a text for users, never an exception.
 """
 
 from __future__ import annotations

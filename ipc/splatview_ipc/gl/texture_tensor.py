@@ -105,22 +105,14 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
         self.shape = texture.height, texture.width, self.components
         """(H, W, C)."""
         self.dtype = "float32" if texture.depth else DTYPES[texture.dtype]
-        self.way = way or WAYS[0]
-        """The way of transfer: "register" or "host"."""
-        if way is None and forced_bridge() == "host":
-            self.way = "host"
         self.reasons: dict[str, str] = {}
         """The reasons why better ways were not taken, by the name of the way."""
         self._device = -1
+        """Ordinal of the GPU on which the texture is registered."""
         self._resource: Any = None
-        if self.way == "register":
-            try:
-                self._register()
-            except SharingError as error:
-                if way is not None:
-                    raise
-                self.way = "host"
-                self.reasons["register"] = str(error)
+        """The texture's registration with CUDA; None for the way "host"."""
+        self.way = self._choose_way(way)
+        """The way of transfer: "register" or "host"."""
         device: int | str = "cpu"
         if self.way == "register":
             device = self._device
@@ -140,6 +132,19 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
         """
         if self.way == "host":
             self._host_pixels = self.tensor.cpu()
+
+    def _choose_way(self, way: str | None) -> str:
+        """Return the way of transfer; for "register" the texture is registered."""
+        if way == "host" or (way is None and forced_bridge() == "host"):
+            return "host"
+        try:
+            self._register()
+        except SharingError as error:
+            if way is not None:
+                raise
+            self.reasons["register"] = str(error)
+            return "host"
+        return "register"
 
     def _register(self) -> None:
         """Register the texture with CUDA. Raises SharingError if CUDA does not take it."""

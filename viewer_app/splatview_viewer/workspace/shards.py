@@ -164,7 +164,7 @@ class ShardedStream:
 
     @property
     def missing_ranks(self) -> str:
-        """The ranks that are missing, for people; "" where none is."""
+        """The ranks that are missing, for users; "" where none is."""
         ended = {shard.rank for shard in self.shards if not shard.alive}
         silent = {shard.rank for shard in self.shards if shard.skipped} - ended
         present = {shard.rank for shard in self.shards} - ended - silent

@@ -341,7 +341,7 @@ class FileSource(ValueSource):
         self.player: Player | None = None
         """Brings a recording's snapshots, at first the newest."""
         self.error = ""
-        """The reason why it could not be read, for people."""
+        """The reason why it could not be read, for users."""
         self._kind = ""
         self._fault = ""
         """The reason why the file in its place cannot be read."""
