@@ -75,15 +75,13 @@ class SlotLayout:
         end = FIRST_SLOT + slot_count * WORDS_PER_SLOT
         self.first_words = range(FIRST_SLOT, end, WORDS_PER_SLOT)
         """For each slot, the index of its first word in the control page."""
-        self._bytes_per_slot = HEADER_BYTES
+        bytes_per_slot = HEADER_BYTES
         if self.in_segment:
-            self._bytes_per_slot += capacity
-        self.size = PAGE + slot_count * self._bytes_per_slot
+            bytes_per_slot += capacity
+        self.size = PAGE + slot_count * bytes_per_slot
         """Bytes of the control segment."""
-
-    def header_offset(self, slot: int) -> int:
-        """Return the offset of a slot's header in the control segment, in bytes."""
-        return PAGE + slot * self._bytes_per_slot
+        self.header_offsets = range(PAGE, self.size, bytes_per_slot)
+        """For each slot, the offset of its header in the control segment, in bytes."""
 
     def data_offset(self, slot: int) -> int:
         """Return the offset of a slot's data, in bytes.
@@ -92,7 +90,7 @@ class SlotLayout:
         holds the data.
         """
         if self.in_segment:
-            return self.header_offset(slot) + HEADER_BYTES
+            return self.header_offsets[slot] + HEADER_BYTES
         return slot * self.capacity
 
 

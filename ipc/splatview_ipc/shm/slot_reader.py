@@ -145,7 +145,7 @@ class SlotReader(SlotLayout):
 
     def _read_header(self, slot: int) -> bytes:
         """Return the bytes of a slot's header, at most HEADER_BYTES."""
-        start = self.header_offset(slot)
+        start = self.header_offsets[slot]
         size = min(self._words[self.first_words[slot] + HEADER_LENGTH], HEADER_BYTES)
         return self._map[start : start + size]
 

@@ -24,6 +24,7 @@ Invariants; tests/ipc/test_models.py explores the real code in every interleavin
 from __future__ import annotations
 
 import math
+import operator
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +52,8 @@ from splatview_ipc.shm.slot_layout import (
 if TYPE_CHECKING:
     import torch
 
-    from splatview_ipc.control.messages import VersionHeader
+FORM_OF = operator.attrgetter("dtype", "shape", "device")
+"""Returns what, beside its name, decides how a tensor is stored in a slot."""
 
 
 class SlotWriter(SlotLayout):
@@ -137,15 +139,15 @@ class SlotWriter(SlotLayout):
 
         Returns False when no slot is free now, or a slot is too small.
         """
-        layout = [(name, t.dtype, t.shape, t.device) for name, t in tensors.items()]
+        layout = [*tensors, *map(FORM_OF, tensors.values())]
         if layout != self._layout:
             if not self.fits(tensors):
                 return False
             self._make_targets(tensors)
             self._layout = layout
-        header = encode_header(
-            FrameHeader(kind, self._tensor_headers, meta, confirmed)  # type: ignore[arg-type]
-        )
+        header = encode(FrameHeader(kind, self._tensor_headers, meta, confirmed))  # type: ignore[arg-type]
+        if len(header) > HEADER_BYTES:
+            raise header_error(header)
         slot = self.free_slot()
         if slot < 0:
             return False
@@ -181,30 +183,33 @@ class SlotWriter(SlotLayout):
 
     def free_slot(self) -> int:
         """Return the slot to write into next, -1 if there is none (invariant 5)."""
+        words = self._words
+        last = self._last
         newest = -1
-        if self._last >= 0 and not self._is_done(self._last):
+        first_word = self.first_words[last]
+        if last >= 0 and words[first_word + DONE] != words[first_word + SEQ]:
             # A GPU is behind: an older slot is the newest complete one.
             newest = self._newest_done()
         for step in range(1, self.slot_count):
-            slot = (self._last + step) % self.slot_count
-            if slot != newest and self._is_done(slot):
+            slot = (last + step) % self.slot_count
+            first_word = self.first_words[slot]
+            is_done = words[first_word + DONE] == words[first_word + SEQ]
+            if is_done and slot != newest:
                 return slot
         return -1
 
     def _newest_done(self) -> int:
         """Return the complete slot with the highest version, -1 if there is none."""
+        words = self._words
         newest = -1
         best_version = 0
         for slot, first_word in enumerate(self.first_words):
-            version = self._words[first_word + VERSION]
-            if version > best_version and self._is_done(slot):
+            version = words[first_word + VERSION]
+            is_done = words[first_word + DONE] == words[first_word + SEQ]
+            if is_done and version > best_version:
                 newest = slot
                 best_version = version
         return newest
-
-    def _is_done(self, slot: int) -> bool:
-        first_word = self.first_words[slot]
-        return self._words[first_word + DONE] == self._words[first_word + SEQ]
 
     def begin(self, slot: int) -> int:
         """Start to write a slot; return the even number that its `done` must become."""
@@ -224,7 +229,7 @@ class SlotWriter(SlotLayout):
         """
         words = self._words
         first_word = self.first_words[slot]
-        start = self.header_offset(slot)
+        start = self.header_offsets[slot]
         self.segment.map[start : start + len(header)] = header
         words[first_word + HEADER_LENGTH] = len(header)
         words[first_word + VERSION] = version
@@ -245,14 +250,6 @@ class SlotWriter(SlotLayout):
         self.segment.close()
 
 
-def encode_header(header: FrameHeader | VersionHeader) -> bytes:
-    """Return the bytes of a slot's header.
-
-    Raises SharingError when there are too many.
-    """
-    header_bytes = encode(header)
-    if len(header_bytes) > HEADER_BYTES:
-        raise SharingError(
-            f"metadata of {len(header_bytes)} bytes; the limit is {HEADER_BYTES}"
-        )
-    return header_bytes
+def header_error(header: bytes) -> SharingError:
+    """Return the error for an encoded header of more than HEADER_BYTES."""
+    return SharingError(f"metadata of {len(header)} bytes; the limit is {HEADER_BYTES}")

@@ -29,12 +29,12 @@ import itertools
 from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
-from splatview_ipc.control.messages import InPlaceRef, VersionHeader
+from splatview_ipc.control.messages import InPlaceRef, VersionHeader, encode
 from splatview_ipc.cuda import driver
 from splatview_ipc.cuda.export import Shared, share_tensors
 from splatview_ipc.shm.fence import full_fence
-from splatview_ipc.shm.slot_layout import ARRIVED, OLDEST_KEPT
-from splatview_ipc.shm.slot_writer import encode_header
+from splatview_ipc.shm.slot_layout import ARRIVED, HEADER_BYTES, OLDEST_KEPT
+from splatview_ipc.shm.slot_writer import header_error
 from splatview_ipc.transports.gpu_slots import GpuSlotWriter
 
 if TYPE_CHECKING:
@@ -139,7 +139,9 @@ class ZeroCopyWriter(GpuSlotWriter):
                 self._start_generation(tensors)
             self._last_tensors = tensors
         serial = self._generations[-1].serial
-        header = encode_header(VersionHeader(kind, serial, meta))  # type: ignore[arg-type]
+        header = encode(VersionHeader(kind, serial, meta))  # type: ignore[arg-type]
+        if len(header) > HEADER_BYTES:
+            raise header_error(header)
         slot = (self._last + 1) % self.slot_count
         sequence = self.begin(slot)
         self.set_done(slot, sequence)
