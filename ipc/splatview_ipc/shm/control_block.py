@@ -129,7 +129,8 @@ class ControlReader(_Words):
             raise SharingError("the announced control block is not one")
 
     def version(self, stream: int) -> int:
-        return min(self.words[self.version_word(stream)], limits.MAX_COUNTER)
+        version = self.words[_FIRST_STREAM + stream * _WORDS_PER_STREAM]
+        return min(version, limits.MAX_COUNTER)
 
     def close(self) -> None:
         self.words.release()

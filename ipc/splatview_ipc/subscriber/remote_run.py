@@ -213,7 +213,8 @@ class RemoteRun:
             self._connect()
         if self._connection is not None:
             has_changed = self._receive()
-            has_changed |= self._await_descriptors()
+            if self._awaited:
+                has_changed |= self._await_descriptors()
         for stream in self.streams.values():
             has_changed |= stream.measure(now)
             self.share(stream)

@@ -79,7 +79,7 @@ class Subscriber:
         """
         now = time.monotonic() if now is None else now
         has_changed = False
-        for run in self.runs:
+        for run in list(self._runs.values()):
             has_changed |= run.poll(now)
         if now >= self._next_scan:
             self._next_scan = now + _SCAN_PERIOD_S

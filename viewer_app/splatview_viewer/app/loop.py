@@ -17,6 +17,7 @@ import moderngl
 from splatview_ipc.system.entry import handle_signals
 from splatview_viewer.compare.comparisons import Comparisons
 from splatview_viewer.core.errors import FileError, GpuLostError, error_text
+from splatview_viewer.core.events import PointerMove
 from splatview_viewer.core.screen import read_pixels
 from splatview_viewer.formats.pictures import save_picture
 from splatview_viewer.gpu.governor import Governor
@@ -239,18 +240,19 @@ class App:
     def _tick_fully(self, now: float, events: Sequence[Event]) -> None:
         """Take in events and new versions, and draw the pictures that are due."""
         self.full_ticks += 1
-        with self._guard("connecting browsers"):
-            self._connect_browsers(now)
+        if self._browsers is not None:
+            with self._guard("connecting browsers"):
+                self._connect_browsers(self._browsers, now)
+        event_types: set[type] = set()
         for user in self.users:
-            self._take_events(user, events, now)
+            event_types |= self._take_events(user, events, now)
         if self.screen.state.closed:
             return
         self.work.collect()
         fault = self.health.check(now)
         if fault:
             self.catalogue.notice(fault)
-        self.governor.account.shared = self.pump.gpu_is_needed(now)
-        if self.pump.poll(now):
+        if self.pump.poll(now, only_moves=event_types == {PointerMove}):
             self.expect_news(now + _ACTIVE_FOR_S)
         for user in self.users:
             with self._guard("a user's turn"):
@@ -275,8 +277,13 @@ class App:
                 with self._guard("drawing a picture"):
                     self._draw(user, now)
 
-    def _take_events(self, user: User, events: Sequence[Event], now: float) -> None:
-        """Give a user the events of the screen; a failing one costs none of the others."""
+    def _take_events(
+        self, user: User, events: Sequence[Event], now: float
+    ) -> set[type]:
+        """Give a user the events of the screen; a failing one costs none of the others.
+
+        Returns the types of the events.
+        """
         with self._guard("reading a page's messages"):
             if user.screen is not self.screen:
                 events = user.screen.poll(0)
@@ -284,6 +291,7 @@ class App:
             self._active_until = now + _ACTIVE_FOR_S
             with self._guard(f"the event {type(event).__name__}"):
                 user.take(event, now)
+        return set(map(type, events))
 
     @contextmanager
     def _guard(self, action: str) -> Iterator[None]:
@@ -300,17 +308,15 @@ class App:
                 raise
             self.catalogue.fail(action, e)
 
-    def _connect_browsers(self, now: float) -> None:
+    def _connect_browsers(self, browsers: Browsers, now: float) -> None:
         """Add the users of browsers that connect, and remove those that leave.
 
         The views of one that leaves are kept for a while, should it come back.
         """
-        if self._browsers is None:
-            return
         for user in list(self.users):
             if user.screen is not self.screen and user.screen.state.closed:
                 self._disconnect(user)
-        for arrived in self._browsers.arrivals(now, self.work):
+        for arrived in browsers.arrivals(now, self.work):
             self._connect(arrived)
 
     def _disconnect(self, user: User) -> None:

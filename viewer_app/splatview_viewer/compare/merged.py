@@ -69,6 +69,7 @@ class MergedSource(ValueSource):
     """
 
     path = "put together"
+    at_work = True
 
     def __init__(self, catalogue: Catalogue, wake: Callable[[], None]) -> None:
         """Start without scenes; `wake` ends the loop's sleep, from any thread."""

@@ -268,7 +268,8 @@ class Inbox(Generic[T]):
         """Add items; return False at the first for which there is no room."""
         with self._changed:
             for item in items:
-                if self._replaces_last(item):
+                supersedes = self._supersedes
+                if supersedes and self._items and supersedes(item, self._items[-1]):
                     self._items[-1] = item
                 elif len(self._items) < self._capacity:
                     self._items.append(item)
@@ -276,11 +277,6 @@ class Inbox(Generic[T]):
                     return False
             self._changed.notify()
         return True
-
-    def _replaces_last(self, item: T) -> bool:
-        if self._supersedes is None or not self._items:
-            return False
-        return self._supersedes(item, self._items[-1])
 
     def wake(self) -> None:
         """End a `take` that sleeps, or the next one."""

@@ -144,6 +144,11 @@ class Tape:
         self.recording.limit = limit
         self._write_index(self.recording.fit())
 
+    @property
+    def at_work(self) -> bool:
+        """True while it plays, or a snapshot is being taken."""
+        return self.player.playing or self._taking is not None
+
     def tick(self, stream: RemoteStream, is_open: bool, now: float) -> None:
         """Play, and take a snapshot if one is due; once in each turn of the loop.
 

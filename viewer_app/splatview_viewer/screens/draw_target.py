@@ -34,6 +34,8 @@ class DrawTarget:
             shared: CUDA reads the texture as well, by `self.shared`.
         """
         self._ctx = ctx
+        self.size = size
+        """Width and height in pixels."""
         self.shared: SharedTexture | TextureTensor | None = None
         with ExitStack() as stack:
             texture = self._make_texture(size, shared, stack)
@@ -62,11 +64,6 @@ class DrawTarget:
             self.shared = TextureTensor(texture, "register")
             stack.callback(self.shared.close)
         return texture
-
-    @property
-    def size(self) -> tuple[int, int]:
-        width, height = self.framebuffer.size
-        return width, height
 
     def tensor(self) -> torch.Tensor:
         """Return what has been drawn, for the next work of the current CUDA stream.

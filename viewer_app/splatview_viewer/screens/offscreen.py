@@ -104,7 +104,7 @@ class OffscreenScreen:
     @property
     def state(self) -> ScreenState:
         return ScreenState(
-            size=self.size,
+            size=self._target.size,
             scale=self._scale,
             visible=not self._closed,
             ready=not self._closed,

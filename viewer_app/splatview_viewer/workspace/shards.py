@@ -367,7 +367,7 @@ class Shards:
 
         To be called at least once in each turn of the loop.
         """
-        for sharded in self.streams:
+        for sharded in self._scenes.values():
             sharded.now = now
 
     def update(self, streams: Sequence[RemoteStream], now: float) -> list[Any]:

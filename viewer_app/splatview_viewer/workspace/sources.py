@@ -87,9 +87,12 @@ class ValueSource:
     rests: bool = False
     """`refresh` would change nothing: in each turn, a thousand files are asked for this
     alone."""
+    at_work: bool = False
+    """`refresh` goes on by the clock, such as to play: it must not wait for the pointer
+    to rest."""
 
     def refresh(self, entry: Entry, now: float) -> None:
-        """Bring an entry of the list up to date, once in each turn of the loop."""
+        """Bring an entry of the list up to date, at least ten times a second."""
 
     def follow(self, stream: Any) -> None:
         """Continue with another run's stream."""
@@ -167,6 +170,10 @@ class StreamSource(ValueSource):
             self.tape = self._recorder.start_tape(stream.run.name, stream.name)
         if self.tape is not None:
             self.tape.tick(stream, bool(self.streams), now)
+
+    @property
+    def at_work(self) -> bool:  # type: ignore[override]
+        return self.tape is not None and self.tape.at_work
 
     @property
     def streams(self) -> Sequence[RemoteStream]:  # type: ignore[override]
@@ -385,6 +392,11 @@ class FileSource(ValueSource):
     @property
     def rests(self) -> bool:  # type: ignore[override]
         return self._job is None and self.player is None and not self._is_seen
+
+    @property
+    def at_work(self) -> bool:  # type: ignore[override]
+        is_playing = self.player is not None and self.player.playing
+        return is_playing or self._job is not None
 
     def refresh(self, entry: Entry, now: float) -> None:
         job = self._job
