@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import (
     TYPE_CHECKING,
@@ -27,7 +28,7 @@ from splatview_viewer.core.host import Host
 from splatview_viewer.core.settings import BACKDROP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import moderngl
@@ -102,8 +103,6 @@ class Info:
     """The value under the pointer."""
     path: Sequence[str] = ()
     """Transfer of the data to the screen: upload, renderer."""
-    timings: Mapping[str, float] = field(default_factory=dict)
-    """Milliseconds by stage of the last picture, not nested."""
 
 
 @dataclass(frozen=True)
@@ -255,8 +254,13 @@ class View(Generic[Data, State]):
         return ()
 
     def info(self) -> Info:
-        """Return texts about the shown value."""
+        """Return texts about the shown value, for the panel."""
         return Info()
+
+    @property
+    def timings(self) -> Mapping[str, float]:
+        """Milliseconds by stage of the last picture, not nested."""
+        return {}
 
     @property
     def wants(self) -> Wants:
@@ -322,6 +326,12 @@ class ShownView:
         return self.view.info()
 
     @property
+    def timings(self) -> Mapping[str, float]:
+        if not self._shared.has_value:
+            return {}
+        return self.view.timings
+
+    @property
     def empty(self) -> bool:
         return not self._shared.has_value
 
@@ -356,27 +366,27 @@ class ShownView:
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         """Draw the view, or the backdrop while it is empty."""
         self.rect = rect
-        if not self.empty:
+        if self._shared.has_value:
             self.view.draw(framebuffer, rect)
             return
         framebuffer.use()
         framebuffer.clear(*BACKDROP, 1.0, viewport=rect.viewport(framebuffer.height))
 
     def covered(self, rect: Rect) -> Sequence[Rect]:
-        if self.empty:
+        if not self._shared.has_value:
             return ()
         return self.view.covered(rect)
 
     def draw_ui(self, rect: Rect, scale: float) -> bool:
         """Draw with imgui over the picture; return whether to draw it again."""
-        if self.empty:
+        if not self._shared.has_value:
             return False
         return self._draws_again(partial(self.view.ui, rect, scale))
 
     def handle(self, event: Event, rect: Rect) -> bool:
         """Take a user's event; return whether to draw the picture again."""
         self.rect = rect
-        if self.empty:
+        if not self._shared.has_value:
             return False
         return self._draws_again(partial(self.view.handle, event, rect))
 
@@ -477,16 +487,11 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self.ms: dict[str, float] = {}
-        self._stage = ""
-        self._start = 0.0
 
-    def __call__(self, stage: str) -> Stopwatch:
-        self._stage = stage
-        return self
-
-    def __enter__(self) -> Stopwatch:
-        self._start = time.perf_counter()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.ms[self._stage] = (time.perf_counter() - self._start) * 1e3
+    @contextmanager
+    def __call__(self, stage: str) -> Iterator[None]:
+        started_at = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.ms[stage] = (time.perf_counter() - started_at) * 1e3

@@ -12,11 +12,13 @@ from splatview_viewer.geometry.orbit import SECONDS, Flight
 from splatview_viewer.scene_view.questions import PointPicker
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from splatview_viewer.core.events import Key
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.geometry.orbit import Orbit
-    from splatview_viewer.scene_view.protocol import SceneView
+    from splatview_viewer.scene_view.protocol import PickedPoint, SceneView
 
 _LEVEL_ROLL = 1e-3
 """Radians of roll that cannot be seen."""
@@ -129,16 +131,19 @@ class CameraMotion:
 
     def tick(self, now: float) -> bool:
         """Advance to `now`; return whether to draw the picture again."""
-        self._take_pivot()
-        needs_redraw = self._advance_flight(now)
-        needs_redraw |= self._advance_keys(now)
-        return needs_redraw or self.flying.moving
-
-    def _take_pivot(self) -> None:
-        """Fly to the pivot that was searched, once it is found."""
         hits = self._picker.take()
-        if hits is None:
-            return
+        if hits is not None:
+            self._fly_to_pivot(hits)
+        needs_redraw = False
+        if self._flight is not None:
+            needs_redraw = self._advance_flight(self._flight, now)
+        if self.flying.moving:
+            needs_redraw |= self._advance_keys(now)
+            needs_redraw |= self.flying.moving
+        return needs_redraw
+
+    def _fly_to_pivot(self, hits: Sequence[PickedPoint]) -> None:
+        """Fly to the pivot that was found, if there is one."""
         if not hits:
             self._view.host.notify("There is nothing to orbit around")
             return
@@ -146,10 +151,7 @@ class CameraMotion:
         end.center(hits[0].point)
         self.fly(end)
 
-    def _advance_flight(self, now: float) -> bool:
-        active = self._flight
-        if active is None:
-            return False
+    def _advance_flight(self, active: _CameraFlight, now: float) -> bool:
         rig = self._view.rig
         was_moved = rig.orbit.rotation is not active.last_rotation
         if was_moved or not rig.is_framed:
@@ -168,8 +170,6 @@ class CameraMotion:
         return True
 
     def _advance_keys(self, now: float) -> bool:
-        if not self.flying.moving:
-            return False
         step = self.flying.step(now)
         if step is None:
             return False

@@ -144,7 +144,7 @@ class CameraRig:
     def camera_of_scene(self, rect: Rect) -> Camera:
         """Return the camera that draws into `rect`; there is a scene."""
         size = (rect.width, rect.height)
-        if not self.is_framed:
+        if not self._view.state.place.framed:
             self._choose_first_camera(size)
         place = self._view.state.place
         seen_in = place.seen_in or size
@@ -152,7 +152,8 @@ class CameraRig:
             camera = place.exact_camera.resized(*seen_in)
         else:
             camera = self.orbit.camera(*seen_in)
-        camera = camera.fitted(*size)
+        if seen_in != size:
+            camera = camera.fitted(*size)
         sample = self._view.data.sample
         return camera if sample is None else sample.near_of(camera)
 

@@ -146,8 +146,8 @@ class Crop(Tool[SelectableView]):
         return nearest
 
     def handle(self, event: Event, rect: Rect) -> bool | None:
-        shape = self.shape
-        if not self.is_open or shape is None:
+        shape = self.shape if self.is_open else None
+        if shape is None:
             was_hovered = self.hovered is not None
             self._grab = None
             self.hovered = None

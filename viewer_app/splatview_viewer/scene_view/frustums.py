@@ -274,9 +274,9 @@ class Frustums(Tool[TrainedView]):
         needs_redraw = self._needs_redraw
         self._needs_redraw = False
         content = self.content
-        cameras = self.cameras
-        if content is None or cameras is None:
+        if content is None or content.cameras is None:
             return needs_redraw
+        cameras = content.cameras
         if cameras is not self._up_cameras:
             self._up_cameras = cameras
             if cameras.is_valid.any():

@@ -10,13 +10,13 @@ all tools.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.scene_view.protocol import SceneView
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import moderngl
 
@@ -138,10 +138,16 @@ class ToolSet(dict[str, Tool]):
     def __init__(self, view: SceneView, tools: Sequence[Tool]) -> None:
         super().__init__({tool.name: tool for tool in tools})
         self._view = view
+        # Those that leave a method to `Tool` are not called at each event and turn.
+        self._handling = _with_own(Tool.handle, tools)
+        self._ticking = _with_own(Tool.tick, tools)
+        self._drawing = _with_own(Tool.draw, tools)
+        self._covering = _with_own(Tool.covered, tools)
+        self._with_bar = _with_own(Tool.bar_height, tools)
 
     def handle(self, event: Event, rect: Rect) -> bool:
         """Offer an event to the tools; return whether to draw the picture again."""
-        for tool in self.values():
+        for tool in self._handling:
             needs_redraw = tool.handle(event, rect)
             if needs_redraw is not None:
                 return needs_redraw
@@ -150,13 +156,13 @@ class ToolSet(dict[str, Tool]):
     def tick(self, now: float) -> bool:
         """Advance all tools to `now`; return whether to draw the picture again."""
         needs_redraw = False
-        for tool in self.values():
+        for tool in self._ticking:
             needs_redraw |= tool.tick(now)
         return needs_redraw
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         """Draw with OpenGL what the tools show over the picture."""
-        for tool in self.values():
+        for tool in self._drawing:
             tool.draw(framebuffer, rect)
 
     def draw_over(self, rect: Rect, scale: float) -> bool:
@@ -172,7 +178,7 @@ class ToolSet(dict[str, Tool]):
         """Return the bars at the lower edge of a picture in `rect`, the lowest first."""
         bars = []
         bottom = rect.y + rect.height
-        for tool in self.values():
+        for tool in self._with_bar:
             height = min(round(tool.bar_height() * scale), bottom - rect.y)
             if height > 0:
                 bottom -= height
@@ -182,7 +188,7 @@ class ToolSet(dict[str, Tool]):
     @property
     def bars_height(self) -> float:
         """Height of all bars at the lower edge, in pixels."""
-        points = sum(tool.bar_height() for tool in self.values())
+        points = sum(tool.bar_height() for tool in self._with_bar)
         return points * self._view.host.scale
 
     def above_bars(self, rect: Rect) -> Rect:
@@ -192,7 +198,7 @@ class ToolSet(dict[str, Tool]):
     def covered(self, rect: Rect) -> list[Rect]:
         """Return the rectangles of all bars and windows over a picture in `rect`."""
         covered = [bar.rect for bar in self.bars(rect, self._view.host.scale)]
-        for tool in self.values():
+        for tool in self._covering:
             covered += tool.covered(rect)
         return covered
 
@@ -213,6 +219,12 @@ class ToolSet(dict[str, Tool]):
         """Close all tools. Idempotent."""
         for tool in self.values():
             tool.close()
+
+
+def _with_own(method: Callable[..., Any], tools: Sequence[Tool]) -> list[Tool]:
+    """Return the tools that override a method of `Tool`."""
+    name = method.__name__
+    return [tool for tool in tools if getattr(type(tool), name) is not method]
 
 
 def in_order(sections: Sequence[Section]) -> list[Section]:

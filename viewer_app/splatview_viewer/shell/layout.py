@@ -47,6 +47,8 @@ class Layout:
         self._over: Viewport | None = None
         """The viewport under the pointer."""
         self._there = False
+        self._placed: tuple[object, ...] = ()
+        """What the places of the viewports were calculated from."""
 
     def __iter__(self) -> Iterator[Viewport]:
         return iter(self.all)
@@ -132,6 +134,10 @@ class Layout:
         there are several.
         """
         seen = self.seen
+        placed = (area, scale, len(self.all), *seen)
+        if placed == self._placed:
+            return
+        self._placed = placed
         columns, rows = grid(len(seen), area.width, area.height)
         if len(self.all) > 1:
             header = min(round(HEADER * scale), area.height // (2 * rows))

@@ -24,7 +24,7 @@ from splatview_viewer.workspace.catalogue import SETTLE
 from splatview_viewer.workspace.sources import FileSource, entries_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Rect, Screen
@@ -283,7 +283,8 @@ class User:
     @property
     def waiting(self) -> bool:
         """True while there is something to draw, and the screen would take it."""
-        return self.dirty > 0 and self.screen.state.visible and self.screen.state.ready
+        screen = self.screen.state
+        return self.dirty > 0 and screen.visible and screen.ready
 
     def may_draw(self, now: float) -> float:
         return self.pace.next(now)
@@ -308,8 +309,12 @@ class User:
                 return self.do(self.layout.active.keep_picture)
         self.layout.place(area := self.area(), self.screen.state.scale)
         viewport = self.layout.meant(event)
+        covered: Sequence[Rect] = ()
+        # What a drag passes over keeps it from nothing.
+        if not (viewport.captured and isinstance(event, ev.PointerMove)):
+            covered = self.layout.covered()
         ours, changed = self.panel.handle(
-            event, area, self.screen.desktop.pasted, self.layout.covered()
+            event, area, self.screen.desktop.pasted, covered
         )
         # Imgui takes a press in one picture and the release in the next: one more for
         # each event.
@@ -396,9 +401,8 @@ class User:
 
     def area(self) -> Rect:
         """Return the part of the screen that the pictures have."""
-        return self.panel.layout(
-            self.screen.state.size, self.screen.state.scale, self.state.panel_open
-        )
+        screen = self.screen.state
+        return self.panel.layout(screen.size, screen.scale, self.state.panel_open)
 
     def mark(self, pictures: int = 1) -> None:
         """Draw at least so many pictures."""
@@ -511,7 +515,7 @@ class User:
         t = self.state.timings
         governor = self._work.governor
         t.stages = {
-            **(view.info.timings if view is not None else {}),
+            **(view.timings if view is not None else {}),
             "present": (time.perf_counter() - begin) * 1e3,
         }
         t.gpu_share = governor.account.used_share if governor.account.limited else None

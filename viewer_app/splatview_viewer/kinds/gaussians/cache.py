@@ -327,7 +327,7 @@ class SceneCache:
                 source = picture.depth.source(rendered, self.now, counts=counts)
             else:
                 source = rendered.source()
-            if not self.finish_reading():
+            if self._frame is not None and not self.finish_reading():
                 if is_mapped:
                     picture.depth.undo()
                 return
@@ -359,7 +359,8 @@ class SceneCache:
         extra_words: more words for the governor, of a picture that costs more than
             others.
         """
-        self.moved.land(wait=True)
+        if self.moved.queued is not None:
+            self.moved.land(wait=True)
         renderer = self.renderer
         task: GpuTask = ("scene", camera.width, camera.height, *extra_words)
         if len(self.pictures) > 1 or self._was_torn:
@@ -434,7 +435,8 @@ class SceneCache:
             if picture.motion.moved_at is None:
                 picture.motion.moved_at = now
         self.work.collect()
-        self.moved.land()
+        if self.moved.queued is not None:
+            self.moved.land()
         renderer = upgraded_renderer(self.renderer, self.ctx)
         if renderer is not None:
             self._draw_with(renderer)

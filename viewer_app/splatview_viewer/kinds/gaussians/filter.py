@@ -94,7 +94,8 @@ class Filter(Tool["GaussianView"]):
     def tick(self, now: float) -> bool:
         # The panel shows how far a file is.
         needs_redraw = self._job is not None
-        self._finish_saving()
+        if self._job is not None and self._job.done:
+            self._finish_saving(self._job)
         answer = self._reader.take()
         if answer is not None:
             self.counted_selection, self.statistics = answer
@@ -147,11 +148,8 @@ class Filter(Tool["GaussianView"]):
 
         self._job = self._jobs.submit(write)
 
-    def _finish_saving(self) -> None:
+    def _finish_saving(self, job: Job[tuple[Path, int]]) -> None:
         """Tell the user about a file that is written."""
-        job = self._job
-        if job is None or not job.done:
-            return
         self._job = None
         host = self.view.host
         try:

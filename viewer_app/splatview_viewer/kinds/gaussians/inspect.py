@@ -129,7 +129,11 @@ class Inspect(Tool["GaussianView"]):
     # -- time ----------------------------------------------------------------------
 
     def tick(self, now: float) -> bool:
-        needs_redraw = self._take_hit()
+        needs_redraw = False
+        hits = self._picker.take()
+        if hits is not None:
+            needs_redraw = True
+            self._choose_hit(hits)
         index = self.index
         summary = self.view.data.summary
         count = 0 if summary is None else summary.count
@@ -148,16 +152,12 @@ class Inspect(Tool["GaussianView"]):
             return True
         return self._read_values(now, index) or needs_redraw
 
-    def _take_hit(self) -> bool:
-        """Choose what the picker has found; return whether it has an answer."""
-        hits = self._picker.take()
-        if hits is None:
-            return False
+    def _choose_hit(self, hits: Sequence[Hit]) -> None:
+        """Choose what the picker has found: one Gaussian, or none."""
         if hits:
             self.choose(hits[0].index, hits[0])
         else:
             self.choose(None)
-        return True
 
     def _read_values(self, now: float, index: int) -> bool:
         """Have each version's values read; return whether some have arrived."""

@@ -30,7 +30,7 @@ from splatview_viewer.scene_view.path import PathTool
 from splatview_viewer.scene_view.tool import Tool, ToolSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     import moderngl
@@ -90,7 +90,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         copy = type(self)(self.data, self.state)
         copy.host = Host(exact="scene")
         copy.tools.close()
-        copy.tools.clear()
+        copy.tools = ToolSet(copy, [])
         return copy
 
     def trained_copy(self) -> GaussianView:
@@ -162,7 +162,10 @@ class GaussianView(View[SceneCache, GaussianState]):
                 smooth=can_move and not is_exact,
             )
         self._drawn_loads = data.loads
-        self._lay(data.moved.source(self.picture, orbit.distance), framebuffer, rect)
+        source = self.picture.source
+        if self.picture.motion.towards is not None:
+            source = data.moved.source(self.picture, orbit.distance)
+        self._lay(source, framebuffer, rect)
         self.tools.draw(framebuffer, rect)
 
     def lay_picture(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
@@ -280,8 +283,11 @@ class GaussianView(View[SceneCache, GaussianState]):
         )
 
     def covered(self, rect: Rect) -> Sequence[Rect]:
-        hint_rect = self.tools.above_bars(rect)
-        return [*self.tools.covered(rect), *self.data.hints.covered(hint_rect)]
+        covered = self.tools.covered(rect)
+        hints = self.data.hints
+        if hints.hint is not None:
+            covered += hints.covered(self.tools.above_bars(rect))
+        return covered
 
     def info(self) -> Info:
         data = self.data
@@ -289,9 +295,6 @@ class GaussianView(View[SceneCache, GaussianState]):
         renderer = data.renderer
         if summary is None:
             return Info()
-        timings = dict(data.stopwatch.ms)
-        if renderer.gpu_ms is not None:
-            timings["GPU"] = renderer.gpu_ms
         transfer = "parameters uploaded"
         if data.on_gpu:
             transfer = "parameters read in place"
@@ -305,8 +308,14 @@ class GaussianView(View[SceneCache, GaussianState]):
             details=self._details(summary),
             extras=[note] if note else [],
             path=[phrase for phrase in path if phrase],
-            timings=timings,
         )
+
+    @property
+    def timings(self) -> Mapping[str, float]:
+        gpu_ms = self.data.renderer.gpu_ms
+        if gpu_ms is None:
+            return self.data.stopwatch.ms
+        return {**self.data.stopwatch.ms, "GPU": gpu_ms}
 
     def _details(self, summary: GaussianSummary) -> list[str]:
         """Return short phrases about the scene and its picture."""

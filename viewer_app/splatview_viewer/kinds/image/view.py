@@ -26,7 +26,7 @@ from splatview_viewer.kinds.image.content import INTEGERS, ImageContent
 from splatview_viewer.kinds.image.drawing import OverlayText
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.view import Value
@@ -359,16 +359,20 @@ class ImageView(View[ImageContent, ImageState]):
         if data.on_gpu and data.gpu is not None:
             bridge = data.gpu.name
             reasons = data.gpu.reasons
-        times = {**data.stopwatch.ms, "draw": data.work.ms.get("image", 0.0)}
-        if data.layers:
-            times["overlay"] = data.work.ms.get("overlay", 0.0)
         return Info(
             [*facts, *data.notes],
             bridge_phrases(reasons),
             self._read(),
             [BRIDGE_WORDS.get(bridge, bridge)],
-            times,
         )
+
+    @property
+    def timings(self) -> Mapping[str, float]:
+        data = self.data
+        times = {**data.stopwatch.ms, "draw": data.work.ms.get("image", 0.0)}
+        if data.layers:
+            times["overlay"] = data.work.ms.get("overlay", 0.0)
+        return times
 
     @property
     def wants(self) -> Wants:

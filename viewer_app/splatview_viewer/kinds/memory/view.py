@@ -252,7 +252,6 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
             extras=[f"device {facts.device}"],
             readout=self._readout(),
             path=[origin],
-            timings=self.timings,
         )
 
     def _readout(self) -> str:

@@ -199,7 +199,7 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
             phrases.append(curves.trouble)
         phrases += meta_phrases(curves.metadata, ())
         points = sum(len(curve) for curve in curves.all)
-        return Info(phrases, (), self._readout(), [f"{points:,} points"], self.timings)
+        return Info(phrases, (), self._readout(), [f"{points:,} points"])
 
     def _readout(self) -> str:
         """Return the step and the time of day below the pointer; "" where it is not."""

@@ -33,7 +33,7 @@ from splatview_viewer.snapshot.model import (
 from splatview_viewer.snapshot.timeline.compiled import pool
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import moderngl
 
@@ -381,5 +381,8 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
             [*snapshot.notes, *settings],
             readout,
             [f"painted by {pool()._max_workers} threads"],
-            self.picture.ms,
         )
+
+    @property
+    def timings(self) -> Mapping[str, float]:
+        return self.picture.ms
