@@ -35,7 +35,6 @@ from splatview_viewer.render.gl.tile_lists import TILE, Chunks, TileLists
 if TYPE_CHECKING:
     import moderngl
 
-    from splatview_viewer.render.base import PaintFacts
     from splatview_viewer.render.gl.passes import Formats, Size
 
     Channel = Literal["color", "depth"]
@@ -48,6 +47,7 @@ PARTS = 8
 high."""
 _PARTS_UNIT = 6
 """First texture unit of the parts that a walk goes on from."""
+_PART_FORMATS: Formats = {f"part{i}": (4, "f4") for i in range(PARTS)}
 _MALLOC_THRESHOLD = 31 << 20
 
 
@@ -85,17 +85,13 @@ class TileCompositor(Compositor):
         self._grid = 0, 0
         """Tiles of the picture across and down."""
         self._options = RenderOptions()
-        self._near = 0.0
-        self.thinned = ""
-
-    @property
-    def _paint(self) -> PaintFacts:
-        return PAINTS[self._options.paint]
-
-    @property
-    def _is_nearest(self) -> bool:
+        self._paint = PAINTS[self._options.paint]
+        self._is_nearest = False
         """True for bodies: the nearest surfaces bring their depth along."""
-        return self._paint.composition == "nearest"
+        self._near = 0.0
+        self._projected_bits = 0
+        """log2 of the projections in a row."""
+        self.thinned = ""
 
     def begin(self, size: Size, options: RenderOptions) -> moderngl.Framebuffer:
         """Make room for a picture, as `QuadCompositor.begin`."""
@@ -103,6 +99,8 @@ class TileCompositor(Compositor):
             self._release_layers()
         self._size = size
         self._options = options
+        self._paint = PAINTS[options.paint]
+        self._is_nearest = self._paint.composition == "nearest"
         width, height = size
         self._grid = ceil_div(width, TILE), ceil_div(height, TILE)
         return self._target("color").framebuffer
@@ -152,7 +150,8 @@ class TileCompositor(Compositor):
         As `Chunks` takes them.
         """
         assert self._projected is not None
-        columns = self._projected.size[0]
+        columns, _ = self._projected.size
+        self._projected_bits = columns.bit_length() - 1
         rows = ceil_div(visible, columns)
         boxes = np.empty((rows * columns, 2), np.int32)
         self._projected.framebuffer.read_into(
@@ -178,10 +177,11 @@ class TileCompositor(Compositor):
         chunks = Chunks(boxes, self._grid)
         for lists in chunks:
             self._upload(lists)
+            next_slot = 0 if slot is None else 1 - slot
             # Depth takes a walk of its own: there are not more than eight outputs.
             for channel in channels:
-                self._walk(channel, slot)
-            slot = _other_slot(slot)
+                self._walk(channel, slot, next_slot)
+            slot = next_slot
             if chunks.remaining and not is_endless:
                 parts = self._parts("color", slot)
                 chunks.close_tiles(self._read_unfinished(parts))
@@ -197,8 +197,11 @@ class TileCompositor(Compositor):
         self._lists.write("lists", lists.entries[:, None], width, self._list_capacity)
         self._lists.write("ranges", lists.ranges, width)
 
-    def _walk(self, channel: Channel, slot: int | None) -> None:
-        """Have each pixel walk along its tile's list, from where it came with `slot`."""
+    def _walk(self, channel: Channel, slot: int | None, next_slot: int) -> None:
+        """Have each pixel walk along its tile's list, from where it came with `slot`.
+
+        next_slot: holds the result.
+        """
         assert self._projected is not None
         options = self._options
         paint = self._paint
@@ -233,7 +236,7 @@ class TileCompositor(Compositor):
             previous = self._parts(channel, slot).textures.values()
             textures = {f"before{i}": texture for i, texture in enumerate(previous)}
             walk.bind_textures(_PARTS_UNIT, **textures)
-        self._parts(channel, _other_slot(slot)).framebuffer.use()
+        self._parts(channel, next_slot).framebuffer.use()
         walk.draw_fullscreen()
 
     def _read_unfinished(self, parts: LayerTextures) -> np.ndarray:
@@ -274,12 +277,6 @@ class TileCompositor(Compositor):
 
     # -- textures -------------------------------------------------------------------------
 
-    @property
-    def _projected_bits(self) -> int:
-        """log2 of the projections in a row."""
-        assert self._projected is not None
-        return self._projected.size[0].bit_length() - 1
-
     def _parts(self, channel: Channel, slot: int) -> LayerTextures:
         """Return the outputs of a walk; each walk goes from one of two slots to the other.
 
@@ -291,8 +288,7 @@ class TileCompositor(Compositor):
         max_columns = 1 << self._slot_bits
         width = min(columns, max_columns) * (TILE // 2)
         height = ceil_div(columns, max_columns) * 8 * (TILE // 4)
-        formats = {f"part{i}": (4, "f4") for i in range(PARTS)}
-        return self._layer((channel, slot), (width, height), **formats)
+        return self._layer((channel, slot), (width, height), **_PART_FORMATS)
 
     def _target(self, channel: Channel) -> LayerTextures:
         return self._layer(channel, self._size, picture=(4, "f4"))
@@ -308,10 +304,3 @@ class TileCompositor(Compositor):
         for layer in self._layers.values():
             layer.release()
         self._layers.clear()
-
-
-def _other_slot(slot: int | None) -> int:
-    """Return the slot that a walk writes which goes on from `slot`."""
-    if slot is None:
-        return 0
-    return 1 - slot
