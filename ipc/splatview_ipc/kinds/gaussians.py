@@ -89,7 +89,7 @@ _COLORS = ("sh", "rgb", "rgb_logit")
 
 
 class Activated(NamedTuple):
-    """Whether the numbers of a scene are final values, or parameters of a training."""
+    """Say which numbers of a scene are final values, not parameters of a training."""
 
     scales: bool
     """True: in world units. False: logarithms."""

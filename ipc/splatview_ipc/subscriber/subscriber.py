@@ -70,7 +70,10 @@ class Subscriber:
     @property
     def streams(self) -> list[RemoteStream]:
         """The streams of all runs."""
-        return [s for run in self._runs.values() for s in run.streams.values()]
+        streams: list[RemoteStream] = []
+        for run in self._runs.values():
+            streams += run.streams.values()
+        return streams
 
     def poll(self, now: float | None = None) -> bool:
         """Take in what happened. Never blocks.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CameraPlace:
-    """Where the camera of a view is, and how it came there."""
+    """Places the camera of a view, and says how it came there."""
 
     framed: bool = False
     """False until the camera was chosen; the next picture then shows the whole scene."""
@@ -44,7 +44,7 @@ class CameraPlace:
 
 @dataclass(frozen=True)
 class TrainingDisplay:
-    """How a view shows the cameras that the scene is trained with."""
+    """Says how a view shows the cameras that the scene is trained with."""
 
     shown: bool = True
     """True to draw a frustum for each camera."""
