@@ -109,7 +109,7 @@ def picture_at(
     The address has to be right: reading memory that is not there ends the process.
 
     Args:
-        address: of the first float32 of (height, width, channels).
+        address: the address of the first float32 of (height, width, channels).
         width: in pixels.
         height: in pixels.
         channels: 3 or 4.

@@ -167,7 +167,7 @@ def add_box_properties(tensors: Tensors, arguments: Mapping[str, Any]) -> None:
     If there are no "boxes", an empty tensor of them is added.
 
     Args:
-        tensors: of the overlay.
+        tensors: the tensors of the overlay.
         arguments: those of `annotate`, by name.
     """
     class_names = _class_names(arguments.get("names"))

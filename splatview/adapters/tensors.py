@@ -102,7 +102,7 @@ def as_tensor(value: Any, name: str) -> torch.Tensor:
 
     Args:
         value: an array of any library.
-        name: of the value, for errors.
+        name: the name of the value, for errors.
 
     Raises:
         TypeError: the value is no array, or has no values.

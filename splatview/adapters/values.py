@@ -26,7 +26,7 @@ def number_tensor(value: Any, name: str, empty: tuple[int, ...] = (0,)) -> torch
 
     Args:
         value: the caller's numbers.
-        name: of the argument, for errors.
+        name: the name of the argument, for errors.
         empty: shape of the result for an empty list or vector.
 
     Raises:

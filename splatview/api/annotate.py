@@ -119,7 +119,7 @@ def annotate(
             published, or else the newest that it was handed.
         classes: (N,) integers that decide the colours, -1 for no class. Without them
             boxes with the same label have the same colour.
-        names: of the classes, a list or a mapping from numbers. Without them the
+        names: names of the classes, a list or a mapping from numbers. Without them the
             numbers of classes are shown.
         colors: one for all boxes, (N, 3|4), or a mapping from classes or labels;
             integers from 0 to 255, floating point from 0 to 1, or "#rrggbb".
@@ -131,7 +131,7 @@ def annotate(
         notes: a text for the upper left corner, or a list of (x, y, text).
         size: (width, height) of the picture that all this was computed on, if that is
             not the size of the stream's. With (1, 1) coordinates go from 0 to 1.
-        format: of the boxes; see `boxes`.
+        format: the format of the boxes; see `boxes`.
         order: a detector's result can be given whole as `boxes`, with the names of its
             parts in their order:
             `annotate("camera", boxes=detect(picture), order="boxes,scores,classes")`.

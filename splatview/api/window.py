@@ -80,7 +80,7 @@ class Window:
         """Note how the window is to be; `start` opens it.
 
         Args:
-            width: of the window in points, 16 to 16384 (pixels, but on displays that
+            width: width of the window in points, 16 to 16384 (pixels, but on displays that
                 scale); it can be resized.
             height: likewise.
             title: the text over it, up to 200 characters.
@@ -199,7 +199,7 @@ class Window:
                 (H, W), (1|3|4, H, W), uint8 in 0..255 or float16, bfloat16, float32 in
                 [0, 1], on a GPU or the CPU; also (1, H, W, 3|4). The upper row is the
                 first. In the older form the width of the picture.
-            height: of the picture at an address.
+            height: the height of the picture at an address.
             data_ptr: the address of (height, width, channels) float32 pixels in a GPU's
                 or this process's memory. They are copied at the call: call it again when
                 they change. The address has to be right.

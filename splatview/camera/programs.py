@@ -150,7 +150,7 @@ class _CameraSession:
         """Prepare the programs; `run` starts them.
 
         Args:
-            settings: of the capturing process.
+            settings: the settings of the capturing process.
             detector: as for `launch`.
             viewer: as for `launch`.
             ends_when_played: the session ends once a file was played.

@@ -176,7 +176,7 @@ def _view_at(
 
     Args:
         pose: quaternion w x y z of the rotation from world to camera, then translation.
-        name: of the picture.
+        name: the name of the picture.
         camera: at the origin of the world.
     """
     quaternion = torch.tensor(pose[:4], dtype=torch.float64)

@@ -89,8 +89,8 @@ def tile(
         extents: (N, 2) half the width and height of the box outside which a Gaussian's
             alpha is below 1/255; zero or less: not drawn.
         depths: (N,) camera z.
-        width: of the picture in pixels.
-        height: of the picture in pixels.
+        width: the width of the picture in pixels.
+        height: the height of the picture in pixels.
     """
     columns = -(-width // TILE)
     rows = -(-height // TILE)

@@ -176,7 +176,7 @@ def ssh_forward_command(host: str, port: int, environ: Mapping[str, str]) -> str
 
     Args:
         host: the address of the page; an IPv6 address is in brackets.
-        port: of the page.
+        port: the port of the page.
         environ: the environment of this process.
     """
     # Client address and port, server address and port.

@@ -265,7 +265,7 @@ def create_run(
     Raises RuntimeFolderError.
 
     Args:
-        name: of the run, for users.
+        name: the name of the run, for users.
         pid: of this process.
         started: seconds since the epoch.
         hidden: as in Description.

@@ -171,7 +171,7 @@ class ExportableMemory:
         Args:
             dtype: name of the dtype.
             shape: the tensor's shape.
-            offset: of the first element, in bytes.
+            offset: the offset of the first element, in bytes.
             strides: in elements; by default the tensor is C-contiguous.
 
         Raises:

@@ -66,7 +66,7 @@ def tensor_from_address(
     """Return a tensor that uses the GPU memory at an address, without a copy.
 
     Args:
-        address: of the first element.
+        address: the address of the first element.
         dtype: torch's name of the type: "uint8", "float32", ...
         shape: the extents of the tensor.
         strides: in elements, none negative.
@@ -93,8 +93,8 @@ def check_bounds(
         dtype: torch's name of the type.
         shape: the extents of the tensor.
         strides: in elements.
-        offset: of the first element in the memory, in bytes.
-        size: of the memory, in bytes.
+        offset: the offset of the first element in the memory, in bytes.
+        size: the size of the memory, in bytes.
 
     Raises:
         SharingError: the tensor does not.

@@ -27,8 +27,8 @@ def check_tensors(
 
     Args:
         kind: the frame, for users: "an overlay".
-        tensors: of the frame.
-        rules: of the tensors that there may be.
+        tensors: the tensors of the frame.
+        rules: the rules of the tensors that there may be.
         needed: names of those that there must be.
     """
     unknown = sorted(set(tensors) - set(rules))
@@ -76,7 +76,7 @@ def check_meta(meta: Meta, rules: MetaRules, needed: Sequence[str] = ()) -> None
     Metadata without a rule is allowed. Raises ValueError.
 
     Args:
-        meta: of the frame.
+        meta: the metadata of the frame.
         rules: by name.
         needed: names that there must be.
     """

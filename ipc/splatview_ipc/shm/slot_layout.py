@@ -106,7 +106,7 @@ def choose_ring_size(tensors: dict[str, torch.Tensor], growing: bool) -> RingSiz
     """Return the size of a ring for versions like these tensors.
 
     Args:
-        tensors: of one version.
+        tensors: the tensors of one version.
         growing: True if later versions may be larger; slots are then half as large
             again.
     """

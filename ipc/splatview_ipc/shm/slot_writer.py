@@ -67,7 +67,7 @@ class SlotWriter(SlotLayout):
 
         Args:
             capacity: bytes of tensor data per slot, alignment included (`data_bytes`).
-            slots: of the ring.
+            slot_count: the number of slots of the ring.
         """
         super().__init__(slot_count, round_up(capacity, PAGE))
         self.segment = Segment(self.size, "ring")

@@ -47,8 +47,8 @@ class GpuSlotWriter(SlotWriter):
 
         Args:
             index: the device's ordinal.
-            capacity: as for SlotWriter.
-            slots: as for SlotWriter.
+            capacity: bytes of tensor data per slot, alignment included.
+            slot_count: the number of slots of the ring.
 
         Raises:
             SharingError: the memory cannot be allocated.

@@ -95,8 +95,8 @@ class LetterboxFit:
         It leads from the centre of a pixel to the picture, to the input, to the grid.
 
         Args:
-            width: of the mask.
-            height: of the mask.
+            width: the width of the mask.
+            height: the height of the mask.
             grid_shape: height and width of the network's grid.
         """
         scale_x = grid_shape[1] / self.input_width
@@ -119,7 +119,7 @@ class Letterbox:
 
         Args:
             inputs: as an onnxruntime session lists them.
-            metadata: of the network.
+            metadata: the metadata of the network.
         """
         sides = _sides_of(inputs)
         if sides is None:

@@ -183,7 +183,7 @@ def _masks(
     """Return the masks (N, h, w), bool, of boxes.
 
     Args:
-        weights: of the prototypes, (N, P).
+        weights: the weights of the prototypes, (N, P).
         prototypes: (P, h', w').
         boxes: (N, 4), pixels of the picture.
         fit: position of the picture in the input.

@@ -193,7 +193,7 @@ def _why_shared(path: str | int) -> str:
     """Return why another user may decide what is in a file; "" if none can.
 
     Args:
-        path: of a file or a folder, or a file descriptor.
+        path: the path of a file or a folder, or a file descriptor.
     """
     status = os.stat(path)
     if status.st_uid not in (os.getuid(), 0):

@@ -129,9 +129,9 @@ def layout_of(
     """Return the layout of a network's outputs for one picture.
 
     Args:
-        names: of the outputs.
+        names: the names of the outputs.
         outputs: for one picture.
-        metadata: of the network.
+        metadata: the metadata of the network.
         classes: how many the metadata names, 0 for none; the shape of the table counts
             where they disagree.
 

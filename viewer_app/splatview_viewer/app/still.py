@@ -91,7 +91,7 @@ class Still:
 
         Args:
             screen: its framebuffer gets the size of each picture.
-            kind: of the stream, or "snapshot".
+            kind: the kind of the stream, or "snapshot".
             who: the command, which messages begin with.
             camera: the name that messages give the camera.
 
@@ -125,7 +125,7 @@ class Still:
 
         Args:
             value: None: the last one once more.
-            options: of the picture.
+            options: the options of the picture.
 
         Returns:
             None when the writer overwrote the value meanwhile.

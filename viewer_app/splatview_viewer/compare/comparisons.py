@@ -84,7 +84,7 @@ class Comparisons:
 
         Args:
             mode: "pair", "together" or "beside".
-            key: of the other entry.
+            key: the key of the other entry.
         """
         if mode == "beside":
             self.tie(viewport.user, True)

@@ -281,9 +281,9 @@ def _frames(
 
     Args:
         frames: the entries of "camera_path".
-        values: of the whole JSON text.
+        values: the values of the whole JSON text.
         transition: seconds between pictures that name none themselves.
-        model: of the camera.
+        model: the model of the camera.
     """
     if len(frames) > MAX_FRAMES:
         raise CameraError(

@@ -43,7 +43,7 @@ def find_scenes(folder: Path) -> list[Path]:
     """Return the scenes of a folder, ascending by iteration, coarse ones first.
 
     Args:
-        folder: of a training, its point_cloud, or one iteration.
+        folder: the folder of a training, its point_cloud, or one iteration.
     """
     alone = folder / SCENE
     if ITERATION.fullmatch(folder.name) and alone.is_file():

@@ -169,7 +169,7 @@ def save_picture(pixels: np.ndarray, path: Path, numbered: bool = False) -> Path
 
     Args:
         pixels: (H, W, 3) uint8, or (H, W, 4) with alpha.
-        path: of the file; its suffix names the format, PNG if it is unknown.
+        path: the path of the file; its suffix names the format, PNG if it is unknown.
         numbered: as for `output_file`.
 
     Returns:
@@ -242,7 +242,7 @@ def make_output_folder(path: str | os.PathLike[str], *, private: bool = False) -
     """Make a folder for output, and missing ones above it.
 
     Args:
-        path: of the folder.
+        path: the path of the folder.
         private: new folders are for their owner alone (0700), and the folder must be
             the user's own or root's; without it, only where any user could have made
             the folder before.

@@ -446,7 +446,7 @@ def write_ply(
 
     Args:
         scene: activated; Gaussians of opacity 0 are left out, since they are invisible.
-        path: of the file; if it exists, a number is appended, so that nothing is lost.
+        path: the file to write; if it exists, a number is appended.
         antialiased: True for a scene that was trained so, noted in a comment that other
             programs know.
         keep: (N,) bool, which Gaussians to write; None for all of them.

@@ -151,7 +151,7 @@ def limits_for(
     """Return the limits for files of `size` bytes.
 
     Args:
-        size: of all files.
+        size: the size of all files.
         free_share: the part of the free memory that the child may take at most.
         per_byte: bytes of memory that it may take for each byte of the files.
     """

@@ -66,8 +66,8 @@ def camera_from_json(source: str, width: int, height: int) -> Camera:
 
     Args:
         source: the text, or the name of the file.
-        width: of the picture, in pixels.
-        height: of the picture, in pixels.
+        width: the width of the picture, in pixels.
+        height: the height of the picture, in pixels.
 
     Raises:
         CameraError: the text, or the file's content, describes no camera.

@@ -209,7 +209,7 @@ def focal_length(fov: float, height: int, model: CameraModel = "pinhole") -> flo
     """Return the focal length, K's fy, of a picture that shows `fov` degrees vertically.
 
     Args:
-        height: of the picture, in pixels.
+        height: the height of the picture, in pixels.
     """
     half = math.radians(fov) / 2
     if model == "fisheye":
@@ -234,8 +234,8 @@ def intrinsics(
 
     Args:
         fov: vertical field of view in degrees.
-        width: of the picture, in pixels.
-        height: of the picture, in pixels.
+        width: the width of the picture, in pixels.
+        height: the height of the picture, in pixels.
         model: the camera's model.
 
     Raises:
@@ -339,8 +339,8 @@ def frame_points(
 
     Args:
         points: centres of Gaussians, (N, 3).
-        width: of the picture, in pixels.
-        height: of the picture, in pixels.
+        width: the width of the picture, in pixels.
+        height: the height of the picture, in pixels.
         weights: (N,); Gaussians with a weight of 0 do not count.
         up: the direction that points upward in the picture, (3,).
 
@@ -375,8 +375,8 @@ def frame_ball(
         radius: the ball's radius.
         rotation: the camera's world-to-camera rotation, (3, 3).
         fov: its vertical field of view in degrees.
-        width: of the picture, in pixels.
-        height: of the picture, in pixels.
+        width: the width of the picture, in pixels.
+        height: the height of the picture, in pixels.
     """
     half_vertical = math.radians(fov) / 2
     half_width = math.tan(half_vertical) * width / height

@@ -193,7 +193,7 @@ class OrbitCamera:
         """Move with the target so that the scene follows a drag of (dx, dy) pixels.
 
         Args:
-            height: of the picture, in pixels.
+            height: the height of the picture, in pixels.
         """
         unit = self.distance / focal_length(self.fov, height, self.model)
         self.move(np.array([-dx * unit, -dy * unit, 0.0]))

@@ -190,7 +190,7 @@ def _bounded_share(pixel: float, extent: int, available: int, zoom: float) -> fl
     """Return a pixel as a share of a side, so that the picture stays in its rectangle.
 
     Args:
-        pixel: of the picture, in the middle of the rectangle.
+        pixel: the pixel of the picture that comes into the middle of the rectangle.
         extent: pixels along the picture's side.
         available: pixels of the screen along the rectangle's side.
         zoom: magnification.

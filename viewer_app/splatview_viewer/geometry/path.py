@@ -257,7 +257,7 @@ class CameraPath:
         end, the slope to the one neighbour there is.
 
         Args:
-            index: of the key; one more than the last of a loop is its first.
+            index: the index of the key; one more than the last of a loop is its first.
             difference: what changes, from one key to another.
         """
         count = len(self.keys)

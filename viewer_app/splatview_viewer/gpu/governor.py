@@ -232,7 +232,7 @@ class Governor:
         time: only where it is clearly cheaper, and can be done often enough.
 
         Args:
-            name: of the scene's work.
+            name: the name of the scene's work.
             size: width and height on the screen.
             warp: the work of moving a picture. As long as its cost is not known, it is
                 tried.
@@ -335,7 +335,7 @@ class Governor:
         """Return the highest of SCALES with enough pictures a second.
 
         Args:
-            costs: of the scene at some of SCALES.
+            costs: the costs of the scene at some of SCALES.
             display_ms: milliseconds that each picture costs besides.
             kept_scale: the scale for which FLUENT pictures are enough; for others it is
                 SMOOTH.

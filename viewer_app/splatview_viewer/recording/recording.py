@@ -276,7 +276,7 @@ class Recording:
         Args:
             interval: versions, or steps, between two snapshots.
             limit: bytes of all snapshots.
-            folder: of the snapshots; None: they are in memory.
+            folder: the folder of the snapshots; None: they are in memory.
         """
         self.interval = interval
         self.limit = limit

@@ -69,7 +69,7 @@ class SnapshotSchedule:
         Args:
             is_last: the version is the last one of the run.
             is_writing: the snapshots before are still being written.
-            interval: of the recording.
+            interval: the interval of the recording.
             now: the time.
         """
         if self.version <= self.snapshot_version:

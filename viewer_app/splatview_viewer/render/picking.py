@@ -75,7 +75,7 @@ def pick_later(
 
     Args:
         scene: activated, as `Renderer.scene()` gives it.
-        camera: of the picture.
+        camera: the camera of the picture.
         x: pixels to the right of the picture's left edge.
         y: pixels below its top edge.
         options: of the picture: mode, scale and selection count; a picture of another
@@ -376,8 +376,8 @@ def values_later(
 
     Args:
         scene: activated.
-        index: of the Gaussian, which is there.
-        version: of the scene.
+        index: the index of the Gaussian, which is there.
+        version: the version of the scene.
     """
 
     def row() -> list[torch.Tensor]:

@@ -254,7 +254,7 @@ def merged(
     Args:
         scenes: at least one.
         smooth: for each scene, whether it is antialiased (renderers do not tell).
-        device: of the result; on a GPU, the work is done on torch's current stream.
+        device: where the result lies; on a GPU, torch's current stream is used.
     """
     import torch
 

@@ -41,7 +41,7 @@ class Bookmarks:
         """Save the camera as a bookmark.
 
         Args:
-            digit: of the bookmark, which may replace one; None for the first that is free.
+            digit: names the bookmark, and may replace one; None: the first free one.
         """
         bookmarks = self.by_digit
         if digit is None:

@@ -49,11 +49,11 @@ def draw_path(
 
     Args:
         path: the path, which has keyframes.
-        camera: of the picture.
+        camera: the camera of the picture.
         rect: the picture's rectangle on the screen.
         scale: pixels per point.
         chosen_key: the keyframe that is edited, which stands out.
-        time: of the playhead, in seconds.
+        time: the time of the playhead, in seconds.
     """
     # Of more keyframes there are several in each pixel.
     are_keys_drawn = len(path.keys) <= MAX_KEYS

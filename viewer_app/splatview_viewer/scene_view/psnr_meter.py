@@ -66,7 +66,7 @@ class PsnrMeter:
 
         Args:
             now: time of the loop, in seconds.
-            index: of the camera.
+            index: the index of the camera.
             camera: the camera.
             photo: its photograph, as `PhotoStore.photo`.
         """

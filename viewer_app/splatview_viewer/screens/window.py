@@ -310,7 +310,7 @@ class WindowScreen:
         Args:
             width: in points.
             height: in points.
-            title: of the window.
+            title: the title of the window.
             vsync: wait for the display's refresh.
             visible: True to show it.
 

@@ -135,7 +135,7 @@ def _create_table(
 
     Args:
         con: the database.
-        name: of the table.
+        name: the name of the table.
         columns: the values of each column. A key is the column's name, a space, and its
             SQL type.
     """

@@ -362,9 +362,9 @@ class Hints:
         """Draw the hint at the lower edge of a stream's picture, inside an imgui frame.
 
         Args:
-            rect: of the picture.
+            rect: the rectangle of the picture.
             scale: pixels per point.
-            name: of the stream, for the log.
+            name: the name of the stream, for the log.
 
         Returns:
             True when the button was pressed.

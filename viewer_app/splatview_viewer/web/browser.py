@@ -69,7 +69,7 @@ class BrowserScreen:
 
         Args:
             ctx: the shared context.
-            connection: of the page.
+            connection: the connection to the page.
             encoder: shared with other screens, and not closed here.
             work: counts what the GPU encodes.
 

@@ -164,7 +164,7 @@ def event_of(
     pull two presses apart; there is none where the page gives no time.
 
     Args:
-        message: of a page.
+        message: a message of a page.
         clicks: the clicks of this page until now.
         scale: framebuffer pixels per point.
 

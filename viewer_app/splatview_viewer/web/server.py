@@ -142,7 +142,7 @@ class PageConnection:
         """Make the connection, in the web thread.
 
         Args:
-            socket: of the page.
+            socket: the socket of the page.
             hello: the page's first message.
             peer: the page's address and port, for messages.
             wake: called when there is something in the inbox, another picture may be

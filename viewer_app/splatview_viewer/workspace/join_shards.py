@@ -30,9 +30,9 @@ def join(
     first part decides.
 
     Args:
-        frames: of the ranks.
-        ranks: of the frames.
-        version: of the joined frame.
+        frames: the frames of the ranks.
+        ranks: the ranks of the frames.
+        version: the version of the joined frame.
         trouble: what to show over the picture beside what the ranks report.
 
     Raises:

@@ -158,7 +158,7 @@ class Shapes:
             placement: x, y of the picture's upper left corner in `rect`, and pixels of
                 the screen for one of the result's picture along x and y.
             scale: pixels per point.
-            opacity: of everything, 0 to 1.
+            opacity: the opacity of everything, 0 to 1.
             threshold: shapes of a lower score are not drawn.
         """
         ctx = self._ctx
@@ -241,7 +241,7 @@ def _pack_masks(
 
     Args:
         masks: those without room are left out.
-        width: of the atlas, in texels.
+        width: the width of the atlas, in texels.
         limit: its height at most.
 
     Returns:
@@ -364,8 +364,8 @@ class OverlayText:
         """Write over the image in `rect`, inside an imgui frame.
 
         Args:
-            layers: of the image.
-            settings: of the view.
+            layers: the layers of the image.
+            settings: the settings of the view.
             rect: in pixels of the screen.
             placed: as for `ImageLayers.draw`.
             scale: pixels per point.

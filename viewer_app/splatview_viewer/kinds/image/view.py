@@ -195,7 +195,7 @@ class ImageView(View[ImageContent, ImageState]):
         """Write the text that lies over the picture, inside an imgui frame.
 
         Args:
-            rect: of the picture, in pixels.
+            rect: the rectangle of the picture, in pixels.
             scale: pixels per point.
             corner: also write in the corner how fast and how old results are.
         """

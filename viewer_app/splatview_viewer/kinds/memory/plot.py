@@ -122,7 +122,7 @@ def draw_strip(history: MemoryHistory, key: str) -> bool:
 
     Args:
         history: what is drawn.
-        key: of the stream's entry.
+        key: the key of the stream's entry.
     """
     end = history.last_time
     begin = max(end - _STRIP_S, min(history.first_time, end - 10.0))

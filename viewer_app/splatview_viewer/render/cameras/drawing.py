@@ -299,8 +299,8 @@ def draw_name_tag(
     """Write the name of a camera below it.
 
     Args:
-        cameras: the cameras.
-        index: of the named one.
+        cameras: all cameras.
+        index: the index of the camera to name.
         camera: the camera that sees it.
         depth: length of the frustums, world units.
         rect: rectangle of the picture on the screen.

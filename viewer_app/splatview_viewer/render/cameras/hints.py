@@ -70,7 +70,7 @@ class CameraHints:
 
         Args:
             points: (M, 3) centres of some of its Gaussians.
-            version: of the scene.
+            version: the version of the scene.
             now: time of the loop's turn.
         """
         cameras = self._cameras

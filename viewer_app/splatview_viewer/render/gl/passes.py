@@ -251,7 +251,7 @@ class Compositor:
 
         Args:
             columns: Gaussians in a row of the textures, a power of two.
-            rows: of the textures.
+            rows: the number of rows of the textures.
             paint: decides which textures are needed.
         """
         formats = self.formats
@@ -290,7 +290,7 @@ class FieldTextures:
         """Write an array into a texture, row by row from the first one.
 
         Args:
-            name: of the texture.
+            name: the name of the texture.
             array: (N, components), float32 or int32: N texels.
             width: texels of a row.
             capacity: the minimum of texels that the texture has room for; it has room

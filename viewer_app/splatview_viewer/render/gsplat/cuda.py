@@ -94,7 +94,7 @@ class KernelModule:
         """Launch a kernel on torch's current stream; capture-safe, without waiting.
 
         Args:
-            name: of the kernel.
+            name: the name of the kernel.
             grid: number of blocks.
             block: threads of a block.
             args: tensors (their address), ctypes values or structures by value.

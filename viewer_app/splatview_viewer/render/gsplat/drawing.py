@@ -82,7 +82,7 @@ class Parameters(ctypes.Structure):
 
         Args:
             camera: the camera.
-            options: of the picture.
+            options: the options of the picture.
             rgba: target of the picture.
             depth: target of its depth.
             needed: address of an int64 for the number of pairs.

@@ -227,7 +227,7 @@ def grid_of(
     Args:
         rgba: (H, W, 4) float32, contiguous, premultiplied.
         depth: (H, W) float32, contiguous, accumulated depth.
-        launcher: of the kernels of warp.cu.
+        launcher: launches the kernels of warp.cu.
     """
     height, width = depth.shape
     cell = cell_of(width, height)
@@ -270,7 +270,7 @@ def warp(
         nearness: (h, w) int32 zeros; zeros again when it is done. For no picture without
             a grid.
         out: (h, w, 4) float16; each row's values lie side by side.
-        launcher: of the kernels of warp.cu.
+        launcher: launches the kernels of warp.cu.
     """
     seen, camera = cameras
     transform = camera.viewmat @ np.linalg.inv(seen.viewmat)

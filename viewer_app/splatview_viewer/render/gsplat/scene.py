@@ -473,7 +473,7 @@ def activate(
         left_out: (3,) int64 that the host can read, written when it is done: counts by
             `LeftOut`'s reasons.
         counters: (4,) int32 zeros on the device, zeros again when it is done.
-        launcher: of the kernels of activate.cu.
+        launcher: launches the kernels of activate.cu.
     """
     tensors = [
         raw.means,
