@@ -11,7 +11,7 @@ import numpy as np
 from splatview_viewer.core.arithmetic import ceil_div
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.gpu.work import GpuWork
-from splatview_viewer.render.gl.passes import LayerTextures, PassVariants, read_texels
+from splatview_viewer.render.gl.passes import PassVariants, RenderTarget, read_texels
 
 PairMode = Literal["split", "difference", "side", "blend"]
 PAIR_MODES: tuple[PairMode, ...] = get_args(PairMode)
@@ -22,7 +22,7 @@ _BLOCK = 16
 class _Measurement(NamedTuple):
     """Squared differences that the GPU adds up."""
 
-    sums: LayerTextures
+    sums: RenderTarget
     value_count: int
     """Numbers whose squared differences are in `sums`."""
 
@@ -42,7 +42,7 @@ class PairCompositor:
         self._ctx = ctx
         self._work = work or GpuWork(ctx)
         self._passes = PassVariants(ctx, "fullscreen.vert", "pair.frag")
-        self._targets: dict[int, LayerTextures] = {}
+        self._targets: dict[int, RenderTarget] = {}
         self._measurement: _Measurement | None = None
 
     def target(
@@ -66,7 +66,7 @@ class PairCompositor:
                 layers.release()
                 layers = None
         if layers is None:
-            layers = LayerTextures(self._ctx, (width, height), picture=(4, dtype))
+            layers = RenderTarget(self._ctx, (width, height), picture=(4, dtype))
             layers.textures["picture"].repeat_x = False
             layers.textures["picture"].repeat_y = False
             layers.framebuffer.clear()
@@ -169,7 +169,7 @@ class PairCompositor:
         if x0 >= x1 or y0 >= y1:
             return
         size = ceil_div(x1 - x0, _BLOCK), ceil_div(y1 - y0, _BLOCK)
-        sums = LayerTextures(self._ctx, size, sums=(1, "f4"))
+        sums = RenderTarget(self._ctx, size, sums=(1, "f4"))
         self._measurement = _Measurement(sums, 3 * (x1 - x0) * (y1 - y0))
         add_up = self._passes("ERROR")
         first, second = self._textures()

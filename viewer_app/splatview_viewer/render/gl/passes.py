@@ -209,7 +209,7 @@ class BlendTarget:
         self.framebuffer.depth_mask = False
 
 
-class LayerTextures:
+class RenderTarget:
     """Named textures of one size, and a framebuffer that writes them all at once.
 
     The outputs of a fragment shader follow the order of the textures.
@@ -237,7 +237,7 @@ class Compositor:
     formats: ClassVar[Formats]
     """Formats of these textures, one texel per Gaussian."""
     _ctx: moderngl.Context
-    _projected: LayerTextures | None = None
+    _projected: RenderTarget | None = None
     thinned = ""
     """The reason why the last picture shows fewer Gaussians than there are, or "" (see
     `Renderer.thinned`)."""
@@ -257,21 +257,21 @@ class Compositor:
         formats = self.formats
         if paint.composition == "nearest":
             formats = formats | BODIES
-        layers = self._projected
+        target = self._projected
         # So that no released textures stay here if there is no memory for new ones.
         self._projected = None
-        if layers is not None:
-            has_size = layers.size == (columns, rows)
-            if not has_size or list(layers.textures) != list(formats):
-                layers.release()
-                layers = None
-        if layers is None:
-            layers = LayerTextures(self._ctx, (columns, rows), **formats)
-        self._projected = layers
-        return layers.framebuffer
+        if target is not None:
+            has_size = target.size == (columns, rows)
+            if not has_size or list(target.textures) != list(formats):
+                target.release()
+                target = None
+        if target is None:
+            target = RenderTarget(self._ctx, (columns, rows), **formats)
+        self._projected = target
+        return target.framebuffer
 
 
-class FieldTextures:
+class ArrayTextures:
     """Textures by name that arrays are written into.
 
     A texture is made again only when its size changes.

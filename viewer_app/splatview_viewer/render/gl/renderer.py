@@ -32,7 +32,7 @@ from splatview_viewer.render.base import (
     RenderOptions,
 )
 from splatview_viewer.render.gl.passes import (
-    FieldTextures,
+    ArrayTextures,
     read_texels,
     stable_order,
     texture_source,
@@ -136,7 +136,7 @@ class GlRenderer(Renderer):
             self._compositor = TileCompositor(ctx)
         else:
             self._compositor = QuadCompositor(ctx)
-        self._fields = FieldTextures(ctx)
+        self._fields = ArrayTextures(ctx)
         self._means = np.empty((0, 3), np.float32)
         """Centres relative to `_origin`."""
         self._origin = np.zeros(3)

@@ -24,11 +24,11 @@ from splatview_viewer.render.base import (
     RenderOptions,
 )
 from splatview_viewer.render.gl.passes import (
+    ArrayTextures,
     Compositor,
-    FieldTextures,
-    LayerTextures,
     Pass,
     PassVariants,
+    RenderTarget,
 )
 from splatview_viewer.render.gl.tile_lists import TILE, Chunks, TileLists
 
@@ -75,11 +75,11 @@ class TileCompositor(Compositor):
         self._gather = PassVariants(ctx, "fullscreen.vert", "gather.frag")
         self._unfinished = Pass(ctx, "fullscreen.vert", "unfinished.frag")
         self._walks = PassVariants(ctx, "fullscreen.vert", "walk.frag")
-        self._lists = FieldTextures(ctx)
+        self._lists = ArrayTextures(ctx)
         self._list_capacity = 1
         """Entries that the lists' texture holds: it only grows, so that it is seldom made
         again."""
-        self._layers: dict[object, LayerTextures] = {}
+        self._layers: dict[object, RenderTarget] = {}
         """Targets of the present picture's size, for gathering."""
         self._size = 0, 0
         self._grid = 0, 0
@@ -129,7 +129,7 @@ class TileCompositor(Compositor):
         self._release_layers()
         self._size = 0, 0
         self._lists.release()
-        self._lists = FieldTextures(self._ctx)
+        self._lists = ArrayTextures(self._ctx)
         self._list_capacity = 1
 
     def release(self) -> None:
@@ -239,7 +239,7 @@ class TileCompositor(Compositor):
         self._parts(channel, next_slot).framebuffer.use()
         walk.draw_fullscreen()
 
-    def _read_unfinished(self, parts: LayerTextures) -> np.ndarray:
+    def _read_unfinished(self, parts: RenderTarget) -> np.ndarray:
         """Return (rows, columns) bool: tiles where something more can be seen."""
         layer = self._layer("unfinished", self._grid, open=(1, "f1"))
         self._unfinished.bind_textures(**parts.textures)
@@ -277,7 +277,7 @@ class TileCompositor(Compositor):
 
     # -- textures -------------------------------------------------------------------------
 
-    def _parts(self, channel: Channel, slot: int) -> LayerTextures:
+    def _parts(self, channel: Channel, slot: int) -> RenderTarget:
         """Return the outputs of a walk; each walk goes from one of two slots to the other.
 
         Tiles lie eight in a column, as many columns as can be, and then from the left
@@ -290,14 +290,14 @@ class TileCompositor(Compositor):
         height = ceil_div(columns, max_columns) * 8 * (TILE // 4)
         return self._layer((channel, slot), (width, height), **_PART_FORMATS)
 
-    def _target(self, channel: Channel) -> LayerTextures:
+    def _target(self, channel: Channel) -> RenderTarget:
         return self._layer(channel, self._size, picture=(4, "f4"))
 
     def _layer(
         self, key: object, size: Size, **formats: tuple[int, str]
-    ) -> LayerTextures:
+    ) -> RenderTarget:
         if key not in self._layers:
-            self._layers[key] = LayerTextures(self._ctx, size, **formats)
+            self._layers[key] = RenderTarget(self._ctx, size, **formats)
         return self._layers[key]
 
     def _release_layers(self) -> None:
