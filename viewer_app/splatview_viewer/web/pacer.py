@@ -110,7 +110,7 @@ class Pacer:
         """Note that a picture and all before it are on the page, or were skipped there.
 
         Args:
-            number: of the picture.
+            number: the number of the picture.
             took: seconds from its first byte to its decoded image.
             now: seconds by the same clock as before.
         """
