@@ -57,9 +57,9 @@ class CallerPhotos:
         """Check the shapes of the photographs; their numbers are not read.
 
         Args:
-            images: as of `publish_cameras`.
+            images: the photographs that the caller of `publish_cameras` gave.
             sizes: (N, 2) width and height of the cameras, on the CPU.
-            layout: as of `publish_cameras`.
+            layout: "HW", "HWC", "CHW" or "BGR"; None: by the shapes.
 
         Raises:
             TypeError: an image is neither a tensor, a path nor None.

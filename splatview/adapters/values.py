@@ -69,10 +69,14 @@ def floats(
     """Convert numbers to float32. On a GPU the result may share the caller's memory.
 
     Args:
-        value: as of `number_tensor`, which also says what is raised.
-        name: as of `number_tensor`.
-        empty: as of `number_tensor`.
+        value: the caller's numbers.
+        name: the name of the argument, for errors.
+        empty: shape of the result for an empty list or vector.
         double: True to leave float64 as it is.
+
+    Raises:
+        TypeError: the value has no numbers of its own, or is of another type.
+        ValueError: the numbers are complex, or do not make an array.
     """
     tensor = number_tensor(value, name, empty)
     if tensor.is_complex():
@@ -94,11 +98,11 @@ def integers(
     """Convert whole numbers to int32, and check their range if they are on the CPU.
 
     Args:
-        value: as of `number_tensor`, which also says what is raised.
-        name: as of `number_tensor`.
+        value: the caller's numbers.
+        name: the name of the argument, for errors.
         minimum: the smallest number that is accepted.
         maximum: the largest number that is accepted.
-        empty: as of `number_tensor`.
+        empty: shape of the result for an empty list or vector.
 
     Raises:
         TypeError: the numbers are not integers.

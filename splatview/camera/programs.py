@@ -151,10 +151,10 @@ class _CameraSession:
 
         Args:
             settings: the settings of the capturing process.
-            detector: as for `launch`.
-            viewer: as for `launch`.
+            detector: settings of the inference process; None: there is none.
+            viewer: arguments of the viewer; None: there is no viewer.
             ends_when_played: the session ends once a file was played.
-            out: as for `launch`.
+            out: the viewer's picture file.
         """
         name = _run_name(settings.source)
         env = {**os.environ, "SPLATVIEW_NAME": name}

@@ -92,7 +92,7 @@ class Still:
         Args:
             screen: its framebuffer gets the size of each picture.
             kind: the kind of the stream, or "snapshot".
-            who: the command, which messages begin with.
+            command: the name of the command, with which messages begin.
             camera: the name that messages give the camera.
 
         Raises:

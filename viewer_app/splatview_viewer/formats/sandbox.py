@@ -261,7 +261,7 @@ def await_result(
     Args:
         process: the child.
         errors: the descriptor of its stderr.
-        progress: as for `run`.
+        progress: called with the activity and how far it is (0 to 1).
         timeout: seconds within which it has to answer, counted in waits of `POLL`.
 
     Raises:

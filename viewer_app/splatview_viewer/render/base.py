@@ -374,7 +374,7 @@ class Renderer:
             scene: its tensors are in host memory or on a GPU.
             ready: called with the raw handle of a CUDA stream when a scene on a GPU is
                 read; what that stream is given afterwards finds the data there
-                (`Frame.wait`). Without it they are there once torch's current stream has
+                (`StreamFrame.wait`). Without it they are there once torch's current stream has
                 come as far as now.
         """
         raise NotImplementedError

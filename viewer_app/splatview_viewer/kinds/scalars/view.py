@@ -94,7 +94,7 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
 
     @property
     def origin(self) -> Origin:
-        """The horizontal axis, as for `Curve.across`."""
+        """The horizontal axis, as for `Curve.axis_values`."""
         if self.state.across == "step":
             return "step"
         if self.state.across == "clock":

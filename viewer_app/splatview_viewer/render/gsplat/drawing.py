@@ -164,7 +164,7 @@ class Scene:
     shN: torch.Tensor  # noqa: N815
     """(N, K-1, 3), rows of (K-1) * 3 may lie apart."""
     flags: torch.Tensor | None = None
-    """(N,) uint8 as `Selection.flags` gives them, for kinds of frames that are
+    """(N,) uint8 as `selecting.flags` gives them, for kinds of frames that are
     `selected`."""
 
     @property

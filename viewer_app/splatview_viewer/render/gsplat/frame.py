@@ -127,7 +127,7 @@ class FrameGraph:
         storage until `load` is given another one.
 
         Args:
-            flags: (N,) uint8 as `Selection.flags` gives them. None if all are drawn, none
+            flags: (N,) uint8 as `selecting.flags` gives them. None if all are drawn, none
                 stands out.
         """
         if self._scene is not None and flags is not self._scene.flags:
