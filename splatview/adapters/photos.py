@@ -239,6 +239,11 @@ def _photo_tensor(image: Any, index: int, layout: str | None) -> torch.Tensor:
         layout = guessed_layout(tensor)
     # float64 is converted when the photograph is read.
     dtype = dtype_name(tensor).replace("float64", "float32")
+    if dtype == "uint16":
+        raise ValueError(
+            f"images[{index}] is uint16; legal are uint8 (0 to 255) and floating point "
+            "(0 to 1): use .float() / 65535"
+        )
     shapes = {"image": (dtype, tuple(tensor.shape))}
     try:
         kinds.check_frame("image", shapes, {"layout": layout})

@@ -20,7 +20,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 DEVICES = ("cpu", "cuda")
-_PIL_MODES = ("L", "RGB", "RGBA", "F")
+_PIL_MODES = ("L", "RGB", "RGBA", "F", "I;16")
 _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
 _ARRAY_INTERFACES = ("__dlpack__", "__cuda_array_interface__", "__array_interface__")
 _current_transform = torch._C._functorch.peek_interpreter_stack  # type: ignore[attr-defined]

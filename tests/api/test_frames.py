@@ -135,7 +135,9 @@ def test_write_into_a_frame_stays_with_its_reader() -> None:
         )
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16, torch.uint16], ids=str
+)
 def test_other_libraries_see_the_same_memory(dtype: torch.dtype) -> None:
     picture = torch.arange(60, dtype=torch.float32).reshape(6, 10).to(dtype)
     splatview.publish(picture, "it")
@@ -146,7 +148,7 @@ def test_other_libraries_see_the_same_memory(dtype: torch.dtype) -> None:
         assert torch.equal(tensor, picture)
         assert tensor.data_ptr() == frame.tensor.data_ptr()
         # NumPy has no bfloat16.
-        if dtype == torch.float32:
+        if dtype != torch.bfloat16:
             address = np.from_dlpack(frame).ctypes.data
             assert address == frame.numpy().ctypes.data
             assert address == tensor.data_ptr()

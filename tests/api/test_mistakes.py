@@ -122,6 +122,7 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
         ({"Ks": KS[:2]}, "Ks is float32 of shape (2, 3, 3)"),
         ({"width": CAMERA_LIMITS["side"] + 1}, "expected 1 to"),
         ({"images": ["a\0b", None, None]}, "control characters"),
+        ({"images": [torch.zeros(30, 40, dtype=torch.uint16)] * 3}, "/ 65535"),
         ({"current": 3}, "current is 3"),
         ({"layout": "XY"}, "'XY'"),
     ],

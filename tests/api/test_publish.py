@@ -69,8 +69,15 @@ def rand(*shape: int) -> torch.Tensor:
 def test_publish_recognises_image_layouts_and_dtypes(
     shape: tuple[int, ...], layout: str
 ) -> None:
-    for dtype in (torch.uint8, torch.float16, torch.bfloat16, torch.float32):
-        image = (rand(*shape) * 50).to(dtype)
+    dtypes = (
+        torch.uint8,
+        torch.uint16,
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+    )
+    for dtype in dtypes:
+        image = (rand(*shape) * 50).abs().to(dtype)
         kind, fields, meta = unpacked(image)
         assert (kind, meta["layout"]) == ("image", layout)
         assert torch.equal(fields["image"], image)

@@ -167,6 +167,7 @@ def _bytes_up_to(count: int) -> torch.Tensor:
 @pytest.mark.parametrize(
     "image",
     [
+        torch.arange(65476, 65536).reshape(10, 6).to(torch.uint16),
         torch.arange(60).reshape(10, 6).to(torch.float16),
         torch.arange(60).reshape(10, 6).to(torch.bfloat16),
         torch.arange(60).reshape(10, 6).to(torch.float32),
@@ -176,6 +177,7 @@ def _bytes_up_to(count: int) -> torch.Tensor:
         _bytes_up_to(60)[7:].reshape(1, 53),
     ],
     ids=[
+        "uint16",
         "float16",
         "bfloat16",
         "float32",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _NUMPY = {
     "uint8": np.uint8,
+    "uint16": np.uint16,
     "float16": np.float16,
     "bfloat16": np.uint16,
     "float32": np.float32,
@@ -71,7 +72,7 @@ class RemoteTensor:
     """A tensor in another process's memory on the host, read-only."""
 
     dtype: str
-    """"uint8", "int32", "float16", "bfloat16", "float32" or "float64"."""
+    """"uint8", "uint16", "int32", "float16", "bfloat16", "float32" or "float64"."""
     array: np.ndarray
     """A view of the slot, which the writer may reuse: see `StreamFrame`.
 
@@ -83,7 +84,7 @@ class RemoteTensor:
         return self.array.shape
 
     def to_float32(self) -> np.ndarray:
-        """Return a float32 copy, C-contiguous. uint8 keeps its values 0 to 255."""
+        """Return a float32 copy, C-contiguous. Integers keep their values."""
         if self.dtype == "bfloat16":
             # It is the upper half of a float32.
             return (self.array.astype(np.uint32) << 16).view(np.float32)

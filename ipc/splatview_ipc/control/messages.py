@@ -26,7 +26,7 @@ Text = Annotated[str, Meta(max_length=limits.MAX_META_TEXT)]
 Identifier = Annotated[
     str, Meta(min_length=1, max_length=40, pattern=r"\A[A-Za-z_][A-Za-z0-9_]*\Z")
 ]
-DType = Literal["uint8", "float16", "bfloat16", "float32", "float64", "int32"]
+DType = Literal["uint8", "uint16", "float16", "bfloat16", "float32", "float64", "int32"]
 Kind = Literal["image", "gaussians", "cameras", "overlay", "scalars", "memory"]
 Extent = Annotated[int, Meta(ge=0, le=limits.MAX_EXTENT)]
 Shape = Annotated[tuple[Extent, ...], Meta(max_length=limits.MAX_DIMS)]

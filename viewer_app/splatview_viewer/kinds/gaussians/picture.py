@@ -258,8 +258,9 @@ class Composer:
         if defines not in self._arrays:
             folder = files("splatview_viewer.kinds.gaussians")
             text = folder.joinpath("compose.glsl").read_text()
+            head = fragment_head(defines) + color_maps.SHADER
             program = self._ctx.program(
-                vertex_shader=VERTEX, fragment_shader=fragment_head(defines) + text
+                vertex_shader=VERTEX, fragment_shader=head + text
             )
             self._arrays[defines] = self._ctx.vertex_array(program, [])
         return self._arrays[defines]

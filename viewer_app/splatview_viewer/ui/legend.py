@@ -24,6 +24,8 @@ _PADDING = 9.0
 """Space around the bar and the texts, in points."""
 _MARGIN = 12.0
 """Distance from the picture's edges, in points."""
+_MIN_PICTURE_WIDTH = 280.0
+"""Width of a picture, in points, below which the legend is left out."""
 _BACKGROUND_COLOR = ImVec4(0.06, 0.065, 0.075, 0.82)
 _TITLE_COLOR = ImVec4(0.9, 0.91, 0.93, 1)
 _LABEL_COLOR = ImVec4(0.7, 0.72, 0.75, 1)
@@ -32,7 +34,7 @@ _LABEL_COLOR = ImVec4(0.7, 0.72, 0.75, 1)
 def draw_legend(
     title: str, map_name: str, labels: Sequence[str], rect: Rect, scale: float
 ) -> None:
-    """Draw the legend in the lower right corner of a picture, if it fits in.
+    """Draw the legend in the lower right corner of a picture that has room for it.
 
     Its own colours are the same in the dark and the light theme, because it lies over
     pictures.
@@ -44,6 +46,8 @@ def draw_legend(
         rect: the picture's rectangle on the screen.
         scale: pixels per point.
     """
+    if rect.width < _MIN_PICTURE_WIDTH * scale:
+        return
     draw_list = imgui.get_background_draw_list()
     with theme.font_size(12.0):
         line_height = imgui.get_text_line_height()
