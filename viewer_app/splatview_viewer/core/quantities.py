@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import math
 from datetime import datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 """Units of bytes, each 1024 times the one before."""
@@ -269,3 +273,24 @@ def _multiples(low: float, high: float, step: float) -> list[float]:
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
     return [k * step for k in range(first, min(last, first + _MAX_TICKS) + 1)]
+
+
+def number_labels(values: Sequence[float]) -> list[str]:
+    """Return numbers as texts, with just enough decimals to tell them apart."""
+    span = max(values) - min(values)
+    largest = max(abs(value) for value in values)
+    if span <= 0 or largest >= 1e6 or span < 1e-4:
+        return [f"{value:.3g}" for value in values]
+    decimals = min(max(2 - math.floor(math.log10(span)), 0), 6)
+    labels = [f"{value:,.{decimals}f}" for value in values]
+    while decimals and all(label.endswith("0") for label in labels):
+        decimals -= 1
+        labels = [label[:-1] for label in labels]
+    return [label.rstrip(".") for label in labels]
+
+
+def count_labels(values: Sequence[float]) -> list[str]:
+    """Return counts as texts, whole where they span ten or more."""
+    if max(values) - min(values) >= 10:
+        return [f"{round(value):,}" for value in values]
+    return [f"{value:g}" for value in values]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -112,17 +111,3 @@ def _draw_labels(
         free_width = right - left - imgui.calc_text_size(label).x
         position = ImVec2(round(left + share * free_width), y)
         draw_list.add_text(position, color, label)
-
-
-def number_labels(values: Sequence[float]) -> list[str]:
-    """Return numbers as texts, with just enough decimals to tell them apart."""
-    span = max(values) - min(values)
-    largest = max(abs(value) for value in values)
-    if span <= 0 or largest >= 1e6 or span < 1e-4:
-        return [f"{value:.3g}" for value in values]
-    decimals = min(max(2 - math.floor(math.log10(span)), 0), 6)
-    labels = [f"{value:,.{decimals}f}" for value in values]
-    while decimals and all(label.endswith("0") for label in labels):
-        decimals -= 1
-        labels = [label[:-1] for label in labels]
-    return [label.rstrip(".") for label in labels]

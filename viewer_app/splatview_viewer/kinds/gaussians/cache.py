@@ -318,18 +318,18 @@ class SceneCache:
         options = key.options
         with self.stopwatch("render"):
             rendered = self.render(picture, camera, options)
-        counts = PAINTS[options.paint].is_mapped
-        is_mapped = options.depth or counts
+        paint = PAINTS[options.paint]
+        is_mapped = options.depth or paint.is_mapped
         with self.stopwatch("wait"):
             if self.renderer.reads_gpu:
                 self.report_gpu_times()
             if is_mapped:
-                source = picture.depth.source(rendered, self.now, counts=counts)
+                source = picture.numbers.source(rendered, self.now, paint)
             else:
                 source = rendered.source()
             if self._frame is not None and not self.finish_reading():
                 if is_mapped:
-                    picture.depth.undo()
+                    picture.numbers.undo()
                 return
         if is_mapped:
             picture.become(source, camera, key)

@@ -10,7 +10,7 @@ from splatview_viewer.kinds.gaussians.state import SHOWS, Show
 from splatview_viewer.scene import color_maps
 from splatview_viewer.scene_view.tool import Tool
 from splatview_viewer.ui import widgets as ui
-from splatview_viewer.ui.legend import draw_legend, number_labels
+from splatview_viewer.ui.legend import draw_legend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,9 +35,10 @@ class LookTool(Tool["GaussianView"]):
 
     def details(self) -> Sequence[str]:
         view = self.view
-        low, high = view.depth_range
-        if view.state.show == "depth" and high > 0:
-            return [f"depth {low:.3g} to {high:.3g}"]
+        low, high = view.number_range
+        range_name = SHOWS[view.state.show].range_name
+        if range_name and high > 0:
+            return [f"{range_name} {low:.3g} to {high:.3g}"]
         return []
 
     def draw_over(self, rect: Rect, scale: float) -> bool:
@@ -45,16 +46,10 @@ class LookTool(Tool["GaussianView"]):
         show_facts = SHOWS[view.state.show]
         if not show_facts.is_mapped or view.picture.source is None:
             return False
-        low, high = view.depth_range
+        low, high = view.number_range
         if high <= low:
             return False
-        values = (low, (low + high) / 2, high)
-        if view.state.show == "depth":
-            labels = number_labels(values)
-        elif high - low >= 10:
-            labels = [f"{round(value):,}" for value in values]
-        else:
-            labels = [f"{value:g}" for value in values]
+        labels = show_facts.labels((low, (low + high) / 2, high))
         above_bars = view.tools.above_bars(rect)
         draw_legend(show_facts.legend, view.state.color_map, labels, above_bars, scale)
         return False
@@ -94,7 +89,7 @@ class LookTool(Tool["GaussianView"]):
             depth_range = ui.value_range(
                 "The depths at both ends of the colour map",
                 state.depth_range,
-                self.view.picture.depth.range,
+                self.view.picture.numbers.range,
             )
             state = replace(state, depth_range=depth_range)
         return state

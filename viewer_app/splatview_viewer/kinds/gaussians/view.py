@@ -140,11 +140,11 @@ class GaussianView(View[SceneCache, GaussianState]):
         return self.state.background or self.data.background or (0.0, 0.0, 0.0)
 
     @property
-    def depth_range(self) -> tuple[float, float]:
+    def number_range(self) -> tuple[float, float]:
         """The numbers at both ends of the colour map."""
         if self.state.show == "depth" and self.state.depth_range is not None:
             return self.state.depth_range
-        return self.picture.depth.range
+        return self.picture.numbers.range
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         data = self.data
@@ -153,7 +153,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         # The orbit takes the place of a view that is followed, before anything else.
         orbit = self.rig.orbit
         if data.summary is not None:
-            can_move = self.state.smooth and SHOWS[self.state.show].is_solid
+            can_move = self.state.smooth and SHOWS[self.state.show].can_be_moved
             data.update_picture(
                 self.picture,
                 self.rig.camera_of_scene(rect),
@@ -182,7 +182,7 @@ class GaussianView(View[SceneCache, GaussianState]):
             rect,
             self.background,
             self.state.show,
-            (self.state.color_map, self.depth_range),
+            (self.state.color_map, self.number_range),
         )
 
     def tensor(self, width: int, height: int) -> torch.Tensor | None:

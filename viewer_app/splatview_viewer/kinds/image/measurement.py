@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from splatview_ipc.kinds.image import IMAGE_AXES, holds_measurements
+from splatview_viewer.core.quantities import number_labels
 
 if TYPE_CHECKING:
     from splatview_ipc.control.frame import StreamFrame
@@ -90,7 +91,7 @@ def draw_measurement_legend(
         rect: of the picture.
         scale: pixels per point.
     """
-    from splatview_viewer.ui.legend import draw_legend, number_labels
+    from splatview_viewer.ui.legend import draw_legend
 
     title = f"Values in {measurement.unit}" if measurement.unit else "Values"
     low, high = values

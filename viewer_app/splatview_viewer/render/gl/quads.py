@@ -97,10 +97,10 @@ class QuadCompositor(Compositor):
             paint = PAINTS[self._options.paint]
             if paint.composition == "nearest":
                 self._draw_nearest(target, visible, near)
-            elif paint.composition == "counted":
-                self._count(target, visible)
+            elif paint.is_counted:
+                self._count(target, visible, *paint.compositing_defines)
             else:
-                self._blend(target, visible, *paint.defines)
+                self._blend(target, visible, *paint.compositing_defines)
         return target.color, target.depth
 
     def free_pictures(self) -> None:
@@ -147,14 +147,14 @@ class QuadCompositor(Compositor):
         splat.vao.render(moderngl.TRIANGLE_STRIP, vertices=4, instances=visible)
         target.framebuffer.depth_mask = False
 
-    def _count(self, target: BlendTarget, visible: int) -> None:
+    def _count(self, target: BlendTarget, visible: int, *defines: str) -> None:
         """Add all Gaussians up, with the depth of colours."""
         ctx = self._ctx
         if target.depth is not None:
             self._blend(target, visible)
         target.sum_framebuffer.use()
         target.sum_framebuffer.clear()
-        splat = self._splats(target, "OVERDRAW")
+        splat = self._splats(target, *defines)
         splat.set_uniforms(first=0)
         ctx.enable_only(moderngl.BLEND)
         ctx.blend_func = moderngl.ONE, moderngl.ONE

@@ -314,7 +314,7 @@ class GlRenderer(Renderer):
         degree = self._sh_degree
         if options.sh_degree is not None:
             degree = min(options.sh_degree, degree)
-        projection = self._compositor.projection(*paint.defines)
+        projection = self._compositor.projection(*paint.projection_defines)
         projection.bind_textures(
             order=self._fields["order"],
             gaussians=self._fields["gaussians"],

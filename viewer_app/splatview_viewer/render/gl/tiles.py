@@ -252,7 +252,7 @@ class TileCompositor(Compositor):
         if self._is_nearest:
             channels = ["color"]
         # A pixel of these is never finished.
-        is_endless = self._is_nearest or self._paint.composition == "counted"
+        is_endless = self._is_nearest or self._paint.is_counted
         slot: int | None = None
         chunks = Chunks(boxes, self._targets.grid)
         for lists in chunks:
@@ -278,9 +278,9 @@ class TileCompositor(Compositor):
         options = self._options
         paint = self._paint
         defines: list[str] = []
-        if channel == "color" or paint.composition != "counted":
-            # The depth of counts is that of colours. Normals are colours here.
-            defines += [name for name in paint.defines if name != "NORMALS"]
+        if channel == "color" or not paint.is_counted:
+            # The depth of counts is that of colours.
+            defines += paint.compositing_defines
         if channel == "depth":
             defines.append("DEPTH")
         if slot is not None:
