@@ -59,7 +59,7 @@ def main() -> int:
     unknown = set(options.names) - set(NAMES)
     if unknown:
         parser.error(
-            f"{unknown.pop()!r} is not a benchmark; legal are {', '.join(NAMES)}"
+            f"{unknown.pop()!r} is not a benchmark; expected {', '.join(NAMES)}"
         )
     failed = False
     with tempfile.TemporaryDirectory(prefix="sv-bench-") as folder:

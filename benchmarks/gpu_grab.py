@@ -208,7 +208,7 @@ def _image() -> dict[str, str]:
     finally:
         splatview.close()
     return {
-        "what": "an image of this size, published anew each time",
+        "what": "an image of this size, published again each time",
         "grab ms p50": f"{p50:.3f}",
         "p95": f"{p95:.3f}",
     }

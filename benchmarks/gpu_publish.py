@@ -232,7 +232,7 @@ def _in_turns(
 
 def _shared() -> int:
     """Return how many versions this process has marked or copied for its viewers."""
-    publisher = publishing.begun()
+    publisher = publishing.started_publisher()
     return 0 if publisher is None else publisher.control.words[COPIES]
 
 

@@ -39,7 +39,7 @@ GPU_MS = 1.5
 
 
 def scene_file(folder: Path, count: int, seed: int = 0) -> Path:
-    """Write a ball of so many Gaussians of SH degree 3 into a file."""
+    """Write a ball of this many Gaussians of SH degree 3 into a file."""
     rng = np.random.default_rng(seed)
     means = rng.normal(size=(count, 3)).astype(np.float32)
     size = 0.006 * (1e6 / count) ** (1 / 3)

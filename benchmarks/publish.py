@@ -112,7 +112,7 @@ def _without_viewer() -> list[dict[str, str]]:
                 "limit": f"{limit} us",
             }
         )
-    publisher = publishing.begun()
+    publisher = publishing.started_publisher()
     assert publisher is not None
     assert publisher.control.counters()["copies"] == 0
     return rows
@@ -135,7 +135,7 @@ def _against_copy(viewer: str, frame: torch.Tensor) -> dict[str, str]:
     There are as many targets as the ring has slots. As many targets as the ring has.
     """
     targets = [torch.zeros_like(frame) for _ in range(4)]
-    publisher = publishing.begun()
+    publisher = publishing.started_publisher()
     assert publisher is not None
     copies = publisher.control.counters()["copies"]
     published = []

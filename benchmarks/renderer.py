@@ -1,11 +1,9 @@
-"""Measure the OpenGL renderer's frames while the camera moves.
-
-By either of its compositors.
+"""Measure the OpenGL renderer's frames, by either compositor, while the camera moves.
 
 Before anything is timed the renderer must reproduce the picture that gsplat drew of the
-same view. The scenes lie in
-the folder that SPLATVIEW_TEST_DATA names. "frame" is waited for, "cpu" the processor time of a frame, over all threads:
-what a busy machine changes least.
+same view. The scenes lie in the folder that SPLATVIEW_TEST_DATA names. "frame" is waited
+for, "cpu" the processor time of a frame, over all threads: what a busy machine changes
+least.
 """
 
 from __future__ import annotations

@@ -236,7 +236,7 @@ def soak(
                         )
                 time.sleep(pace)
             killed = crowd.churn(0.0)
-            publisher = publishing.begun()
+            publisher = publishing.started_publisher()
             assert publisher is not None
             counters = ", ".join(
                 f"{name} {value:,}"

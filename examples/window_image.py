@@ -16,7 +16,7 @@ parser.add_argument(
     "--steps",
     type=int,
     default=1_000_000,
-    help="end after so many changes of the image",
+    help="end after this many changes of the image",
 )
 steps = parser.parse_args().steps
 

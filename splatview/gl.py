@@ -20,11 +20,11 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from splatview.api.session import public, untraced
+from splatview_ipc.control.dtypes import dtype_name
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.gl.probe import forced_bridge
 from splatview_ipc.gl.shared_texture import SharedTexture
 from splatview_ipc.gl.texture_tensor import DTYPES, TextureTensor
-from splatview_ipc.shm.slot_layout import dtype_name
 
 if TYPE_CHECKING:
     import moderngl
@@ -78,7 +78,7 @@ class TensorTexture(AbstractContextManager["TensorTexture"]):
         is_picture = len(shape) in (2, 3) and 0 not in shape and channels <= 4
         if not is_picture or name not in _MODERNGL_DTYPES:
             raise ValueError(
-                f"a {name} tensor {shape}; legal are (H, W) and (H, W, C), C from 1 to 4, "
+                f"a {name} tensor {shape}; expected (H, W) or (H, W, C), C from 1 to 4, "
                 f"of {', '.join(_MODERNGL_DTYPES)}"
             )
         self.tensor = tensor
@@ -116,7 +116,7 @@ class TensorTexture(AbstractContextManager["TensorTexture"]):
         return nullcontext(self.texture)
 
     def close(self) -> None:
-        """Give back everything, the texture too. Idempotent."""
+        """Release everything, the texture too. Idempotent."""
         self._link.close()
         if not isinstance(self._link, SharedTexture):
             self.texture.release()

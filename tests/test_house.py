@@ -112,6 +112,34 @@ def sources(*folders: str) -> list[Source]:
 # ---- the product
 
 
+def _parameter_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    arguments = function.args
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    every += [arg for arg in (arguments.vararg, arguments.kwarg) if arg is not None]
+    return {argument.arg for argument in every}
+
+
+def _documented_names(docstring: str) -> list[str]:
+    """Return the names that the section `Args:` of a docstring describes."""
+    _, _, section = docstring.partition("\nArgs:\n")
+    # The section ends at the first line that is not indented.
+    lines = re.split(r"^(?=\S)", section, maxsplit=1, flags=re.MULTILINE)[0]
+    return re.findall(r"^    \*{0,2}(\w+):", lines, flags=re.MULTILINE)
+
+
+def test_described_arguments_exist() -> None:
+    """A parameter that is renamed keeps no description by its old name."""
+    wrong = []
+    for source in sources(*FOLDERS):
+        for function in source.functions:
+            names = _documented_names(ast.get_docstring(function) or "")
+            # The names of further keywords are those of a TypedDict.
+            if function.args.kwarg is None:
+                unknown = set(names) - _parameter_names(function)
+                wrong += [f"{source.name} {function.name}: {n}" for n in unknown]
+    assert not wrong
+
+
 def test_only_kinds_compare_names_of_kinds() -> None:
     """What other rooms must know of a kind, its `KIND` declares."""
     viewer = ROOT / "viewer_app" / "splatview_viewer"

@@ -89,7 +89,7 @@ def make(
         size: width and height of the photographs.
         points: number of coloured points, chosen from all that the training views see.
         views: number of photographs; all 35 are the demo's.
-        seed: of that choice, and of the points' errors.
+        seed: the seed of that choice, and of the points' errors.
     """
     width, height = map(int, size.split("x"))
     folder.mkdir(parents=True, exist_ok=True)
@@ -159,7 +159,7 @@ def _write_points(
         positions: (N, 3), model space.
         colors: (N, 3) RGB in [0, 1].
         count: number of points to choose.
-        seed: of the choice and of the errors.
+        seed: the seed of the choice and of the errors.
     """
     generator = torch.Generator().manual_seed(seed)
     chosen = torch.randperm(len(positions), generator=generator)[:count]

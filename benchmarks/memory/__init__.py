@@ -6,10 +6,10 @@ The first is a real one, in the folder that SPLATVIEW_TEST_DATA names; the other
 it (`traces`; 10 million events take 8 GB to write; they are kept in the folder that
 SPLATVIEW_BENCH_TRACES names, if it does). "Peak" is the memory of all processes of the
 viewer together, as RSS, so that what two of them share counts twice. "Pictures" are of
-the real
-program, `splatview serve FILE`, 1920x1080 without a window, while a hand drags and turns the wheel 125 times a second:
-new pictures of the plot, not frames in which the old one is moved. "CPU" is processor
-time, over all threads: what a busy machine changes least.
+the real program, `splatview serve FILE`, 1920x1080 without a window, while a hand drags
+and turns the wheel 125 times a second: new pictures of the plot, not frames in which
+the old one is moved. "CPU" is processor time, over all threads: what a busy machine
+changes least.
 
 Checked in the same run: the live bytes at every moment are those of a replay of the
 pickle in plain Python, and what is picked is what lies there by adding up sizes.

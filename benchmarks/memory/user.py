@@ -99,7 +99,7 @@ class MemoryScreen(CountingScreen):
             "painted": self._painted,
             "presented": len(self._presented_at),
             "complete": view is not None and view.complete,
-            "timings": view.info().timings if view is not None else {},
+            "timings": view.timings if view is not None else {},
         }
 
     def _do_look(self, part: float) -> None:

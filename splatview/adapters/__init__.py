@@ -3,7 +3,7 @@
     layout = recognise(value)               # of a stream's first value, or of another form
     published = layout.match(value, meta)   # tensors and metadata for `Stream.publish`
 
-`match` returns None for a value of another form, which is then recognised anew. A layout
+`match` returns None for a value of another form, which is then recognised again. A layout
 remembers the form of its values, so that the next value of that form costs a few
 comparisons.
 """

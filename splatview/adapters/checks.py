@@ -11,7 +11,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from splatview_ipc.control.limits import MAX_META_BYTES, MAX_META_TEXT, MAX_NAME
-from splatview_ipc.kinds.gaussians import SH_DEGREE, SH_REST, activated_of
+from splatview_ipc.kinds.gaussians import SH_DEGREE, SH_REST_COUNTS, parse_activated
 from splatview_ipc.kinds.rules import check_meta
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _SIMILAR_SWAPPED = 0.75
 
 Examples: cop, copyy; antialiasing; cpoy.
 """
-_MAX_SH_DEGREE = len(SH_REST) - 1
+_MAX_SH_DEGREE = len(SH_REST_COUNTS) - 1
 _LONG_OPTION = 10
 """Letters of a long option."""
 _MAX_ENTRIES = 24
@@ -76,7 +76,7 @@ def real(
             f"{name} is a {type(value).__name__}, not a {expected}"
         ) from None
     if not minimum <= converted <= maximum:
-        raise ValueError(f"{name} is {converted}; legal are {minimum} to {maximum}")
+        raise ValueError(f"{name} is {converted}; expected {minimum} to {maximum}")
     return converted
 
 
@@ -101,7 +101,7 @@ def stream_name(name: Any) -> None:
         if len(name) > 40:
             excerpt += "..."
         raise ValueError(
-            f"name {excerpt} has {len(name)} characters; legal are 1 to {MAX_NAME}"
+            f"name {excerpt} has {len(name)} characters; expected 1 to {MAX_NAME}"
         )
     if "/" in name or not name.isprintable():
         raise ValueError(
@@ -132,7 +132,7 @@ def activation(value: Any) -> bool | tuple[bool, bool]:
     if getattr(value, "ndim", None) == 0:
         value = value.item()
     try:
-        scales, opacities = activated_of(value)
+        scales, opacities = parse_activated(value)
     except ValueError as error:
         raise TypeError(str(error)) from None
     return scales if isinstance(value, bool) else (scales, opacities)
@@ -264,7 +264,7 @@ def _check_key(key: Any) -> None:
     is_name = isinstance(key, str) and key.isascii() and key.isidentifier()
     if not is_name or len(key) > 40:
         raise ValueError(
-            f"metadata is called {short_repr(key)}; legal are up to 40 letters from a to "
+            f"metadata is called {short_repr(key)}; expected up to 40 letters from a to "
             "z, digits and '_', the first no digit"
         )
     if key in _DRAWING_OPTIONS:
@@ -330,6 +330,6 @@ def check_text(text: str, name: str) -> int:
     except UnicodeEncodeError as error:
         raise ValueError(
             f"{name} is {text[:60]!r}, whose character {error.start} is half of a "
-            "surrogate pair; legal is what UTF-8 can hold: text.encode('utf-8', "
+            "surrogate pair; expected what UTF-8 can hold: text.encode('utf-8', "
             "'replace').decode() has '?' there"
         ) from None

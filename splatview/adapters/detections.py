@@ -54,7 +54,7 @@ def with_result(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     if isinstance(value, (list, tuple)):
         if len(value) != 1:
             raise ValueError(
-                f"boxes is a list of {len(value)} results; legal is that of one picture, "
+                f"boxes is a list of {len(value)} results; expected that of one picture, "
                 "such as results[0]"
             )
         value = value[0]
@@ -105,7 +105,7 @@ def _ultralytics(result: Any) -> Arguments:
 
 
 def _ultralytics_boxes(boxes: Any, names: Mapping[int, str] | None = None) -> Arguments:
-    """Return the parts of Ultralytics' `Boxes`, or of its turned boxes, `OBB`."""
+    """Return the parts of Ultralytics' `Boxes`, or of its rotated boxes, `OBB`."""
     corners = getattr(boxes, "xyxyxyxy", None)
     arguments: Arguments = {
         "boxes": boxes.xyxy if corners is None else corners,
@@ -128,7 +128,7 @@ def _yolov5(result: Any) -> Arguments:
     tables = result.xyxy
     if len(tables) != 1:
         raise ValueError(
-            f"boxes is a result of {len(tables)} pictures; legal is that of one: "
+            f"boxes is a result of {len(tables)} pictures; expected that of one: "
             "result.xyxy[0][:, :4]"
         )
     table = tables[0]
@@ -248,7 +248,8 @@ def _names(value: Any) -> dict[int, str]:
 def _track_labels(tracks: Any, keys: Any, names: Mapping[int, str]) -> Arguments:
     """Return labels with the ids of tracked objects; none on a GPU, which is not read.
 
-    keys: of each object, its key in `names`; None for no more than the id.
+    Args:
+        keys: of each object, its key in `names`; None for no more than the id.
     """
     ids = number_tensor(tracks, "id")
     if ids.device.type != "cpu":
@@ -272,7 +273,7 @@ def _visible_points(value: Any, min_confidence: float) -> Arguments:
     points = floats(value, "keypoints", empty=(0, 0, 3))
     if points.ndim != 3 or points.shape[2] not in (2, 3):
         raise ValueError(
-            f"keypoints have shape {short_repr(tuple(points.shape))}; legal is (M, K, 2|3)"
+            f"keypoints have shape {short_repr(tuple(points.shape))}; expected (M, K, 2|3)"
         )
     positions = points[..., :2]
     is_visible = (positions != 0).any(-1)

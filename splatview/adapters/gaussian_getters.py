@@ -88,7 +88,7 @@ class Getters:
     usual: frozenset[str] = frozenset()
     """Fields whose getters give what the raw tensors stand for."""
     postponed: bool = False
-    """True if they could not be called now and are tried anew at the next publish."""
+    """True if they could not be called now and are tried again at the next publish."""
     filters: bool = False
     """True if a getter of scales or opacities applies the 3D filter itself."""
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from splatview_ipc.kinds.gaussians import COLOR_NAMES, FILTER_NAMES, NAMES
+from splatview_ipc.kinds.gaussians import COLOR_NAMES, FIELD_NAMES, FILTER_NAMES
 
 TUPLE = ("background", "means3d", "shs", "opacity", "scales", "rotations")
 """The parts of async_torchwindow's tuple, in order."""
@@ -56,7 +56,7 @@ COLORS = (
 def _all_names() -> frozenset[str]:
     """Return all names that a part of a scene may have."""
     names = {*FILTER_NAMES, "background", "features"}
-    for aliases in NAMES.values():
+    for aliases in FIELD_NAMES.values():
         names.update(aliases)
     for color in COLORS:
         names.add(color.first)
@@ -103,7 +103,9 @@ class HolderLocation:
 def is_complete(names: Iterable[str]) -> bool:
     """Return whether these names are those of a whole scene."""
     present = set(names)
-    has_all_parts = all(present.intersection(aliases) for aliases in NAMES.values())
+    has_all_parts = all(
+        present.intersection(aliases) for aliases in FIELD_NAMES.values()
+    )
     return has_all_parts and any(color.first in present for color in COLORS)
 
 
@@ -118,7 +120,7 @@ def find(value: Any) -> HolderLocation:
             return HolderLocation(itself, {name: name for name in names})
         if len(value) != len(TUPLE):
             raise TypeError(
-                f"gaussians: a tuple of {len(value)}; legal is ({', '.join(TUPLE)})"
+                f"gaussians: a tuple of {len(value)}; expected ({', '.join(TUPLE)})"
             )
         # A named tuple of other names is read by its order, like any other.
         return HolderLocation(tuple, {name: name for name in TUPLE})
@@ -135,7 +137,7 @@ def find(value: Any) -> HolderLocation:
     if candidates:
         return candidates[0]
     raise TypeError(
-        f"cannot publish a {type(value).__name__}: legal are an image tensor, and Gaussians as a mapping "
+        f"cannot publish a {type(value).__name__}: expected an image tensor, or Gaussians as a mapping "
         "(means, quats, scales, opacities, sh0, shN), an inria GaussianModel, a nerfstudio model or "
         f"a tuple ({', '.join(TUPLE)})"
     )

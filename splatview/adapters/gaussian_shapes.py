@@ -1,21 +1,21 @@
-"""The legal dtypes, devices and shapes of the parts of a Gaussian scene."""
+"""The expected dtypes, devices and shapes of the parts of a Gaussian scene."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from splatview_ipc.kinds.gaussians import SH_REST
+from splatview_ipc.control.dtypes import dtype_name
+from splatview_ipc.kinds.gaussians import SH_REST_COUNTS
 from splatview_ipc.kinds.rules import FLOAT_DTYPES
-from splatview_ipc.shm.slot_layout import dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import torch
 
-_COEFFICIENTS = "|".join(str(count) for count in SH_REST)
-_FLAT_COEFFICIENTS = "|".join(str(3 * count) for count in SH_REST)
-_ALL_COEFFICIENTS = "|".join(str(count + 1) for count in SH_REST)
+_COEFFICIENTS = "|".join(str(count) for count in SH_REST_COUNTS)
+_FLAT_COEFFICIENTS = "|".join(str(3 * count) for count in SH_REST_COUNTS)
+_ALL_COEFFICIENTS = "|".join(str(count + 1) for count in SH_REST_COUNTS)
 _LEGAL_SHAPES = {
     "means": "(N, 3)",
     "scales": "(N, 3|2|1)",
@@ -47,7 +47,7 @@ def check_parts(
         dtype = dtype_name(tensor)
         if dtype not in FLOAT_DTYPES:
             raise ValueError(
-                f"gaussians: {name} is {dtype}; legal are {', '.join(FLOAT_DTYPES)}"
+                f"gaussians: {name} is {dtype}; expected {', '.join(FLOAT_DTYPES)}"
             )
         if tensor.device != means.device:
             raise ValueError(
@@ -66,12 +66,13 @@ def check_shape(
 ) -> None:
     """Raise ValueError for a part of an illegal shape.
 
-    has_all_coefficients: colours are (N, K, 3), all in one tensor.
+    Args:
+        has_all_coefficients: colours are (N, K, 3), all in one tensor.
     """
     is_harmonics = field == "color" and has_all_coefficients
-    legal = _LEGAL_SHAPES["sh" if is_harmonics else field]
+    expected = _LEGAL_SHAPES["sh" if is_harmonics else field]
     count = len(means) if means.ndim else -1
-    for form in legal.split(" or "):
+    for form in expected.split(" or "):
         extents = form.strip("(,)").replace("N", str(count)).split(", ")
         if _has_extents(tensor, extents):
             return
@@ -79,7 +80,7 @@ def check_shape(
     if count >= 0 and field != "means":
         known_count = f", and {keys['means']} says N = {count}"
     raise ValueError(
-        f"gaussians: {keys[field]} has shape {tuple(tensor.shape)}; legal is {legal}"
+        f"gaussians: {keys[field]} has shape {tuple(tensor.shape)}; expected {expected}"
         f"{known_count}"
     )
 
@@ -89,4 +90,4 @@ def _has_extents(tensor: torch.Tensor, extents: list[str]) -> bool:
     if len(extents) != tensor.ndim:
         return False
     pairs = zip(extents, tensor.shape, strict=True)
-    return all(str(extent) in legal.split("|") for legal, extent in pairs)
+    return all(str(extent) in expected.split("|") for expected, extent in pairs)

@@ -45,14 +45,14 @@ from splatview.adapters.gaussian_holders import (
 )
 from splatview.adapters.gaussian_shapes import check_parts, check_shape
 from splatview.adapters.tensors import as_tensor, holds_values
+from splatview_ipc.control.dtypes import dtype_name
 from splatview_ipc.kinds.gaussians import (
+    FIELD_NAMES,
     FILTER_NAMES,
-    NAMES,
-    SH_REST,
+    SH_REST_COUNTS,
     Activated,
-    activated_of,
+    parse_activated,
 )
-from splatview_ipc.shm.slot_layout import dtype_name
 
 if TYPE_CHECKING:
     from splatview.adapters.gaussian_getters import Getters
@@ -77,7 +77,7 @@ _logged_failures: set[tuple[type, str]] = set()
 
 
 class TensorForm(NamedTuple):
-    """The form of a part: one of another form makes a scene be recognised anew."""
+    """The form of a part: one of another form makes a scene be recognised again."""
 
     shape: torch.Size
     dtype: torch.dtype
@@ -221,7 +221,7 @@ class GaussianLayout:
         self._last = (None,) * len(self._forms)
 
     def _is_outdated(self, model: Any, raw: torch.Tensor) -> bool:
-        """Return whether a model is to be recognised anew, before its parts are read."""
+        """Return whether to recognise a model again before its parts are read."""
         if self._getters.changed(model) or self._has_new_filter(model):
             return True
         return self._getters.postponed and not _is_capturing(raw)
@@ -237,7 +237,7 @@ class GaussianLayout:
     ) -> tuple[torch.Tensor, ...]:
         """Return the parts with those that the model's own getters give.
 
-        Raises LookupError where one fails: the scene is recognised anew then, which says
+        Raises LookupError where one fails: the scene is recognised again then, which says
         what is wrong.
         """
         has_values = self._last[0] is not None
@@ -328,7 +328,7 @@ def recognise_gaussians(
 def _field_names(names: Mapping[str, str]) -> dict[str, str]:
     """Return the names of means, quats, scales and opacities among those of a value."""
     fields: dict[str, str] = {}
-    for field, aliases in NAMES.items():
+    for field, aliases in FIELD_NAMES.items():
         name = next((alias for alias in aliases if alias in names), None)
         if name is None:
             raise TypeError(
@@ -362,7 +362,7 @@ def _listed(names: Mapping[str, str]) -> str:
 
 def _given_activation(activated: Any) -> Activated:
     try:
-        return activated_of(activated)
+        return parse_activated(activated)
     except ValueError as error:
         raise TypeError(str(error)) from None
 
@@ -396,7 +396,7 @@ def _filter_name(means_name: str, location: HolderLocation, value: Any) -> str |
 
 
 def _is_filter(value: Any, count: int) -> bool:
-    """Return whether a value is a filter for so many Gaussians."""
+    """Return whether a value is a filter for this many Gaussians."""
     if not isinstance(value, torch.Tensor):
         return False
     return tuple(value.shape) in ((count,), (count, 1))
@@ -444,10 +444,10 @@ def _stored_degree(tensors: Tensors) -> int:
         count = coefficients.shape[1]
         if coefficients.ndim == 2:
             count //= 3
-        return SH_REST.index(count)
+        return SH_REST_COUNTS.index(count)
     color = tensors["color"]
     if color.ndim == 3:
-        return SH_REST.index(color.shape[1] - 1)
+        return SH_REST_COUNTS.index(color.shape[1] - 1)
     return 0
 
 
@@ -499,7 +499,7 @@ def _read_getter(getters: Getters, field: str, model: Any) -> torch.Tensor:
 
 
 def _fitting(model: Any, keys: dict[str, str], values: Tensors, count: int) -> Tensors:
-    """Return those parts of getters that have a legal shape for so many Gaussians."""
+    """Return those parts of getters that have a legal shape for this many Gaussians."""
     means = torch.empty(count, 3, device="meta")
     fitting: Tensors = {}
     for field, value in values.items():

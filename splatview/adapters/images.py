@@ -12,9 +12,9 @@ import torch
 
 from splatview.adapters import checks
 from splatview.adapters.tensors import as_tensor, holds_values, is_array
+from splatview_ipc.control.dtypes import dtype_name
 from splatview_ipc.kinds import image
-from splatview_ipc.kinds.image import IMAGE_CHANNELS
-from splatview_ipc.shm.slot_layout import dtype_name
+from splatview_ipc.kinds.image import IMAGE_AXES, IMAGE_CHANNELS
 
 _MAX_SIDE = 16384
 _RANGE_START = 11
@@ -32,6 +32,9 @@ class ImageLayout:
         self.dtype = dtype_name(tensor)
         self.device = str(tensor.device)
         self.layout = layout
+        self._holds_measurements = image.holds_measurements(
+            self.dtype, self.shape, IMAGE_AXES[layout]
+        )
         self._torch_form = (tensor.shape, tensor.dtype, tensor.device)
         self._numpy_form = (self.shape, self.dtype, self.device)
 
@@ -42,6 +45,8 @@ class ImageLayout:
 
         A NumPy array is returned as it is: some strides need a copy, which is made where
         a viewer wants the frame.
+
+        Raises ValueError for a unit or scale that cannot be shown.
         """
         if isinstance(value, np.ndarray):
             is_same = (value.shape, value.dtype.name, "cpu") == self._numpy_form
@@ -59,6 +64,8 @@ class ImageLayout:
             )
         if not is_same:
             return None
+        if self._holds_measurements and meta:
+            image.check_measurements(meta)
         return (value,), {**meta, "layout": self.layout}
 
     def release(self) -> None:
@@ -109,7 +116,7 @@ def picture_at(
     The address has to be right: reading memory that is not there ends the process.
 
     Args:
-        address: of the first float32 of (height, width, channels).
+        address: the address of the first float32 of (height, width, channels).
         width: in pixels.
         height: in pixels.
         channels: 3 or 4.

@@ -99,7 +99,7 @@ def _tensor_masks(value: Any) -> tuple[torch.Tensor, tuple[int, int]]:
     has_no_pixels = len(batch) and not batch.numel()
     if batch.ndim != 3 or batch.is_complex() or has_no_pixels:
         raise ValueError(
-            f"masks are {batch.dtype} of shape {tuple(batch.shape)}; legal are {_LEGAL}"
+            f"masks are {batch.dtype} of shape {tuple(batch.shape)}; expected {_LEGAL}"
         )
     if batch.numel() > OVERLAY_LIMITS["mask_bytes"]:
         raise ValueError(
@@ -129,7 +129,7 @@ def _decode(coded: list[Any], width: int, height: int) -> torch.Tensor:
     has_legal_sides = 0 < width <= max_side and 0 < height <= max_side
     if not has_legal_sides or width * height > max_pixels:
         raise ValueError(
-            f"masks of {width}x{height} pixels; legal are 1 to {max_side} along each "
+            f"masks of {width}x{height} pixels; expected 1 to {max_side} along each "
             f"side, {max_pixels} in all"
         )
     step = math.ceil(math.sqrt(len(coded) * width * height / _DECODED_BYTES))
@@ -201,8 +201,9 @@ def _uncompressed(counts: str | bytes) -> np.ndarray:
 def extents(batch: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
     """Return the boxes around masks (N, h, w), as (N, 4) float32 x0 y0 x1 y1.
 
-    size: (width, height) of the picture whose pixels the boxes count. A mask with nothing
-    inside has a box of NaN.
+    Args:
+        size: (width, height) of the picture whose pixels the boxes count. A mask with
+            nothing inside has a box of NaN.
     """
     if not len(batch):
         return torch.empty(0, 4)
@@ -217,7 +218,8 @@ def _bounds_along(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return where the inside begins and ends along an axis, (N,) each, in pixels.
 
-    profiles: (N, n), not 0 where anything is inside.
+    Args:
+        profiles: (N, n), not 0 where anything is inside.
     """
     is_inside = profiles.bool()
     count = is_inside.shape[1]

@@ -38,7 +38,8 @@ def overlay_tensors(arguments: Mapping[str, Any]) -> tuple[Tensors, Meta]:
 
     The metadata does not say yet which version the overlay was computed on.
 
-    arguments: those of `annotate`, by name.
+    Args:
+        arguments: those of `annotate`, by name.
 
     Raises:
         TypeError: an argument is of another type.
@@ -79,7 +80,7 @@ def _unpacked(arguments: Mapping[str, Any]) -> dict[str, Any]:
     is_legal = {"boxes"} <= set(names) <= set(_NAMES_IN_ORDER)
     if not is_unique or not is_legal:
         raise ValueError(
-            f"order is {short_repr(order)}; legal are boxes and any of "
+            f"order is {short_repr(order)}; expected boxes and any of "
             f"{', '.join(_NAMES_IN_ORDER[1:])}, each once, such as "
             '"boxes,scores,classes"'
         )

@@ -20,83 +20,112 @@ if TYPE_CHECKING:
 
     Tensors = dict[str, torch.Tensor]
 
-_NUMBERS_OF_FORMAT = {"xyxy": 4, "xywh": 4, "cxcywh": 4, "xywhr": 5, "xyxyxyxy": 8}
-"""Legal forms of boxes, with the numbers of each box."""
+_VALUES_PER_BOX = {"xyxy": 4, "xywh": 4, "cxcywh": 4, "xywhr": 5, "xyxyxyxy": 8}
+"""Legal formats of boxes, and the number of values of one box."""
 _MAX_CLASSES = 10_000
 """Classes that may have a name or a colour."""
 _MAX_REMEMBERED = 4096
+"""Labels whose class is remembered."""
 _class_of_label: dict[str, int] = {}
 """The class of each label that was used without one, so that it keeps its colour."""
 
 
-def box_tensors(value: Any, form: str | None) -> Tensors:
-    """Return "boxes" (N, 4) x0 y0 x1 y1, and of turned boxes also "corners" (N, 4, 2).
+def box_tensors(value: Any, box_format: str | None) -> Tensors:
+    """Convert a caller's boxes to the tensors of an overlay.
 
-    form: as `format` of `annotate`.
+    Args:
+        value: an array of boxes.
+        box_format: "xyxy", "xywh", "cxcywh", "xywhr" or "xyxyxyxy"; None: told by the
+            shape, "xyxy" or corners.
+
+    Returns:
+        "boxes" (N, 4) x0 y0 x1 y1. If boxes may be rotated, also "corners" (N, 4, 2);
+        "boxes" then are the upright boxes around them.
+
+    Raises:
+        TypeError: these are no numbers.
+        ValueError: the format is unknown, or the shape does not fit it.
     """
-    if form is not None and (
-        not isinstance(form, str) or form not in _NUMBERS_OF_FORMAT
-    ):
-        legal = ", ".join(map(repr, _NUMBERS_OF_FORMAT))
-        raise ValueError(f"format is {short_repr(form)}, not one of {legal}")
-    boxes = floats(value, "boxes", empty=(0, _NUMBERS_OF_FORMAT[form or "xyxy"]))
-    corners = _corners(boxes, form)
-    if corners is None:
-        return {"boxes": _upright_boxes(boxes, form)}
-    if not len(corners):
-        return {"boxes": torch.empty(0, 4)}
-    bounds = torch.cat((corners.amin(1), corners.amax(1)), 1)
-    return {"boxes": bounds, "corners": corners}
+    if box_format is not None:
+        _check_format(box_format)
+    empty_shape = (0, _VALUES_PER_BOX[box_format or "xyxy"])
+    boxes = floats(value, "boxes", empty=empty_shape)
+    if _are_rotated(boxes, box_format):
+        corners = _box_corners(boxes, box_format)
+        if not len(corners):
+            # The minimum over no boxes would be an error.
+            return {"boxes": torch.empty(0, 4)}
+        bounds = torch.cat((corners.amin(1), corners.amax(1)), 1)
+        return {"boxes": bounds, "corners": corners}
+    return {"boxes": _upright_boxes(boxes, box_format)}
 
 
-def _upright_boxes(boxes: torch.Tensor, form: str | None) -> torch.Tensor:
-    """Return boxes in the form "xyxy", "xywh" or "cxcywh" as x0 y0 x1 y1."""
+def _check_format(box_format: Any) -> None:
+    """Raise ValueError for an unknown format of boxes."""
+    if not isinstance(box_format, str) or box_format not in _VALUES_PER_BOX:
+        legal = ", ".join(map(repr, _VALUES_PER_BOX))
+        raise ValueError(f"format is {short_repr(box_format)}, not one of {legal}")
+
+
+def _upright_boxes(boxes: torch.Tensor, box_format: str | None) -> torch.Tensor:
+    """Return boxes in the format "xyxy", "xywh" or "cxcywh" as x0 y0 x1 y1."""
     if boxes.shape == (4,):
         boxes = boxes[None]
     if boxes.ndim != 2 or boxes.shape[1] != 4:
-        advice = ""
-        if boxes.ndim == 2 and boxes.shape[1] > 4:
-            advice = ": the first four columns are boxes[:, :4]"
-        if boxes.ndim == 2 and boxes.shape[1] == 5:
-            advice += (
-                ', and five are a middle, extents and an angle with format="xywhr"'
-            )
         raise ValueError(
             f"boxes have shape {tuple(boxes.shape)}, not (N, 4), or (N, 4, 2) for "
-            f"corners{advice}"
+            f"corners{_shape_advice(boxes)}"
         )
-    if form in (None, "xyxy"):
+    if box_format in (None, "xyxy"):
         return boxes
     first_corner = boxes[:, :2]
     extent = boxes[:, 2:]
-    if form == "cxcywh":
+    if box_format == "cxcywh":
         first_corner = first_corner - extent / 2
     return torch.cat((first_corner, first_corner + extent), 1)
 
 
-def _corners(boxes: torch.Tensor, form: str | None) -> torch.Tensor | None:
-    """Return the corners (N, 4, 2) of boxes that may be turned, in order around each.
+def _shape_advice(boxes: torch.Tensor) -> str:
+    """Return how to make boxes of rows that have more than four columns, or ""."""
+    if boxes.ndim != 2 or boxes.shape[1] <= 4:
+        return ""
+    advice = ": the first four columns are boxes[:, :4]"
+    if boxes.shape[1] == 5:
+        advice += ', and five are a middle, extents and an angle with format="xywhr"'
+    return advice
 
-    Such boxes are "xywhr", (N, 5), or their corners: (N, 4, 2), or "xyxyxyxy", (N, 8).
-    Returns None for others.
+
+def _are_rotated(boxes: torch.Tensor, box_format: str | None) -> bool:
+    """Return whether boxes are in a format that can hold rotated ones."""
+    if box_format is None:
+        # The corners of one box (4, 2), or of several (N, 4, 2).
+        return boxes.shape[-2:] == (4, 2) and boxes.ndim < 4
+    return box_format in ("xywhr", "xyxyxyxy")
+
+
+def _box_corners(boxes: torch.Tensor, box_format: str | None) -> torch.Tensor:
+    """Return the corners (N, 4, 2) of boxes that may be rotated, in order around each.
+
+    The boxes are (N, 5) "xywhr", (N, 8) "xyxyxyxy", or corners already.
     """
-    if form == "xywhr":
-        return _turned_corners(boxes)
-    if form == "xyxyxyxy" and boxes.shape[-1:] == (8,):
-        boxes = boxes.reshape(-1, 4, 2)
-    has_corners = boxes.shape[-2:] == (4, 2) and boxes.ndim < 4
-    if form in (None, "xyxyxyxy") and has_corners:
+    if box_format == "xywhr":
+        return _rotated_corners(boxes)
+    if boxes.shape[-1:] == (8,):
         return boxes.reshape(-1, 4, 2)
-    if form == "xyxyxyxy":
+    has_corners = boxes.shape[-2:] == (4, 2) and boxes.ndim < 4
+    if not has_corners:
         raise ValueError(
             f"boxes have shape {tuple(boxes.shape)}, not (N, 8) or (N, 4, 2), as "
             'format="xyxyxyxy" says'
         )
-    return None
+    return boxes.reshape(-1, 4, 2)
 
 
-def _turned_corners(boxes: torch.Tensor) -> torch.Tensor:
-    """Return the corners of boxes "xywhr": middle, extents, and the angle from x to y."""
+def _rotated_corners(boxes: torch.Tensor) -> torch.Tensor:
+    """Return the corners (N, 4, 2) of boxes (N, 5) "xywhr".
+
+    A box is its middle, its extents, and the angle from the x axis towards the y axis.
+    """
     if boxes.shape == (5,):
         boxes = boxes[None]
     if boxes.ndim != 2 or boxes.shape[1] != 5:
@@ -106,61 +135,79 @@ def _turned_corners(boxes: torch.Tensor) -> torch.Tensor:
     middle, extent, angle = boxes.split((2, 2, 1), 1)
     cos = angle.cos()
     sin = angle.sin()
-    right = torch.cat((cos, sin), 1) * extent[:, :1] / 2
-    down = torch.cat((-sin, cos), 1) * extent[:, 1:] / 2
-    offsets = (-right - down, right - down, right + down, down - right)
-    return torch.stack([middle + offset for offset in offsets], 1)
+    half_width = torch.cat((cos, sin), 1) * extent[:, :1] / 2
+    half_height = torch.cat((-sin, cos), 1) * extent[:, 1:] / 2
+    corners = (
+        middle - half_width - half_height,
+        middle + half_width - half_height,
+        middle + half_width + half_height,
+        middle - half_width + half_height,
+    )
+    return torch.stack(corners, 1)
 
 
-# ---- classes, labels, scores and colours
+# -- classes, labels, scores and colours -----------------------------------------------
 
 
 @dataclass(slots=True)
 class BoxLabels:
-    """The caller's labels and classes of boxes; `labels` may be either."""
+    """Texts and classes of boxes, told apart: callers may give either as `labels`."""
 
     labels: Sequence[Any] | None
+    """The texts."""
     classes: Any
+    """The class numbers."""
     classes_argument: str
-    """The argument that holds the classes, for errors."""
+    """The argument that held the classes, for errors."""
 
 
 def add_box_properties(tensors: Tensors, arguments: Mapping[str, Any]) -> None:
     """Add the classes, labels, scores and colours of "boxes" to the tensors.
 
-    Without boxes an empty tensor of them is added.
+    If there are no "boxes", an empty tensor of them is added.
+
+    Args:
+        tensors: the tensors of the overlay.
+        arguments: those of `annotate`, by name.
     """
     class_names = _class_names(arguments.get("names"))
     if "boxes" not in tensors:
         _refuse_properties(arguments)
         tensors["boxes"] = torch.empty(0, 4)
         return
+    # Of several classes with the same name, the first one counts.
     class_of_name = {name: class_id for class_id, name in reversed(class_names.items())}
     count = len(tensors["boxes"])
     box_labels = _box_labels(arguments.get("labels"), arguments.get("classes"), count)
     if box_labels.classes is not None:
-        tensors["classes"] = _value_of_each(
-            integers(box_labels.classes, box_labels.classes_argument)
-        )
+        classes = integers(box_labels.classes, box_labels.classes_argument)
+        tensors["classes"] = _one_per_box(classes)
     if box_labels.labels is not None:
         _add_labels(tensors, box_labels, count, class_of_name)
     elif box_labels.classes is not None:
         _add_class_names(tensors, class_names)
     scores = arguments.get("scores")
     if scores is not None:
-        tensors["scores"] = _value_of_each(floats(scores, "scores"))
-    colors = arguments.get("colors")
+        tensors["scores"] = _one_per_box(floats(scores, "scores"))
+    if arguments.get("colors") is not None:
+        _add_colors(tensors, arguments["colors"], count, class_of_name)
+
+
+def _add_colors(
+    tensors: Tensors, colors: Any, count: int, class_of_name: Mapping[str, int]
+) -> None:
+    """Add the colours of boxes; a mapping gives them by class or by label."""
+    classes = tensors.get("classes")
     if isinstance(colors, Mapping):
         colors = _class_colors(colors, class_of_name)
-        if "classes" not in tensors:
-            if count:
-                raise ValueError(
-                    "colors is a mapping from classes, and the boxes have none: give "
-                    "labels or classes"
-                )
+        if classes is None and count:
+            raise ValueError(
+                "colors is a mapping from classes, and the boxes have none: give "
+                "labels or classes"
+            )
+        if classes is None:
             return
-    if colors is not None:
-        tensors["colors"] = box_colors(colors, count, tensors.get("classes"))
+    tensors["colors"] = box_colors(colors, count, classes)
 
 
 def _refuse_properties(arguments: Mapping[str, Any]) -> None:
@@ -175,7 +222,7 @@ def _refuse_properties(arguments: Mapping[str, Any]) -> None:
 
 
 def _box_labels(labels: Any, classes: Any, count: int) -> BoxLabels:
-    """Tell texts from class numbers, which `labels` may be as well."""
+    """Return texts and classes; `labels` that are class numbers count as classes."""
     if isinstance(labels, str):
         labels = [labels] * count
     if labels is None or _are_texts(labels):
@@ -191,9 +238,11 @@ def _box_labels(labels: Any, classes: Any, count: int) -> BoxLabels:
 def _are_texts(labels: Any) -> bool:
     """Return whether labels are a list or an array of texts."""
     if isinstance(labels, np.ndarray):
-        return labels.dtype.kind in "UO" and labels.ndim == 1
+        is_text_dtype = labels.dtype.kind in "UO"
+        return is_text_dtype and labels.ndim == 1
     if not isinstance(labels, (list, tuple)):
         return False
+    # Not all need be texts: None is no label, and `texts` refuses anything else.
     return not labels or any(isinstance(label, str) for label in labels)
 
 
@@ -220,13 +269,15 @@ def _add_class_names(tensors: Tensors, class_names: Mapping[int, str]) -> None:
     """Add the names of the classes: as labels, or as "names" for classes on a GPU."""
     classes = tensors["classes"]
     if classes.device.type == "cpu":
-        labels = [
-            class_names.get(class_id, str(class_id)) if class_id >= 0 else ""
-            for class_id in classes.reshape(-1).tolist()
-        ]
+        labels = []
+        for class_id in classes.reshape(-1).tolist():
+            label = class_names.get(class_id, str(class_id))
+            labels.append(label if class_id >= 0 else "")
         tensors["labels"] = texts(labels, "labels")
     elif class_names:
-        names = [class_names.get(i, "") for i in range(max(class_names) + 1)]
+        # Reading the classes would wait for the GPU: the viewer looks up their names.
+        class_ids = range(max(class_names) + 1)
+        names = [class_names.get(class_id, "") for class_id in class_ids]
         tensors["names"] = texts(names, "names")
 
 
@@ -247,7 +298,7 @@ def _class_names(value: Sequence[str] | Mapping[int, str] | None) -> dict[int, s
         ) from None
     if names and not 0 <= min(names) <= max(names) < _MAX_CLASSES:
         raise ValueError(
-            f"names has the classes {min(names)} to {max(names)}; legal are 0 to "
+            f"names has the classes {min(names)} to {max(names)}; expected 0 to "
             f"{_MAX_CLASSES - 1}"
         )
     return names
@@ -256,31 +307,37 @@ def _class_names(value: Sequence[str] | Mapping[int, str] | None) -> dict[int, s
 def _label_class(label: str, class_of_name: Mapping[str, int]) -> int:
     """Return the class of a label: that of its name, or else one of its own.
 
-    Labels without a class are numbered in the order in which they come; "" has class -1.
+    Labels without a class are numbered in the order in which they come. The empty label
+    has class -1.
     """
-    if label in class_of_name or not label:
-        return class_of_name.get(label, -1)
+    if label in class_of_name:
+        return class_of_name[label]
+    if not label:
+        return -1
     if label not in _class_of_label and len(_class_of_label) < _MAX_REMEMBERED:
         _class_of_label[label] = len(_class_of_label)
+    # All labels beyond the limit share one class.
     return _class_of_label.get(label, _MAX_REMEMBERED)
 
 
 def _class_colors(
     colors: Mapping[Any, Any], class_of_name: Mapping[str, int]
 ) -> dict[int, Any]:
-    """Return colours by class, of those by class or by label."""
-    by_class: dict[int, Any] = {}
+    """Return colours by class, from colours whose keys are classes or labels."""
+    color_of_class: dict[int, Any] = {}
     for key, color in colors.items():
-        class_id = _label_class(key, class_of_name) if isinstance(key, str) else key
+        class_id = key
+        if isinstance(key, str):
+            class_id = _label_class(key, class_of_name)
         class_id = checks.integer("a class in colors", class_id, 0, _MAX_CLASSES - 1)
-        by_class[class_id] = color
-    return by_class
+        color_of_class[class_id] = color
+    return color_of_class
 
 
-def _value_of_each(values: torch.Tensor) -> torch.Tensor:
-    """Return (N,) values of N boxes.
+def _one_per_box(values: torch.Tensor) -> torch.Tensor:
+    """Return values of boxes as (N,).
 
-    Detectors also give (N, 1), and a number for a single box.
+    Detectors also give them as (N, 1), and as a number where there is one box.
     """
     if values.ndim == 2 and values.shape[1] == 1:
         return values[:, 0]

@@ -32,7 +32,7 @@ def box_colors(value: Any, count: int, classes: torch.Tensor | None) -> torch.Te
     for class_id, color in color_of_class.items():
         if color.shape != (4,):
             raise ValueError(
-                f"colors has {tuple(color.shape)} numbers for one class; legal are 3 or "
+                f"colors has {tuple(color.shape)} numbers for one class; expected 3 or "
                 "4, or '#rrggbb'"
             )
         table[class_id] = color
@@ -58,12 +58,12 @@ def _rgba(value: Any) -> torch.Tensor:
         colors = (colors * 255).round().clamp(0, 255).nan_to_num(0)
     elif not _are_bytes(colors):
         raise ValueError(
-            f"colors hold {short_repr(colors.tolist())}; legal are integers from 0 to "
+            f"colors hold {short_repr(colors.tolist())}; expected integers from 0 to "
             "255 and floating point from 0 to 1"
         )
     if colors.ndim not in (1, 2) or colors.shape[-1] not in (3, 4):
         raise ValueError(
-            f"colors have shape {tuple(colors.shape)}; legal are (3|4,) and (N, 3|4)"
+            f"colors have shape {tuple(colors.shape)}; expected (3|4,) or (N, 3|4)"
         )
     colors = colors.to(torch.uint8)
     if colors.shape[-1] == 3:
@@ -79,7 +79,7 @@ def _hexadecimal_color(text: str) -> tuple[int, ...]:
         return tuple(bytes.fromhex(text[1:]))
     except ValueError:
         raise ValueError(
-            f"colors holds {short_repr(text)}; legal are '#rrggbb', '#rrggbbaa', or 3 or "
+            f"colors holds {short_repr(text)}; expected '#rrggbb', '#rrggbbaa', or 3 or "
             "4 numbers"
         ) from None
 

@@ -51,7 +51,7 @@ def point_tensors(value: Any, skeleton: Any, classes: Any) -> Tensors:
         points = points[None]
     if points.ndim != 3 or points.shape[2] not in (2, 3):
         raise ValueError(
-            f"points have shape {tuple(points.shape)}; legal are (K, 2|3) and "
+            f"points have shape {tuple(points.shape)}; expected (K, 2|3) or "
             "(M, K, 2|3): x, y and, if you like, a confidence or visibility, over 0: seen"
         )
     if points.shape[2] == 2:
@@ -70,7 +70,7 @@ def _skeleton(value: Any, group_size: int) -> torch.Tensor:
         if value != "coco" or group_size != _COCO_POINTS:
             raise ValueError(
                 f"skeleton is {short_repr(value)}, for groups of {group_size} points; "
-                f"legal are 'coco', for {_COCO_POINTS}, and pairs of point numbers"
+                f"expected 'coco', for {_COCO_POINTS}, or pairs of point numbers"
             )
         value = COCO_SKELETON
     pairs = integers(value, "skeleton", 0, empty=(0, 2))
@@ -78,7 +78,7 @@ def _skeleton(value: Any, group_size: int) -> torch.Tensor:
         last_point = int(pairs.max())
         if last_point >= group_size:
             raise ValueError(
-                f"skeleton names point {last_point}; legal are 0 to {group_size - 1}"
+                f"skeleton names point {last_point}; expected 0 to {group_size - 1}"
             )
     return pairs
 
@@ -94,7 +94,7 @@ def line_tensors(value: Any, classes: Any) -> Tensors:
         is_polyline = line.ndim == 2 and line.shape[1] == 2
         if not is_polyline or line.device != lines[0].device:
             raise ValueError(
-                f"lines[{i}] has shape {tuple(line.shape)} on {line.device}; legal is "
+                f"lines[{i}] has shape {tuple(line.shape)} on {line.device}; expected "
                 "(V, 2), all on one device"
             )
     ends = np.cumsum([len(line) for line in lines])
@@ -116,7 +116,7 @@ def _polylines(value: Any) -> list[torch.Tensor]:
         batch = batch[None]
     if batch.ndim != 3:
         raise ValueError(
-            f"lines have shape {tuple(batch.shape)}; legal are (V, 2), (L, V, 2) and "
+            f"lines have shape {tuple(batch.shape)}; expected (V, 2), (L, V, 2) or "
             "lists of (V, 2)"
         )
     return list(batch)

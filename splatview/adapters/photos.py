@@ -16,12 +16,12 @@ from splatview.adapters.images import guessed_layout
 from splatview.adapters.tensors import as_tensor, is_array
 from splatview.adapters.values import texts
 from splatview_ipc import kinds
+from splatview_ipc.control.dtypes import dtype_name
 from splatview_ipc.control.limits import MAX_META_TEXT
 from splatview_ipc.kinds.camera_hints import photo_range_hint, photo_sides_hint
 from splatview_ipc.kinds.cameras import CAMERA_LIMITS
 from splatview_ipc.kinds.image import IMAGE_AXES
 from splatview_ipc.kinds.rules import check_extent
-from splatview_ipc.shm.slot_layout import dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,9 +57,9 @@ class CallerPhotos:
         """Check the shapes of the photographs; their numbers are not read.
 
         Args:
-            images: as of `publish_cameras`.
+            images: the photographs that the caller of `publish_cameras` gave.
             sizes: (N, 2) width and height of the cameras, on the CPU.
-            layout: as of `publish_cameras`.
+            layout: "HW", "HWC", "CHW" or "BGR"; None: by the shapes.
 
         Raises:
             TypeError: an image is neither a tensor, a path nor None.
@@ -77,7 +77,7 @@ class CallerPhotos:
         """A hint about those on a GPU that were read."""
         self._is_bgr = layout == "BGR"
         self._written: dict[torch.device, torch.cuda.Event] = {}
-        """Events behind the trainer's work, which may still write photographs on a GPU."""
+        """Events after the trainer's work, which may still write photographs."""
         self._read_streams: dict[torch.device, torch.cuda.Stream] = {}
         paths = [""] * count
         for i, item in enumerate(_image_items(images, count)):
@@ -96,7 +96,7 @@ class CallerPhotos:
                 self._note_write(tensor.device)
 
     def _note_write(self, device: torch.device) -> None:
-        """Record an event behind the work of a GPU, once for each GPU."""
+        """Record an event after the work of a GPU, once for each GPU."""
         if device in self._written:
             return
         event = torch.cuda.Event()
@@ -192,7 +192,7 @@ def _image_items(images: Any, count: int) -> Sequence[Any]:
         batch = as_tensor(images, "images").detach()
         if batch.ndim != 4:
             raise ValueError(
-                f"images have shape {tuple(batch.shape)}; legal are (N, H, W, 3) and "
+                f"images have shape {tuple(batch.shape)}; expected (N, H, W, 3) or "
                 "lists of (H, W, 3) or of paths"
             )
         items = list(batch)
@@ -200,7 +200,7 @@ def _image_items(images: Any, count: int) -> Sequence[Any]:
         items = images
     else:
         raise TypeError(
-            f"images is a {type(images).__name__}; legal are a tensor (N, H, W, 3) and "
+            f"images is a {type(images).__name__}; expected a tensor (N, H, W, 3) or "
             "lists of tensors (H, W, 3) or of paths"
         )
     if len(items) != count:
@@ -218,7 +218,7 @@ def _photo_path(path: str | os.PathLike[str], index: int) -> str:
     has_control_characters = _CONTROL_CHARACTERS.search(absolute) is not None
     if len(absolute) > MAX_META_TEXT or not is_utf8 or has_control_characters:
         raise ValueError(
-            f"images[{index}] is the path {absolute[:80]!r}; legal are up to "
+            f"images[{index}] is the path {absolute[:80]!r}; expected up to "
             f"{MAX_META_TEXT} characters of UTF-8 without control characters"
         )
     return absolute
@@ -228,8 +228,8 @@ def _photo_tensor(image: Any, index: int, layout: str | None) -> torch.Tensor:
     """Return `images[index]` as (H, W, 1|3|4); it shares the caller's memory."""
     if not is_array(image):
         raise TypeError(
-            f"images[{index}] is a {type(image).__name__}; legal are a path, a tensor "
-            "(H, W, 3) and None"
+            f"images[{index}] is a {type(image).__name__}; expected a path, a tensor "
+            "(H, W, 3) or None"
         )
     tensor = as_tensor(image, f"images[{index}]").detach()
     # Grey pictures may be among others, whatever their order of colours is.
@@ -239,6 +239,11 @@ def _photo_tensor(image: Any, index: int, layout: str | None) -> torch.Tensor:
         layout = guessed_layout(tensor)
     # float64 is converted when the photograph is read.
     dtype = dtype_name(tensor).replace("float64", "float32")
+    if dtype == "uint16":
+        raise ValueError(
+            f"images[{index}] is uint16; legal are uint8 (0 to 255) and floating point "
+            "(0 to 1): use .float() / 65535"
+        )
     shapes = {"image": (dtype, tuple(tensor.shape))}
     try:
         kinds.check_frame("image", shapes, {"layout": layout})
@@ -313,7 +318,7 @@ def _resized(photo: torch.Tensor, side: int) -> torch.Tensor:
 
 
 def _with_channels(photo: torch.Tensor, channels: int) -> torch.Tensor:
-    """Return (1, H, W, 3|4) uint8 with so many channels, opaque without an alpha."""
+    """Return (1, H, W, 3|4) uint8 with this many channels, opaque without an alpha."""
     if photo.shape[3] == channels:
         return photo
     opaque = torch.full_like(photo[..., :1], 255)

@@ -37,7 +37,7 @@ _LAST_VALUE_COLUMNS = [MEMORY_COLUMNS.index(name) for name in _LAST_VALUE_NAMES]
 """Columns of which a merged row holds the last value; of the others the highest."""
 _LOW = MEMORY_COLUMNS.index("low")
 _COUNT = len(MEMORY_COLUMNS)
-"""The column behind them: the number of samples in a row."""
+"""The column after them: the number of samples in a row."""
 _SLOT_COUNT = 1024
 """Numbers that may be on their way from a GPU."""
 
@@ -117,7 +117,8 @@ class Samples(Series):
 def _merge(rows: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """Return one row of memory for each group of rows.
 
-    starts: the index of each group's first row.
+    Args:
+        starts: the index of each group's first row.
     """
     merged = np.maximum.reduceat(rows, starts, axis=0)
     ends = np.append(starts[1:], len(rows))

@@ -1,7 +1,7 @@
 """Arrays of any library as torch tensors over the same memory, which is only read.
 
 torch tensors are taken as they are; NumPy arrays and PIL images by NumPy; arrays with
-`__dlpack__` (JAX, CuPy) by `torch.from_dlpack`, which orders torch's current stream behind
+`__dlpack__` (JAX, CuPy) by `torch.from_dlpack`, which orders torch's current stream after
 the library's; Numba's by `__cuda_array_interface__`. The copy that a viewer needs is
 queued on torch's current stream: a program that overwrites such an array on a stream of
 its own at once synchronizes first, and one that donates a JAX array to its next step
@@ -20,7 +20,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 DEVICES = ("cpu", "cuda")
-_PIL_MODES = ("L", "RGB", "RGBA", "F")
+_PIL_MODES = ("L", "RGB", "RGBA", "F", "I;16")
 _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
 _ARRAY_INTERFACES = ("__dlpack__", "__cuda_array_interface__", "__array_interface__")
 _current_transform = torch._C._functorch.peek_interpreter_stack  # type: ignore[attr-defined]
@@ -102,7 +102,7 @@ def as_tensor(value: Any, name: str) -> torch.Tensor:
 
     Args:
         value: an array of any library.
-        name: of the value, for errors.
+        name: the name of the value, for errors.
 
     Raises:
         TypeError: the value is no array, or has no values.
@@ -128,7 +128,7 @@ def as_tensor(value: Any, name: str) -> torch.Tensor:
         )
     if tensor.device.type not in DEVICES:
         raise ValueError(
-            f"{name} is on device {str(tensor.device)!r}; legal are {', '.join(DEVICES)}: "
+            f"{name} is on device {str(tensor.device)!r}; expected {', '.join(DEVICES)}: "
             "move it with .cpu() or .cuda()"
         )
     if tensor.is_quantized:
@@ -158,7 +158,7 @@ def _from_numpy(value: Any) -> torch.Tensor:
     mode = getattr(value, "mode", None)
     if _is_pil(value) and mode not in _PIL_MODES:
         raise TypeError(
-            f"its mode is {mode!r}; legal are {', '.join(_PIL_MODES)}: use "
+            f"its mode is {mode!r}; expected {', '.join(_PIL_MODES)}: use "
             '.convert("RGB")'
         )
     array = np.asarray(value)

@@ -1,7 +1,7 @@
-"""Numbers and texts of callers as tensors of a frame.
+"""Convert a caller's numbers and texts to the tensors of a frame.
 
 Tensors on a GPU stay there and are never waited for, so that their values are not
-checked. Everything on the CPU is copied: the caller may go on with its own.
+checked. Everything on the CPU is copied, so that the caller may change its own.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _MAX_INT32 = 2**31 - 1
 
 
 def number_tensor(value: Any, name: str, empty: tuple[int, ...] = (0,)) -> torch.Tensor:
-    """Return a tensor of a tensor, an array of any library, or lists of numbers.
+    """Convert a tensor, an array of any library, or lists of numbers to a tensor.
 
     Args:
         value: the caller's numbers.
-        name: of the argument, for errors.
-        empty: the shape of a list or a vector of nothing.
+        name: the name of the argument, for errors.
+        empty: shape of the result for an empty list or vector.
 
     Raises:
         TypeError: the value has no numbers of its own, or is of another type.
-        ValueError: no array can be made of it.
+        ValueError: the numbers do not make an array, such as lists of different lengths.
     """
     if not isinstance(value, (list, tuple)):
         tensor = as_tensor(value, name).detach()
@@ -50,7 +50,7 @@ def number_tensor(value: Any, name: str, empty: tuple[int, ...] = (0,)) -> torch
 
 
 def _number_array(value: Any, name: str) -> np.ndarray:
-    """Return lists of numbers as an array. None is taken for NaN."""
+    """Convert lists of numbers to an array; None becomes NaN."""
     try:
         array = np.array(value)
         if array.dtype.kind in "biuf":
@@ -66,14 +66,21 @@ def _number_array(value: Any, name: str) -> np.ndarray:
 def floats(
     value: Any, name: str, empty: tuple[int, ...] = (0,), double: bool = False
 ) -> torch.Tensor:
-    """Return numbers as float32; only on a GPU they may share the caller's memory.
+    """Convert numbers to float32. On a GPU the result may share the caller's memory.
 
-    double: float64 stays float64. The other arguments and errors are those of
-    `number_tensor`.
+    Args:
+        value: the caller's numbers.
+        name: the name of the argument, for errors.
+        empty: shape of the result for an empty list or vector.
+        double: True to leave float64 as it is.
+
+    Raises:
+        TypeError: the value has no numbers of its own, or is of another type.
+        ValueError: the numbers are complex, or do not make an array.
     """
     tensor = number_tensor(value, name, empty)
     if tensor.is_complex():
-        raise ValueError(f"{name} is complex; legal are real numbers")
+        raise ValueError(f"{name} is complex; expected real numbers")
     keeps_double = double and tensor.dtype == torch.float64
     dtype = torch.float64 if keeps_double else torch.float32
     if tensor.device.type == "cpu":
@@ -88,16 +95,27 @@ def integers(
     maximum: int = _MAX_INT32,
     empty: tuple[int, ...] = (0,),
 ) -> torch.Tensor:
-    """Return whole numbers as int32, on the CPU from `minimum` to `maximum`.
+    """Convert whole numbers to int32, and check their range if they are on the CPU.
 
-    The other arguments and errors are those of `number_tensor`.
+    Args:
+        value: the caller's numbers.
+        name: the name of the argument, for errors.
+        minimum: the smallest number that is accepted.
+        maximum: the largest number that is accepted.
+        empty: shape of the result for an empty list or vector.
+
+    Raises:
+        TypeError: the numbers are not integers.
+        ValueError: a number is out of the range.
     """
     tensor = number_tensor(value, name, empty)
     if not tensor.numel():
+        # An empty list becomes a floating-point tensor.
         tensor = tensor.to(torch.int64)
-    if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool:
+    is_integral = not (tensor.is_floating_point() or tensor.is_complex())
+    if not is_integral or tensor.dtype is torch.bool:
         dtype = str(tensor.dtype).removeprefix("torch.")
-        raise TypeError(f"{name} are {dtype}; legal are integers")
+        raise TypeError(f"{name} are {dtype}; expected integers")
     if tensor.device.type != "cpu":
         return tensor.to(torch.int32)
     if tensor.numel():
@@ -105,18 +123,16 @@ def integers(
         highest = int(tensor.max())
         if lowest < minimum or highest > maximum:
             illegal = lowest if lowest < minimum else highest
-            raise ValueError(
-                f"{name} holds {illegal}; legal are {minimum} to {maximum}"
-            )
+            raise ValueError(f"{name} holds {illegal}; expected {minimum} to {maximum}")
     return tensor.to(torch.int32, copy=True, memory_format=torch.contiguous_format)
 
 
 def texts(value: Sequence[str], name: str) -> torch.Tensor:
-    """Return texts as UTF-8 bytes, each ended by a zero byte.
+    """Convert texts to a tensor of UTF-8 bytes, with a zero byte behind each text.
 
     Raises:
-        TypeError: an item is no text.
-        ValueError: a text is too long, or cannot be sent.
+        TypeError: an item is not a str.
+        ValueError: a text is too long, or is not valid UTF-8 without zero characters.
     """
     for i, text in enumerate(value):
         if not isinstance(text, str):

@@ -9,7 +9,13 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from splatview.adapters import NamedTensors, checks
-from splatview.api.session import begun, capturing, disabled, public, session
+from splatview.api.session import (
+    capturing,
+    disabled,
+    public,
+    session,
+    started_publisher,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,14 +27,17 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("splatview")
 _MAX_HINTED = 256
+"""Number of streams after which no more hints are logged."""
 _hinted: set[str] = set()
-"""Streams of which it was logged that their boxes seem to be fractions."""
+"""Names of streams of which it was logged that their boxes seem to be fractions."""
 _PARAMETERS = "boxes", "labels", "scores", "points", "masks", "version"
+"""Parameters of `annotate` that are not in `OverlayOptions`."""
 _RUN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+"""The id of a run."""
 
 
-class More(TypedDict, total=False):
-    """Keywords of `annotate` beside its parameters."""
+class OverlayOptions(TypedDict, total=False):
+    """The rarer keywords of `annotate`, described there."""
 
     classes: Any
     names: Sequence[str] | Mapping[int, str] | None
@@ -50,13 +59,13 @@ class More(TypedDict, total=False):
 
 
 class AnnotatedVersion(NamedTuple):
-    """The version of a picture that an overlay was computed on; 0 where not known."""
+    """The version of a picture that an overlay was computed on; 0 if it is not known."""
 
     version: int = 0
     time_ns: int = 0
-    """When it was published, in ns since the epoch."""
+    """Time of its publication, in ns since the epoch; 0 if it is not known."""
     run: str = ""
-    """The run that publishes it; "" for this process's own, or any."""
+    """Id of the run that publishes it; "" for this process's own run, or any run."""
 
 
 @public()
@@ -69,37 +78,37 @@ def annotate(
     points: Any = None,
     masks: Any = None,
     version: Any = None,
-    **more: Unpack[More],
+    **more: Unpack[OverlayOptions],
 ) -> None:
     """Draw boxes, labels, points, lines, masks and texts over the picture of a stream.
 
     The stream may be this process's own or another's. What is drawn stays until the next
-    call with this name; `annotate(name)` takes it away. Coordinates are pixels of the
+    call with this name; `annotate(name)` removes it. Coordinates are pixels of the
     picture: (0, 0) is its upper left corner, x goes right, y down, the middle of the
     first pixel is (0.5, 0.5). Numbers come as tensors on the CPU or a GPU, arrays of any
     library, or lists.
 
-    The call never waits for a viewer, nor for a GPU (but for the classes of a whole
-    picture in a result there, which are texts): tensors there stay there, and their
-    values are not read. They and masks are kept, not copied, until the next call: do not
-    write into them before. A handful of boxes costs some tens of microseconds, whether
-    or not a viewer looks. SPLATVIEW_DISABLE=1 makes the call do nothing.
+    The call never waits for a viewer. Tensors on a GPU stay there and are not waited
+    for; only the class names of a whole classified picture are read. Do not write into
+    tensors on a GPU, nor into masks, before the next call: they are kept and not copied.
+    A handful of boxes costs some tens of microseconds, whether or not a viewer is
+    attached. SPLATVIEW_DISABLE=1 makes the call do nothing.
 
     Args:
         name: the stream's, as `publish` was given it ("image" by default there).
         boxes: (N, 4), N at most 10,000, as `format` says: "xyxy" (x0, y0, x1, y1, the
             default), "xywh" (upper left corner, width, height, as COCO writes them),
             "cxcywh" (middle, width, height, as YOLO does). Numbers that are not finite
-            are not drawn. Turned boxes are (N, 4, 2), their corners in order (as
+            are not drawn. Rotated boxes are (N, 4, 2), their corners in order (as
             "xyxyxyxy" also (N, 8)), or "xywhr", (N, 5): middle, width, height, and an
             angle in radians, from x to y. Or a whole result of Ultralytics
             (`model(picture)[0]`) or of supervision (`sv.Detections`, `sv.KeyPoints`):
             its boxes, scores, classes, names, masks, points.
         labels: of each box, a text of at most 1024 characters, or an integer, its class;
             one text for all.
-        scores: (N,), shown behind the labels; NaN: none.
+        scores: (N,), shown after the labels; NaN shows none.
         points: (K, 2|3) or (M, K, 2|3), M groups of K: x, y, and a confidence or
-            visibility, over 0: seen. In all at most 100,000.
+            visibility. Points at which that is over 0 are drawn. At most 100,000 in all.
         masks: of each box, (N, h, w), over the whole picture: bool, uint8 (not 0:
             inside) or floating point (over 0.5: inside); or COCO's run lengths, a list
             of {"size": [h, w], "counts": list, bytes or str}; or lists of runs, outside
@@ -108,35 +117,35 @@ def annotate(
         version: the version of the stream that this was computed on: a number, or a
             frame of `splatview.frames`. By default the newest that this process
             published, or else the newest that it was handed.
-        classes: (N,) integers, which decide the colours; -1: none. Without them boxes
-            with the same label have the same.
-        names: of classes, a list or a mapping from numbers. Without them their numbers
-            are shown.
+        classes: (N,) integers that decide the colours, -1 for no class. Without them
+            boxes with the same label have the same colour.
+        names: names of the classes, a list or a mapping from numbers. Without them the
+            numbers of classes are shown.
         colors: one for all boxes, (N, 3|4), or a mapping from classes or labels;
             integers from 0 to 255, floating point from 0 to 1, or "#rrggbb".
-        skeleton: the points that are joined, pairs of numbers from 0 to K-1, or "coco"
-            for its 17 points of a person.
-        point_classes: (M,), as classes; those of the boxes if there are as many.
+        skeleton: pairs of numbers of points, from 0 to K-1, that are joined by a line;
+            "coco" for the 17 points of a person.
+        point_classes: (M,), as `classes`; by default the boxes' if there are M boxes.
         lines: polylines, a list of (V, 2), or one (V, 2) or (L, V, 2).
-        line_classes: (L,), as classes.
+        line_classes: (L,), as `classes`.
         notes: a text for the upper left corner, or a list of (x, y, text).
         size: (width, height) of the picture that all this was computed on, if that is
             not the size of the stream's. With (1, 1) coordinates go from 0 to 1.
-        format: of boxes, see there.
+        format: the format of the boxes; see `boxes`.
         order: a detector's result can be given whole as `boxes`, with the names of its
             parts in their order:
             `annotate("camera", boxes=detect(picture), order="boxes,scores,classes")`.
         run: the id of the run that publishes the stream, where several have one of this
             name.
-        by: the program that found this, shown beside the picture.
-        rate_hz: how often a second it does.
-        work_ms: how long it took in milliseconds.
-        skipped: how many frames it passed over.
-        trouble: an error, for people.
+        by: name of the program that computed the overlay, shown beside the picture.
+        rate_hz: overlays that it computes in a second.
+        work_ms: milliseconds that it took for this one.
+        skipped: number of frames that it has left out.
+        trouble: text of an error, shown to users.
 
     Raises:
-        TypeError: an argument is of another type, or not one of these.
-        ValueError: what cannot be drawn.
+        TypeError: an argument has another type, or a keyword is unknown.
+        ValueError: an argument cannot be drawn.
 
     Faults of the surroundings never reach the caller, unless SPLATVIEW_STRICT=1.
     """
@@ -144,8 +153,8 @@ def annotate(
     if disabled():
         return
     from splatview.adapters.overlay import are_fractions, overlay_tensors
+    from splatview_ipc.control.dtypes import dtype_name
     from splatview_ipc.kinds import check_frame
-    from splatview_ipc.shm.slot_layout import dtype_name
 
     if capturing():
         return
@@ -162,34 +171,37 @@ def annotate(
     tensors, meta = overlay_tensors(arguments)
     if name not in _hinted and are_fractions(tensors, meta):
         _hint_fractions(name)
-    argument_names = [key for key, value in arguments.items() if value is not None]
-    is_drawn = version is not None or any(key != "run" for key in argument_names)
+    used = {key for key, value in arguments.items() if value is not None}
+    # `annotate(name)` and `annotate(name, run=...)` remove what was drawn.
+    is_drawn = version is not None or bool(used - {"run"})
     annotated = AnnotatedVersion()
     if is_drawn:
-        annotated = _annotated_version(name, version, run)
+        annotated = _resolve_version(name, version, run)
     meta["version"] = annotated.version
     meta["time_ns"] = annotated.time_ns
     shapes = {key: (dtype_name(t), tuple(t.shape)) for key, t in tensors.items()}
     check_frame("overlay", shapes, meta)
     current = session()
-    # Results may come from several threads, and one may close the run.
+    # Several threads may call, and one of them may close the run.
     with current.lock:
-        publisher = current.run() if is_drawn else begun()
+        # Removing an overlay is no reason to start a run.
+        publisher = current.run() if is_drawn else started_publisher()
         if publisher is None:
             return
         if is_drawn:
-            overlays = [_overlay(publisher, name, annotated.run)]
+            overlays = [_find_or_make_overlay(publisher, name, annotated.run)]
         else:
-            overlays = _present_overlays(publisher, name, run)
+            overlays = _existing_overlays(publisher, name, run)
         for stream in overlays:
             _publish_overlay(stream, tensors, meta)
 
 
 def _publish_overlay(stream: Stream, tensors: dict[str, Any], meta: Any) -> None:
-    """Make these tensors the newest version of an overlay."""
+    """Publish tensors as the newest version of an overlay."""
     from splatview.adapters.overlay import on_one_device
 
-    # The GPU that viewers have opened stays: changing it for one result would cost them.
+    # Overlays stay on the GPU whose memory viewers have opened already: a change of the
+    # GPU makes them open other memory.
     previous_device = "cpu" if stream.info is None else stream.info.device
     moved_tensors, device = on_one_device(tensors, previous_device)
     layout = NamedTensors("overlay", tuple(moved_tensors), device=device)
@@ -199,10 +211,10 @@ def _publish_overlay(stream: Stream, tensors: dict[str, Any], meta: Any) -> None
 
 def _check_keywords(more: Mapping[str, Any]) -> None:
     """Raise TypeError for keywords that `annotate` does not have."""
-    unknown = [key for key in more if key not in More.__annotations__]
+    unknown = [key for key in more if key not in OverlayOptions.__annotations__]
     if not unknown:
         return
-    options = [*_PARAMETERS, *More.__annotations__]
+    options = [*_PARAMETERS, *OverlayOptions.__annotations__]
     similar = difflib.get_close_matches(unknown[0], options, n=1)
     question = f" (did you mean {similar[0]!r}?)" if similar else ""
     raise TypeError(
@@ -212,7 +224,7 @@ def _check_keywords(more: Mapping[str, Any]) -> None:
 
 
 def _checked_run(run: Any) -> str | None:
-    """Return the id of a run. Raises ValueError."""
+    """Return the id of a run, or None. Raises ValueError for what cannot be one."""
     if run is None:
         return None
     if not isinstance(run, str) or not _RUN_ID.fullmatch(run):
@@ -224,7 +236,7 @@ def _checked_run(run: Any) -> str | None:
 
 
 def _hint_fractions(name: str) -> None:
-    """Log, once for a stream, that its boxes lie within one pixel."""
+    """Log, once for each stream, that its boxes all lie within one pixel."""
     if len(_hinted) >= _MAX_HINTED:
         return
     _hinted.add(name)
@@ -235,98 +247,116 @@ def _hint_fractions(name: str) -> None:
     )
 
 
-def _annotated_version(name: str, version: Any, run: str | None) -> AnnotatedVersion:
-    """Return the version of the picture that the arguments of `annotate` mean."""
-    publisher = begun()
+def _resolve_version(name: str, version: Any, run: str | None) -> AnnotatedVersion:
+    """Return the version of the picture that the arguments of `annotate` mean.
+
+    Args:
+        name: name of the stream.
+        version: a number, a frame of `splatview.frames`, or None for the newest version
+            that this process knows.
+        run: id of the stream's run; None for the frame's, this process's, or the run
+            of the frame that this process was handed last.
+    """
+    publisher = started_publisher()
     own_stream = None
     own_run = ""
-    if publisher is not None:
-        own_stream = publisher.streams.get(name)
-        own_run = publisher.run_id if own_stream is not None else ""
-    last_version, last_time_ns, last_run = _last_frame(name)
-    version_number = version
+    if publisher is not None and name in publisher.streams:
+        own_stream = publisher.streams[name]
+        own_run = publisher.run_id
+    last = _last_frame(name)
+    number = version
     time_ns = 0
     is_frame = hasattr(version, "version") and hasattr(version, "time_ns")
     if is_frame:
-        version_number = version.version
+        number = version.version
         time_ns = int(version.time_ns)
         run = run or getattr(version, "run", None)
-        if not run and (last_version, last_time_ns) == (version_number, time_ns):
-            run = last_run
-    over_run = str(run or own_run or last_run)
-    if own_stream is not None and over_run == own_run:
-        if own_stream.kind != "image":
-            raise ValueError(
-                f"{name!r} shows {own_stream.kind}; only over pictures (streams of kind "
-                "image) can be drawn"
-            )
-        over_run = ""
-        if version is None:
-            version_number = own_stream.version
-    elif version is None:
-        version_number = 0
-        if last_run == over_run:
-            version_number = last_version
-            time_ns = last_time_ns
-    if not hasattr(version_number, "__index__"):
+        if not run and (last.version, last.time_ns) == (number, time_ns):
+            run = last.run
+    picture_run = str(run or own_run or last.run)
+    newest = AnnotatedVersion()
+    if own_stream is not None and picture_run == own_run:
+        _check_is_image(own_stream)
+        newest = AnnotatedVersion(own_stream.version)
+        picture_run = ""
+    elif last.run == picture_run:
+        newest = last
+    if version is None:
+        number = newest.version
+        time_ns = newest.time_ns
+    if not hasattr(number, "__index__"):
         raise TypeError(
             f"version is a {type(version).__name__}, not a number or a frame of "
             "splatview.frames"
         )
     return AnnotatedVersion(
-        checks.integer("version", version_number, 0, 2**63 - 1), time_ns, over_run
+        version=checks.integer("version", number, 0, 2**63 - 1),
+        time_ns=time_ns,
+        run=picture_run,
     )
 
 
-def _last_frame(name: str) -> tuple[int, int, str]:
-    """Return version, time and run of the frame that this process was handed last."""
+def _check_is_image(stream: Stream) -> None:
+    """Raise ValueError for a stream that is no picture."""
+    if stream.kind != "image":
+        raise ValueError(
+            f"{stream.name!r} shows {stream.kind}; only over pictures (streams of kind "
+            "image) can be drawn"
+        )
+
+
+def _last_frame(name: str) -> AnnotatedVersion:
+    """Return the version of a stream that this process was handed last."""
     # A process that reads no frames need not load what reads them.
-    reading = sys.modules.get("splatview.api.frames")
-    if reading is None:
-        return 0, 0, ""
-    return reading.last_frames.get(name, (0, 0, ""))
+    frames_module = sys.modules.get("splatview.api.frames")
+    if frames_module is None:
+        return AnnotatedVersion()
+    return AnnotatedVersion(*frames_module.last_frames.get(name, ()))
 
 
-def _present_overlays(publisher: Publisher, name: str, run: str | None) -> list[Stream]:
-    """Return the overlays over the streams of a name; of one run if it is given."""
+def _existing_overlays(
+    publisher: Publisher, name: str, run: str | None
+) -> list[Stream]:
+    """Return the overlays over the streams of a name, of one run unless it is None."""
     return [
         stream
         for stream in _overlays_over(publisher, name)
-        if run in (None, stream.over[1] or publisher.run_id)
+        if run in (None, stream.over.run or publisher.run_id)
     ]
 
 
 def _overlays_over(publisher: Publisher, name: str) -> list[Stream]:
     """Return the overlays over the streams of a name, of any run."""
     streams = publisher.streams.values()
-    return [s for s in streams if s.kind == "overlay" and s.over[0] == name]
+    return [s for s in streams if s.kind == "overlay" and s.over.name == name]
 
 
-def _overlay(publisher: Publisher, name: str, run: str) -> Stream:
-    """Return the overlay of a run's stream, a new one if there is none.
+def _find_or_make_overlay(publisher: Publisher, name: str, run: str) -> Stream:
+    """Return the overlay over a run's stream; make one if there is none.
 
-    One whose run has ended serves the next run.
+    An overlay over a run that has ended is used again for the next run.
     """
     from splatview_ipc.control.run_folder import list_runs, runtime_folder
+    from splatview_ipc.publisher.stream import OverlaidStream
 
     overlays = _overlays_over(publisher, name)
     for stream in overlays:
-        if stream.over[1] == run:
+        if stream.over.run == run:
             return stream
     alive = {folder.description.id for folder in list_runs(runtime_folder())}
     if name in publisher.streams:
         alive.add("")
-    stream = next((s for s in overlays if s.over[1] not in alive), None)
+    stream = next((s for s in overlays if s.over.run not in alive), None)
     if stream is None:
         stream = publisher.stream(_overlay_name(publisher, name), "overlay")
-    stream.over = name, run
+    stream.over = OverlaidStream(name, run)
     if stream.info is not None:
         publisher.wake()
     return stream
 
 
 def _overlay_name(publisher: Publisher, name: str) -> str:
-    """Return a name for another overlay of a stream that no stream has."""
+    """Return a name for a new overlay over a stream, which no other stream has."""
     from splatview_ipc.control.limits import MAX_NAME
 
     suffix = " overlay"

@@ -215,10 +215,11 @@ class Cameras:
     def _companion_stream(self, field: str, shape: tuple[int, ...]) -> Stream:
         """Return a stream of one tensor that belongs to that of the poses."""
         from splatview_ipc.control.limits import MAX_NAME
+        from splatview_ipc.publisher.stream import OverlaidStream
 
         name = f"{self._name[: MAX_NAME - 10]} {field}"
         stream = self._publisher.stream(name, "cameras")
-        stream.over = self._name, ""
+        stream.over = OverlaidStream(self._name)
         stream.describe(NamedTensors("cameras", (field,), shape=shape), copy=True)
         return stream
 

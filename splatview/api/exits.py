@@ -19,7 +19,7 @@ _PACKAGES = ("multiprocessing", "multiprocess")
 _PRIORITY = -100
 """Priority among the finalizers of multiprocessing.
 
-It is behind those of scripts, and of multiprocessing's own queues and pools.
+It comes after those of scripts, and of multiprocessing's own queues and pools.
 """
 
 
@@ -30,7 +30,7 @@ class ExitCall:
         """Note a function that may be called more than once, by any thread."""
         self._function = function
         self._finalizers: dict[str, Any] = {}
-        """By package."""
+        """Finalizers by the package that made them."""
 
     def register(self) -> None:
         """Have the call made before those that are registered until now.

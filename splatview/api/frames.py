@@ -290,8 +290,10 @@ class Frames:
 
         Waits only while there is none.
 
-        timeout: seconds, by default those of `frames`. Raises as iterating does,
-        ValueError after `close`.
+        Raises as iterating does, ValueError after `close`.
+
+        Args:
+            timeout: seconds, by default those of `frames`.
         """
         if not self._end.alive:
             raise ValueError("these frames are closed: ask splatview.frames for others")
@@ -301,7 +303,7 @@ class Frames:
         return self._wait(_checked_timeout(timeout), takes_last=True)
 
     def close(self) -> None:
-        """Give everything back; frames stay the caller's. Idempotent."""
+        """Release everything; frames stay the caller's. Idempotent."""
         self._end()
 
     def __enter__(self) -> Frames:
@@ -331,7 +333,8 @@ class Frames:
     def _wait(self, timeout: float | None, takes_last: bool) -> Frame:
         """Return the newest frame once it is there.
 
-        takes_last: the frame that was handed out last is new enough.
+        Args:
+            takes_last: the frame that was handed out last is new enough.
         """
         if self._pid != os.getpid():
             # In a forked child what is open is the parent's, and stays as it is.
@@ -473,7 +476,7 @@ def _has_unread_end(stream: RemoteStream, last_version: int) -> bool:
 
 
 def _pause_after(waited: float) -> float:
-    """Return the seconds until the next look for a frame, after so many seconds."""
+    """Return the seconds until the next look for a frame, after this many seconds."""
     if waited < 0.005:
         return 1e-4
     if waited < 1:
@@ -498,7 +501,10 @@ def _copied(
 ) -> dict[str, np.ndarray | torch.Tensor]:
     """Return copies of a frame's tensors.
 
-    in_place: CUDA tensors are over the publisher's memory instead. Raises IpcError.
+    Raises IpcError.
+
+    Args:
+        in_place: CUDA tensors are over the publisher's memory instead.
     """
     tensors: dict[str, Any] = {}
     for name, tensor in shared.tensors.items():

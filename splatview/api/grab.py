@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from splatview.adapters import checks
 from splatview.api.grab_client import GrabClient
-from splatview.api.session import begun, public, session
+from splatview.api.session import public, session, started_publisher
 from splatview_ipc.control import render_requests
 from splatview_ipc.control.render_requests import RenderRequest
 from splatview_ipc.cuda import driver
@@ -140,7 +140,7 @@ def _running_grabber(device: int | None, timeout: float) -> GrabClient:
     """Return the program that draws for this process, started by the first call.
 
     Args:
-        device: the ordinal of the GPU to draw on; None: any.
+        device: the ordinal of the GPU to draw on; None for any.
         timeout: as for `GrabClient`, which says what it raises.
     """
     current = session()
@@ -160,7 +160,7 @@ def _stream_fields(name: str | None, run: str | None, on_gpu: bool) -> dict[str,
 
     A stream of this process is brought up to date before.
     """
-    publisher = begun()
+    publisher = started_publisher()
     stream = None
     version = 0
     stream_count = 0

@@ -74,8 +74,12 @@ class GrabClient:
     def draw(self, request: RenderRequest, gpu: int) -> torch.Tensor:
         """Return the picture for a request: (H, W, 3) uint8, the caller's own.
 
-        gpu: the ordinal of the GPU on which to return a picture that comes in GPU memory.
-        Raises what the answer says: ValueError, LookupError, TimeoutError, RuntimeError.
+        Raises what the answer says: ValueError, LookupError, TimeoutError,
+        RuntimeError.
+
+        Args:
+            gpu: the ordinal of the GPU on which to return a picture that comes in GPU
+                memory.
         """
         self.is_drawing = True
         try:
@@ -124,7 +128,8 @@ class GrabClient:
     def _exchange(self, line: bytes, timeout: float) -> Answer:
         """Send a request, and return the answer.
 
-        timeout: seconds that the program may take until the picture can be read.
+        Args:
+            timeout: seconds that the program may take until the picture can be read.
         """
         self._timeout = timeout
         self._deadline = time.monotonic() + timeout

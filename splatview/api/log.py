@@ -56,7 +56,7 @@ def log(step: float | None = None, /, **scalars: Any) -> None:
 
     Args:
         step: the step of these numbers, as the first argument or `step=`; any number up
-            to 2**53. It may begin anew, as it does after a restart. Without it the call
+            to 2**53. It may begin again, as it does after a restart. Without it the call
             is the step after that of the last call, the first one step 0.
         scalars: by name, in one call or in several, not all at every step: numbers, NaN
             and infinity included; tensors and arrays of one element. Names with a "/"
@@ -126,7 +126,7 @@ class Logger:
 
         if not 1 <= len(name) <= _MAX_NAME or not name.isprintable():
             raise ValueError(
-                f"log: a scalar is called {name[:40]!r}; legal are 1 to {_MAX_NAME} "
+                f"log: a scalar is called {name[:40]!r}; expected 1 to {_MAX_NAME} "
                 "printable characters"
             )
         _converted(name, value)
@@ -241,7 +241,7 @@ def _converted(name: str, value: Any) -> Any:
         if value.numel() != 1 or value.is_complex():
             raise TypeError(
                 f"log: {name} is a tensor of shape {tuple(value.shape)}, {value.dtype}; "
-                "legal are real ones of one element"
+                "expected a real one of one element"
             )
         if value.is_cuda:
             return value

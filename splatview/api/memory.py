@@ -286,22 +286,22 @@ def _ordinal(device: Any) -> int | None:
     """Return a device's ordinal, HOST, or None. Raises ValueError."""
     if device is None:
         return None
-    legal = 'legal are None, an ordinal such as 0, "cuda:0", a torch.device, and "cpu"'
+    expected = 'expected None, an ordinal such as 0, "cuda:0", a torch.device, or "cpu"'
     import torch
 
     is_ordinal = isinstance(device, int)
     try:
         parsed = torch.device("cuda", device) if is_ordinal else torch.device(device)
     except (RuntimeError, TypeError):
-        raise ValueError(f"device is {device!r}; {legal}") from None
+        raise ValueError(f"device is {device!r}; {expected}") from None
     if parsed.type == "cpu":
         return HOST
     if parsed.type != "cuda" or (is_ordinal and device < 0):
-        raise ValueError(f"device is {device!r}; {legal}")
+        raise ValueError(f"device is {device!r}; {expected}")
     if parsed.index is not None and torch.cuda.is_initialized():
         count = torch.cuda.device_count()
         if parsed.index >= count:
             raise ValueError(
-                f"device is {device!r}, and there are {count} GPUs; {legal}"
+                f"device is {device!r}, and there are {count} GPUs; {expected}"
             )
     return parsed.index

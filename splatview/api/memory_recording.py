@@ -2,7 +2,7 @@
 
 The recording covers all GPUs of the process. The functions of PyTorch used here are
 private (`torch.cuda.memory._...`) and differ between its versions: a missing one becomes
-`trouble`, a text for people, never an exception.
+`trouble`, a text for users, never an exception.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class MemoryRecording:
     def __init__(self, run_id: str, max_entries: int | None) -> None:
         """Remove what an earlier run left; nothing is recorded yet.
 
-        max_entries: of the recording, for each GPU; None: nothing is recorded.
+        Args:
+            max_entries: of the recording, for each GPU; None: nothing is recorded.
         """
         self.run_id = run_id
         self.newest = ""
@@ -172,7 +173,8 @@ class MemoryRecording:
     def save(self, reason: str) -> Path | None:
         """Write a full snapshot to a file of its own; return None if there is `trouble`.
 
-        reason: "asked" or "oom", a part of the file's name.
+        Args:
+            reason: "asked" or "oom", a part of the file's name.
         """
         snapshot = self._take()
         if snapshot is None:

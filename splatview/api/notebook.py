@@ -153,7 +153,7 @@ def _css_length(name: str, value: Any) -> str:
 
 
 def _viewer_of_run(run: str | None) -> RunningViewer | None:
-    """Return a viewer that serves browsers and follows this run; None: all runs."""
+    """Return a viewer that serves browsers and follows this run; None for all runs."""
     from splatview_ipc.control.registry import list_viewers
 
     return next((viewer for viewer in list_viewers() if viewer.run == run), None)

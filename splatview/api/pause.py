@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from splatview.adapters import checks
-from splatview.api.session import begun, public
+from splatview.api.session import public, started_publisher
 from splatview_ipc.system.terminal import printable
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _WAITED = 1
 @public(answers=True)
 def paused() -> bool:
     """Return True while a viewer pauses the run. Reads shared memory; costs nothing."""
-    publisher = begun()
+    publisher = started_publisher()
     return publisher is not None and publisher.control.paused
 
 
@@ -53,7 +53,7 @@ def wait_while_paused(timeout: float | None = None) -> bool:
     """
     if timeout is not None:
         checks.real("timeout", timeout, -math.inf, math.inf)
-    publisher = begun()
+    publisher = started_publisher()
     if publisher is None:
         return True
     control = publisher.control

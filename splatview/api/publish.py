@@ -60,8 +60,8 @@ def publish(
     raise TypeError. SPLATVIEW_DISABLE=1 makes the call do nothing.
 
     Args:
-        value: an image, (H, W), (H, W, 1|3|4) or (1|3|4, H, W), uint8 in 0..255 or
-            float16, bfloat16, float32 in [0, 1]; or a Gaussian scene in any form that
+        value: an image, (H, W), (H, W, 1|3|4) or (1|3|4, H, W), uint8 in 0..255,
+            uint16 or float16, bfloat16, float32 in [0, 1]; or a Gaussian scene in any form that
             `splatview.adapters.gaussians` lists: a gsplat `ParameterDict` or mapping
             with its names, an inria `GaussianModel`, a nerfstudio model,
             async_torchwindow's tuple. OpenCV axes, quaternions w x y z. Tensors of the
@@ -93,7 +93,9 @@ def publish(
         antialiased: of Gaussians: True where they are trained with the antialiased
             rasteriser. None: the model's own, or False.
         meta: shown beside the picture, up to 24 values by name: bool, int, float, str,
-            or up to 16 floats; texts of 1,024 characters each and 48 KiB together.
+            or up to 16 floats; texts of 1,024 characters each and 48 KiB together. Of a
+            uint16 image of one channel, such as depth, "unit" and "scale" say what
+            a value of 1 is: {"unit": "m", "scale": 0.001} for millimetres shown as metres.
         loose_meta: deprecated: metadata as keywords, as in `step=7`. A keyword that is
             nearly an option's name raises TypeError.
 
@@ -130,7 +132,7 @@ def publish(
 
 @public()
 def close() -> None:
-    """End this process's run: viewers keep the last picture, all memory is given back.
+    """End this process's run: viewers keep the last picture, all memory is released.
 
     Idempotent. The next `publish` begins a new run.
     """

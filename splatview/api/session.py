@@ -119,7 +119,7 @@ class Session:
         from splatview_ipc.publisher.publisher import Publisher
 
         self.publisher = Publisher(os.environ.get("SPLATVIEW_NAME"), on_fault=fault)
-        # Registered behind the exit calls of the modules that it uses, to come before.
+        # Registered after the exit calls of the modules that it uses, to come before.
         _exit_call.register()
 
     def feature(self, name: str, make: Callable[[Publisher], Any]) -> Any:
@@ -198,7 +198,8 @@ class Session:
     def close(self, exiting: bool = False) -> None:
         """End the run and all features. Idempotent.
 
-        exiting: the process ends; viewers keep what they have mapped.
+        Args:
+            exiting: the process ends; viewers keep what they have mapped.
         """
         with self.lock:
             worker = self._worker
@@ -268,7 +269,7 @@ def session() -> Session:
     return _session
 
 
-def begun() -> Publisher | None:
+def started_publisher() -> Publisher | None:
     """Return this process's run; None before there is one."""
     return _session.publisher
 

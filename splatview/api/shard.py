@@ -22,7 +22,7 @@ The port alone tells two trainings of one machine apart: only one can listen on 
 _SLURM_VARIABLES = ("SLURM_JOB_ID", "SLURM_STEP_ID")
 _MPI_VARIABLES = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID")
 _START_TIME_FIELD = 19
-"""Index of the start time in /proc/PID/stat, behind the name of the program."""
+"""Index of the start time in /proc/PID/stat, after the name of the program."""
 
 
 def checked_shard(shard: Any) -> tuple[int, int]:

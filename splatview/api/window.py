@@ -12,7 +12,7 @@ import msgspec
 
 from splatview.adapters import checks
 from splatview.api.publish import publish
-from splatview.api.session import begun, disabled, public, session
+from splatview.api.session import disabled, public, session, started_publisher
 from splatview_ipc.control import limits
 from splatview_ipc.control.render_requests import (
     MAX_SIDE,
@@ -80,7 +80,7 @@ class Window:
         """Note how the window is to be; `start` opens it.
 
         Args:
-            width: of the window in points, 16 to 16384 (pixels, but on displays that
+            width: width of the window in points, 16 to 16384 (pixels, but on displays that
                 scale); it can be resized.
             height: likewise.
             title: the text over it, up to 200 characters.
@@ -98,7 +98,7 @@ class Window:
         is_printable = title.isprintable() or not title
         if len(title) > limits.MAX_NAME or not is_printable:
             raise ValueError(
-                f"title is {title[:40]!r}; legal are up to {limits.MAX_NAME} printable "
+                f"title is {title[:40]!r}; expected up to {limits.MAX_NAME} printable "
                 "characters"
             )
         self._title = title
@@ -196,10 +196,10 @@ class Window:
 
         Args:
             image: (H, W, 3|4) or whatever else `splatview.publish` takes as an image:
-                (H, W), (1|3|4, H, W), uint8 in 0..255 or float16, bfloat16, float32 in
-                [0, 1], on a GPU or the CPU; also (1, H, W, 3|4). The upper row is the
+                (H, W), (1|3|4, H, W), uint8 in 0..255, uint16, or float16, bfloat16,
+                float32 in [0, 1], on a GPU or the CPU; also (1, H, W, 3|4). The upper row is the
                 first. In the older form the width of the picture.
-            height: of the picture at an address.
+            height: the height of the picture at an address.
             data_ptr: the address of (height, width, channels) float32 pixels in a GPU's
                 or this process's memory. They are copied at the call: call it again when
                 they change. The address has to be right.
@@ -376,7 +376,7 @@ class Window:
         return self._program is None or self._is_open()
 
     def _adopt(self) -> None:
-        """Begin to publish in this session; in a forked child, anew."""
+        """Begin to publish in this session; in a forked child, again."""
         if self._owner is not session():
             self._owner = session()
             self._program = None
@@ -396,7 +396,7 @@ class Window:
     def _publish(self, value: Any, name: str, kind: str, live: bool) -> None:
         """Publish a value and have the program show its stream."""
         _publish(value, name, kind=kind, live=live)
-        publisher = begun()
+        publisher = started_publisher()
         if publisher is None:
             return
         request = Show(name, publisher.run_id)
@@ -427,7 +427,7 @@ def _is_used(name: str, kind: str) -> bool:
     """Return whether this process shows anything else under a name."""
     if name in session().published:
         return True
-    publisher = begun()
+    publisher = started_publisher()
     stream = None if publisher is None else publisher.streams.get(name)
     return stream is not None and stream.kind != kind
 

@@ -74,7 +74,7 @@ class CameraCommand:
     """The size to ask of a camera. Other pictures are made smaller to fit into it.
     Default: as they come."""
     fps: Annotated[float | None, tyro.conf.arg(metavar="N")] = None
-    """The pictures a second to ask of a camera. Of others, at most so many are shown.
+    """The pictures a second to ask of a camera. Of others, at most this many are shown.
     Default: as they come."""
     once: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Play a file once. Without it, it begins again at its end."""
@@ -84,7 +84,7 @@ class CameraCommand:
     name: Annotated[str, tyro.conf.arg(metavar="NAME")] = "camera"
     """What the stream of pictures is called."""
     patience: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = 5.0
-    """After so many seconds without a picture, that is said, and the source is opened
+    """After this many seconds without a picture, the command says so, and opens the source
     again."""
     viewer: bool = True
     """Without a viewer, the pictures are published all the same: splatview serve shows
@@ -99,9 +99,8 @@ class CameraCommand:
     port: Annotated[int, tyro.conf.arg(metavar="N")] = 7007
     """Where --web serves; if it is taken, at the next one that is free."""
     host: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
-    """Let --web be reached at this address of the machine from elsewhere as well; as
-    for
-    splatview serve."""
+    """Let --web be reached at this address of the machine from elsewhere as well;
+    as for splatview serve."""
     allow_host: Annotated[
         tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="NAME")
     ] = ()
@@ -291,4 +290,4 @@ def _check_detector(detect: str) -> None:
     elif detect == "people":
         require("--detect people needs", "cv2", error=ValueError)
     elif ":" not in detect:
-        raise ValueError(f"--detect is {detect!r}; legal are {LEGAL}")
+        raise ValueError(f"--detect is {detect!r}; expected {LEGAL}")

@@ -70,7 +70,8 @@ class OnlyHost:
     def __init__(self, source: str) -> None:
         """Change the environment for a source.
 
-        source: an address of a scheme for which `can_limit` is true.
+        Args:
+            source: an address of a scheme for which `can_limit` is true.
         """
         host = host_of(source)
         self.refused = ""
@@ -329,7 +330,8 @@ def _peers() -> dict[str, str]:
 def _address(digits: str) -> str:
     """Return an address of the kernel's tables.
 
-    digits: hexadecimal, words of 32 bits in the machine's order.
+    Args:
+        digits: hexadecimal, words of 32 bits in the machine's order.
     """
     raw = bytes.fromhex(digits)
     if sys.byteorder == "little":

@@ -118,7 +118,7 @@ def stored_size(
         width: stored width in pixels.
         height: stored height in pixels.
         pixel_aspect: width of a pixel over its height; None or 0 for unknown.
-        orientation: of the stored picture.
+        orientation: the orientation of the stored picture.
         settings: name the size to fit into.
     """
     aspect = float(pixel_aspect or 1)

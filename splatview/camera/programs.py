@@ -150,11 +150,11 @@ class _CameraSession:
         """Prepare the programs; `run` starts them.
 
         Args:
-            settings: of the capturing process.
-            detector: as for `launch`.
-            viewer: as for `launch`.
+            settings: the settings of the capturing process.
+            detector: settings of the inference process; None: there is none.
+            viewer: arguments of the viewer; None: there is no viewer.
             ends_when_played: the session ends once a file was played.
-            out: as for `launch`.
+            out: the viewer's picture file.
         """
         name = _run_name(settings.source)
         env = {**os.environ, "SPLATVIEW_NAME": name}
@@ -247,7 +247,7 @@ def _run_name(source: str) -> str:
 
     It has nothing of the source that only its owner should see. Where a live run has
     that name, a number is put before it: the viewer finds this run by its name, also
-    after the capturing process was started again. (A number behind it would match too:
+    after the capturing process was started again. (A number after it would match too:
     ids begin alike.)
     """
     from splatview_ipc.control.run_folder import list_runs, runtime_folder

@@ -106,7 +106,7 @@ class PyAVSource:
             except EndOfFile:
                 return
             except FFmpegError:
-                # The packets behind it may be sound.
+                # The packets after it may be sound.
                 errors += 1
                 if errors > _MAX_READ_ERRORS:
                     raise

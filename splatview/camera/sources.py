@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 _LEGAL = (
-    "legal are a camera's number, /dev/videoN, a file, rtsp://, http://, "
+    "expected a camera's number, /dev/videoN, a file, rtsp://, http://, "
     "a GStreamer pipeline, or test"
 )
 _NETWORK = (
@@ -206,8 +206,8 @@ def _check_scheme(source: str) -> None:
     scheme = source.partition("://")[0]
     if scheme.lower() not in _NETWORK:
         raise CaptureError(
-            f"{display_name(source)}: {scheme!r} is no protocol that can be read; legal "
-            f"are {', '.join(_NETWORK)}"
+            f"{display_name(source)}: {scheme!r} is no protocol that can be read; expected "
+            f"{', '.join(_NETWORK)}"
         )
 
 

@@ -55,7 +55,8 @@ def main(argv: list[str] | None = None) -> int:
 
     2 stands for a request that cannot be met; stderr has the reason.
 
-    argv: the command and its options; None for those of this process.
+    Args:
+        argv: the command and its options; None for those of this process.
     """
     if argv is not None:
         return _run_command(argv)
@@ -103,9 +104,9 @@ def _run_command(args: list[str]) -> int:
     if command in _VIEWER_COMMANDS:
         _become_viewer(command, options)
     if command not in _OWN_COMMANDS:
-        legal = ", ".join([*_VIEWER_COMMANDS, *_OWN_COMMANDS])
+        expected = ", ".join([*_VIEWER_COMMANDS, *_OWN_COMMANDS])
         print(
-            f"splatview: {command!r} is not a command; legal are {legal}",
+            f"splatview: {command!r} is not a command; expected {expected}",
             file=sys.stderr,
         )
         return 2

@@ -143,7 +143,7 @@ def _describe_stream(stream: RemoteStream) -> dict[str, Any]:
 
 
 def _run_lines(run: dict[str, Any]) -> list[str]:
-    """Return a run as lines for people.
+    """Return a run as lines for users.
 
     Names are other processes', so that a terminal must not obey them.
     """

@@ -176,7 +176,7 @@ def _view_at(
 
     Args:
         pose: quaternion w x y z of the rotation from world to camera, then translation.
-        name: of the picture.
+        name: the name of the picture.
         camera: at the origin of the world.
     """
     quaternion = torch.tensor(pose[:4], dtype=torch.float64)
@@ -203,7 +203,7 @@ def _read_points(data: bytes) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _entry_count(data: bytes, min_bytes: int) -> int:
-    """Return the number of entries of a file, each of at least so many bytes."""
+    """Return the number of entries of a file, each of at least this many bytes."""
     (count,) = struct.unpack_from("<Q", data)
     if count * min_bytes > len(data):
         raise ValueError(f"announces {count} entries in {len(data)} bytes")

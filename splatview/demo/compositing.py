@@ -89,8 +89,8 @@ def tile(
         extents: (N, 2) half the width and height of the box outside which a Gaussian's
             alpha is below 1/255; zero or less: not drawn.
         depths: (N,) camera z.
-        width: of the picture in pixels.
-        height: of the picture in pixels.
+        width: the width of the picture in pixels.
+        height: the height of the picture in pixels.
     """
     columns = -(-width // TILE)
     rows = -(-height // TILE)
@@ -144,7 +144,7 @@ class _BlockResult(NamedTuple):
     weights: torch.Tensor
     """(t, pixels, K) alpha times the transmittance before it."""
     is_clamped: torch.Tensor | None
-    """(t, pixels, K) alpha was over ALPHA_MAX; None: nowhere."""
+    """(t, pixels, K) alpha was over ALPHA_MAX; None if it was nowhere."""
     features: torch.Tensor
     """(t, K, C + 1)."""
 

@@ -50,7 +50,7 @@ def load(
         source: the folder or file.
         pixels: size of the pictures after reading, at most about this many pixels each.
         max_points: a random choice is made of more.
-        seed: of random choices.
+        seed: the seed of random choices.
         progress: called with (pictures read, pictures to read).
 
     Raises:
@@ -179,7 +179,7 @@ def _choose_points(
 
 
 def _with_image(view: DatasetView, pixels: int) -> DatasetView:
-    """Return a view with its picture, of no more than about so many pixels.
+    """Return a view with its picture, of no more than about this many pixels.
 
     The intrinsics follow. Raises ViewError.
     """

@@ -60,7 +60,8 @@ def _open_regular(path: Path) -> Iterator[BinaryIO]:
 def read_bytes(path: Path, growth: int) -> bytes:
     """Return a file's content. Raises DemoError.
 
-    growth: memory that parsing takes, as a multiple of the file's size.
+    Args:
+        growth: memory that parsing takes, as a multiple of the file's size.
     """
     with _open_regular(path) as file:
         size = path.stat().st_size

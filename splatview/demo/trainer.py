@@ -92,7 +92,7 @@ def _train(
     Args:
         signals: gets the signal that ends the training.
         device: to train on.
-        seed: of random choices.
+        seed: the seed of random choices.
         steps: gradient steps; None for those of the device.
         data: a data set; None for the packaged photographs.
         save: path of a PLY file to write; None for none.

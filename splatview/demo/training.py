@@ -51,7 +51,7 @@ class StepResult(NamedTuple):
 
     loss: float
     psnr: float
-    """dB."""
+    """PSNR in dB."""
     view_index: int
     """Index of the view that was drawn."""
 
@@ -176,7 +176,7 @@ class Training:
         strongest = torch.argsort(pull, descending=True, stable=True)[:max_added]
         needs_more = torch.zeros(count, dtype=torch.bool, device=pull.device)
         needs_more[strongest[pull[strongest] > _MIN_PULL]] = True
-        # Two of this opacity, one behind the other, hide as much as the one did.
+        # Two of this opacity, one after the other, hide as much as the one did.
         opacities = torch.sigmoid(gaussians["opacities"][needs_more])
         halved = torch.logit(1 - torch.sqrt(1 - opacities), eps=1e-6)
         gaussians["opacities"][needs_more] = halved

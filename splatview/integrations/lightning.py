@@ -43,9 +43,10 @@ class SplatviewCallback(Callback):  # type: ignore
     def __init__(self, look: Callable[[Any], Mapping[str, Any]] | None = None) -> None:
         """Prepare the callback.
 
-        look: returns images or Gaussians, as `splatview.publish` takes them, by the
-            names of their streams; called without gradients. None: the module's own
-            method `look()`.
+        Args:
+            look: returns images or Gaussians, as `splatview.publish` takes them, by the
+                names of their streams; called without gradients. None: the module's own
+                method `look()`.
         """
         self._look = look
 

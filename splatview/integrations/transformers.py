@@ -39,9 +39,10 @@ class SplatviewCallback(TrainerCallback):
     def __init__(self, look: Callable[[Any], Mapping[str, Any]] | None = None) -> None:
         """Prepare the callback.
 
-        look: returns images or Gaussians, as `splatview.publish` takes them, by the
-            names of their streams; called without gradients. None: the model's own
-            method `look()`.
+        Args:
+            look: returns images or Gaussians, as `splatview.publish` takes them, by the
+                names of their streams; called without gradients. None: the model's own
+                method `look()`.
         """
         self._look = look
 

@@ -19,7 +19,7 @@ def arrived(subscriber: Subscriber) -> Callable[[str], dict[str, np.ndarray]]:
     """`arrived(name)`: the newest version of a stream, as a viewer reads it."""
 
     def newest(name: str) -> dict[str, np.ndarray]:
-        publisher = publishing.begun()
+        publisher = publishing.started_publisher()
         assert publisher is not None
         previous_version = publisher.streams[name].version - 1
         stream = stream_of(subscriber, name)

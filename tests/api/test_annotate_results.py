@@ -1,6 +1,4 @@
-"""Results of detection libraries, given to `annotate` as they are, and boxes that are
-turned.
-"""
+"""Results of detection libraries, given to `annotate` as they are, and rotated boxes."""
 
 from __future__ import annotations
 
@@ -178,32 +176,32 @@ def test_supervision_keypoints_give_all_their_parts() -> None:
     assert tensors["point_classes"].tolist() == [4]
 
 
-TURNED = [[30.0, 20.0], [34.0, 24.0], [24.0, 34.0], [20.0, 30.0]]
-"""A box of 5.7 x 14.1 that is turned by 45 degrees."""
+ROTATED = [[30.0, 20.0], [34.0, 24.0], [24.0, 34.0], [20.0, 30.0]]
+"""A box of 5.7 x 14.1 that is rotated by 45 degrees."""
 
 
 def test_rotated_boxes_keep_their_corners() -> None:
     long = math.hypot(10, 10)
     short = math.hypot(4, 4)
     for value, form in (
-        ([TURNED], None),
-        (TURNED, None),
+        ([ROTATED], None),
+        (ROTATED, None),
         ([[30.0, 20, 34, 24, 24, 34, 20, 30]], "xyxyxyxy"),
         ([[27.0, 27.0, short, long, math.pi / 4]], "xywhr"),
-        (detections(data={"xyxyxyxy": np.array([TURNED] * 3)}), None),
-        (result(obb=boxes(xyxyxyxy=torch.tensor([TURNED] * 3))), None),
+        (detections(data={"xyxyxyxy": np.array([ROTATED] * 3)}), None),
+        (result(obb=boxes(xyxyxyxy=torch.tensor([ROTATED] * 3))), None),
     ):
         tensors, _ = annotation_tensors(boxes=value, format=form)
         count = len(tensors["boxes"])
         expected = torch.tensor([[20.0, 20.0, 34.0, 34.0]] * count)
         torch.testing.assert_close(tensors["boxes"], expected)
         corners = tensors["corners"][0].tolist()
-        for corner in TURNED:
+        for corner in ROTATED:
             nearest = min(math.dist(corner, point) for point in corners)
             assert nearest < 1e-3, form
     tensors, _ = annotation_tensors(boxes=np.empty((0, 4, 2)))
     assert set(tensors) == {"boxes"}
-    for value, form in (([TURNED], "xywhr"), ([[1, 2, 3, 4, 5]], "xyxyxyxy")):
+    for value, form in (([ROTATED], "xywhr"), ([[1, 2, 3, 4, 5]], "xyxyxyxy")):
         with pytest.raises(ValueError, match=r"boxes have shape.*format"):
             annotation_tensors(boxes=value, format=form)
     with pytest.raises(ValueError, match='format="xywhr"'):

@@ -28,7 +28,7 @@ def image(index: int) -> torch.Tensor:
 def publish(index: int) -> None:
     """Publish a numbered picture, and wait until readers can have it."""
     splatview.publish(image(index), "it", meta={"number": index})
-    publisher = publishing.begun()
+    publisher = publishing.started_publisher()
     assert publisher is not None
     wait_until(lambda: not publisher.streams["it"].is_behind())
 
@@ -59,7 +59,7 @@ def test_frames_have_what_was_published() -> None:
             assert frame.time == frame.time_ns / 1e9
             assert frame.age >= 0
             last = frame.time_ns
-        assert frame.run == frames.run == publishing.begun().run_id  # type: ignore[union-attr]
+        assert frame.run == frames.run == publishing.started_publisher().run_id  # type: ignore[union-attr]
 
 
 def test_latest_repeats_the_frame_and_waits_only_for_the_first() -> None:
@@ -135,7 +135,9 @@ def test_write_into_a_frame_stays_with_its_reader() -> None:
         )
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16, torch.uint16], ids=str
+)
 def test_other_libraries_see_the_same_memory(dtype: torch.dtype) -> None:
     picture = torch.arange(60, dtype=torch.float32).reshape(6, 10).to(dtype)
     splatview.publish(picture, "it")
@@ -146,7 +148,7 @@ def test_other_libraries_see_the_same_memory(dtype: torch.dtype) -> None:
         assert torch.equal(tensor, picture)
         assert tensor.data_ptr() == frame.tensor.data_ptr()
         # NumPy has no bfloat16.
-        if dtype == torch.float32:
+        if dtype != torch.bfloat16:
             address = np.from_dlpack(frame).ctypes.data
             assert address == frame.numpy().ctypes.data
             assert address == tensor.data_ptr()
@@ -203,7 +205,7 @@ def test_frames_read_the_newest_run_unless_one_is_named(
 
 def test_closed_readers_release_the_stream() -> None:
     publish(1)
-    stream = publishing.begun().streams["it"]  # type: ignore[union-attr]
+    stream = publishing.started_publisher().streams["it"]  # type: ignore[union-attr]
     frames = frames_of()
     assert holds_its_number(next(frames))
     frames.close()

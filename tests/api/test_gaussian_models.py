@@ -34,7 +34,7 @@ def published(
 ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """Return the fields and metadata that a viewer gets, by the steps of `publish`.
 
-    A layout that does not fit any more is made anew.
+    A layout that does not fit any more is made again.
     """
     layout: Any = known_layout
     match = None
@@ -125,7 +125,7 @@ def test_raw_tensors_are_shared_where_the_getters_are_usual() -> None:
     for unbound_model in (model, bound):
         layout = layout_of(unbound_model)
         fields, meta = published(unbound_model, layout)
-        assert layout.match(unbound_model, {}) is not None, "not recognised anew"
+        assert layout.match(unbound_model, {}) is not None, "not recognised again"
         assert meta["activated"] is False
         for field, source in (
             ("means", unbound_model._xyz),
@@ -155,7 +155,7 @@ def test_activation_that_changes_during_training_counts(
     assert torch.equal(
         published(model, layout)[0]["opacities"], model._opacity[:, 0].abs()
     )
-    assert layout.match(model, {}) is not None, "not recognised anew"
+    assert layout.match(model, {}) is not None, "not recognised again"
     model.opacity_activation = torch.sigmoid
     assert published(model, layout)[1]["activated"] is False
 
@@ -174,7 +174,7 @@ def test_model_that_moves_its_gaussians_is_published_as_moved(device: str) -> No
     layout = layout_of(model)
     model.face_center = model.face_center + 1
     assert torch.equal(published(model, layout)[0]["means"], model.get_xyz)
-    assert layout.match(model, {}) is not None, "not recognised anew"
+    assert layout.match(model, {}) is not None, "not recognised again"
     model.binding = None
     assert published(model, layout)[1]["activated"] is False
 
@@ -485,7 +485,7 @@ def test_getters_are_not_called_while_a_graph_is_captured() -> None:
         match_of_new = new_layout.match(model, {})
     assert match_of_known is not None
     assert match_of_new is not None
-    assert new_layout.match(model, {}) is None, "recognised anew when that is over"
+    assert new_layout.match(model, {}) is None, "recognised again when that is over"
 
 
 def test_callers_activated_option_precedes_getters() -> None:

@@ -120,8 +120,9 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
         ({"viewmats": VIEWS.transpose(1, 2)}, "transposed"),
         ({"viewmats": None}, "Ks without viewmats"),
         ({"Ks": KS[:2]}, "Ks is float32 of shape (2, 3, 3)"),
-        ({"width": CAMERA_LIMITS["side"] + 1}, "legal are 1 to"),
+        ({"width": CAMERA_LIMITS["side"] + 1}, "expected 1 to"),
         ({"images": ["a\0b", None, None]}, "control characters"),
+        ({"images": [torch.zeros(30, 40, dtype=torch.uint16)] * 3}, "/ 65535"),
         ({"current": 3}, "current is 3"),
         ({"layout": "XY"}, "'XY'"),
     ],
@@ -146,7 +147,7 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
             "skeleton names point 3",
         ),
         ({"size": (0, 5)}, "width of size is 0"),
-        ({"version": 2**63}, "legal are 0 to"),
+        ({"version": 2**63}, "expected 0 to"),
         ({"run": "../x"}, "not a run's id"),
         ({"color": "red"}, "'color'"),
         ({"lables": ["a"]}, "did you mean 'labels'"),
@@ -197,7 +198,7 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
     ],
     splatview.Window: [
         ({"width": "500", "height": 400}, "width is a str"),
-        ({"width": 0, "height": 400}, "legal are 16 to 16384"),
+        ({"width": 0, "height": 400}, "expected 16 to 16384"),
         ({"width": 500, "height": 400, "title": "a\nb"}, "printable"),
     ],
     set_image: [
@@ -217,7 +218,7 @@ def test_mistakes_are_named_and_start_nothing(function: Any) -> None:
         assert phrase in str(caught.value)
         assert len(str(caught.value)) < 500
     if function is not log:
-        assert publishing.begun() is None
+        assert publishing.started_publisher() is None
 
 
 def test_mistakes_after_a_good_call_are_named() -> None:
@@ -311,7 +312,7 @@ def test_misspelt_option_is_named_and_never_metadata(option: str) -> None:
     for misspelt, value in MISSPELT[option].items():
         with pytest.raises(TypeError, match=f"{misspelt!r}: did you mean {option}="):
             splatview.publish(torch.zeros(4, 4), **{misspelt: value})
-    assert publishing.begun() is None
+    assert publishing.started_publisher() is None
 
 
 def test_loose_metadata_is_deprecated_once_for_each_line() -> None:

@@ -69,8 +69,15 @@ def rand(*shape: int) -> torch.Tensor:
 def test_publish_recognises_image_layouts_and_dtypes(
     shape: tuple[int, ...], layout: str
 ) -> None:
-    for dtype in (torch.uint8, torch.float16, torch.bfloat16, torch.float32):
-        image = (rand(*shape) * 50).to(dtype)
+    dtypes = (
+        torch.uint8,
+        torch.uint16,
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+    )
+    for dtype in dtypes:
+        image = (rand(*shape) * 50).abs().to(dtype)
         kind, fields, meta = unpacked(image)
         assert (kind, meta["layout"]) == ("image", layout)
         assert torch.equal(fields["image"], image)
@@ -319,7 +326,7 @@ def test_publishing_works_again_after_close(
 def test_disabled_publish_starts_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPLATVIEW_DISABLE", "1")
     splatview.publish(torch.zeros(4, 4))
-    assert publishing.begun() is None
+    assert publishing.started_publisher() is None
 
 
 # ---- arrays of other libraries

@@ -23,7 +23,7 @@ STEP, TIME, VALUE, LOW, HIGH, COUNT, BROKEN = range(len(SCALAR_COLUMNS))
 
 @pytest.fixture
 def logged(subscriber: Subscriber) -> Logged:
-    """`logged(name, samples)`: all series, once there are so many samples of one."""
+    """`logged(name, samples)`: all series, once there are this many samples of one."""
     return partial(logged_rows, subscriber)
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image, ImageOps
-from support.stream_servers import H, StreamServer, W, jpeg, pattern, video
+from support.stream_servers import StreamServer
+from support.videos import H, W, jpeg, pattern, write_video
 from support.wait import PATIENCE
 
 from splatview.camera.open_source import source_for
@@ -63,7 +64,7 @@ def test_photographs_with_exif_but_no_orientation_lie_as_they_are(
 
 
 def test_unknown_codec_is_a_clear_error(tmp_path: Path) -> None:
-    path = video(tmp_path / "a.mp4")
+    path = write_video(tmp_path / "a.mp4")
     path.write_bytes(path.read_bytes().replace(b"avc1", b"zzzz"))
     source = source_for(CaptureSettings(source=str(path)))
     with pytest.raises(CaptureError, match="form that FFmpeg cannot decode"):
@@ -72,7 +73,7 @@ def test_unknown_codec_is_a_clear_error(tmp_path: Path) -> None:
 
 
 def multipart(boundary: bytes, head: bytes) -> Callable[[socket.socket], None]:
-    """Serve numbered pictures without end, each behind this head."""
+    """Serve numbered pictures without end, each after this head."""
     return repeated(boundary, [head + jpeg(index) + b"\r\n" for index in range(4)])
 
 
@@ -142,7 +143,7 @@ def test_streams_that_give_one_picture_are_read_otherwise_when_opened_again(
 
 
 def decoded_of(source: PictureSource, tries: int) -> int:
-    """Open a source, and count the whole pictures in so many grabs."""
+    """Open a source, and count the whole pictures in this many grabs."""
     count = 0
     source.open()
     for _ in range(tries):

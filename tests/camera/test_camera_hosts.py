@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.stream_servers import video
+from support.videos import write_video
 
 from splatview.camera.only_host import Connections, rtsp_leads_to
 from splatview.camera.opencv import OpenCVSource
@@ -89,7 +89,7 @@ def running(server: Any) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def film(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    return video(tmp_path_factory.mktemp("film") / "a.ts").read_bytes()
+    return write_video(tmp_path_factory.mktemp("film") / "a.ts").read_bytes()
 
 
 @pytest.fixture

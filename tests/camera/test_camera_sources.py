@@ -14,17 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from support.stream_servers import (
-    H,
-    StreamServer,
-    W,
-    damage,
-    jpeg,
-    mjpeg,
-    pattern,
-    served_folder,
-    video,
-)
+from support.stream_servers import StreamServer, mjpeg_handler, served_folder
+from support.videos import H, W, jpeg, pattern, write_video, zero_packets
 from support.wait import PATIENCE, turns
 
 import splatview
@@ -52,9 +43,9 @@ CLOSE_TO = 6.0
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A SOURCE."""
     if request.param == "file":
-        yield str(video(tmp_path / "a video.mp4"))
+        yield str(write_video(tmp_path / "a video.mp4"))
     else:
-        with StreamServer(mjpeg(100)) as server:
+        with StreamServer(mjpeg_handler(100)) as server:
             yield f"http://127.0.0.1:{server.port}/camera"
 
 
@@ -103,7 +94,9 @@ def test_source_is_opened_again_in_half_its_size(address: str) -> None:
 
 def test_file_has_its_own_times_and_an_end(tmp_path: Path) -> None:
     times = [0.0, 0.1, 0.2, 0.5, 1.2, 1.3]
-    source = source_for(CaptureSettings(source=str(video(tmp_path / "a.mp4", times))))
+    source = source_for(
+        CaptureSettings(source=str(write_video(tmp_path / "a.mp4", times)))
+    )
     source.open()
     assert source.recorded
     read = []
@@ -115,7 +108,7 @@ def test_file_has_its_own_times_and_an_end(tmp_path: Path) -> None:
 
 
 def read_all(source: PictureSource, tries: int) -> list[np.ndarray]:
-    """Read the pictures of a source in so many grabs, without those that are damaged."""
+    """Read the pictures of a source in this many grabs, without damaged ones."""
     pictures = []
     source.open()
     for _ in range(tries):
@@ -149,7 +142,7 @@ def test_damaged_pictures_of_a_stream_are_the_only_ones_lost() -> None:
 
     def serve(connection: Any) -> None:
         connections.append(connection)
-        mjpeg(100, 30, damaged_jpeg)(connection)
+        mjpeg_handler(100, pictures=30, encode=damaged_jpeg)(connection)
 
     with StreamServer(serve) as server:
         address = f"http://127.0.0.1:{server.port}/a"
@@ -166,7 +159,7 @@ def test_damaged_pictures_of_a_stream_are_the_only_ones_lost() -> None:
 
 def test_video_goes_on_behind_damaged_pictures(tmp_path: Path) -> None:
     """Read as a file and by HTTP."""
-    damage(video(tmp_path / "a.mp4", [i / 30 for i in range(24)]), 5, 6, 13)
+    zero_packets(write_video(tmp_path / "a.mp4", [i / 30 for i in range(24)]), 5, 6, 13)
     expected = [i for i in range(24) if i not in (5, 6, 13)]
     with served_folder(tmp_path) as site:
         for source in (str(tmp_path / "a.mp4"), f"{site}/a.mp4"):
@@ -178,8 +171,8 @@ def test_video_goes_on_behind_damaged_pictures(tmp_path: Path) -> None:
 
 def test_each_picture_has_its_own_size(tmp_path: Path) -> None:
     """The size changes within a file, and within a stream of JPEGs."""
-    first = video(tmp_path / "first.ts", size=(W, H))
-    second = video(tmp_path / "second.ts", size=(160, 200), first=12)
+    first = write_video(tmp_path / "first.ts", size=(W, H))
+    second = write_video(tmp_path / "second.ts", size=(160, 200), first=12)
     path = tmp_path / "a.ts"
     path.write_bytes(first.read_bytes() + second.read_bytes())
 
@@ -188,7 +181,7 @@ def test_each_picture_has_its_own_size(tmp_path: Path) -> None:
             return jpeg(index, W, H)
         return jpeg(index, 160, 200)
 
-    with StreamServer(mjpeg(100, 24, changing)) as server:
+    with StreamServer(mjpeg_handler(100, pictures=24, encode=changing)) as server:
         for source in (str(path), f"http://127.0.0.1:{server.port}/a"):
             pictures = read_all(
                 source_for(CaptureSettings(source=source, patience=PATIENCE)), 24
@@ -236,7 +229,9 @@ def test_pictures_are_turned_and_mirrored_as_the_file_says(tmp_path: Path) -> No
     for index, (matrix, orientation) in enumerate(MATRICES.items()):
         a, b, c, d = (round(value * 65536) for value in matrix)
         full_matrix = (a, b, 0, c, d, 0, 0, 0, 1 << 30)
-        path = video(tmp_path / f"{index}.mp4", [0.0, 0.1], matrix=full_matrix)
+        path = write_video(
+            tmp_path / f"{index}.mp4", [0.0, 0.1], display_matrix=full_matrix
+        )
         source = source_for(CaptureSettings(source=str(path)))
         picture = read_all(source, 1)[0]
         expected = orientation.apply(pattern(0))
@@ -254,7 +249,7 @@ def test_pictures_are_turned_and_mirrored_as_the_file_says(tmp_path: Path) -> No
 def test_pixels_that_are_not_square_are_shown_in_their_proportions(
     tmp_path: Path,
 ) -> None:
-    path = video(tmp_path / "a.mp4", [0.0, 0.1], pixel_aspect=Fraction(3, 2))
+    path = write_video(tmp_path / "a.mp4", [0.0, 0.1], pixel_aspect=Fraction(3, 2))
     with served_folder(tmp_path) as site:
         for source in (str(path), f"{site}/a.mp4"):
             picture = read_all(source_for(CaptureSettings(source=source)), 1)[0]
@@ -272,7 +267,7 @@ def test_file_is_read_by_any_name(
 ) -> None:
     """FFmpeg takes what stands before a colon for a protocol."""
     monkeypatch.chdir(tmp_path)
-    video(tmp_path / "a.mp4").rename(name)
+    write_video(tmp_path / "a.mp4").rename(name)
     for source in (name, f"file://{tmp_path}/{name}"):
         settings = CaptureSettings(source=source)
         check(settings)
@@ -283,7 +278,7 @@ def test_file_is_read_by_any_name(
 
 
 def test_address_of_a_file_has_spaces_as_programs_write_them(tmp_path: Path) -> None:
-    video(tmp_path / "my film.mp4")
+    write_video(tmp_path / "my film.mp4")
     settings = CaptureSettings(source=f"file://{tmp_path}/my%20film.mp4")
     check(settings)
     opened = source_for(settings)
@@ -333,7 +328,7 @@ def test_source_that_can_never_be_read_is_refused_at_once(
 
 
 def test_silent_server_is_lost_after_its_patience() -> None:
-    with StreamServer(mjpeg(100, pictures=60)) as server:
+    with StreamServer(mjpeg_handler(100, pictures=60)) as server:
         source = source_for(
             CaptureSettings(source=f"http://127.0.0.1:{server.port}/x", patience=1)
         )
@@ -371,7 +366,7 @@ def test_error_is_published_over_the_last_picture(
                 first(False)
                 server.server_close()
                 first(True)
-                with StreamServer(mjpeg(100), server.port):
+                with StreamServer(mjpeg_handler(100), server.port):
                     first(False)
         finally:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -380,7 +375,7 @@ def test_error_is_published_over_the_last_picture(
         pass
 
     saved_handler = signal.signal(signal.SIGTERM, ignore)
-    with StreamServer(mjpeg(100)) as server:
+    with StreamServer(mjpeg_handler(100)) as server:
         thread = threading.Thread(target=watch)
         thread.start()
         source = f"http://127.0.0.1:{server.port}/a"

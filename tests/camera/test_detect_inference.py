@@ -86,7 +86,7 @@ class InTurn:
 
 @pytest.fixture
 def infer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
-    """Look at so many pictures; tensors and meta of each result."""
+    """Look at this many pictures; tensors and meta of each result."""
     (tmp_path / "detect_functions.py").write_text(FUNCTIONS)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "detect_functions", raising=False)
@@ -166,5 +166,5 @@ def test_every_nth_picture_is_looked_at_and_others_are_counted() -> None:
         "the multiples themselves were not to be had"
     )
     assert looked_at(3, 7, (8, "other"), (9, "other")) == [7, 8, 9], (
-        "the camera started anew"
+        "the camera started again"
     )

@@ -159,7 +159,7 @@ def test_labels_come_in_the_forms_that_others_write(
 
 
 def test_oriented_boxes_lie_in_the_picture_without_overlaps(tmp_path: Path) -> None:
-    """Their corners lie in the picture; of two that overlap when turned, the better one
+    """Their corners lie in the picture; of two that overlap when rotated, the better one
     is kept.
     """
     quarter = np.pi / 2
@@ -241,7 +241,7 @@ def test_file_that_is_no_network_is_refused(tmp_path: Path) -> None:
             opened(str(path))
     for spec, text in (
         (str(tmp_path / "missing.onnx"), "no file"),
-        ("dogs", "legal are a file"),
+        ("dogs", "expected a file"),
     ):
         with pytest.raises(DetectorError, match=text):
             opened(spec)
@@ -560,7 +560,7 @@ def test_illegal_functions_and_results_are_refused(
         with pytest.raises((TypeError, ValueError, ZeroDivisionError)):
             returning(expression).detect(np.zeros((8, 8, 3), np.uint8))
     for expression in ("{1, 2}", "[[[1, 2, 3, 4]], ['cat']]", "(n for n in [1])"):
-        with pytest.raises(ValueError, match=r"the detector returned .* legal are"):
+        with pytest.raises(ValueError, match=r"the detector returned .* expected"):
             returning(expression).detect(np.zeros((8, 8, 3), np.uint8))
     for spec in (
         "nowhere:find",

@@ -37,7 +37,7 @@ def test_help_and_version_are_printed(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_messages_for_illegal_arguments_stay_the_same() -> None:
-    """`python tests/support/messages.py` writes the file anew: read the difference."""
+    """`python tests/support/messages.py` writes the file again: read the difference."""
     assert messages.collect_messages() == json.loads(messages.MESSAGES.read_text())
 
 

@@ -31,8 +31,9 @@ from support.browser_rig import (
 from splatview_ipc.control.errors import SharingError
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.screens import draw_target as targets
-from splatview_viewer.web import encoders, sender
+from splatview_viewer.web import encoders
 from splatview_viewer.web.encoders import NvJpegEncoder
+from splatview_viewer.web.pacer import LEVELS, Pacer
 
 pytestmark = pytest.mark.cuda
 
@@ -44,7 +45,7 @@ def encoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
     if request.param == "turbo":
         monkeypatch.setattr(encoders, "NvJpegEncoder", missing)
-    monkeypatch.setattr(sender.Pacer, "level", sender.LEVELS[0])
+    monkeypatch.setattr(Pacer, "level", LEVELS[0])
     return request.param
 
 

@@ -262,13 +262,15 @@ with torch.cuda.graph(graph):
 for i in range(5): graph.replay()
 splatview.publish(scene)
 torch.cuda.synchronize()
-answer = [publishing.begun().control.counters()["skipped"], stream().version]
+answer = [publishing.started_publisher().control.counters()["skipped"], stream().version]
 """)
     assert skipped == 1
     assert version == 2
     with next_frame(subscriber, stream, 1) as frame:
         assert are_all(values(frame).values(), 6)
-    faults = one_trainer.do("answer = publishing.begun().control.counters()['faults']")
+    faults = one_trainer.do(
+        "answer = publishing.started_publisher().control.counters()['faults']"
+    )
     assert faults == 0
 
 

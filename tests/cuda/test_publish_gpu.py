@@ -66,7 +66,7 @@ def test_a_stream_moves_between_a_gpu_and_the_cpu() -> None:
             with next_frame(viewer, stream, value - 1) as frame:
                 assert (values(frame)["image"] == value).all()
                 assert frame.on_gpu == (device == "cuda")
-    publisher = publishing.begun()
+    publisher = publishing.started_publisher()
     assert publisher is not None
     assert publisher.control.counters()["faults"] == 0
 
@@ -158,8 +158,8 @@ def test_what_a_network_gives_arrives(subscriber: Subscriber) -> None:
     assert stream.device == "cuda:0"
 
 
-def turned_result() -> SimpleNamespace:
-    """Return an Ultralytics result with turned boxes, on the GPU."""
+def rotated_result() -> SimpleNamespace:
+    """Return an Ultralytics result with rotated boxes, on the GPU."""
     corners = torch.tensor([[[30.0, 20.0], [34.0, 24.0], [24.0, 34.0], [20.0, 30.0]]])
     obb = SimpleNamespace(
         xyxyxyxy=corners.cuda(),
@@ -178,7 +178,7 @@ def turned_result() -> SimpleNamespace:
 
 
 def test_a_whole_result_stays_on_the_gpu(subscriber: Subscriber) -> None:
-    splatview.annotate("camera", boxes=turned_result())
+    splatview.annotate("camera", boxes=rotated_result())
     stream = stream_of(subscriber, "camera overlay")
     with next_frame(subscriber, stream) as frame:
         arrays = values(frame)
@@ -213,8 +213,8 @@ def test_no_call_waits_for_the_gpu(subscriber: Subscriber) -> None:
     points = torch.rand(5, 17, 2, device="cuda")
     image = torch.zeros(64, 64, 3, device="cuda")
     loss = torch.ones((), device="cuda")
-    result = turned_result()
-    turned = torch.ones(3, 5, device="cuda")
+    result = rotated_result()
+    rotated = torch.ones(3, 5, device="cuda")
 
     def call(n: int) -> None:
         splatview.log(n, loss=loss + n)
@@ -232,7 +232,7 @@ def test_no_call_waits_for_the_gpu(subscriber: Subscriber) -> None:
             notes="y" * 1000,
         )
         splatview.annotate("boat", boxes=result, version=n)
-        splatview.annotate("plane", boxes=turned, format="xywhr", version=n)
+        splatview.annotate("plane", boxes=rotated, format="xywhr", version=n)
 
     call(0)
     for name in ("image", "camera overlay", "boat overlay", "plane overlay"):
@@ -260,7 +260,7 @@ def test_while_a_graph_is_captured_nothing_is_queued() -> None:
     splatview.log(0, it=x)
     splatview.annotate("camera", boxes=boxes)
     torch.cuda.synchronize()
-    publisher = publishing.begun()
+    publisher = publishing.started_publisher()
     assert publisher is not None
     graph = torch.cuda.CUDAGraph()
     overlay = publisher.streams["camera overlay"]

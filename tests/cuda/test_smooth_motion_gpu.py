@@ -78,7 +78,7 @@ def test_the_last_picture_is_moved_while_the_next_is_awaited(
         return True
 
     governor = Governor(0.02, clock=clock)
-    governor.shared = True
+    governor.account.shared = True
     # Pictures are moved however quick this GPU is.
     governor.moves_along = moves_along  # type: ignore[method-assign]
     monkeypatch.setattr(gsplat_moving, "BRIDGES", ("import", "host"))

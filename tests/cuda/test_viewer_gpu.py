@@ -372,7 +372,7 @@ def test_scenes_are_right_and_follow_densifications(
     trainer.next()
     wait_for_scene(viewer, want_next)
     if renderer == "gsplat":
-        # The sample of where the Gaussians are is taken anew on demand.
+        # The sample of where the Gaussians are is taken again on demand.
         sample = view.content.current_sample()
         assert sample is not None
         xs = NAMES["scene"](trainer.k)["means"][:, 0].numpy()

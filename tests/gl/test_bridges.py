@@ -25,7 +25,9 @@ from splatview_ipc.gl.buffers import BufferSource, GlMemory
 from splatview_ipc.gl.probe import BRIDGES, AutoBridge, make_canvas, probe
 from splatview_ipc.gl.sources import read_source
 
-DTYPES = ("uint8", "float16", "bfloat16", "float32")
+DTYPES = ("uint8", "uint16", "float16", "bfloat16", "float32")
+INTEGERS = {"uint8": 255, "uint16": 65535}
+"""Integer dtypes and what a shader sees as 1."""
 FORMS = [
     ("HW", 1),
     ("HWC", 1),
@@ -112,8 +114,9 @@ def expected_pixels(tensor: torch.Tensor, layout: str) -> np.ndarray:
         values = values[..., None]
     elif layout == "CHW":
         values = np.moveaxis(values, 0, -1)
-    if tensor.dtype == torch.uint8:
-        values = values / 255
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    if dtype in INTEGERS:
+        values = values / INTEGERS[dtype]
     pixels = np.zeros((*values.shape[:2], 4), np.float32)
     pixels[..., : values.shape[2]] = values
     return pixels
@@ -121,8 +124,9 @@ def expected_pixels(tensor: torch.Tensor, layout: str) -> np.ndarray:
 
 def is_same(pixels: np.ndarray, expected: np.ndarray, dtype: str) -> bool:
     """Compare integers to the last value, floats to the last bit; a NaN is a NaN."""
-    if dtype == "uint8":
-        has_same_values = np.array_equal(np.rint(pixels * 255), np.rint(expected * 255))
+    if dtype in INTEGERS:
+        one = INTEGERS[dtype]
+        has_same_values = np.array_equal(np.rint(pixels * one), np.rint(expected * one))
         return has_same_values and float(abs(pixels - expected).max()) < 1e-6
     is_nan = np.isnan(expected)
     bits = pixels[~is_nan].view(np.uint32)
@@ -182,7 +186,7 @@ class OwnMemory:
 
 
 def span_of(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Return the elements from the first one of a tensor to behind its last one."""
+    """Return the elements from the first one of a tensor to its last one, inclusive."""
     lengths = zip(shape, strides, strict=True)
     return sum((length - 1) * stride for length, stride in lengths) + 1
 
@@ -294,7 +298,7 @@ def test_no_picture_is_refused(bridge: Bridge, give: Giver) -> None:
         ((2, 4, 4, 3), "HWC"),
         ((4, 4, 3), "WHC"),
     ):
-        with pytest.raises(SharingError, match="is no picture; legal are HW"):
+        with pytest.raises(SharingError, match="is no picture; expected HW"):
             bridge.put(give(torch.zeros(shape, dtype=torch.uint8)), layout)
 
 
@@ -302,7 +306,7 @@ def test_a_way_that_cannot_be_forced_is_refused(
     ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for forced, message in (
-        ("gpu", "legal are direct, import, host"),
+        ("gpu", "expected direct, import, host"),
         ("import", "cannot take such a tensor; host can"),
     ):
         monkeypatch.setenv("SPLATVIEW_INTEROP", forced)

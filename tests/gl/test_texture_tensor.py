@@ -111,7 +111,7 @@ def check_both_ways(
         expected = values(shape, dtype, seed)
         texture.write(expected, alignment=1)
         assert np.array_equal(follower.update().cpu().numpy(), expected), (case, seed)
-    for seed in range(4, 9):  # more than the slots behind it
+    for seed in range(4, 9):  # more than it has slots
         expected = values(shape, dtype, seed)
         follower.write(torch.from_numpy(expected).to(device))
         assert np.array_equal(content_of(texture, dtype), expected), (case, seed)
@@ -228,21 +228,21 @@ def test_what_cannot_be_followed(ctx: moderngl.Context) -> None:
     texture = ctx.texture((4, 4), 4)
     errors = (TypeError, ValueError, SharingError)
     for followed, way, message in (
-        (5, None, r"legal are a moderngl\.Texture and a"),
-        (ctx.texture((4, 4), 1, dtype="u4"), None, "legal are f1, f2, f4 and depth"),
+        (5, None, r"expected a moderngl\.Texture or a"),
+        (ctx.texture((4, 4), 1, dtype="u4"), None, "expected f1, f2, f4 or depth"),
         (
             ctx.renderbuffer((4, 4), samples=4),
             None,
             "4 samples per pixel: resolve it first",
         ),
-        (texture, "import", "legal are register, host"),
+        (texture, "import", "expected register, host"),
         (ctx.texture((4, 4), 3), "register", "textures of 1, 2 and 4 components"),
     ):
         with pytest.raises(errors, match=message):
             TextureTensor(followed, way)  # type: ignore[arg-type]
     for tensor, message in (
         (torch.zeros(4, 4, dtype=torch.int32), "int32 tensor"),
-        (torch.zeros(4, 4, 5), r"\(4, 4, 5\); legal are"),
+        (torch.zeros(4, 4, 5), r"\(4, 4, 5\); expected"),
     ):
         with pytest.raises(errors, match=message):
             splatview.gl.texture(tensor, ctx)

@@ -27,6 +27,7 @@ from splatview.adapters.checks import metadata
 from splatview_ipc.control import limits, messages
 from splatview_ipc.control.sockets import wait_readable
 from splatview_ipc.publisher.publisher import Publisher
+from splatview_ipc.publisher.stream import OverlaidStream
 from splatview_ipc.subscriber.subscriber import Subscriber
 
 
@@ -95,7 +96,7 @@ def test_all_streams_are_announced_however_long_their_names_are(
     for i in range(limits.MAX_STREAMS):
         name = letter * (limits.MAX_NAME - 3) + f"{i:03}"
         show(publisher, torch.zeros(4, 4), name)
-        publisher.streams[name].over = name, ""
+        publisher.streams[name].over = OverlaidStream(name)
     with Subscriber() as late:
 
         def all_are_known() -> bool:

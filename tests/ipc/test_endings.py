@@ -178,14 +178,14 @@ _CHILDREN = {
     "is another program": "os.execv('/bin/true', ['true'])",
     "publishes a run of its own": (
         "publish(); "
-        "splatview.api.session.begun().run_id != parent or os._exit(1); "
+        "splatview.api.session.started_publisher().run_id != parent or os._exit(1); "
         "splatview.close(); "
         "os._exit(0)"
     ),
     "forks again": "os.fork() or publish(); os._exit(0)",
 }
 _FORKING = """
-parent = splatview.api.session.begun().run_id
+parent = splatview.api.session.started_publisher().run_id
 for line in iter(sys.stdin.readline, "\\n"):
     if os.fork() == 0:
         exec(line)

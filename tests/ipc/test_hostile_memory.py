@@ -28,10 +28,10 @@ from splatview_ipc.shm.segment import PAGE, Segment
 from splatview_ipc.shm.slot_layout import (
     CAPACITY,
     FIRST_SLOT,
-    HEADER,
+    HEADER_LENGTH,
     MAGIC,
     MAGIC_WORD,
-    SLOTS,
+    SLOT_COUNT,
     VERSION,
     WORDS_PER_SLOT,
 )
@@ -88,7 +88,7 @@ def test_any_value_of_a_control_word_gives_a_frame_within_its_slot_or_none(
     ring: _Ring,
 ) -> None:
     """The words are sequence numbers, versions, times and lengths."""
-    count = FIRST_SLOT + ring.writer.slots * WORDS_PER_SLOT
+    count = FIRST_SLOT + ring.writer.slot_count * WORDS_PER_SLOT
     words = memoryview(ring.writer.segment.map).cast("Q")
     honest_words = list(words[:count])
 
@@ -104,9 +104,9 @@ def test_any_value_of_a_control_word_gives_a_frame_within_its_slot_or_none(
     @given(
         st.lists(st.tuples(st.integers(0, count - 1), _WORDS), min_size=1, max_size=12)
     )
-    @example(_in_each_slot(HEADER))
+    @example(_in_each_slot(HEADER_LENGTH))
     @example(_in_each_slot(VERSION))
-    @example([(SLOTS, _MAX_WORD), (CAPACITY, _MAX_WORD)])
+    @example([(SLOT_COUNT, _MAX_WORD), (CAPACITY, _MAX_WORD)])
     def check_reader(writes: list[tuple[int, int]]) -> None:
         for index, word in enumerate(honest_words):
             words[index] = word
@@ -143,7 +143,7 @@ def test_ring_that_contradicts_itself_is_refused(
     segment = Segment(size, "ring")
     words = memoryview(segment.map).cast("Q")
     words[MAGIC_WORD] = MAGIC
-    words[SLOTS] = slots
+    words[SLOT_COUNT] = slots
     words[CAPACITY] = capacity
     files_before = open_files()
     with pytest.raises(SharingError, match="not one"):
@@ -156,7 +156,7 @@ def test_ring_that_contradicts_itself_is_refused(
 def test_a_viewer_cannot_write_what_the_trainer_alone_writes() -> None:
     """Control blocks and frames are mapped read-only."""
     splatview.publish(torch.zeros(4, 4))
-    run = publishing.begun()
+    run = publishing.started_publisher()
     assert run is not None
     with Handed(run.control.segment.ref) as fds:
         control = ControlReader(run.control.segment.ref, fds)

@@ -25,6 +25,11 @@ class _Frame:
 
 
 _IMAGE = _Frame("image", {"image": ("uint8", (4, 5, 3))}, {"layout": "HWC"})
+_DEPTH = _Frame(
+    "image",
+    {"image": ("uint16", (1, 4, 5))},
+    {"layout": "CHW", "unit": "m", "scale": 0.001},
+)
 _SCENE = _Frame(
     "gaussians",
     {
@@ -88,6 +93,7 @@ _OVERLAY = _Frame(
 )
 _FRAMES = {
     "image": _IMAGE,
+    "depth": _DEPTH,
     "scene": _SCENE,
     "cameras": _CAMERAS,
     "photographs": _PHOTOGRAPHS,
@@ -96,6 +102,8 @@ _FRAMES = {
 }
 _INVALID_META: list[tuple[_Frame, str, tuple[Any, ...]]] = [
     (_IMAGE, "layout", ("WH", "HW", 3)),
+    (_DEPTH, "unit", (1, True, "m\n", "seventeen letters")),
+    (_DEPTH, "scale", (0, -1, 2e9, math.nan, math.inf, True, "x", (0.001,))),
     (_SCENE, "color", ("hsv", "rgb")),
     (_SCENE, "activated", (1, "x", (1.0,), (1.0, 0.5), (0.0, 1.0, 0.0), math.nan)),
     (_SCENE, "sh_degree", (9, -1, "x")),
@@ -164,6 +172,10 @@ def test_invalid_metadata_is_refused(
 ) -> None:
     for value in values:
         _assert_refused(_with_meta(frame, key, value), rf"{key}|rgb")
+
+
+def test_other_images_may_use_the_names_of_what_measurements_say() -> None:
+    _check(_with_meta(_with_meta(_IMAGE, "unit", 3), "scale", "large"))
 
 
 def test_scene_may_have_two_scales_and_a_pair_of_activations() -> None:

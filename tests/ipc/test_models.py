@@ -132,7 +132,7 @@ class _Memory:
         self.complete(count)
 
     def complete(self, count: int) -> None:
-        """Make so many of the queued stores."""
+        """Make this many of the queued stores."""
         for _ in range(count):
             address, value = self.queued.popleft()
             self.store(address, value)
@@ -352,7 +352,7 @@ class _GpuRing(gpu_slots.GpuSlotWriter):
 
     def __init__(self) -> None:
         super().__init__(0, _CELLS, 3)
-        self._marks = [base + DONE for base in self.bases]
+        self._marks = [first_word + DONE for first_word in self.first_words]
 
     def fits(self, tensors: Any) -> bool:
         return True
@@ -450,7 +450,7 @@ class _NumberFirst(_Ring):
     def commit(
         self, slot: int, even_sequence: int, header: bytes, version: int
     ) -> None:
-        self._words[self.bases[slot] + SEQ] = even_sequence
+        self._words[self.first_words[slot] + SEQ] = even_sequence
         super().commit(slot, even_sequence, header, version)
 
 
@@ -481,9 +481,11 @@ class _Early(_GpuReader):
     """Reads slots whose copy has not ended."""
 
     def find_newest(self, after: int) -> tuple[int, int]:
-        versions = [self._words[base + VERSION] for base in self.bases]
+        versions = [
+            self._words[first_word + VERSION] for first_word in self.first_words
+        ]
         slot = versions.index(max(versions))
-        sequence = self._words[self.bases[slot] + SEQ]
+        sequence = self._words[self.first_words[slot] + SEQ]
         if versions[slot] > after and sequence % 2 == 0:
             return slot, sequence
         return -1, 0
@@ -520,7 +522,7 @@ class _InPlaceWriter(zero_copy_writer.ZeroCopyWriter):
         self._generations = deque()
         self._gpu = ""
         self.index = -1
-        self._marks = [0] * self.slots
+        self._marks = [0] * self.slot_count
         self._last_key = ()
 
     def _describe(self, tensors: Any) -> Any:

@@ -42,7 +42,7 @@ def user_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def _make_run(runtime_dir: Path) -> list[Path]:
     splatview.publish(torch.zeros(8, 8), meta={"step": 1})
-    publisher = publishing.begun()
+    publisher = publishing.started_publisher()
     assert publisher is not None
     folder = publisher.folder.path
     return [runtime_dir, folder, folder / "run.json", folder / "lock"]
@@ -97,6 +97,6 @@ def test_a_runtime_folder_of_another_user_is_not_used(
     runtime_dir.mkdir(mode=0o777)
     os.chown(runtime_dir, OTHER_USER_ID, OTHER_USER_ID)
     splatview.publish(torch.zeros(4, 4))
-    assert publishing.begun() is None
+    assert publishing.started_publisher() is None
     assert "not a folder that belongs to you" in caplog.text
     assert list(runtime_dir.iterdir()) == []

@@ -67,7 +67,7 @@ def test_run_is_found_while_its_lock_is_held(runtime_dir: Path) -> None:
 
 
 def test_new_run_removes_dead_runs_and_nothing_else(runtime_dir: Path) -> None:
-    """As after the machine was started anew: half made runs are among the dead ones."""
+    """As after a restart of the machine: half made runs are among the dead ones."""
     _make_dead_run(runtime_dir, "train-1234-abcd", _LONG_AGO)
     _make_dead_run(runtime_dir, "train-1-0001", _FAR_AHEAD)
     (runtime_dir / "empty-99-0a0b").mkdir()

@@ -14,7 +14,7 @@ from support.transports import NAMES, SHAPES, TransportPair, reader_of
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import RemoteTensor
 from splatview_ipc.control.messages import RingRef, SegmentRef
-from splatview_ipc.shm.slot_layout import ring_size
+from splatview_ipc.shm.slot_layout import choose_ring_size
 from splatview_ipc.transports import TRANSPORTS
 from splatview_ipc.transports.cpu_ring import CpuRingReader, CpuRingWriter
 
@@ -167,6 +167,7 @@ def _bytes_up_to(count: int) -> torch.Tensor:
 @pytest.mark.parametrize(
     "image",
     [
+        torch.arange(65476, 65536).reshape(10, 6).to(torch.uint16),
         torch.arange(60).reshape(10, 6).to(torch.float16),
         torch.arange(60).reshape(10, 6).to(torch.bfloat16),
         torch.arange(60).reshape(10, 6).to(torch.float32),
@@ -176,6 +177,7 @@ def _bytes_up_to(count: int) -> torch.Tensor:
         _bytes_up_to(60)[7:].reshape(1, 53),
     ],
     ids=[
+        "uint16",
         "float16",
         "bfloat16",
         "float32",
@@ -214,7 +216,7 @@ def test_slots_by_size(
     mebibytes: int, growing: bool, capacity: int, slots: int
 ) -> None:
     image = torch.empty(mebibytes << 20, dtype=torch.uint8, device="meta")
-    assert ring_size({"image": image}, growing) == (capacity, slots)
+    assert choose_ring_size({"image": image}, growing) == (capacity, slots)
 
 
 def test_segment_cannot_be_resized_and_is_withdrawn_when_closed() -> None:

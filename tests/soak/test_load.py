@@ -47,8 +47,8 @@ def block():
         call(n)
 def all_read():
     call(7)
-    return publishing.begun().control.counters()["copies"] >= 10 and all(
-        s.readers for s in publishing.begun().streams.values())
+    return publishing.started_publisher().control.counters()["copies"] >= 10 and all(
+        s.readers for s in publishing.started_publisher().streams.values())
 for n in range(1010):  # the largest of all is among them
     call(n)
 until(all_read)
@@ -64,7 +64,7 @@ def blocks(trainer: Trainer, **slack: int) -> dict[str, Any]:
     counters: dict[str, Any] = {}
     for i in range(10):
         counters, objects = trainer.do(
-            "block(); gc.collect(); answer = publishing.begun().control.counters(), "
+            "block(); gc.collect(); answer = publishing.started_publisher().control.counters(), "
             "len(gc.get_objects())",
             300,
         )

@@ -30,7 +30,7 @@ def flat_out(device, gate):
     return step
 def quiet(device):
     from splatview_ipc.control import descriptors
-    run = publishing.begun()
+    run = publishing.started_publisher()
     until(lambda: not any(s.readers or s.offer("ring") for s in run.streams.values()) and len(run.helper.fds()) <= 2)
     until(lambda: not any(token.startswith("fds-") for token in descriptors._offers))
     return memory() if device == "cuda" else 0
@@ -105,4 +105,9 @@ def test_killed_viewers_leave_nothing(
     # The slots of a viewer take 2 MB at least, so that a hundred of them show up.
     # Kernels that are loaded late take up to 70 MB.
     wait_until(lambda: free() >= free_before - 96 * MB, "the GPU's memory is back")
-    assert trainer.do("answer = publishing.begun().control.counters()['faults']") == 0
+    assert (
+        trainer.do(
+            "answer = publishing.started_publisher().control.counters()['faults']"
+        )
+        == 0
+    )

@@ -49,4 +49,9 @@ def test_publishing_continues_while_a_viewer_is_stopped(programs: Programs) -> N
         # A viewer may first report the last frame of the ring that it knew.
         if next_step(reader) != step:
             assert next_step(reader) == step
-    assert trainer.do("answer = publishing.begun().control.counters()['faults']") == 0
+    assert (
+        trainer.do(
+            "answer = publishing.started_publisher().control.counters()['faults']"
+        )
+        == 0
+    )

@@ -133,7 +133,7 @@ def heard(screen: BrowserScreen, kind: type) -> list[Event]:
 
 
 def spend(screen: BrowserScreen, seconds: float) -> None:
-    """Poll for so many seconds."""
+    """Poll for this many seconds."""
     end = clock() + seconds
     poll(screen, lambda: clock() > end)
 

@@ -1,6 +1,6 @@
 """Collect what the command line prints of arguments that cannot be used.
 
-`python tests/support/messages.py` writes tests/cli/messages.json anew: its keys are the
+`python tests/support/messages.py` writes tests/cli/messages.json again: its keys are the
 commands, each with what is set in the environment before it. Texts of usage, which tyro
 writes, are left out.
 """

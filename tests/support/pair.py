@@ -81,7 +81,7 @@ class Pair:
         return helper.turn(self.now, wait_readable(helper.fds(), 0))
 
     def pump(self, turns: int = 1) -> None:
-        """Give all one turn, so many times."""
+        """Give all one turn, this many times."""
         for _ in range(turns):
             self.now += TURN_S
             self.turn_helper()

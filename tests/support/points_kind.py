@@ -116,7 +116,7 @@ class PointsView(View[PointsData, PointsState]):
     def bare_copy(self) -> PointsView:
         copy = PointsView(self.data, self.state)
         copy.host = Host(exact="scene")
-        copy.tools.clear()
+        copy.tools = ToolSet(copy, [])
         return copy
 
     # -- the methods of views ------------------------------------------------------

@@ -117,7 +117,7 @@ def copied(stream: RemoteStream, after: int = 0) -> Any:
 def logged_rows(
     subscriber: Subscriber, name: str, samples: int
 ) -> dict[str, np.ndarray]:
-    """Wait for so many samples of one scalar; return the rows of all scalars."""
+    """Wait for this many samples of one scalar; return the rows of all scalars."""
     stream = stream_of(subscriber, "scalars")
     count = SCALAR_COLUMNS.index("count")
 

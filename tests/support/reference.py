@@ -228,8 +228,10 @@ def project(a: GaussianScene, camera: Camera, options: RenderOptions) -> Project
         # (rendering.py).
         directions = p[order] @ world_to_camera
         rgb = colors(sh0[index], higher_sh[index], directions, degree)
-    marked = (scene_flags[index] & MARKED) != 0
-    rgb[marked] = (rgb[marked] + MARK_COLOR) / 2
+    # Numbers have no marks.
+    if not PAINTS[options.paint].is_mapped:
+        marked = (scene_flags[index] & MARKED) != 0
+        rgb[marked] = (rgb[marked] + MARK_COLOR) / 2
     conics = np.stack([yy, -xy, xx], axis=1) / det[:, None]
     return Projected(
         centers=centers[order],
@@ -290,6 +292,7 @@ def blend(
     counts = np.zeros((height, width))
     if projected is None:
         return sums, counts
+    is_counted = PAINTS[options.paint].is_counted
     columns = np.arange(width) + 0.5
     rows = np.arange(height) + 0.5
     for (x0, y0), (x1, y1), (cx, cy), conic, opacity, rgbz in zip(
@@ -301,7 +304,7 @@ def blend(
         strict=True,
     ):
         box = slice(y0, y1), slice(x0, x1)
-        if finished[box].all() and options.paint != "overdraw":
+        if finished[box].all() and not is_counted:
             continue
         offsets = columns[x0:x1] - cx, (rows[y0:y1] - cy)[:, None]
         alpha, is_covered = coverage(options, offsets, conic, opacity)
@@ -316,7 +319,7 @@ def blend(
         sums[box] += np.where(hit, alpha * left[box], 0)[..., None] * rgbz
         left[box] = np.where(hit, new_left, left[box])
         finished[box] |= ends
-    if options.paint == "overdraw":
+    if is_counted:
         sums[..., :3] = counts[..., None]
         return sums, np.minimum(counts, 1)
     return sums, 1 - left

@@ -183,7 +183,7 @@ def psnr(a: np.ndarray, b: np.ndarray, peak: float = 1.0) -> float:
 
 
 def close(got: Pixels, expected: Pixels, decibels: float = 50.0) -> None:
-    """Check colour, alpha and depth to so many decibels of each one's largest value.
+    """Check colour, alpha and depth to this many decibels of each one's largest value.
 
     Where the edge of a body lies on a pixel's centre, it may fall to either side.
     """

@@ -200,7 +200,7 @@ def faces(order: str = "<") -> bytes:
 
 
 def pack_bits(values: np.ndarray, *bits: int) -> np.ndarray:
-    """Pack columns of numbers from 0 to 1 into words of so many bits each."""
+    """Pack columns of numbers from 0 to 1 into words of this many bits each."""
     values = np.asarray(values)
     packed = np.zeros(len(values), np.uint32)
     for column, width in zip(values.T, bits, strict=True):

@@ -84,7 +84,7 @@ class User:
     def do(self, *events: Event) -> None:
         for event in events:
             covered = self.view.covered(self.rect)
-            is_panels, _ = self.panel.handle(event, self.rect, str, covered)
+            is_panels, _ = self.panel.input.handle(event, self.rect, str, covered)
             if not is_panels:
                 self._adapted.handle(event, self.rect)
             self.draw()

@@ -26,7 +26,7 @@ def fill(scene, value):
         for p in scene.values():
             p.fill_(value)
 def stream(name="gaussians"):
-    return publishing.begun().streams[name]
+    return publishing.started_publisher().streams[name]
 def memory():
     "What torch has allocated once all is quiet; it keeps nothing beside."
     gc.collect()

@@ -215,7 +215,7 @@ class Client:
         return wait_until(find, f"{count} of {kind}: {self._received[-20:]}")
 
     def files(self, count: int = 1) -> list[Path]:
-        """Wait until the page has sent so many files, and return them."""
+        """Wait until the page has sent this many files, and return them."""
         wait_until(lambda: len(self.received(FileDrop)) >= count, f"{count} files")
         return [Path(drop.paths[0]) for drop in self.received(FileDrop)]
 

@@ -18,8 +18,10 @@ from PIL import Image
 from support import stub_kind
 from support.frames import frame_of
 from support.programs import ROOT
-from support.reference import ReferenceRenderer
+from support.reference import ReferencePicture, ReferenceRenderer
+from support.renderer_cases import Chance, random_scene
 from support.scene_files import truth, write_splat
+from support.view_cases import scene_view, view_pixels
 from support.viewer import Viewer
 
 from splatview_ipc.control.frame import StreamFrame
@@ -32,9 +34,12 @@ from splatview_viewer.app.still import Still, StillOptions
 from splatview_viewer.core.events import Close
 from splatview_viewer.core.view import Section
 from splatview_viewer.formats import Format
+from splatview_viewer.geometry.cameras import Camera
 from splatview_viewer.kinds import files
 from splatview_viewer.kinds.gaussians import view as gaussians
+from splatview_viewer.kinds.gaussians.state import SHOWS
 from splatview_viewer.render import choose
+from splatview_viewer.render.base import PAINTS, PaintFacts, RenderOptions
 from splatview_viewer.scene_view.tool import Tool
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
@@ -77,7 +82,7 @@ def test_added_kind_and_format_are_opened(
     viewer.catalogue.open_file(tmp_path / "two.bars")
     viewer.until(viewer.loaded)
     assert [entry.kind for entry in viewer.state.entries] == ["stub"]
-    assert viewer.user.layout.active.describe()[1].details == ["2 levels"]
+    assert viewer.user.layout.active.describe("data")[1].details == ["2 levels"]
 
 
 class Slow(ReferenceRenderer):
@@ -98,6 +103,44 @@ def test_added_renderer_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         still.draw(size)
         assert "slow renderer" in still.view.info.path
         assert screen.pixels()[..., :3].any()
+
+
+LEVELS = PaintFacts(
+    title="Levels",
+    tip="The number 5 for each Gaussian.",
+    by_density=True,
+    has_own_colors=False,
+    is_mapped=True,
+    legend="Level",
+    range_name="levels",
+)
+
+
+class WithLevels(ReferenceRenderer):
+    """Draws 5 for each Gaussian where the paint asks for it."""
+
+    def render(self, camera: Camera, options: RenderOptions) -> ReferencePicture:
+        picture = super().render(camera, options)
+        if PAINTS[options.paint] is LEVELS:
+            picture.values.color[:] = 5 * picture.values.alpha[..., None]
+        return picture
+
+
+def test_added_paint_is_shown_by_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    levels: Any = "levels"
+    monkeypatch.setitem(PAINTS, levels, LEVELS)
+    monkeypatch.setitem(SHOWS, levels, LEVELS)
+    monkeypatch.setitem(choose.RENDERERS, "levels", WithLevels)
+    monkeypatch.setenv(choose.VARIABLE, "levels")
+    with (
+        closing(OffscreenScreen(64, 48)) as screen,
+        closing(scene_view(screen)) as shown,
+    ):
+        shown.update(random_scene(3, Chance(n=100, log_scale=(-2.0, 0.7))))
+        shown.view.change(show="levels")
+        view_pixels(shown, screen)
+        assert shown.view.picture.numbers.range == pytest.approx((5, 5))
+        assert "levels 5 to 5" in shown.view.info().details
 
 
 class Once(OffscreenScreen):
@@ -191,6 +234,7 @@ def test_guide_names_each_table() -> None:
         "KINDS",
         "FORMATS",
         "RENDERERS",
+        "PAINTS",
         "SCREENS",
         "TOOLS",
         "FEATURES",

@@ -68,7 +68,7 @@ def main(args: list[str] | None = None) -> int:
         if isinstance(e, GpuLostError):
             os._exit(
                 2
-            )  # at the end of Python, objects of the lost driver would be given back
+            )  # at the end of Python, objects of the lost driver would be released
         return 2
     except Exception as e:
         if not of_opengl(e):

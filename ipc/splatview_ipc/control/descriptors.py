@@ -5,7 +5,7 @@ a viewer fetches them over its own connection. That works where /proc/PID/fd doe
 for GPU memory, under ptrace restrictions, between PID namespaces.
 
 Invariants
-1. Descriptors are made anew for each viewer, and closed once they are sent.
+1. Descriptors are made again for each viewer, and closed once they are sent.
 2. They are made under one lock, which `withdraw` takes: after it returns, `make` is not
    running and is not called again, so that no reused descriptor number is ever handed
        out.
@@ -39,7 +39,7 @@ class _DescriptorOffer(NamedTuple):
 
 
 _offers: dict[str, _DescriptorOffer] = {}
-"""By token."""
+"""Offers by their tokens."""
 _lock = threading.RLock()
 """Reentrant: a signal's handler may end the run amid its end."""
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _NUMPY = {
     "uint8": np.uint8,
+    "uint16": np.uint16,
     "float16": np.float16,
     "bfloat16": np.uint16,
     "float32": np.float32,
@@ -34,7 +35,7 @@ class Piece(NamedTuple):
     It belongs to the memory: duplicate it before giving it away.
     """
     size: int
-    """Bytes."""
+    """Size in bytes."""
 
 
 class DeviceMemory(Protocol):
@@ -71,7 +72,7 @@ class RemoteTensor:
     """A tensor in another process's memory on the host, read-only."""
 
     dtype: str
-    """"uint8", "int32", "float16", "bfloat16", "float32" or "float64"."""
+    """"uint8", "uint16", "int32", "float16", "bfloat16", "float32" or "float64"."""
     array: np.ndarray
     """A view of the slot, which the writer may reuse: see `StreamFrame`.
 
@@ -83,7 +84,7 @@ class RemoteTensor:
         return self.array.shape
 
     def to_float32(self) -> np.ndarray:
-        """Return a float32 copy, C-contiguous. uint8 keeps its values 0 to 255."""
+        """Return a float32 copy, C-contiguous. Integers keep their values."""
         if self.dtype == "bfloat16":
             # It is the upper half of a float32.
             return (self.array.astype(np.uint32) << 16).view(np.float32)
@@ -116,7 +117,7 @@ class DeviceTensor:
     """A tensor in another process's memory on a GPU. Only read it."""
 
     dtype: str
-    """As `RemoteTensor.dtype`."""
+    """"uint8", "int32", "float16", "bfloat16", "float32" or "float64"."""
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     """In elements, never negative."""
@@ -124,7 +125,8 @@ class DeviceTensor:
     offset: int
     """Bytes from the memory's start to the first element."""
     ready: Callable[[int], None] = field(default=_nothing, repr=False, compare=False)
-    """As `StreamFrame.wait`."""
+    """Makes a CUDA stream, given as its handle, wait until the data are written (see
+    `StreamFrame.wait`)."""
 
     def torch(self) -> torch.Tensor:
         """Return a CUDA tensor over the same bytes, without a copy.

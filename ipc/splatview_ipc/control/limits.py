@@ -6,7 +6,7 @@ They are checked before anything is allocated or opened.
 VERSION = "0.2.0"
 """Release of splatview; the build and `splatview.__version__` read it here. Refusals
 for another protocol name it."""
-PROTOCOL = 12
+PROTOCOL = 13
 """Version of messages and shared-memory layouts. Both sides exchange it first;
 different ones do not talk."""
 
@@ -50,6 +50,7 @@ MAX_SLOTS = 16
 
 ITEM_SIZE = {
     "uint8": 1,
+    "uint16": 2,
     "float16": 2,
     "bfloat16": 2,
     "float32": 4,

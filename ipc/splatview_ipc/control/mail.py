@@ -54,7 +54,7 @@ class _Process:
 
 
 _processes = [_Process()]
-"""This process's, behind those of its parents, which are never touched, nor
+"""This process's, after those of its parents, which are never touched, nor
 collected."""
 
 
@@ -102,7 +102,7 @@ class _End:
                 self._close()
 
     def _close(self) -> None:
-        """Close the socket, and the context behind the last one. Under the lock."""
+        """Close the socket, and the context after the last one. Under the lock."""
         process = self._process
         if self in process.open_ends:
             process.open_ends.discard(self)

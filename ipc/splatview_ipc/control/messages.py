@@ -26,7 +26,7 @@ Text = Annotated[str, Meta(max_length=limits.MAX_META_TEXT)]
 Identifier = Annotated[
     str, Meta(min_length=1, max_length=40, pattern=r"\A[A-Za-z_][A-Za-z0-9_]*\Z")
 ]
-DType = Literal["uint8", "float16", "bfloat16", "float32", "float64", "int32"]
+DType = Literal["uint8", "uint16", "float16", "bfloat16", "float32", "float64", "int32"]
 Kind = Literal["image", "gaussians", "cameras", "overlay", "scalars", "memory"]
 Extent = Annotated[int, Meta(ge=0, le=limits.MAX_EXTENT)]
 Shape = Annotated[tuple[Extent, ...], Meta(max_length=limits.MAX_DIMS)]
@@ -113,7 +113,7 @@ class TensorRef(
     dtype: DType
     shape: Shape
     strides: Shape
-    """In elements."""
+    """Strides in elements."""
     memory: Annotated[int, Meta(ge=0, lt=limits.MAX_MEMORIES)]
     """Index in the list of memories."""
     offset: Bytes

@@ -50,7 +50,7 @@ class RunningViewer(msgspec.Struct, frozen=True):
     """The address that it listens at, as `port`."""
     port: Annotated[int, Meta(ge=1, le=65535)]
     run: Annotated[str, Meta(max_length=limits.MAX_NAME)] | None = None
-    """The run that it is limited to, as `--run` named it; None: it shows all."""
+    """The run that it is limited to, as `--run` named it; None if it shows all."""
     started: float = 0.0
     """Seconds since the epoch."""
 
@@ -176,7 +176,7 @@ def ssh_forward_command(host: str, port: int, environ: Mapping[str, str]) -> str
 
     Args:
         host: the address of the page; an IPv6 address is in brackets.
-        port: of the page.
+        port: the port of the page.
         environ: the environment of this process.
     """
     # Client address and port, server address and port.

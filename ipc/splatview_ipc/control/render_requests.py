@@ -41,7 +41,7 @@ class RenderRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     timeout: Annotated[float, Meta(gt=0, le=86400)]
     """Seconds within which the stream must bring what is to be drawn."""
     run: Annotated[str, Meta(min_length=1, max_length=limits.MAX_NAME)] | None = None
-    """A run's id, the beginning of one, its name or its process id; None: any."""
+    """A run's id, the beginning of one, its name or its process id; None for any."""
     stream: messages.Name | None = None
     """None: the one that `splatview shot` draws."""
     after: messages.Counter = 0

@@ -52,7 +52,7 @@ _OTHERS_WRITE_MODE = 0o022
 _MAX_SLUG = 20
 """Letters of a run's name in the name of its folder."""
 _MAX_DESCRIPTION = 64 * 1024
-"""Bytes."""
+"""Bytes that a run's description may have."""
 _NO_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """Errors that leave a lock's state unknown: this process can open no more files."""
 MAX_ENTRIES = 1000
@@ -265,7 +265,7 @@ def create_run(
     Raises RuntimeFolderError.
 
     Args:
-        name: of the run, for users.
+        name: the name of the run, for users.
         pid: of this process.
         started: seconds since the epoch.
         hidden: as in Description.

@@ -130,7 +130,7 @@ class Server:
     def __init__(self, path: Path):
         """Listen. Raises OSError."""
         self.connections: dict[int, Connection] = {}
-        """By descriptor."""
+        """Connections by their descriptors."""
         self._paused_until = 0.0
         """Time until which nothing is accepted, for want of files; 0: they are not
         short."""

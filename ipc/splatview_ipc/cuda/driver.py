@@ -127,7 +127,7 @@ def call_for_handle(name: str, *args: Any) -> Any:
 
 
 def call_quietly(name: str, *args: Any) -> str:
-    """Call a function of the driver that gives something back; never raise.
+    """Call a function of the driver that releases something; never raise.
 
     Returns "" or the error's name. At exit, and after a fault in a kernel, every call
     fails; the driver takes all back when the process ends.
@@ -383,10 +383,10 @@ _side_streams: dict[int, torch.cuda.Stream] = {}
 
 
 @contextlib.contextmanager
-def stream_behind(index: int, stream: int) -> Iterator[bool]:
+def stream_after(index: int, stream: int) -> Iterator[bool]:
     """Make one of our streams torch's current one in this thread.
 
-    It is behind another stream, that is behind all that the other one was given so far.
+    It waits for another stream, that is for all that the other one was given so far.
     Nothing is waited for on the host. Yields False, with nothing changed, while the
     other stream is being captured into a CUDA graph.
 

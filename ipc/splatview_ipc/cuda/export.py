@@ -7,12 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from splatview_ipc.control import descriptors, limits
+from splatview_ipc.control.dtypes import dtype_name
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.messages import FdMemory, IpcMemory, MemoryRef, TensorRef
 from splatview_ipc.control.sockets import close_all
 from splatview_ipc.cuda import driver
 from splatview_ipc.cuda.tensors import element_span
-from splatview_ipc.shm.slot_layout import dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +36,7 @@ class Chunk(NamedTuple):
 
     address: int
     size: int
-    """Bytes."""
+    """Size in bytes."""
 
     @property
     def end(self) -> int:
@@ -74,8 +74,8 @@ def check_shareable(tensors: Mapping[str, torch.Tensor]) -> int:
         )
     for name, tensor in tensors.items():
         if dtype_name(tensor) not in limits.ITEM_SIZE:
-            legal = ", ".join(limits.ITEM_SIZE)
-            raise SharingError(f"{name} is {dtype_name(tensor)}; legal are {legal}")
+            expected = ", ".join(limits.ITEM_SIZE)
+            raise SharingError(f"{name} is {dtype_name(tensor)}; expected {expected}")
         if tensor.layout is not torch.strided:
             raise SharingError(
                 f"{name} is {tensor.layout}; only dense tensors can be shared where they "
@@ -100,7 +100,7 @@ def share_tensors(tensors: Mapping[str, torch.Tensor]) -> Shared:
     """
     index = check_shareable(tensors)
     memories: dict[int, FdMemory | IpcMemory] = {}
-    """By address."""
+    """Memories by their addresses."""
     with driver.context(index), driver.relaxed_capture():
         allocations, runs = _find_extents(tensors)
         _check_count(allocations, runs)

@@ -1,13 +1,13 @@
-"""GPU memory that other processes open: made here, and opened there.
+"""GPU memory that one process allocates and other processes map.
 
 Two kinds can be shared. Memory of cudaMalloc (torch by default) is one allocation with
 a 64-byte IPC handle. Memory of cuMemCreate (torch with expandable_segments, and
 `ExportableMemory`) is a list of physical chunks, one file descriptor each, which OpenGL
 can import too, in a process without a CUDA context.
 
-Lifetime: memory stays mapped until its owner called `close` and the last tensor over it
-is gone. Plain reference counts decide: the owner and each tensor refer to one
-`MappedMemory`, which unmaps when it is collected.
+Lifetime: memory stays mapped until its owner has called `close` and the last tensor
+over it is gone. Reference counts decide: the owner and each tensor refer to one
+`MappedMemory`, which unmaps the memory when it is collected.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ from splatview_ipc.control.messages import FdMemory, IpcMemory
 from splatview_ipc.control.sockets import close_all
 from splatview_ipc.cuda import driver, retiring
 from splatview_ipc.cuda.export import export_fd
-from splatview_ipc.cuda.tensors import check_bounds, contiguous_strides, tensor_at
+from splatview_ipc.cuda.tensors import (
+    check_bounds,
+    contiguous_strides,
+    tensor_from_address,
+)
 from splatview_ipc.shm.segment import round_up
 
 if TYPE_CHECKING:
@@ -34,40 +38,43 @@ if TYPE_CHECKING:
 
 
 _MAX_CACHED_TENSORS = limits.MAX_SLOTS * limits.MAX_TENSORS
+"""Number of tensors that an `OpenedMemory` keeps for the next versions of a stream."""
 
 
 class MappedMemory:
-    """GPU memory at an address of this process, and the calls that give it back."""
+    """One mapping of GPU memory into this process, released when it is collected."""
 
     def __init__(self, index: int):
         self.index = index
+        """Ordinal of the device."""
         self.address = 0
-        self.undo: list[Callable[[], object]] = []
-        """The calls that give the memory back; the last one is called first."""
+        """The device address; 0 until something is mapped."""
+        self.cleanups: list[Callable[[], object]] = []
+        """Calls that undo each step of the mapping, in the order of the steps."""
         self.is_idle = False
-        """Nothing on the GPU uses the memory any more."""
+        """True if nothing on the GPU uses the memory any more."""
         self._pid = os.getpid()
 
     def map_chunks(self, chunks: Sequence[tuple[Any, int]], writable: bool) -> None:
-        """Map chunks one after the other. Raises SharingError.
+        """Map chunks at consecutive addresses. Raises SharingError.
 
         Args:
-            chunks: of each the allocation's handle and its bytes.
+            chunks: the handle and the bytes of each allocation.
             writable: False asks for a mapping that can only be read.
         """
         total = sum(size for _, size in chunks)
         address = int(driver.call_for_handle("cuMemAddressReserve", total, 0, 0, 0))
         self.address = address
-        self.undo_by("cuMemAddressFree", address, total)
+        self.add_cleanup("cuMemAddressFree", address, total)
         for chunk, size in chunks:
             driver.call("cuMemMap", address, size, 0, chunk, 0)
-            self.undo_by("cuMemUnmap", address, size)
+            self.add_cleanup("cuMemUnmap", address, size)
             address += size
         self._set_access(total, writable)
 
-    def undo_by(self, name: str, *args: Any) -> None:
-        """Have `give_back` call a function of the driver."""
-        self.undo.append(partial(driver.call_quietly, name, *args))
+    def add_cleanup(self, name: str, *args: Any) -> None:
+        """Have `release` call a function of the driver."""
+        self.cleanups.append(partial(driver.call_quietly, name, *args))
 
     def _set_access(self, size: int, writable: bool) -> None:
         cu = driver.bindings()
@@ -83,10 +90,11 @@ class MappedMemory:
         access.flags = cu.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
         driver.call("cuMemSetAccess", self.address, size, [access], 1)
 
-    def give_back(self, idle: bool = False) -> None:
-        """Unmap the memory and release it. Never raises.
+    def release(self, idle: bool = False) -> None:
+        """Unmap the memory and free it. Never raises.
 
-        The device is waited for first, unless nothing there uses the memory (`idle`).
+        Args:
+            idle: nothing on the device uses the memory; otherwise it is waited for.
         """
         with (
             contextlib.suppress(SharingError),
@@ -95,34 +103,31 @@ class MappedMemory:
         ):
             if not idle:
                 driver.call_quietly("cuCtxSynchronize")
-            while self.undo:
-                undo = self.undo.pop()
-                undo()
+            while self.cleanups:
+                cleanup = self.cleanups.pop()
+                cleanup()
 
     def __del__(self) -> None:
-        # At interpreter exit modules may be gone.
+        # When the interpreter exits, modules may be gone already.
         with contextlib.suppress(Exception):
-            # CUDA does not survive a fork: the memory stays the parent's.
-            if not self.undo or os.getpid() != self._pid:
+            # CUDA does not survive a fork: the memory still belongs to the parent.
+            if not self.cleanups or os.getpid() != self._pid:
                 return
             if not driver.is_capturing():
-                self.give_back(self.is_idle)
+                self.release(self.is_idle)
                 return
-            # To wait for the device would spoil the capture.
+            # A CUDA graph is being captured, and waiting for the device would make the
+            # capture invalid. A later `retiring.release_idle` releases the memory.
             index = self.index
             stream = driver.current_stream(index)
-            retiring.retire(
-                lambda: not driver.is_captured(index, stream), self.give_back
-            )
+            retiring.retire(lambda: not driver.is_captured(index, stream), self.release)
 
 
 class ExportableMemory:
-    """GPU memory of our own that other processes, and OpenGL, open by a descriptor."""
+    """GPU memory of this process that others, and OpenGL, open by a descriptor."""
 
     def __init__(self, size: int, index: int):
-        """Allocate memory. Not zeroed by contract, though drivers do.
-
-        Raises SharingError when the GPU has no such memory.
+        """Allocate memory, which need not be zero. Raises SharingError.
 
         Args:
             size: in bytes, rounded up to what the GPU maps at once (2 MiB).
@@ -140,16 +145,16 @@ class ExportableMemory:
             self._chunk = driver.call_for_handle(
                 "cuMemCreate", self.size, properties, 0
             )
-            mapped.undo_by("cuMemRelease", self._chunk)
+            mapped.add_cleanup("cuMemRelease", self._chunk)
             try:
                 mapped.map_chunks([(self._chunk, self.size)], writable=True)
             except BaseException:
-                mapped.give_back(idle=True)
+                mapped.release(idle=True)
                 raise
         self._mapped: MappedMemory | None = mapped
 
     def fd(self) -> int:
-        """Return a new descriptor of the memory, the caller's. Raises SharingError."""
+        """Return a new descriptor, which the caller closes. Raises SharingError."""
         if self._mapped is None:
             raise SharingError("this memory has been closed")
         return export_fd(self._chunk)
@@ -161,10 +166,16 @@ class ExportableMemory:
         offset: int = 0,
         strides: Sequence[int] | None = None,
     ) -> torch.Tensor:
-        """Return a writable tensor over the memory from byte `offset` on.
+        """Return a writable tensor over the memory.
 
-        Its strides are in elements; by default it is C-contiguous. Raises SharingError
-        when it does not lie within the memory.
+        Args:
+            dtype: name of the dtype.
+            shape: the tensor's shape.
+            offset: the offset of the first element, in bytes.
+            strides: in elements; by default the tensor is C-contiguous.
+
+        Raises:
+            SharingError: the tensor would not lie within the memory.
         """
         if strides is None:
             strides = contiguous_strides(shape)
@@ -173,13 +184,17 @@ class ExportableMemory:
         if mapped is None:
             raise SharingError("this memory has been closed")
         pointer = mapped.address + offset
-        return tensor_at(pointer, dtype, shape, strides, self.index, owner=mapped)
+        return tensor_from_address(
+            pointer, dtype, shape, strides, self.index, owner=mapped
+        )
 
     def close(self, idle: bool = False) -> None:
-        """Give the memory back, once the tensors over it are gone. Idempotent.
+        """Release the memory once the tensors over it are gone. Idempotent.
 
-        Other processes keep what they opened. The device is waited for first, unless
-        the caller knows that nothing there uses the memory any more (`idle`).
+        Other processes keep what they have opened.
+
+        Args:
+            idle: nothing on the device uses the memory; otherwise it is waited for.
         """
         mapped = self._mapped
         self._mapped = None
@@ -188,7 +203,7 @@ class ExportableMemory:
 
 
 def _allocation_properties(index: int) -> Any:
-    """Return the properties of memory on a device that is exported as descriptors."""
+    """Return the driver's properties of memory that is exported as descriptors."""
     cu = driver.bindings()
     properties = cu.CUmemAllocationProp()
     properties.type = cu.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
@@ -199,18 +214,21 @@ def _allocation_properties(index: int) -> Any:
 
 
 class OpenedMemory:
-    """GPU memory of another process: a `splatview_ipc.control.frame.DeviceMemory`."""
+    """GPU memory of another process, which is mapped when it is first used.
+
+    It fulfils the protocol `splatview_ipc.control.frame.DeviceMemory`.
+    """
 
     def __init__(
         self, gpu: str, size: int, handle: bytes = b"", pieces: tuple[Piece, ...] = ()
     ):
-        """Keep what was announced; nothing is mapped yet.
+        """Store the announcement of the memory, without mapping it.
 
         Args:
             gpu: UUID of the GPU.
-            size: bytes.
-            handle: for memory of cudaMalloc.
-            pieces: otherwise its chunks, whose descriptors become ours.
+            size: in bytes.
+            handle: IPC handle of memory of cudaMalloc, or empty.
+            pieces: chunks of memory of cuMemCreate. `close` closes their descriptors.
         """
         self.gpu = gpu
         self.size = size
@@ -218,16 +236,20 @@ class OpenedMemory:
         self._handle = handle
         self._mapped: MappedMemory | None = None
         self._tensors: dict[tuple[Any, ...], torch.Tensor] = {}
-        """By form and offset: to make one takes longer than all else that is done with
-        a version."""
+        """Tensors by dtype, shape, strides and offset.
+
+        Making one takes longer than everything else that is done with a version.
+        """
         self._closed = False
 
     def pointer(self) -> int:
-        """Return the device address here.
+        """Return the device address of the memory in this process.
 
-        The memory is mapped at the first call, which makes the GPU's primary context.
-        Raises SharingError when the GPU is not visible here, or the memory is not what
-        was announced.
+        The first call maps the memory, and creates the GPU's primary context.
+
+        Raises:
+            SharingError: the GPU is not visible to this process, or the memory is not
+                what was announced.
         """
         return self._map().address
 
@@ -236,7 +258,7 @@ class OpenedMemory:
     ) -> torch.Tensor:
         """Return a tensor over the memory, which keeps it mapped. Raises SharingError.
 
-        It is to be read, never written.
+        Callers only read from it: the memory is the other process's.
         """
         key = dtype, tuple(shape), tuple(strides), offset
         cached = self._tensors.get(key)
@@ -245,10 +267,12 @@ class OpenedMemory:
         check_bounds(dtype, shape, strides, offset, self.size)
         mapped = self._map()
         pointer = mapped.address + offset
-        tensor = tensor_at(pointer, dtype, shape, strides, mapped.index, owner=mapped)
+        tensor = tensor_from_address(
+            pointer, dtype, shape, strides, mapped.index, owner=mapped
+        )
         if len(self._tensors) >= _MAX_CACHED_TENSORS:
             self._tensors.clear()
-        # A tensor of inference mode could not be used everywhere.
+        # A tensor made in inference mode cannot be used outside of it.
         if not tensor.is_inference():
             self._tensors[key] = tensor
         return tensor
@@ -258,13 +282,14 @@ class OpenedMemory:
             raise SharingError("this memory has been closed")
         if self._mapped is not None:
             return self._mapped
-        # Two threads may map it twice: the tensors of each keep their own mapping.
+        # Two threads may map the memory at once. Each mapping then lives as long as the
+        # tensors that were made over it.
         mapped = MappedMemory(driver.require_device(self.gpu))
         with driver.context(mapped.index), driver.relaxed_capture():
             try:
                 self._map_into(mapped)
             except BaseException:
-                mapped.give_back(idle=True)
+                mapped.release(idle=True)
                 raise
         self._mapped = mapped
         return mapped
@@ -272,14 +297,14 @@ class OpenedMemory:
     def _map_into(self, mapped: MappedMemory) -> None:
         """Map the memory, in the GPU's context. Raises SharingError.
 
-        `mapped.undo` takes back what was done, also after an error. A subclass opens
-        memory of another kind.
+        Each step adds its own cleanup, so that the caller can release the mapping also
+        after an error. Subclasses open memory of other kinds.
         """
         if self._handle:
             self._map_allocation(mapped)
         elif self.pieces:
             self._map_pieces(mapped)
-        # Otherwise the memory is for tensors without elements.
+        # Without either the memory is for tensors without elements.
 
     def _map_allocation(self, mapped: MappedMemory) -> None:
         """Map memory of cudaMalloc."""
@@ -289,7 +314,7 @@ class OpenedMemory:
         flags = int(cu.CUipcMem_flags.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
         address = int(driver.call_for_handle("cuIpcOpenMemHandle", handle, flags))
         mapped.address = address
-        mapped.undo_by("cuIpcCloseMemHandle", address)
+        mapped.add_cleanup("cuIpcCloseMemHandle", address)
         base, size = driver.call("cuMemGetAddressRange", address)
         if int(base) != address or int(size) < self.size:
             raise SharingError(
@@ -297,7 +322,7 @@ class OpenedMemory:
             )
 
     def _map_pieces(self, mapped: MappedMemory) -> None:
-        """Map the chunks, one after the other."""
+        """Map the chunks of memory of cuMemCreate."""
         chunks: list[tuple[Any, int]] = []
         try:
             for piece in self.pieces:
@@ -307,15 +332,15 @@ class OpenedMemory:
                 chunks.append((chunk, piece.size))
             mapped.map_chunks(chunks, writable=False)
         finally:
-            # Chunks that are mapped stay.
+            # A mapping keeps its chunks: only the handles are released.
             for chunk, _ in chunks:
                 driver.call_quietly("cuMemRelease", chunk)
 
     def close(self) -> None:
-        """Close the descriptors and give up the mapping.
+        """Close the descriptors and drop the mapping. Idempotent.
 
-        The memory is unmapped once the tensors over it are gone. Idempotent; done when
-        collected.
+        The memory is unmapped once the tensors over it are gone. An object that is
+        collected is closed as well.
         """
         if not self._closed:
             self._closed = True
@@ -324,32 +349,38 @@ class OpenedMemory:
             close_all([piece.fd for piece in self.pieces])
 
     def __del__(self) -> None:
-        # At interpreter exit modules may be gone.
+        # When the interpreter exits, modules may be gone already.
         with contextlib.suppress(Exception):
             self.close()
 
 
-def open_memory(ref: IpcMemory | FdMemory, fds: Sequence[int] = ()) -> OpenedMemory:
-    """Return another process's memory, from what was announced.
+def open_memory(
+    announced: IpcMemory | FdMemory, fds: Sequence[int] = ()
+) -> OpenedMemory:
+    """Return the memory that another process has announced.
 
-    Touches no CUDA until `pointer` or `tensor` is called. Raises SharingError (the
-    descriptors are then closed).
+    No CUDA is used until `pointer` or `tensor` is called.
 
     Args:
-        ref: the announced memory.
-        fds: for FdMemory its descriptors, which become ours.
+        announced: the announcement.
+        fds: descriptors of the pieces of an FdMemory, closed by the result's `close`.
+
+    Raises:
+        SharingError: sizes or descriptors do not fit. The descriptors are closed.
     """
     handle = b""
     sizes: tuple[int, ...] = ()
-    if isinstance(ref, IpcMemory):
-        handle = ref.handle
+    if isinstance(announced, IpcMemory):
+        handle = announced.handle
     else:
-        sizes = ref.pieces
-    if len(fds) != len(sizes) or not 1 <= ref.size <= limits.MAX_SEGMENT:
+        sizes = announced.pieces
+    if len(fds) != len(sizes) or not 1 <= announced.size <= limits.MAX_SEGMENT:
         close_all(fds)
         raise SharingError(
-            f"GPU memory of {ref.size} bytes in {len(sizes)} pieces came with {len(fds)} "
-            f"descriptors; legal are 1 to {limits.MAX_SEGMENT} bytes, and a descriptor for "
-            "each piece"
+            f"GPU memory of {announced.size} bytes in {len(sizes)} pieces came with "
+            f"{len(fds)} descriptors; expected 1 to {limits.MAX_SEGMENT} bytes, and a "
+            "descriptor for each piece"
         )
-    return OpenedMemory(ref.gpu, ref.size, handle, tuple(map(Piece, fds, sizes)))
+    return OpenedMemory(
+        announced.gpu, announced.size, handle, tuple(map(Piece, fds, sizes))
+    )

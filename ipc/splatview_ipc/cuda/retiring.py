@@ -1,4 +1,4 @@
-"""Memory that queued GPU work still uses, given back later. No trainer waits."""
+"""Memory that queued GPU work still uses, released later. No trainer waits."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _FINISH_PERIOD_S = 0.005
-"""Period of the thread that gives back what a run leaves behind."""
+"""Period of the thread that releases what a run leaves behind."""
 _FINISHER = "splatview retiring"
 """Name of that thread."""
 
 
 class _Retired(NamedTuple):
-    """Memory that waits to be given back."""
+    """Memory that waits to be released."""
 
     pid: int
     """The process that it belongs to."""
@@ -40,7 +40,7 @@ def retire(is_idle: Callable[[], bool], free: Callable[[], None]) -> None:
 
 
 def release_idle() -> bool:
-    """Give back the memory that is idle; return True when nothing is left.
+    """Release the memory that is idle; return True when nothing is left.
 
     Never waits. Any thread.
     """
@@ -61,16 +61,16 @@ def release_idle() -> bool:
 
 
 def release_all() -> None:
-    """Give everything back although no run calls `release_idle` any more.
+    """Release everything although no run calls `release_idle` any more.
 
-    What a GPU still uses is given back by a thread that ends with it.
+    What a GPU still uses is released by a thread that ends with it.
     """
     if release_idle():
         return
     if any(thread.name == _FINISHER for thread in threading.enumerate()):
         return
     finisher = threading.Thread(target=_finish, name=_FINISHER, daemon=True)
-    # Where no thread can be started, the next run gives the rest back.
+    # Where no thread can be started, the next run releases the rest.
     with contextlib.suppress(RuntimeError):
         finisher.start()
 

@@ -1,4 +1,4 @@
-"""Tensors over GPU memory that is already there."""
+"""Torch tensors at addresses of GPU memory, without a copy, and checks of their bounds."""
 
 from __future__ import annotations
 
@@ -13,60 +13,65 @@ if TYPE_CHECKING:
     import torch
 
 
-class _Interface:
-    """An address for `torch.as_tensor`, and an object that the tensor keeps alive."""
+class _CudaArray:
+    """Bytes at a GPU address, as CUDA's array interface describes them to torch.
 
-    def __init__(self, pointer: int, size: int, owner: Any):
-        # Never marked read-only: torch refuses that.
+    A tensor that `torch.as_tensor` makes of it keeps it alive, and with it `owner`.
+    """
+
+    def __init__(self, address: int, size: int, owner: Any):
+        # Torch refuses arrays that are read-only, also where the memory is.
+        is_read_only = False
         self.__cuda_array_interface__ = {
             "shape": (size,),
             "typestr": "|u1",
-            "data": (pointer, False),
+            "data": (address, is_read_only),
             "version": 3,
         }
         self.owner = owner
 
 
 def element_span(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Return the elements from a tensor's first to its last in memory, both included.
+    """Return how many elements of memory a tensor spans, from its first to its last.
 
-    Returns 0 for an empty tensor.
+    Elements in the gaps between rows count too. An empty tensor spans 0.
     """
     if 0 in shape:
         return 0
-    last = 0
+    last_offset = 0
     for extent, stride in zip(shape, strides, strict=True):
-        last += (extent - 1) * stride
-    return last + 1
+        last_offset += (extent - 1) * stride
+    return last_offset + 1
 
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides, in elements, of a C-contiguous tensor."""
+    """Return the strides of a C-contiguous tensor, in elements."""
     strides: list[int] = []
-    step = 1
+    stride = 1
     for extent in reversed(shape):
-        strides.append(step)
-        step *= max(extent, 1)
+        strides.append(stride)
+        # As in torch, an extent of 0 counts as 1.
+        stride *= max(extent, 1)
     return tuple(reversed(strides))
 
 
-def tensor_at(
-    pointer: int,
+def tensor_from_address(
+    address: int,
     dtype: str,
     shape: Sequence[int],
     strides: Sequence[int],
     device: int,
     owner: Any,
 ) -> torch.Tensor:
-    """Return a tensor over GPU memory that is already there; nothing is copied.
+    """Return a tensor that uses the GPU memory at an address, without a copy.
 
     Args:
-        pointer: the address of the first element.
-        dtype: "uint8", "float32", ...
-        shape: of the tensor.
+        address: the address of the first element.
+        dtype: torch's name of the type: "uint8", "float32", ...
+        shape: the extents of the tensor.
         strides: in elements, none negative.
-        device: its ordinal in this process.
-        owner: lives as long as the tensor's storage.
+        device: the CUDA device's index in this process.
+        owner: an object that keeps the memory; the tensor's storage keeps it alive.
     """
     import torch
 
@@ -75,17 +80,24 @@ def tensor_at(
     if 0 in shape:
         return torch.empty(tuple(shape), dtype=torch_dtype, device=torch_device)
     size = element_span(shape, strides) * torch_dtype.itemsize
-    memory = _Interface(pointer, size, owner)
-    storage = torch.as_tensor(memory, device=torch_device)
-    return storage.view(torch_dtype).as_strided(tuple(shape), tuple(strides))
+    data = torch.as_tensor(_CudaArray(address, size, owner), device=torch_device)
+    return data.view(torch_dtype).as_strided(tuple(shape), tuple(strides))
 
 
 def check_bounds(
     dtype: str, shape: Sequence[int], strides: Sequence[int], offset: int, size: int
 ) -> None:
-    """Raise SharingError unless a tensor lies within memory of `size` bytes.
+    """Check that a tensor lies within a piece of memory, aligned to its elements.
 
-    Its offset, in bytes, must be a multiple of the size of an element.
+    Args:
+        dtype: torch's name of the type.
+        shape: the extents of the tensor.
+        strides: in elements.
+        offset: the offset of the first element in the memory, in bytes.
+        size: the size of the memory, in bytes.
+
+    Raises:
+        SharingError: the tensor does not.
     """
     if not _is_within(dtype, shape, strides, offset, size):
         raise SharingError(
@@ -97,9 +109,12 @@ def check_bounds(
 def _is_within(
     dtype: str, shape: Sequence[int], strides: Sequence[int], offset: int, size: int
 ) -> bool:
+    """Return whether a tensor lies within memory; its description may be anything."""
     item_size = limits.ITEM_SIZE.get(dtype)
     if item_size is None or len(shape) != len(strides):
         return False
-    if min(0, offset, *shape, *strides) < 0 or offset % item_size:
+    has_negative = any(number < 0 for number in (offset, *shape, *strides))
+    is_aligned = offset % item_size == 0
+    if has_negative or not is_aligned:
         return False
     return offset + element_span(shape, strides) * item_size <= size

@@ -108,7 +108,7 @@ class Form:
         if not is_picture or channels > MAX_CHANNELS:
             raise SharingError(
                 f"{dtype} of shape {tuple(shape)} and layout {layout!r} is no picture; "
-                f"legal are HW, HWC and CHW with 1 to {MAX_CHANNELS} channels of "
+                f"expected HW, HWC or CHW with 1 to {MAX_CHANNELS} channels of "
                 f"{', '.join(DTYPES)}"
             )
         return cls(
@@ -189,7 +189,7 @@ class Bridge(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         ...
 
 

@@ -172,7 +172,7 @@ def plan_access(
 
 
 def _extent(form: Form, steps: _Steps) -> int:
-    """Return the elements from the first value of a picture to behind its last one."""
+    """Return how many elements of memory a picture spans, with gaps between rows."""
     last_row = (form.height - 1) * steps.row
     last_column = (form.width - 1) * steps.column
     last_plane = (form.channels - 1) * steps.plane
@@ -197,7 +197,7 @@ def _window(
 
     Args:
         offset: bytes from the start of the first piece to the picture.
-        end: bytes to behind the picture.
+        end: offset of the first byte after the picture.
         sizes: bytes of the pieces.
         texel: bytes of a texel.
         max_texels: number of texels that a texture can have.
@@ -241,7 +241,7 @@ class GlMemory:
         self.sizes = tuple(size for _, size in pieces)
         self._pieces = pieces
         self._buffers: dict[int, _GlBuffer] = {}
-        """By piece."""
+        """Buffers by the piece of memory that each one imports."""
 
     def buffer(self, piece: int) -> int:
         """Return OpenGL's name of the buffer over a piece. Raises SharingError."""

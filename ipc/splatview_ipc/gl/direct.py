@@ -104,7 +104,7 @@ class DirectBridge:
             self._sources.pop().release()
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         for source in self._sources:
             source.release()
         for imported in self._imported:

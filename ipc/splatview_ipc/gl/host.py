@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import moderngl
 import numpy as np
 
+from splatview_ipc.control.dtypes import dtype_name
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import RemoteTensor
 from splatview_ipc.gl.base import DTYPES, Form, local_tensor
 from splatview_ipc.gl.sources import TextureSource
-from splatview_ipc.shm.slot_layout import dtype_name
 
 if TYPE_CHECKING:
     import torch
@@ -138,7 +138,7 @@ class HostBridge:
         self._front, self._back = self._back, self._front
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         for upload in (self._front, self._back):
             if upload is not None:
                 upload.source.texture.release()

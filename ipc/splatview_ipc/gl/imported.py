@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from splatview_ipc.control.dtypes import dtype_name
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.cuda import driver
 from splatview_ipc.gl.base import DTYPES, Form, local_tensor
 from splatview_ipc.gl.buffers import BufferSource, GlMemory
 from splatview_ipc.gl.direct import require_import
 from splatview_ipc.gl.glapi import GL
-from splatview_ipc.shm.slot_layout import dtype_name
 
 if TYPE_CHECKING:
     import moderngl
@@ -85,7 +85,7 @@ class _Slot:
             self._must_await_cuda = False
 
     def set_fence(self) -> None:
-        """Set a fence behind everything that reads it, if anything does."""
+        """Set a fence after everything that reads it, if anything does."""
         if self._was_bound:
             GL.current().glDeleteSync(self._fence)
             self._fence = GL.current().fence()
@@ -256,7 +256,7 @@ class ImportBridge:
         self._previous = None
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         for memory in self._memories.values():
             memory.release()
         self._memories.clear()
@@ -266,7 +266,7 @@ class ImportBridge:
 
 
 def _make_view(slot: _Slot, form: Form, pixel_values: int) -> _SlotView:
-    """Return a slot as a picture, each pixel of which takes so many values."""
+    """Return a slot as a picture, each pixel of which takes this many values."""
     shape = (form.height, form.width, pixel_values)
     padded = slot.memory.allocation.tensor(form.dtype, shape, slot.offset)
     source = BufferSource(

@@ -41,7 +41,7 @@ def forced_bridge() -> str | None:
     name = os.environ.get("SPLATVIEW_INTEROP") or None
     if name is not None and name not in BRIDGES:
         raise SharingError(
-            f"SPLATVIEW_INTEROP={name!r}: legal are {', '.join(BRIDGES)}; unset it for "
+            f"SPLATVIEW_INTEROP={name!r}: expected {', '.join(BRIDGES)}; unset it for "
             "the best that works"
         )
     return name
@@ -153,7 +153,7 @@ class AutoBridge:
         self._last_names: list[str] = []
         """The bridges of the last two pictures."""
         self._tensor_kind: object = None
-        """Type and suitable bridges of the last tensor; None: none was taken."""
+        """Type and suitable bridges of the last tensor; None if none was taken."""
         self.reasons: dict[str, str] = {}
         """Why better bridges than the one in use were not taken, by name."""
 
@@ -207,7 +207,7 @@ class AutoBridge:
             self._bridges[self._last_names.pop()].undo()
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         for bridge in self._bridges.values():
             bridge.close()
         self._bridges.clear()

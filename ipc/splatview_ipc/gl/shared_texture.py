@@ -121,7 +121,7 @@ class SharedTexture(AbstractContextManager["SharedTexture"]):
         if (components, dtype) not in _FORMATS or min(size) < 1:
             raise ValueError(
                 f"a texture of size {size} with {components} components of dtype "
-                f"{dtype!r}; legal are 1, 2 or 4 of {', '.join(DTYPES)}"
+                f"{dtype!r}; expected 1, 2 or 4 of {', '.join(DTYPES)}"
             )
         self.size = size
         self.shape = size[1], size[0], components
@@ -193,7 +193,7 @@ class SharedTexture(AbstractContextManager["SharedTexture"]):
         return self._pixels
 
     def _copy(self, copy: Any) -> None:
-        """Copy on torch's current stream, behind all earlier work on the image.
+        """Copy on torch's current stream, after all earlier work on the image.
 
         Raises SharingError.
         """
@@ -236,14 +236,14 @@ class SharedTexture(AbstractContextManager["SharedTexture"]):
         self._stream = stream
 
     def _take_from_gl(self, image: _SharedImage) -> None:
-        """Give the image to CUDA, behind all that OpenGL was told to do so far."""
+        """Give the image to CUDA, after all that OpenGL was told to do so far."""
         image.gl_done.signal_from_gl()
         GL.current().glFlush()  # a wait for work that the GPU never got would not end
         self._signalled = True
         self._with_gl = False
 
     def acquire(self) -> moderngl.Texture:
-        """Give an explicit texture to OpenGL, behind all that CUDA was told to do.
+        """Give an explicit texture to OpenGL, after all that CUDA was told to do.
 
         No effect if OpenGL has it.
         """
@@ -260,7 +260,7 @@ class SharedTexture(AbstractContextManager["SharedTexture"]):
         return self.texture
 
     def release(self) -> None:
-        """Give an explicit texture back to CUDA, behind all that OpenGL was told to do.
+        """Give an explicit texture back to CUDA, after all that OpenGL was told to do.
 
         No effect if CUDA has it.
         """
@@ -277,7 +277,7 @@ class SharedTexture(AbstractContextManager["SharedTexture"]):
             self.release()
 
     def close(self) -> None:
-        """Give back everything, the texture too. Idempotent.
+        """Release everything, the texture too. Idempotent.
 
         Waits for CUDA and OpenGL.
         """

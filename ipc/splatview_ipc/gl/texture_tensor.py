@@ -1,6 +1,6 @@
-"""Tensors over OpenGL textures of any program.
+"""Copies between CUDA tensors and the OpenGL textures of any program.
 
-The state of OpenGL that a transfer touches is put back.
+Every transfer restores the OpenGL state that it changes.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import moderngl
 
+from splatview_ipc.control.dtypes import dtype_name
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.cuda import driver
 from splatview_ipc.gl import glapi
 from splatview_ipc.gl.direct import require_import
 from splatview_ipc.gl.glapi import GL
 from splatview_ipc.gl.probe import forced_bridge
-from splatview_ipc.shm.slot_layout import dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,36 +25,37 @@ if TYPE_CHECKING:
     import torch
 
 WAYS = ("register", "host")
+"""Ways of a transfer: by CUDA, or through host memory. The better one comes first."""
 DTYPES = {"f1": "uint8", "f2": "float16", "f4": "float32"}
-"""Dtypes by moderngl's names."""
+"""Names of dtypes by moderngl's names for them."""
 
-_PIXEL_STORE = {
-    # Unpacked: swapped bytes, row length, skipped rows, skipped pixels, alignment.
-    0x0CF0: 0,
-    0x0CF2: 0,
-    0x0CF3: 0,
-    0x0CF4: 0,
-    0x0CF5: 1,
-    # Packed: the same.
-    0x0D00: 0,
-    0x0D02: 0,
-    0x0D03: 0,
-    0x0D04: 0,
-    0x0D05: 1,
+_TIGHT_ROWS = {
+    0x0CF0: 0,  # GL_UNPACK_SWAP_BYTES
+    0x0CF2: 0,  # GL_UNPACK_ROW_LENGTH
+    0x0CF3: 0,  # GL_UNPACK_SKIP_ROWS
+    0x0CF4: 0,  # GL_UNPACK_SKIP_PIXELS
+    0x0CF5: 1,  # GL_UNPACK_ALIGNMENT
+    0x0D00: 0,  # GL_PACK_SWAP_BYTES
+    0x0D02: 0,  # GL_PACK_ROW_LENGTH
+    0x0D03: 0,  # GL_PACK_SKIP_ROWS
+    0x0D04: 0,  # GL_PACK_SKIP_PIXELS
+    0x0D05: 1,  # GL_PACK_ALIGNMENT
 }
-"""The state of pixel transfers for tight rows."""
-_BUFFERS = {
+"""Parameters of glPixelStore for rows without gaps, and their values."""
+_BUFFER_TARGETS = {
     glapi.PIXEL_PACK_BUFFER_BINDING: glapi.PIXEL_PACK_BUFFER,
     glapi.PIXEL_UNPACK_BUFFER_BINDING: glapi.PIXEL_UNPACK_BUFFER,
 }
-_FRAMEBUFFERS = {
+"""Binding points of buffers by the names under which OpenGL reports the binding."""
+_FRAMEBUFFER_TARGETS = {
     glapi.READ_FRAMEBUFFER_BINDING: glapi.READ_FRAMEBUFFER,
     glapi.DRAW_FRAMEBUFFER_BINDING: glapi.DRAW_FRAMEBUFFER,
 }
+"""The same for framebuffers."""
 
 
 class TextureTensor(AbstractContextManager["TextureTensor"]):
-    """A CUDA tensor that follows a texture, or is written into it.
+    """A CUDA tensor that is read from a texture, or is written into it.
 
         # A moderngl texture or renderbuffer of your program.
         frame = TextureTensor(texture)
@@ -63,17 +64,19 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
             # frame.tensor, (H, W, C) on the GPU, gets what was drawn.
             frame.update()
 
-    Row 0 of a tensor is OpenGL's row 0, the bottom one of what was drawn the usual way
-    up: `tensor.flip(0)` turns it over. Every call needs the OpenGL context to be
-    current on its thread. CUDA copies from and to the texture (way "register", a third
-    of a millisecond); without a GPU, and for textures that CUDA does not take (three
-    components, depth), pixels go through host memory (way "host").
+    Row 0 of a tensor is OpenGL's row 0, the bottom one of an upright picture:
+    `tensor.flip(0)` turns it over. Every call needs the OpenGL context to be current on
+    its thread.
+
+    CUDA copies from and to the texture (way "register", a third of a millisecond).
+    Without a GPU, and for textures that CUDA does not take (three components, depth),
+    pixels go through host memory (way "host").
     """
 
     def __init__(
         self, texture: moderngl.Texture | moderngl.Renderbuffer, way: str | None = None
     ) -> None:
-        """Make a tensor for a texture.
+        """Choose the way of transfer, and allocate a tensor for a texture.
 
         Args:
             texture: 1 to 4 components of dtype f1, f2 or f4, or depth; not
@@ -82,13 +85,13 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
                 SPLATVIEW_INTEROP=host.
 
         Raises:
-            TypeError: the texture is none of moderngl's.
-            ValueError: another texture or way.
-            SharingError: register is asked for and does not work.
+            TypeError: the texture is not one of moderngl's.
+            ValueError: the texture is of another form, or `way` is another text.
+            SharingError: "register" is asked for and does not work.
         """
         _check_texture(texture)
         if way not in (None, *WAYS):
-            raise ValueError(f"way {way!r}: legal are {', '.join(WAYS)}")
+            raise ValueError(f"way {way!r}: expected {', '.join(WAYS)}")
         self._context = GL.current().context()
         if not self._context:
             raise RuntimeError(
@@ -102,22 +105,14 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
         self.shape = texture.height, texture.width, self.components
         """(H, W, C)."""
         self.dtype = "float32" if texture.depth else DTYPES[texture.dtype]
-        self.way = way or WAYS[0]
-        """register or host."""
-        if way is None and forced_bridge() == "host":
-            self.way = "host"
         self.reasons: dict[str, str] = {}
-        """Why better ways than the one in use were not taken, by name."""
+        """The reasons why better ways were not taken, by the name of the way."""
         self._device = -1
+        """Ordinal of the GPU on which the texture is registered."""
         self._resource: Any = None
-        if self.way == "register":
-            try:
-                self._register()
-            except SharingError as error:
-                if way is not None:
-                    raise
-                self.way = "host"
-                self.reasons["register"] = str(error)
+        """The texture's registration with CUDA; None for the way "host"."""
+        self.way = self._choose_way(way)
+        """The way of transfer: "register" or "host"."""
         device: int | str = "cpu"
         if self.way == "register":
             device = self._device
@@ -128,18 +123,31 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
         )
         """The content of the last `update`, (H, W, C) uint8, float16 or float32.
 
-        It is on the CPU where there is no GPU.
+        It is on the CPU if there is no GPU.
         """
         self._host_pixels: torch.Tensor | None = None
-        """The pixels in host memory, where they go through there.
+        """The pixels in host memory, for the way "host"; None for "register".
 
-        `tensor` itself if that is on the CPU.
+        It is `tensor` itself if that is on the CPU.
         """
         if self.way == "host":
             self._host_pixels = self.tensor.cpu()
 
+    def _choose_way(self, way: str | None) -> str:
+        """Return the way of transfer; for "register" the texture is registered."""
+        if way == "host" or (way is None and forced_bridge() == "host"):
+            return "host"
+        try:
+            self._register()
+        except SharingError as error:
+            if way is not None:
+                raise
+            self.reasons["register"] = str(error)
+            return "host"
+        return "register"
+
     def _register(self) -> None:
-        """Register the texture. Raises SharingError when CUDA cannot take it."""
+        """Register the texture with CUDA. Raises SharingError if CUDA does not take it."""
         texture = self.texture
         if texture.depth or texture.components == 3:
             raise SharingError(
@@ -155,10 +163,10 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
             )
 
     def update(self) -> torch.Tensor:
-        """Bring the texture's present content into `tensor`, and return that.
+        """Copy the texture's content into `tensor`, and return `tensor`.
 
-        It is there for what the current CUDA stream does next: after what was drawn,
-        and after what that stream still does with the tensor.
+        The copy is queued in the current CUDA stream: it waits for what OpenGL has drawn
+        and for earlier work of the stream, and later work of the stream sees its result.
 
         Raises:
             RuntimeError: the texture's OpenGL context is not current on this thread.
@@ -195,14 +203,15 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
         framebuffer.release()
 
     def write(self, tensor: torch.Tensor) -> None:
-        """Put a tensor of this shape and dtype into the texture.
+        """Copy a tensor of the same shape and dtype into the texture.
 
-        In the order of the current CUDA stream; OpenGL draws with it from now on.
+        The copy is queued in the current CUDA stream. OpenGL commands that follow this
+        call see its result.
 
         Raises:
-            ValueError: another shape or dtype.
-            SharingError: a renderbuffer that CUDA does not take.
-            RuntimeError: as `update`.
+            ValueError: the tensor has another shape or dtype.
+            SharingError: the texture is a renderbuffer that CUDA does not take.
+            RuntimeError: the texture's OpenGL context is not current on this thread.
         """
         check_same_form(tensor, self.shape, self.dtype)
         self._require_usable("write")
@@ -218,7 +227,11 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
             self.texture.write(tensor.cpu().contiguous().numpy(), alignment=1)
 
     def _require_usable(self, method: str) -> None:
-        """Raise an error where a method cannot be called."""
+        """Raise if the context is not current or the tensor is closed.
+
+        Args:
+            method: name of the caller, for the message.
+        """
         if GL.current().context() != self._context:
             raise RuntimeError(
                 f"TextureTensor.{method}: the texture's OpenGL context is not current "
@@ -229,9 +242,9 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
 
     def _copy(self, tensor: torch.Tensor, *, to_texture: bool) -> None:
         """Copy between a contiguous CUDA tensor and the texture, in stream order."""
-        queue = driver.stream_object(driver.current_stream(self._device))
+        stream = driver.stream_object(driver.current_stream(self._device))
         with driver.context(self._device):
-            driver.call("cuGraphicsMapResources", 1, self._resource, queue)
+            driver.call("cuGraphicsMapResources", 1, self._resource, stream)
             try:
                 array = driver.call(
                     "cuGraphicsSubResourceGetMappedArray", self._resource, 0, 0
@@ -244,14 +257,14 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
                     height=self.size[1],
                     to_array=to_texture,
                 )
-                driver.call("cuMemcpy2DAsync", copy, queue)
+                driver.call("cuMemcpy2DAsync", copy, stream)
             finally:
-                driver.call("cuGraphicsUnmapResources", 1, self._resource, queue)
+                driver.call("cuGraphicsUnmapResources", 1, self._resource, stream)
 
     def close(self) -> None:
-        """Give back everything but the texture. Idempotent.
+        """Release everything but the texture. Idempotent.
 
-        The tensor must not be used any more.
+        `update` and `write` raise SharingError from then on.
         """
         resource = self._resource
         self._resource = None
@@ -265,10 +278,10 @@ class TextureTensor(AbstractContextManager["TextureTensor"]):
 
 
 def _check_texture(texture: Any) -> None:
-    """Raise TypeError or ValueError for what no TextureTensor can follow."""
+    """Raise TypeError or ValueError if a texture is of a form without a tensor."""
     if not isinstance(texture, (moderngl.Texture, moderngl.Renderbuffer)):
         raise TypeError(
-            f"TextureTensor({texture!r}): legal are a moderngl.Texture and a "
+            f"TextureTensor({texture!r}): expected a moderngl.Texture or a "
             "moderngl.Renderbuffer"
         )
     if texture.samples:
@@ -278,7 +291,7 @@ def _check_texture(texture: Any) -> None:
         )
     if not texture.depth and texture.dtype not in DTYPES:
         raise ValueError(
-            f"a texture of dtype {texture.dtype!r}; legal are {', '.join(DTYPES)} and "
+            f"a texture of dtype {texture.dtype!r}; expected {', '.join(DTYPES)} or "
             "depth"
         )
 
@@ -300,11 +313,11 @@ def array_copy(
     """Return the driver's description of a copy between an array and device memory.
 
     Args:
-        array: the driver's array.
-        address: the first of `height` rows of `row_bytes` bytes on the device.
+        array: CUarray of a texture.
+        address: device address of the rows, which lie behind each other without gaps.
         row_bytes: bytes of a row.
         height: number of rows.
-        to_array: True to copy into the array.
+        to_array: True to copy into the array, False to copy out of it.
     """
     cu = driver.bindings()
     linear = cu.CUmemorytype.CU_MEMORYTYPE_DEVICE
@@ -329,30 +342,35 @@ def array_copy(
 
 @contextmanager
 def _restored_state(action: str) -> Iterator[None]:
-    """Let moderngl transfer pixels in the block, and restore what it binds and sets.
+    """Prepare OpenGL for a transfer by moderngl, and restore its state afterwards.
 
     Args:
-        action: what the block does, for messages.
+        action: name of the transfer, for messages.
 
     Raises:
         SharingError: the transfer failed.
     """
     gl = GL.current()
-    names = (*_PIXEL_STORE, *_BUFFERS, *_FRAMEBUFFERS, glapi.ACTIVE_TEXTURE)
+    names = (
+        *_TIGHT_ROWS,
+        *_BUFFER_TARGETS,
+        *_FRAMEBUFFER_TARGETS,
+        glapi.ACTIVE_TEXTURE,
+    )
     saved = {name: gl.integer(name) for name in names}
-    for name, value in _PIXEL_STORE.items():
+    for name, value in _TIGHT_ROWS.items():
         gl.glPixelStorei(name, value)
-    for target in _BUFFERS.values():
+    for target in _BUFFER_TARGETS.values():
         gl.glBindBuffer(target, 0)
     gl.clear_errors()
     try:
         yield
         gl.check(action)
     finally:
-        for name in _PIXEL_STORE:
+        for name in _TIGHT_ROWS:
             gl.glPixelStorei(name, saved[name])
-        for name, target in _BUFFERS.items():
+        for name, target in _BUFFER_TARGETS.items():
             gl.glBindBuffer(target, saved[name])
-        for name, target in _FRAMEBUFFERS.items():
+        for name, target in _FRAMEBUFFER_TARGETS.items():
             gl.glBindFramebuffer(target, saved[name])
         gl.glActiveTexture(saved[glapi.ACTIVE_TEXTURE])

@@ -48,7 +48,5 @@ def check_frame(kind: str, tensors: Tensors, meta: Meta) -> None:
     """
     check = CHECKS.get(kind)
     if check is None:
-        raise ValueError(
-            f"kind {kind!r} cannot be shown; legal are {', '.join(CHECKS)}"
-        )
+        raise ValueError(f"kind {kind!r} cannot be shown; expected {', '.join(CHECKS)}")
     check(tensors, meta)

@@ -350,9 +350,9 @@ def photo_sides_hint(
     """Return a doubt about a photograph whose sides are swapped against its camera's.
 
     Args:
-        photo: width and height in pixels.
-        camera: the same of the camera.
-        number: the camera's.
+        photo: width and height of the photograph, in pixels.
+        camera: width and height of the camera's picture, in pixels.
+        index: the index of the camera.
     """
     width, height = photo
     camera_width, camera_height = camera

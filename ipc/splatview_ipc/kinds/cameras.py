@@ -1,21 +1,26 @@
-"""Rules of the cameras that a scene is trained with.
+"""Rules for the frames of cameras that a scene is trained with.
 
-World to camera in OpenCV axes, pixel centres at +0.5. There are three streams, of which
-two may be missing; these have the first one's name in `StreamInfo.over`.
+Poses are world to camera in OpenCV axes; pixel centres are at +0.5. Three streams
+belong together. The second and the third may be missing; they have the first one's name
+in `StreamInfo.over`.
 
-The cameras: "viewmats" (N, 4, 4) and "Ks" (N, 3, 3), float32 or float64; "sizes" (N, 2)
-int32, width and height in pixels; for photographs in files, "paths" uint8, N texts,
-UTF-8, each ended by a zero byte, empty for cameras without one. meta "photos": counts
-the sets of photographs that can be requested (`splatview_ipc.control.messages.Photos`),
-0: none.
-
-Photographs, sent on request: "photos" (M, H, W, 3) uint8, RGB, or (M, H, W, 4) with
-straight alpha, those of the cameras from meta "camera" on, of the set with the number
-meta "photos"; meta "side": 0: one in its own size; otherwise all resized to that many
-pixels in width and height. H and W 0: there is none. meta "hint": what looks wrong with
-them.
-
-The camera in use: "current" (1,) int32.
+1. The cameras.
+   viewmats  (N, 4, 4), float32 or float64
+   Ks        (N, 3, 3), float32 or float64
+   sizes     (N, 2) int32, width and height in pixels
+   paths     uint8, for photographs in files: N texts, UTF-8, each ended by a zero byte,
+             empty for cameras without a photograph
+   Metadata "photos" counts the sets of photographs that can be requested
+   (`splatview_ipc.control.messages.Photos`); 0: none.
+2. Photographs, sent on request.
+   photos    (M, H, W, 3) uint8, RGB, or (M, H, W, 4) with straight alpha; H and W are 0
+             where there is no photograph
+   Metadata: "camera": the camera of the first photograph; the others follow. "photos":
+   the number of the set. "side": 0 for one photograph in its own size; otherwise all
+   are resized to that many pixels in width and height. "hint": what looks wrong with
+   them.
+3. The camera in use.
+   current   (1,) int32
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ from __future__ import annotations
 from splatview_ipc.kinds.rules import (
     INT64_MAX,
     Meta,
+    MetaRules,
     Rules,
     Tensors,
     check_extent,
@@ -47,7 +53,7 @@ _CAMERAS: Rules = {
 }
 _PHOTOS: Rules = {"photos": (("uint8",), ("M", "H", "W", "C"))}
 _CURRENT: Rules = {"current": (("int32",), (1,))}
-_PHOTOS_META = {
+_PHOTOS_META_RULES: MetaRules = {
     "camera": (int, CAMERA_LIMITS["cameras"] - 1),
     "side": (int, CAMERA_LIMITS["side"]),
     "photos": (int, INT64_MAX),
@@ -55,7 +61,7 @@ _PHOTOS_META = {
 
 
 def check(tensors: Tensors, meta: Meta) -> None:
-    """Raise ValueError unless these make a frame of one of the three streams."""
+    """Raise ValueError unless tensors and metadata make a frame of one of the three streams."""
     if "photos" in tensors:
         _check_photos(tensors, meta)
     elif "current" in tensors:
@@ -84,4 +90,4 @@ def _check_photos(tensors: Tensors, meta: Meta) -> None:
     check_extent("channels of a photograph", channels, 4, 3)
     check_extent("pixels along a photograph", side, CAMERA_LIMITS["side"])
     check_extent("bytes of photographs", size, CAMERA_LIMITS["photo_bytes"])
-    check_meta(meta, _PHOTOS_META, needed=tuple(_PHOTOS_META))
+    check_meta(meta, _PHOTOS_META_RULES, needed=tuple(_PHOTOS_META_RULES))

@@ -1,16 +1,26 @@
-"""Rules of Gaussian scenes.
+"""Rules for the frames of Gaussian scenes: the tensors and metadata that they hold.
 
-"means" (N, 3), "quats" (N, 4) w x y z, "scales" (N, 3) or (N, 2), "opacities" (N,), and
-a colour: "sh0" (N, 3) with "shN" (N, K-1, 3), or "rgb" (N, 3). OpenCV axes. Optional
-"background" (3,) and "filter_3D" (N,).
+Tensors of N Gaussians, axes as in OpenCV:
 
-Two scales: flat Gaussians, whose third scale is 0, along the third axis of their
-rotation. "filter_3D" f, of mip-splatting: scales are sqrt(scales^2 + f^2), opacities
-fall by the quotient of the volumes.
+means       (N, 3)
+quats       (N, 4), w x y z
+scales      (N, 3), or (N, 2) for flat Gaussians: the third scale, along the third axis
+            of the rotation, is then 0
+opacities   (N,)
+sh0, shN    (N, 3) and (N, K-1, 3): spherical harmonics of degree 0 and of the others;
+rgb         (N, 3): the colour instead of them
+background  (3,), optional
+filter_3D   (N,), optional, of mip-splatting. With a filter f the scales are
+            sqrt(scales^2 + f^2), and opacities fall by the quotient of the volumes
 
-meta "color": "sh" | "rgb" | "rgb_logit"; "activated": bool (False: scales are
-logarithms, opacities logits), or two numbers, 0 or 1, for scales and opacities;
-"sh_degree": 0 to 4, the degree in use; "antialiased": bool; optional "step".
+Metadata:
+
+color        "sh", "rgb" or "rgb_logit"
+activated    bool; False: scales are logarithms and opacities logits. Or two numbers,
+             each 0 or 1, for scales and for opacities
+sh_degree    0 to 4, the degree in use
+antialiased  bool
+step         optional
 """
 
 from __future__ import annotations
@@ -20,22 +30,24 @@ from typing import Any, NamedTuple
 from splatview_ipc.kinds.rules import (
     FLOAT_DTYPES,
     Meta,
+    MetaRules,
     Rules,
     Tensors,
     check_meta,
     check_tensors,
 )
 
-SH_REST = (0, 3, 8, 15, 24)
-"""Coefficients beyond degree 0, for degrees 0, 1, 2, 3, 4."""
-SH_DEGREE = {"sh_degree": (int, len(SH_REST) - 1)}
+SH_REST_COUNTS = (0, 3, 8, 15, 24)
+"""Number of harmonics beyond degree 0 for each highest degree, 0 to 4."""
+SH_DEGREE: MetaRules = {"sh_degree": (int, len(SH_REST_COUNTS) - 1)}
+"""The rule of the metadata "sh_degree": an int, from 0 to the highest degree."""
 SCALE_COUNTS = (2, 3)
 """Legal numbers of scales of one Gaussian."""
-NAMES = {
+# Where a model has logarithms and the values that they stand for, the logarithms come
+# first: they are stored.
+FIELD_NAMES = {
     "means": ("means", "means3d", "means3D", "xyz", "_xyz", "positions"),
     "quats": ("quats", "rotations", "rotation", "_rotation", "unnorm_rotations"),
-    # Where a model has logarithms beside what they stand for, the logarithms are
-    # stored.
     "scales": ("log_scales", "scales", "scaling", "_scaling", "scale"),
     "opacities": (
         "logit_opacities",
@@ -56,7 +68,8 @@ COLOR_NAMES = (
 )
 """Trainers' names of the harmonics: of degree 0, and of the others."""
 FILTER_NAMES = ("filter_3D", "filter_3d")
-"""Names of mip-splatting's filter: the smallest size that the photographs resolve."""
+"""Trainers' names of mip-splatting's filter, the smallest size that the photographs
+resolve."""
 
 _SHAPES: dict[str, tuple[int | str, ...]] = {
     "means": ("N", 3),
@@ -69,20 +82,26 @@ _SHAPES: dict[str, tuple[int | str, ...]] = {
     "background": (3,),
     "filter_3D": ("N",),
 }
-_TENSORS: Rules = {name: (FLOAT_DTYPES, shape) for name, shape in _SHAPES.items()}
+"""Shapes by tensor. A letter stands for the same extent wherever it occurs: N Gaussians,
+S scales of each, K harmonics beyond degree 0."""
+_TENSOR_RULES: Rules = {name: (FLOAT_DTYPES, shape) for name, shape in _SHAPES.items()}
+_COLORS = ("sh", "rgb", "rgb_logit")
 
 
 class Activated(NamedTuple):
-    """True for scales in world units, and for opacities in [0, 1]."""
+    """Say which numbers of a scene are final values, not parameters of a training."""
 
     scales: bool
+    """True: in world units. False: logarithms."""
     opacities: bool
+    """True: in [0, 1]. False: logits."""
 
 
-def activated_of(value: Any) -> Activated:
-    """Return both meanings of `activated`: one bool for both, or a pair.
+def parse_activated(value: Any) -> Activated:
+    """Parse the metadata "activated": one bool for scales and opacities, or a pair.
 
-    Raises ValueError for anything else.
+    Raises:
+        ValueError: it is something else.
     """
     if isinstance(value, bool):
         return Activated(value, value)
@@ -97,24 +116,30 @@ def activated_of(value: Any) -> Activated:
 
 
 def _is_flag(value: Any) -> bool:
+    """Return whether a value is a bool, or a number that stands for one in messages."""
     return isinstance(value, (bool, int, float)) and value in (0, 1)
 
 
 def check(tensors: Tensors, meta: Meta) -> None:
-    """Raise ValueError unless these make a Gaussian scene."""
+    """Check the tensors and metadata of a frame; `check_frame` calls it for this kind.
+
+    Raises:
+        ValueError: they do not make a Gaussian scene.
+    """
     color = meta.get("color")
-    if color not in ("sh", "rgb", "rgb_logit"):
+    if color not in _COLORS:
         raise ValueError(f"color is {color!r}, not sh, rgb or rgb_logit")
     color_tensor = "sh0" if color == "sh" else "rgb"
     needed = ("means", "quats", "scales", "opacities", color_tensor)
-    extents = check_tensors("a Gaussian scene", tensors, _TENSORS, needed)
+    extents = check_tensors("a Gaussian scene", tensors, _TENSOR_RULES, needed)
     scale_count = extents["S"]
     if scale_count not in SCALE_COUNTS:
-        legal = " and ".join(map(str, SCALE_COUNTS))
-        raise ValueError(f"scales has {scale_count} columns; legal are {legal}")
-    coefficients = extents.get("K", 0)
-    if coefficients not in SH_REST:
-        legal = ", ".join(map(str, SH_REST))
-        raise ValueError(f"shN has {coefficients} coefficients; legal are {legal}")
-    activated_of(meta.get("activated"))
+        expected = " or ".join(map(str, SCALE_COUNTS))
+        raise ValueError(f"scales has {scale_count} columns; expected {expected}")
+    rest_count = extents.get("K", 0)
+    if rest_count not in SH_REST_COUNTS:
+        expected = ", ".join(map(str, SH_REST_COUNTS))
+        raise ValueError(f"shN has {rest_count} coefficients; expected {expected}")
+    # For its exceptions alone.
+    parse_activated(meta.get("activated"))
     check_meta(meta, SH_DEGREE)

@@ -1,11 +1,20 @@
-"""Rules of samples of a process's memory.
+"""Rules for the frames of samples of a process's memory.
 
-"samples" (N, 13), float64, at most MEMORY_ROWS, the oldest first, in the order of
-MEMORY_COLUMNS; older rows stand for several samples each. meta "device": "cuda:0", or
-"cpu" while only the host's memory is known; "gpu": its name, "total": its bytes; "hz";
-"snapshot": the name of the newest full snapshot
-(`splatview_ipc.control.memory_snapshots`), "" before the first one; "snapshots": their
-count; "trouble": why less is measured than could be.
+Tensors:
+
+samples    (N, 13) float64, at most MEMORY_ROWS, the oldest first, with the columns
+           MEMORY_COLUMNS; each of the older rows stands for several samples
+
+Metadata:
+
+device     "cuda:0", or "cpu" while only the host's memory is known
+gpu        its name
+total      its bytes of memory
+hz         samples a second
+snapshot   the name of the newest full snapshot
+           (`splatview_ipc.control.memory_snapshots`), "" before the first one
+snapshots  the number of full snapshots
+trouble    why less is measured than could be
 """
 
 from __future__ import annotations
@@ -13,6 +22,7 @@ from __future__ import annotations
 from splatview_ipc.kinds.rules import (
     INT64_MAX,
     Meta,
+    MetaRules,
     Rules,
     Tensors,
     check_extent,
@@ -42,10 +52,10 @@ before the first. Bytes, as PyTorch's allocator counts them: allocated, at that 
 the minimum since the previous row (low) and the maximum (peak); and the maximum since
 the previous row of active, requested, reserved, inactive_split. host: the maximum of
 resident bytes of the process. Counts since the process began: allocations, retries (of
-cudaMalloc, after cached memory was given back), ooms."""
+cudaMalloc, after cached memory was released), ooms."""
 
-_TENSORS: Rules = {"samples": (("float64",), ("rows", len(MEMORY_COLUMNS)))}
-_META = {
+_TENSOR_RULES: Rules = {"samples": (("float64",), ("rows", len(MEMORY_COLUMNS)))}
+_META_RULES: MetaRules = {
     "device": (str, 0),
     "gpu": (str, 0),
     "snapshot": (str, 0),
@@ -56,7 +66,7 @@ _META = {
 
 
 def check(tensors: Tensors, meta: Meta) -> None:
-    """Raise ValueError unless these make a frame of memory samples."""
-    extents = check_tensors("a frame of memory", tensors, _TENSORS, ("samples",))
+    """Raise ValueError unless tensors and metadata make a frame of memory samples."""
+    extents = check_tensors("a frame of memory", tensors, _TENSOR_RULES, ("samples",))
     check_extent("rows", extents["rows"], MEMORY_ROWS, 1)
-    check_meta(meta, _META)
+    check_meta(meta, _META_RULES)

@@ -1,26 +1,45 @@
-"""Rules of overlays, which are drawn over another stream's picture (`StreamInfo.over`).
+"""Rules for the frames of overlays, drawn over another stream's picture.
 
-They are in its pixels: (0, 0) is the upper left corner, x goes right, y down, the
-middle of the first pixel is (0.5, 0.5). All tensors but "boxes" may be missing; N, M,
-L, T count boxes, groups of points, lines, notes. Texts are UTF-8, each ended by a zero
-byte. Floats are float32; values that are not finite are not drawn.
+`StreamInfo.over` names that stream. Coordinates are pixels of its picture: (0, 0) is
+the upper left corner, x goes right, y down, and the middle of the first pixel is (0.5,
+0.5). All tensors but "boxes" may be missing. Texts are UTF-8, each ended by a zero byte.
+Floats are float32; values that are not finite are not drawn.
 
-Boxes: "boxes" (N, 4) x0 y0 x1 y1; of each box "corners" (N, 4, 2), in order, if boxes
-are turned and "boxes" are around them; "classes" (N,) int32, which decide the colour,
--1: none; "scores" (N,), NaN: none; "colors" (N, 4) uint8 RGBA, alpha 0: by class;
-"labels" uint8, N texts, or, if the classes are on a GPU, "names" uint8, texts of the
-classes from 0 on; "masks" (N, h, w) uint8 over the whole picture, not 0: inside.
-Points: "points" (M, K, 3) x y confidence, over 0: visible; "skeleton" (E, 2) int32,
-which of the K are joined; "point_classes" (M,) int32. Lines: "lines" (V, 2), of line l
-up to "line_ends" (L,) int32; "line_classes" (L,) int32. Notes: "notes_at" (T, 2) with
-"notes" uint8, T texts.
+Tensors of N boxes:
 
-meta "version": the version of the other stream that it was computed on, "time_ns": when
-that was published, each 0: not known; "width", "height": the picture that it was
-computed on, if it is of another size (1, 1: coordinates go from 0 to 1), else 0.
-Optional "by": the program that found it; "rate_hz", "work_ms", "skipped": its rate, the
-time a result took, the frames that it left out; "trouble": why it finds less than it
-could, written over the picture.
+boxes          (N, 4) x0 y0 x1 y1
+corners        (N, 4, 2), in order around the box, for rotated boxes; "boxes" then are
+               the upright boxes around them
+classes        (N,) int32; the class decides the colour; -1: none
+scores         (N,); NaN: none
+colors         (N, 4) uint8, RGBA; alpha 0: the colour of the class
+labels         uint8, N texts
+names          uint8, instead of "labels" if the classes are on a GPU: texts of the
+               classes, from 0 on
+masks          (N, h, w) uint8 over the whole picture; not 0: inside
+
+Tensors of M groups of points, L lines and T notes:
+
+points         (M, K, 3) x y confidence; visible if the confidence is over 0
+skeleton       (E, 2) int32, which of the K points of a group are joined
+point_classes  (M,) int32
+lines          (V, 2), the vertices of all lines
+line_ends      (L,) int32, for each line the index after its last vertex
+line_classes   (L,) int32
+notes_at       (T, 2)
+notes          uint8, T texts
+
+Metadata:
+
+version        the version of the other stream that it was computed on; 0: not known
+time_ns        the time at which that version was published; 0: not known
+width, height  the size of the picture that it was computed on, if that was another one
+               (1, 1: coordinates go from 0 to 1), else 0
+by             optional: the program that computed it
+rate_hz        optional: that program's rate
+work_ms        optional: the time that a result took
+skipped        optional: the number of frames that the program left out
+trouble        optional: why it finds less than it could, written over the picture
 """
 
 from __future__ import annotations
@@ -28,6 +47,7 @@ from __future__ import annotations
 from splatview_ipc.kinds.rules import (
     INT64_MAX,
     Meta,
+    MetaRules,
     Rules,
     Tensors,
     check_extent,
@@ -49,7 +69,7 @@ texts, bytes of masks, pixels along one side of a mask."""
 _FLOATS = ("float32",)
 _INTEGERS = ("int32",)
 _BYTES = ("uint8",)
-_TENSORS: Rules = {
+_TENSOR_RULES: Rules = {
     "boxes": (_FLOATS, ("N", 4)),
     "corners": (_FLOATS, ("N", 4, 2)),
     "classes": (_INTEGERS, ("N",)),
@@ -67,7 +87,7 @@ _TENSORS: Rules = {
     "notes": (_BYTES, ("text of notes",)),
     "names": (_BYTES, ("text of names",)),
 }
-_META = {
+_META_RULES: MetaRules = {
     "version": (int, INT64_MAX),
     "time_ns": (int, INT64_MAX),
     "width": (int, OVERLAY_LIMITS["side"]),
@@ -83,13 +103,13 @@ _PAIRS = (("lines", "line_ends"), ("notes_at", "notes"))
 
 
 def check(tensors: Tensors, meta: Meta) -> None:
-    """Raise ValueError unless these make an overlay."""
-    extents = check_tensors("an overlay", tensors, _TENSORS, ("boxes",))
+    """Raise ValueError unless tensors and metadata make an overlay."""
+    extents = check_tensors("an overlay", tensors, _TENSOR_RULES, ("boxes",))
     for first, second in _PAIRS:
         if (first in tensors) != (second in tensors):
             raise ValueError(f"an overlay has {first} and {second}, or neither")
     _check_extents(extents)
-    check_meta(meta, _META)
+    check_meta(meta, _META_RULES)
 
 
 def _check_extents(extents: dict[str, int]) -> None:

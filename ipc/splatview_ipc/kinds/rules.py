@@ -27,14 +27,14 @@ def check_tensors(
 
     Args:
         kind: the frame, for users: "an overlay".
-        tensors: of the frame.
-        rules: of the tensors that there may be.
+        tensors: the tensors of the frame.
+        rules: the rules of the tensors that there may be.
         needed: names of those that there must be.
     """
     unknown = sorted(set(tensors) - set(rules))
     if unknown:
-        legal = ", ".join(rules)
-        raise ValueError(f"{kind} has no {', '.join(unknown)}; legal are {legal}")
+        expected = ", ".join(rules)
+        raise ValueError(f"{kind} has no {', '.join(unknown)}; expected {expected}")
     missing = [name for name in needed if name not in tensors]
     if missing:
         raise ValueError(f"{kind} needs {', '.join(missing)}")
@@ -67,7 +67,7 @@ def _match_shape(
 
 def check_extent(name: str, extent: int, maximum: int, minimum: int = 0) -> None:
     if not minimum <= extent <= maximum:
-        raise ValueError(f"{extent} {name}; legal are {minimum} to {maximum}")
+        raise ValueError(f"{extent} {name}; expected {minimum} to {maximum}")
 
 
 def check_meta(meta: Meta, rules: MetaRules, needed: Sequence[str] = ()) -> None:
@@ -76,7 +76,7 @@ def check_meta(meta: Meta, rules: MetaRules, needed: Sequence[str] = ()) -> None
     Metadata without a rule is allowed. Raises ValueError.
 
     Args:
-        meta: of the frame.
+        meta: the metadata of the frame.
         rules: by name.
         needed: names that there must be.
     """
@@ -88,7 +88,7 @@ def check_meta(meta: Meta, rules: MetaRules, needed: Sequence[str] = ()) -> None
         is_of_type = type(value) is kind or (kind is float and type(value) is int)
         if is_of_type and (not is_number or 0 <= value <= maximum):  # type: ignore[operator]
             continue
-        legal = f"of type {kind.__name__}"
+        expected = f"of type {kind.__name__}"
         if is_number:
-            legal = f"a number from 0 to {maximum}"
-        raise ValueError(f"{name} is {value!r}, not {legal}")
+            expected = f"a number from 0 to {maximum}"
+        raise ValueError(f"{name} is {value!r}, not {expected}")

@@ -1,9 +1,16 @@
-"""Rules of numbers over the course of a training.
+"""Rules for the frames of numbers over the course of a training.
 
-"rows" (R, 7), float64, at most SCALAR_ROWS: the rows of each series, the oldest first,
-in the order of SCALAR_COLUMNS; those of series s end at "ends" (S,) int32, at most
-SCALAR_SERIES; "names" uint8, S texts, UTF-8, each ended by a zero byte. meta "step":
-the newest step; "trouble": why less is published than could be.
+Tensors:
+
+rows     (R, 7) float64, at most SCALAR_ROWS: the rows of each series, the oldest first,
+         with the columns SCALAR_COLUMNS
+ends     (S,) int32, at most SCALAR_SERIES: for each series the index after its last row
+names    uint8, S texts, UTF-8, each ended by a zero byte
+
+Metadata:
+
+step     the newest step
+trouble  why less is published than could be
 """
 
 from __future__ import annotations
@@ -28,7 +35,7 @@ SCALAR_COLUMNS = ("step", "time", "value", "low", "high", "count", "broken")
 its finite samples, or the last one if none is; low, high: their extremes, NaN if none
 is finite. count: the samples of the row, broken: those of them that are not finite."""
 
-_TENSORS: Rules = {
+_TENSOR_RULES: Rules = {
     "rows": (("float64",), ("rows", len(SCALAR_COLUMNS))),
     "ends": (("int32",), ("series",)),
     "names": (("uint8",), ("bytes of names",)),
@@ -36,8 +43,10 @@ _TENSORS: Rules = {
 
 
 def check(tensors: Tensors, meta: Meta) -> None:
-    """Raise ValueError unless these make a frame of scalars."""
-    extents = check_tensors("a frame of scalars", tensors, _TENSORS, tuple(_TENSORS))
+    """Raise ValueError unless tensors and metadata make a frame of scalars."""
+    extents = check_tensors(
+        "a frame of scalars", tensors, _TENSOR_RULES, tuple(_TENSOR_RULES)
+    )
     check_extent("rows", extents["rows"], SCALAR_ROWS, 1)
     check_extent("series", extents["series"], SCALAR_SERIES, 1)
     check_extent("bytes of names", extents["bytes of names"], SCALAR_TEXT, 1)

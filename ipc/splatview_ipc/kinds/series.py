@@ -30,9 +30,9 @@ class Series:
         """Make a series without rows.
 
         Args:
-            max_rows: 8 or more.
-            columns: of a row.
-            count: the column that counts, which `merge` sums.
+            max_rows: the maximum number of rows, 8 or more.
+            columns: the number of columns of a row.
+            count: the index of the column that counts samples, which `merge` sums.
             merge: makes one row of several.
         """
         self.rows = np.empty((0, columns))
@@ -42,7 +42,7 @@ class Series:
         self._merge = merge
 
     def set_max_rows(self, max_rows: int) -> None:
-        """Have at most so many rows from now on, 8 or more."""
+        """Keep at most this many rows from now on, 8 or more."""
         self._max_rows = max_rows
         if len(self.rows) > max_rows:
             self._thin()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _AFTER_FAULT_S = 1.0
 """Pause of a stream whose turn failed."""
 _RETIRING_S = 0.02
-"""Seconds between two checks of GPU memory that waits to be given back."""
+"""Seconds between two checks of GPU memory that waits to be released."""
 _MESSAGES_PER_TURN = 64
 _CALM_PER_S = 200
 """Wakes a second by others, above which each one is followed by a rest.
@@ -83,7 +83,7 @@ class _WakeEvent:
             if self.fd < 0:
                 return False
             self._is_set = True
-            # First: after Ctrl-C behind `close` its number may be another file's.
+            # First: after Ctrl-C just after `close` its number may be another file's.
             fd = self.fd
             self.fd = -1
             os.close(fd)
@@ -164,7 +164,7 @@ class Helper:
         self._closing = True
         thread = self._thread
         if thread is None or thread.ident is None:  # there is none that runs
-            self._give_back()
+            self._release()
             return True
         self.wake()
         # Ctrl-C amid `join` has Python 3.11 and 3.12 take a thread for ended that runs:
@@ -201,7 +201,7 @@ class Helper:
                     due = now + _AFTER_FAULT_S
                     time.sleep(_REST_S)
         finally:
-            self._give_back()
+            self._release()
             self._has_ended.set()
 
     def _milliseconds_until(self, due: float | None) -> int | None:
@@ -221,7 +221,7 @@ class Helper:
         """
         if self._wake_event.fd in ready:
             self._wake_event.clear()
-            self._viewers.must_announce = True
+            self._viewers.announcer.must_announce = True
         self._viewers.detach_dead(ready)
         self._receive(ready)
         if ready or now >= self._server.next_accept_at():
@@ -282,7 +282,7 @@ class Helper:
         with contextlib.suppress(Exception):
             self._fault(error)
 
-    def _give_back(self) -> None:
+    def _release(self) -> None:
         """Close all that was opened. Idempotent."""
         if self._wake_event.close():
             self._viewers.close()

@@ -128,7 +128,7 @@ class Publisher:
             self._on_fault(error)
 
     def close(self, ending: bool = False) -> None:
-        """End the run and give everything back. Idempotent; never raises.
+        """End the run and release everything. Idempotent; never raises.
 
         Args:
             ending: True at the end of the process: the last version is written, and

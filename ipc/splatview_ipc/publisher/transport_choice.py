@@ -152,7 +152,7 @@ class TransportChoice:
 
     @contextlib.contextmanager
     def behind_trainer(self, device: str) -> Iterator[bool]:
-        """Queue the GPU work of the block behind the trainer's on this device.
+        """Queue the GPU work of the block after the trainer's on this device.
 
         Yields False if that is not possible now: a CUDA graph is being captured.
         """
@@ -160,7 +160,7 @@ class TransportChoice:
         if gpu is None:
             yield True
             return
-        from splatview_ipc.cuda.driver import stream_behind
+        from splatview_ipc.cuda.driver import stream_after
 
-        with stream_behind(gpu.index, gpu.trainer_stream) as can_queue:
+        with stream_after(gpu.index, gpu.trainer_stream) as can_queue:
             yield can_queue

@@ -1,4 +1,4 @@
-"""The viewers that are attached to a run: their requests, and what they are told.
+"""The viewers that are attached to a run, and their requests.
 
 All of it happens on the helper thread.
 """
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from splatview_ipc.control import descriptors, limits, mail, messages
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.sockets import pid_namespace
+from splatview_ipc.publisher.announcer import Announcer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from splatview_ipc.publisher.stream import Stream
     from splatview_ipc.shm.control_block import ControlBlock
 
-_ANNOUNCE_PERIOD_S = 0.05
-"""Seconds between two manifests, and until a full queue is tried again."""
 _MAX_NAMED = 2
 """Number of viewers that are named as those that paused the run."""
 
@@ -86,9 +85,7 @@ class Viewers:
         self._on_request = on_request
         self._endpoint = endpoint
         self._peers: dict[Connection, ViewerPeer] = {}
-        self._announced_at = -math.inf
-        self.must_announce = False
-        """True if manifests may have changed, or a full queue refused something."""
+        self.announcer = Announcer()
 
     def pidfds(self) -> list[int]:
         """Return the descriptors that become readable when a viewer dies."""
@@ -101,7 +98,7 @@ class Viewers:
             self.detach(peer.connection)
 
     def handle(self, connection: Connection, message: messages.ToTrainer) -> bool:
-        """Serve a message. Returns False if it is invalid. Raises EndedError."""
+        """Serve a message; return whether it was valid. Raises EndedError."""
         peer = self._peers.get(connection)
         if peer is not None:
             return self._serve(peer, message)
@@ -139,7 +136,7 @@ class Viewers:
         return True
 
     def _open(self, peer: ViewerPeer, message: messages.Open) -> bool:
-        """Share a stream over a transport. Returns False if it is not offered."""
+        """Share a stream over a transport; return whether that is offered."""
         index = message.index
         transport = message.transport
         stream = self._by_index().get(index)
@@ -156,7 +153,7 @@ class Viewers:
         return True
 
     def _release(self, peer: ViewerPeer, index: int) -> bool:
-        """Share a stream no more. Returns False if it was not opened."""
+        """End the sharing of a stream; return whether it was shared."""
         transport = peer.opened.pop(index, None)
         if transport is None:
             return False
@@ -167,7 +164,7 @@ class Viewers:
     def _pass_on(
         self, peer: ViewerPeer, message: messages.Snapshot | messages.Photos
     ) -> bool:
-        """Call the run's function for a request. Returns False if it is not opened."""
+        """Call the run's function for a request; return whether its stream is open."""
         if message.index not in peer.opened:
             return False
         stream = self._by_index()[message.index]
@@ -205,8 +202,7 @@ class Viewers:
             with contextlib.suppress(OSError):
                 peer.pidfd = os.pidfd_open(hello.pid)
         push.send(messages.encode(messages.Welcome(self._control.segment.ref)))
-        self._announced_at = -math.inf
-        self.must_announce = True
+        self.announcer.announce_soon()
 
     def detach(self, connection: Connection) -> None:
         """End a connection, and take back all that its viewer has. Idempotent."""
@@ -221,7 +217,7 @@ class Viewers:
         with contextlib.suppress(OSError):
             (self._folder / peer.hello.inbox).unlink()
         self._update_pause()  # its pause ends with it
-        self.must_announce = True
+        self.announcer.must_announce = True
 
     def _update_pause(self) -> None:
         """Pause the run while a viewer wants it, and name those that do."""
@@ -236,52 +232,7 @@ class Viewers:
 
     def announce(self, now: float) -> float | None:
         """Send offers and manifests that have changed; return when the rest is due."""
-        streams = self._by_index()
-        if self.must_announce and now >= self._announced_at + _ANNOUNCE_PERIOD_S:
-            self._announced_at = now
-            self.must_announce = False
-            self._send_manifest(streams.values())
-        for peer in self._peers.values():
-            self._send_offers(peer, streams)
-        if self.must_announce and self._peers:
-            return self._announced_at + _ANNOUNCE_PERIOD_S
-        return None
-
-    def _send_manifest(self, streams: Iterable[Stream]) -> None:
-        """Send the list of streams and viewers to all that have another one."""
-        manifest = self._manifest(streams)
-        packets: list[bytes] = []
-        for peer in self._peers.values():
-            if peer.manifest == manifest:
-                continue
-            packets = packets or _packets(manifest)
-            if all(map(peer.push.send, packets)):
-                peer.manifest = manifest
-            else:
-                self.must_announce = True
-
-    def _manifest(self, streams: Iterable[Stream]) -> messages.Manifest:
-        infos = [stream.info for stream in streams]
-        hellos = [peer.hello for peer in self._peers.values()]
-        return messages.Manifest(
-            streams=tuple(info for info in infos if info is not None),
-            viewers=tuple(messages.ViewerInfo(h.pid, h.client) for h in hellos),
-        )
-
-    def _send_offers(self, peer: ViewerPeer, streams: dict[int, Stream]) -> None:
-        """Tell a viewer where the frames of its streams are, if that has changed."""
-        for index, transport in peer.opened.items():
-            offer = streams[index].offer(transport)
-            if offer is None:
-                continue
-            ref, note = offer
-            if ref is peer.offered.get(index):
-                continue
-            message = messages.Offer(index, transport, ref, note)  # type: ignore[arg-type]
-            if peer.push.send(messages.encode(message)):
-                peer.offered[index] = ref
-            else:
-                self.must_announce = True
+        return self.announcer.announce(self._peers.values(), self._by_index(), now)
 
     def _by_index(self) -> dict[int, Stream]:
         return {stream.index: stream for stream in self._streams()}
@@ -290,15 +241,3 @@ class Viewers:
         """Close what belongs to the viewers, but for their connections."""
         for peer in self._peers.values():
             peer.close()
-
-
-def _packets(manifest: messages.Manifest) -> list[bytes]:
-    """Return a manifest as messages, in as many as its streams need."""
-    packet = messages.encode(manifest)
-    streams = manifest.streams
-    if len(packet) <= limits.MAX_MESSAGE or len(streams) < 2:
-        return [packet]
-    middle = len(streams) // 2
-    first = messages.Manifest(streams[:middle], manifest.viewers, continued=True)
-    second = messages.Manifest(streams[middle:], manifest.viewers, manifest.continued)
-    return [*_packets(first), *_packets(second)]

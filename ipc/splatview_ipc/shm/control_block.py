@@ -4,18 +4,15 @@ Viewers map it read-only and read a stream's version from it: no message, no sys
 call. Every word is one aligned 64-bit store, so a reader sees an old or a new value,
 never half of one.
 
-Invariants 1. Only the trainer writes. PAUSED and DROPPED are the helper thread's, WAITS
-and SKIPPED the
-   publishing threads'. FAULTS and COPIES are statistics that several threads add to:
-       two at
-   the same moment may lose one.
-2. A stream's version only grows, and is written after the frame that it counts: a
-reader
-   that sees it and then reads the slots finds that one or a newer one, unless the
-       publish
-   left its frame to the helper thread. A viewer that found nothing tries again at its
-       next
-   poll.
+Invariants:
+
+1. Only the trainer writes. PAUSED and DROPPED are the helper thread's, WAITS and SKIPPED
+   the publishing threads'. FAULTS and COPIES are statistics that several threads add to:
+   two at the same moment may lose one.
+2. A stream's version only grows, and is written after the frame that it counts. A
+   reader that sees it and then reads the slots finds that frame or a newer one, unless
+   the publish left its frame to the helper thread. A viewer that found nothing tries
+   again at its next poll.
 """
 
 from __future__ import annotations
@@ -109,7 +106,7 @@ class ControlBlock(_Words):
         self.words[_PAUSED] = int(bool(by))
 
     def close(self) -> None:
-        """Give the memory back. Idempotent.
+        """Release the memory. Idempotent.
 
         Threads that publish meanwhile go on to write words that no viewer reads.
         """
@@ -132,7 +129,8 @@ class ControlReader(_Words):
             raise SharingError("the announced control block is not one")
 
     def version(self, stream: int) -> int:
-        return min(self.words[self.version_word(stream)], limits.MAX_COUNTER)
+        version = self.words[_FIRST_STREAM + stream * _WORDS_PER_STREAM]
+        return min(version, limits.MAX_COUNTER)
 
     def close(self) -> None:
         self.words.release()

@@ -90,8 +90,8 @@ class Segment:
         """The segment's description for another process."""
 
     def close(self) -> None:
-        """Give the memory back; readers keep what they have mapped. Idempotent."""
-        # First: after Ctrl-C behind `close`, and in a signal's handler, its number may
+        """Release the memory; readers keep what they have mapped. Idempotent."""
+        # First: after Ctrl-C right after `close`, and in a signal's handler, its number may
         # be another file's.
         fd = self.fd
         self.fd = -1

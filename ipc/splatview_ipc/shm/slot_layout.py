@@ -1,20 +1,20 @@
-"""Layout of the segments that hold slots, and the memory fence of the slot protocol.
+"""Layout of the shared memory that holds a ring of slots.
 
-The control segment: one control page, then per slot one page with an encoded header,
-followed by the slot's data if these are stored in the segment (`in_segment`); otherwise
-the data are stored elsewhere, slot after slot.
+The control segment begins with the control page. Each slot follows with a page for its
+encoded header and, if the layout is `in_segment`, its data:
 
-Control page, in 64-bit words: magic, slots, bytes of data per slot, oldest generation
-kept (zero-copy only); from word 16 on, eight words per slot: sequence number, done,
-version, time in ns since the epoch, bytes of the header, arrived (zero-copy only: the
-sequence number, written by the GPU when it has come that far).
+    | control page | header 0 | data 0 | header 1 | data 1 | ...
+
+Otherwise the data lie in other memory, one slot after the other.
+
+The control page consists of 64-bit words. The first four, MAGIC_WORD to OLDEST_KEPT,
+describe the ring; from FIRST_SLOT on, each slot has WORDS_PER_SLOT words, of which SEQ
+to ARRIVED are in use. slot_writer.py explains how they change.
 """
 
 from __future__ import annotations
 
-import platform
-import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from splatview_ipc.shm.segment import PAGE, round_up
 
@@ -23,89 +23,104 @@ if TYPE_CHECKING:
 
 MAGIC = 0x33_47_4E_49_52_54_4C_50
 """The letters "PLTRING3"."""
-MAGIC_WORD, SLOTS, CAPACITY, OLDEST_KEPT = range(4)
+
+# Words of the ring.
+MAGIC_WORD = 0
+SLOT_COUNT = 1
+CAPACITY = 2
+"""Bytes of tensor data per slot."""
+OLDEST_KEPT = 3
+"""Zero-copy only: the oldest generation that readers may still use."""
+
 FIRST_SLOT = 16
+"""Index of the first word of slot 0."""
 WORDS_PER_SLOT = 8
-SEQ, DONE, VERSION, TIME, HEADER, ARRIVED = range(6)
+
+# Words of a slot, counted from its first one.
+SEQ = 0
+"""Sequence number: odd while the slot is written."""
+DONE = 1
+"""The sequence number whose copy has ended."""
+VERSION = 2
+"""The stream's version that the slot holds."""
+TIME = 3
+"""Time of writing, in ns since the epoch."""
+HEADER_LENGTH = 4
+"""Bytes of the encoded header."""
+ARRIVED = 5
+"""Zero-copy only: the sequence number that the GPU writes when it has come that far."""
+
 HEADER_BYTES = PAGE
+"""Bytes that each slot has for its header."""
 ALIGN = 256
 """Alignment of tensors in a slot, bytes."""
 
-_WEAKLY_ORDERED = platform.machine() not in ("x86_64", "AMD64", "i686")
-_local = threading.local()
+_MIB = 1 << 20
+_MAX_MANY_SLOTS_BYTES = 8 * _MIB
+"""Up to this size, slots cost so little memory that a ring has eight."""
+_MAX_SOME_SLOTS_BYTES = 64 * _MIB
+"""Up to this size, a ring has four slots; above it, three."""
 
 
 class SlotLayout:
-    """Offsets of a ring's slots, for its writer and its readers."""
+    """Base of a ring's writer and its readers: computes where each slot lies."""
 
     in_segment = True
-    """True if the data are stored in the control segment, behind each slot's header."""
+    """True if the data are stored in the control segment, after each slot's header."""
 
-    def __init__(self, slots: int, capacity: int):
-        self.slots = slots
+    def __init__(self, slot_count: int, capacity: int):
+        self.slot_count = slot_count
         self.capacity = capacity
         """Bytes of tensor data per slot, whole pages."""
-        stop = FIRST_SLOT + slots * WORDS_PER_SLOT
-        self.bases = range(FIRST_SLOT, stop, WORDS_PER_SLOT)
-        """By slot, the index of its first word."""
-        data_bytes_here = capacity if self.in_segment else 0
-        self._stride = HEADER_BYTES + data_bytes_here
-        self.size = PAGE + slots * self._stride
+        end = FIRST_SLOT + slot_count * WORDS_PER_SLOT
+        self.first_words = range(FIRST_SLOT, end, WORDS_PER_SLOT)
+        """For each slot, the index of its first word in the control page."""
+        bytes_per_slot = HEADER_BYTES
+        if self.in_segment:
+            bytes_per_slot += capacity
+        self.size = PAGE + slot_count * bytes_per_slot
         """Bytes of the control segment."""
-
-    def header_offset(self, slot: int) -> int:
-        """Return the bytes from the segment's start to a slot's header."""
-        return PAGE + slot * self._stride
+        self.header_offsets = range(PAGE, self.size, bytes_per_slot)
+        """For each slot, the offset of its header in the control segment, in bytes."""
 
     def data_offset(self, slot: int) -> int:
-        """Return the bytes from the segment's start to a slot's data.
+        """Return the offset of a slot's data, in bytes.
 
-        For data that are stored elsewhere, from their start.
+        It is counted from the start of the control segment, or of the other memory that
+        holds the data.
         """
         if self.in_segment:
-            return self.header_offset(slot) + HEADER_BYTES
+            return self.header_offsets[slot] + HEADER_BYTES
         return slot * self.capacity
 
 
-def full_fence() -> None:
-    """Order all memory accesses before it against all after it, on every processor.
+class RingSize(NamedTuple):
+    """Size of a ring of slots."""
 
-    One lock-unlock pair lets accesses slip into the critical section from both sides on
-    ARM; two pairs of the same lock do not, since a release is ordered before the
-    acquire that follows it. On x86, where locking is a full fence, one is enough. Each
-    thread has its own lock, so that a fork finds none of them held.
+    capacity: int
+    """Bytes of tensor data per slot."""
+    slot_count: int
+
+
+def choose_ring_size(tensors: dict[str, torch.Tensor], growing: bool) -> RingSize:
+    """Return the size of a ring for versions like these tensors.
+
+    Args:
+        tensors: the tensors of one version.
+        growing: True if later versions may be larger; slots are then half as large
+            again.
     """
-    try:
-        lock = _local.lock
-    except AttributeError:
-        lock = threading.Lock()
-        _local.lock = lock
-    with lock:
-        pass
-    if _WEAKLY_ORDERED:
-        with lock:
-            pass
+    capacity = data_bytes(tensors)
+    if growing:
+        capacity = capacity * 3 // 2
+    capacity = max(capacity, 1)
+    if capacity <= _MAX_MANY_SLOTS_BYTES:
+        return RingSize(capacity, 8)
+    if capacity <= _MAX_SOME_SLOTS_BYTES:
+        return RingSize(capacity, 4)
+    return RingSize(capacity, 3)
 
 
 def data_bytes(tensors: dict[str, torch.Tensor]) -> int:
-    """Return the bytes of a slot's data that these tensors take, alignment included."""
+    """Return the bytes that tensors take in a slot, alignment included."""
     return sum(round_up(t.numel() * t.element_size(), ALIGN) for t in tensors.values())
-
-
-def ring_size(tensors: dict[str, torch.Tensor], growing: bool) -> tuple[int, int]:
-    """Return the bytes of a slot for such tensors, and how many slots a ring has.
-
-    Slots of growing tensors have room for half as much again.
-    """
-    halves = 3 if growing else 2
-    capacity = max(data_bytes(tensors) * halves // 2, 1)
-    if capacity <= 8 << 20:
-        return capacity, 8
-    if capacity <= 64 << 20:
-        return capacity, 4
-    return capacity, 3
-
-
-def dtype_name(tensor: torch.Tensor) -> str:
-    """Return "float32" for torch.float32."""
-    return str(tensor.dtype).rpartition(".")[2]

@@ -18,21 +18,21 @@ from splatview_ipc.control.messages import (
     TensorHeader,
     decode_frame_header,
 )
+from splatview_ipc.shm.fence import full_fence
 from splatview_ipc.shm.segment import PAGE, close_map, open_segment
 from splatview_ipc.shm.slot_layout import (
     ALIGN,
     CAPACITY,
     DONE,
-    HEADER,
     HEADER_BYTES,
+    HEADER_LENGTH,
     MAGIC,
     MAGIC_WORD,
     SEQ,
-    SLOTS,
+    SLOT_COUNT,
     TIME,
     VERSION,
     SlotLayout,
-    full_fence,
 )
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class SlotReader(SlotLayout):
     """Base of the transports' readers. A transport implements `_tensor`."""
 
     known_tokens: frozenset[str] = frozenset()
-    """As `Reader.known_tokens`."""
+    """Tokens of memory that is open here, whose descriptors are not fetched again."""
 
     def __init__(self, ref: SegmentRef, fds: Mapping[str, Sequence[int]]):
         """Map the announced segment.
@@ -59,7 +59,7 @@ class SlotReader(SlotLayout):
         """
         self._map = open_segment(ref, fds, PAGE)
         self._words = memoryview(self._map)[:PAGE].cast("Q")
-        super().__init__(self._words[SLOTS], self._words[CAPACITY])
+        super().__init__(self._words[SLOT_COUNT], self._words[CAPACITY])
         if not self._is_valid(ref.size):
             SlotReader.close(self)
             raise SharingError("the announced ring is not one")
@@ -69,15 +69,15 @@ class SlotReader(SlotLayout):
         self.garbled = 0
         """Complete frames whose header is invalid."""
         self.torn = 0
-        """As `Reader.torn`."""
+        """Number of frames discarded because the writer overwrote them."""
         self.alive: Callable[[], bool] = lambda: True
-        """As `Reader.alive`."""
+        """Returns whether the writer's process still runs; set by the stream."""
 
     def _is_valid(self, segment_size: int) -> bool:
         """Return whether the control page describes a ring within the segment."""
         if self._words[MAGIC_WORD] != MAGIC:
             return False
-        if not limits.MIN_SLOTS <= self.slots <= limits.MAX_SLOTS:
+        if not limits.MIN_SLOTS <= self.slot_count <= limits.MAX_SLOTS:
             return False
         return self.capacity % PAGE == 0 and self.size <= segment_size
 
@@ -123,12 +123,12 @@ class SlotReader(SlotLayout):
         words = self._words
         newest = (-1, 0)
         best_version = after
-        for slot, base in enumerate(self.bases):
-            seq = words[base + SEQ]
-            is_complete = seq % 2 == 0 and words[base + DONE] == seq
-            if is_complete and words[base + VERSION] > best_version:
+        for slot, first_word in enumerate(self.first_words):
+            seq = words[first_word + SEQ]
+            is_complete = seq % 2 == 0 and words[first_word + DONE] == seq
+            if is_complete and words[first_word + VERSION] > best_version:
                 newest = (slot, seq)
-                best_version = words[base + VERSION]
+                best_version = words[first_word + VERSION]
         return newest
 
     def stamp(self, slot: int) -> tuple[int, int]:
@@ -136,24 +136,24 @@ class SlotReader(SlotLayout):
 
         Raises ValueError for numbers out of range.
         """
-        base = self.bases[slot]
-        version = self._words[base + VERSION]
-        time_ns = self._words[base + TIME]
+        first_word = self.first_words[slot]
+        version = self._words[first_word + VERSION]
+        time_ns = self._words[first_word + TIME]
         if max(version, time_ns) > limits.MAX_COUNTER:
             raise ValueError("version or time out of range")
         return version, time_ns
 
     def _read_header(self, slot: int) -> bytes:
         """Return the bytes of a slot's header, at most HEADER_BYTES."""
-        start = self.header_offset(slot)
-        size = min(self._words[self.bases[slot] + HEADER], HEADER_BYTES)
+        start = self.header_offsets[slot]
+        size = min(self._words[self.first_words[slot] + HEADER_LENGTH], HEADER_BYTES)
         return self._map[start : start + size]
 
     def is_unchanged(self, slot: int, seq: int) -> bool:
         """Return whether a slot has had this sequence number until now."""
         full_fence()
         try:
-            return self._words[self.bases[slot] + SEQ] == seq
+            return self._words[self.first_words[slot] + SEQ] == seq
         except ValueError:
             # This reader was closed, as when its writer ended: the slot is not written
             # any more.

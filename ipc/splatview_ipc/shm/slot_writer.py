@@ -1,83 +1,79 @@
-"""Writer of a ring of slots: a sequence number per slot tells if its frame is complete.
+"""Write frames into a ring of slots, each with a number that tells if it is complete.
 
-Invariants (tests/ipc/test_models.py explores the real code through every interleaving)
-1. One thread at a time writes (the stream's lock); any number of readers, in other
-processes,
-   only read.
-2. A slot's sequence number is odd while it is written, and set to the next even number
-when it
-   is committed. Data, header, version and time are stored between the two, with a full
-       fence
-   on either side.
-3. The word `done` takes the slot's even number when the copy has ended: stored by the
-   processor, or written by the GPU in stream order behind the copy. A slot is complete
-       when
-   its number is even and equal to `done`.
-4. A reader takes the number, reads, and compares (fence) with the number again: equal
-and
-   complete means that what it read is one version. Nothing else is needed, whatever a
-       reader
-   or the writer does or dies of.
+Invariants; tests/ipc/test_models.py explores the real code in every interleaving:
+
+1. One thread at a time writes (the stream's lock). Any number of readers, in other
+   processes, only read.
+2. A slot's sequence number is odd while the slot is written, and becomes the next even
+   number when the slot is committed. Data, header, version and time are stored between
+   the two, with a full fence on either side.
+3. The word `done` takes the slot's even number when the copy has ended. The processor
+   stores it, or the GPU writes it in stream order after the copy. A slot is complete
+   when its number is even and equal to `done`.
+4. A reader takes the number, reads the slot, and after a fence takes the number again.
+   If both are the same, and the slot was complete, what it read is one version. Nothing
+   else is needed, whatever a reader or the writer does or dies of.
 5. The newest complete slot is never written, nor a slot whose copy has not ended. Where
-no
-   other slot is left the version is skipped, and the stream brings the newest one
-       later.
-6. The tensors of one version are stored in one slot: no reader can mix versions. 7. The
-memory of all slots is allocated and mapped before the first write: no write finds a
-   missing page.
+   no other slot is left the version is skipped, and the stream writes the newest one
+   later.
+6. The tensors of one version are stored in one slot: no reader can mix versions.
+7. The memory of all slots is allocated and mapped before the first write: no write
+   finds a missing page.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 import time
 from typing import TYPE_CHECKING, Any
 
+from splatview_ipc.control.dtypes import dtype_name
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.messages import FrameHeader, TensorHeader, encode
+from splatview_ipc.shm.fence import full_fence
 from splatview_ipc.shm.segment import PAGE, Segment, round_up
 from splatview_ipc.shm.slot_layout import (
     ALIGN,
     CAPACITY,
     DONE,
-    HEADER,
     HEADER_BYTES,
+    HEADER_LENGTH,
     MAGIC,
     MAGIC_WORD,
     SEQ,
-    SLOTS,
+    SLOT_COUNT,
     TIME,
     VERSION,
     SlotLayout,
     data_bytes,
-    dtype_name,
-    full_fence,
 )
 
 if TYPE_CHECKING:
     import torch
 
-    from splatview_ipc.control.messages import VersionHeader
+FORM_OF = operator.attrgetter("dtype", "shape", "device")
+"""Returns what, beside its name, decides how a tensor is stored in a slot."""
 
 
 class SlotWriter(SlotLayout):
     """Base of the transports' writers; they add `ref`, and implement `_copy`."""
 
     note = ""
-    """As `Writer.note`."""
+    """Why this transport is worse here than usual, for users; "": it is not."""
 
-    def __init__(self, capacity: int, slots: int):
+    def __init__(self, capacity: int, slot_count: int):
         """Allocate all memory. Raises SharingError when it cannot be allocated.
 
         Args:
             capacity: bytes of tensor data per slot, alignment included (`data_bytes`).
-            slots: of the ring.
+            slot_count: the number of slots of the ring.
         """
-        super().__init__(slots, round_up(capacity, PAGE))
+        super().__init__(slot_count, round_up(capacity, PAGE))
         self.segment = Segment(self.size, "ring")
         self._words = memoryview(self.segment.map).cast("Q")
         self._words[CAPACITY] = self.capacity
-        self._words[SLOTS] = slots
+        self._words[SLOT_COUNT] = slot_count
         self._words[MAGIC_WORD] = MAGIC
         self._layout: list[Any] | None = None
         self._tensor_headers: tuple[TensorHeader, ...] = ()
@@ -125,7 +121,7 @@ class SlotWriter(SlotLayout):
 
     def set_done(self, slot: int, even_sequence: int) -> None:
         """Store that the copy into a slot has ended."""
-        self._words[self.bases[slot] + DONE] = even_sequence
+        self._words[self.first_words[slot] + DONE] = even_sequence
 
     def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
         """Return whether a slot has space for these tensors; see `Writer.fits`."""
@@ -143,15 +139,15 @@ class SlotWriter(SlotLayout):
 
         Returns False when no slot is free now, or a slot is too small.
         """
-        layout = [(name, t.dtype, t.shape, t.device) for name, t in tensors.items()]
+        layout = [*tensors, *map(FORM_OF, tensors.values())]
         if layout != self._layout:
             if not self.fits(tensors):
                 return False
             self._make_targets(tensors)
             self._layout = layout
-        header = encode_header(
-            FrameHeader(kind, self._tensor_headers, meta, confirmed)  # type: ignore[arg-type]
-        )
+        header = encode(FrameHeader(kind, self._tensor_headers, meta, confirmed))  # type: ignore[arg-type]
+        if len(header) > HEADER_BYTES:
+            raise header_error(header)
         slot = self.free_slot()
         if slot < 0:
             return False
@@ -182,39 +178,42 @@ class SlotWriter(SlotLayout):
             offset = round_up(offset + tensor.numel() * tensor.element_size(), ALIGN)
         self._tensor_headers = tuple(headers)
         self._slot_targets = [
-            self._targets(slot, self._tensor_headers) for slot in range(self.slots)
+            self._targets(slot, self._tensor_headers) for slot in range(self.slot_count)
         ]
 
     def free_slot(self) -> int:
         """Return the slot to write into next, -1 if there is none (invariant 5)."""
+        words = self._words
+        last = self._last
         newest = -1
-        if self._last >= 0 and not self._is_done(self._last):
+        first_word = self.first_words[last]
+        if last >= 0 and words[first_word + DONE] != words[first_word + SEQ]:
             # A GPU is behind: an older slot is the newest complete one.
             newest = self._newest_done()
-        for step in range(1, self.slots):
-            slot = (self._last + step) % self.slots
-            if slot != newest and self._is_done(slot):
+        for step in range(1, self.slot_count):
+            slot = (last + step) % self.slot_count
+            first_word = self.first_words[slot]
+            is_done = words[first_word + DONE] == words[first_word + SEQ]
+            if is_done and slot != newest:
                 return slot
         return -1
 
     def _newest_done(self) -> int:
         """Return the complete slot with the highest version, -1 if there is none."""
+        words = self._words
         newest = -1
         best_version = 0
-        for slot, base in enumerate(self.bases):
-            version = self._words[base + VERSION]
-            if version > best_version and self._is_done(slot):
+        for slot, first_word in enumerate(self.first_words):
+            version = words[first_word + VERSION]
+            is_done = words[first_word + DONE] == words[first_word + SEQ]
+            if is_done and version > best_version:
                 newest = slot
                 best_version = version
         return newest
 
-    def _is_done(self, slot: int) -> bool:
-        base = self.bases[slot]
-        return self._words[base + DONE] == self._words[base + SEQ]
-
     def begin(self, slot: int) -> int:
         """Start to write a slot; return the even number that its `done` must become."""
-        index = self.bases[slot] + SEQ
+        index = self.first_words[slot] + SEQ
         odd_sequence = self._words[index] + 1
         self._words[index] = odd_sequence
         # On x86 as well: large copies overtake the stores before them.
@@ -229,14 +228,14 @@ class SlotWriter(SlotLayout):
         `version` 0: no reader gets it.
         """
         words = self._words
-        base = self.bases[slot]
-        start = self.header_offset(slot)
+        first_word = self.first_words[slot]
+        start = self.header_offsets[slot]
         self.segment.map[start : start + len(header)] = header
-        words[base + HEADER] = len(header)
-        words[base + VERSION] = version
-        words[base + TIME] = time.time_ns()
+        words[first_word + HEADER_LENGTH] = len(header)
+        words[first_word + VERSION] = version
+        words[first_word + TIME] = time.time_ns()
         full_fence()
-        words[base + SEQ] = even_sequence
+        words[first_word + SEQ] = even_sequence
         if version:
             self._last = slot
 
@@ -245,20 +244,12 @@ class SlotWriter(SlotLayout):
         return None
 
     def close(self) -> None:
-        """Give the memory back; see `Writer.close`."""
+        """Release the memory; see `Writer.close`."""
         self._slot_targets = []
         self._words.release()
         self.segment.close()
 
 
-def encode_header(header: FrameHeader | VersionHeader) -> bytes:
-    """Return the bytes of a slot's header.
-
-    Raises SharingError when there are too many.
-    """
-    header_bytes = encode(header)
-    if len(header_bytes) > HEADER_BYTES:
-        raise SharingError(
-            f"metadata of {len(header_bytes)} bytes; the limit is {HEADER_BYTES}"
-        )
-    return header_bytes
+def header_error(header: bytes) -> SharingError:
+    """Return the error for an encoded header of more than HEADER_BYTES."""
+    return SharingError(f"metadata of {len(header)} bytes; the limit is {HEADER_BYTES}")

@@ -20,13 +20,14 @@ class Rate:
         self._count: int | None = None
         self._grew_at = 0.0
         self._reference_time: float | None = None
-        """When the present measurement started; None: none did."""
+        """When the present measurement started; None if none did."""
         self._reference_count = 0
 
     def look(self, now: float, count: int) -> None:
         """Take in the counter's value at `now` (seconds)."""
         if count == self._count:
-            self._lower(now)
+            if self.hz:
+                self._lower(now)
             return
         is_first = self._count is None
         self._count = count
@@ -44,8 +45,6 @@ class Rate:
 
     def _lower(self, now: float) -> None:
         """Lower the rate if increments have become rarer, or have ended."""
-        if not self.hz:
-            return
         silence_s = now - self._grew_at
         if silence_s > 2 / self.hz:
             self.hz = 1 / silence_s if silence_s < 1 / _MIN_HZ else 0.0

@@ -110,7 +110,7 @@ class RemoteRun:
         self.watch = RunWatch(folder)
         self.alive = True
         self.refused: str | None = None
-        """The reason why this run cannot be attached to, for users; None: it can."""
+        """The reason why this run cannot be attached to, for users; None if it can."""
         self.viewers: list[dict[str, int | str]] = []
         """The viewers attached to it: {"pid", "client"}."""
         self.streams: dict[int, RemoteStream] = {}
@@ -191,7 +191,7 @@ class RemoteRun:
     def send(self, message: messages.ToTrainer) -> None:
         """Send a message. Never waits.
 
-        If the queue of a stopped trainer is full, the connection is made anew.
+        If the queue of a stopped trainer is full, the connection is made again.
         """
         if self._connection is None:
             return
@@ -213,7 +213,8 @@ class RemoteRun:
             self._connect()
         if self._connection is not None:
             has_changed = self._receive()
-            has_changed |= self._await_descriptors()
+            if self._awaited:
+                has_changed |= self._await_descriptors()
         for stream in self.streams.values():
             has_changed |= stream.measure(now)
             self.share(stream)
@@ -431,7 +432,7 @@ class RemoteRun:
         self.watch.close()
 
     def close(self) -> None:
-        """Detach from the run, and give everything back. Idempotent."""
+        """Detach from the run, and release everything. Idempotent."""
         self.send(messages.Bye())
         self._disconnect()
         for stream in self.streams.values():

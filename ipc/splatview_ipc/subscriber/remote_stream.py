@@ -27,7 +27,7 @@ class RemoteStream:
         self.run = run
         self.info = info
         self.fault: str | None = None
-        """The reason why its data cannot be read, for users; None: it can."""
+        """The reason why its data cannot be read, for users; None if it can."""
         self.fallback = ""
         """The reasons why a better transport is not in use, for users.
 
@@ -137,7 +137,7 @@ class RemoteStream:
         self._choose()
 
     def read(self, after: int = 0) -> StreamFrame | None:
-        """Return the newest whole frame with a version over `after`; None: none yet.
+        """Return the newest whole frame of a version over `after`; None for none.
 
         Its tensors are views of the trainer's memory: see `StreamFrame`. Works for an
         ended run as well.

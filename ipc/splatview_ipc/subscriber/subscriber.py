@@ -70,7 +70,10 @@ class Subscriber:
     @property
     def streams(self) -> list[RemoteStream]:
         """The streams of all runs."""
-        return [s for run in self._runs.values() for s in run.streams.values()]
+        streams: list[RemoteStream] = []
+        for run in self._runs.values():
+            streams += run.streams.values()
+        return streams
 
     def poll(self, now: float | None = None) -> bool:
         """Take in what happened. Never blocks.
@@ -79,7 +82,7 @@ class Subscriber:
         """
         now = time.monotonic() if now is None else now
         has_changed = False
-        for run in self.runs:
+        for run in list(self._runs.values()):
             has_changed |= run.poll(now)
         if now >= self._next_scan:
             self._next_scan = now + _SCAN_PERIOD_S
@@ -106,7 +109,7 @@ class Subscriber:
             time.sleep(_WAIT_PERIOD_S)
 
     def close(self) -> None:
-        """Detach from all runs and give everything back. Idempotent."""
+        """Detach from all runs and release everything. Idempotent."""
         for run in self._runs.values():
             run.close()
         self._runs.clear()

@@ -19,10 +19,14 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "camera": ("cv2", "onnxruntime"),
 }
 """Modules by the extra that installs them. `camera-gpu` installs those of `camera`."""
-DISPLAY_NAMES = {module: module for modules in EXTRAS.values() for module in modules}
+DISPLAY_NAMES = {
+    "numba": "numba",
+    "duckdb": "duckdb",
+    "av": "PyAV",
+    "cv2": "OpenCV",
+    "onnxruntime": "onnxruntime",
+}
 """Names by which users know the modules."""
-DISPLAY_NAMES["av"] = "PyAV"
-DISPLAY_NAMES["cv2"] = "OpenCV"
 
 
 def install_line(extra: str) -> str:

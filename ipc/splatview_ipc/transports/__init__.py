@@ -98,7 +98,7 @@ class Writer(Protocol):
         ...
 
     def close(self) -> None:
-        """Give everything back.
+        """Release everything.
 
         What readers have mapped stays readable to them, and is not written any more.
         """
@@ -130,7 +130,7 @@ class Reader(Protocol):
         ...
 
     def close(self) -> None:
-        """Give everything back, but for what frames still hold. Idempotent."""
+        """Release everything, but for what frames still hold. Idempotent."""
         ...
 
 

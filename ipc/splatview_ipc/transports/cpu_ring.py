@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import RemoteTensor
 from splatview_ipc.control.messages import RingRef
-from splatview_ipc.shm.slot_layout import ring_size
+from splatview_ipc.shm.slot_layout import DONE, choose_ring_size
 from splatview_ipc.shm.slot_reader import SlotReader
-from splatview_ipc.shm.slot_writer import SlotWriter
+from splatview_ipc.shm.slot_writer import FORM_OF, SlotWriter
 
 if TYPE_CHECKING:
     import torch
@@ -24,10 +24,10 @@ class CpuRingWriter(SlotWriter):
     @classmethod
     def make(cls, tensors: dict[str, torch.Tensor], growing: bool) -> CpuRingWriter:
         """Make a ring for such tensors; see `Transport.writer`."""
-        return cls(*ring_size(tensors, growing))
+        return cls(*choose_ring_size(tensors, growing))
 
-    def __init__(self, capacity: int, slots: int) -> None:
-        super().__init__(capacity, slots)
+    def __init__(self, capacity: int, slot_count: int) -> None:
+        super().__init__(capacity, slot_count)
         self.ref = RingRef(self.segment.ref)
 
     def _copy(
@@ -39,7 +39,7 @@ class CpuRingWriter(SlotWriter):
     ) -> None:
         for target, source in zip(targets, sources, strict=True):
             target.copy_(source)
-        self.set_done(slot, even_sequence)
+        self._words[self.first_words[slot] + DONE] = even_sequence
 
     def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
         """Return whether tensors fit into a slot; those on a GPU do not."""
@@ -54,7 +54,7 @@ class CpuRingWriter(SlotWriter):
         """
         import torch
 
-        layout = [(name, t.dtype, t.shape, t.device) for name, t in tensors.items()]
+        layout = [*tensors, *map(FORM_OF, tensors.values())]
         if self._last < 0 or layout != self._layout:
             return False
         targets = self._slot_targets[self._last]

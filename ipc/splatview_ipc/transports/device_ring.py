@@ -3,7 +3,7 @@
 The slots are memory of our own that other processes open by a descriptor, with CUDA or
 with OpenGL alone; the control page and the headers are in a sealed segment, so that
 following a ring needs no CUDA. A copy is queued on the trainer's current stream, and
-the GPU writes behind it that the slot is whole (`gpu_slots`).
+the GPU writes after it that the slot is whole (`gpu_slots`).
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ class DeviceRingWriter(GpuSlotWriter):
 
     in_segment = False
 
-    def __init__(self, index: int, capacity: int, slots: int) -> None:
+    def __init__(self, index: int, capacity: int, slot_count: int) -> None:
         """Allocate the ring; the arguments are those of GpuSlotWriter.
 
         Raises SharingError.
         """
-        super().__init__(index, capacity, slots)
+        super().__init__(index, capacity, slot_count)
         self._memory: ExportableMemory | None = None
         self._token = ""
         try:
             self._pin(0)
-            memory = ExportableMemory(slots * self.capacity, index)
+            memory = ExportableMemory(slot_count * self.capacity, index)
             self._memory = memory
             self._token = descriptors.offer(1, lambda start, stop: [memory.fd()])
         except BaseException:
@@ -62,8 +62,8 @@ class DeviceRingWriter(GpuSlotWriter):
         descriptors.withdraw(self._token)
         super().close()
 
-    def _give_back(self) -> None:
-        super()._give_back()
+    def _release(self) -> None:
+        super()._release()
         if self._memory is not None:
             self._memory.close(idle=True)
 
@@ -85,9 +85,9 @@ class DeviceRingReader(SlotReader):
         super().__init__(ref.control, fds)
         self.memory = None
         try:
-            if self.slots * self.capacity > ref.memory.size:
+            if self.slot_count * self.capacity > ref.memory.size:
                 raise SharingError(
-                    f"{self.slots} slots of {self.capacity} bytes were announced in "
+                    f"{self.slot_count} slots of {self.capacity} bytes were announced in "
                     f"{ref.memory.size} bytes of GPU memory"
                 )
             own_fds = descriptors.duplicate_all(fds.get(ref.memory.token, ()))

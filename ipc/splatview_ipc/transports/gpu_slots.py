@@ -1,7 +1,7 @@
 """Base of the transports for CUDA tensors: the GPU itself marks what has arrived.
 
-The control page is pinned, and behind each copy the GPU writes, in stream order, the
-slot's number into its `done` word there (zero-copy: behind each version, into
+The control page is pinned, and after each copy the GPU writes, in stream order, the
+slot's number into its `done` word there (zero-copy: after each version, into
 `arrived`). Nothing waits, and no reader needs CUDA to know that a frame is complete.
 
 Invariants, beside those of `splatview_ipc.shm.slot_writer`
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from splatview_ipc.cuda import driver, retiring
 from splatview_ipc.shm.segment import PAGE
-from splatview_ipc.shm.slot_layout import DONE, SEQ, ring_size
+from splatview_ipc.shm.slot_layout import DONE, SEQ, choose_ring_size
 from splatview_ipc.shm.slot_writer import SlotWriter
 
 if TYPE_CHECKING:
@@ -40,20 +40,20 @@ class GpuSlotWriter(SlotWriter):
     def make(cls, tensors: dict[str, torch.Tensor], growing: bool) -> Self:
         """Make a ring for such tensors on one CUDA device; see `Transport.writer`."""
         device_index = next(iter(tensors.values())).get_device()
-        return cls(device_index, *ring_size(tensors, growing))
+        return cls(device_index, *choose_ring_size(tensors, growing))
 
-    def __init__(self, index: int, capacity: int, slots: int) -> None:
+    def __init__(self, index: int, capacity: int, slot_count: int) -> None:
         """Allocate the control segment.
 
         Args:
             index: the device's ordinal.
-            capacity: as for SlotWriter.
-            slots: as for SlotWriter.
+            capacity: bytes of tensor data per slot, alignment included.
+            slot_count: the number of slots of the ring.
 
         Raises:
             SharingError: the memory cannot be allocated.
         """
-        super().__init__(capacity, slots)
+        super().__init__(capacity, slot_count)
         self.index = index
         self._pinned = 0
         """Address of the pinned memory; 0: nothing is pinned."""
@@ -70,7 +70,8 @@ class GpuSlotWriter(SlotWriter):
         device_address = driver.register_host(address, max(size, PAGE), self.index)
         self._pinned = address
         self._marks = [
-            device_address + _WORD_BYTES * (base + self.marked) for base in self.bases
+            device_address + _WORD_BYTES * (first_word + self.marked)
+            for first_word in self.first_words
         ]
 
     def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
@@ -109,7 +110,7 @@ class GpuSlotWriter(SlotWriter):
         self._mark(slot, even_sequence)
 
     def _mark(self, slot: int, sequence: int) -> None:
-        """Have the GPU write a slot's number behind torch's current stream."""
+        """Have the GPU write a slot's number at the end of torch's current stream."""
         stream = driver.current_stream(self.index)
         driver.write_value(self.index, stream, self._marks[slot], sequence)
 
@@ -117,18 +118,19 @@ class GpuSlotWriter(SlotWriter):
         """Return whether no queued GPU work uses the slots or the control page."""
         words = self._words
         is_idle = all(
-            words[base + self.marked] == words[base + SEQ] for base in self.bases
+            words[first_word + self.marked] == words[first_word + SEQ]
+            for first_word in self.first_words
         )
         return is_idle or driver.is_broken(self.index)
 
     def close(self) -> None:
-        """Give everything back as soon as the GPU is through with it. Idempotent."""
+        """Release everything as soon as the GPU is through with it. Idempotent."""
         if not self._closed:
             self._closed = True
             self._slot_targets = []
-            retiring.retire(self._idle, self._give_back)
+            retiring.retire(self._idle, self._release)
 
-    def _give_back(self) -> None:
+    def _release(self) -> None:
         if self._pinned:
             driver.release_host(self._pinned, self.index)
         super().close()

@@ -9,8 +9,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from splatview_ipc.control.dtypes import dtype_name
 from splatview_ipc.control.frame import RemoteTensor, StreamFrame
-from splatview_ipc.shm.slot_layout import dtype_name
 
 if TYPE_CHECKING:
     import torch

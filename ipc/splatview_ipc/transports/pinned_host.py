@@ -30,14 +30,14 @@ class PinnedHostWriter(GpuSlotWriter):
     The viewer's is `splatview_ipc.transports.cpu_ring.CpuRingReader`.
     """
 
-    def __init__(self, index: int, capacity: int, slots: int) -> None:
+    def __init__(self, index: int, capacity: int, slot_count: int) -> None:
         """Allocate and pin the ring, which takes a millisecond per 3 MB.
 
         The arguments are those of GpuSlotWriter. Raises SharingError.
         """
         import torch
 
-        super().__init__(index, capacity, slots)
+        super().__init__(index, capacity, slot_count)
         self.ref = RingRef(self.segment.ref)
         self._copy_start = torch.cuda.Event(enable_timing=True)
         self._copy_end = torch.cuda.Event(enable_timing=True)

@@ -5,14 +5,14 @@ found and opened by torch. It is used where the driver does not report the memor
 a tensor, and by SPLATVIEW_SHARE=torch.
 
 What torch.multiprocessing would pickle for one reader, an *export*, is a typed, bounded
-struct in a file, made anew each time that a viewer fetches its descriptor.
+struct in a file, made again each time that a viewer fetches its descriptor.
 
 Invariants
 1. One fetch is one export, one open and one release: torch counts the reader of each
    export, and keeps a storage whose count is above 0 for ever. A viewer returns its
    reference when it closes the memory.
 2. A reference is returned once: below 0 torch takes its count for in use, and keeps the
-   storage for ever. When a generation is given back, its viewers have RETURN_S to
+   storage for ever. When a generation is released, its viewers have RETURN_S to
    return theirs; those of viewers that died or never opened theirs, which torch still
    counts then, are returned by the trainer.
 3. No event of torch is passed on: a GPU that waits for the event of a killed process
@@ -122,7 +122,7 @@ class TorchIpcWriter(ZeroCopyWriter):
                 "copy=True"
             )
         storages: dict[int, torch.UntypedStorage] = {}
-        """By address."""
+        """Storages by their addresses."""
         for tensor in tensors.values():
             if tensor.numel():
                 storage = tensor.untyped_storage()
@@ -289,7 +289,7 @@ class _OpenedTorch(OpenedMemory):
             ) from None
         # Clearing the list has torch return the reference.
         references = [storage]
-        mapped.undo.append(references.clear)
+        mapped.cleanups.append(references.clear)
         mapped.address = storage.data_ptr()
         # torch does not compare with the allocation's size.
         if not self._is_inside(mapped.address):

@@ -24,7 +24,8 @@ from splatview_ipc.control.messages import (
 from splatview_ipc.cuda import driver
 from splatview_ipc.cuda.memory import OpenedMemory, open_memory
 from splatview_ipc.cuda.tensors import check_bounds
-from splatview_ipc.shm.slot_layout import ARRIVED, OLDEST_KEPT, full_fence
+from splatview_ipc.shm.fence import full_fence
+from splatview_ipc.shm.slot_layout import ARRIVED, OLDEST_KEPT
 from splatview_ipc.shm.slot_reader import SlotReader
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ class ZeroCopyReader(SlotReader):
         if not is_offered or self._words[OLDEST_KEPT] > generation.serial:
             return None  # its tensors have not been offered yet, or are gone already
         kinds.check_frame(header.kind, generation.specs, header.meta)
-        arrival = _Arrival(self.bases[slot] + ARRIVED, seq)
+        arrival = _Arrival(self.first_words[slot] + ARRIVED, seq)
         self._newest = arrival
 
         def intact() -> bool:
@@ -259,7 +260,7 @@ class ZeroCopyReader(SlotReader):
             self._opened.pop(memory).close()
 
     def close(self) -> None:
-        """Give everything back, but for what frames still hold. Idempotent."""
+        """Release everything, but for what frames still hold. Idempotent."""
         self._settled = self._newest
         self._closed = True
         self._retire()

@@ -2,7 +2,7 @@
 
 The trainer describes its tensors once; this is a *generation*, offered to each viewer.
 A version is then a header with time and metadata in one of a few slots, and a word
-there that the GPU writes behind the trainer's work. When the tensors move (a
+there that the GPU writes after the trainer's work. When the tensors move (a
 densification), a new generation begins.
 
 Invariants (tests/ipc/test_models.py explores 1 to 4)
@@ -12,15 +12,15 @@ Invariants (tests/ipc/test_models.py explores 1 to 4)
    version, time and header, then the number again, with the loads in this order: what
    it made a frame of was whole then, and is a copy of its own.
 3. The trainer keeps the tensors of a replaced generation for KEEP_S seconds, and never
-   more than two; the word `oldest kept` moves on before their memory is given back, and
+   more than two; the word `oldest kept` moves on before their memory is released, and
    never goes back: only one thread at a time moves it.
 4. A reader reads the tensors, and then (fence) the word: if it is not beyond the
    generation, they were kept meanwhile.
-5. The GPU writes into the slot that the data have arrived, behind all that the
+5. The GPU writes into the slot that the data have arrived, after all that the
    trainer's stream was given before the version. Readers look at that word, and never
    give a GPU something to wait for: work of a process that is killed never ends, and a
    stream that waited for it would wait for ever.
-6. Versions are marked, and generations given back, under the stream's lock.
+6. Versions are marked, and generations released, under the stream's lock.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ import itertools
 from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
-from splatview_ipc.control.messages import InPlaceRef, VersionHeader
+from splatview_ipc.control.messages import InPlaceRef, VersionHeader, encode
 from splatview_ipc.cuda import driver
 from splatview_ipc.cuda.export import Shared, share_tensors
-from splatview_ipc.shm.slot_layout import ARRIVED, OLDEST_KEPT, full_fence
-from splatview_ipc.shm.slot_writer import encode_header
+from splatview_ipc.shm.fence import full_fence
+from splatview_ipc.shm.slot_layout import ARRIVED, HEADER_BYTES, OLDEST_KEPT
+from splatview_ipc.shm.slot_writer import header_error
 from splatview_ipc.transports.gpu_slots import GpuSlotWriter
 
 if TYPE_CHECKING:
@@ -66,9 +67,9 @@ class _WriterGeneration:
         self.tensors = tensors
         """Referenced here, so that their memory stays."""
         self.undo = undo
-        """Called when the generation is given back."""
+        """Called when the generation is released."""
         self.release_at = 0.0
-        """When to give it back (clock seconds); 0: `turn` did not see it replaced."""
+        """When to release it (clock seconds); 0: `turn` did not see it replaced."""
 
     def release(self) -> None:
         """Share its memory no more."""
@@ -138,8 +139,10 @@ class ZeroCopyWriter(GpuSlotWriter):
                 self._start_generation(tensors)
             self._last_tensors = tensors
         serial = self._generations[-1].serial
-        header = encode_header(VersionHeader(kind, serial, meta))  # type: ignore[arg-type]
-        slot = (self._last + 1) % self.slots
+        header = encode(VersionHeader(kind, serial, meta))  # type: ignore[arg-type]
+        if len(header) > HEADER_BYTES:
+            raise header_error(header)
+        slot = (self._last + 1) % self.slot_count
         sequence = self.begin(slot)
         self.set_done(slot, sequence)
         self.commit(slot, sequence, header, version)
@@ -166,7 +169,7 @@ class ZeroCopyWriter(GpuSlotWriter):
         return share_tensors(tensors)
 
     def _release_oldest(self) -> None:
-        """Give the oldest generation back."""
+        """Release the oldest generation."""
         oldest = self._generations[0]
         self._words[OLDEST_KEPT] = oldest.serial + 1
         full_fence()
@@ -174,7 +177,7 @@ class ZeroCopyWriter(GpuSlotWriter):
         oldest.release()
 
     def turn(self, now: float) -> float | None:
-        """Give replaced generations back that were kept long enough."""
+        """Release replaced generations that were kept long enough."""
         for generation in list(self._generations)[:-1]:
             generation.release_at = generation.release_at or now + KEEP_S
         while len(self._generations) > 1:
@@ -185,7 +188,7 @@ class ZeroCopyWriter(GpuSlotWriter):
         return None
 
     def close(self) -> None:
-        """Give everything back as soon as the GPU is through with it. Idempotent."""
+        """Release everything as soon as the GPU is through with it. Idempotent."""
         if not self._closed:
             self._words[OLDEST_KEPT] = _ALL_RELEASED
             full_fence()

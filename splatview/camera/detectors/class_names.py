@@ -136,7 +136,8 @@ def names_in(text: str) -> dict[int, str]:
 def names_of(labels: str) -> dict[int, str]:
     """Return the names of classes that a setting tells. Raises DetectorError.
 
-    labels: a file with one name a line, or with JSON or YAML; or "coco".
+    Args:
+        labels: a file with one name a line, or with JSON or YAML; or "coco".
     """
     if labels == "coco":
         return dict(enumerate(_COCO))
@@ -160,7 +161,8 @@ def names_of(labels: str) -> dict[int, str]:
 def _by_class(names: Any) -> dict[int, str]:
     """Return names by the numbers of their classes.
 
-    names: a list, a mapping from numbers to names, or one from names to numbers.
+    Args:
+        names: a list, a mapping from numbers to names, or one from names to numbers.
     """
     if isinstance(names, Mapping):
         pairs = list(names.items())

@@ -36,4 +36,4 @@ def open_detector(settings: InferenceSettings) -> Detector:
         from splatview.camera.detectors.function import FunctionDetector
 
         return FunctionDetector(detect)
-    raise DetectorError(f"detect is {detect!r}; legal are {LEGAL}")
+    raise DetectorError(f"detect is {detect!r}; expected {LEGAL}")

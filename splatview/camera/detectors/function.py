@@ -36,7 +36,7 @@ class FunctionDetector:
         module, _, name = spec.partition(":")
         names = f"{module}.{name}".split(".")
         if not name or not all(part.isidentifier() for part in names):
-            raise DetectorError(f"detect is {spec!r}; legal is {_LEGAL_SPEC}")
+            raise DetectorError(f"detect is {spec!r}; expected {_LEGAL_SPEC}")
         try:
             detector = _import_object(module, name)
         except (Exception, SystemExit) as error:
@@ -46,7 +46,7 @@ class FunctionDetector:
             ) from error
         if not callable(detector):
             raise DetectorError(
-                f"{spec}: no function, but a {type(detector).__name__}; legal is "
+                f"{spec}: no function, but a {type(detector).__name__}; expected "
                 f"{_LEGAL_SPEC}"
             )
         self._call: Callable[[np.ndarray], Any] = detector
@@ -68,7 +68,7 @@ class FunctionDetector:
         if isinstance(result, tuple):
             if len(result) != 3:
                 raise ValueError(
-                    f"the detector returned {len(result)} things; legal are {_LEGAL}"
+                    f"the detector returned {len(result)} things; expected {_LEGAL}"
                 )
             boxes, labels, scores = result
             return {"boxes": boxes, "labels": labels, "scores": scores}
@@ -91,7 +91,7 @@ def _columns(table: Any) -> dict[str, Any]:
         return {}
     if len(shape) != 2 or shape[1] not in (4, 5, 6):
         raise ValueError(
-            f"the detector returned an array of shape {shape}; legal are {_LEGAL}"
+            f"the detector returned an array of shape {shape}; expected {_LEGAL}"
         )
     columns: dict[str, Any] = {"boxes": table[:, :4]}
     if shape[1] > 4:
@@ -110,5 +110,5 @@ def _as_array(value: Any) -> np.ndarray:
             pass
     raise ValueError(
         f"the detector returned {short_repr(value)}, of type {type(value).__name__}; "
-        f"legal are {_LEGAL}"
+        f"expected {_LEGAL}"
     )

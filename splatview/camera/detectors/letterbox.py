@@ -95,8 +95,8 @@ class LetterboxFit:
         It leads from the centre of a pixel to the picture, to the input, to the grid.
 
         Args:
-            width: of the mask.
-            height: of the mask.
+            width: the width of the mask.
+            height: the height of the mask.
             grid_shape: height and width of the network's grid.
         """
         scale_x = grid_shape[1] / self.input_width
@@ -119,13 +119,13 @@ class Letterbox:
 
         Args:
             inputs: as an onnxruntime session lists them.
-            metadata: of the network.
+            metadata: the metadata of the network.
         """
         sides = _sides_of(inputs)
         if sides is None:
             names = [f"{i.name} {i.type} {list(i.shape)}" for i in inputs]
             raise DetectorError(
-                f"the network takes {', '.join(names) or 'nothing'}; legal is one picture "
+                f"the network takes {', '.join(names) or 'nothing'}; expected one picture "
                 f"(1, 3, H, W) of {', '.join(_TYPES)} and at most {_MAX_SIDE} pixels "
                 "along a side"
             )
@@ -162,7 +162,8 @@ class Letterbox:
     def prepare(self, image: np.ndarray) -> tuple[np.ndarray, LetterboxFit]:
         """Return the network's input for a picture, and the picture's position in it.
 
-        image: (H, W, 3), uint8, RGB.
+        Args:
+            image: (H, W, 3), uint8, RGB.
         """
         fit = self.fit(image.shape[1], image.shape[0])
         inner = image

@@ -17,9 +17,9 @@ from splatview.camera.detectors.letterbox import Letterbox
 from splatview.camera.detectors.yolo import (
     highest_scores,
     layout_of,
-    turned_corners,
+    rotated_corners,
     without_overlaps,
-    without_turned_overlaps,
+    without_rotated_overlaps,
 )
 from splatview_ipc.system.optional_packages import install_line
 from splatview_ipc.system.terminal import printable
@@ -140,26 +140,26 @@ class OnnxDetector:
 
         Returns:
             Rows as of `OutputLayout.rows`; boxes (N, 4) x0 y0 x1 y1, or the corners
-            (N, 4, 2) of turned ones.
+            (N, 4, 2) of rotated ones.
         """
         layout = self._layout
         rows = layout.rows(outputs, self._threshold)
         limit = _MAX_BOXES if layout.prototypes is None else _MAX_MASKS
         if layout.is_end_to_end:
             rows = highest_scores(rows, limit)
-        elif layout.is_turned:
-            rows = without_turned_overlaps(rows, self._overlap, limit)
+        elif layout.is_rotated:
+            rows = without_rotated_overlaps(rows, self._overlap, limit)
         else:
             rows = without_overlaps(rows, self._overlap, limit)
-        if layout.is_turned:
-            corners = turned_corners(rows)
+        if layout.is_rotated:
+            corners = rotated_corners(rows)
         else:
             corners = rows[:, :4].reshape(-1, 2, 2)
         extents = [corners.min(axis=1), corners.max(axis=1)]
         boxes = fit.picture_boxes(np.concatenate(extents, axis=1))
         is_inside = (boxes[:, 2:] > boxes[:, :2]).all(axis=1)
         rows = rows[is_inside]
-        if layout.is_turned and len(rows):
+        if layout.is_rotated and len(rows):
             return rows, fit.to_picture(corners[is_inside])
         return rows, boxes[is_inside]
 
@@ -183,7 +183,7 @@ def _masks(
     """Return the masks (N, h, w), bool, of boxes.
 
     Args:
-        weights: of the prototypes, (N, P).
+        weights: the weights of the prototypes, (N, P).
         prototypes: (P, h', w').
         boxes: (N, 4), pixels of the picture.
         fit: position of the picture in the input.
@@ -198,7 +198,10 @@ def _masks(
 def _open_session(path: Path, provider: str) -> tuple[Any, str]:
     """Return an onnxruntime session for a file, and its provider.
 
-    provider: as InferenceSettings.provider. Raises DetectorError.
+    Raises DetectorError.
+
+    Args:
+        provider: as InferenceSettings.provider.
     """
     available = onnxruntime.get_available_providers()
     if provider and _PROVIDERS[provider] not in available:

@@ -4,7 +4,7 @@ The working folder may be one where other users write, such as /tmp, so it never
 `sys.path`: each import of an optional package by an installed module would execute what
 another user has left there under its name. A finder takes its place that answers only
 to the name of the requested module and to imports written in modules from the folder;
-installed modules win, as behind a last entry of `sys.path`. Every file belongs to the
+installed modules win, as after a last entry of `sys.path`. Every file belongs to the
 user or to root, no other user can write it, and the bytes that were checked are the
 bytes that are executed: compiled files beside the source are not read.
 """
@@ -192,7 +192,8 @@ def _read_own(path: str) -> bytes:
 def _why_shared(path: str | int) -> str:
     """Return why another user may decide what is in a file; "" if none can.
 
-    path: of a file or a folder, or a file descriptor.
+    Args:
+        path: the path of a file or a folder, or a file descriptor.
     """
     status = os.stat(path)
     if status.st_uid not in (os.getuid(), 0):

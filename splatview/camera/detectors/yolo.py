@@ -7,7 +7,7 @@ end to end: 10, 26,    (1, N, 6 + R): x0 y0 x1 y1, score, class, and R more;
   and all with nms=True   overlapping boxes are gone
 
 The R numbers are K keypoints (-pose), the weights of P prototypes (-seg), or an angle
-(-obb), else R is 0. Turned boxes are always x y w h of the centre.
+(-obb), else R is 0. Rotated boxes are always x y w h of the centre.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 _MAX_COMPARED = 4096
 """Maximum number of boxes that are compared with one another: those with the highest
 scores."""
-_MAX_TURNED = 1024
-"""The same of turned boxes, each pair of which takes some microseconds."""
+_MAX_ROTATED = 1024
+"""The same of rotated boxes, each pair of which takes some microseconds."""
 _MAX_COORDINATE = 1e7
 """Maximum absolute coordinate of a box, pixels."""
 
@@ -48,10 +48,10 @@ class OutputLayout:
     prototypes: int | None = None
     """Index of the output with the prototypes, (1, P, h, w)."""
     extras: int = 0
-    """R, the numbers behind scores and class."""
+    """R, the numbers after scores and class."""
     classes: int = 0
     """Number of classes, by the shape of the table; 0 for unknown, end to end."""
-    is_turned: bool = False
+    is_rotated: bool = False
     """The last number of each box is its angle in radians, from x to y."""
 
     def rows(self, outputs: Sequence[np.ndarray], threshold: float) -> np.ndarray:
@@ -85,7 +85,7 @@ class OutputLayout:
     def _end_to_end_rows(self, table: np.ndarray, threshold: float) -> np.ndarray:
         """Return the rows of a table (N, 6 + R)."""
         rows = table[table[:, 4] >= threshold].astype(np.float32)
-        if self.is_turned:
+        if self.is_rotated:
             half = rows[:, 2:4] / 2
             rows[:, 2:4] = rows[:, :2] + half
             rows[:, :2] -= half
@@ -129,9 +129,9 @@ def layout_of(
     """Return the layout of a network's outputs for one picture.
 
     Args:
-        names: of the outputs.
+        names: the names of the outputs.
         outputs: for one picture.
-        metadata: of the network.
+        metadata: the metadata of the network.
         classes: how many the metadata names, 0 for none; the shape of the table counts
             where they disagree.
 
@@ -146,7 +146,7 @@ def layout_of(
         listed.append(f"{name} {output.dtype} {output.shape}")
     of_classes = f" for {classes} classes" if classes else ""
     raise DetectorError(
-        f"the network gives {', '.join(listed) or 'nothing'}{of_classes}; legal are "
+        f"the network gives {', '.join(listed) or 'nothing'}{of_classes}; expected "
         "Ultralytics' exports, (1, 4 + classes, N) or, end to end, (1, N, 6), with "
         "kpt_shape in the metadata of those with keypoints. For others give a function, "
         "module:function"
@@ -162,14 +162,14 @@ def _find_layout(
     if table is None:
         return None
     task = metadata.get("task")
-    is_turned = task == "obb"
+    is_rotated = task == "obb"
     keypoints = _keypoints_in(metadata)
     if task == "pose" and not keypoints[0]:
         return None
     extras = keypoints[0] * keypoints[1]
     if not extras and prototypes is not None:
         extras = outputs[prototypes].shape[1]
-    if not extras and is_turned:
+    if not extras and is_rotated:
         extras = 1
     _, row_count, column_count = outputs[table].shape
     class_rows = row_count - 4 - extras
@@ -188,12 +188,12 @@ def _find_layout(
         prototypes=prototypes,
         extras=extras,
         classes=0 if is_end_to_end else class_rows,
-        is_turned=is_turned,
+        is_rotated=is_rotated,
     )
 
 
 def _only_output(outputs: Sequence[np.ndarray], ndim: int) -> int | None:
-    """Return the index of the one output of so many dimensions, for one picture.
+    """Return the index of the one output of this many dimensions, for one picture.
 
     None for none or several.
     """
@@ -223,8 +223,8 @@ def _removes_overlaps(metadata: Mapping[str, str]) -> bool:
     return metadata.get("end2end") == "True" or has_nms is not None
 
 
-def turned_corners(rows: np.ndarray) -> np.ndarray:
-    """Return the corners (N, 4, 2) of turned boxes, in order around each.
+def rotated_corners(rows: np.ndarray) -> np.ndarray:
+    """Return the corners (N, 4, 2) of rotated boxes, in order around each.
 
     The last number of a row is the angle.
     """
@@ -242,7 +242,8 @@ def turned_corners(rows: np.ndarray) -> np.ndarray:
 def highest_scores(rows: np.ndarray, limit: int) -> np.ndarray:
     """Return at most `limit` rows, those with the highest scores, the highest first.
 
-    rows: as of `OutputLayout.rows`.
+    Args:
+        rows: as of `OutputLayout.rows`.
     """
     return rows[np.argsort(-rows[:, 4], kind="stable")[:limit]]
 
@@ -269,12 +270,14 @@ def without_overlaps(rows: np.ndarray, overlap: float, limit: int) -> np.ndarray
     return rows[np.asarray(indices, np.intp)[:limit]]
 
 
-def without_turned_overlaps(rows: np.ndarray, overlap: float, limit: int) -> np.ndarray:
-    """Return the best rows as `without_overlaps` does, of turned boxes.
+def without_rotated_overlaps(
+    rows: np.ndarray, overlap: float, limit: int
+) -> np.ndarray:
+    """Return the best rows as `without_overlaps` does, of rotated boxes.
 
     The last number of a row is the angle.
     """
-    rows = highest_scores(rows, _MAX_TURNED)
+    rows = highest_scores(rows, _MAX_ROTATED)
     selected = []
     for class_id in np.unique(rows[:, 5]):
         of_class = np.flatnonzero(rows[:, 5] == class_id)

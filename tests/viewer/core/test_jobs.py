@@ -11,7 +11,7 @@ import pytest
 from support.wait import PATIENCE, wait_until
 
 from splatview_viewer.core.errors import FileError
-from splatview_viewer.core.jobs import Job, JobPool, Jobs
+from splatview_viewer.core.jobs import Job, JobPool, JobQueue
 
 
 class Rig:
@@ -20,7 +20,7 @@ class Rig:
     def __init__(self) -> None:
         self.called: list[Any] = []
         self.woken = threading.Semaphore(0)
-        self.jobs = Jobs("under test", self.woken.release)
+        self.jobs = JobQueue("under test", self.woken.release)
         self._gate = threading.Event()
         self._started = threading.Event()
         self.first: Job[str] = self.jobs.submit(self._wait)
@@ -156,7 +156,7 @@ def return_two(_: Job[int]) -> int:
 def test_job_without_a_thread_has_failed_and_the_next_one_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    jobs = Jobs("under test")
+    jobs = JobQueue("under test")
 
     def fail(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -180,7 +180,7 @@ def test_queue_continues_after_a_job_that_exits_and_a_wake_that_fails() -> None:
     def leave(_: object) -> None:
         raise SystemExit(3)
 
-    jobs = Jobs("under test", wake)
+    jobs = JobQueue("under test", wake)
     first = jobs.submit(leave)
     second = jobs.submit(return_two)
     assert second.wait(PATIENCE)

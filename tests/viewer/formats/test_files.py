@@ -63,7 +63,7 @@ def _shuffled(t):
 
 
 def _with_lists(path, t, order="<"):
-    """Write a PLY with lists before and behind the vertices."""
+    """Write a PLY with lists before and after the vertices."""
     return w.write_ply(
         path,
         w.ply_columns(t),

@@ -170,7 +170,7 @@ def test_values_that_refer_to_each_other_endlessly_are_refused(tmp_path):
     ],
 )
 def test_names_that_lead_to_code_are_refused(name, tmp_path):
-    """Calls are refused openly and behind the stand-ins for harmless objects.
+    """Calls are refused openly and within the stand-ins for harmless objects.
 
     They are written as protocol 2 does.
     """
@@ -269,7 +269,7 @@ def test_checkpoints_of_other_values_are_refused(tmp_path):
         ),
         (
             {"splats": splats | {"shN": torch.zeros(20, 23, 3)}},
-            r"shN has shape \(20, 23, 3\); legal are",
+            r"shN has shape \(20, 23, 3\); expected",
         ),
         (
             {"splats": splats | {"means": torch.zeros(1).expand(10**9, 3)}},

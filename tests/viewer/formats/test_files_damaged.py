@@ -118,7 +118,7 @@ BAD = [
     (
         "a.ply",
         _ply(*(f"property float f_rest_{i}" for i in range(7))),
-        "7 properties f_rest_.; legal are 0, 9, 24, 45, 72",
+        "7 properties f_rest_.; expected 0, 9, 24, 45, 72",
     ),
     (
         "a.ply",

@@ -192,7 +192,7 @@ OUTSIDE = "described an array outside its result"
         ),
         ("scene(*FIT, sh_degree=5)", "described the result wrongly"),
         ("scene(*FIT[:5])", "described"),
-        ("scene(*[[3, 3]] * 6)", "legal are|is needed with"),
+        ("scene(*[[3, 3]] * 6)", "expected|is needed with"),
     ],
 )
 def test_lying_decoder_raises_an_error(

@@ -115,7 +115,7 @@ INVALID_SIMPLE = [
     ({"look_at": [1, 2, -3]}, "different points"),
     ({"fov": 179.6}, "fov is 179.6"),
     ({"model": "equal"}, "'equal', not 'pinhole', 'ortho' or"),
-    ({"eye": 1}, "unknown key 'eye'; legal are K"),
+    ({"eye": 1}, "unknown key 'eye'; expected K"),
 ]
 INVALID_FULL = [
     ({"K": K33[:2]}, "not a finite 3x3 matrix"),

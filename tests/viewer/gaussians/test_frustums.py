@@ -169,7 +169,7 @@ def test_photograph_is_compared_in_each_mode(
     assert photo_rect.height == 320
     pictures = {}
     for mode in ("render", "photo", "wipe", "side", "error"):
-        frustums(view).change(how=mode)
+        frustums(view).change(comparison=mode)
         pictures[mode] = view_pixels(view, screen, rect)
     inside = slice(photo_rect.y, photo_rect.y + 320), slice(0, 480)
     photo = pictures["photo"][inside]
@@ -185,7 +185,7 @@ def test_photograph_is_compared_in_each_mode(
     of_large = brightness[difference > 60].mean()
     of_small = brightness[difference <= 60].mean()
     assert of_large > of_small + 50
-    frustums(view).change(how="photo", opacity=0.5)
+    frustums(view).change(comparison="photo", opacity=0.5)
     half = view_pixels(view, screen, rect)[inside]
     assert np.abs(half - (photo + rendered) / 2).max() <= 1.5
     drag_line(view, rect)
@@ -204,14 +204,14 @@ def check_side(picture: np.ndarray, rect: Rect) -> None:
 
 def drag_line(view: Any, rect: Rect) -> None:
     """Drag the line between photograph and rendering to a quarter of the picture."""
-    frustums(view).change(how="wipe")
+    frustums(view).change(comparison="wipe")
     for event in (
         PointerPress(240, 100),
         PointerMove(120, 100),
         PointerRelease(120, 100),
     ):
         assert view.handle(event, rect)
-    assert abs(view.view.state.training.at - 0.25) < 0.01
+    assert abs(view.view.state.training.divider_position - 0.25) < 0.01
 
 
 def drawn_widgets(
@@ -244,10 +244,10 @@ def test_panel_shows_the_comparison_with_the_photograph(
         assert "Wipe" not in drawn_widgets(view, panel, screen)
         through(view, 1, screen, content)
         for mode, neighbour in (("photo", "Opacity"), ("error", "Amplify")):
-            frustums(view).change(how=mode)
+            frustums(view).change(comparison=mode)
             drawn = drawn_widgets(view, panel, screen)
             assert {"Wipe", "Leave", neighbour} <= drawn.keys()
-            assert view.view.state.training.how == mode
+            assert view.view.state.training.comparison == mode
         wait_until(partial(has_psnr, view))
         drawn = drawn_widgets(view, panel, screen)
         wipe = drawn["Wipe"]
@@ -260,7 +260,7 @@ def test_follower_shows_the_photograph_and_leaves_with_its_leader(
     view: Any, screen: OffscreenScreen, content: CamerasContent
 ) -> None:
     through(view, 1, screen, content)
-    frustums(view).change(how="photo", opacity=0.7)
+    frustums(view).change(comparison="photo", opacity=0.7)
     with closing(view.another_view()) as follower:
         frustums(follower).use(content)
         follower.follow(view, alike=True)
@@ -328,7 +328,7 @@ def test_transparent_photographs_lie_over_the_scenes_background(
     expected = composed[1].numpy()
     view.view.change(background=background)
     frustums(view).enter(1, 0.0)
-    frustums(view).change(how="photo")
+    frustums(view).change(comparison="photo")
     for now in (0.0, 2.0, 4.0):
         view_pixels(view, screen)
         view.tick(now)

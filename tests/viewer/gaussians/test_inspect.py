@@ -32,7 +32,7 @@ from splatview_viewer.core.events import (
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.formats import open_file
 from splatview_viewer.geometry.cameras import project
-from splatview_viewer.scene import Box
+from splatview_viewer.scene import Box, Cylinder, shapes
 from splatview_viewer.scene.statistics import QUANTITIES
 from splatview_viewer.scene_view.tool import Tool
 from splatview_viewer.screens.offscreen import OffscreenScreen
@@ -243,7 +243,7 @@ def test_filtered_gaussians_are_counted_and_not_drawn(
     assert not tool.is_active
 
 
-# -- boxes and spheres ---------------------------------------------------------
+# -- values of one -------------------------------------------------------------
 
 
 def test_coefficients_of_a_gaussian_are_a_table_that_can_be_folded(
@@ -269,6 +269,9 @@ def test_coefficients_of_a_gaussian_are_a_table_that_can_be_folded(
     # A line of names, one of degree 0, and those of the higher degrees.
     lines = 1 + 1 + len(tool.values.shN)
     assert fold_height() - folded > 12 * lines
+
+
+# -- shapes to crop by ---------------------------------------------------------
 
 
 def test_handles_are_dragged_only_while_their_section_is_open(
@@ -298,6 +301,110 @@ def test_handles_are_dragged_only_while_their_section_is_open(
     # The camera did not take the drag.
     np.testing.assert_array_equal(view.view.rig.orbit.rotation, rotation)
     assert tool.grabbed is None
+
+
+def test_side_of_a_cylinder_is_dragged_all_around_and_an_end_alone(
+    view: Any, panel: Surface, screen: OffscreenScreen
+) -> None:
+    tool = view.view.tools["crop"]
+    camera = view.view.rig.camera(RECT)
+    assert camera is not None
+    tool.set_shape(Cylinder(radius=0.6, half_height=0.6))
+    see(view, panel, screen, "Crop")
+
+    def drag(name: Any, *point: float) -> None:
+        """Drag a handle to where a point of the world is seen."""
+        end = project(camera, np.array(point))
+        view.handle(PointerPress(*dict(tool.handles(camera))[name]), RECT)
+        assert tool.grabbed == name
+        view.handle(PointerMove(*end), RECT)
+        view.handle(PointerRelease(*end), RECT)
+
+    drag((0, 1), 0.9, 0.0, 0.0)
+    assert tool.shape.center == (0.0, 0.0, 0.0)
+    assert tool.shape.radius == pytest.approx(0.9, abs=1e-5)
+    assert tool.shape.half_height == 0.6
+    drag((1, -1), 0.0, -0.8, 0.0)
+    assert tool.shape.center == pytest.approx((0.0, -0.1, 0.0), abs=1e-5)
+    assert tool.shape.half_height == pytest.approx(0.7, abs=1e-5)
+    assert tool.shape.radius == pytest.approx(0.9, abs=1e-5)
+
+
+def test_cylinder_is_chosen_in_the_panel_upright_and_fitted_again(
+    view: Any, panel: Surface, screen: OffscreenScreen
+) -> None:
+    screen.resize(440, 1200)
+    tool = view.view.tools["crop"]
+    orbit = view.view.rig.orbit
+    orbit.up = np.array([0.0, 0.0, 1.0])
+    view.view.rig.apply_orbit()
+    uncropped = view_pixels(view, screen)
+
+    def press(name: str) -> None:
+        see(view, panel, screen, "Crop")
+        pixel = widgets.middle(name)
+        for event in (PointerMove, PointerPress, PointerRelease):
+            panel.input.handle(event(*pixel), RECT, covered=[Rect(0, 0, 4000, 4000)])
+            see(view, panel, screen, "Crop")
+        widgets.drawn.clear()
+        see(view, panel, screen, "Crop")
+
+    press("Cylinder")
+    assert {"Centre", "Radius", "Height", "Rotation", "Fit to scene"} <= set(
+        widgets.drawn
+    )
+    fitted = tool.shape
+    assert isinstance(fitted, Cylinder)
+    assert fitted.axis_index == 2
+    assert fitted.radius == pytest.approx(1.05, abs=0.05)
+    assert fitted.half_height == pytest.approx(1.05, abs=0.05)
+    assert tool.details() == ["cropped"]
+    axes = shapes.axes_of((0, 30, 0))
+    tool.set_shape(replace(fitted, radius=0.5, axes=axes, outside=True))
+    assert (view_pixels(view, screen) != uncropped).any()
+    press("Fit to scene")
+    assert tool.shape == replace(fitted, outside=True)
+    press("None")
+    assert tool.shape is None
+    np.testing.assert_array_equal(view_pixels(view, screen), uncropped)
+
+
+@pytest.mark.parametrize("outside", [False, True])
+def test_scene_cropped_by_a_cylinder_is_drawn_and_saved_without_the_rest(
+    view: Any,
+    screen: OffscreenScreen,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    outside: bool,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    uncropped = view_pixels(view, screen)
+    shape = Cylinder(radius=0.5, half_height=2.0, axis_index=2, outside=outside)
+    view.view.tools["crop"].set_shape(shape)
+    assert (view_pixels(view, screen) != uncropped).any()
+    # Another view of the scene begins with the same crop.
+    other = view.another_view()
+    assert other.view.tools["crop"].shape == shape
+    other.close()
+    messages: list[str] = []
+    view.view.host = replace(view.view.host, notify=messages.append)
+    tool = view.view.tools["filter"]
+    assert tool.is_active
+    tool.save(only_shown=True)
+
+    def has_message() -> bool:
+        return bool(messages)
+
+    tick_until(view, has_message)
+    (path,) = tmp_path.iterdir()
+    means = cloud()["means"].numpy()
+    is_inside = np.hypot(means[:, 0], means[:, 1]) <= 0.5
+    keep = is_inside != outside
+    assert 0 < keep.sum() < len(means)
+    np.testing.assert_allclose(open_file(path).means, means[keep], rtol=1e-6, atol=1e-7)
+    tool.reset()
+    assert view.view.tools["crop"].shape is None
+    np.testing.assert_array_equal(view_pixels(view, screen), uncropped)
 
 
 # -- saving --------------------------------------------------------------------

@@ -26,7 +26,8 @@ from splatview_viewer.geometry.cameras import (
     look_at,
     project,
 )
-from splatview_viewer.geometry.orbit import Flight, Orbit, axis_rotation
+from splatview_viewer.geometry.orbit import Flight, Orbit
+from splatview_viewer.geometry.turning import axis_rotation
 from splatview_viewer.geometry.upward import snap_to_axis, up_of_cameras, up_of_scene
 
 RECT = Rect(100, 20, 400, 300)
@@ -138,7 +139,7 @@ def test_roll_is_measured_and_stays_while_orbiting_until_levelled(angle: float) 
     drag(orbit, "left", [(200, 100), (260, 130), (180, 90)])
     assert orbit.tilt == pytest.approx(angle)
     np.testing.assert_allclose(orbit.target, target, atol=1e-12)
-    orbit.level()
+    orbit.roll(-orbit.tilt)
     assert orbit.tilt == pytest.approx(0, abs=1e-9)
     np.testing.assert_allclose(orbit.rotation @ orbit.rotation.T, np.eye(3), atol=1e-12)
     assert np.linalg.det(orbit.rotation) == pytest.approx(1)

@@ -386,7 +386,7 @@ def test_key_k_sets_keyframes_where_the_camera_is(rig: PathRig) -> None:
     assert rig.tool.path.times == [0.0, 2.0, 4.0]
     assert rig.tool.bar_height() > 0
     rig.tool.choose(0)
-    # A new keyframe comes behind the chosen one.
+    # A new keyframe comes after the chosen one.
     rig.add_keys(-0.5)
     assert rig.key_x_positions == [-1.0, -0.5, 0.0, 1.0]
     rig.view.view.rig.use_camera(side(0.25))

@@ -154,13 +154,13 @@ def test_files_are_read_by_a_thread_that_ends(tmp_path: Path) -> None:
     assert "not a file" in store.problem(4)
     store.photo(2)
     assert store.requests(0.0) == [(2, 0)]
-    store.want_thumbnails(8)
+    store.thumbnails.want(8)
     wait_until(requests_small)
     small = torch.full((3, 8, 8, 3), 77, dtype=torch.uint8)
     store.take_frame(photos_frame(small, 2, 8))
     wait_until(has_no_thread)
     store.tick(clock())
-    small_photos = store.take_thumbnails(99)
+    small_photos = store.thumbnails.take(99)
     assert {i: int(photo[0, 0, 0]) for i, photo in small_photos} == {0: 10, 2: 77}
     store.close()
 
@@ -170,13 +170,13 @@ def photo_of(path: Path, size: tuple[int, int] = SIZE, side: int = 0) -> np.ndar
     store = PhotoStore()
     frame = cameras_frame(1, 0, [str(path)])
     store.use_cameras(replace(cameras_of(frame), sizes=np.array([size])))
-    store.want_thumbnails(side)
+    store.thumbnails.want(side)
     arrived: list[np.ndarray] = []
 
     def is_settled() -> bool:
         store.tick(clock())
         if side:
-            arrived.extend(photo for _, photo in store.take_thumbnails(1))
+            arrived.extend(photo for _, photo in store.thumbnails.take(1))
             return bool(arrived)
         photo = store.photo(0)
         if photo is not None:
@@ -351,7 +351,7 @@ def test_cameras_are_drawn_over_the_scene_and_can_be_looked_through(
 
     viewer.until(has_arrived)
     assert through.index == index
-    frustums.change(how="photo")
+    frustums.change(comparison="photo")
 
     def has_photo() -> bool:
         return through.photo(frustums.content) is not None

@@ -11,7 +11,7 @@ from support.reference import ReferenceRenderer
 from support.renderer_cases import Chance, looking_at_origin, random_scene
 from support.view_cases import scene_view, view_pixels
 
-from splatview_viewer.render.base import Pixels, RenderOptions
+from splatview_viewer.render.base import PAINTS, Pixels, RenderOptions
 from splatview_viewer.scene import Selection, color_maps
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
@@ -62,7 +62,7 @@ def expected_depth(pixels: Pixels) -> np.ndarray:
 def test_paints_lie_over_the_background_and_alpha_is_grey(
     view: Any, screen: OffscreenScreen
 ) -> None:
-    for show in ("color", "normals", "ellipsoids", "rings", "points"):
+    for show in [name for name, paint in PAINTS.items() if not paint.is_mapped]:
         view.view.change(show=show)
         pixels = reference(paint=show)
         assert_alike(
@@ -92,8 +92,8 @@ def test_range_of_depth_covers_the_visible_scene(
     automatic = view_pixels(view, screen)
     pixels = reference()
     low, high = np.percentile(expected_depth(pixels)[pixels.alpha > 0.3], (1, 99))
-    assert view.view.picture.depth.range == pytest.approx((low, high), rel=0.02)
-    view.view.change(depth_range=view.view.picture.depth.range)
+    assert view.view.picture.numbers.range == pytest.approx((low, high), rel=0.02)
+    view.view.change(depth_range=view.view.picture.numbers.range)
     assert np.array_equal(view_pixels(view, screen), automatic)
     view.view.change(depth_range=(low, high / 2))
     assert not np.array_equal(view_pixels(view, screen), automatic)
@@ -104,7 +104,7 @@ def test_overdraw_has_the_colors_of_its_map(view: Any, screen: OffscreenScreen) 
     drawn = view_pixels(view, screen)
     pixels = reference(paint="overdraw")
     counts = pixels.color[..., 0]
-    low, high = view.view.picture.depth.range
+    low, high = view.view.picture.numbers.range
     assert low == 0
     assert high == np.ceil(high)
     assert 0.9 * np.percentile(counts, 98) <= high <= pixels.color.max()

@@ -105,7 +105,7 @@ def test_view_is_empty_until_it_shows_a_frame(
     assert pixels.std() > 10
     assert view.info.details
     assert view.info.path
-    for milliseconds in view.info.timings.values():
+    for milliseconds in view.timings.values():
         assert isinstance(milliseconds, float)
         assert milliseconds >= 0
     corners = [Rect(0, 0, 1, 1), Rect(63, 47, 1, 1)]
@@ -156,7 +156,7 @@ def test_only_an_intact_frame_changes_pictures(
             tensor.array[...] = 0
         for view in views:
             if kind == "gaussians":
-                # Another degree makes the view draw anew.
+                # Another degree makes the view draw again.
                 change_state(view, sh_degree=0)
             assert not view.update(value(kind, 1, intact=False))
             assert view.info.details == details

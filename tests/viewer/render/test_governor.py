@@ -31,7 +31,7 @@ def clock() -> Clock:
 def needed_by_others(clock: Clock, share: float = 0.1) -> Governor:
     """Make a governor of a GPU that another process needs as well."""
     governor = Governor(share, clock=clock)
-    governor.shared = True
+    governor.account.shared = True
     return governor
 
 
@@ -79,13 +79,13 @@ def test_viewer_stays_within_its_share(clock: Clock, share: float, cost: float) 
 def test_pictures_are_not_delayed_while_the_gpu_is_not_shared(
     governor: Governor, clock: Clock
 ) -> None:
-    governor.shared = False
+    governor.account.shared = False
     drawn = draw(governor, clock, 1.0, 30.0)
     assert len(drawn) > 990
     assert governor.scale("scene", SIZE) == 1.0
     assert governor.next_version(1000.0) <= clock.now
     # The time spent until then does not count.
-    governor.shared = True
+    governor.account.shared = True
     assert governor.next_picture() <= clock.now
 
 
@@ -119,7 +119,7 @@ def test_resolution_while_moving_keeps_the_rate(
             used.append(scale)
         clock.now += 0.001
     rate = sum(t > end - 2 for t in times) / 2
-    # The share is 100 ms of a second; a picture costs so many ms at the lowest
+    # The share is 100 ms of a second; a picture costs this many ms at the lowest
     # resolution.
     possible = 100.0 / (fixed + (full - fixed) * SCALES[-1] ** 2)
     assert rate >= min(50.0, possible * 0.9)
@@ -272,5 +272,5 @@ def test_pictures_are_moved_only_where_that_is_clearly_cheaper(
         clock.now += 0.02
         governor.moves_along("scene", SIZE, WARP)
     assert governor.moves_along("scene", SIZE, WARP) is expected
-    governor.shared = False
+    governor.account.shared = False
     assert not governor.moves_along("scene", SIZE, WARP)

@@ -30,7 +30,7 @@ from support.renderer_cases import (
 from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import Camera
 from splatview_viewer.render import activation
-from splatview_viewer.render.base import ALPHA_MIN, Pixels, RenderOptions
+from splatview_viewer.render.base import ALPHA_MIN, PAINTS, Pixels, RenderOptions
 from splatview_viewer.render.gsplat import drawing
 from splatview_viewer.render.gsplat.drawing import GraphKey, Parameters, Scene
 from splatview_viewer.render.gsplat.scene import Active, activate
@@ -315,7 +315,7 @@ FRAMES = [
 SELECTED = RenderOptions(
     selection=Selection(opacity=(0.3, 0.95), marked=(5, 17)), scale=0.6
 )
-for paint in ("normals", "ellipsoids", "rings", "points", "overdraw"):
+for paint in [paint for paint in PAINTS if paint != "color"]:
     FRAMES.append((Chance(n=150), replace(SELECTED, paint=paint)))
 
 

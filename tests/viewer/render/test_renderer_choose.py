@@ -91,7 +91,7 @@ def test_opengl_is_chosen_without_a_gpu(
     with pytest.raises(RendererError, match="is 'gsplat', but gsplat needs CUDA"):
         choose_renderer(ctx)
     monkeypatch.setenv("SPLATVIEW_RENDERER", "vulkan")
-    with pytest.raises(RendererError, match="'vulkan'; legal are gsplat, gl"):
+    with pytest.raises(RendererError, match="'vulkan'; expected gsplat, gl"):
         choose_renderer(ctx)
     monkeypatch.setenv("SPLATVIEW_RENDERER", "gl")
     renderer = choose_renderer(ctx)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from importlib.resources import files
+from typing import Any, get_args
 
 import moderngl
 import numpy as np
@@ -26,7 +28,8 @@ from support.renderer_cases import (
 )
 
 from splatview_viewer.geometry import rotations
-from splatview_viewer.render.base import Renderer, RenderOptions
+from splatview_viewer.geometry.cameras import CameraModel
+from splatview_viewer.render.base import PAINTS, Paint, Renderer, RenderOptions
 from splatview_viewer.scene import Selection
 
 MIXED = Chance(n=600, log_scale=(-2.6, 0.8))
@@ -40,21 +43,35 @@ def tested(request: pytest.FixtureRequest, ctx: moderngl.Context) -> Iterator[Re
     created.close()
 
 
-@pytest.mark.parametrize(
-    ("paint", "model", "chance"),
-    [
-        ("ellipsoids", "pinhole", MIXED),
-        ("rings", "fisheye", MIXED),
-        ("points", "ortho", MIXED),
-        ("normals", "pinhole", MIXED),
-        ("ellipsoids", "pinhole", Chance(n=60, log_scale=(-0.5, 0.8))),
-        ("color", "ortho", Chance(log_scale=(-3.5, 1.6))),
-        ("color", "pinhole", Chance(n=200, log_scale=(0.5, 1.5), logit=(-2.0, 1.0))),
-        # These Gaussians are nearly opaque.
-        ("color", "pinhole", Chance(logit=(5.0, 1.0))),
-        ("color", "fisheye", Chance(n=3000, spread=5.0)),
-    ],
-)
+AGREEING: list[tuple[Paint, CameraModel, Chance]] = [
+    ("ellipsoids", "pinhole", MIXED),
+    ("rings", "fisheye", MIXED),
+    ("points", "ortho", MIXED),
+    ("normals", "pinhole", MIXED),
+    ("ellipsoids", "pinhole", Chance(n=60, log_scale=(-0.5, 0.8))),
+    ("color", "ortho", Chance(log_scale=(-3.5, 1.6))),
+    ("color", "pinhole", Chance(n=200, log_scale=(0.5, 1.5), logit=(-2.0, 1.0))),
+    # These Gaussians are nearly opaque.
+    ("color", "pinhole", Chance(logit=(5.0, 1.0))),
+    ("color", "fisheye", Chance(n=3000, spread=5.0)),
+]
+COUNTED: list[Paint] = ["overdraw"]
+"""Paints that are compared in tests of their own: a step of one is no small fault."""
+
+
+def test_every_paint_is_compared_and_has_its_place_in_cuda() -> None:
+    assert get_args(Paint) == tuple(PAINTS)
+    assert {paint for paint, _, _ in AGREEING} | set(COUNTED) == set(PAINTS)
+    source = files("splatview_viewer.render.gsplat").joinpath("frame.cu").read_text()
+    enum = re.search(r"enum Paint \{(.*?)\}", source)
+    assert enum is not None
+    names = [name.strip() for name in enum[1].split(",")]
+    assert names == [paint.shader_name for paint in PAINTS.values()]
+    for paint in PAINTS.values():
+        assert re.search(rf"\b{paint.cuda_kernel}\b", source)
+
+
+@pytest.mark.parametrize(("paint", "model", "chance"), AGREEING)
 def test_pictures_agree_with_the_reference(
     tested: Renderer,
     request: pytest.FixtureRequest,

@@ -219,7 +219,7 @@ def test_source_agrees_with_the_pixels(
     renderer: Renderer, ctx: moderngl.Context
 ) -> None:
     renderer.load(random_scene(16, Chance(n=300)))
-    # Buffers are released and allocated anew at each size.
+    # Buffers are released and allocated again at each size.
     for size in [(80, 60), (131, 47), (80, 60), (1, 1)]:
         picture = renderer.render(looking_at_origin(*size), CLASSIC)
         values = read_source(ctx, picture.source())
@@ -234,7 +234,7 @@ def test_source_agrees_with_the_pixels(
 def test_renderer_that_rests_draws_the_same_afterwards(
     renderer: Renderer, ctx: moderngl.Context
 ) -> None:
-    """Buffers of a picture are freed while none is needed, and made anew for the next."""
+    """Buffers of a picture are freed while none is needed, and made for the next."""
     renderer.free_pictures()
     renderer.load(random_scene(16, Chance(n=300)))
     options = replace(CLASSIC, depth=True)

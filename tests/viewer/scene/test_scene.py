@@ -34,6 +34,7 @@ from splatview_viewer.scene import (
     HIDDEN,
     MARKED,
     Box,
+    Cylinder,
     Selection,
     Sphere,
     flags,
@@ -96,7 +97,7 @@ def test_selection_includes_its_limits(device: str) -> None:
     assert sh_energy(on(device, scene([[0, 0, 0]]))).tolist() == [0]
 
 
-def test_boxes_and_spheres_keep_what_is_inside_or_outside(device: str) -> None:
+def test_shapes_keep_what_is_inside_or_outside(device: str) -> None:
     c = math.cos(0.3)
     s = math.sin(0.3)
     gaussians = on(
@@ -113,6 +114,20 @@ def test_boxes_and_spheres_keep_what_is_inside_or_outside(device: str) -> None:
                 "box": Box(
                     half=(4.0, 0.5, 0.5),
                     axes=((c, s, 0.0), (-s, c, 0.0), (0.0, 0.0, 1.0)),
+                )
+            },
+        ),
+        ([0, 2], {"cylinder": Cylinder(radius=0.5, half_height=3.0)}),
+        # Its corner is in the box around it, and not in the cylinder.
+        ([0], {"cylinder": Cylinder(radius=1.0, half_height=2.5)}),
+        ([0, 1], {"cylinder": Cylinder(radius=0.5, half_height=2.5, axis_index=0)}),
+        (
+            [0, 4],
+            {
+                "cylinder": Cylinder(
+                    radius=0.5,
+                    half_height=4.0,
+                    axes=((s, -c, 0.0), (c, s, 0.0), (0.0, 0.0, 1.0)),
                 )
             },
         ),

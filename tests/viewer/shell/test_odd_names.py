@@ -18,7 +18,7 @@ from support.scene_files import ply_columns, truth, write_ply
 from support.viewer import Viewer
 
 from splatview_viewer.core import events as ev
-from splatview_viewer.core.jobs import Jobs
+from splatview_viewer.core.jobs import JobQueue
 from splatview_viewer.web.messages import Clipboard, Offer, encode
 from splatview_viewer.workspace.sources import FileSource
 
@@ -89,7 +89,7 @@ def test_reason_of_a_job_can_be_shown(viewer: Viewer) -> None:
     def fail(_: object) -> None:
         raise ValueError(f"{ODD} is damaged")
 
-    job = Jobs("odd").submit(fail)
+    job = JobQueue("odd").submit(fail)
     assert job.wait(30)
     assert job.fault == f"ValueError: {READABLE} is damaged"
     viewer.catalogue.notice(f"{ODD} cannot be used")

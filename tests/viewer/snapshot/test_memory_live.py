@@ -24,6 +24,7 @@ from splatview_viewer.app.loop import AppOptions
 from splatview_viewer.core.events import Key
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.memory.live import MemoryHistory
+from splatview_viewer.kinds.memory.reduction import pixel_columns
 from splatview_viewer.kinds.memory.view import MemoryData, MemoryState, MemoryView
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.sparklines import Strips, strips_of
@@ -55,7 +56,7 @@ def test_columns_hold_the_extremes_of_their_rows() -> None:
         (500, 10, 5),
         (-50, 10, 5),
     ):
-        columns = h.columns(1.7e9 + start, 1.7e9 + start + span, width)
+        columns = pixel_columns(h, 1.7e9 + start, 1.7e9 + start + span, width)
         edges = np.linspace(1.7e9 + start, 1.7e9 + start + span, width + 1)
         overlaps = (edges[:-1] <= time[-1]) & (edges[1:] >= time[0])
         overlapping = np.flatnonzero(overlaps).tolist()
@@ -81,17 +82,19 @@ def view_fixture() -> MemoryView:
 def test_plot_follows_the_newest_sample_until_the_user_moves_it(
     view: MemoryView,
 ) -> None:
-    start, end = view.window()
-    view.see(start + 15, end)
+    start, end = view.visible_period()
+    view.show_period(start + 15, end)
     # The plot is zoomed, and still at the newest sample.
     assert view.state.right is None
     view.take("", memory_frame(memory_samples(300)))
-    assert view.window() == pytest.approx((end + 10 - (end - start - 15), end + 10))
-    start, end = view.window()
-    view.see(start - 2, end - 2)
-    window = view.window()
+    assert view.visible_period() == pytest.approx(
+        (end + 10 - (end - start - 15), end + 10)
+    )
+    start, end = view.visible_period()
+    view.show_period(start - 2, end - 2)
+    window = view.visible_period()
     view.take("", memory_frame(memory_samples(400)))
-    assert view.window() == window
+    assert view.visible_period() == window
     view.handle(Key("f"), RECT)
     assert view.state.right is view.state.span is None
 
@@ -201,17 +204,17 @@ def test_requested_snapshot_opens_by_itself(
 ) -> None:
     def can_ask() -> bool:
         view = viewer.shows(MemoryView)
-        return view is not None and view.data.ask is not None
+        return view is not None and view.data.request_snapshot is not None
 
     train_until(viewer, train, partial(has_memory, viewer))
     select(viewer, "memory")
     train_until(viewer, train, can_ask)
     view = viewer.shows(MemoryView)
     assert view is not None
-    view.ask()
+    view.request_snapshot()
     train_until(viewer, train, partial(shows_file, viewer))
-    assert view.data.about.snapshots == 1
-    assert viewer.user.state.selected == str(view.data.about.snapshot_path)
+    assert view.data.facts.snapshots == 1
+    assert viewer.user.state.selected == str(view.data.facts.snapshot_path)
     viewer.until(viewer.loaded)
     assert viewer.user.shown is not None
     assert viewer.user.shown.entry.kind == "snapshot"

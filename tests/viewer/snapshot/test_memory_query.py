@@ -320,11 +320,11 @@ def test_program_ends_quietly_while_a_query_runs() -> None:
     code = (
         "import threading\n"
         "from support.memory_data import two_devices\n"
-        "from splatview_viewer.core.jobs import Jobs\n"
+        "from splatview_viewer.core.jobs import JobQueue\n"
         "from splatview_viewer.snapshot.query import Database\n"
         "db, runs = Database(two_devices()), threading.Event()\n"
         "endless = 'SELECT count(*) FROM range(1000000000000)'\n"
-        "Jobs('query').submit(lambda _: db.run(endless, cancelled=runs.set))\n"
+        "JobQueue('query').submit(lambda _: db.run(endless, cancelled=runs.set))\n"
         "runs.wait()\n"
     )
     done = subprocess.run(

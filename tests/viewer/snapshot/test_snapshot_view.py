@@ -27,6 +27,7 @@ from splatview_viewer.core.events import (
     Wheel,
 )
 from splatview_viewer.core.screen import Rect
+from splatview_viewer.kinds.snapshot.captions import missing_caption
 from splatview_viewer.kinds.snapshot.content import Content
 from splatview_viewer.kinds.snapshot.state import TABS, SnapshotState
 from splatview_viewer.kinds.snapshot.view import SnapshotView
@@ -78,8 +79,9 @@ def test_plot_names_what_a_snapshot_lacks(
     events: list[Any], tab: str, message: str, screen: OffscreenScreen
 ) -> None:
     user = User(screen, from_pickled(snapshot(events)), legend=False, tab=tab)
-    assert message in user.view.missing_text
-    assert bool(user.view.missing_text) == bool(message)
+    caption = missing_caption(user.view)
+    assert message in caption
+    assert bool(caption) == bool(message)
     corner = user.settle()[55:85, 60:400]
     user.close()
     has_white_letters = (corner.min(axis=2) > 180).any()
@@ -246,7 +248,7 @@ def test_panes_do_not_overlap_and_stay_inside() -> None:
 def test_search_highlights_its_hits(user: User) -> None:
     user.do(Key("slash"))
     user.draw()
-    assert user.panel.typing
+    assert user.panel.is_typing
     user.do(Text("step_3"))
     pixels = user.settle()
     snapshot = small_snapshot(0, 400)

@@ -100,7 +100,7 @@ def test_lines_of_several_scripts_lie_below_one_another(
 def test_right_to_left_letters_start_at_the_right(
     drawn: Callable[[str], np.ndarray],
 ) -> None:
-    """A number behind such a word is at its left."""
+    """A number after such a word is at its left."""
     face = face_of("שם")
     first = fonts.draw_text("ש", face, 40, True)
     drawn_word = fonts.draw_text("שם", face, 40, True)

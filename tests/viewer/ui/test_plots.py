@@ -53,7 +53,7 @@ class Page:
         plot = self.draw()
         everywhere = Rect(0, 0, *SIZE)
         for event in events:
-            self.panel.handle(event, everywhere, covered=(everywhere,))
+            self.panel.input.handle(event, everywhere, covered=(everywhere,))
             plot = self.draw()
         return plot
 

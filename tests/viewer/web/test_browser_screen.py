@@ -35,8 +35,8 @@ from splatview_viewer.core.events import (
 )
 from splatview_viewer.core.screen import Caption
 from splatview_viewer.web import messages as m
-from splatview_viewer.web import sender
-from splatview_viewer.web.sender import IN_FLIGHT, Level
+from splatview_viewer.web.pacer import IN_FLIGHT, LEVELS, Level, Pacer
+from splatview_viewer.web.page_encoder import scaled_size
 
 if TYPE_CHECKING:
     from support.web_clients import Page
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize(
     "level",
-    [sender.LEVELS[0], sender.LEVELS[len(sender.LEVELS) // 2], sender.LEVELS[-1]],
+    [LEVELS[0], LEVELS[len(LEVELS) // 2], LEVELS[-1]],
 )
 def test_page_receives_each_drawn_picture_once(
     rig: Rig, level: Level, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page gets the whole picture at every level, and without loss once it rests."""
     # The level holds however busy this machine is.
-    monkeypatch.setattr(sender.Pacer, "level", level)
+    monkeypatch.setattr(Pacer, "level", level)
     screen = rig.open(211, 133)
     page = rig.pages[screen]
     last_number = settle(screen, page)
@@ -67,7 +67,7 @@ def test_page_receives_each_drawn_picture_once(
     )
     assert (picture.size, picture.quality) == ((211, 133), level.quality)
     expected = Image.fromarray(drawn).resize(
-        sender.scaled_size((211, 133), level.scale), Image.Resampling.BOX
+        scaled_size((211, 133), level.scale), Image.Resampling.BOX
     )
     assert np.abs(decoded(picture).astype(int) - np.asarray(expected)).mean() < 8
     exact = restful(screen, page)

@@ -209,7 +209,7 @@ def test_older_page_reloads_once(viewer: Viewer, open_page: Open) -> None:
         page,
         "splatview.state().notice === 'This page is older than the viewer: reload it.'",
     )
-    assert len(loads) == 2  # loaded anew, once: what comes may be the old one still
+    assert len(loads) == 2  # loaded again, once: what comes may be the old one still
     wait_until(lambda: all(connection.closed for connection in viewer.arrivals()))
     page.unroute("**/viewer.js")
     page.click("#again")

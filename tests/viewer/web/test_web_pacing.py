@@ -6,7 +6,7 @@ import random
 from collections import deque
 from typing import NamedTuple
 
-from splatview_viewer.web.sender import IN_FLIGHT, LEVELS, Level, Pacer
+from splatview_viewer.web.pacer import IN_FLIGHT, LEVELS, Level, Pacer
 
 FULL = 600_000
 """Bytes of a picture at the best level."""

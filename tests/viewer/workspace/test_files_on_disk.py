@@ -47,12 +47,12 @@ class Reader:
                 return
 
     def reads(self, count: int) -> bool:
-        """Return whether a scene of so many Gaussians was read."""
+        """Return whether a scene of this many Gaussians was read."""
         value: Any = self.source.value
         return value is not None and len(value) == count
 
     def until_reads(self, count: int) -> None:
-        """Take turns until a scene of so many Gaussians was read."""
+        """Take turns until a scene of this many Gaussians was read."""
         self.take_turns(partial(self.reads, count))
 
     def until_fault(self, text: str) -> None:
@@ -118,7 +118,7 @@ def _write_rank(path: Path, count: int) -> None:
 
 KINDS: dict[str, Callable[[Path, int], Any]] = {
     "a file replaced": _replace_file,
-    "a file written anew": _write_file_anew,
+    "a file written again": _write_file_anew,
     "planes of a SOG": _write_sog_planes,
     "planes of gsplat": _write_gsplat_planes,
     "a new iteration": _write_iteration,

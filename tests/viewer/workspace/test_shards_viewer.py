@@ -38,7 +38,7 @@ class Training:
             self.publish(rank, n)
 
     def publish(self, rank: int, n: int) -> None:
-        """Publish so many Gaussians; a rank that has ended starts anew."""
+        """Publish this many Gaussians; a rank that has ended starts again."""
         run = self.runs.get(rank)
         if run is None:
             run = Publisher("train")
@@ -69,7 +69,7 @@ def viewer(open_viewer: Callable[..., Viewer]) -> Viewer:
 
 @pytest.fixture
 def training() -> Iterator[Start]:
-    """Return `training([300, 200])`: ranks that published so many Gaussians each."""
+    """Return `training([300, 200])`: ranks that published this many Gaussians each."""
     with ExitStack() as trainings:
 
         def start(counts: list[int], world: int | None = None) -> Training:

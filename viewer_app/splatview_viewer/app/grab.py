@@ -90,9 +90,10 @@ class Grabber:
     """Follows all runs, draws requested pictures and publishes them in a hidden run."""
 
     def __init__(self, gpu_uuid: str | None = None) -> None:
-        """gpu_uuid: the GPU that is best drawn on, as `OffscreenScreen` takes it.
+        """Start to draw. Raises ViewerError, IpcError.
 
-        Raises ViewerError, IpcError.
+        Args:
+            gpu_uuid: the GPU that is best drawn on, as `OffscreenScreen` takes it.
         """
         self._stills = Stills("grab", "camera", gpu_uuid=gpu_uuid)
         self._screen = self._stills.screen
@@ -149,7 +150,8 @@ class Grabber:
     ) -> _GrabbedPicture:
         """Draw a picture: with CUDA where it draws, otherwise with OpenGL.
 
-        on_gpu: it is best in GPU memory.
+        Args:
+            on_gpu: it is best in GPU memory.
         """
         tensor = still.tensor(size)
         if tensor is not None:
@@ -213,7 +215,8 @@ class Grabber:
 def main(args: list[str]) -> int:
     """Run the program, and return its exit status.
 
-    args: the UUID of the GPU that is best drawn on, or nothing.
+    Args:
+        args: the UUID of the GPU that is best drawn on, or nothing.
     """
     answers = os.dup(1)
     # What libraries print must not be taken for an answer.

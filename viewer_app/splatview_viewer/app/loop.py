@@ -17,6 +17,7 @@ import moderngl
 from splatview_ipc.system.entry import handle_signals
 from splatview_viewer.compare.comparisons import Comparisons
 from splatview_viewer.core.errors import FileError, GpuLostError, error_text
+from splatview_viewer.core.events import PointerMove
 from splatview_viewer.core.screen import read_pixels
 from splatview_viewer.formats.pictures import save_picture
 from splatview_viewer.gpu.governor import Governor
@@ -71,7 +72,7 @@ class AppOptions:
     files: tuple[Path | FileSource, ...] = ()
     """To be read, or being read already."""
     run: str | None = None
-    """The run that is followed, by its id, name or process id; None: all."""
+    """The run that is followed, by its id, name or process id; None for all."""
     max_fps: float = 60.0
     out: Path | None = None
     """The file for the screen's own pictures, written once a second when they changed.
@@ -79,12 +80,12 @@ class AppOptions:
     panel: bool = True
     """False for pictures with nothing around or over them."""
     watched: bool = True
-    """True where the screen itself is seen, and not only those of browsers."""
+    """True if the screen itself is visible, and not only those of browsers."""
     gpu_budget: float = 0.1
     """The share of the GPU's time that the viewer takes at most while a run that it
     shows needs it; 1: no limit."""
     memo: Memo | None = None
-    """Settings that are kept between sessions; None: none are."""
+    """Settings that are kept between sessions; None if none are."""
     record: RecordOptions | None = None
     """Options of the recorder of scenes; None: nothing is recorded."""
 
@@ -103,10 +104,12 @@ class App:
         subscriber: Subscriber | None = None,
         browsers: Browsers | None = None,
     ) -> None:
-        """screen: holds the OpenGL context of all users.
+        """Start without users.
 
-        subscriber: None: it is made. browsers: makes a screen for each browser that
-        connects.
+        Args:
+            screen: holds the OpenGL context of all users.
+            subscriber: the subscriber to use; None makes one.
+            browsers: makes a screen for each browser that connects.
         """
         self.screen = screen
         self.options = options or AppOptions()
@@ -114,7 +117,7 @@ class App:
         self.work = GpuWork(screen.ctx, self.governor)
         self.health = Health(screen.ctx)
         self.users: list[User] = []
-        """The connected users. The first is the screen's own, if that is seen."""
+        """The connected users. The first is the screen's own, if that is visible."""
         self._browsers = browsers
         self._away: dict[str, User] = {}
         """The users of disconnected browsers, the last one at the end."""
@@ -237,18 +240,19 @@ class App:
     def _tick_fully(self, now: float, events: Sequence[Event]) -> None:
         """Take in events and new versions, and draw the pictures that are due."""
         self.full_ticks += 1
-        with self._guard("connecting browsers"):
-            self._connect_browsers(now)
+        if self._browsers is not None:
+            with self._guard("connecting browsers"):
+                self._connect_browsers(self._browsers, now)
+        event_types: set[type] = set()
         for user in self.users:
-            self._take_events(user, events, now)
+            event_types |= self._take_events(user, events, now)
         if self.screen.state.closed:
             return
         self.work.collect()
         fault = self.health.check(now)
         if fault:
             self.catalogue.notice(fault)
-        self.governor.shared = self.pump.gpu_is_needed(now)
-        if self.pump.poll(now):
+        if self.pump.poll(now, only_moves=event_types == {PointerMove}):
             self.expect_news(now + _ACTIVE_FOR_S)
         for user in self.users:
             with self._guard("a user's turn"):
@@ -273,8 +277,13 @@ class App:
                 with self._guard("drawing a picture"):
                     self._draw(user, now)
 
-    def _take_events(self, user: User, events: Sequence[Event], now: float) -> None:
-        """Give a user the events of the screen; a failing one costs none of the others."""
+    def _take_events(
+        self, user: User, events: Sequence[Event], now: float
+    ) -> set[type]:
+        """Give a user the events of the screen; a failing one costs none of the others.
+
+        Returns the types of the events.
+        """
         with self._guard("reading a page's messages"):
             if user.screen is not self.screen:
                 events = user.screen.poll(0)
@@ -282,6 +291,7 @@ class App:
             self._active_until = now + _ACTIVE_FOR_S
             with self._guard(f"the event {type(event).__name__}"):
                 user.take(event, now)
+        return set(map(type, events))
 
     @contextmanager
     def _guard(self, action: str) -> Iterator[None]:
@@ -298,17 +308,15 @@ class App:
                 raise
             self.catalogue.fail(action, e)
 
-    def _connect_browsers(self, now: float) -> None:
+    def _connect_browsers(self, browsers: Browsers, now: float) -> None:
         """Add the users of browsers that connect, and remove those that leave.
 
         The views of one that leaves are kept for a while, should it come back.
         """
-        if self._browsers is None:
-            return
         for user in list(self.users):
             if user.screen is not self.screen and user.screen.state.closed:
                 self._disconnect(user)
-        for arrived in self._browsers.arrivals(now, self.work):
+        for arrived in browsers.arrivals(now, self.work):
             self._connect(arrived)
 
     def _disconnect(self, user: User) -> None:
@@ -374,7 +382,7 @@ class App:
             self._draw(self.user, now)
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         if self._closed:
             return
         self._closed = True

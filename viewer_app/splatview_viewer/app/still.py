@@ -12,7 +12,7 @@ import numpy as np
 from splatview_viewer.core.errors import CameraError, ViewerError
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.screen import MAX_SIZE, Rect, settled_pixels
-from splatview_viewer.core.view import has_arrived
+from splatview_viewer.core.view import GradualView, has_arrived
 from splatview_viewer.geometry.camera_text import camera_from_json
 from splatview_viewer.kinds import about, make_view, shown_kinds
 from splatview_viewer.kinds.gaussians.view import GaussianView
@@ -50,7 +50,8 @@ def wait_until(poll: Callable[[], T | None], end: float) -> T | None:
 
     No other function here waits.
 
-    end: `time.monotonic()`; None is returned if there was nothing by then.
+    Args:
+        end: `time.monotonic()`; None is returned if there was nothing by then.
     """
     while True:
         result = poll()
@@ -90,8 +91,8 @@ class Still:
 
         Args:
             screen: its framebuffer gets the size of each picture.
-            kind: of the stream, or "snapshot".
-            who: the command, which messages begin with.
+            kind: the kind of the stream, or "snapshot".
+            command: the name of the command, with which messages begin.
             camera: the name that messages give the camera.
 
         Raises:
@@ -99,7 +100,7 @@ class Still:
         """
         if not about(kind).has_view:
             raise ViewerError(
-                f"{command}: a stream of kind {kind!r} cannot be drawn; legal are "
+                f"{command}: a stream of kind {kind!r} cannot be drawn; expected "
                 f"{', '.join(shown_kinds())}"
             )
         self.screen = screen
@@ -124,7 +125,7 @@ class Still:
 
         Args:
             value: None: the last one once more.
-            options: of the picture.
+            options: the options of the picture.
 
         Returns:
             None when the writer overwrote the value meanwhile.
@@ -246,16 +247,18 @@ class Still:
 
         end = time.monotonic() + _COMPLETE_S
         settled_pixels(framebuffer, draw)
-        # Some plots work on a picture while others are drawn.
-        while not view.view.complete:
+        plot = view.view
+        if not isinstance(plot, GradualView):
+            return
+        while not plot.complete:
             if time.monotonic() > end:
                 raise ViewerError(
                     f"the picture was not complete within {_COMPLETE_S:g} s"
                 )
-            view.view.wait(end - time.monotonic())
+            plot.wait(end - time.monotonic())
             settled_pixels(framebuffer, draw)
-        if view.view.fault:
-            raise ViewerError(f"the picture cannot be drawn: {view.view.fault}")
+        if plot.fault:
+            raise ViewerError(f"the picture cannot be drawn: {plot.fault}")
 
     def _draw_overlays(
         self, image: ImageView, rect: Rect, overlays: Sequence[StreamFrame]
@@ -345,7 +348,7 @@ class Still:
         return not self.view.wants.stale
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         if self.view is not None:
             self.view.close()
         if self._surface is not None:

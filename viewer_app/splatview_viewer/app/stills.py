@@ -64,7 +64,7 @@ def draw_named(named: Named, command: str, camera: str, use: Use[T]) -> T:
 
     Args:
         named: the file or stream.
-        who: the command, which messages begin with.
+        command: the name of the command, with which messages begin.
         camera: the command's option for the camera.
         use: takes the pixels.
 
@@ -137,9 +137,9 @@ class Stills:
         """Make a screen to draw on, and follow runs.
 
         Args:
-            who: as for `Still`.
-            camera: as for `Still`.
-            run: the only one that is followed; None: all are.
+            command: the name of the command, with which messages begin.
+            camera: the name that messages give the camera.
+            run: the only one that is followed; None if all are.
             gpu_uuid: as for `OffscreenScreen`.
             overlays_s: seconds to wait for overlays' frames; a trainer on a busy GPU
                 answers late.
@@ -287,8 +287,9 @@ class Stills:
     ) -> list[StreamFrame]:
         """Return the newest frames of the streams over one, which the caller closes.
 
-        awaits_own: the stream's process published some that are on their way; they are
-        awaited until `end`.
+        Args:
+            awaits_own: the stream's process published some that are on their way; they
+                are awaited until `end`.
         """
         soon = min(time.monotonic() + self._overlays_s, end)
         frames: list[StreamFrame] = []

@@ -47,8 +47,9 @@ _MAX_REASON = 1000
 def main(args: list[str]) -> int:
     """Run the program, and return its exit status.
 
-    args: WindowSettings as JSON. The status is 0, or 2 after a fault, of which the
-    caller has the reason.
+    Args:
+        args: WindowSettings as JSON. The status is 0, or 2 after a fault, of which the
+            caller has the reason.
     """
     try:
         (text,) = args

@@ -83,7 +83,9 @@ class Comparisons:
     def compare(self, mode: str, viewport: Viewport, key: str) -> None:
         """Show an entry together with the one that a viewport shows.
 
-        mode: "pair", "together" or "beside". key: of the other entry.
+        Args:
+            mode: "pair", "together" or "beside".
+            key: the key of the other entry.
         """
         if mode == "beside":
             self.tie(viewport.user, True)
@@ -157,11 +159,11 @@ class Comparisons:
 
     def tie(self, user: User, tied: bool) -> None:
         """Have the cameras of a user's viewports move together, or no longer."""
-        self._ties.tie(user, tied)
+        self._ties.set_tied(user, tied)
 
     def pull(self, user: User) -> None:
         """Move the tied viewports of a user to the place of the one that was moved."""
-        self._ties.pull(user)
+        self._ties.align(user)
 
     # -- the panel ---------------------------------------------------------------------
 

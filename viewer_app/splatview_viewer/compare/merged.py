@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.jobs import Job, Jobs
+from splatview_viewer.core.jobs import Job, JobQueue
 from splatview_viewer.geometry.cameras import bounds
 from splatview_viewer.scene.scene import empty_scene, merged
 from splatview_viewer.scene.turning import IDENTITY, Placement, transformed
@@ -64,17 +64,18 @@ class _MergedVersion(NamedTuple):
 class MergedSource(ValueSource):
     """The source of an entry that shows several others as one scene.
 
-    The scene is merged anew for each version and each placement: on the GPU if any of
+    The scene is merged again for each version and each placement: on the GPU if any of
     them is there, otherwise in a job.
     """
 
     path = "put together"
+    at_work = True
 
     def __init__(self, catalogue: Catalogue, wake: Callable[[], None]) -> None:
         """Start without scenes; `wake` ends the loop's sleep, from any thread."""
         self.scenes: list[ComparedScene] = []
         self._catalogue = catalogue
-        self._jobs = Jobs("merge scenes", wake)
+        self._jobs = JobQueue("merge scenes", wake)
         self._job: Job[GaussianScene] | None = None
         self._merged: tuple[_MergedVersion, ...] | None = None
         """The scenes as they were merged last; None: to be merged once more."""
@@ -222,7 +223,7 @@ class _Merge:
         self._pivots = [scene.compared.pivot for scene in loaded]
         self._antialiased = [scene.content.summary.antialiased for scene in loaded]
         self.gpu = next((scene.gpu for scene in self._scenes if scene.on_gpu), None)
-        """The first GPU that holds one of the scenes; None: all are on the host."""
+        """The first GPU that holds one of the scenes; None if all are on the host."""
 
     def run(self) -> GaussianScene:
         """Return the merged scene."""

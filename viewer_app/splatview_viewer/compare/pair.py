@@ -25,7 +25,7 @@ from splatview_viewer.ui.divider import MIN_SHARE, Divider
 from splatview_viewer.workspace.sources import ValueSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from splatview_viewer.core.events import Event
@@ -50,7 +50,7 @@ class PairPlace:
     """None: as that view is by itself."""
 
     def seen_from(self, rect: Rect) -> PairPlace:
-        """Return the place of which other rectangles show all that is seen in `rect`."""
+        """Return a place with which any other rectangle shows all that `rect` shows."""
         first, second = (
             side and replace(side, place=side.place.seen_from(rect))
             for side in self.sides
@@ -424,7 +424,6 @@ class PairView(View[PairSource, PairState]):
         details = _psnr_phrases(self.psnr)
         if state.mode == "difference":
             details.insert(0, f"brightest from {1 / state.gain:.0%} on")
-        timings = Counter({"compare": self.data.gpu_work.ms.get("compare", 0.0)})
         readout = ""
         if lead is not None:
             readout = infos[id(lead)].readout
@@ -433,14 +432,19 @@ class PairView(View[PairSource, PairState]):
         for info in infos.values():
             extras += info.details
             path += info.path
-            timings.update(info.timings)
         return Info(
             details=details,
             extras=extras,
             readout=readout,
             path=list(dict.fromkeys(path)),
-            timings=timings,
         )
+
+    @property
+    def timings(self) -> Mapping[str, float]:
+        times = Counter({"compare": self.data.gpu_work.ms.get("compare", 0.0)})
+        for view in {id(view): view for view in self.views}.values():
+            times.update(view.timings)
+        return times
 
     @property
     def wants(self) -> Wants:

@@ -1,4 +1,8 @@
-"""Viewports that are tied: they show the same part of their entries."""
+"""Tied viewports: what a user moves in one of them moves in all.
+
+Viewports of scenes then share the camera, those of pictures the position and zoom. Both
+are the field `place` of a view's state.
+"""
 
 from __future__ import annotations
 
@@ -14,43 +18,42 @@ if TYPE_CHECKING:
 
 
 class Ties:
-    """The users whose viewports are tied."""
+    """Keeps the views of tied viewports at the same place, for each user."""
 
     def __init__(self) -> None:
         self._last_positions: WeakKeyDictionary[User, dict[ShownView, Any]] = (
             WeakKeyDictionary()
         )
-        """The place of each view when all were last alike, by the user."""
+        """The place of each view after the last `align`, for users whose viewports are tied."""
 
     def __contains__(self, user: User) -> bool:
         return user in self._last_positions
 
-    def tie(self, user: User, tied: bool) -> None:
-        """Have the cameras of a user's viewports move together, or no longer."""
+    def set_tied(self, user: User, tied: bool) -> None:
+        """Tie the viewports of a user together, or untie them."""
         positions = self._last_positions.pop(user, {})
         if tied:
             self._last_positions[user] = positions
         user.mark()
 
-    def pull(self, user: User) -> None:
-        """Move the tied viewports of a user to the place of the one that was moved.
+    def align(self, user: User) -> None:
+        """Move the tied viewports of a user to where one of them was moved.
 
-        New ones follow the others; if all are new, the active one leads.
+        Views of different kinds do not follow each other.
         """
         positions = self._last_positions.get(user)
         if positions is None:
             return
         views = _comparable_views(user)
         for kind in {view.kind for view in views}:
-            alike = [view for view in views if view.kind == kind]
-            _pull_alike(alike, positions)
+            _align_views([view for view in views if view.kind == kind], positions)
         self._last_positions[user] = {view: view.view.state.place for view in views}
 
 
 def _comparable_views(user: User) -> list[ShownView]:
     """Return the views of a user's viewports that have a place, the active one first.
 
-    Of two scenes in one picture it is the one that the other follows.
+    A viewport with two scenes in one picture counts as the view that leads the other.
     """
     active = user.layout.active
     viewports = sorted(user.layout.seen, key=lambda viewport: viewport is not active)
@@ -64,11 +67,23 @@ def _comparable_views(user: User) -> list[ShownView]:
     return views
 
 
-def _pull_alike(alike: list[ShownView], positions: dict[ShownView, Any]) -> None:
-    """Have views of one kind follow the one that was moved since `places`."""
-    followed = [view for view in alike if view in positions]
-    moved = [view for view in followed if positions[view] != view.view.state.place]
-    leader = (moved or followed or alike)[0]
-    for view in alike:
-        if view is not leader and (moved or view not in positions):
+def _align_views(views: list[ShownView], positions: dict[ShownView, Any]) -> None:
+    """Have views of one kind follow the one that was moved.
+
+    If none was moved, views without a position are new and follow the others.
+
+    Args:
+        views: the active one first.
+        positions: the place of each view after the last alignment.
+    """
+    known = [view for view in views if view in positions]
+    moved = [view for view in known if view.view.state.place != positions[view]]
+    if moved:
+        leader = moved[0]
+        followers = views
+    else:
+        leader = known[0] if known else views[0]
+        followers = [view for view in views if view not in positions]
+    for view in followers:
+        if view is not leader:
             view.follow(leader)

@@ -271,7 +271,8 @@ class Inbox(Generic[T]):
         """Add items; return False at the first for which there is no room."""
         with self._changed:
             for item in items:
-                if self._replaces_last(item):
+                supersedes = self._supersedes
+                if supersedes and self._items and supersedes(item, self._items[-1]):
                     self._items[-1] = item
                 elif len(self._items) < self._capacity:
                     self._items.append(item)
@@ -279,11 +280,6 @@ class Inbox(Generic[T]):
                     return False
             self._changed.notify()
         return True
-
-    def _replaces_last(self, item: T) -> bool:
-        if self._supersedes is None or not self._items:
-            return False
-        return self._supersedes(item, self._items[-1])
 
     def wake(self) -> None:
         """End a `take` that sleeps, or the next one."""
@@ -310,7 +306,7 @@ class Inbox(Generic[T]):
 
 class _Press(NamedTuple):
     time: float
-    """Seconds."""
+    """Time of the press, in seconds."""
     x: float
     y: float
     button: str
@@ -332,7 +328,9 @@ class ClickCounter:
     ) -> int:
         """Return 1 for a first press, 2 for the second one of a double click.
 
-        time: seconds. scale: pixels per point.
+        Args:
+            time: seconds.
+            scale: pixels per point.
         """
         last = self._last
         distance = max(abs(x - last.x), abs(y - last.y))

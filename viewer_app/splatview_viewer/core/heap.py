@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def trim() -> None:
-    """Give back to the system what malloc keeps.
+    """Release to the system what malloc keeps.
 
     Takes milliseconds; from any thread.
 

@@ -158,7 +158,7 @@ class Host:
     for it; "": it is drawn for the screen."""
     hand_over: Callable[[Path], None] = _ignore
     """Give the user a file that was written: a browser downloads it. Elsewhere it has
-    no effect: `say` where it is."""
+    no effect: `notify` the user where the file is."""
     resend: Callable[[], None] = _ignore
     """Hand out the newest value of the entry once more."""
     name: str = ""
@@ -168,7 +168,7 @@ class Host:
     name does."""
 
     def recall(self, topic: str) -> Any:
-        """Return what is remembered of the entry, such as "bookmarks"; None: nothing."""
+        """Return what is remembered of the entry, such as "bookmarks"; None for nothing."""
         by_name = f"{topic}/{self.name}"
         if not self.identity:
             return self.memo.get(by_name)

@@ -1,6 +1,7 @@
-"""Functions that take too long for the loop.
+"""Run functions on worker threads that would take too long for the viewer's loop.
 
-They run on worker threads, and wake the loop when they have ended.
+`JobQueue.submit` returns a `Job`. The loop looks at `Job.done` in its turns, and is woken
+when a job ends.
 """
 
 from __future__ import annotations
@@ -21,29 +22,35 @@ T = TypeVar("T")
 
 
 class Cancelled(Exception):  # noqa: N818  (it reports no mistake)
-    """Raised by `Job.report` in a job whose result is no longer needed."""
+    """Raised by `Job.report` inside a job that was cancelled."""
 
 
 class Job(Generic[T]):
-    """One call of a function on a worker thread; made by `Jobs.submit`."""
+    """One call of a function on a worker thread. `JobQueue.submit` makes it."""
 
     def __init__(
         self,
-        owner: Jobs,
+        owner: JobQueue,
         function: Callable[[Job[T]], T],
         wake: Callable[[], None] | None = None,
     ) -> None:
         self.progress = 0.0
-        """Completed fraction, 0 to 1, as the function reported it."""
+        """The completed fraction, 0 to 1, that the function has reported last."""
         self.cancelled = False
         self.error: Exception | None = None
-        """Exception raised by the function."""
+        """The exception that the function has raised."""
         self.function: Callable[[Job[T]], T] | None = function
-        """None once it has ended: it may hold a scene."""
+        """The function to call.
+
+        None once the job has ended: the function may refer to a scene, whose memory
+        would not be freed.
+        """
         self.ended = threading.Event()
         self.wake = wake
-        """Called from the thread once it has ended, in place of the queue's; None:
-        that."""
+        """Called from the thread once the job has ended.
+
+        With None the queue's own `wake` is called.
+        """
         self._owner = owner
         self._value: T | None = None
 
@@ -54,7 +61,7 @@ class Job(Generic[T]):
 
     @property
     def fault(self) -> str:
-        """Reason of the failure in words; "" without one."""
+        """A text for users that says why the function failed; "" if it did not."""
         e = self.error
         if e is None:
             return ""
@@ -66,33 +73,34 @@ class Job(Generic[T]):
     def result(self) -> T:
         """Return what the function returned, or raise what it raised.
 
-        For a job that is done and not cancelled.
+        The job must be done, and not cancelled.
         """
         if self.error is not None:
             raise self.error
         return self._value  # type: ignore[return-value]
 
     def report(self, stage: str, fraction: float) -> None:
-        """Note the progress. Called by the function; raises Cancelled to end it."""
+        """Store the progress. The function calls it; Cancelled ends a cancelled job."""
         if self.cancelled:
             raise Cancelled
         self.progress = min(max(fraction, 0.0), 1.0)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is done, at most `timeout` seconds; return whether it is."""
+        """Wait at most `timeout` seconds; return whether the job is done."""
         return self.ended.wait(timeout)
 
     def cancel(self) -> None:
-        """Drop the result. Idempotent.
+        """Cancel the job, whose result is dropped. Idempotent.
 
-        A waiting job is never called; a running one ends at its next report.
+        If the job still waits, its function is never called. A running function ends at
+        its next `report`.
         """
         self._owner.cancel(self)
 
     def end(self, value: T | None, error: Exception | None) -> None:
-        """Store the outcome unless it was cancelled.
+        """Store the outcome, unless the job was cancelled.
 
-        Called by `Jobs` under its lock.
+        The queue calls it under its lock.
         """
         if not self.cancelled:
             self._value = value
@@ -101,14 +109,17 @@ class Job(Generic[T]):
         self.ended.set()
 
 
-class Jobs:
-    """A queue of jobs, and the one thread that works on it while there are any."""
+class JobQueue:
+    """A queue of jobs, and the thread that works on them one after the other.
+
+    The thread exists only while there are jobs.
+    """
 
     def __init__(self, name: str, wake: Callable[[], None] = lambda: None) -> None:
         """Start without jobs.
 
         Args:
-            name: of the thread.
+            name: name of the thread.
             wake: called from the thread when a job that was not cancelled has ended.
         """
         self.wake = wake
@@ -120,13 +131,13 @@ class Jobs:
 
     @property
     def busy(self) -> bool:
-        """A job is waiting or running, also if it was cancelled while it ran."""
+        """True while a job waits or runs, also if it was cancelled while running."""
         with self._lock:
             return self._running is not None or bool(self._waiting)
 
     @property
-    def load(self) -> int:
-        """The number of jobs that wait or run."""
+    def pending_count(self) -> int:
+        """Number of jobs that wait or run."""
         with self._lock:
             return len(self._waiting) + (self._running is not None)
 
@@ -137,9 +148,12 @@ class Jobs:
         first: bool = False,
         wake: Callable[[], None] | None = None,
     ) -> Job[T]:
-        """Call a function with its job on the thread, after all others.
+        """Queue a function to be called on the thread, with its job as the argument.
 
-        first: before all that wait. wake: called in place of the queue's.
+        Args:
+            function: the function.
+            first: True to put the job before all jobs that wait.
+            wake: called when the job has ended, in place of the queue's `wake`.
         """
         job = Job(self, function, wake)
         with self._lock:
@@ -154,8 +168,7 @@ class Jobs:
     def _start(self, job: Job[Any]) -> None:
         """Start the thread for a job.
 
-        Where the system has no thread left, the job has failed; a later one may start
-        it.
+        If the system has no thread left, the job fails, and the next job tries again.
         """
         thread = threading.Thread(target=self._work, name=self._name, daemon=True)
         try:
@@ -167,7 +180,7 @@ class Jobs:
         self._thread = thread
 
     def cancel(self, job: Job[Any]) -> None:
-        """Drop the result of one job; see `Job.cancel`."""
+        """Cancel one job; see `Job.cancel`."""
         with self._lock:
             if job.done:
                 return
@@ -177,9 +190,10 @@ class Jobs:
                 job.end(None, None)
 
     def wait(self, timeout: float | None) -> bool:
-        """Wait until no job is left, and return whether that is so.
+        """Wait until no job is left; return whether none is.
 
-        timeout: seconds; None: any time.
+        Args:
+            timeout: seconds to wait at most; None for no limit.
         """
         thread = self._thread
         if thread is not None and timeout != 0:
@@ -187,7 +201,7 @@ class Jobs:
         return not self.busy
 
     def close(self, timeout: float | None = 0.0) -> bool:
-        """Cancel all jobs, and `wait` for the running one; return whether it has ended."""
+        """Cancel all jobs; return whether the running one has ended within `timeout`."""
         with self._lock:
             for job in list(self._waiting):
                 self.cancel(job)
@@ -196,7 +210,7 @@ class Jobs:
         return self.wait(timeout)
 
     def _work(self) -> None:
-        """Call one job after the other, until none is left."""
+        """Run one job after the other, until none is left."""
         while True:
             with self._lock:
                 if not self._waiting:
@@ -204,36 +218,41 @@ class Jobs:
                     return
                 job = self._waiting.popleft()
                 self._running = job
-            value = None
-            error: Exception | None = None
-            try:
-                value = job.function(job)  # type: ignore[misc]
-            except BaseException as e:
-                # The thread goes on with the next job, whatever this one raised.
-                error = RuntimeError(repr(e))
-                if isinstance(e, Exception):
-                    error = e
-            with self._lock:
-                self._running = None
-                job.end(value, error)
-            if not job.cancelled:
-                wake = job.wake or self.wake
-                # A loop that has ended needs no waking.
-                with suppress(Exception):
-                    wake()
-            # They may hold a scene, which is not kept until the next job.
-            del job, value, error
+            self._run(job)
+            # The result may be a scene, which is freed now and not with the next job.
+            del job
+
+    def _run(self, job: Job[Any]) -> None:
+        """Call the function of a job, store the outcome, and wake the loop."""
+        value = None
+        error: Exception | None = None
+        try:
+            value = job.function(job)  # type: ignore[misc]
+        except BaseException as e:
+            # The thread goes on with the next job, whatever this one has raised.
+            error = e if isinstance(e, Exception) else RuntimeError(repr(e))
+        with self._lock:
+            self._running = None
+            job.end(value, error)
+        if not job.cancelled:
+            wake = job.wake or self.wake
+            # A loop that has ended need not be woken.
+            with suppress(Exception):
+                wake()
+        # The traceback of an error refers to this frame. Without these names no cycle
+        # keeps the job and its scene in memory.
+        del job, value, error
 
 
 class JobPool:
-    """A bounded number of queues, and so of threads, for jobs of many owners."""
+    """A fixed number of queues, and so of threads, that many owners share."""
 
     def __init__(self, name: str, count: int) -> None:
-        self._queues = [Jobs(f"{name} {index}") for index in range(count)]
+        self._queues = [JobQueue(f"{name} {index}") for index in range(count)]
 
     def submit(
         self, function: Callable[[Job[T]], T], *, wake: Callable[[], None]
     ) -> Job[T]:
-        """Call a function with its job on the thread that has the fewest; then `wake`."""
-        queue = min(self._queues, key=lambda jobs: jobs.load)
+        """Queue a function on the thread that has the fewest jobs, as `JobQueue.submit`."""
+        queue = min(self._queues, key=lambda jobs: jobs.pending_count)
         return queue.submit(function, wake=wake)

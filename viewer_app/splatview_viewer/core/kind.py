@@ -90,11 +90,11 @@ class Kind:
     """Belongs to a run, and is plotted in the panel beside other streams of that run.
     """
     plots_counts: bool = False
-    """Its content plots the counts of its run's `counted` streams (`beside`), along its
-    own `curves`."""
+    """Its content plots the counts of its run's `counted` streams (`content.beside`)
+    beside its own curves (`content.curves`)."""
     snapshots: bool = False
-    """Its views request full memory snapshots (`content.ask`) and name those to open
-    (`opening`)."""
+    """Its views request full memory snapshots by a function of their content,
+    `request_snapshot`, which the workspace sets."""
     links: tuple[Link, ...] = ()
     """The streams that feed its views, beside the plots of their run."""
     holds: Callable[[Any], bool] = lambda _: False

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import math
 from datetime import datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 """Units of bytes, each 1024 times the one before."""
@@ -217,7 +221,7 @@ def ago_ticks(low: float, high: float, count: int) -> list[Tick]:
 
 
 def ago_text(seconds: float, step: float = 1.0) -> str:
-    """Return a time so many seconds ago: "-2 min 30 s".
+    """Return a time this many seconds ago: "-2 min 30 s".
 
     Its digits tell multiples of `step` seconds apart.
     """
@@ -251,7 +255,8 @@ def _second_digits(step: float) -> int:
 def _clock(time_us: float, step: float) -> str:
     """Return a time of day whose digits tell multiples of `step` microseconds apart.
 
-    time_us: since the epoch.
+    Args:
+        time_us: since the epoch.
     """
     seconds, fraction_us = divmod(round(time_us), 1_000_000)
     pattern = "%H:%M:%S" if step < 60e6 else "%H:%M"
@@ -268,3 +273,24 @@ def _multiples(low: float, high: float, step: float) -> list[float]:
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
     return [k * step for k in range(first, min(last, first + _MAX_TICKS) + 1)]
+
+
+def number_labels(values: Sequence[float]) -> list[str]:
+    """Return numbers as texts, with just enough decimals to tell them apart."""
+    span = max(values) - min(values)
+    largest = max(abs(value) for value in values)
+    if span <= 0 or largest >= 1e6 or span < 1e-4:
+        return [f"{value:.3g}" for value in values]
+    decimals = min(max(2 - math.floor(math.log10(span)), 0), 6)
+    labels = [f"{value:,.{decimals}f}" for value in values]
+    while decimals and all(label.endswith("0") for label in labels):
+        decimals -= 1
+        labels = [label[:-1] for label in labels]
+    return [label.rstrip(".") for label in labels]
+
+
+def count_labels(values: Sequence[float]) -> list[str]:
+    """Return counts as texts, whole where they span ten or more."""
+    if max(values) - min(values) >= 10:
+        return [f"{round(value):,}" for value in values]
+    return [f"{value:g}" for value in values]

@@ -94,7 +94,7 @@ class Desktop(Protocol):
 
         Args:
             picture: (H, W, 3 or 4) uint8, top row first.
-            name: of the file, which is written into the current folder.
+            name: the name of the file, which is written into the current folder.
 
         Raises:
             FileError: the file cannot be written.

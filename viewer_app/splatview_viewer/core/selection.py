@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 Vector = tuple[float, float, float]
+Axes = tuple[Vector, Vector, Vector]
+_WORLD_AXES: Axes = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 
 
 @dataclass(frozen=True)
@@ -15,11 +18,7 @@ class Box:
     center: Vector = (0.0, 0.0, 0.0)
     half: Vector = (1.0, 1.0, 1.0)
     """Half the lengths of its edges, along its own axes."""
-    axes: tuple[Vector, Vector, Vector] = (
-        (1.0, 0.0, 0.0),
-        (0.0, 1.0, 0.0),
-        (0.0, 0.0, 1.0),
-    )
+    axes: Axes = _WORLD_AXES
     """Its axes in the world, unit vectors at right angles."""
     outside: bool = False
     """True to keep what is outside instead of what is inside."""
@@ -32,7 +31,35 @@ class Sphere:
     center: Vector = (0.0, 0.0, 0.0)
     radius: float = 1.0
     outside: bool = False
-    """As `Box.outside`."""
+    """True to keep what is outside instead of what is inside."""
+
+
+@dataclass(frozen=True)
+class Cylinder:
+    """A cylinder of any orientation, world units."""
+
+    center: Vector = (0.0, 0.0, 0.0)
+    radius: float = 1.0
+    half_height: float = 1.0
+    axes: Axes = _WORLD_AXES
+    """The axes of the box that it fits into, unit vectors at right angles."""
+    axis_index: Literal[0, 1, 2] = 1
+    """Which of its axes it goes around. One that stands upright in a scene whose up is an
+    axis of the world is not turned."""
+    outside: bool = False
+    """True to keep what is outside instead of what is inside."""
+
+    @property
+    def half(self) -> Vector:
+        """Half the lengths of the box that it fits into, as `Box.half`."""
+        lengths = [self.radius, self.radius, self.radius]
+        lengths[self.axis_index] = self.half_height
+        x, y, z = lengths
+        return x, y, z
+
+
+Shape = Box | Sphere | Cylinder
+"""A region that a scene is cut to."""
 
 
 @dataclass(frozen=True)
@@ -45,17 +72,38 @@ class Selection:
     opacity: tuple[float, float] = (0.0, 1.0)
     """Lowest and highest opacity, both included."""
     scale: tuple[float, float] = (0.0, math.inf)
-    """The same of its largest standard deviation, world units."""
+    """Smallest and largest value of its largest standard deviation, in world units."""
     sh_energy: tuple[float, float] = (0.0, math.inf)
-    """The same of `scene.sh_energy`: how much its colour depends on the direction of
-    view."""
+    """Smallest and largest `scene.sh_energy`: how much its colour depends on the
+    direction of view."""
     box: Box | None = None
     """Where its centre has to be."""
     sphere: Sphere | None = None
-    """The same."""
+    """As `box`, for a sphere."""
+    cylinder: Cylinder | None = None
+    """As `box`, for a cylinder."""
     marked: tuple[int, ...] = ()
     """Indices into the scene of Gaussians that stand out, ascending. Those that it does
     not have do not count."""
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """The shapes that it crops by."""
+        shapes = (self.box, self.sphere, self.cylinder)
+        return tuple(shape for shape in shapes if shape is not None)
+
+    def cropped_by(self, shape: Shape | None) -> Selection:
+        """Return the same conditions with this shape alone; None: without any."""
+        uncropped = replace(self, box=None, sphere=None, cylinder=None)
+        match shape:
+            case Box():
+                return replace(uncropped, box=shape)
+            case Sphere():
+                return replace(uncropped, sphere=shape)
+            case Cylinder():
+                return replace(uncropped, cylinder=shape)
+            case None:
+                return uncropped
 
 
 EVERYTHING = Selection()

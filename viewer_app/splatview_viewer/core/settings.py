@@ -58,7 +58,7 @@ class Timings:
     """The share of the last second that the GPU worked for the viewer; None while there
     is no limit."""
     gpu_budget: float = 1.0
-    """The limit."""
+    """The share of the time that the GPU may work for the viewer; 1: no limit."""
     gpu_memory: tuple[int, int] | None = None
     """Bytes of the GPU's memory that all programs use, and all there are; None where
     that is not known."""

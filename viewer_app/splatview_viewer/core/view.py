@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import (
     TYPE_CHECKING,
@@ -27,7 +28,7 @@ from splatview_viewer.core.host import Host
 from splatview_viewer.core.settings import BACKDROP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import moderngl
@@ -41,7 +42,7 @@ Value = Any
 """A frame of a stream, or the content of a file. Each kind checks it by its own rules.
 """
 Release = Literal["idle", "away", "closed", "last"]
-"""The occasion to give memory back. "idle": no view of the data is visible; asked of
+"""The occasion to release memory. "idle": no view of the data is visible; asked of
 one of them. "away": the user of this view is away: its own pictures. "closed": this
 view ends. "last": it ends, and so does the data. The last two may be repeated."""
 Tab = Literal["look", "data", "compare", "film"]
@@ -117,8 +118,6 @@ class Info:
     """The value under the pointer."""
     path: Sequence[str] = ()
     """Transfer of the data to the screen: upload, renderer."""
-    timings: Mapping[str, float] = field(default_factory=dict)
-    """Milliseconds by stage of the last picture, not nested."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,7 @@ class ViewPlace(Protocol):
     """The part of a picture that a view shows; made without arguments, all of it."""
 
     def seen_from(self, rect: Rect) -> Self:
-        """Return the place of which other rectangles show all that is seen in `rect`."""
+        """Return a place with which any other rectangle shows all that `rect` shows."""
         ...
 
 
@@ -171,7 +170,7 @@ class View(Generic[Data, State]):
         view.draw(framebuffer, rect)
         view.ui(rect, scale)               # after `draw`, inside an imgui frame
         view.panel(), view.info()          # for the panel and the status line
-        view.release(how)                  # at any time; "closed" and "last" end it
+        view.release(occasion)             # at any time; "closed" and "last" end it
 
     A picture depends on the data and `state` alone, so following, bookmarks, undo and
     memory are copies of `state`. A state with a field `place`
@@ -222,7 +221,7 @@ class View(Generic[Data, State]):
         raise NotImplementedError
 
     def release(self, occasion: Release) -> None:
-        """Give back what is made again when it is drawn."""
+        """Release what is made again when it is drawn."""
         raise NotImplementedError
 
     def tick(self, now: float) -> bool:
@@ -260,7 +259,8 @@ class View(Generic[Data, State]):
     def ui(self, rect: Rect, scale: float) -> bool:
         """Draw axes, text and windows over the picture with imgui.
 
-        scale: pixels per point.
+        Args:
+            scale: pixels per point.
         """
         return False
 
@@ -269,7 +269,7 @@ class View(Generic[Data, State]):
         return ()
 
     def info(self) -> Info:
-        """Return texts about the shown value."""
+        """Return texts about the shown value, for the panel."""
         return Info()
 
     def commands(self) -> Sequence[Command[Any]]:
@@ -288,22 +288,35 @@ class View(Generic[Data, State]):
         return ()
 
     @property
+    def timings(self) -> Mapping[str, float]:
+        """Milliseconds by stage of the last picture, not nested."""
+        return {}
+
+    @property
     def wants(self) -> Wants:
         """The needs of the view that its caller looks up in each turn."""
         return Wants()
 
+
+class GradualView(View[Data, State]):
+    """A view whose jobs work on a picture while others are drawn."""
+
     @property
     def complete(self) -> bool:
         """True if the last picture showed everything: no job works on more of it."""
-        return True
+        raise NotImplementedError
 
     @property
     def fault(self) -> str:
         """The reason why the value cannot be drawn; "" unless the view has given up."""
-        return ""
+        raise NotImplementedError
 
     def wait(self, timeout: float) -> None:
-        """Wait, at most so many seconds, until another picture would show more."""
+        """Wait, at most this many seconds, until another picture would show more.
+
+        For callers that need a complete picture and do nothing else meanwhile.
+        """
+        raise NotImplementedError
 
 
 @dataclass
@@ -343,6 +356,12 @@ class ShownView:
         return self.view.info()
 
     @property
+    def timings(self) -> Mapping[str, float]:
+        if not self._shared.has_value:
+            return {}
+        return self.view.timings
+
+    @property
     def empty(self) -> bool:
         return not self._shared.has_value
 
@@ -356,7 +375,8 @@ class ShownView:
     def follow(self, leader: ShownView, alike: bool = False) -> None:
         """Show the part that `leader`, of the same kind, shows.
 
-        alike: with the same settings as well.
+        Args:
+            alike: with the same settings as well.
         """
         if alike:
             state = leader.view.state
@@ -376,27 +396,27 @@ class ShownView:
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         """Draw the view, or the backdrop while it is empty."""
         self.rect = rect
-        if not self.empty:
+        if self._shared.has_value:
             self.view.draw(framebuffer, rect)
             return
         framebuffer.use()
         framebuffer.clear(*BACKDROP, 1.0, viewport=rect.viewport(framebuffer.height))
 
     def covered(self, rect: Rect) -> Sequence[Rect]:
-        if self.empty:
+        if not self._shared.has_value:
             return ()
         return self.view.covered(rect)
 
     def draw_ui(self, rect: Rect, scale: float) -> bool:
         """Draw with imgui over the picture; return whether to draw it again."""
-        if self.empty:
+        if not self._shared.has_value:
             return False
         return self._draws_again(partial(self.view.ui, rect, scale))
 
     def handle(self, event: Event, rect: Rect) -> bool:
         """Take a user's event; return whether to draw the picture again."""
         self.rect = rect
-        if self.empty:
+        if not self._shared.has_value:
             return False
         return self._draws_again(partial(self.view.handle, event, rect))
 
@@ -465,7 +485,8 @@ PICTURE_KEYS = (
 def meta_phrases(meta: Mapping[str, Any], omitted: Collection[str]) -> list[str]:
     """Return a frame's metadata as phrases.
 
-    omitted: names of what the view itself shows.
+    Args:
+        omitted: names of what the view itself shows.
     """
     return [
         f"{name} {_meta_text(value)}"
@@ -489,7 +510,8 @@ def _meta_text(value: Any) -> str:
 def bridge_phrases(reasons: Mapping[str, str]) -> list[str]:
     """Return why better ways to OpenGL than the one in use were not taken.
 
-    reasons: by the names of the ways; "" for a way that was not tried.
+    Args:
+        reasons: by the names of the ways; "" for a way that was not tried.
     """
     return [
         f"{name} does not work here: {reason}"
@@ -503,16 +525,11 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self.ms: dict[str, float] = {}
-        self._stage = ""
-        self._start = 0.0
 
-    def __call__(self, stage: str) -> Stopwatch:
-        self._stage = stage
-        return self
-
-    def __enter__(self) -> Stopwatch:
-        self._start = time.perf_counter()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.ms[self._stage] = (time.perf_counter() - self._start) * 1e3
+    @contextmanager
+    def __call__(self, stage: str) -> Iterator[None]:
+        started_at = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.ms[stage] = (time.perf_counter() - started_at) * 1e3

@@ -101,7 +101,8 @@ def check_length(
 def path_values(film: Film, *, frames: bool = True) -> dict[str, Any]:
     """Return the values of a path's JSON text.
 
-    `frames`: with one camera for each picture of the film as well.
+    Args:
+        frames: with one camera for each picture of the film as well.
     """
     path = film.path
     keys = [*path.keys]
@@ -222,7 +223,7 @@ def _film(values: Any) -> Film:
     kind = str(values.get("camera_type", "perspective")).lower()
     if kind not in _MODELS:
         raise CameraError(
-            f"path: camera_type is {kind!r:.40}; legal are {', '.join(_MODELS)}"
+            f"path: camera_type is {kind!r:.40}; expected {', '.join(_MODELS)}"
         )
     model = _MODELS[kind]
     width = int(_read_float(values, "render_width", 1920, 1, 16384))
@@ -280,9 +281,9 @@ def _frames(
 
     Args:
         frames: the entries of "camera_path".
-        values: of the whole JSON text.
+        values: the values of the whole JSON text.
         transition: seconds between pictures that name none themselves.
-        model: of the camera.
+        model: the model of the camera.
     """
     if len(frames) > MAX_FRAMES:
         raise CameraError(

@@ -24,7 +24,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from splatview_ipc.kinds.gaussians import SH_REST
+from splatview_ipc.kinds.gaussians import SH_REST_COUNTS
 from splatview_ipc.system.free_memory import available_bytes
 from splatview_viewer.core.errors import FileError, ViewerError
 from splatview_viewer.scene.scene import FIELDS, UPS, GaussianScene
@@ -55,7 +55,7 @@ JSON_GROWTH = 40
 """Bytes of Python objects per byte of JSON: `{"":0},` takes 7 bytes and becomes a
 mapping of 240."""
 
-SH_PROPERTIES = tuple(3 * k for k in SH_REST)
+SH_PROPERTIES = tuple(3 * k for k in SH_REST_COUNTS)
 """Numbers per Gaussian that the coefficients above degree 0 take, by the degree."""
 MODES = {
     "mip": True,
@@ -221,9 +221,9 @@ class Fields:
         """
         self.scales = _three_scales(self.scales, len(self.means))
         coefficients = self.shN.shape[1] if self.shN.ndim == 3 else -1
-        if coefficients not in SH_REST:
+        if coefficients not in SH_REST_COUNTS:
             raise FileError(
-                f"shN has shape {tuple(self.shN.shape)}; legal are (N, 0 | 3 | 8 | 15 "
+                f"shN has shape {tuple(self.shN.shape)}; expected (N, 0 | 3 | 8 | 15 "
                 "| 24, 3)"
             )
         arrays = self._checked_arrays(coefficients)
@@ -240,7 +240,7 @@ class Fields:
                 f"vertical axis {clipped(up)!r} is unknown (known: {', '.join(UPS)}); "
                 "up is guessed",
             )
-        degree = SH_REST.index(coefficients)
+        degree = SH_REST_COUNTS.index(coefficients)
         if sh_degree is not None:
             degree = max(0, min(sh_degree, degree))
         antialiased = MODES.get(mode_name, False)
@@ -370,7 +370,8 @@ def quats_from_smallest_three(
 def scene_bytes(count: int, coefficients: int) -> int:
     """Return the bytes of `count` Gaussians as float32.
 
-    `coefficients`: per channel above degree 0.
+    Args:
+        coefficients: per channel above degree 0.
     """
     return count * (14 + 3 * coefficients) * 4
 

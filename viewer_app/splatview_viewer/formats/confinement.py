@@ -321,7 +321,7 @@ _REFUSED_CALLS = {
     "vhangup": (153, 58),
     "personality": (135, 92),
 }
-"""The numbers of refused system calls on x86-64 and on aarch64; None: it has no such
+"""The numbers of refused system calls on x86-64 and on aarch64; None if it has no such
 call."""
 _OPEN = (2, None)
 _OPENAT = (257, 56)

@@ -145,9 +145,7 @@ def _read_harmonics(planes: Planes, coefficients: int) -> np.ndarray:
         raise FileError(f"{name!r} has labels beyond its {len(centroids)} centroids")
     bits = planes.meta["shN"].get("quantization", 6)
     if bits not in range(1, 9):
-        raise FileError(
-            f"shN has a quantization of {bits!r:.40} bits; legal are 1 to 8"
-        )
+        raise FileError(f"shN has a quantization of {bits!r:.40} bits; expected 1 to 8")
     low = planes.read_numbers("shN", "mins", None)
     high = planes.read_numbers("shN", "maxs", None)
     values = low + centroids / np.float32(2**bits - 1) * (high - low)

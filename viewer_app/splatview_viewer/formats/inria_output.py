@@ -42,7 +42,8 @@ WHITE = (1.0, 1.0, 1.0)
 def find_scenes(folder: Path) -> list[Path]:
     """Return the scenes of a folder, ascending by iteration, coarse ones first.
 
-    `folder`: of a training, its point_cloud, or one iteration.
+    Args:
+        folder: the folder of a training, its point_cloud, or one iteration.
     """
     alone = folder / SCENE
     if ITERATION.fullmatch(folder.name) and alone.is_file():

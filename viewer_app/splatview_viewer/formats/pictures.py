@@ -101,7 +101,7 @@ def read_npy(path: Path, progress: Progress) -> np.ndarray:
     The array in the file may be (H, W), (H, W, C) or (C, H, W).
     """
     # Mapping checks the shape against the size of the file and allocates nothing. But
-    # if a program saves the file anew meanwhile, touching a mapping that shrank would
+    # if a program saves the file again meanwhile, touching a mapping that shrank would
     # kill this process: it is read below.
     array = np.load(path, mmap_mode="r", allow_pickle=False)
     shape = array.shape
@@ -169,7 +169,7 @@ def save_picture(pixels: np.ndarray, path: Path, numbered: bool = False) -> Path
 
     Args:
         pixels: (H, W, 3) uint8, or (H, W, 4) with alpha.
-        path: of the file; its suffix names the format, PNG if it is unknown.
+        path: the path of the file; its suffix names the format, PNG if it is unknown.
         numbered: as for `output_file`.
 
     Returns:
@@ -215,7 +215,8 @@ def check_writable(
 def output_path(name: str, suffix: str = ".png", folder: Path | None = None) -> Path:
     """Return the path of a new file that is named after a stream or a file.
 
-    `folder`: by default the current one.
+    Args:
+        folder: by default the current one.
     """
     try:
         folder = folder or Path.cwd()
@@ -241,7 +242,7 @@ def make_output_folder(path: str | os.PathLike[str], *, private: bool = False) -
     """Make a folder for output, and missing ones above it.
 
     Args:
-        path: of the folder.
+        path: the path of the folder.
         private: new folders are for their owner alone (0700), and the folder must be
             the user's own or root's; without it, only where any user could have made
             the folder before.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     Load = Callable[[str, int], bytes]
-    """Returns the content of a file by name, of at most so many bytes. Raises
+    """Returns the content of a file by name, of at most this many bytes. Raises
     FileError."""
 
 META = "meta.json"
@@ -41,7 +41,7 @@ META_LIMIT = 4 << 20
 PLANE_LIMIT = 1 << 30
 UNPACK_SPARE = 1 << 16
 UNPACK_RATIO = 4
-"""Bytes that a file in a zip may unpack to: so many, or this multiple of the zip.
+"""Bytes that a file in a zip may unpack to: this many, or this multiple of the zip.
 Pictures are packed already."""
 MIN_PIXEL_LIMIT = 1 << 22
 """Pixels that a plane may have whatever the count: more than four times the largest

@@ -161,7 +161,7 @@ def _check_columns(vertex: Element) -> _Columns:
     numbered = {f"f_rest_{i}" for i in range(len(harmonics))}
     if len(harmonics) not in SH_PROPERTIES or set(harmonics) != numbered:
         raise FileError(
-            f"PLY: {len(harmonics)} properties f_rest_*; legal are "
+            f"PLY: {len(harmonics)} properties f_rest_*; expected "
             f"{', '.join(map(str, SH_PROPERTIES))}, numbered from 0"
         )
     return _Columns(colors, scales, harmonics)
@@ -407,7 +407,7 @@ def read_ply(path: Path, progress: Progress) -> Fields:
 
 
 def _last_comment(comments: list[str], *keys: str) -> str:
-    """Return the text behind a key in the last comment that begins with one of `keys`.
+    """Return the text after a key in the last comment that begins with one of `keys`.
 
     It is "" without such a comment.
     """
@@ -450,10 +450,10 @@ def write_ply(
 
     Args:
         scene: activated; Gaussians of opacity 0 are left out, since they are invisible.
-        path: of the file; if it exists, a number is appended, so that nothing is lost.
+        path: the file to write; if it exists, a number is appended.
         antialiased: True for a scene that was trained so, noted in a comment that other
             programs know.
-        keep: (N,) bool, which Gaussians to write; None: all of them.
+        keep: (N,) bool, which Gaussians to write; None for all of them.
         progress: called with how far it is.
 
     Returns:

@@ -1,7 +1,7 @@
 """The header of a PLY and its elements: records in binary or as text.
 
-A record without lists has a size, so that an element behind it is where it must be.
-Records with lists, and texts, are read one behind the other from the beginning: as runs
+A record without lists has a size, so that an element after it is where it must be.
+Records with lists, and texts, are read one after the other from the beginning: as runs
 of records whose lists have the same lengths, each run one structured array. Numbers of
 a text become float64, which holds every number that a PLY can name.
 """
@@ -75,7 +75,7 @@ class Property(NamedTuple):
 
 @dataclass
 class Element:
-    """One element of a PLY header: so many records of these properties."""
+    """One element of a PLY header: this many records of these properties."""
 
     name: str
     count: int
@@ -143,7 +143,7 @@ class PlyHeader:
     """Comments and lines of `obj_info`, in their order."""
     is_text: bool
     size: int
-    """Bytes of the header: the first record begins behind them."""
+    """Bytes of the header: the first record begins after them."""
 
     def elements_before(self, name: str) -> list[Element]:
         """Return the elements before the one of this name, in their order."""
@@ -155,7 +155,7 @@ class PlyHeader:
         f.seek(self.size)
         left = max(remaining(f), 0)
         for element in (*self.elements_before(name), self.elements[name]):
-            # The last number of a text needs no space behind it.
+            # The last number of a text needs no space after it.
             needed = element.min_bytes(is_text=self.is_text) - self.is_text
             if needed > left:
                 raise FileError(
@@ -290,7 +290,7 @@ def read_records(f: BinaryIO, header: PlyHeader, name: str) -> np.ndarray:
 def _read_fixed(f: BinaryIO, offset: int, element: Element) -> Iterator[np.ndarray]:
     """Yield the records of an element without lists, in one buffer.
 
-    They are read, not mapped: a trainer may write the file anew meanwhile, and a mapped
+    They are read, not mapped: a trainer may write the file again meanwhile, and a mapped
     file that shrinks kills the process.
     """
     record = element.record()
@@ -308,7 +308,7 @@ def _read_fixed(f: BinaryIO, offset: int, element: Element) -> Iterator[np.ndarr
 
 
 class _Bytes:
-    """The records of a binary file, one behind the other, read ahead in blocks."""
+    """The records of a binary file, one after the other, read ahead in blocks."""
 
     is_text = False
 
@@ -344,7 +344,7 @@ class _Bytes:
 
 
 class _Text(_Bytes):
-    """The records of a text, one behind the other: its numbers as float64."""
+    """The records of a text, one after the other: its numbers as float64."""
 
     is_text = True
 
@@ -379,7 +379,7 @@ class _Text(_Bytes):
 def _read_behind(
     records: _Bytes, passed: list[Element], element: Element, progress: Progress
 ) -> Iterator[np.ndarray]:
-    """Yield the records of an element that lies behind those of `passed`."""
+    """Yield the records of an element that lies after those of `passed`."""
     for earlier in passed:
         for _ in _read_runs(records, earlier):
             progress(f"passing over {clipped(earlier.name)}", 0.0)

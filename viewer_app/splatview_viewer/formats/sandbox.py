@@ -116,7 +116,7 @@ class File(NamedTuple):
 
 
 class StoredArray(msgspec.Struct, frozen=True):
-    """An array in the memory file, little endian, behind the one before it."""
+    """An array in the memory file, little endian, after the one before it."""
 
     dtype: Literal["b1", "u1", "u2", "u8", "i2", "i4", "i8", "f4", "f8"]
     shape: Annotated[tuple[_Extent, ...], Meta(max_length=3)]
@@ -151,7 +151,7 @@ def limits_for(
     """Return the limits for files of `size` bytes.
 
     Args:
-        size: of all files.
+        size: the size of all files.
         free_share: the part of the free memory that the child may take at most.
         per_byte: bytes of memory that it may take for each byte of the files.
     """
@@ -261,7 +261,7 @@ def await_result(
     Args:
         process: the child.
         errors: the descriptor of its stderr.
-        progress: as for `run`.
+        progress: called with the activity and how far it is (0 to 1).
         timeout: seconds within which it has to answer, counted in waits of `POLL`.
 
     Raises:
@@ -370,9 +370,11 @@ def seal_and_map(fd: int) -> mmap.mmap | None:
 def map_arrays(
     columns: list[StoredArray], mapping: mmap.mmap | None
 ) -> list[np.ndarray]:
-    """Return the arrays of a result. `mapping`: of its memory file; None: it is empty.
+    """Return the arrays of a result. Raises FileError for one outside of the mapping.
 
-    Raises FileError for an array outside of it.
+    Args:
+        columns: descriptions of the arrays.
+        mapping: the memory file of the result; None if it is empty.
     """
     available = 0 if mapping is None else len(mapping)
     arrays: list[np.ndarray] = []
@@ -485,7 +487,7 @@ def _set_limit(kind: int, value: int, grace: int = 0) -> None:
 
 
 def write_columns(file: BinaryIO, arrays: list[np.ndarray]) -> list[StoredArray]:
-    """Write arrays one behind the other into an empty file; return their description."""
+    """Write arrays one after the other into an empty file; return their description."""
     columns: list[StoredArray] = []
     for array in arrays:
         kind = f"{array.dtype.kind}{array.dtype.itemsize}"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from splatview_ipc.kinds.gaussians import SH_REST
+from splatview_ipc.kinds.gaussians import SH_REST_COUNTS
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats import gsplat_png
 from splatview_viewer.formats.common import (
@@ -60,7 +60,8 @@ VERSIONS = (None, 1, 2)
 def read_sog(path: Path, progress: Progress) -> Fields:
     """Read the Gaussians of a SOG, or of gsplat's PNG compression.
 
-    `path`: a zip, a folder, or its meta.json.
+    Args:
+        path: a zip, a folder, or its meta.json.
     """
     with open_files(path) as load:
         meta = load_meta(load)
@@ -79,7 +80,7 @@ def _read(meta: dict[str, Any], load: Load, progress: Progress) -> Fields:
     """
     version = meta.get("version")
     if version not in VERSIONS:
-        raise FileError(f"meta.json has version {version!r:.40}; legal are 1 and 2")
+        raise FileError(f"meta.json has version {version!r:.40}; expected 1 or 2")
     has_codebooks = version == 2
     if has_codebooks:
         count = check_count(meta.get("count"))
@@ -182,9 +183,9 @@ def _read_palette(planes: Planes, *, has_codebooks: bool) -> np.ndarray:
     coefficients = width // 64
     if width % 64 or coefficients not in (3, 8, 15):
         raise FileError(
-            f"shN_centroids is {width} pixels wide; legal are 192, 512 and 960"
+            f"shN_centroids is {width} pixels wide; expected 192, 512 or 960"
         )
-    if bands not in (None, SH_REST.index(coefficients)):
+    if bands not in (None, SH_REST_COUNTS.index(coefficients)):
         raise FileError(
             f"shN has {bands!r} bands but its centroids are {width} pixels wide"
         )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from splatview_ipc.kinds.gaussians import SH_REST
+from splatview_ipc.kinds.gaussians import SH_REST_COUNTS
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats.common import (
     GZIP_MAGIC,
@@ -50,7 +50,7 @@ COORDINATE_SYSTEM = 0xADBE0003
 ORBIT_CAMERA = 0xADBE0002
 """Adobe's extension: limits for the camera of a viewer."""
 EXTENSIONS_LIMIT = 1 << 20
-"""Bytes of extensions that are read behind the attributes."""
+"""Bytes of extensions that are read after the attributes."""
 SYSTEMS = [
     "RUB",
     "LDB",
@@ -89,11 +89,11 @@ SH_OF_BYTE = ((np.arange(256) - 128) / 128).astype(np.float32)
 
 
 class _Head(NamedTuple):
-    """The numbers of a header behind its magic number."""
+    """The numbers of a header after its magic number."""
 
     version: int
     n: int
-    """Gaussians."""
+    """Number of Gaussians."""
     degree: int
     bits: int
     """Fractional bits of a position."""
@@ -111,28 +111,29 @@ class _Head(NamedTuple):
             "colors": 3 * n,
             "scales": 3 * n,
             "rotations": n * rotation_size,
-            "sh": 3 * SH_REST[self.degree] * n,
+            "sh": 3 * SH_REST_COUNTS[self.degree] * n,
         }
 
     def check(self, legal: tuple[int, ...], packed: int) -> None:
         """Raise FileError for a header that no file of `packed` bytes can have.
 
-        `legal`: the versions of this container.
+        Args:
+            legal: the versions of this container.
         """
         if self.version not in legal:
             raise FileError(
                 f"SPZ: version {self.version}; this container is read in versions "
                 f"{', '.join(map(str, legal))}"
             )
-        if self.degree >= len(SH_REST):
+        if self.degree >= len(SH_REST_COUNTS):
             raise FileError(
-                f"SPZ: spherical harmonics of degree {self.degree}; legal are 0 to 4"
+                f"SPZ: spherical harmonics of degree {self.degree}; expected 0 to 4"
             )
         if self.bits > 24:
             raise FileError(
                 f"SPZ: {self.bits} fractional bits; a position has 24 bits in all"
             )
-        check_scene(self.n, SH_REST[self.degree], packed)
+        check_scene(self.n, SH_REST_COUNTS[self.degree], packed)
 
 
 class _Content(NamedTuple):
@@ -156,7 +157,7 @@ def read_spz(path: Path, progress: Progress) -> Fields:
     n = head.n
     means = _read_means(head, planes["positions"])
     quats = _read_quats(head, planes["rotations"])
-    harmonics = SH_OF_BYTE[planes["sh"].reshape(n, 3 * SH_REST[head.degree])]
+    harmonics = SH_OF_BYTE[planes["sh"].reshape(n, 3 * SH_REST_COUNTS[head.degree])]
     extensions = content.extensions if head.flags & EXTENSIONS else b""
     system, notes = _read_extensions(extensions)
     axes = np.array([DIRECTIONS[letter] for letter in SYSTEMS[system]], np.float64).T
@@ -168,7 +169,7 @@ def read_spz(path: Path, progress: Progress) -> Fields:
         scales=SCALE_OF_BYTE[planes["scales"]].reshape(n, 3),
         opacities=LOGIT_OF_BYTE[planes["alphas"]],
         sh0=SH0_OF_BYTE[planes["colors"]].reshape(n, 3),
-        shN=turned_harmonics.reshape(n, SH_REST[head.degree], 3),
+        shN=turned_harmonics.reshape(n, SH_REST_COUNTS[head.degree], 3),
     )
     progress("unpacking", 1.0)
     is_antialiased = bool(head.flags & ANTIALIASED)

@@ -17,8 +17,8 @@ import numpy as np
 
 from splatview_ipc.kinds.gaussians import (
     COLOR_NAMES,
+    FIELD_NAMES,
     FILTER_NAMES,
-    NAMES,
     SCALE_COUNTS,
 )
 from splatview_viewer.core.errors import FileError
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 ALIASES: dict[str, tuple[str, ...]] = {
-    **NAMES,
+    **FIELD_NAMES,
     "sh0": tuple(first for first, _ in COLOR_NAMES),
     "shN": tuple(higher for _, higher in COLOR_NAMES),
     "shs": ("shs",),
@@ -56,7 +56,7 @@ class SavedTensors:
     tensors: dict[str, Any]
     """By the fields of `ALIASES`."""
     degree: int | None = None
-    """The degree in use; None: that of the coefficients."""
+    """The degree in use; None for that of the coefficients."""
     has_logit_colors: bool = False
     """True if "sh0" holds logits of colours where there are no higher coefficients:
     splatfacto's features_dc."""

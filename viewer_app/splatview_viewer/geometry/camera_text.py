@@ -66,8 +66,8 @@ def camera_from_json(source: str, width: int, height: int) -> Camera:
 
     Args:
         source: the text, or the name of the file.
-        width: of the picture, in pixels.
-        height: of the picture, in pixels.
+        width: the width of the picture, in pixels.
+        height: the height of the picture, in pixels.
 
     Raises:
         CameraError: the text, or the file's content, describes no camera.
@@ -148,7 +148,7 @@ def _parse_nerfstudio_path(fields: Fields, width: int, height: int) -> Camera:
     camera_type = str(fields.get("camera_type", "perspective")).lower()
     if camera_type not in ("perspective", "fisheye"):
         raise CameraError(
-            f"camera: camera_type is {camera_type!r:.40}; legal are perspective, fisheye"
+            f"camera: camera_type is {camera_type!r:.40}; expected perspective, fisheye"
         )
     pose = read_pose(fields["camera_to_world"], "camera: camera_to_world")
     K = intrinsics(_number(fields, "fov", DEFAULT_FOV), width, height)
@@ -247,7 +247,7 @@ def _parse_own(fields: Fields, width: int, height: int) -> Camera:
     unknown = set(fields) - _OWN_KEYS
     if unknown:
         raise CameraError(
-            f"camera: unknown key {min(unknown)!r}; legal are "
+            f"camera: unknown key {min(unknown)!r}; expected "
             f"{', '.join(sorted(_OWN_KEYS))}"
         )
     lens = _parse_lens(fields)

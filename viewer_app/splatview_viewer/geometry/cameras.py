@@ -180,7 +180,8 @@ def look_at(position: Any, target: Any, up: Any = DEFAULT_UP) -> np.ndarray:
 def world_to_camera(rotation: np.ndarray, position: np.ndarray) -> np.ndarray:
     """Return the matrix (4, 4) of a camera at a position.
 
-    rotation: from world to camera, (3, 3).
+    Args:
+        rotation: from world to camera, (3, 3).
     """
     viewmat = np.eye(4)
     viewmat[:3, :3] = rotation
@@ -207,7 +208,8 @@ def _unit_vector(up: np.ndarray) -> np.ndarray:
 def focal_length(fov: float, height: int, model: CameraModel = "pinhole") -> float:
     """Return the focal length, K's fy, of a picture that shows `fov` degrees vertically.
 
-    height: of the picture, in pixels.
+    Args:
+        height: the height of the picture, in pixels.
     """
     half = math.radians(fov) / 2
     if model == "fisheye":
@@ -232,8 +234,8 @@ def intrinsics(
 
     Args:
         fov: vertical field of view in degrees.
-        width: of the picture, in pixels.
-        height: of the picture, in pixels.
+        width: the width of the picture, in pixels.
+        height: the height of the picture, in pixels.
         model: the camera's model.
 
     Raises:
@@ -337,8 +339,8 @@ def frame_points(
 
     Args:
         points: centres of Gaussians, (N, 3).
-        width: of the picture, in pixels.
-        height: of the picture, in pixels.
+        width: the width of the picture, in pixels.
+        height: the height of the picture, in pixels.
         weights: (N,); Gaussians with a weight of 0 do not count.
         up: the direction that points upward in the picture, (3,).
 
@@ -373,8 +375,8 @@ def frame_ball(
         radius: the ball's radius.
         rotation: the camera's world-to-camera rotation, (3, 3).
         fov: its vertical field of view in degrees.
-        width: of the picture, in pixels.
-        height: of the picture, in pixels.
+        width: the width of the picture, in pixels.
+        height: the height of the picture, in pixels.
     """
     half_vertical = math.radians(fov) / 2
     half_width = math.tan(half_vertical) * width / height

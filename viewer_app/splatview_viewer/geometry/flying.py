@@ -101,7 +101,8 @@ class Flying:
         Speeds approach what the keys say exponentially, and that is integrated exactly:
         the path does not depend on how often this is called.
 
-        now: seconds.
+        Args:
+            now: seconds.
         """
         elapsed = 0.0
         if self._stepped_at is not None:

@@ -19,7 +19,7 @@ from splatview_viewer.core.events import (
     PointerRelease,
     Wheel,
 )
-from splatview_viewer.geometry import rotations
+from splatview_viewer.geometry import rotations, turning
 from splatview_viewer.geometry.cameras import (
     DEFAULT_FOV,
     FAR,
@@ -45,14 +45,11 @@ MAX_PINCH = 8.0
 """Largest magnification of one event of two fingers."""
 SECONDS = 0.4
 """Seconds of a flight by default."""
-_POLE = math.radians(89)
 _NEAREST = 1e-9
 _FARTHEST = 1e9
 _OUTSIDE = 1e12
 """World units along an axis, of the place that is looked at: squares of it are finite
 in 32 bits."""
-_X = np.array([1.0, 0.0, 0.0])
-_Z = np.array([0.0, 0.0, 1.0])
 
 Drag = Literal["orbit", "look", "pan", "roll"]
 
@@ -163,21 +160,11 @@ class OrbitCamera:
 
         0 where it looks along `up`.
         """
-        ahead = self.rotation[2]
-        right = self.rotation[0]
-        level = _cross(ahead, self.up)
-        if _length(level) < 1e-6 * _length(self.up):
-            return 0.0
-        down = _cross(ahead, level)
-        return math.atan2(float(right @ down), float(right @ level))
+        return turning.tilt(self.rotation, self.up)
 
     def roll(self, angle: float) -> None:
         """Turn around the line of sight by radians, clockwise as the user sees the camera."""
-        self.rotation = _orthonormal(axis_rotation(_Z, -angle) @ self.rotation)
-
-    def level(self) -> None:
-        """Take the roll out."""
-        self.roll(-self.tilt)
+        self.rotation = turning.rolled(self.rotation, angle)
 
     # -- moving ---------------------------------------------------------------------------
 
@@ -191,17 +178,7 @@ class OrbitCamera:
             yaw: angle by which the target's near side goes to the right.
             pitch: angle by which the camera goes up.
         """
-        axis = self.up / _length(self.up)
-        tilt = self.tilt
-        rotation = self.rotation @ axis_rotation(axis, -yaw).T
-        # Elevation of the camera above the target.
-        sine = float(-rotation[2] @ axis)
-        elevation = math.asin(min(max(sine, -1.0), 1.0))
-        lowest = min(-_POLE, elevation)
-        highest = max(_POLE, elevation)
-        pitch = min(max(elevation + pitch, lowest), highest) - elevation
-        rotation = axis_rotation(_X, pitch) @ axis_rotation(_Z, tilt) @ rotation
-        self.rotation = _orthonormal(axis_rotation(_Z, -tilt) @ rotation)
+        self.rotation = turning.turned(self.rotation, self.up, yaw, pitch)
 
     def look(self, yaw: float, pitch: float) -> None:
         """Turn in place, in radians: to the right by `yaw`, up by `pitch`.
@@ -215,7 +192,8 @@ class OrbitCamera:
     def pan(self, dx: float, dy: float, height: int) -> None:
         """Move with the target so that the scene follows a drag of (dx, dy) pixels.
 
-        height: of the picture, in pixels.
+        Args:
+            height: the height of the picture, in pixels.
         """
         unit = self.distance / focal_length(self.fov, height, self.model)
         self.move(np.array([-dx * unit, -dy * unit, 0.0]))
@@ -231,7 +209,8 @@ class OrbitCamera:
             exponent = min(max(-forward / self.distance, -5.0), 5.0)
             self.distance = _clamp_distance(self.distance * math.exp(exponent))
             forward = 0.0
-        self._shift(np.array([right, down, forward]))
+        step = np.array([right, down, forward])
+        self.target = _moved_target(self.target, self.rotation, step)
 
     def dolly(self, factor: float, x: float, y: float, rect: Rect) -> None:
         """Come nearer by `factor` (< 1) towards a point at the target's depth.
@@ -249,36 +228,13 @@ class OrbitCamera:
         down = (y - center_y) * unit
         distance = _clamp_distance(self.distance * factor)
         factor = distance / self.distance
-        self._shift(np.array([right, down, 0.0]) * (1 - factor))
+        step = np.array([right, down, 0.0]) * (1 - factor)
+        self.target = _moved_target(self.target, self.rotation, step)
         self.distance = distance
-
-    def _shift(self, step: np.ndarray) -> None:
-        """Move the target by `step` (3,) along the camera's axes, as far as numbers go."""
-        target = self.target + self.rotation.T @ step
-        self.target = np.clip(target, -_OUTSIDE, _OUTSIDE)
 
     def look_along(self, forward: np.ndarray) -> None:
         """Turn around the target until the camera looks in a direction (3,), upright."""
-        forward = forward / np.linalg.norm(forward)
-        up = self.up / np.linalg.norm(self.up)
-        if abs(forward @ up) > 0.999:
-            up = self._upright_along(forward, up)
-        right = _cross(forward, up)
-        right /= np.linalg.norm(right)
-        down = _cross(forward, right)
-        self.rotation = np.stack([right, down, forward])
-
-    def _upright_along(self, forward: np.ndarray, up: np.ndarray) -> np.ndarray:
-        """Return the direction upward in the picture of a camera that looks along `up`.
-
-        What is ahead of the camera now stays above or below the middle.
-        """
-        cosine = float(self.rotation[2] @ up)
-        if abs(cosine) < 0.999:
-            ahead = self.rotation[2] - cosine * up
-        else:
-            ahead = self.rotation[1] * np.sign(cosine)
-        return -np.sign(forward @ up) * ahead
+        self.rotation = turning.upright(self.rotation, self.up, forward)
 
     def center(self, point: np.ndarray) -> None:
         """Orbit around a point (3,) from now on.
@@ -425,52 +381,15 @@ def clamp_pinch(factor: float) -> float:
     return min(max(factor, 1 / MAX_PINCH), MAX_PINCH)
 
 
+def _moved_target(
+    target: np.ndarray, rotation: np.ndarray, step: np.ndarray
+) -> np.ndarray:
+    """Return a target moved by `step` (3,) along a camera's axes, as far as numbers go."""
+    return np.clip(target + rotation.T @ step, -_OUTSIDE, _OUTSIDE)
+
+
 def _clamp_distance(distance: float) -> float:
     return min(max(distance, _NEAREST), _FARTHEST)
-
-
-def _length(vector: np.ndarray) -> float:
-    """Return the length of a vector (3,), faster than NumPy."""
-    return math.hypot(*vector.tolist())
-
-
-def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return the cross product of two vectors (3,), in a twentieth of NumPy's time.
-
-    Each move of the mouse needs several.
-    """
-    ax, ay, az = a.tolist()
-    bx, by, bz = b.tolist()
-    x = ay * bz - az * by
-    y = az * bx - ax * bz
-    z = ax * by - ay * bx
-    return np.array([x, y, z])
-
-
-def _orthonormal(rotation: np.ndarray) -> np.ndarray:
-    """Return a matrix that is nearly a rotation, nearer to one (a step of Newton's).
-
-    It keeps thousands of small turns one.
-    """
-    return 1.5 * rotation - 0.5 * rotation @ rotation.T @ rotation
-
-
-def axis_rotation(axis: np.ndarray, angle: float) -> np.ndarray:
-    """Return the right-handed rotation (3, 3) around a unit axis (Rodrigues).
-
-    Without NumPy, which is slow on three numbers: a frame needs several.
-    """
-    x, y, z = axis.tolist()
-    c = math.cos(angle)
-    s = math.sin(angle)
-    t = 1 - c
-    xy = t * x * y
-    xz = t * x * z
-    yz = t * y * z
-    x_row = [c + t * x * x, xy - s * z, xz + s * y]
-    y_row = [xy + s * z, c + t * y * y, yz - s * x]
-    z_row = [xz - s * y, yz + s * x, c + t * z * z]
-    return np.array([x_row, y_row, z_row])
 
 
 @dataclass
@@ -485,7 +404,8 @@ class Flight:
     def orbit_at(self, now: float) -> Orbit | None:
         """Return the camera at a time; None once it has arrived.
 
-        now: seconds; the first call starts the flight.
+        Args:
+            now: seconds; the first call starts the flight.
         """
         if self._started_at is None:
             self._started_at = now

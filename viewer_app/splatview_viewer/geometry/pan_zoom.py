@@ -36,7 +36,7 @@ class Place:
     """
 
     across: float | None = None
-    """Pixels of the screen that its longer side takes; None: it is fitted."""
+    """Pixels of the screen that its longer side takes; None if it is fitted."""
     center: tuple[float, float] = (0.5, 0.5)
     """Its point in the middle of the rectangle, in shares of its width and height."""
     seen_in: tuple[int, int] | None = None
@@ -44,7 +44,7 @@ class Place:
     the one at hand."""
 
     def seen_from(self, rect: Rect) -> Place:
-        """Return the place of which other rectangles show all that is seen in `rect`."""
+        """Return a place with which any other rectangle shows all that `rect` shows."""
         return replace(self, seen_in=self.seen_in or (rect.width, rect.height))
 
 
@@ -101,7 +101,8 @@ class PanZoom:
     ) -> None:
         """Magnify by `zoom` around a point of the screen, which stays in its place.
 
-        anchor: the point; None: the middle of `rect`.
+        Args:
+            anchor: the point; None for the middle of `rect`.
         """
         center_x = rect.x + rect.width / 2
         center_y = rect.y + rect.height / 2
@@ -189,7 +190,7 @@ def _bounded_share(pixel: float, extent: int, available: int, zoom: float) -> fl
     """Return a pixel as a share of a side, so that the picture stays in its rectangle.
 
     Args:
-        pixel: of the picture, in the middle of the rectangle.
+        pixel: the pixel of the picture that comes into the middle of the rectangle.
         extent: pixels along the picture's side.
         available: pixels of the screen along the rectangle's side.
         zoom: magnification.

@@ -63,12 +63,12 @@ class Keyframe:
     """One keyframe: the camera's pose at that time. Equal to itself alone."""
 
     position: np.ndarray
-    """(3,) world."""
+    """Position (3,) in the world."""
     rotation: np.ndarray
     """(4,) unit quaternion w x y z of the camera's axes (OpenCV: x right, y down, z
     forward) in the world."""
     fov: float
-    """Vertical, degrees."""
+    """Vertical field of view, in degrees."""
     seconds: float = SECONDS
     """Seconds to the next key; of a loop's last one, to the first."""
 
@@ -257,7 +257,7 @@ class CameraPath:
         end, the slope to the one neighbour there is.
 
         Args:
-            index: of the key; one more than the last of a loop is its first.
+            index: the index of the key; one more than the last of a loop is its first.
             difference: what changes, from one key to another.
         """
         count = len(self.keys)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from splatview_ipc.control.errors import SharingError
+from splatview_viewer.core.arithmetic import ceil_div
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.geometry.cameras import Camera, bounds
 
@@ -92,7 +93,7 @@ class CameraSet:
         positions = self.positions[self.is_valid]
         if len(positions) < 2:
             return 1.0
-        step = -(-len(positions) // _NEIGHBOURS)
+        step = ceil_div(len(positions), _NEIGHBOURS)
         sample = positions[::step]
         offsets = sample[:, None] - positions[None]
         distances = np.linalg.norm(offsets, axis=2)

@@ -24,13 +24,14 @@ other."""
 
 
 def up_of_cameras(viewmats: np.ndarray) -> np.ndarray | None:
-    """Return the direction (3,), of length 1, that was upward when cameras were held level.
+    """Return the direction (3,), of length 1, that was upward for cameras held level.
 
     Where they look in different directions it is the one that all their horizons are
     square to, however much they look down; otherwise the mean of what is up in their
     pictures. None where that is no direction either.
 
-    viewmats: (N, 4, 4) world to camera, OpenCV axes.
+    Args:
+        viewmats: (N, 4, 4) world to camera, OpenCV axes.
     """
     viewmats = np.asarray(viewmats, np.float64).reshape(-1, 4, 4)
     rotations = viewmats[np.isfinite(viewmats).all(axis=(1, 2)), :3, :3]
@@ -123,7 +124,8 @@ def _planes_through(triples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     Triples that nearly lie on a line have none.
 
-    triples: (N, 3, 3), a point a row.
+    Args:
+        triples: (N, 3, 3), a point a row.
     """
     a, b, c = triples.transpose(1, 0, 2)
     normals = np.cross(b - a, c - a)

@@ -70,7 +70,7 @@ class WorkCosts:
         """Return the cost of the work `(name, width, height, *options)` at each of SCALES.
 
         Only as far as it is known. Measurements beside another process are often too
-        much: a resolution that is not drawn is soon unknown again, and drawn anew if what
+        much: a resolution that is not drawn is soon unknown again, and drawn again if what
         others cost lets it.
         """
         costs: Costs = {}

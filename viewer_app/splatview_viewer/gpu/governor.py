@@ -1,17 +1,17 @@
 """Holds the viewer to its share of a GPU that a training run needs as well.
 
 Plain arithmetic, no graphics. The governor learns what each work costs (`costs`), pays
-for it from an account that fills with the share, and says when the next picture may begin
-and how large it may be while the camera moves.
+for it from an account that fills with the share (`account`), and says when the next
+picture may begin and how large it may be while the camera moves.
 """
 
 from __future__ import annotations
 
 import time
-from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from splatview_viewer.gpu.account import Account
 from splatview_viewer.gpu.costs import WorkCosts, estimate, highest_scale
 
 if TYPE_CHECKING:
@@ -61,10 +61,7 @@ seemed too much."""
 _MIN_MOVED_SCALE = 0.5
 """The lowest resolution of a picture that is moved along."""
 _PAUSE_S = 0.5
-"""Seconds without such pictures after which the choice of a resolution begins anew."""
-_BURST_S = 0.05
-"""Seconds of its share that may be saved up, so that the first picture after a rest comes
-at once."""
+"""Seconds without such pictures after which the choice of a resolution begins again."""
 _LONG_AGO = -1e9
 
 
@@ -76,12 +73,36 @@ class _PictureWork:
     interfaces: set[str] = field(default_factory=set)
     """The interfaces that did them: "cuda", "opengl"."""
     goal_ms: float = 0.0
-    """Milliseconds that are being saved up."""
+    """Milliseconds that are to be saved up for a later picture."""
 
 
-class _Payment(NamedTuple):
-    paid_at: float
-    ms: float
+class _PictureWorks:
+    """The works of the present picture, and of the one before it."""
+
+    def __init__(self, costs: WorkCosts) -> None:
+        self.present = _PictureWork()
+        self._previous = _PictureWork()
+        self._costs = costs
+
+    def begin(self) -> None:
+        """Start another picture."""
+        self._previous = self.present
+        self.present = _PictureWork()
+
+    @property
+    def goal_ms(self) -> float:
+        """Milliseconds that are being saved up; 0: none."""
+        return max(self.present.goal_ms, self._previous.goal_ms)
+
+    def display_ms(self, name: str) -> float:
+        """Return the cost of a picture on the screen without `name`, moving and loading."""
+        left_out = (name, "load", "warp")
+        work_keys = self.present.work_keys or self._previous.work_keys
+        costs = [
+            self._costs.cost(key) or 0.0 for key in work_keys if key[0] not in left_out
+        ]
+        interfaces = self.present.interfaces | self._previous.interfaces
+        return sum(costs) + SWITCH * len(interfaces)
 
 
 class ScaleChoice(NamedTuple):
@@ -93,9 +114,9 @@ class ScaleChoice(NamedTuple):
 
 
 class Governor:
-    """Spaces pictures so that the GPU works for the viewer at most `share` of the time.
+    """Spaces pictures so that the GPU works for the viewer at most a share of the time.
 
-    Only while `shared` is set.
+    Only while another process needs it (`Account.shared`).
     """
 
     def __init__(
@@ -110,23 +131,12 @@ class Governor:
         Raises:
             ValueError: `share` is something else.
         """
-        if not 0 < share <= 1:
-            raise ValueError(
-                f"share is {share:g}, not a number over 0 up to 1 (1: no limit)"
-            )
-        self.share = share
-        self.shared = False
-        """True while another process needs the GPU. Otherwise nothing is held back."""
+        self.account = Account(share, clock)
         self._clock = clock
         self._costs = WorkCosts(clock)
         self._unpaid: dict[WorkKey, int] = {}
         """Number of works by work, of those that were done before their cost was known."""
-        self._account_ms = _BURST_S * self._ms_per_second
-        """Milliseconds that may be spent; less than 0: debts."""
-        self._counted_at = clock()
-        self._payments: deque[_Payment] = deque()
-        self._picture = _PictureWork()
-        self._previous = _PictureWork()
+        self._pictures = _PictureWorks(self._costs)
         self._picture_at = _LONG_AGO
         self._moved_ms: float | None = None
         """Cost in ms of a picture that shows the last one moved, while that goes on."""
@@ -137,28 +147,18 @@ class Governor:
         self._version_at = _LONG_AGO
         self._version_period = 0.0
 
-    @property
-    def limited(self) -> bool:
-        """True while anything is held back."""
-        return self.shared and self.share < 1
-
-    @property
-    def _ms_per_second(self) -> float:
-        """Milliseconds of the GPU that may be spent in a second."""
-        return self.share * 1e3
-
     # -- works and their costs ------------------------------------------------------------
 
     def begin_picture(self) -> None:
         """Start another picture: the works that follow belong to it."""
-        self._previous = self._picture
-        self._picture = _PictureWork()
+        self._pictures.begin()
         self._picture_at = self._clock()
+        self.account.goal_ms = self._pictures.goal_ms
 
     @property
     def work_names(self) -> set[object]:
         """The names of the works that the present picture consists of."""
-        return {name for name, *_ in self._picture.work_keys}
+        return {name for name, *_ in self._pictures.present.work_keys}
 
     def charge(self, work_key: WorkKey, interface: str = "") -> None:
         """Take note that the GPU was given a work, and pay for it.
@@ -168,16 +168,17 @@ class Governor:
             interface: "cuda" or "opengl". The first of each in a picture makes the GPU
                 turn to it, which costs SWITCH.
         """
-        self._picture.work_keys.append(work_key)
-        if interface and interface not in self._picture.interfaces:
-            self._picture.interfaces.add(interface)
-            if self.shared:
-                self._pay(SWITCH)
+        picture = self._pictures.present
+        picture.work_keys.append(work_key)
+        if interface and interface not in picture.interfaces:
+            picture.interfaces.add(interface)
+            if self.account.shared:
+                self.account.pay(SWITCH)
         cost = self.cost(work_key)
         if cost is None:
             self._unpaid[work_key] = self._unpaid.get(work_key, 0) + 1
         else:
-            self._pay(cost)
+            self.account.pay(cost)
 
     def record(self, work_key: WorkKey, ms: float) -> None:
         """Take note that the GPU spent `ms` on a work, from its start to its end.
@@ -186,38 +187,11 @@ class Governor:
         """
         self._costs.record(work_key, ms)
         for _ in range(self._unpaid.pop(work_key, 0)):
-            self._pay(self.cost(work_key) or 0.0)
+            self.account.pay(self.cost(work_key) or 0.0)
 
     def cost(self, work_key: WorkKey) -> float | None:
         """Return the milliseconds that a work takes; None if it was not measured."""
         return self._costs.cost(work_key)
-
-    def _pay(self, ms: float) -> None:
-        now = self._clock()
-        self._balance(now)
-        if self.limited:
-            self._account_ms -= ms
-        self._payments.append(_Payment(now, ms))
-
-    def _balance(self, now: float) -> float:
-        """Return the milliseconds that may be spent now."""
-        earned = (now - self._counted_at) * self._ms_per_second
-        self._counted_at = now
-        burst = _BURST_S * self._ms_per_second
-        limit = max(burst, self._picture.goal_ms, self._previous.goal_ms)
-        if self.limited:
-            self._account_ms = min(self._account_ms + max(earned, 0.0), limit)
-        else:
-            self._account_ms = limit
-        return self._account_ms
-
-    @property
-    def used_share(self) -> float:
-        """Share of the last second that the GPU worked for the viewer."""
-        now = self._clock()
-        while self._payments and self._payments[0].paid_at < now - 1:
-            self._payments.popleft()
-        return sum(payment.ms for payment in self._payments) * 1e-3
 
     # -- what may be done -----------------------------------------------------------------
 
@@ -227,11 +201,12 @@ class Governor:
         Pictures that show the last one moved take only a part of the share, so that
         scenes are drawn as well.
         """
+        account = self.account
         now = self._clock()
-        due = now - self._balance(now) / self._ms_per_second
-        is_saving = self._picture.goal_ms or self._previous.goal_ms
-        if self.limited and is_saving and self._moved_ms is not None:
-            period = self._moved_ms / (self._ms_per_second * _DISPLAY_SHARE)
+        due = now - account.balance(now) / account.ms_per_second
+        is_saving = account.goal_ms > 0
+        if account.limited and is_saving and self._moved_ms is not None:
+            period = self._moved_ms / (account.ms_per_second * _DISPLAY_SHARE)
             due = max(due, self._picture_at + period)
         if due <= now:
             return 0.0
@@ -243,9 +218,12 @@ class Governor:
         Then they hold back no picture on the screen. What is missing is saved up, as long
         as this is asked with each picture.
         """
+        account = self.account
+        picture = self._pictures.present
         needed = ms + SWITCH
-        self._picture.goal_ms = max(self._picture.goal_ms, needed)
-        return self._balance(self._clock()) >= needed or not self.limited
+        picture.goal_ms = max(picture.goal_ms, needed)
+        account.goal_ms = self._pictures.goal_ms
+        return account.balance(self._clock()) >= needed or not account.limited
 
     def moves_along(self, name: str, size: tuple[int, int], warp: WorkKey) -> bool:
         """Return True if a scene's last picture, moved along, is to be shown meanwhile.
@@ -254,7 +232,7 @@ class Governor:
         time: only where it is clearly cheaper, and can be done often enough.
 
         Args:
-            name: of the scene's work.
+            name: the name of the scene's work.
             size: width and height on the screen.
             warp: the work of moving a picture. As long as its cost is not known, it is
                 tried.
@@ -262,15 +240,15 @@ class Governor:
         costs = self._costs.by_scale(name, size)
         was_moving = self._moved_ms is not None
         self._moved_ms = None
-        if not self.limited or not costs:
+        if not self.account.limited or not costs:
             return False
-        display_ms = self._display_ms(name)
+        display_ms = self._pictures.display_ms(name)
         kept_scale = None if was_moving else 1.0
         scale = self._fluent_scale(costs, display_ms, kept_scale)
         moved_ms = display_ms + self._warp_ms(warp, was_moving)
         pace = _ENOUGH if was_moving else FLUENT
         is_cheaper = moved_ms <= _WORTHWHILE * (estimate(costs, scale) + display_ms)
-        is_possible = moved_ms * pace <= self._ms_per_second * _DISPLAY_SHARE
+        is_possible = moved_ms * pace <= self.account.ms_per_second * _DISPLAY_SHARE
         if scale < 1.0 and is_cheaper and is_possible:
             self._moved_ms = moved_ms
             return True
@@ -296,13 +274,14 @@ class Governor:
         if not costs:
             without_depth = self._costs.by_scale(name, size)
             costs = {scale: ms * _DEPTH_FACTOR for scale, ms in without_depth.items()}
-        if not self.limited or not costs:
+        if not self.account.limited or not costs:
             return ScaleChoice(1.0, 0.0)
         moved_ms = self._moved_ms
         if moved_ms is None:
-            moved_ms = self._display_ms(name)
-        display = min(SMOOTH * moved_ms, self._ms_per_second * _DISPLAY_SHARE)
-        budget = (self._ms_per_second - display) / RENDERS - SWITCH
+            moved_ms = self._pictures.display_ms(name)
+        ms_per_second = self.account.ms_per_second
+        display = min(SMOOTH * moved_ms, ms_per_second * _DISPLAY_SHARE)
+        budget = (ms_per_second - display) / RENDERS - SWITCH
         scale = highest_scale(costs, budget, self._depth_scale, 1.2 * budget)
         self._depth_scale = max(scale, _MIN_MOVED_SCALE)
         return ScaleChoice(self._depth_scale, estimate(costs, self._depth_scale))
@@ -321,8 +300,8 @@ class Governor:
         costs = self._costs.by_scale(name, size)
         if not costs:
             return 1.0
-        if self.limited:
-            display_ms = self._display_ms(name)
+        if self.account.limited:
+            display_ms = self._pictures.display_ms(name)
             self._scale = self._fluent_scale(costs, display_ms, self._scale)
         else:
             self._scale = highest_scale(costs, ALONE / 1.3, self._scale, ALONE)
@@ -338,7 +317,7 @@ class Governor:
             moving: the camera moves, whose pictures come first, however large the share
                 is.
         """
-        if not self.shared or not (self.limited or moving):
+        if not self.account.shared or not (self.account.limited or moving):
             return 0.0
         pace = VERSIONS if moving or rate_hz > SLOW else SLOW * 10
         self._version_period = 1 / pace
@@ -356,22 +335,14 @@ class Governor:
         """Return the highest of SCALES with enough pictures a second.
 
         Args:
-            costs: of the scene at some of SCALES.
+            costs: the costs of the scene at some of SCALES.
             display_ms: milliseconds that each picture costs besides.
             kept_scale: the scale for which FLUENT pictures are enough; for others it is
                 SMOOTH.
         """
-        budget = self._ms_per_second / SMOOTH - display_ms
-        kept_budget = self._ms_per_second / FLUENT - display_ms
+        budget = self.account.ms_per_second / SMOOTH - display_ms
+        kept_budget = self.account.ms_per_second / FLUENT - display_ms
         return highest_scale(costs, budget, kept_scale, kept_budget)
-
-    def _display_ms(self, name: str) -> float:
-        """Return the cost of a picture on the screen without `name`, moving and loading."""
-        left_out = (name, "load", "warp")
-        work_keys = self._picture.work_keys or self._previous.work_keys
-        costs = [self.cost(key) or 0.0 for key in work_keys if key[0] not in left_out]
-        interfaces = self._picture.interfaces | self._previous.interfaces
-        return sum(costs) + SWITCH * len(interfaces)
 
 
 def next_due(due: float, started_at: float, period: float) -> float:

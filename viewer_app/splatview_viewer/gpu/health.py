@@ -45,7 +45,8 @@ class Health:
     def check(self, now: float) -> str:
         """Return a message for users; "" for nothing.
 
-        now: time of the loop's turn, seconds.
+        Args:
+            now: time of the loop's turn, seconds.
 
         Raises:
             GpuLostError: OpenGL or CUDA is lost for this process.
@@ -114,7 +115,8 @@ class GpuMemory:
     def read(self, now: float) -> MemoryUse | None:
         """Return the bytes in use and in all; None where the driver does not report them.
 
-        now: `time.monotonic()`.
+        Args:
+            now: `time.monotonic()`.
         """
         if self._is_reported and now - self._read_at >= PERIOD:
             self._read_at = now

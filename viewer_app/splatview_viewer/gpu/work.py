@@ -127,7 +127,7 @@ class GpuWork:
         self.governor.record(work_key, ms)
 
     def close(self) -> None:
-        """Give back everything. Idempotent. The context must still be current."""
+        """Release everything. Idempotent. The context must still be current."""
         if self._closed:
             return
         self._closed = True

@@ -62,6 +62,6 @@ def make_view(
     view = about(name).view
     if view is None:
         raise ViewerError(
-            f"a stream of kind {name!r} cannot be shown here; legal are {', '.join(shown_kinds())}"
+            f"a stream of kind {name!r} cannot be shown here; expected {', '.join(shown_kinds())}"
         )
     return ShownView(view(ctx, work or GpuWork(ctx)))

@@ -80,7 +80,7 @@ def read_untrusted(
 
     Args:
         path: a file; folders are refused.
-        progress: as of `sandbox.run`.
+        progress: called with the activity and how far it is (0 to 1).
 
     Raises:
         FileError: the file cannot be read; the message starts with the path.

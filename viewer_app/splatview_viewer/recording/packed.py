@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 import msgspec
 import numpy as np
 
-from splatview_ipc.kinds.gaussians import activated_of
+from splatview_ipc.kinds.gaussians import parse_activated
 from splatview_ipc.system.files import write_output
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.regular import open_regular
@@ -57,7 +57,7 @@ _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 _MAGIC = b"SVSCENE1"
 _START = len(_MAGIC) + 4
 _MAX_HEADER = 4096
-"""Bytes."""
+"""Bytes that a header may have."""
 
 
 class PackedHeader(msgspec.Struct, frozen=True):
@@ -68,7 +68,8 @@ class PackedHeader(msgspec.Struct, frozen=True):
     """Coefficients of spherical harmonics beyond degree 0, for each Gaussian."""
     sh_degree: Annotated[int, msgspec.Meta(ge=0, le=4)]
     activated: bool | tuple[bool, bool]
-    """As `GaussianScene.activated`."""
+    """True if scales and opacities already went through exp and sigmoid; a pair where one
+    of them alone did."""
     antialiased: bool
     background: tuple[_Share, _Share, _Share] | None = None
     """The scene's own, RGB in [0, 1]."""
@@ -126,7 +127,7 @@ def layout(
         activated: as `GaussianScene.activated`.
         wide: with `means` of float64.
     """
-    scale_type = "<f4" if activated_of(activated).scales else "<f2"
+    scale_type = "<f4" if parse_activated(activated).scales else "<f2"
     unit_count = count if coefficients else 0
     return {
         "means": ((count, 3), np.dtype("<f8" if wide else "<f4")),

@@ -6,20 +6,19 @@ import functools
 import logging
 import math
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from splatview_ipc.control.errors import SharingError
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.jobs import Job, Jobs
+from splatview_viewer.core.jobs import Job, JobQueue
 from splatview_viewer.recording.packed import Packed, pack, packed_bytes, write_packed
 from splatview_viewer.recording.recording import (
-    DEFAULT_INTERVAL,
     Player,
     Recording,
     SceneSnapshot,
     StreamFolder,
 )
+from splatview_viewer.recording.schedule import SnapshotSchedule
 from splatview_viewer.scene.frames import activated_in, background_of, scene_of
 
 if TYPE_CHECKING:
@@ -32,17 +31,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("splatview")
 
-_MAX_WAIT = 10.0
-"""Seconds after which a version is taken though fewer came than the interval asks for;
-grows with the interval."""
-_GAP = 1.0
-"""Seconds between two snapshots at least."""
 _SHARE = 0.05
 """Part of a processor, and of the viewer's share of the GPU, that snapshots may cost.
 """
-_QUIET = 5.0
-"""Seconds without a new version, or three times the period between the last two, after
-which the last one is taken: as a rule it is the result of the training."""
 _ERROR_GAP = 10.0
 """Seconds between a failed snapshot and the next attempt."""
 _TIMEOUT = 10.0
@@ -60,7 +51,7 @@ class Recorder:
         self.wake = wake
         self.governor = work.governor
         self._tapes: list[Tape] = []
-        self.jobs = Jobs("splatview recorder", wake)
+        self.jobs = JobQueue("splatview recorder", wake)
         """At most two of each tape."""
 
     def start_tape(self, run: str, name: str) -> Tape:
@@ -110,35 +101,6 @@ class Recorder:
         self.jobs.close(_TIMEOUT)
 
 
-@dataclass
-class StreamProgress:
-    """State of recording one run, whose versions count from 1."""
-
-    version: int = 0
-    """The newest one."""
-    arrived_at: float = math.inf
-    """Time at which the newest version was noticed."""
-    period: float = 0.0
-    """Seconds between the newest version and the one before it."""
-    examined: int = 0
-    """The newest version of which a snapshot was begun, or whose step came too soon."""
-    snapshot_version: int = 0
-    """Version of the last snapshot; 0: there is none, or it failed."""
-    snapshot_step: int = 0
-    snapshot_at: float = -math.inf
-    """Time at which the last snapshot was begun."""
-    next_at: float = 0.0
-    """Time before which no snapshot is begun."""
-
-    def notice(self, version: int, now: float) -> None:
-        """Note the time of the stream's version, if it is a new one."""
-        if version == self.version:
-            return
-        self.period = max(now - self.arrived_at, 0.0)
-        self.version = version
-        self.arrived_at = now
-
-
 class _Taking(NamedTuple):
     """A snapshot that a job takes of a frame."""
 
@@ -161,15 +123,11 @@ class Tape:
 
     def __init__(self, recorder: Recorder, folder: StreamFolder | None) -> None:
         self._recorder = recorder
-        self._step_interval = recorder.options.every
-        """Steps between two snapshots as the user asks for them; None: versions count.
-        """
-        self._first_interval = float(self._step_interval or DEFAULT_INTERVAL)
-        self.recording = Recording(self._first_interval, folder=folder)
+        self._schedule = SnapshotSchedule(recorder.options.every)
+        self.recording = Recording(self._schedule.first_interval, folder=folder)
         self.player = Player(self.recording, recorder.wake)
         self.error = ""
         """Reason why nothing is recorded at the moment; "" if it is."""
-        self._progress = StreamProgress()
         self._taking: _Taking | None = None
         """The snapshot that is being taken."""
         self._index_job: Job[None] | None = None
@@ -178,13 +136,18 @@ class Tape:
     def start_next_run(self) -> None:
         """Finish the recording of a run and start that of the next one."""
         self.finish()
-        self._progress = StreamProgress()
+        self._schedule = SnapshotSchedule(self._schedule.step_interval)
         self.player.has_live = True
 
     def allow(self, limit: int) -> None:
         """Set the limit of the recording, in bytes."""
         self.recording.limit = limit
         self._write_index(self.recording.fit())
+
+    @property
+    def at_work(self) -> bool:
+        """True while it plays, or a snapshot is being taken."""
+        return self.player.playing or self._taking is not None
 
     def tick(self, stream: RemoteStream, is_open: bool, now: float) -> None:
         """Play, and take a snapshot if one is due; once in each turn of the loop.
@@ -199,62 +162,28 @@ class Tape:
             if not self._taking.job.done:
                 return
             self._take_in(now)
-        progress = self._progress
-        progress.notice(stream.version, now)
-        if not is_open or now < progress.next_at:
+        schedule = self._schedule
+        schedule.notice(stream.version, now)
+        if not is_open or now < schedule.next_at:
             return
-        is_last = self._is_last(stream, now)
-        if not self._is_due(is_last, now):
+        is_last = not stream.run.alive or schedule.seems_last(now)
+        is_writing = self._index_job is not None and not self._index_job.done
+        interval = self.recording.interval
+        if not schedule.is_due(is_last, is_writing, interval, now):
             return
-        frame = stream.read(after=progress.snapshot_version or progress.examined)
+        frame = stream.read(after=schedule.snapshot_version or schedule.examined)
         if frame is None:
             if not stream.run.alive:
                 # The version will not come any more.
-                progress.examined = stream.version
+                schedule.examined = stream.version
             return
-        progress.examined = frame.version
+        schedule.examined = frame.version
         is_taken = False
         try:
             is_taken = self._try_to_take(stream, frame, is_last, now)
         finally:
             if not is_taken:
                 frame.close()
-
-    def _is_last(self, stream: RemoteStream, now: float) -> bool:
-        """Return whether the newest version seems to be the last one of the run."""
-        progress = self._progress
-        quiet = max(_QUIET, 3 * progress.period)
-        return not stream.run.alive or now - progress.arrived_at >= quiet
-
-    def _is_due(self, is_last: bool, now: float) -> bool:
-        """Return whether a snapshot of the newest version is due.
-
-        Steps are known only once the frame is read: `_comes_too_soon`.
-        """
-        progress = self._progress
-        if progress.version <= progress.snapshot_version:
-            return False
-        if is_last and progress.snapshot_version:
-            return True
-        if progress.version <= progress.examined:
-            return False
-        if not progress.snapshot_version:
-            return True
-        if self._index_job is not None and not self._index_job.done:
-            return False
-        if self._step_interval is not None:
-            return True
-        interval = self.recording.interval
-        max_wait = _MAX_WAIT * interval / self._first_interval
-        has_waited = now >= progress.snapshot_at + max_wait
-        return has_waited or progress.version >= progress.snapshot_version + interval
-
-    def _comes_too_soon(self, step: int) -> bool:
-        """Return whether fewer steps than the interval lie behind the last snapshot."""
-        progress = self._progress
-        if self._step_interval is None or not progress.snapshot_version:
-            return False
-        return 0 <= step - progress.snapshot_step < self.recording.interval
 
     def _try_to_take(
         self, stream: RemoteStream, frame: StreamFrame, is_last: bool, now: float
@@ -264,7 +193,8 @@ class Tape:
         Returns False where no job took over the frame.
         """
         step = _step_of(frame)
-        if not is_last and self._comes_too_soon(step):
+        interval = self.recording.interval
+        if not is_last and self._schedule.comes_too_soon(step, interval):
             return False
         try:
             self._take(stream, frame, step)
@@ -274,10 +204,7 @@ class Tape:
                 stream.refuse(str(e))
             self._fail(str(e), now)
             return False
-        progress = self._progress
-        progress.snapshot_version = frame.version
-        progress.snapshot_step = step
-        progress.snapshot_at = now
+        self._schedule.begin(frame.version, step, now)
         return True
 
     def _take(self, stream: RemoteStream, frame: StreamFrame, step: int) -> None:
@@ -350,12 +277,11 @@ class Tape:
         self._taking = None
         work = _gpu_work(frame)
         frame.close()
-        progress = self._progress
-        gap = _GAP if self._step_interval is None else 0.0
-        progress.next_at = progress.snapshot_at + gap
-        version = progress.snapshot_version
+        schedule = self._schedule
+        schedule.rest()
+        version = schedule.snapshot_version
         # If it failed, or was overwritten meanwhile, the next version is taken.
-        progress.snapshot_version = 0
+        schedule.snapshot_version = 0
         if job.fault:
             self._fail(job.fault, now)
             return
@@ -367,12 +293,12 @@ class Tape:
             governor.record(work, gpu_ms)
             # The governor's cost leaves out what other processes did in between.
             cost = governor.cost(work) or gpu_ms
-            pause = max(pause, cost * 1e-3 / (_SHARE * governor.share))
-        progress.next_at = max(progress.next_at, now + pause)
+            pause = max(pause, cost * 1e-3 / (_SHARE * governor.account.share))
+        schedule.next_at = max(schedule.next_at, now + pause)
         if outcome.snapshot is None:
             return
         self.error = ""
-        progress.snapshot_version = version
+        schedule.snapshot_version = version
         packed = outcome.packed if self.recording.path is None else None
         self._write_index(self.recording.add(outcome.snapshot, packed))
 
@@ -396,7 +322,7 @@ class Tape:
     def _fail(self, text: str, now: float) -> None:
         """Report a snapshot that failed; pause before the next one."""
         self._report(f"a snapshot could not be recorded: {text}")
-        self._progress.next_at = now + _ERROR_GAP
+        self._schedule.next_at = now + _ERROR_GAP
 
     def _report(self, text: str) -> None:
         """Log an error, once while it lasts."""
@@ -410,16 +336,17 @@ class Tape:
         As a rule that takes some milliseconds. Memory of the host stays as long as a
         job needs it. Idempotent.
 
-        `wait`: also for a job that reads memory of the host.
+        Args:
+            wait: also for a job that reads memory of the host.
         """
         if self._taking is None:
             return
         frame, job = self._taking
         if (wait or frame.on_gpu) and job.wait(_TIMEOUT):
-            self._take_in(self._progress.snapshot_at)
+            self._take_in(self._schedule.snapshot_at)
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         self.finish(wait=True)
         self.player.close()
         self._recorder.remove(self)

@@ -27,7 +27,7 @@ import msgspec
 
 from splatview_ipc.system.files import write_output
 from splatview_viewer.core.errors import FileError, ViewerError
-from splatview_viewer.core.jobs import Job, Jobs
+from splatview_viewer.core.jobs import Job, JobQueue
 from splatview_viewer.core.regular import open_regular
 from splatview_viewer.formats.pictures import make_output_folder
 from splatview_viewer.recording.packed import read_packed, unpack
@@ -69,7 +69,7 @@ class SceneSnapshot(msgspec.Struct, frozen=True):
     time_ns: _Integer
     """Time of publication, ns since the epoch."""
     count: _Count
-    """Gaussians."""
+    """Number of Gaussians."""
     bytes: _Count
 
     @property
@@ -85,7 +85,7 @@ class Index(msgspec.Struct, frozen=True):
     run: _Text
     """The run's name."""
     name: _Text
-    """The stream's."""
+    """Name of the stream."""
     every: Annotated[float, msgspec.Meta(gt=0, lt=1e18)]
     """Versions, or steps, between two snapshots."""
     snapshots: list[SceneSnapshot]
@@ -276,7 +276,7 @@ class Recording:
         Args:
             interval: versions, or steps, between two snapshots.
             limit: bytes of all snapshots.
-            folder: of the snapshots; None: they are in memory.
+            folder: the folder of the snapshots; None: they are in memory.
         """
         self.interval = interval
         self.limit = limit
@@ -325,7 +325,8 @@ class Recording:
     ) -> list[SceneSnapshot]:
         """Add a snapshot; return those that are dropped for it.
 
-        `packed`: its scene, if the recording is in memory.
+        Args:
+            packed: its scene, if the recording is in memory.
         """
         self.snapshots.append(snapshot)
         if packed is not None:
@@ -410,7 +411,7 @@ class Player:
         if not live:
             self.position = recording.snapshots[-1]
         self.playing = False
-        self._jobs = Jobs("splatview history", wake)
+        self._jobs = JobQueue("splatview history", wake)
         self._ready: _ReadySnapshot | None = None
         """The snapshot that was read last."""
         self._loading: _LoadingSnapshot | None = None

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from splatview_viewer.core.errors import RendererError
+from splatview_viewer.core.quantities import count_labels, number_labels
 from splatview_viewer.scene import EVERYTHING, Selection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
     import numpy as np
@@ -80,7 +81,11 @@ Paint = Literal["color", "normals", "ellipsoids", "rings", "points", "overdraw"]
 
 @dataclass(frozen=True)
 class PaintFacts:
-    """Facts about one way to draw each Gaussian: all that is decided by the paint alone."""
+    """Facts about one way to draw each Gaussian: all that is decided by the paint alone.
+
+    Its colours, numbers too, lie in [0, `COLOR_MAX`]: the tiles of OpenGL keep them
+    without a sign, and half precision keeps them finite.
+    """
 
     title: str
     tip: str
@@ -90,20 +95,49 @@ class PaintFacts:
     shapes do."""
     has_own_colors: bool = True
     """The picture is in the Gaussians' own colours, so that harmonics count."""
-    is_solid: bool = True
-    """The picture shows things that are somewhere: it can be moved along with the
-    camera."""
     is_mapped: bool = False
-    """The first channel is a number, which a colour map shows."""
+    """The first channel is a number, which a colour map shows: what is counted, or else
+    the mean of what is blended, so that the view divides it by alpha."""
     legend: str = ""
     """Title of the colour map's legend."""
+    labels: Callable[[Sequence[float]], list[str]] = number_labels
+    """Texts of numbers below the legend."""
+    range_name: str = ""
+    """The numbers in the status line, which then has their range; empty: it has none."""
     composition: Literal["blended", "nearest", "counted"] = "blended"
     """nearest: only the nearest surface counts in a pixel. counted: all Gaussians are
     added up, also those that others hide."""
-    defines: tuple[str, ...] = ()
-    """Defines of OpenGL's shaders."""
+    shader_name: str = "COLOR"
+    """Its name in `enum Paint` of gsplat/frame.cu, and as a define of OpenGL's shaders,
+    which are without one for colours."""
+    changes_color_only: bool = False
+    """Nothing but a Gaussian's colour is another one than in the paint "color": of
+    OpenGL's shaders only the projection has the define."""
     cuda_kernel: str = "blend"
     """Kernel of gsplat/frame.cu that composites the picture."""
+
+    @property
+    def can_be_moved(self) -> bool:
+        """True if the picture can be moved along with the camera: colours can."""
+        return not self.is_mapped
+
+    @property
+    def is_counted(self) -> bool:
+        return self.composition == "counted"
+
+    @property
+    def projection_defines(self) -> tuple[str, ...]:
+        """Defines of the shader that projects Gaussians."""
+        if self.shader_name == "COLOR":
+            return ()
+        return (self.shader_name,)
+
+    @property
+    def compositing_defines(self) -> tuple[str, ...]:
+        """Defines of the shaders that composite what was projected."""
+        if self.changes_color_only:
+            return ()
+        return self.projection_defines
 
 
 PAINTS: dict[Paint, PaintFacts] = {
@@ -120,25 +154,26 @@ PAINTS: dict[Paint, PaintFacts] = {
         ),
         by_density=True,
         has_own_colors=False,
-        defines=("NORMALS",),
+        shader_name="NORMALS",
+        changes_color_only=True,
     ),
     "ellipsoids": PaintFacts(
         title="Ellipsoids",
         tip="Each Gaussian as a solid body of two standard deviations.",
         composition="nearest",
-        defines=("BODIES",),
+        shader_name="BODIES",
         cuda_kernel="blend_bodies",
     ),
     "rings": PaintFacts(
         title="Outlines",
         tip="The outline of each Gaussian at two standard deviations.",
-        defines=("RINGS",),
+        shader_name="RINGS",
         cuda_kernel="blend_rings",
     ),
     "points": PaintFacts(
         title="Centres",
         tip="Where the middle of each Gaussian is.",
-        defines=("POINTS",),
+        shader_name="POINTS",
         cuda_kernel="blend_points",
     ),
     "overdraw": PaintFacts(
@@ -146,15 +181,16 @@ PAINTS: dict[Paint, PaintFacts] = {
         tip="How many Gaussians are drawn over each other in a pixel.",
         by_density=True,
         has_own_colors=False,
-        is_solid=False,
         is_mapped=True,
         legend="Gaussians per pixel",
+        labels=count_labels,
         composition="counted",
-        defines=("OVERDRAW",),
+        shader_name="OVERDRAW",
         cuda_kernel="blend_overdraw",
     ),
 }
-"""Facts by paint. gsplat/frame.cu knows the paints by their places in this order."""
+"""Facts by paint. gsplat/frame.cu knows the paints by their places in this order;
+`tests/viewer/render/test_renderer_paints.py` compares the two, and `Paint`."""
 
 
 @dataclass(frozen=True)
@@ -296,7 +332,7 @@ class RenderedPicture:
         return None
 
     def queue_source(self) -> bool:
-        """Queue behind the drawing all that `queued_source` returns, without waiting.
+        """Queue after the drawing all that `queued_source` returns, without waiting.
 
         For a picture with depth, once, before anything else is asked of it. Returns False
         if it cannot be moved here; nothing is done then.
@@ -374,7 +410,7 @@ class Renderer:
             scene: its tensors are in host memory or on a GPU.
             ready: called with the raw handle of a CUDA stream when a scene on a GPU is
                 read; what that stream is given afterwards finds the data there
-                (`Frame.wait`). Without it they are there once torch's current stream has
+                (`StreamFrame.wait`). Without it they are there once torch's current stream has
                 come as far as now.
         """
         raise NotImplementedError
@@ -407,13 +443,13 @@ class Renderer:
         return self.scene().to_host()
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         raise NotImplementedError
 
     def free_pictures(self) -> None:
-        """Give back the memory that a picture's size takes: no view shows the scene.
+        """Release the memory that a picture's size takes: no view shows the scene.
 
-        The next picture makes it anew; those that were made are not valid any more.
+        The next picture makes it again; those that were made are not valid any more.
         """
 
     def read(self) -> None:

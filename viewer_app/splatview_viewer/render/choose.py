@@ -44,7 +44,7 @@ def choose_renderer(ctx: moderngl.Context) -> Renderer:
     if name:
         if name not in RENDERERS:
             raise RendererError(
-                f"{VARIABLE} is {name!r}; legal are {', '.join(RENDERERS)}, or unset it"
+                f"{VARIABLE} is {name!r}; expected {', '.join(RENDERERS)}, or unset it"
             )
         return RENDERERS[name](ctx)
     build = kernels()

@@ -8,9 +8,10 @@ from typing import Literal, NamedTuple, get_args
 import moderngl
 import numpy as np
 
+from splatview_viewer.core.arithmetic import ceil_div
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.gpu.work import GpuWork
-from splatview_viewer.render.gl.passes import LayerTextures, Passes, texels
+from splatview_viewer.render.gl.passes import PassVariants, RenderTarget, read_texels
 
 PairMode = Literal["split", "difference", "side", "blend"]
 PAIR_MODES: tuple[PairMode, ...] = get_args(PairMode)
@@ -21,7 +22,7 @@ _BLOCK = 16
 class _Measurement(NamedTuple):
     """Squared differences that the GPU adds up."""
 
-    sums: LayerTextures
+    sums: RenderTarget
     value_count: int
     """Numbers whose squared differences are in `sums`."""
 
@@ -40,8 +41,8 @@ class PairCompositor:
     def __init__(self, ctx: moderngl.Context, work: GpuWork | None = None) -> None:
         self._ctx = ctx
         self._work = work or GpuWork(ctx)
-        self._passes = Passes(ctx, "fullscreen.vert", "pair.frag")
-        self._targets: dict[int, LayerTextures] = {}
+        self._passes = PassVariants(ctx, "fullscreen.vert", "pair.frag")
+        self._targets: dict[int, RenderTarget] = {}
         self._measurement: _Measurement | None = None
 
     def target(
@@ -65,7 +66,7 @@ class PairCompositor:
                 layers.release()
                 layers = None
         if layers is None:
-            layers = LayerTextures(self._ctx, (width, height), picture=(4, dtype))
+            layers = RenderTarget(self._ctx, (width, height), picture=(4, dtype))
             layers.textures["picture"].repeat_x = False
             layers.textures["picture"].repeat_y = False
             layers.framebuffer.clear()
@@ -96,14 +97,14 @@ class PairCompositor:
             position: 0 to 1.
             gain: factor of differences.
             source_rect: the part of the targets that is shown, in their pixels from the
-                upper left, of which there are as many then as in `rect`; None: all.
+                upper left, of which there are as many then as in `rect`; None for all.
 
         Raises:
             ValueError: another mode, or there are not both targets yet.
         """
         if mode not in PAIR_MODES:
             raise ValueError(
-                f"compare: how is {mode!r}; legal are {', '.join(PAIR_MODES)}"
+                f"compare: how is {mode!r}; expected {', '.join(PAIR_MODES)}"
             )
         if len(self._targets) < 2:
             raise ValueError(
@@ -128,8 +129,8 @@ class PairCompositor:
             shares.append(share)
         viewport = rect.viewport(framebuffer.height)
         compose = self._passes()
-        compose.read(first_picture=textures[0], second_picture=textures[1])
-        compose.set(
+        compose.bind_textures(first_picture=textures[0], second_picture=textures[1])
+        compose.set_uniforms(
             corner=viewport[:2],
             size=(rect.width, rect.height),
             how=PAIR_MODES.index(mode),
@@ -142,7 +143,7 @@ class PairCompositor:
         framebuffer.viewport = viewport
         self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
         with self._work("compare", rect.width, rect.height):
-            compose.fill()
+            compose.draw_fullscreen()
 
     def _textures(self) -> list[moderngl.Texture]:
         return [self._targets[side].textures["picture"] for side in (0, 1)]
@@ -150,7 +151,9 @@ class PairCompositor:
     def measure(self, rect: Rect | None = None) -> None:
         """Have the GPU compare the two; `psnr` returns the result.
 
-        rect: the part to compare, in pixels of the targets from the upper left; None: all.
+        Args:
+            rect: the part to compare, in pixels of the targets from the upper left;
+                None: all.
         """
         if self._measurement is not None:
             self._measurement.sums.release()
@@ -165,18 +168,18 @@ class PairCompositor:
         y1 = height - max(rect.y, 0)
         if x0 >= x1 or y0 >= y1:
             return
-        size = -(-(x1 - x0) // _BLOCK), -(-(y1 - y0) // _BLOCK)
-        sums = LayerTextures(self._ctx, size, sums=(1, "f4"))
+        size = ceil_div(x1 - x0, _BLOCK), ceil_div(y1 - y0, _BLOCK)
+        sums = RenderTarget(self._ctx, size, sums=(1, "f4"))
         self._measurement = _Measurement(sums, 3 * (x1 - x0) * (y1 - y0))
         add_up = self._passes("ERROR")
         first, second = self._textures()
-        add_up.read(first_picture=first, second_picture=second)
-        add_up.set(low=(x0, y0), high=(x1, y1), block=_BLOCK)
+        add_up.bind_textures(first_picture=first, second_picture=second)
+        add_up.set_uniforms(low=(x0, y0), high=(x1, y1), block=_BLOCK)
         with (
             self._ctx.scope(sums.framebuffer, moderngl.NOTHING),
             self._work("psnr", *size),
         ):
-            add_up.fill()
+            add_up.draw_fullscreen()
 
     def psnr(self) -> float | None:
         """Return the peak signal-to-noise ratio of the two in dB, as last measured.
@@ -187,7 +190,7 @@ class PairCompositor:
         """
         if self._measurement is None:
             return None
-        squares = texels(self._measurement.sums.textures["sums"])
+        squares = read_texels(self._measurement.sums.textures["sums"])
         total = float(squares.sum(dtype=np.float64))
         if math.isnan(total):
             return None
@@ -196,7 +199,7 @@ class PairCompositor:
         return -10 * math.log10(total / self._measurement.value_count)
 
     def drop(self) -> None:
-        """Give back the pictures, which are drawn anew when they are wanted again."""
+        """Release the pictures, which are drawn again when they are wanted again."""
         for layers in self._targets.values():
             layers.release()
         self._targets.clear()
@@ -205,7 +208,7 @@ class PairCompositor:
             self._measurement = None
 
     def close(self) -> None:
-        """Give back everything. Idempotent. The context must still be current."""
+        """Release everything. Idempotent. The context must still be current."""
         self.drop()
         self._passes.release()
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from splatview_ipc.kinds.gaussians import SH_REST
+from splatview_ipc.kinds.gaussians import SH_REST_COUNTS
 from splatview_viewer.geometry.cameras import unproject
 from splatview_viewer.render.base import (
     ALPHA_MAX,
@@ -75,7 +75,7 @@ def pick_later(
 
     Args:
         scene: activated, as `Renderer.scene()` gives it.
-        camera: of the picture.
+        camera: the camera of the picture.
         x: pixels to the right of the picture's left edge.
         y: pixels below its top edge.
         options: of the picture: mode, scale and selection count; a picture of another
@@ -341,7 +341,7 @@ class GaussianValues:
     def energies(self) -> list[float]:
         """The sum of squares of the coefficients of each degree from 1 on."""
         squares = (self.shN.astype(np.float64) ** 2).sum(axis=1)
-        degrees = range(1, SH_REST.index(len(self.shN)) + 1)
+        degrees = range(1, SH_REST_COUNTS.index(len(self.shN)) + 1)
         return [float(squares[d * d - 1 : (d + 1) ** 2 - 1].sum()) for d in degrees]
 
     def outline(self, camera: Camera, scale: float = 1.0) -> np.ndarray | None:
@@ -376,8 +376,8 @@ def values_later(
 
     Args:
         scene: activated.
-        index: of the Gaussian, which is there.
-        version: of the scene.
+        index: the index of the Gaussian, which is there.
+        version: the version of the scene.
     """
 
     def row() -> list[torch.Tensor]:

@@ -1,6 +1,13 @@
 """Scenes of Gaussians as torch tensors: selected, counted, moved and merged."""
 
-from splatview_viewer.core.selection import EVERYTHING, Box, Selection, Sphere
+from splatview_viewer.core.selection import (
+    EVERYTHING,
+    Box,
+    Cylinder,
+    Selection,
+    Shape,
+    Sphere,
+)
 from splatview_viewer.scene.selecting import (
     HIDDEN,
     MARKED,
@@ -14,7 +21,9 @@ __all__ = [
     "HIDDEN",
     "MARKED",
     "Box",
+    "Cylinder",
     "Selection",
+    "Shape",
     "Sphere",
     "flags",
     "largest_scale",

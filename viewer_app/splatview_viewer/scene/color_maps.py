@@ -41,6 +41,20 @@ NAMES: dict[str, str] = {name: name.capitalize() for name in _TABLES}
 """Labels of colour maps by name."""
 
 
+SHADER = f"""
+const int KNOTS = {KNOTS};
+uniform vec3 u_map[KNOTS];  // `table`
+
+// A number in [0, 1] by the colour map, straight between its knots.
+vec3 mapped(float x) {{
+    float at = clamp(x, 0.0, 1.0) * float(KNOTS - 1);
+    int knot = min(int(at), KNOTS - 2);
+    return mix(u_map[knot], u_map[knot + 1], at - float(knot));
+}}
+"""
+"""GLSL of a function `mapped`, which does what `colors` does."""
+
+
 @cache
 def table(name: str) -> np.ndarray:
     """Return a map's colours at its knots, (KNOTS, 3) float32 RGB in [0, 1].

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatview_ipc.control.frame import StreamFrame
-from splatview_ipc.kinds.gaussians import Activated, activated_of
+from splatview_ipc.kinds.gaussians import Activated, parse_activated
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.view import meta_phrases
 from splatview_viewer.scene.scene import FIELDS, SH_C0, GaussianScene, row_shapes
@@ -32,7 +32,7 @@ scene's data."""
 
 @dataclass(frozen=True)
 class JoinedTensor:
-    """Shape and dtype of tensors of several ranks, one behind the other."""
+    """Shape and dtype of tensors of several ranks, one after the other."""
 
     dtype: str
     """"float64" if one of them is that, else "float32"."""
@@ -54,7 +54,7 @@ class JoinedTensor:
 class JoinedFrame(StreamFrame):
     """The newest frames of several ranks as one frame.
 
-    Their Gaussians lie one behind the other, rank by rank. Of its tensors only dtype and
+    Their Gaussians lie one after the other, rank by rank. Of its tensors only dtype and
     shape are known; `scene_of` joins those of the ranks' frames.
     """
 
@@ -86,7 +86,8 @@ def scene_of(
 
     Args:
         frame: the frame.
-        choices: names of the hints that the user obeyed (`hint_of`).
+        choices: names of the hints that the user has followed: "activated", "opacities",
+            "quats".
         in_place: for a frame on a GPU: the scene's tensors lie over the frame's own
             memory, valid while it is held. The stream given to the function also converts
             and joins what has to be; the GPU is given nothing before.
@@ -111,7 +112,7 @@ def activated_in(frame: StreamFrame) -> Activated:
     """Return whether the scales and the opacities of a frame's scene are activated."""
     if "filter_3D" in frame.tensors:
         return Activated(True, True)
-    return activated_of(frame.meta.get("activated", False))
+    return parse_activated(frame.meta.get("activated", False))
 
 
 def background_of(frame: StreamFrame) -> Color | None:
@@ -268,7 +269,7 @@ def _stored_tensors(frame: StreamFrame, in_place: bool) -> dict[str, torch.Tenso
 
 def _chosen_activation(frame: StreamFrame, choices: Collection[str]) -> Activated:
     """Return the activation of the stored tensors, as the user sees it."""
-    activated = activated_of(frame.meta.get("activated", False))
+    activated = parse_activated(frame.meta.get("activated", False))
     if "activated" in choices:
         activated = Activated(not activated.scales, not activated.scales)
     if "opacities" in choices:
@@ -302,7 +303,8 @@ def _join_scenes(
 ) -> tuple[GaussianScene, Ready | None]:
     """Return one scene of the scenes of several ranks, on the device of the first one.
 
-    prepared: the scene of each rank, and its `ready`.
+    Args:
+        prepared: the scene of each rank, and its `ready`.
     """
     scenes = [scene for scene, _ in prepared]
     joined = _make_room(frame, scenes)
@@ -340,7 +342,7 @@ def _make_room(frame: JoinedFrame, scenes: Sequence[GaussianScene]) -> GaussianS
 
 
 def _copy_scenes(scenes: Sequence[GaussianScene], joined: GaussianScene) -> None:
-    """Copy scenes into one, one behind the other."""
+    """Copy scenes into one, one after the other."""
     # A rank's scene may hold fewer coefficients.
     joined.shN.zero_()
     start = 0

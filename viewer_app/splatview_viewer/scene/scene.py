@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview_ipc.kinds.gaussians import SH_REST, Activated, activated_of
+from splatview_ipc.kinds.gaussians import SH_REST_COUNTS, Activated, parse_activated
+from splatview_viewer.core.arithmetic import ceil_div
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -62,7 +63,7 @@ class GaussianScene:
     sh0: torch.Tensor
     """(N, 3) coefficients of degree 0, RGB."""
     shN: torch.Tensor  # noqa: N815  (gsplat's own name for the field)
-    """(N, K-1, 3) coefficients of degrees 1 to 4 (K-1 is one of `SH_REST`), RGB."""
+    """(N, K-1, 3) coefficients of degrees 1 to 4 (K-1 is one of `SH_REST_COUNTS`), RGB."""
     _: KW_ONLY
     activated: bool | tuple[bool, bool] = False
     """True if `scales` and `opacities` already went through exp and sigmoid; a pair where
@@ -122,12 +123,12 @@ class GaussianScene:
     @property
     def activation(self) -> Activated:
         """The meaning of `activated` for scales and for opacities."""
-        return activated_of(self.activated)
+        return parse_activated(self.activated)
 
     @property
     def stored_sh_degree(self) -> int:
         """The highest degree for which `shN` holds coefficients."""
-        return SH_REST.index(self.shN.shape[1])
+        return SH_REST_COUNTS.index(self.shN.shape[1])
 
     @property
     def on_gpu(self) -> bool:
@@ -156,7 +157,7 @@ class GaussianScene:
 
         They are evenly spread over the scene, on its device: enough to frame it.
         """
-        step = max(-(-len(self) // max(limit, 1)), 1)
+        step = max(ceil_div(len(self), max(limit, 1)), 1)
         means = as_floats(self.means[::step])
         opacities = as_floats(self.opacities[::step])
         if not self.activation.opacities:
@@ -227,7 +228,8 @@ def empty_scene() -> GaussianScene:
 def row_shapes(coefficients: int) -> dict[str, tuple[int, ...]]:
     """Return the shape of one Gaussian's row in each tensor, by its name.
 
-    coefficients: of degrees 1 and more.
+    Args:
+        coefficients: of degrees 1 and more.
     """
     shapes = (3,), (4,), (3,), (), (3,), (coefficients, 3)
     return dict(zip(FIELDS, shapes, strict=True))
@@ -246,7 +248,7 @@ def merged(
     smooth: Sequence[bool],
     device: torch.device | str = "cpu",
 ) -> GaussianScene:
-    """Return one scene of all Gaussians, one scene's behind the other's.
+    """Return one scene of all Gaussians, one scene's after the other's.
 
     Its tensors are its own. A scene's degree of spherical harmonics that is not in use is
     not shown here either. The result is antialiased if all scenes are; a note says so if
@@ -255,7 +257,7 @@ def merged(
     Args:
         scenes: at least one.
         smooth: for each scene, whether it is antialiased (renderers do not tell).
-        device: of the result; on a GPU, the work is done on torch's current stream.
+        device: where the result lies; on a GPU, torch's current stream is used.
     """
     import torch
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from splatview_viewer.core.selection import Box
+from splatview_viewer.core.selection import Cylinder, Sphere
 
 if TYPE_CHECKING:
     import torch
 
-    from splatview_viewer.core.selection import Selection, Sphere
+    from splatview_viewer.core.selection import Box, Selection, Shape
     from splatview_viewer.scene.scene import GaussianScene
 
 HIDDEN = 1
@@ -30,9 +30,8 @@ def flags(scene: GaussianScene, selection: Selection) -> torch.Tensor:
         hidden |= _is_beyond(largest_scale(scene), selection.scale)
     if selection.sh_energy != _ANY:
         hidden |= _is_beyond(sh_energy(scene), selection.sh_energy)
-    for shape in (selection.box, selection.sphere):
-        if shape is not None:
-            hidden |= _is_excluded(scene.means, shape)
+    for shape in selection.shapes:
+        hidden |= _is_excluded(scene.means, shape)
     bits = hidden.byte()
     # One at a time, so that no indices have to come to the GPU.
     for index in selection.marked:
@@ -56,24 +55,42 @@ def sh_energy(scene: GaussianScene) -> torch.Tensor:
     return torch.linalg.vector_norm(scene.shN, dim=(1, 2)).square()
 
 
-def _is_excluded(means: torch.Tensor, shape: Box | Sphere) -> torch.Tensor:
+def _is_excluded(means: torch.Tensor, shape: Shape) -> torch.Tensor:
     """Return (N,) bool for centres (N, 3): those that the shape does not keep."""
     center_x, center_y, center_z = shape.center
     x = means[:, 0] - center_x
     y = means[:, 1] - center_y
     z = means[:, 2] - center_z
-    if isinstance(shape, Box):
-        in_slabs = []
-        for (a, b, c), half in zip(shape.axes, shape.half, strict=True):
-            distance = x * a + y * b + z * c
-            in_slabs.append(distance.abs() <= half)
-        inside = in_slabs[0] & in_slabs[1] & in_slabs[2]
-    else:
+    if isinstance(shape, Sphere):
         squared_distance = x * x + y * y + z * z
         inside = squared_distance <= shape.radius * shape.radius
+    else:
+        distances = [x * a + y * b + z * c for a, b, c in shape.axes]
+        if isinstance(shape, Cylinder):
+            inside = _is_in_cylinder(distances, shape)
+        else:
+            inside = _is_in_box(distances, shape)
     if shape.outside:
         return inside
     return ~inside
+
+
+def _is_in_box(distances: list[torch.Tensor], box: Box) -> torch.Tensor:
+    """Return (N,) bool for distances (N,) from a box's centre along its three axes."""
+    in_slabs = []
+    for distance, half in zip(distances, box.half, strict=True):
+        in_slabs.append(distance.abs() <= half)
+    return in_slabs[0] & in_slabs[1] & in_slabs[2]
+
+
+def _is_in_cylinder(distances: list[torch.Tensor], cylinder: Cylinder) -> torch.Tensor:
+    """Return (N,) bool for distances (N,) from its centre along its three axes."""
+    height = distances[cylinder.axis_index]
+    right = distances[(cylinder.axis_index + 1) % 3]
+    ahead = distances[(cylinder.axis_index + 2) % 3]
+    squared_distance = right * right + ahead * ahead
+    is_around = squared_distance <= cylinder.radius * cylinder.radius
+    return is_around & (height.abs() <= cylinder.half_height)
 
 
 def _is_beyond(values: torch.Tensor, limits: tuple[float, float]) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""The geometry of cropping: boxes and spheres in a picture, and dragging their handles.
+"""The geometry of cropping: its shapes in a picture, and dragging their handles.
 
 Plain maths, no graphics.
 """
@@ -8,25 +8,25 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from splatview_viewer.core.selection import Box, Sphere
+from splatview_viewer.core.selection import Box, Cylinder, Sphere
 from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import to_pixels, unproject
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from splatview_viewer.core.selection import Vector
+    from splatview_viewer.core.selection import Axes, Shape, Vector
     from splatview_viewer.geometry.cameras import Camera
 
     Pixel = Sequence[float] | np.ndarray
     """(2,) from the picture's top left corner."""
 
 FACES = ((0, -1), (0, 1), (1, -1), (1, 1), (2, -1), (2, 1))
-"""Face of a box: axis and end."""
+"""Face of a box, or of the box that a cylinder fits into: axis and end."""
 
 
 def _face_normals() -> np.ndarray:
@@ -54,6 +54,7 @@ def _edge_indices() -> np.ndarray:
     return np.array(edges)
 
 
+_AXIS_INDICES: tuple[Literal[0, 1, 2], ...] = (0, 1, 2)
 _NORMALS = _face_normals()
 _CORNERS = np.array(list(product((-1, 1), repeat=3)), np.float64)
 _EDGES = _edge_indices()
@@ -62,22 +63,31 @@ _MIN_EDGE = 1e-4
 _FISHEYE_PIECES = 24
 """Pieces of a straight edge in the picture of a fisheye camera."""
 _SILHOUETTE_POINTS = 72
+"""Points of a circle in a picture."""
+_MIN_LENGTH = 1e-6
+"""Shortest radius or edge of what is fitted, world units."""
+_MARGIN = 1.02
+"""Size of a shape that is fitted, as a share of what it is fitted to."""
 _PARALLEL = 1e-6
 """Sine, squared, of an angle that counts as none."""
 
 
-def axes_of(degrees: Any) -> tuple[Vector, Vector, Vector]:
-    """Return the axes of a box that is turned around x, then y, then z of the world."""
-    x, y, z = (tuple(axis) for axis in rotations.by_angles(degrees).T.tolist())
+def axes_of(degrees: Any) -> Axes:
+    """Return the axes of a shape that is turned around x, then y, then z of the world."""
+    return _columns(rotations.by_angles(degrees))
+
+
+def _columns(matrix: np.ndarray) -> Axes:
+    x, y, z = (tuple(axis) for axis in matrix.T.tolist())
     return x, y, z
 
 
-def angles_of(box: Box) -> Vector:
-    """Return the angles of a box's axes in degrees: the inverse of `axes_of`.
+def angles_of(shape: Box | Cylinder) -> Vector:
+    """Return the angles of a shape's axes in degrees: the inverse of `axes_of`.
 
     They are within -180 to 180, -90 to 90 and -180 to 180.
     """
-    (xx, xy, xz), (_, _, yz), (_, _, zz) = box.axes
+    (xx, xy, xz), (_, _, yz), (_, _, zz) = shape.axes
     x = math.atan2(yz, zz)
     y = math.asin(min(max(-xz, -1.0), 1.0))
     z = math.atan2(xy, xx)
@@ -88,46 +98,100 @@ def angles_of(box: Box) -> Vector:
     return x_degrees, y_degrees, z_degrees
 
 
-def fit_shapes(points: np.ndarray, *, without_far: bool = False) -> tuple[Box, Sphere]:
-    """Return a box and a sphere around all finite points (N, 3), or nearly all.
+def fit(
+    kind: type[Shape],
+    means: np.ndarray,
+    weights: np.ndarray | None = None,
+    *,
+    up: np.ndarray,
+    without_far: bool = True,
+) -> Shape:
+    """Return a shape around all finite centres (N, 3), or nearly all.
 
-    without_far: leave out the farthest hundredth: on each side of the box, and by the
-        distance from the middle.
+    Those with a weight of 0 do not count.
+
+    Args:
+        kind: the class of the shape.
+        means: the centres.
+        weights: (N,) of the centres; None if all count.
+        up: the direction upward (3,), along which a cylinder stands.
+        without_far: leave out floaters: the farthest hundredth on each side, and by the
+            distance from the middle.
     """
-    points = np.asarray(points, np.float64)
-    points = points[np.isfinite(points).all(axis=1)]
-    if not len(points):
-        return Box(), Sphere()
+    is_counted = np.isfinite(means).all(axis=1)
+    if weights is not None:
+        is_counted &= np.asarray(weights) > 0
+    points = np.asarray(means, np.float64)[is_counted]
     share = 0.01 if without_far else 0.0
-    low, high = np.quantile(points, (share, 1 - share), axis=0)
-    center = (low + high) / 2
-    half = (high - low) / 2 * _MARGIN
-    shortest = max(float(half.max()) * 0.01, 1e-6)
-    half = np.maximum(half, shortest)
-    distances = np.linalg.norm(points - center, axis=1)
-    radius = float(np.quantile(distances, 1 - share)) * _MARGIN
+    if kind is Cylinder:
+        return _fit_cylinder(points, up, share)
+    if not len(points):
+        return kind()
+    center, half = _extent(points, share)
     x, y, z = center.tolist()
-    a, b, c = half.tolist()
-    return Box((x, y, z), (a, b, c)), Sphere((x, y, z), max(radius, 1e-6))
+    if kind is Sphere:
+        return Sphere((x, y, z), _fit_radius(points - center, share))
+    shortest = max(float(half.max()) * 0.01, _MIN_LENGTH)
+    a, b, c = np.maximum(half, shortest).tolist()
+    return Box((x, y, z), (a, b, c))
 
 
-_MARGIN = 1.02
-"""Size of a fitted shape, in those of what it holds."""
+def _fit_cylinder(points: np.ndarray, up: np.ndarray, share: float) -> Cylinder:
+    """Return an upright cylinder around all points (N, 3) but a share on each side."""
+    upright = upright_cylinder(up)
+    if not len(points):
+        return upright
+    rotation = np.array(upright.axes)
+    local_points = points @ rotation.T
+    center, half = _extent(local_points, share)
+    x, y, z = (center @ rotation).tolist()
+    across = np.delete(local_points - center, upright.axis_index, axis=1)
+    radius = _fit_radius(across, share)
+    half_height = max(float(half[upright.axis_index]), radius * 0.01)
+    radius = max(radius, half_height * 0.01)
+    return replace(upright, center=(x, y, z), radius=radius, half_height=half_height)
 
 
-def face_centers(box: Box) -> np.ndarray:
-    """Return the centres of a box's faces, (6, 3), in the order of `FACES`."""
-    return np.array(box.center) + _NORMALS @ _half_edges(box)
+def upright_cylinder(up: np.ndarray) -> Cylinder:
+    """Return a cylinder that stands along a direction (3,) and is turned no more than that.
+
+    It goes around the axis that is next to one of the world.
+    """
+    index = int(np.argmax(np.abs(up)))
+    # Its ends are alike: this one needs the smaller turn.
+    direction = up * np.copysign(1 / np.linalg.norm(up), up[index])
+    axis = np.eye(3)[index]
+    # The quaternion of the shortest rotation, not of length 1.
+    quaternion = np.append(1 + direction[index], np.cross(axis, direction))
+    axes = _columns(rotations.matrix(quaternion))
+    return Cylinder(axes=axes, axis_index=_AXIS_INDICES[index])
 
 
-def _half_edges(box: Box) -> np.ndarray:
-    """Return the ways from a box's centre to its faces along its axes, (3, 3)."""
-    lengths = np.array(box.half)
-    return lengths[:, None] * np.array(box.axes)
+def _extent(points: np.ndarray, share: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return centre and half the lengths, (3,) each, without a share on each side."""
+    low, high = np.quantile(points, (share, 1 - share), axis=0)
+    return (low + high) / 2, (high - low) / 2 * _MARGIN
+
+
+def _fit_radius(offsets: np.ndarray, share: float) -> float:
+    """Return the radius that holds all offsets (N, D) from a centre but a share."""
+    distances = np.linalg.norm(offsets, axis=1)
+    return max(float(np.quantile(distances, 1 - share)) * _MARGIN, _MIN_LENGTH)
+
+
+def face_centers(shape: Box | Cylinder) -> np.ndarray:
+    """Return the centres of a shape's faces, (6, 3), in the order of `FACES`."""
+    return np.array(shape.center) + _NORMALS @ _half_edges(shape)
+
+
+def _half_edges(shape: Box | Cylinder) -> np.ndarray:
+    """Return the ways from a shape's centre to its faces along its axes, (3, 3)."""
+    lengths = np.array(shape.half)
+    return lengths[:, None] * np.array(shape.axes)
 
 
 class Edge(NamedTuple):
-    """An edge of a box in a picture."""
+    """An edge of a shape in a picture, or a part of one."""
 
     line: np.ndarray
     """(M, 2) pixels from the picture's top left corner."""
@@ -135,15 +199,29 @@ class Edge(NamedTuple):
     """True if it belongs to a side that faces the camera."""
 
 
-def edges(box: Box, camera: Camera) -> list[Edge]:
-    """Return a box's twelve edges as they are seen, without those behind the camera."""
-    corners = np.array(box.center) + _CORNERS @ _half_edges(box)
-    faces_camera = _faces_camera(box, camera)
+def edges(shape: Box | Cylinder, camera: Camera) -> list[Edge]:
+    """Return a shape's edges as they are seen, without those behind the camera.
+
+    Those of a cylinder are its rims, in pieces, and the outline of its side, which is not
+    there for a camera that sees the side from within or not at all.
+    """
+    if isinstance(shape, Cylinder):
+        return _cylinder_edges(shape, camera)
+    corners = np.array(shape.center) + _CORNERS @ _half_edges(shape)
+    faces_camera = _faces_camera(shape, camera)
     is_front: Any = faces_camera[_EDGES[:, 2:]].any(axis=1)
-    local = camera.to_local(corners)
-    start = local[_EDGES[:, 0]]
-    end = local[_EDGES[:, 1]]
-    near = max(camera.near, 1e-6)
+    return _straight_edges(
+        corners[_EDGES[:, 0]], corners[_EDGES[:, 1]], is_front, camera
+    )
+
+
+def _straight_edges(
+    start: np.ndarray, end: np.ndarray, is_front: np.ndarray, camera: Camera
+) -> list[Edge]:
+    """Return edges from points to points of the world, (N, 3) each, as they are seen."""
+    start = camera.to_local(start)
+    end = camera.to_local(end)
+    near = _near(camera)
     is_hidden = (start[:, 2] < near) & (end[:, 2] < near)
     start, end = _cut_lines(start, end, near)
     # These are left out below: any points in front of the camera will do.
@@ -163,6 +241,108 @@ def edges(box: Box, camera: Camera) -> list[Edge]:
     return edges
 
 
+def _cylinder_edges(cylinder: Cylinder, camera: Camera) -> list[Edge]:
+    """Return a cylinder's edges as they are seen."""
+    center = np.array(cylinder.center)
+    to_end = cylinder.half_height * np.array(cylinder.axes[cylinder.axis_index])
+    facing = _FacingSide.seen_by(camera, cylinder)
+    steps = np.linspace(0, 2 * math.pi, _SILHOUETTE_POINTS + 1)
+    circle = center + _side_offsets(cylinder, steps)
+    faces_camera = _faces_camera(cylinder, camera)
+    middles = (steps[1:] + steps[:-1]) / 2
+    is_side_front = facing.has(middles)
+    edges = []
+    for sign in (-1, 1):
+        is_end_front = faces_camera[FACES.index((cylinder.axis_index, sign))]
+        rim = circle + sign * to_end
+        edges += _rim_edges(rim, is_side_front | is_end_front, camera)
+    outline = center + _side_offsets(cylinder, facing.ends())
+    is_front = np.ones(len(outline), bool)
+    edges += _straight_edges(outline - to_end, outline + to_end, is_front, camera)
+    return edges
+
+
+def _side_offsets(cylinder: Cylinder, angles: np.ndarray) -> np.ndarray:
+    """Return the ways (N, 3) from a cylinder's axis to its side, at angles (N,)."""
+    right, ahead = _side_axes(cylinder)
+    cosines = np.cos(angles)[:, None]
+    sines = np.sin(angles)[:, None]
+    return cylinder.radius * (cosines * right + sines * ahead)
+
+
+def _side_axes(cylinder: Cylinder) -> np.ndarray:
+    """Return the axes (2, 3) at right angles to the one that a cylinder goes around."""
+    right = cylinder.axes[(cylinder.axis_index + 1) % 3]
+    ahead = cylinder.axes[(cylinder.axis_index + 2) % 3]
+    return np.array((right, ahead))
+
+
+class _FacingSide(NamedTuple):
+    """The part of a cylinder's side whose outside a camera sees."""
+
+    angle: float
+    """The middle of it, as in `_side_offsets`."""
+    cosine: float
+    """Of the angle from there to both ends; 1 or more where the outside is not seen."""
+
+    @classmethod
+    def seen_by(cls, camera: Camera, cylinder: Cylinder) -> _FacingSide:
+        """Compute what a camera sees."""
+        side_axes = _side_axes(cylinder)
+        if camera.model == "ortho":
+            right, ahead = side_axes @ -camera.viewmat[2, :3]
+            angle = math.atan2(ahead, right)
+            is_end_on = math.hypot(right, ahead) < _PARALLEL
+            return cls(angle, float(is_end_on))
+        right, ahead = side_axes @ (camera.position - np.array(cylinder.center))
+        distance = max(math.hypot(right, ahead), 1e-12)
+        return cls(math.atan2(ahead, right), cylinder.radius / distance)
+
+    def has(self, angles: np.ndarray) -> np.ndarray:
+        """Return (N,) bool: the angles (N,) that belong to it."""
+        return np.cos(angles - self.angle) > self.cosine
+
+    def ends(self) -> np.ndarray:
+        """Return the angles of its ends, two or none."""
+        if self.cosine >= 1:
+            return np.zeros(0)
+        half = math.acos(self.cosine)
+        return np.array([self.angle - half, self.angle + half])
+
+
+def _rim_edges(rim: np.ndarray, is_front: np.ndarray, camera: Camera) -> list[Edge]:
+    """Return the parts of a closed line that are seen, each as long as it looks the same.
+
+    Args:
+        rim: points (N + 1, 3) of the world; the last is the first.
+        is_front: (N,) bool, of the ways between them.
+        camera: what sees them.
+    """
+    local = camera.to_local(rim)
+    is_deep = local[:, 2] >= _near(camera)
+    is_seen = is_deep[1:] & is_deep[:-1]
+    looks = np.where(is_seen, 1 + is_front, 0)
+    # Begun where a part begins, no part goes over the end. 0 where all look the same.
+    first = int(np.argmax(looks != np.roll(looks, 1)))
+    looks = np.roll(looks, -first)
+    points = np.roll(local[:-1], -first, axis=0)
+    points = np.concatenate([points, points[:1]])
+    ends = [*np.flatnonzero(np.diff(looks)) + 1, len(looks)]
+    edges = []
+    start = 0
+    for end in ends:
+        if looks[start]:
+            line = to_pixels(camera, points[start : end + 1])
+            edges.append(Edge(line, bool(looks[start] == 2)))
+        start = end
+    return edges
+
+
+def _near(camera: Camera) -> float:
+    """Return the depth from which on lines are drawn."""
+    return max(camera.near, 1e-6)
+
+
 def _cut_lines(
     start: np.ndarray, end: np.ndarray, near: float
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -178,13 +358,13 @@ def _cut_lines(
     return cut_start, cut_end
 
 
-def _faces_camera(box: Box, camera: Camera) -> np.ndarray:
-    """Return (6,) bool: the faces of a box whose outer side the camera sees."""
-    normals = _NORMALS @ np.array(box.axes)
+def _faces_camera(shape: Box | Cylinder, camera: Camera) -> np.ndarray:
+    """Return (6,) bool: the faces of a shape whose outer side the camera sees."""
+    normals = _NORMALS @ np.array(shape.axes)
     if camera.model == "ortho":
         forward = camera.viewmat[2, :3]
         return np.asarray(normals @ forward < 0)
-    rays = face_centers(box) - camera.position
+    rays = face_centers(shape) - camera.position
     cosines = (normals * rays).sum(axis=1)
     return np.asarray(cosines < 0)
 
@@ -208,7 +388,7 @@ def silhouette(sphere: Sphere, camera: Camera) -> np.ndarray | None:
         center = center * share
         radius = sphere.radius * math.sqrt(share)
     points = center + radius * _unit_circle(direction)
-    if points[:, 2].min() < max(camera.near, 1e-6):
+    if points[:, 2].min() < _near(camera):
         return None
     return to_pixels(camera, points)
 
@@ -291,20 +471,30 @@ def ray_distance(camera: Camera, pixel: Pixel, point: np.ndarray) -> float:
     return float(np.linalg.norm(offset - along_ray))
 
 
-def with_face(box: Box, face: tuple[int, int], distance: float) -> Box:
-    """Return a box whose face is moved outward; the opposite one stays in its place.
+def with_face(
+    shape: Box | Cylinder, face: tuple[int, int], distance: float
+) -> Box | Cylinder:
+    """Return a shape whose face is moved outward; the opposite one stays in its place.
+
+    The side of a cylinder moves outward all around.
 
     Args:
-        box: the box before.
+        shape: the shape before.
         face: one of `FACES`.
         distance: world units.
     """
     axis, side = face
-    half = list(box.half)
-    shortest = _MIN_EDGE * max(box.half)
-    half[axis] = max(half[axis] + distance / 2, shortest)
-    step = side * (half[axis] - box.half[axis])
-    center = np.array(box.center) + step * np.array(box.axes[axis])
+    shortest = _MIN_EDGE * max(shape.half)
+    if isinstance(shape, Cylinder) and axis != shape.axis_index:
+        return replace(shape, radius=max(shape.radius + distance, shortest))
+    old_length = shape.half[axis]
+    length = max(old_length + distance / 2, shortest)
+    step = side * (length - old_length)
+    center = np.array(shape.center) + step * np.array(shape.axes[axis])
     x, y, z = center.tolist()
+    if isinstance(shape, Cylinder):
+        return replace(shape, half_height=length, center=(x, y, z))
+    half = list(shape.half)
+    half[axis] = length
     a, b, c = half
-    return replace(box, half=(a, b, c), center=(x, y, z))
+    return replace(shape, half=(a, b, c), center=(x, y, z))

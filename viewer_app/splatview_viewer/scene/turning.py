@@ -25,11 +25,11 @@ class Placement:
     """Placement of a scene: scaled and turned around a pivot of its own, then moved."""
 
     move: Triple = (0.0, 0.0, 0.0)
-    """World units."""
+    """Translation in world units."""
     turn: Triple = (0.0, 0.0, 0.0)
     """Degrees around the world's x, y and z axis, in this order."""
     scale: float = 1.0
-    """Over 0."""
+    """Factor of sizes, greater than 0."""
 
     @property
     def rotation(self) -> np.ndarray:
@@ -125,7 +125,7 @@ def rotation_matrices(axes: np.ndarray, degree: int) -> RotationMatrices:
         first = d * d - 1
         end = (d + 1) ** 2 - 1
         matrix[first:end, first:end] = harmonics_rotation(axes, d)
-    # The three colours of a coefficient lie behind each other.
+    # The three colours of a coefficient lie one after the other.
     harmonics = np.kron(matrix.round(12), np.eye(3)).T
     return RotationMatrices(left.T, harmonics)
 
@@ -140,7 +140,8 @@ def harmonics(directions: np.ndarray, degree: int) -> np.ndarray:
     out: with x, y, z on the unit sphere gsplat's recurrences
     (csrc/SphericalHarmonicsCUDA.cu, after Sloan, JCGT 2013) are these polynomials.
 
-    directions: unit vectors (M, 3).
+    Args:
+        directions: unit vectors (M, 3).
     """
     x, y, z = np.asarray(directions, np.float64).T
     xx = x * x

@@ -47,7 +47,8 @@ class Bookmarks:
     def add(self, digit: int | None = None) -> None:
         """Save the camera as a bookmark.
 
-        digit: of the bookmark, which may replace one; None: the first that is free.
+        Args:
+            digit: names the bookmark, and may replace one; None: the first free one.
         """
         bookmarks = self.by_digit
         if digit is None:
@@ -66,7 +67,7 @@ class Bookmarks:
         self._view.host.notify(f"Kept as bookmark {digit}")
 
     def visit(self, digit: int) -> bool:
-        """Fly to a bookmark. Returns False if there is none that can be read."""
+        """Fly to a bookmark; return whether there is a valid one."""
         rig = self._view.rig
         try:
             bookmark = self.by_digit[digit]

@@ -12,16 +12,18 @@ from splatview_viewer.geometry.orbit import SECONDS, Flight
 from splatview_viewer.scene_view.questions import PointPicker
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from splatview_viewer.core.events import Key
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.geometry.orbit import Orbit
-    from splatview_viewer.scene_view.protocol import SceneView
+    from splatview_viewer.scene_view.protocol import PickedPoint, SceneView
 
 _LEVEL_ROLL = 1e-3
 """Radians of roll that cannot be seen."""
 _MAX_FRAMING_FOV = 150.0
-"""Degrees."""
+"""Largest field of view with which a scene is framed, in degrees."""
 
 
 @dataclass(slots=True)
@@ -56,7 +58,8 @@ class CameraMotion:
     ) -> None:
         """Fly to where another orbit looks from.
 
-        camera: the camera at the end, if it has to be exactly that.
+        Args:
+            camera: the camera at the end, if it has to be exactly that.
         """
         self.take_over()
         rig = self._view.rig
@@ -77,7 +80,7 @@ class CameraMotion:
             return
         end = rig.copy_orbit()
         if upright and abs(end.tilt) > _LEVEL_ROLL:
-            end.level()
+            end.roll(-end.tilt)
             self.fly(end)
             return
         model = end.model
@@ -127,17 +130,20 @@ class CameraMotion:
         self._picker.search(x, y, rect)
 
     def tick(self, now: float) -> bool:
-        """Advance to `now`. Returns True when the picture has to be drawn again."""
-        self._take_pivot()
-        needs_redraw = self._advance_flight(now)
-        needs_redraw |= self._advance_keys(now)
-        return needs_redraw or self.flying.moving
-
-    def _take_pivot(self) -> None:
-        """Fly to the pivot that was searched, once it is found."""
+        """Advance to `now`; return whether to draw the picture again."""
         hits = self._picker.take()
-        if hits is None:
-            return
+        if hits is not None:
+            self._fly_to_pivot(hits)
+        needs_redraw = False
+        if self._flight is not None:
+            needs_redraw = self._advance_flight(self._flight, now)
+        if self.flying.moving:
+            needs_redraw |= self._advance_keys(now)
+            needs_redraw |= self.flying.moving
+        return needs_redraw
+
+    def _fly_to_pivot(self, hits: Sequence[PickedPoint]) -> None:
+        """Fly to the pivot that was found, if there is one."""
         if not hits:
             self._view.host.notify("There is nothing to orbit around")
             return
@@ -145,10 +151,7 @@ class CameraMotion:
         end.center(hits[0].point)
         self.fly(end)
 
-    def _advance_flight(self, now: float) -> bool:
-        active = self._flight
-        if active is None:
-            return False
+    def _advance_flight(self, active: _CameraFlight, now: float) -> bool:
         rig = self._view.rig
         was_moved = rig.orbit.rotation is not active.last_rotation
         if was_moved or not rig.is_framed:
@@ -167,8 +170,6 @@ class CameraMotion:
         return True
 
     def _advance_keys(self, now: float) -> bool:
-        if not self.flying.moving:
-            return False
         step = self.flying.step(now)
         if step is None:
             return False

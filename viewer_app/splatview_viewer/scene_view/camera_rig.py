@@ -47,7 +47,7 @@ class CameraRig:
     def apply_orbit(self, **fields: Any) -> None:
         """Look from where `orbit` is now, and change other fields of the place."""
         is_framed = self._view.data.summary is not None
-        self.put_place(given=None, seen_in=None, framed=is_framed, **fields)
+        self.put_place(exact_camera=None, seen_in=None, framed=is_framed, **fields)
         self._view.mark_moving()
 
     def put_place(self, **fields: Any) -> None:
@@ -64,7 +64,7 @@ class CameraRig:
     @property
     def is_fixed(self) -> bool:
         """True while exactly a given camera is used, which was not moved yet."""
-        return self._view.state.place.given is not None
+        return self._view.state.place.exact_camera is not None
 
     # -- going elsewhere -----------------------------------------------------------
 
@@ -74,7 +74,7 @@ class CameraRig:
         Args:
             camera: the camera.
             pivot: (3,) what to orbit around afterwards, as far as it lies on the line
-                of sight; None: the middle of the scene.
+                of sight; None for the middle of the scene.
         """
         sample = self._view.data.sample
         if pivot is None:
@@ -82,7 +82,7 @@ class CameraRig:
         if sample is not None:
             camera = sample.near_of(camera)
         self.orbit.look_from(camera, pivot)
-        self.put_place(given=camera, seen_in=None, framed=True)
+        self.put_place(exact_camera=camera, seen_in=None, framed=True)
 
     def fly_to(
         self, camera: Camera, seconds: float = SECONDS, pivot: np.ndarray | None = None
@@ -117,11 +117,11 @@ class CameraRig:
         """Draw with exactly this camera; None: see the whole scene, as at first."""
         # The direction upward is searched at first sight alone, and stays.
         self.orbit.place = Orbit(up=self.orbit.up).place
-        self.put_place(given=camera, seen_in=None, framed=camera is not None)
+        self.put_place(exact_camera=camera, seen_in=None, framed=camera is not None)
 
     def frame_scene(self) -> None:
         """See the whole scene in the next picture, as at first."""
-        self.put_place(framed=False, given=None, seen_in=None)
+        self.put_place(framed=False, exact_camera=None, seen_in=None)
 
     def copy_orbit(self) -> Orbit:
         """Return a copy of the camera's orbit, to be changed."""
@@ -134,14 +134,15 @@ class CameraRig:
             return
         if self._view.data.summary is not None:
             self.orbit.look_from(self.camera_of_scene(self.rect), self.orbit.target)
-        self.put_place(given=None, seen_in=None)
+        self.put_place(exact_camera=None, seen_in=None)
 
     # -- the camera ----------------------------------------------------------------
 
     def camera(self, rect: Rect | None = None) -> Camera | None:
         """Return the camera with which the scene is drawn; None without a scene.
 
-        rect: the rectangle to draw into; None: the one that was drawn into last.
+        Args:
+            rect: the rectangle to draw into; None for the one that was drawn into last.
         """
         if self._view.data.summary is None:
             return None
@@ -150,15 +151,16 @@ class CameraRig:
     def camera_of_scene(self, rect: Rect) -> Camera:
         """Return the camera that draws into `rect`; there is a scene."""
         size = (rect.width, rect.height)
-        if not self.is_framed:
+        if not self._view.state.place.framed:
             self._choose_first_camera(size)
         place = self._view.state.place
         seen_in = place.seen_in or size
-        if place.given is not None:
-            camera = place.given.resized(*seen_in)
+        if place.exact_camera is not None:
+            camera = place.exact_camera.resized(*seen_in)
         else:
             camera = self.orbit.camera(*seen_in)
-        camera = camera.fitted(*size)
+        if seen_in != size:
+            camera = camera.fitted(*size)
         sample = self._view.data.sample
         return camera if sample is None else sample.near_of(camera)
 

@@ -18,13 +18,14 @@ class ClickGesture:
         return self._start is not None
 
     def press(self, x: float, y: float) -> None:
-        """Start at a pixel of the screen."""
+        """Start a press at a pixel of the screen."""
         self._start = (x, y)
 
     def move(self, x: float, y: float, scale: float) -> None:
         """Follow the pointer, which ends a click when it goes too far.
 
-        scale: pixels per point.
+        Args:
+            scale: pixels per point.
         """
         if self._start is None:
             return
@@ -33,11 +34,11 @@ class ClickGesture:
             self._start = None
 
     def release(self) -> bool:
-        """End the press. Returns True for a click."""
+        """End the press; return whether it was a click."""
         is_click = self._start is not None
         self._start = None
         return is_click
 
     def cancel(self) -> None:
-        """Have the press be no click."""
+        """End the press without a click."""
         self._start = None

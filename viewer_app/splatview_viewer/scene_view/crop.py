@@ -1,4 +1,4 @@
-"""A box or a sphere, inside or outside of which the scene is drawn, with handles."""
+"""A shape inside or outside of which the scene is drawn, with handles."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from splatview_viewer.core.events import (
 )
 from splatview_viewer.core.view import Section
 from splatview_viewer.geometry.cameras import project
-from splatview_viewer.scene import Box, Sphere, shapes
+from splatview_viewer.scene import Shape, Sphere, shapes
 from splatview_viewer.scene_view.crop_panel import draw_panel, state_words
 from splatview_viewer.scene_view.lines import draw_line, push_clip_rect
 from splatview_viewer.scene_view.protocol import SelectableView
@@ -38,7 +38,7 @@ _HANDLE_REACH = 9.0
 _MIN_RADIUS = 1e-6
 
 HandleName = tuple[int, int] | str
-"""A face of the box (`shapes.FACES`), "center", or "radius"."""
+"""A face of a box or a cylinder (`shapes.FACES`), "center", or a sphere's "radius"."""
 _AXIS_COLORS = (
     ImVec4(0.93, 0.42, 0.42, 1),
     ImVec4(0.50, 0.80, 0.42, 1),
@@ -49,7 +49,7 @@ and dark."""
 
 
 class Handle(NamedTuple):
-    """A handle that is seen."""
+    """A visible handle."""
 
     name: HandleName
     position: tuple[float, float]
@@ -62,13 +62,13 @@ class _HandleGrab(NamedTuple):
     name: HandleName
     start: tuple[float, float]
     """Pixels from the picture's corner."""
-    shape: Box | Sphere
+    shape: Shape
 
 
 class Crop(Tool[SelectableView]):
-    """Edits the box or the sphere of the view's selection.
+    """Edits the shape of the view's selection.
 
-    Handles are there while its part of the panel is seen.
+    Handles are there while its section of the panel is visible.
     """
 
     name: ClassVar[str] = "crop"
@@ -82,44 +82,37 @@ class Crop(Tool[SelectableView]):
         self.without_far = False
         """The farthest hundredth does not count when a shape is fitted."""
         self.is_open = False
-        """The part of the panel is seen."""
+        """True while the section of the panel is visible."""
 
     @property
-    def shape(self) -> Box | Sphere | None:
-        selection = self.view.state.selection
-        return selection.box or selection.sphere
+    def shape(self) -> Shape | None:
+        return next(iter(self.view.state.selection.shapes), None)
 
     @property
     def grabbed(self) -> HandleName | None:
         return None if self._grab is None else self._grab.name
 
-    def set_shape(self, shape: Box | Sphere | None) -> None:
+    def set_shape(self, shape: Shape | None) -> None:
         """Crop by this shape; None: by none."""
-        selection = replace(self.view.state.selection, box=None, sphere=None)
-        if isinstance(shape, Box):
-            selection = replace(selection, box=shape)
-        elif isinstance(shape, Sphere):
-            selection = replace(selection, sphere=shape)
-        self.view.change(selection=selection)
+        selection = self.view.state.selection
+        self.view.change(selection=selection.cropped_by(shape))
         # A shape is dragged as a rule.
         self.view.mark_moving()
 
-    def new_shape(self, name: str) -> Box | Sphere | None:
-        """Return a "box" or a "sphere" around all that is seen; "": None."""
-        if not name:
-            return None
+    def fit(self, kind: type[Shape]) -> Shape:
+        """Return a shape of this class around what can be seen of the scene."""
         try:
             points = self.view.seen_points()
         except RendererError:
             points = np.zeros((0, 3))
-        box, sphere = shapes.fit_shapes(points, without_far=self.without_far)
-        return box if name == "box" else sphere
+        up = self.view.rig.orbit.up
+        return shapes.fit(kind, points, up=up, without_far=self.without_far)
 
     def fit_shape(self) -> None:
         """Have the shape take all that is seen."""
         shape = self.shape
-        fitted = self.new_shape("box" if isinstance(shape, Box) else "sphere")
-        if shape is not None and fitted is not None:
+        if shape is not None:
+            fitted = self.fit(type(shape))
             self.set_shape(replace(fitted, outside=shape.outside))
 
     # -- handles -------------------------------------------------------------------
@@ -131,7 +124,7 @@ class Crop(Tool[SelectableView]):
             return []
         names: list[HandleName] = ["center"]
         points = np.array([shape.center])
-        if isinstance(shape, Box):
+        if not isinstance(shape, Sphere):
             names = [*shapes.FACES, *names]
             points = np.concatenate([shapes.face_centers(shape), points])
         pixels = project(camera, points).tolist()
@@ -165,8 +158,8 @@ class Crop(Tool[SelectableView]):
         return nearest
 
     def handle(self, event: Event, rect: Rect) -> bool | None:
-        shape = self.shape
-        if not self.is_open or shape is None:
+        shape = self.shape if self.is_open else None
+        if shape is None:
             was_hovered = self.hovered is not None
             self._grab = None
             self.hovered = None
@@ -193,9 +186,7 @@ class Crop(Tool[SelectableView]):
                 return True
         return None
 
-    def _press(
-        self, event: PointerPress, rect: Rect, shape: Box | Sphere
-    ) -> bool | None:
+    def _press(self, event: PointerPress, rect: Rect, shape: Shape) -> bool | None:
         """Grab the handle under the pointer."""
         name = None
         if event.button == "left":
@@ -212,7 +203,8 @@ class Crop(Tool[SelectableView]):
     ) -> None:
         """Move the grabbed handle to the pointer.
 
-        position: pixels from the picture's corner.
+        Args:
+            position: pixels from the picture's corner.
         """
         camera = self.view.rig.camera(rect)
         if camera is None:
@@ -225,7 +217,7 @@ class Crop(Tool[SelectableView]):
             if start is not None and end is not None:
                 x, y, z = (center + end - start).tolist()
                 self.set_shape(replace(shape, center=(x, y, z)))
-        elif isinstance(grab.name, tuple) and isinstance(shape, Box):
+        elif isinstance(grab.name, tuple) and not isinstance(shape, Sphere):
             axis_index, sign = grab.name
             axis = sign * np.array(shape.axes[axis_index])
             start = shapes.axis_distance(camera, grab.start, center, axis)
@@ -253,7 +245,7 @@ class Crop(Tool[SelectableView]):
         section = Section(
             "Crop",
             partial(draw_panel, self),
-            tip="Draw only what lies in a box or a sphere, or leave that out",
+            tip="Draw only what lies in a box, a sphere or a cylinder, or leave that out",
             tab="data",
             state=state_words(self),
         )
@@ -263,7 +255,7 @@ class Crop(Tool[SelectableView]):
         return ["cropped"] if self.shape is not None else []
 
 
-def _draw_shape(shape: Box | Sphere, camera: Camera, rect: Rect, scale: float) -> None:
+def _draw_shape(shape: Shape, camera: Camera, rect: Rect, scale: float) -> None:
     """Draw the lines of the shape over the picture in `rect`."""
     if isinstance(shape, Sphere):
         rim = shapes.silhouette(shape, camera)

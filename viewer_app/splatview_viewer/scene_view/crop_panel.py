@@ -1,14 +1,14 @@
-"""The section "Crop": the numbers of the box or the sphere."""
+"""The section "Crop": the numbers of the shape."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from imgui_bundle import imgui
 
-from splatview_viewer.scene import Box, Sphere, shapes
+from splatview_viewer.scene import Box, Cylinder, Shape, Sphere, shapes
 from splatview_viewer.ui import controls
 from splatview_viewer.ui import widgets as ui
 
@@ -16,10 +16,21 @@ if TYPE_CHECKING:
     from splatview_viewer.core.selection import Vector
     from splatview_viewer.scene_view.crop import Crop
 
+B = TypeVar("B", Box, Cylinder)
+R = TypeVar("R", Sphere, Cylinder)
+
 _MAX_DRAG_STEPS = 1e6
 """Steps of dragging in a number from which on float32 has none so small."""
 _MIN_LENGTH = 1e-6
 _WORLD_UNITS_TIP = "World units. Drag, or Ctrl + click to type"
+_NO_SHAPE = type(None)
+_KINDS: dict[type[Shape | None], str] = {
+    _NO_SHAPE: "None",
+    Box: "Box",
+    Sphere: "Sphere",
+    Cylinder: "Cylinder",
+}
+"""Names of the shapes to choose from."""
 
 
 def state_words(tool: Crop) -> str:
@@ -27,7 +38,7 @@ def state_words(tool: Crop) -> str:
     shape = tool.shape
     if shape is None:
         return "none"
-    name = "box" if isinstance(shape, Box) else "sphere"
+    name = _KINDS[type(shape)].lower()
     return f"outside a {name}" if shape.outside else f"in a {name}"
 
 
@@ -38,10 +49,13 @@ def draw_panel(tool: Crop) -> None:
     if shape is None:
         return
     edited = _draw_place(shape)
-    if isinstance(edited, Box):
-        edited = _draw_box(edited)
-    else:
-        edited = _draw_radius(edited)
+    match edited:
+        case Box():
+            edited = _draw_rotation(_draw_size(edited))
+        case Cylinder():
+            edited = _draw_rotation(_draw_height(_draw_radius(edited)))
+        case Sphere():
+            edited = _draw_radius(edited)
     if edited != shape:
         tool.set_shape(edited)
     _draw_fit(tool)
@@ -61,28 +75,23 @@ def _draw_fit(tool: Crop) -> None:
     )
 
 
-def _draw_kind(tool: Crop) -> Box | Sphere | None:
+def _draw_kind(tool: Crop) -> Shape | None:
     """Draw the choice of the shape; return the chosen one."""
     shape = tool.shape
-    kind = ""
-    if isinstance(shape, Box):
-        kind = "box"
-    elif isinstance(shape, Sphere):
-        kind = "sphere"
-    choice = ui.segments(
-        "Shape",
-        "The region that the scene is cut to",
-        kind,
-        {"": "None", "box": "Box", "sphere": "Sphere"},
-    )
-    if choice != kind:
-        tool.set_shape(tool.new_shape(choice))
-    return tool.shape
+    kind = type(shape)
+    choice = ui.segments("Shape", "The region that the scene is cut to", kind, _KINDS)
+    if choice == kind:
+        return shape
+    shape = None
+    if choice is not _NO_SHAPE:
+        shape = tool.fit(choice)
+    tool.set_shape(shape)
+    return shape
 
 
-def _size(shape: Box | Sphere) -> float:
+def _size(shape: Shape) -> float:
     """Return a length that fits the shape, for steps and decimals."""
-    return max(shape.half) if isinstance(shape, Box) else shape.radius
+    return shape.radius if isinstance(shape, Sphere) else max(shape.half)
 
 
 def _number_format(size: float) -> str:
@@ -90,7 +99,7 @@ def _number_format(size: float) -> str:
     return f"%.{decimals}f"
 
 
-def _draw_place(shape: Box | Sphere) -> Box | Sphere:
+def _draw_place(shape: Shape) -> Shape:
     """Draw the side that stays and the centre; return the edited shape."""
     outside = ui.segments(
         "Keep",
@@ -109,8 +118,8 @@ def _draw_place(shape: Box | Sphere) -> Box | Sphere:
     return replace(shape, outside=outside, center=center)
 
 
-def _draw_box(box: Box) -> Box:
-    """Draw the size and the rotation; return the edited box."""
+def _draw_size(box: Box) -> Box:
+    """Draw the lengths of the edges; return the edited box."""
     size = _size(box)
     a, b, c = box.half
     lengths = (2 * a, 2 * b, 2 * c)
@@ -125,7 +134,12 @@ def _draw_box(box: Box) -> Box:
     if edited_lengths != lengths:
         a, b, c = edited_lengths
         box = replace(box, half=(a / 2, b / 2, c / 2))
-    angles = shapes.angles_of(box)
+    return box
+
+
+def _draw_rotation(shape: B) -> B:
+    """Draw the rotation; return the edited shape."""
+    angles = shapes.angles_of(shape)
     edited_angles = _draw_vector(
         "Rotation",
         angles,
@@ -134,24 +148,38 @@ def _draw_box(box: Box) -> Box:
         number_format="%.1f",
     )
     if edited_angles != angles:
-        box = replace(box, axes=shapes.axes_of(edited_angles))
-    return box
+        return replace(shape, axes=shapes.axes_of(edited_angles))
+    return shape
 
 
-def _draw_radius(sphere: Sphere) -> Sphere:
-    """Draw the radius; return the edited sphere."""
-    ui.row("Radius")
-    is_edited, radius = imgui.drag_float(
-        "##radius",
-        sphere.radius,
-        sphere.radius / 200,
+def _draw_radius(shape: R) -> R:
+    """Draw the radius; return the edited shape."""
+    radius = _draw_length("Radius", shape.radius, _WORLD_UNITS_TIP)
+    return replace(shape, radius=radius)
+
+
+def _draw_height(cylinder: Cylinder) -> Cylinder:
+    """Draw the height; return the edited cylinder."""
+    height = 2 * cylinder.half_height
+    edited_height = _draw_length("Height", height, "From end to end, world units")
+    return replace(cylinder, half_height=edited_height / 2)
+
+
+def _draw_length(label: str, length: float, tip: str) -> float:
+    """Draw a length to drag or to type; return it as the user edited it."""
+    ui.row(label)
+    is_edited, edited_length = imgui.drag_float(
+        f"##{label}",
+        length,
+        length / 200,
         _MIN_LENGTH,
         1e9,
         "%.3g",
         imgui.SliderFlags_.always_clamp.value,
     )
-    controls.tip(_WORLD_UNITS_TIP)
-    return replace(sphere, radius=radius) if is_edited else sphere
+    controls.tip(tip)
+    # What came back otherwise was rounded to 32 bits.
+    return edited_length if is_edited else length
 
 
 def _draw_vector(

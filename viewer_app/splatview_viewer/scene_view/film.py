@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from splatview_viewer.core.errors import error_text
-from splatview_viewer.core.jobs import Job, Jobs
+from splatview_viewer.core.jobs import Job, JobQueue
 from splatview_viewer.core.screen import Rect
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Camerawork:
         self._view.draw(framebuffer, Rect(0, 0, *self.size))
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         self._view.release("closed")
 
 
@@ -155,9 +155,9 @@ class Filming:
         picture_bytes = max(film.width * film.height * channels, 1)
         fitting = _MAX_WAITING_BYTES // picture_bytes
         self._max_waiting = max(min(_MAX_WAITING, fitting), 1)
-        self._jobs = Jobs("film", wake)
+        self._jobs = JobQueue("film", wake)
         self._written: deque[Job[None]] = deque()
-        """Jobs that have not ended, the oldest first; behind the last picture the one
+        """Jobs that have not ended, the oldest first; after the last picture the one
         that completes the film."""
         self._is_complete = False
         """The job that completes the film is among them."""
@@ -187,7 +187,7 @@ class Filming:
                 return
 
     def _can_draw(self) -> bool:
-        """Take in what was written. Returns True if a picture is to be drawn now."""
+        """Account for written pictures; return whether to draw the next one now."""
         if self.is_ended or not self._collect_written():
             return False
         is_behind = len(self._written) >= self._max_waiting
@@ -202,7 +202,7 @@ class Filming:
         return not is_behind
 
     def _collect_written(self) -> bool:
-        """Remove the jobs that have ended. Returns False if one of them failed."""
+        """Remove the jobs that have ended; return whether all of them succeeded."""
         while self._written and self._written[0].done:
             job = self._written.popleft()
             if job.error is not None:
@@ -219,7 +219,8 @@ class Filming:
     def wait(self, timeout: float) -> None:
         """Sleep until a picture can be drawn, or the film has ended.
 
-        timeout: seconds to sleep at most.
+        Args:
+            timeout: seconds to sleep at most.
         """
         is_behind = len(self._written) >= self._max_waiting
         if self._written and (self._is_complete or is_behind):
@@ -228,7 +229,7 @@ class Filming:
     def _give_up(self, fault: str = "") -> None:
         """End the film unfinished: an mp4 is not written, written PNGs stay.
 
-        The removal waits behind the picture that is being written: this does not wait
+        The removal waits for the picture that is being written: this does not wait
         for a disk.
         """
         self.fault = fault
@@ -238,7 +239,7 @@ class Filming:
         self._jobs.submit(lambda _: self._writer.abort())
 
     def close(self) -> None:
-        """Give back everything, and give up what is unfinished. Idempotent."""
+        """Release everything, and give up what is unfinished. Idempotent."""
         if not self.is_ended:
             self._give_up()
         self._jobs.wait(_ABORT_S)

@@ -58,7 +58,7 @@ class FilmMaker:
             self._tool.view.host.notify("The film was given up")
 
     def advance(self) -> bool:
-        """Advance the film. Returns True when it has come further."""
+        """Advance the film; return whether it has advanced."""
         filming = self.filming
         if filming is None:
             return False
@@ -78,7 +78,7 @@ class FilmMaker:
         host.hand_over(filming.out)
 
     def close(self) -> None:
-        """Give up an unfinished film, and give back everything. Idempotent."""
+        """Give up an unfinished film, and release everything. Idempotent."""
         if self.filming is not None:
             self.filming.close()
             self.filming = None

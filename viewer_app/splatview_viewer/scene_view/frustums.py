@@ -44,7 +44,7 @@ BAR_HEIGHT = 40.0
 _HOVER_REACH = 8.0
 """Points around a camera's centre that count as the camera."""
 _LINE_WIDTH = 1.5
-"""Points."""
+"""Width of lines, in points."""
 _FOLLOW_PERIOD = 0.75
 """Seconds between two cameras of a training that is followed: it may go through a
 hundred in that time."""
@@ -137,7 +137,8 @@ class Frustums(Tool[TrainedView]):
     def enter(self, index: int, seconds: float = SECONDS) -> None:
         """Look through a camera, or say that it is none.
 
-        seconds: duration of the flight to it.
+        Args:
+            seconds: duration of the flight to it.
         """
         cameras = self.cameras
         if cameras is not None and self.view.data.summary is not None:
@@ -187,7 +188,7 @@ class Frustums(Tool[TrainedView]):
     def handle(self, event: Event, rect: Rect) -> bool | None:
         if self.content is None:
             return None
-        if self.through.is_there and self.state.how == "wipe":
+        if self.through.is_there and self.state.comparison == "wipe":
             needs_redraw = self._handle_divider(event, rect)
             if needs_redraw is not None:
                 return needs_redraw
@@ -197,11 +198,11 @@ class Frustums(Tool[TrainedView]):
 
     def _handle_divider(self, event: Event, rect: Rect) -> bool | None:
         divider = self.through.divider
-        divider.position = self.state.at
+        divider.position = self.state.divider_position
         photo_rect = self.through.photo_rect(rect)
         needs_redraw = divider.handle(event, photo_rect, self.view.host.scale)
         if needs_redraw is not None:
-            self.change(at=divider.position)
+            self.change(divider_position=divider.position)
         return needs_redraw
 
     def _handle_key(self, event: Key) -> bool | None:
@@ -274,9 +275,9 @@ class Frustums(Tool[TrainedView]):
         needs_redraw = self._needs_redraw
         self._needs_redraw = False
         content = self.content
-        cameras = self.cameras
-        if content is None or cameras is None:
+        if content is None or content.cameras is None:
             return needs_redraw
+        cameras = content.cameras
         if cameras is not self._up_cameras:
             self._up_cameras = cameras
             if cameras.is_valid.any():

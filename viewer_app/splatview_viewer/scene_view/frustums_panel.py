@@ -24,7 +24,7 @@ COMPARISONS = {
     "side": "Beside",
     "error": "Error",
 }
-"""The values of `TrainingDisplay.how` and their labels."""
+"""The values of `TrainingDisplay.comparison` and their labels."""
 _TIPS = {
     "render": "Only what is rendered",
     "photo": "The photograph over it",
@@ -87,8 +87,8 @@ def _draw_comparison(tool: Frustums, scale: float) -> None:
     imgui.set_next_item_width(112 * scale)
     keys = list(COMPARISONS)
     labels = list(COMPARISONS.values())
-    _, choice = imgui.combo("##how", keys.index(tool.state.how), labels)
-    tool.change(how=keys[choice])
+    _, choice = imgui.combo("##comparison", keys.index(tool.state.comparison), labels)
+    tool.change(comparison=keys[choice])
     controls.tip(_TIPS[keys[choice]])
 
 
@@ -164,13 +164,13 @@ def _draw_display(state: TrainingDisplay, cameras: CameraSet) -> TrainingDisplay
 
 def _draw_photo_controls(state: TrainingDisplay, psnr: str) -> TrainingDisplay:
     """Draw the comparison with the photograph; return the edited state."""
-    how = controls.grid("how", state.how, COMPARISONS, 5, _TIPS)
-    state = replace(state, how=how)
+    comparison = controls.grid("comparison", state.comparison, COMPARISONS, 5, _TIPS)
+    state = replace(state, comparison=comparison)
     if psnr:
         ui.row("PSNR")
         imgui.align_text_to_frame_padding()
         imgui.text(psnr.removeprefix("PSNR "))
-    if how == "photo":
+    if comparison == "photo":
         opacity = ui.slider(
             "Opacity",
             "Of the photograph over the scene",
@@ -180,7 +180,7 @@ def _draw_photo_controls(state: TrainingDisplay, psnr: str) -> TrainingDisplay:
             reset=1.0,
         )
         return replace(state, opacity=opacity)
-    if how == "error":
+    if comparison == "error":
         gain = ui.slider(
             "Amplify",
             "Factor on the difference from the photograph",

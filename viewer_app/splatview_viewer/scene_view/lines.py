@@ -29,7 +29,8 @@ def draw_line(
 ) -> None:
     """Draw a line with a dark seam over the picture in `rect`.
 
-    points: (M, 2) pixels from the picture's corner.
+    Args:
+        points: (M, 2) pixels from the picture's corner.
     """
     draw = imgui.get_background_draw_list()
     flags = imgui.ImDrawFlags_.closed.value if closed else 0

@@ -65,9 +65,10 @@ class LookingThrough:
     # -- going there and back ------------------------------------------------------
 
     def enter(self, cameras: CameraSet, index: int, seconds: float = SECONDS) -> bool:
-        """Look through this camera. Returns False if it is none.
+        """Look through a camera; return whether it is valid.
 
-        seconds: duration of the flight to it.
+        Args:
+            seconds: duration of the flight to it.
         """
         rig = self.view.rig
         camera = cameras.camera(index)
@@ -87,7 +88,8 @@ class LookingThrough:
     def leave(self, back: bool = False) -> None:
         """Look through no camera.
 
-        back: fly to where the view looked before.
+        Args:
+            back: fly to where the view looked before.
         """
         origin = self._origin
         self._origin = None
@@ -129,7 +131,7 @@ class LookingThrough:
         return self._has_arrived and self.view.rig.is_fixed and self._camera is not None
 
     def tick(self, content: CamerasContent, cameras: CameraSet, now: float) -> bool:
-        """Advance to `now`. Returns True when the picture has to be drawn again."""
+        """Advance to `now`; return whether to draw the picture again."""
         rig = self.view.rig
         self._follow_state(cameras)
         current = rig.camera()
@@ -177,7 +179,7 @@ class LookingThrough:
     # -- the photograph ------------------------------------------------------------
 
     def photo(self, content: CamerasContent) -> np.ndarray | None:
-        """Return the photograph of the camera, as `PhotoStore.whole`."""
+        """Return the photograph of the camera, as `PhotoStore.photo`."""
         return None if self.index is None else content.photos.photo(self.index)
 
     def photo_rect(self, rect: Rect, columns: int = 1) -> Rect:
@@ -205,14 +207,14 @@ class LookingThrough:
     ) -> None:
         """Lay the photograph over what was rendered in `rect`."""
         state = self.view.state.training
-        if state.how == "render":
+        if state.comparison == "render":
             return
         photo = self.photo(content)
         if photo is None:
             return
         photo_rect = self.photo_rect(rect)
         self._draw_targets(rect, photo_rect, photo)
-        if state.how == "side":
+        if state.comparison == "side":
             background = self.view.background
             viewport = rect.viewport(framebuffer.height)
             framebuffer.use()
@@ -221,12 +223,12 @@ class LookingThrough:
             return
         how: PairMode = "difference"
         position = 0.5
-        if state.how == "photo":
+        if state.comparison == "photo":
             how = "blend"
             position = state.opacity
-        elif state.how == "wipe":
+        elif state.comparison == "wipe":
             how = "split"
-            position = state.at
+            position = state.divider_position
         self._pair.draw(framebuffer, photo_rect, how, position, state.gain)
 
     def _draw_targets(self, rect: Rect, photo_rect: Rect, photo: np.ndarray) -> None:
@@ -244,25 +246,25 @@ class LookingThrough:
 
     def draw_over(self, rect: Rect, scale: float, content: CamerasContent) -> None:
         """Write over the picture which part shows what."""
-        how = self.view.state.training.how
+        comparison = self.view.state.training.comparison
         inset = 12 * scale
         if self.photo(content) is None:
-            if how != "render":
+            if comparison != "render":
                 photo_rect = self.photo_rect(rect)
                 text = content.photos.problem(self.index or 0)
                 text = text or "The photograph is on its way"
                 tag(text, photo_rect.x + inset, photo_rect.y + inset, rect)
-        elif how == "wipe":
-            self.divider.position = self.view.state.training.at
+        elif comparison == "wipe":
+            self.divider.position = self.view.state.training.divider_position
             self.divider.draw(self.photo_rect(rect), scale, ("Render", "Photo"))
-        elif how == "side":
+        elif comparison == "side":
             both = self.photo_rect(rect, columns=2)
             middle = both.x + both.width / 2
             tag("Render", both.x + inset, both.y + inset, rect)
             tag("Photo", middle + inset, both.y + inset, rect)
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         self._pair.close()
         self.meter.close()
         self._photo.close()

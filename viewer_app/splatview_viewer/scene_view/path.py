@@ -58,7 +58,7 @@ class PathTool(Tool[SceneView]):
         self.chosen_key: int | None = None
         """The keyframe that is edited."""
         self.is_open = False
-        """The timeline is seen."""
+        """True while the timeline is visible."""
         self.is_playing = False
         self._playing_since: float | None = None
         """Time of the loop at which the playhead was at the path's start."""
@@ -93,7 +93,7 @@ class PathTool(Tool[SceneView]):
     def add_key(self) -> None:
         """Set a keyframe where the camera is.
 
-        It comes behind the chosen one, or at the end.
+        It comes after the chosen one, or at the end.
         """
         camera = self.view.rig.camera()
         if camera is None:
@@ -145,7 +145,8 @@ class PathTool(Tool[SceneView]):
     def move_key(self, index: int, seconds: float) -> None:
         """Have a keyframe reached at another time, between its neighbours.
 
-        index: in `CameraPath.times`, which ends a loop with the first keyframe.
+        Args:
+            index: in `CameraPath.times`, which ends a loop with the first keyframe.
         """
         keys = self.path.keys
         times = self.path.times

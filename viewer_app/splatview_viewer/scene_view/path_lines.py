@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, imgui
 
+from splatview_viewer.core.arithmetic import ceil_div
 from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import focal_length, project
 from splatview_viewer.geometry.path import (
@@ -48,11 +49,11 @@ def draw_path(
 
     Args:
         path: the path, which has keyframes.
-        camera: of the picture.
+        camera: the camera of the picture.
         rect: the picture's rectangle on the screen.
         scale: pixels per point.
         chosen_key: the keyframe that is edited, which stands out.
-        time: of the playhead, in seconds.
+        time: the time of the playhead, in seconds.
     """
     # Of more keyframes there are several in each pixel.
     are_keys_drawn = len(path.keys) <= MAX_KEYS
@@ -82,7 +83,7 @@ def _curve(keys: tuple[Keyframe, ...], loop: bool, smooth: bool) -> np.ndarray:
 
 def _thinned_line(keys: Sequence[Keyframe]) -> np.ndarray:
     """Return points (N, 3) of a path of very many keyframes."""
-    step = -(-len(keys) // _MAX_POINTS)
+    step = ceil_div(len(keys), _MAX_POINTS)
     return np.stack([key.position for key in keys[::step]])
 
 

@@ -95,7 +95,11 @@ class PathStorage:
             self._name = name
             self._recall()
             self._remembered_state = tool.edited_state
-        elif not tool.timeline.is_dragging:
+            return
+        state = tool.edited_state
+        # What the pointer moves is remembered once it lets go.
+        if state != self._remembered_state and not tool.timeline.is_dragging:
+            self._remembered_state = state
             self._remember_edits()
 
     def _recall(self) -> None:
@@ -109,9 +113,6 @@ class PathStorage:
 
     def _remember_edits(self) -> None:
         tool = self._tool
-        if self._remembered_state == tool.edited_state:
-            return
-        self._remembered_state = tool.edited_state
         values = None
         if 0 < len(tool.path.keys) <= MAX_KEYS:
             values = path_values(tool.film, frames=False)

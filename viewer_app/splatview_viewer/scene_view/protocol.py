@@ -150,7 +150,7 @@ class SceneView(Protocol):
         ...
 
     def release(self, occasion: Any) -> None:
-        """Give back what the view holds, as `View.release`."""
+        """Release what the view holds, as `View.release`."""
         ...
 
 

@@ -62,13 +62,13 @@ class PsnrMeter:
         self._pending = None
 
     def tick(self, now: float, index: int, camera: Camera, photo: np.ndarray) -> bool:
-        """Measure, if that is due. Returns True when the PSNR is another one.
+        """Measure if that is due; return whether the PSNR has changed.
 
         Args:
             now: time of the loop, in seconds.
-            index: of the camera.
+            index: the index of the camera.
             camera: the camera.
-            photo: its photograph, as `PhotoStore.whole`.
+            photo: its photograph, as `PhotoStore.photo`.
         """
         view = self._view
         if now < self._next_at or view.data.summary is None or view.data.stale:
@@ -92,7 +92,7 @@ class PsnrMeter:
         """Have the GPU compare the photograph with the scene."""
         height, width = photo.shape[:2]
         rect = Rect(0, 0, width, height)
-        # The bound framebuffer must not stay ours: it may be given back before
+        # The bound framebuffer must not stay ours: it may be released before
         # anything else is drawn.
         bound = self._view.data.ctx.fbo
         copy = self._view.trained_copy()
@@ -109,9 +109,9 @@ class PsnrMeter:
         bound.use()
 
     def drop(self) -> None:
-        """Give back what is only needed to measure."""
+        """Release what is only needed to measure."""
         self._compositor.drop()
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         self._compositor.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from splatview_viewer.core.errors import RendererError
-from splatview_viewer.core.jobs import Job, Jobs
+from splatview_viewer.core.jobs import Job, JobQueue
 
 if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect
@@ -23,7 +23,7 @@ class Question:
             view.host.wake()
 
         self._view = view
-        self._jobs = Jobs(name, wake)
+        self._jobs = JobQueue(name, wake)
         self._job: Job[Any] | None = None
 
     def take(self) -> Any:

@@ -87,8 +87,8 @@ class SceneSample:
         Args:
             rotation: (3, 3) world to camera.
             fov: vertical angle in degrees.
-            width: of the picture, in pixels.
-            height: of the picture, in pixels.
+            width: the width of the picture, in pixels.
+            height: the height of the picture, in pixels.
         """
         start = frame_ball(*self.bounds, rotation, fov, width, height)
         return self._fill_picture(start)

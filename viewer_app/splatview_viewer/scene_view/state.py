@@ -1,4 +1,4 @@
-"""The states of the camera and of the training's cameras, parts of a view's state."""
+"""Parts of the state of a view of a scene: its camera, and the training cameras."""
 
 from __future__ import annotations
 
@@ -18,42 +18,47 @@ UpSource = Literal["", "file", "cameras", "custom", "ground", "user"]
 
 @dataclass(frozen=True)
 class CameraPlace:
-    """The camera of a view."""
+    """Places the camera of a view, and says how it came there."""
 
     framed: bool = False
-    """False: the next picture chooses the camera, so that the whole scene is seen."""
+    """False until the camera was chosen; the next picture then shows the whole scene."""
     orbit: OrbitPlace = Orbit().place
-    given: Camera | None = None
-    """Exactly this one is used until the user moves it; None: that of `orbit`."""
+    """The camera as the user moves it around a point."""
+    exact_camera: Camera | None = None
+    """A camera to be used exactly until the user moves it; None for that of `orbit`."""
     seen_in: tuple[int, int] | None = None
-    """Size of the rectangle that the camera is for. Other rectangles show all that is
-    seen in it. None: the camera is for any rectangle."""
+    """Size of the rectangle that the camera was chosen for, (width, height).
+
+    A viewport of another shape shows all that is visible in that rectangle. None if the
+    camera is for any rectangle.
+    """
     up_by: UpSource = ""
-    """Source of the direction upward."""
+    """The source of the direction upward."""
     by_hand: bool = False
-    """The user has moved the camera."""
+    """True once the user has moved the camera."""
 
     def seen_from(self, rect: Rect) -> CameraPlace:
-        """Return a place with which other rectangles show all that `rect` shows."""
+        """Return a place with which any other rectangle shows all that `rect` shows."""
         return replace(self, seen_in=self.seen_in or (rect.width, rect.height))
 
 
 @dataclass(frozen=True)
 class TrainingDisplay:
-    """The training cameras in a view."""
+    """Says how a view shows the cameras that the scene is trained with."""
 
     shown: bool = True
+    """True to draw a frustum for each camera."""
     pictures: bool = True
-    """Their photographs are seen in them."""
+    """True to draw the photographs in the frustums."""
     size: float = 1.0
-    """Size of frustums, times what fits."""
+    """Size of the frustums, as a multiple of a size that suits the scene."""
     through: int | None = None
-    """The camera that the view looks through."""
-    how: Literal["render", "photo", "wipe", "side", "error"] = "wipe"
-    """Comparison of its photograph with the picture."""
+    """Index of the camera that the view looks through; None for none."""
+    comparison: Literal["render", "photo", "wipe", "side", "error"] = "wipe"
+    """How its photograph is compared with the picture."""
     opacity: float = 1.0
     """Opacity of the photograph."""
     gain: float = 4.0
-    """Factor of errors."""
-    at: float = 0.5
-    """The line between both, 0 to 1 from the left."""
+    """Factor by which errors are made brighter."""
+    divider_position: float = 0.5
+    """Where the line between both is, from 0 at the left edge to 1."""

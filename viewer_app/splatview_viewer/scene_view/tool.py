@@ -1,21 +1,22 @@
-"""The base of tools: one thing that a user can do with a scene, in a file of its own.
+"""The base class of tools over a scene, and the set of the tools of a view.
 
-A view offers events to its tools one after the other; the first that takes one keeps it
-from the rest. A tool's changes of the picture are in the view's state, or drawn over
-it; the tools of two users know nothing of each other.
-`tests/viewer/gaussians/test_inspect.py` runs one conformance suite over all of them.
+Each tool is a subclass of `Tool` in a file of its own. A view offers events to its tools
+one after the other; the first that takes an event keeps it from the rest. A tool changes
+the picture through the view's state, or draws over it; the tools of two users do not
+share anything. `tests/viewer/gaussians/test_inspect.py` runs one conformance suite over
+all tools.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.scene_view.protocol import SceneView
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import moderngl
 
@@ -42,24 +43,31 @@ _SECTIONS = (
     "Keyframe",
     "Video",
 )
-"""Titles of the sections of all tabs, from above; others come last. A number may follow
-a title."""
+"""Titles of the sections of all tabs, from the top.
+
+"" stands for the view's own controls. Sections with other titles come last. A number may
+follow a title.
+"""
 
 
 class Tool(Generic[V]):
-    """Does nothing: each tool overrides what it does."""
+    """One thing that a user can do with a scene, such as measuring or cropping.
+
+    A tool reacts to keys and the pointer, draws over the picture, and adds sections to
+    the panel. Subclasses override the methods they need; here none has an effect.
+    """
 
     name: ClassVar[str]
-    """Its key in `SceneView.tools`."""
+    """The tool's key in `SceneView.tools`."""
     keys: ClassVar[Sequence[KeyHelp]] = ()
-    """The effects of its keys and the pointer."""
+    """Help texts for the tool's keys and gestures."""
 
     def __init__(self, view: V) -> None:
         self.view = view
 
     @property
     def is_useful(self) -> bool:
-        """True if the scene has something for the tool: its keys are listed then."""
+        """True if the tool can be used with this scene, so that its keys are listed."""
         return True
 
     @property
@@ -68,59 +76,65 @@ class Tool(Generic[V]):
         return False
 
     def handle(self, event: Event, rect: Rect) -> bool | None:
-        """Take a user's event over the picture in `rect`.
+        """React to a user's event over the picture in `rect`.
 
-        Returns None for an event that is not for this tool, otherwise whether the
-        picture has to be drawn again.
+        Returns:
+            None to leave the event to other tools, otherwise whether the picture has to
+            be drawn again.
         """
         return None
 
     def tick(self, now: float) -> bool:
         """Advance to `now` (`time.monotonic()`), in each turn of the loop.
 
-        Returns True when the picture has to be drawn again. Quick when idle.
+        It has to be quick when there is nothing to do.
+
+        Returns:
+            whether the picture has to be drawn again.
         """
         return False
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        """Draw with OpenGL over the picture in `rect`, for screenshots as well."""
+        """Draw with OpenGL over the picture in `rect`, also into screenshots."""
 
     def draw_over(self, rect: Rect, scale: float) -> bool:
-        """Draw lines, words and windows over the picture with imgui.
+        """Draw lines, texts and windows over the picture with imgui.
 
-        Returns True when a picture has to follow.
+        Returns:
+            whether the picture has to be drawn again.
         """
         return False
 
     def covered(self, rect: Rect) -> Sequence[Rect]:
-        """Return the rectangles of its imgui windows over the picture."""
+        """Return the rectangles of the tool's imgui windows over the picture."""
         return ()
 
     def bar_height(self) -> float:
-        """Return the points that it takes at the picture's lower edge, 0 for no bar."""
+        """Return the height of the tool's bar at the lower edge, in points; 0: none."""
         return 0.0
 
     def bar(self, rect: Rect, scale: float) -> bool:
-        """Draw the bar in `rect` with imgui.
+        """Draw the tool's bar in `rect` with imgui.
 
-        Returns True when a picture has to follow.
+        Returns:
+            whether the picture has to be drawn again.
         """
         return False
 
     def sections(self) -> Sequence[Section]:
-        """Return its parts of the panel."""
+        """Return the tool's sections of the panel."""
         return ()
 
     def details(self) -> Sequence[str]:
-        """Return its part of the status line, in short phrases."""
+        """Return short phrases for the status line."""
         return ()
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
 
 
 class ToolBar(NamedTuple):
-    """The bar of a tool at the lower edge of the picture."""
+    """A tool's bar at the lower edge of the picture."""
 
     tool: Tool
     rect: Rect
@@ -132,6 +146,12 @@ class ToolSet(dict[str, Tool]):
     def __init__(self, view: SceneView, tools: Sequence[Tool]) -> None:
         super().__init__({tool.name: tool for tool in tools})
         self._view = view
+        # Those that leave a method to `Tool` are not called at each event and turn.
+        self._handling = _with_own(Tool.handle, tools)
+        self._ticking = _with_own(Tool.tick, tools)
+        self._drawing = _with_own(Tool.draw, tools)
+        self._covering = _with_own(Tool.covered, tools)
+        self._with_bar = _with_own(Tool.bar_height, tools)
 
     def of(self, kind: type[T]) -> T:
         """Return the tool of a class. Raises KeyError."""
@@ -140,27 +160,27 @@ class ToolSet(dict[str, Tool]):
         return tool
 
     def handle(self, event: Event, rect: Rect) -> bool:
-        """Offer an event to the tools. Returns True to draw the picture again."""
-        for tool in self.values():
+        """Offer an event to the tools; return whether to draw the picture again."""
+        for tool in self._handling:
             needs_redraw = tool.handle(event, rect)
             if needs_redraw is not None:
                 return needs_redraw
         return False
 
     def tick(self, now: float) -> bool:
-        """Advance all tools to `now`. Returns True to draw the picture again."""
+        """Advance all tools to `now`; return whether to draw the picture again."""
         needs_redraw = False
-        for tool in self.values():
+        for tool in self._ticking:
             needs_redraw |= tool.tick(now)
         return needs_redraw
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        """Draw what the tools lay over the picture with OpenGL."""
-        for tool in self.values():
+        """Draw with OpenGL what the tools show over the picture."""
+        for tool in self._drawing:
             tool.draw(framebuffer, rect)
 
     def draw_over(self, rect: Rect, scale: float) -> bool:
-        """Draw bars, lines and windows with imgui. Returns True to draw again."""
+        """Draw bars, lines and windows with imgui; return whether to draw again."""
         needs_redraw = False
         for bar in self.bars(rect, scale):
             needs_redraw |= bar.tool.bar(bar.rect, scale)
@@ -169,10 +189,10 @@ class ToolSet(dict[str, Tool]):
         return needs_redraw
 
     def bars(self, rect: Rect, scale: float) -> list[ToolBar]:
-        """Return the bars at the lower edge of a picture in `rect`, from below."""
+        """Return the bars at the lower edge of a picture in `rect`, the lowest first."""
         bars = []
         bottom = rect.y + rect.height
-        for tool in self.values():
+        for tool in self._with_bar:
             height = min(round(tool.bar_height() * scale), bottom - rect.y)
             if height > 0:
                 bottom -= height
@@ -181,23 +201,23 @@ class ToolSet(dict[str, Tool]):
 
     @property
     def bars_height(self) -> float:
-        """Pixels that the bars take at the lower edge."""
-        points = sum(tool.bar_height() for tool in self.values())
+        """Height of all bars at the lower edge, in pixels."""
+        points = sum(tool.bar_height() for tool in self._with_bar)
         return points * self._view.host.scale
 
     def above_bars(self, rect: Rect) -> Rect:
-        """Return the part of a picture in `rect` that the bars leave."""
+        """Return the part of a picture in `rect` that is above the bars."""
         return replace(rect, height=max(rect.height - round(self.bars_height), 1))
 
     def covered(self, rect: Rect) -> list[Rect]:
         """Return the rectangles of all bars and windows over a picture in `rect`."""
         covered = [bar.rect for bar in self.bars(rect, self._view.host.scale)]
-        for tool in self.values():
+        for tool in self._covering:
             covered += tool.covered(rect)
         return covered
 
     def sections(self) -> list[Section]:
-        """Return the parts of the panel, in their order there."""
+        """Return the sections of all tools, in the order of the panel."""
         return in_order([s for tool in self.values() for s in tool.sections()])
 
     def details(self) -> list[str]:
@@ -205,7 +225,7 @@ class ToolSet(dict[str, Tool]):
         return [phrase for tool in self.values() for phrase in tool.details()]
 
     def key_helps(self) -> list[KeyHelp]:
-        """Return the keys of the tools that the scene has something for."""
+        """Return the help texts of the tools that can be used with the scene."""
         useful = [tool for tool in self.values() if tool.is_useful]
         return [key for tool in useful for key in tool.keys]
 
@@ -215,8 +235,14 @@ class ToolSet(dict[str, Tool]):
             tool.close()
 
 
+def _with_own(method: Callable[..., Any], tools: Sequence[Tool]) -> list[Tool]:
+    """Return the tools that override a method of `Tool`."""
+    name = method.__name__
+    return [tool for tool in tools if getattr(type(tool), name) is not method]
+
+
 def in_order(sections: Sequence[Section]) -> list[Section]:
-    """Return sections in their order in the panel."""
+    """Return sections in the order in which the panel shows them."""
 
     def position(section: Section) -> int:
         title = section.title.rstrip("0123456789 ")

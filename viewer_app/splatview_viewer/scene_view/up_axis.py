@@ -1,4 +1,4 @@
-"""The direction upward of a scene: by its file, cameras or ground, or the user."""
+"""Finds which direction of a scene is up, by its file, its cameras or its ground."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from splatview_viewer.scene_view.state import UpSource
 
 _SAME_DIRECTION = 0.9976
-"""Cosine of an angle, 4 degrees, by which two directions upward may differ."""
+"""Cosine of 4 degrees. Directions that differ by less count as the same."""
 _NEAR_CUSTOM = 0.82
-"""Cosine of an angle, 35 degrees, within which a ground is believed where files of a
-kind have a customary direction upward."""
+"""Cosine of 35 degrees, within which a ground is believed if files of a kind have a
+customary direction upward."""
 _SOURCES: dict[UpSource, str] = {
     "": "assumed",
     "file": "named by the file",
@@ -38,15 +38,16 @@ class FoundUp(NamedTuple):
 
 
 class UpAxis:
-    """Chooses what is up in a view, until the user says it."""
+    """The direction upward of a view, which is found until the user chooses one."""
 
     def __init__(self, view: SceneView) -> None:
         self._view = view
         self._viewmats: np.ndarray | None = None
-        """Matrices (N, 4, 4) of the cameras that the scene is trained with."""
+        """World to camera, (N, 4, 4), of the cameras that the scene is trained with."""
 
     @property
-    def _of_file(self) -> tuple[float, float, float] | None:
+    def _up_of_file(self) -> tuple[float, float, float] | None:
+        """The direction that the scene's file says is up; None if it says none."""
         summary = self._view.data.summary
         return None if summary is None else summary.up
 
@@ -80,16 +81,20 @@ class UpAxis:
     # -- finding it ----------------------------------------------------------------
 
     def use_cameras(self, viewmats: np.ndarray) -> None:
-        """Take the published cameras of the scene, (N, 4, 4) world to camera.
+        """Find what is up by the published cameras of the scene.
 
-        The first ones decide what is up, unless the user or the scene's file does.
-        A scene that is seen as at first is turned upright.
+        Only the first cameras count, and only if neither the user nor the scene's file
+        says what is up. A view that the user has not moved yet is turned upright.
+
+        Args:
+            viewmats: world to camera, (N, 4, 4).
         """
         is_first = self._viewmats is None
         self._viewmats = viewmats
         rig = self._view.rig
         place = self._view.state.place
-        if not is_first or place.up_by == "user" or self._of_file is not None:
+        is_decided = place.up_by == "user" or self._up_of_file is not None
+        if not is_first or is_decided:
             return
         up = up_of_cameras(viewmats)
         if up is None:
@@ -103,11 +108,13 @@ class UpAxis:
             rig.frame_scene()
 
     def choose_first(self) -> np.ndarray:
-        """Return the direction upward (3,) for the first sight of the scene."""
+        """Return what is up (3,) when the scene is shown for the first time."""
         rig = self._view.rig
         source = self._view.state.place.up_by
-        may_be_better = source in ("cameras", "custom", "ground")
-        if not source or (may_be_better and self._of_file is not None):
+        # What the file says replaces a direction that was found otherwise.
+        is_doubtful = source in ("cameras", "custom", "ground")
+        is_found_again = is_doubtful and self._up_of_file is not None
+        if not source or is_found_again:
             found = self._remembered() or self.detect()
             if found is not None:
                 rig.orbit.up = found.direction
@@ -117,10 +124,10 @@ class UpAxis:
     def detect(self) -> FoundUp | None:
         """Return what is up by the scene's file, else by its cameras, custom or ground.
 
-        Returns None where none of them says it.
+        Returns None if none of them tells.
         """
-        if self._of_file is not None:
-            return FoundUp(np.array(self._of_file, np.float64), "file")
+        if self._up_of_file is not None:
+            return FoundUp(np.array(self._up_of_file, np.float64), "file")
         up = None if self._viewmats is None else up_of_cameras(self._viewmats)
         if up is not None:
             return FoundUp(snap_to_axis(up), "cameras")
@@ -174,7 +181,7 @@ class UpAxis:
         self._view.rig.put_place(up_by=found.source)
 
     def set_by_user(self, up: np.ndarray) -> None:
-        """Take what the user says is up (3,), and turn the camera upright."""
+        """Use the direction (3,) that the user chose, and turn the camera upright."""
         rig = self._view.rig
         rig.motion.take_over()
         rig.orbit.set_up(up)

@@ -28,11 +28,14 @@ class DrawTarget:
     def __init__(
         self, ctx: moderngl.Context, size: tuple[int, int], *, shared: bool = False
     ) -> None:
-        """shared: CUDA reads the texture as well, by `self.shared`.
+        """Make the texture. Raises SharingError, or moderngl's Error.
 
-        Raises SharingError or moderngl's Error when it cannot be made.
+        Args:
+            shared: CUDA reads the texture as well, by `self.shared`.
         """
         self._ctx = ctx
+        self.size = size
+        """Width and height in pixels."""
         self.shared: SharedTexture | TextureTensor | None = None
         with ExitStack() as stack:
             texture = self._make_texture(size, shared, stack)
@@ -47,7 +50,7 @@ class DrawTarget:
     def _make_texture(
         self, size: tuple[int, int], shared: bool, stack: ExitStack
     ) -> moderngl.Texture:
-        """Make the texture, and what CUDA reads it by; `stack` gives both back."""
+        """Make the texture, and what CUDA reads it by; `stack` releases both."""
         if shared:
             # Reading it in this way has only the GPU wait.
             with suppress(SharingError):
@@ -62,11 +65,6 @@ class DrawTarget:
             stack.callback(self.shared.close)
         return texture
 
-    @property
-    def size(self) -> tuple[int, int]:
-        width, height = self.framebuffer.size
-        return width, height
-
     def tensor(self) -> torch.Tensor:
         """Return what has been drawn, for the next work of the current CUDA stream.
 
@@ -78,7 +76,7 @@ class DrawTarget:
         return self.shared.update()
 
     def release(self) -> None:
-        """Give back the framebuffer and its texture. Idempotent."""
+        """Release the framebuffer and its texture. Idempotent."""
         if self._ctx.fbo is self.framebuffer:
             self._ctx.detect_framebuffer(0).use()
         self._resources.close()

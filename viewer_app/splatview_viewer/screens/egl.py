@@ -148,7 +148,8 @@ def let_go(context: int | None = None) -> None:
     A thread that holds one cannot make a GLX context current: Xlib would end the whole
     process (BadAccess).
 
-    context: only if it is this one.
+    Args:
+        context: only if it is this one.
     """
     current = current_context()
     egl = _library()

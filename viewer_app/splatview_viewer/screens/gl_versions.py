@@ -25,7 +25,9 @@ _NEXT_STEP = (
 def too_old(place: str, offered: str, next_step: str = "") -> str:
     """Return the error's words.
 
-    offered: as `egl_version` returns it. next_step: comes before the others.
+    Args:
+        offered: as `egl_version` returns it.
+        next_step: comes before the others.
     """
     return (
         f"{NEEDED} or newer is needed, {place} offers {offered}: "
@@ -56,7 +58,8 @@ def egl_version(**settings: Any) -> str:
 def version_words(load: Callable[[str], int | None]) -> str:
     """Return the version and renderer of the current context.
 
-    `load`: finds the address of an OpenGL function.
+    Args:
+        load: finds the address of an OpenGL function.
     """
     address = load("glGetString")
     if not address:

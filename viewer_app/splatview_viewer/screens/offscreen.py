@@ -80,8 +80,10 @@ class OffscreenScreen:
     ) -> None:
         """Draw in this many pixels from now on.
 
-        shared: CUDA reads them (`tensor`). Raises SharingError, moderngl's Error where
-        nothing so large can be made.
+        Raises SharingError, moderngl's Error where nothing so large can be made.
+
+        Args:
+            shared: CUDA reads them (`tensor`).
         """
         if scale is not None:
             self._scale = scale
@@ -102,7 +104,7 @@ class OffscreenScreen:
     @property
     def state(self) -> ScreenState:
         return ScreenState(
-            size=self.size,
+            size=self._target.size,
             scale=self._scale,
             visible=not self._closed,
             ready=not self._closed,

@@ -166,7 +166,9 @@ def _offered_version() -> str:
 def _why_no_window(offered: str, faults: list[str]) -> str:
     """Return the words for a window that could not be opened.
 
-    offered: the OpenGL version of the display; "" for none. faults: GLFW's.
+    Args:
+        offered: the OpenGL version of the display; "" for none.
+        faults: GLFW's.
     """
     if offered:
         return gl_versions.too_old(
@@ -308,9 +310,9 @@ class WindowScreen:
         Args:
             width: in points.
             height: in points.
-            title: of the window.
+            title: the title of the window.
             vsync: wait for the display's refresh.
-            visible: it is seen.
+            visible: True to show it.
 
         Raises:
             GraphicsError: there is no display or no OpenGL 3.3.

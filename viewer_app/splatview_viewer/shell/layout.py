@@ -38,6 +38,8 @@ class Layout:
         self._over: Viewport | None = None
         """The viewport under the pointer."""
         self._there = False
+        self._placed: tuple[object, ...] = ()
+        """What the places of the viewports were calculated from."""
 
     def __iter__(self) -> Iterator[Viewport]:
         return iter(self.all)
@@ -121,9 +123,14 @@ class Layout:
     def place(self, area: Rect, scale: float) -> None:
         """Give those that are seen their parts of `area`, each with a strip above it."""
         seen = self.seen
+        is_bare = self._user.interface.state.bare
+        placed = (area, scale, is_bare, *seen)
+        if placed == self._placed:
+            return
+        self._placed = placed
         columns, rows = grid(len(seen), area.width, area.height)
         header = 0
-        if not self._user.interface.state.bare:
+        if not is_bare:
             header = min(round(STRIP_HEIGHT * scale), area.height // (2 * rows))
         gap = max(round(GAP * scale), 1)
         for i, viewport in enumerate(seen):

@@ -29,7 +29,7 @@ from splatview_viewer.workspace.catalogue import SETTLE
 from splatview_viewer.workspace.sources import FileSource, entries_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from splatview_viewer.core.command import Command
     from splatview_viewer.core.events import Event
@@ -221,7 +221,8 @@ class User:
     @property
     def waiting(self) -> bool:
         """True while there is something to draw, and the screen would take it."""
-        return self.dirty > 0 and self.screen.state.visible and self.screen.state.ready
+        screen = self.screen.state
+        return self.dirty > 0 and screen.visible and screen.ready
 
     def may_draw(self, now: float) -> float:
         return self.pace.next(now)
@@ -249,11 +250,15 @@ class User:
         self.layout.place(area := self.area(), self.screen.state.scale)
         viewport = self.layout.meant(event)
         has_interface = not self.interface.state.bare
+        covered: Sequence[Rect] = ()
+        # What a drag passes over keeps it from nothing.
+        if not (viewport.captured and isinstance(event, ev.PointerMove)):
+            covered = self.layout.covered()
         ours, changed = self.interface.surface.input.handle(
             event,
             area if has_interface else None,
             self.screen.desktop.pasted,
-            self.layout.covered(),
+            covered,
         )
         # Imgui takes a press in one picture and the release in the next: one more for
         # each event.
@@ -496,11 +501,11 @@ class User:
         t = self.state.timings
         governor = self._work.governor
         t.stages = {
-            **(view.info.timings if view is not None else {}),
+            **(view.timings if view is not None else {}),
             "present": (time.perf_counter() - begin) * 1e3,
         }
-        t.gpu_share = governor.used_share if governor.limited else None
-        t.gpu_budget = governor.share
+        t.gpu_share = governor.account.used_share if governor.account.limited else None
+        t.gpu_budget = governor.account.share
         t.gpu_memory = self.catalogue.gpu_memory.read(now)
         if view is not None and view.wants.cuda:
             waited_for = {"load", "scene"}

@@ -245,7 +245,7 @@ class Segments(ColumnTable):
 
 @dataclass(frozen=True)
 class Blocks(ColumnTable):
-    """The blocks of the segments, one segment behind the other."""
+    """The blocks of the segments, one segment after the other."""
 
     size: I8
     """Rounded bytes"""

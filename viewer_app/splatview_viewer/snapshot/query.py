@@ -149,7 +149,7 @@ class Database:
         self._con = _connect()
         # DuckDB complains on stderr about connections that are open when the program ends.
         self._close = weakref.finalize(self, _close, self._con)
-        query_tables.fill(self._con, snapshot)
+        query_tables.create_tables(self._con, snapshot)
 
     def __enter__(self) -> Database:
         return self
@@ -354,7 +354,8 @@ def _varying_columns(described: Sequence[Any]) -> list[int]:
 def _rows_bytes(rows: list[tuple[Any, ...]], varying: list[int]) -> int:
     """Return roughly the bytes that rows take.
 
-    varying: as `_varying_columns` returns them.
+    Args:
+        varying: as `_varying_columns` returns them.
     """
     size = _VALUE_BYTES * sum(map(len, rows))
     for row in rows:

@@ -1,6 +1,11 @@
-"""Makes the tables of a snapshot in a database: views of its arrays, and small tables.
+"""Create the tables that users query about a memory snapshot, in a DuckDB database.
 
-Columns are numbers that DuckDB reads from the snapshot's arrays, and SQL for their values.
+The large tables are views: DuckDB reads the snapshot's arrays in place. A column of a
+view is an array of numbers and an SQL expression that turns each number into the value
+that a query sees: an index into a name, say, or -1 into NULL.
+
+Tables whose names end in an underscore are internal; the list of tables that users get
+leaves them out.
 """
 
 from __future__ import annotations
@@ -25,71 +30,93 @@ if TYPE_CHECKING:
 
     import duckdb
 
-    from splatview_viewer.snapshot.model import MemorySnapshot, Trace
+    from splatview_viewer.snapshot.model import MemorySnapshot, Stacks, Trace
 
 TABLES = {
-    "allocations": "memory that was handed out once; size is what was requested, in bytes; NULL: outside the trace",
+    "allocations": (
+        "memory that was handed out once; size is what was requested, in bytes; an event "
+        "outside the trace is NULL"
+    ),
     "events": "every entry of the trace, in its order",
     "moments": "live and reserved bytes after the first `moment` events",
-    "segments": "what the allocator holds of the driver's memory, at the end",
-    "blocks": "what the segments are cut into, at the end",
-    "spans": "memory while it was reserved",
-    "stacks": "one row for each stack: its innermost frame, the innermost of your own code, and all as `text`",
+    "segments": "the memory that the allocator holds from the driver, at the end",
+    "blocks": "the blocks that the segments are divided into, at the end",
+    "spans": "ranges of memory while they were reserved from the driver",
+    "stacks": (
+        "one row for each stack: its innermost frame, the innermost of your own code, "
+        "and all as `text`"
+    ),
     "frames": "one row for each frame of a stack; position 0 is the innermost",
-    "annotations": "what the program said about itself",
+    "annotations": "records that the program added itself, such as a profiler's",
 }
-"""The tables and what they hold."""
+"""What each table holds, for users."""
 
 
 class Macro(NamedTuple):
-    """A table or a value that a query can call."""
+    """A function that queries can call; it returns a table or a value."""
 
     description: str
+    """What it returns, for users."""
+    columns: str
+    """The columns of its table, for users; "" where it returns a value."""
     definition: str
-    """SQL behind CREATE TEMP MACRO."""
+    """The SQL that follows CREATE TEMP MACRO."""
 
 
 MACROS = {
     "live_at(moment)": Macro(
-        "the allocations that are live at a moment",
-        """live_at(at_moment) AS TABLE
+        description="the allocations that are live at a moment",
+        columns="as allocations",
+        definition="""live_at(at_moment) AS TABLE
         SELECT * FROM allocations
-        WHERE (start_event IS NULL OR start_event < at_moment) AND (end_event IS NULL OR end_event >= at_moment)""",
+        WHERE (start_event IS NULL OR start_event < at_moment)
+            AND (end_event IS NULL OR end_event >= at_moment)""",
     ),
     "at_peak()": Macro(
-        "the allocations that are live when most bytes are, on each device at its own moment",
-        """at_peak()
-        AS TABLE SELECT a.* FROM allocations a JOIN peaks_ p ON p.device = a.device
-        WHERE (start_event IS NULL OR start_event < p.moment) AND (end_event IS NULL OR end_event >= p.moment)""",
+        description=(
+            "the allocations that are live when most bytes are, on each device at its "
+            "own moment"
+        ),
+        columns="as allocations",
+        definition="""at_peak() AS TABLE
+        SELECT allocations.* FROM allocations JOIN peaks_ USING (device)
+        WHERE (start_event IS NULL OR start_event < moment)
+            AND (end_event IS NULL OR end_event >= moment)""",
     ),
     "peak()": Macro(
-        "the moment with most live bytes; peak(0): of device 0",
-        """peak(of_device := NULL) AS (SELECT moment
-        FROM peaks_ WHERE of_device IS NULL OR device = of_device ORDER BY live DESC, device LIMIT 1)""",
+        description="the moment with most live bytes; peak(0): of device 0",
+        columns="",
+        definition="""peak(of_device := NULL) AS (
+        SELECT moment FROM peaks_
+        WHERE of_device IS NULL OR device = of_device
+        ORDER BY live DESC, device LIMIT 1)""",
     ),
 }
-"""Macros by the way in which they are called."""
+"""Functions for queries; each key shows how a query calls one."""
 
 
 class Column(NamedTuple):
-    """A column of a table."""
+    """A column of a view: numbers of the snapshot, and what a query sees of them."""
 
-    values: np.ndarray | None
-    """Numbers; None: it is computed from other columns."""
-    sql: str
-    """SQL for the values that a query sees, where {} is the name of the numbers."""
+    array: np.ndarray | None
+    """One number a row; None: `expression` only uses other columns."""
+    expression: str
+    """SQL for the value of a row. "{}" stands for the row's number."""
 
 
-def fill(con: duckdb.DuckDBPyConnection, snapshot: MemorySnapshot) -> None:
-    """Make the tables of a snapshot in an empty database.
+def create_tables(con: duckdb.DuckDBPyConnection, snapshot: MemorySnapshot) -> None:
+    """Create the tables, views and macros of a snapshot in an empty database.
 
     Raises:
         ViewerError: the snapshot is empty.
     """
     if not snapshot.traces:
         raise ViewerError("the snapshot is empty: it has neither events nor segments")
-    texts = {"n INTEGER": range(len(snapshot.texts)), "words VARCHAR": snapshot.texts}
-    _create_table(con, "texts", texts)
+    texts = {
+        "text_id INTEGER": range(len(snapshot.texts)),
+        "text VARCHAR": snapshot.texts,
+    }
+    _create_table(con, "texts_", texts)
     _add_stacks(con, snapshot)
     _add_device_tables(con, snapshot)
     _add_annotations(con, snapshot)
@@ -102,9 +129,15 @@ def fill(con: duckdb.DuckDBPyConnection, snapshot: MemorySnapshot) -> None:
 def _create_table(
     con: duckdb.DuckDBPyConnection, name: str, columns: dict[str, Iterable[Any]]
 ) -> None:
-    """Create a small table of the values of each column, by its name and type.
+    """Create a small table, with a copy of its values.
 
-    Not a temporary one: those could be written to in a transaction that only reads.
+    It is not a temporary one: a transaction that only reads could write to those.
+
+    Args:
+        con: the database.
+        name: the name of the table.
+        columns: the values of each column. A key is the column's name, a space, and its
+            SQL type.
     """
     selected = []
     for column in columns:
@@ -119,20 +152,20 @@ def _create_table(
 def _add_device_tables(
     con: duckdb.DuckDBPyConnection, snapshot: MemorySnapshot
 ) -> None:
-    """Make the tables of traces: views of the arrays of all devices."""
+    """Create the views of the arrays of all devices, one device after another."""
     selects: dict[str, list[str]] = {}
     for index, trace in enumerate(snapshot.traces):
         for table, columns in _device_columns(snapshot, trace).items():
             array_table = f"{table}_{index}_"
             con.register(array_table, _arrays(columns))
-            values = [
-                f"{column.sql.replace('{}', name)} AS {name}"
+            selected = [
+                f"{column.expression.replace('{}', name)} AS {name}"
                 for name, column in columns.items()
             ]
-            # The device stands first, or behind the id that names an allocation.
+            # The device comes first, or in `allocations` second, after the id.
             position = 1 if table == "allocations" else 0
-            values.insert(position, f"{trace.device} AS device")
-            select = f"SELECT {', '.join(values)} FROM {array_table}"
+            selected.insert(position, f"{trace.device} AS device")
+            select = f"SELECT {', '.join(selected)} FROM {array_table}"
             selects.setdefault(table, []).append(select)
     for table, table_selects in selects.items():
         union = " UNION ALL ".join(table_selects)
@@ -140,16 +173,16 @@ def _add_device_tables(
 
 
 def _arrays(columns: dict[str, Column]) -> dict[str, np.ndarray]:
-    """Return the arrays of columns as DuckDB can read them."""
+    """Return the arrays of columns, contiguous, as DuckDB needs them."""
     arrays = {}
     for name, column in columns.items():
-        if column.values is not None:
-            arrays[name] = np.ascontiguousarray(column.values)
+        if column.array is not None:
+            arrays[name] = np.ascontiguousarray(column.array)
     return arrays
 
 
 def _add_annotations(con: duckdb.DuckDBPyConnection, snapshot: MemorySnapshot) -> None:
-    """Make the table of the program's annotations."""
+    """Create the table `annotations`."""
     annotations = snapshot.annotations
     columns: dict[str, Iterable[Any]] = {
         "device INTEGER": [annotation.device for annotation in annotations],
@@ -161,54 +194,96 @@ def _add_annotations(con: duckdb.DuckDBPyConnection, snapshot: MemorySnapshot) -
 
 
 def _add_peaks(con: duckdb.DuckDBPyConnection, snapshot: MemorySnapshot) -> None:
-    """Make the table of each device's moment with most live bytes, for the macros."""
-    live = [live_bytes(trace) for trace in snapshot.traces]
+    """Create the table of each device's moment with most live bytes, for the macros."""
+    live_of_traces = [live_bytes(trace) for trace in snapshot.traces]
     columns: dict[str, Iterable[Any]] = {
         "device INTEGER": [trace.device for trace in snapshot.traces],
-        "moment INTEGER": [int(values.argmax()) for values in live],
-        "live BIGINT": [int(values.max()) for values in live],
+        "moment INTEGER": [int(live.argmax()) for live in live_of_traces],
+        "live BIGINT": [int(live.max()) for live in live_of_traces],
     }
     _create_table(con, "peaks_", columns)
 
 
 def _add_description(con: duckdb.DuckDBPyConnection) -> None:
-    """Make the table that describes the others."""
-    column_names = []
+    """Create the table `tables_`, which tells users what there is to query."""
+    table_columns = []
     for table in TABLES:
-        described = con.execute(f"FROM {table} LIMIT 0").description or []
-        column_names.append(", ".join(column[0] for column in described))
-    macro_descriptions = [macro.description for macro in MACROS.values()]
+        # Each entry of `description` is a tuple that begins with a column's name.
+        fields = con.execute(f"FROM {table} LIMIT 0").description or []
+        table_columns.append(", ".join(name for name, *_ in fields))
+    macros = MACROS.values()
     columns: dict[str, Iterable[Any]] = {
         "table VARCHAR": [*TABLES, *MACROS],
-        "what it holds VARCHAR": [*TABLES.values(), *macro_descriptions],
-        "columns VARCHAR": [*column_names, "as allocations", "as allocations", ""],
+        "what it holds VARCHAR": [
+            *TABLES.values(),
+            *(macro.description for macro in macros),
+        ],
+        "columns VARCHAR": [*table_columns, *(macro.columns for macro in macros)],
     }
     _create_table(con, "tables_", columns)
 
 
+# -- stacks ----------------------------------------------------------------------------
+
+_CREATE_LINES = """CREATE TABLE lines_ AS
+SELECT frame, functions.text AS function, files.text AS file, line, own_code
+FROM frames_
+JOIN texts_ AS functions ON functions.text_id = function_text
+JOIN texts_ AS files ON files.text_id = file_text"""
+_CREATE_FRAMES = """CREATE TEMP VIEW frames AS
+SELECT stack_id, position, function, file, line, own_code
+FROM entries_ JOIN lines_ USING (frame)"""
+_CREATE_STACKS = """CREATE TEMP VIEW stacks AS
+SELECT stack_id, depth,
+    innermost.function AS function, innermost.file AS file, innermost.line AS line,
+    own.function AS own_function, own.file AS own_file, own.line AS own_line,
+    stack_text(stack_id) AS text
+FROM stacks_
+LEFT JOIN lines_ AS innermost ON innermost.frame = innermost_frame
+LEFT JOIN lines_ AS own ON own.frame = own_frame"""
+
+
 def _add_stacks(con: duckdb.DuckDBPyConnection, snapshot: MemorySnapshot) -> None:
-    """Make the views `stacks` and `frames`."""
+    """Create the views `stacks` and `frames`."""
+    _register_stack_arrays(con, snapshot)
+
+    def stack_text(stack_id: int) -> str:
+        if not 0 <= stack_id < len(snapshot.stacks):
+            return ""
+        lines = [
+            f"{frame.name}  {frame.file}:{frame.line}"
+            for frame in snapshot.stack(stack_id)
+        ]
+        return "\n".join(lines)
+
+    con.create_function("stack_text", stack_text, ["INTEGER"], "VARCHAR")  # type: ignore[arg-type]
+    con.execute(_CREATE_LINES)
+    con.execute(_CREATE_FRAMES)
+    con.execute(_CREATE_STACKS)
+
+
+def _register_stack_arrays(
+    con: duckdb.DuckDBPyConnection, snapshot: MemorySnapshot
+) -> None:
+    """Give DuckDB the arrays of stacks as three internal tables.
+
+    `frames_` has a row for each different frame, `stacks_` for each different stack,
+    and `entries_` for each frame of each stack.
+    """
     stacks = snapshot.stacks
-    kinds = frame_kinds(snapshot)
-    site = sites(snapshot)
-    own = site
-    if len(kinds):
-        is_own = (site >= 0) & (kinds[site] == USER)
-        own = np.where(is_own, site, -1)
+    is_user_frame = frame_kinds(snapshot) == USER
     depth = np.diff(stacks.start).astype(np.int32)
     stack_id = np.arange(len(stacks), dtype=np.int32)
-    first_entry = np.where(depth > 0, stacks.start[:-1], -1)
-    top = np.append(stacks.frames, np.int32(-1))[first_entry]
     entry = np.arange(len(stacks.frames), dtype=np.int64)
     position = entry - np.repeat(stacks.start[:-1], depth)
     con.register(
         "frames_",
         {
-            "frame": np.arange(len(kinds), dtype=np.int32),
-            "name": stacks.name,
-            "path": stacks.file,
+            "frame": np.arange(len(is_user_frame), dtype=np.int32),
+            "function_text": stacks.name,
+            "file_text": stacks.file,
             "line": stacks.line,
-            "own_code": kinds == USER,
+            "own_code": is_user_frame,
         },
     )
     con.register(
@@ -220,37 +295,38 @@ def _add_stacks(con: duckdb.DuckDBPyConnection, snapshot: MemorySnapshot) -> Non
         },
     )
     con.register(
-        "stacks_", {"stack_id": stack_id, "depth": depth, "top": top, "own": own}
-    )
-
-    def stack_text(stack: int) -> str:
-        if not 0 <= stack < len(stacks):
-            return ""
-        frames = snapshot.stack(stack)
-        return "\n".join(f"{f.name}  {f.file}:{f.line}" for f in frames)
-
-    con.create_function("stack_text", stack_text, ["INTEGER"], "VARCHAR")  # type: ignore[arg-type]
-    con.execute(
-        """CREATE TABLE lines_ AS
-        SELECT frame, f.words AS function, p.words AS file, line, own_code
-        FROM frames_ JOIN texts f ON f.n = name JOIN texts p ON p.n = path"""
-    )
-    con.execute(
-        """CREATE TEMP VIEW frames AS
-        SELECT stack_id, position, function, file, line, own_code
-        FROM entries_ JOIN lines_ USING (frame)"""
-    )
-    con.execute(
-        """CREATE TEMP VIEW stacks AS
-        SELECT stack_id, depth, t.function AS function, t.file AS file, t.line AS line,
-            o.function AS own_function, o.file AS own_file, o.line AS own_line,
-            stack_text(stack_id) AS text
-        FROM stacks_ LEFT JOIN lines_ t ON t.frame = top
-        LEFT JOIN lines_ o ON o.frame = own"""
+        "stacks_",
+        {
+            "stack_id": stack_id,
+            "depth": depth,
+            "innermost_frame": _innermost_frames(stacks),
+            "own_frame": _own_frames(snapshot, is_user_frame),
+        },
     )
 
 
-# -- columns of traces -----------------------------------------------------------------
+def _innermost_frames(stacks: Stacks) -> np.ndarray:
+    """Return the innermost frame of each stack, int32 (S,); -1: the stack is empty."""
+    frames = np.full(len(stacks), -1, np.int32)
+    starts = stacks.start[:-1]
+    has_frames = starts < stacks.start[1:]
+    frames[has_frames] = stacks.frames[starts[has_frames]]
+    return frames
+
+
+def _own_frames(snapshot: MemorySnapshot, is_user_frame: np.ndarray) -> np.ndarray:
+    """Return the innermost frame of the user's code in each stack; -1: none."""
+    # `sites` prefers the user's code, and falls back to other frames.
+    frames = sites(snapshot)
+    if not len(is_user_frame):
+        return frames
+    return np.where((frames >= 0) & is_user_frame[frames], frames, -1)
+
+
+# -- columns of a device's tables ------------------------------------------------------
+
+_NULL_IF_ZERO = "nullif({}, 0)"
+"""The expression of numbers that are 0 where they are not known."""
 
 
 def _device_columns(
@@ -270,18 +346,19 @@ def _device_columns(
 def _event_columns(snapshot: MemorySnapshot, trace: Trace) -> dict[str, Column]:
     """Return the columns of the table `events`."""
     events = trace.events
-    addr = _integer(events.addr)
+    # Of a failed request, `addr` is the memory that the driver still had.
+    addr = _integer(events.addr).expression
     is_oom = f"action = {ACTIONS.index('oom')}"
     return {
         "event": _row_numbers(len(events)),
         "action": _named(events.action, ACTIONS),
-        "addr": Column(events.addr, f"CASE WHEN NOT {is_oom} THEN {addr.sql} END"),
+        "addr": Column(events.addr, f"CASE WHEN NOT {is_oom} THEN {addr} END"),
         "size": _integer(events.size),
         **_stream_and_pool(snapshot, events),
         "time_us": Column(events.time_us, _NULL_IF_ZERO),
         "stack_id": _index(events.stack),
         "allocation": _index(events.allocation),
-        "device_free": Column(events.addr, f"CASE WHEN {is_oom} THEN {addr.sql} END"),
+        "device_free": Column(events.addr, f"CASE WHEN {is_oom} THEN {addr} END"),
         "compile_context": _text(events.context),
         "user_metadata": _text(events.metadata),
     }
@@ -294,6 +371,7 @@ def _allocation_columns(snapshot: MemorySnapshot, trace: Trace) -> dict[str, Col
         "id": _row_numbers(len(allocations)),
         "addr": _integer(allocations.addr),
         "size": _integer(allocations.size),
+        # Also by the name that this size has in `blocks` and `segments`.
         "requested_size": _integer(allocations.size),
         "rounded_size": Column(allocations.rounded, _NULL_IF_ZERO),
         **_start_and_end(trace, allocations),
@@ -362,16 +440,16 @@ def _span_columns(snapshot: MemorySnapshot, trace: Trace) -> dict[str, Column]:
     }
 
 
-def _pool_text(first: int, second: int) -> str:
+def _pool_name(pool_id: tuple[int, int]) -> str:
     """Return a memory pool's name for users."""
-    if (first, second) == (0, 0):
+    if pool_id == (0, 0):
         return "default"
-    return f"private ({first}, {second})"
+    return f"private {pool_id}"
 
 
 def _stream_and_pool(snapshot: MemorySnapshot, rows: Any) -> dict[str, Column]:
-    """Return the columns "stream" and "pool" of a table."""
-    pools = [_pool_text(*pool) for pool in snapshot.pools]
+    """Return the columns "stream" and "pool" of a table with these rows."""
+    pools = [_pool_name(pool_id) for pool_id in snapshot.pools]
     streams = list(snapshot.streams)
     stream_sql = f"list_extract({streams}, {{}}::INTEGER + 1)"
     return {
@@ -381,7 +459,7 @@ def _stream_and_pool(snapshot: MemorySnapshot, rows: Any) -> dict[str, Column]:
 
 
 def _start_and_end(trace: Trace, rows: Any) -> dict[str, Column]:
-    """Return the columns on the beginning and the end of allocations or spans."""
+    """Return the columns on the start and the end of allocations or spans."""
     return {
         "start_event": _index(rows.start),
         "end_event": _event_within(trace, rows.end),
@@ -390,53 +468,55 @@ def _start_and_end(trace: Trace, rows: Any) -> dict[str, Column]:
     }
 
 
-_NULL_IF_ZERO = "nullif({}, 0)"
+# -- kinds of columns ------------------------------------------------------------------
 
 
 def _row_numbers(count: int) -> Column:
-    """Return the column of the numbers from 0 on."""
+    """Return a column that numbers the rows from 0."""
     return Column(np.arange(count, dtype=np.int32), "{}")
 
 
-def _integer(values: np.ndarray) -> Column:
-    """Return a column of integers.
+def _integer(array: np.ndarray) -> Column:
+    """Return a column of integers with a sign.
 
-    None is unsigned of 64 bits, since differences of such numbers are errors.
+    Differences of unsigned 64-bit numbers would be errors in SQL where they are
+    negative.
     """
-    if values.dtype != np.uint64:
-        return Column(values, "{}")
-    is_huge = bool(values.max(initial=0) >> np.uint64(63))
-    return Column(values, "{}::HUGEINT" if is_huge else "{}::BIGINT")
+    if array.dtype != np.uint64:
+        return Column(array, "{}")
+    is_huge = bool(array.max(initial=0) >> np.uint64(63))
+    return Column(array, "{}::HUGEINT" if is_huge else "{}::BIGINT")
 
 
-def _index(values: np.ndarray) -> Column:
-    """Return a column of indices; NULL for -1."""
-    return Column(values, "CASE WHEN {} >= 0 THEN {} END")
+def _index(indices: np.ndarray) -> Column:
+    """Return a column of indices; -1 becomes NULL."""
+    return Column(indices, "CASE WHEN {} >= 0 THEN {} END")
 
 
 def _event_within(trace: Trace, events: np.ndarray) -> Column:
-    """Return a column of events; NULL for M, behind the trace."""
+    """Return a column of events; the number of events ("never") becomes NULL."""
     return Column(events, f"CASE WHEN {{}} < {len(trace.events)} THEN {{}} END")
 
 
 def _event_times(trace: Trace, events: np.ndarray) -> Column:
-    """Return the times of events; NULL for those outside the trace or without a time."""
-    # M takes the last value but one, -1 the last.
+    """Return a column of the times of events; NULL where an event has none."""
+    # -1 stands for an event before the trace, the number of events for one after it.
+    # Used as indices, they find the last and the first of the two zeros.
     times = np.append(trace.events.time_us, [0, 0])
     return Column(times[events], _NULL_IF_ZERO)
 
 
-def _named(values: np.ndarray, names: Iterable[str]) -> Column:
-    """Return the name of each index; NULL for -1."""
+def _named(indices: np.ndarray, names: Iterable[str]) -> Column:
+    """Return a column of names, given as indices; -1 becomes NULL."""
     quoted = ["'" + name.replace("'", "''") + "'" for name in names]
     if not quoted:
-        return Column(values, "NULL")
-    return Column(values, f"list_extract([{', '.join(quoted)}], {{}}::INTEGER + 1)")
+        return Column(indices, "NULL")
+    return Column(indices, f"list_extract([{', '.join(quoted)}], {{}}::INTEGER + 1)")
 
 
-def _text(values: np.ndarray) -> Column:
-    """Return the text of each index in `texts`; NULL for -1."""
-    if not (values >= 0).any():
-        return Column(values, "NULL::VARCHAR")
-    # By a subquery, not a join, so that rows stay in their order.
-    return Column(values, "(SELECT words FROM texts WHERE n = {})")
+def _text(text_ids: np.ndarray) -> Column:
+    """Return a column of the snapshot's texts, given as indices; -1 becomes NULL."""
+    if not (text_ids >= 0).any():
+        return Column(text_ids, "NULL::VARCHAR")
+    # A join would not keep the rows in their order; a subquery does.
+    return Column(text_ids, "(SELECT text FROM texts_ WHERE text_id = {})")

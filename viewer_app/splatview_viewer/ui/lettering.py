@@ -146,7 +146,7 @@ class Lettering:
     def _evict(self, pixels: int, frame: int) -> None:
         """Remove the pieces that were not used for longest, but none of this frame.
 
-        It ends once there is space for one more piece of so many pixels.
+        It ends once there is space for one more piece of this many pixels.
         """
         atlas = imgui.get_io().fonts
         while self._pieces:

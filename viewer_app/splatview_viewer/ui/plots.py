@@ -2,7 +2,7 @@
 
 They have axes to zoom and drag, or are bare, as small as a line of the panel.
 
-A panel owns one context of ImPlot's beside its context of imgui's (`shell/panel.py`),
+A panel owns one context of ImPlot's beside its context of imgui's (`shell/surface.py`),
 so users share no state.
 """
 
@@ -587,8 +587,12 @@ class PlotView(View[Data, State]):
 
     pointer: float | None = None
     """The pointer's value on the horizontal axis."""
-    timings: Mapping[str, float] = {}
-    """Timings of the last picture, as in `Info`."""
+    _plot_ms: float | None = None
+    """Milliseconds that the last picture took; None: there is none."""
+
+    @property
+    def timings(self) -> Mapping[str, float]:
+        return {} if self._plot_ms is None else {"plot": self._plot_ms}
 
     def plot(self, scale: float) -> None:
         """Draw into imgui's window that is open.
@@ -613,7 +617,7 @@ class PlotView(View[Data, State]):
         pad = (min(14 * scale, rect.width // 20), min(12 * scale, rect.height // 20))
         with board(f"plots {id(self)}", rect, pad, scroll=True):
             self.plot(scale)
-        self.timings = {"plot": (time.perf_counter() - started_at) * 1e3}
+        self._plot_ms = (time.perf_counter() - started_at) * 1e3
         return self.pointer != previous_pointer
 
     def covered(self, rect: Rect) -> Sequence[Rect]:

@@ -85,7 +85,7 @@ class Faults:
     """The faults of the parts of one picture, each logged once."""
 
     def __init__(self, owner: str) -> None:
-        """`owner`: begins the lines of the log."""
+        """Start without errors. Lines of the log begin with `owner`."""
         self.owner = owner
         self._reasons: dict[str, str] = {}
         self._logged: set[tuple[str, str]] = set()

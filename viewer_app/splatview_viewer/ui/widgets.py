@@ -382,6 +382,37 @@ def pick(label: str, tip: str, value: T, options: Mapping[T, str]) -> T:
     return keys[index] if keys else value
 
 
+def value_range(
+    tip: str, value: tuple[float, float] | None, automatic: tuple[float, float]
+) -> tuple[float, float] | None:
+    """Draw the choice of a range; return it, or None where it is automatic.
+
+    Args:
+        tip: what is at both ends.
+        value: before this frame.
+        automatic: the range that None stands for.
+    """
+    names = {False: "Automatic", True: "By hand"}
+    if not segments("Range", tip, value is not None, names):
+        return None
+    low, high = value or automatic
+    high = max(high, low + 1e-3)
+    row("From, to")
+    _, low, high = imgui.drag_float_range2(
+        "##range",
+        low,
+        high,
+        max(high - low, 1e-4) / 200,
+        0.0,
+        1e9,
+        "%.3g",
+        "%.3g",
+        imgui.SliderFlags_.always_clamp.value,
+    )
+    controls.tip(f"{tip}. Drag, or Ctrl + click to type a number.")
+    return (low, max(high, low))
+
+
 def color(label: str, tip: str, value: Color) -> Color:
     """Draw a field for a colour; return RGB in [0, 1] after this frame.
 
@@ -567,9 +598,9 @@ class Hints:
         """Draw the hint at the lower edge of a stream's picture, inside an imgui frame.
 
         Args:
-            rect: of the picture.
+            rect: the rectangle of the picture.
             scale: pixels per point.
-            name: of the stream, for the log.
+            name: the name of the stream, for the log.
 
         Returns:
             True when the button was pressed.

@@ -42,8 +42,11 @@ _PROBE_ADDRESS = ("192.0.2.1", 9)
 TOKEN_HEADER = "X-Splatview-Token"
 """Holds the token of a request that a page's script makes."""
 SUBPROTOCOL = "splatview"
-"""The WebSocket subprotocol. A page offers `token.TOKEN` beside it: a WebSocket has no
-other header of its choice."""
+"""The WebSocket subprotocol.
+
+A page offers "token." and the token as a second one, because a script cannot set other
+headers of a WebSocket.
+"""
 _TOKEN_SUBPROTOCOL = "token."
 _LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))
 """Names of this machine for itself. Under any port: an SSH tunnel may begin at another.

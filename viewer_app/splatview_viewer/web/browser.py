@@ -23,7 +23,8 @@ from splatview_viewer.screens.draw_target import DrawTarget, copied
 from splatview_viewer.web import messages as m
 from splatview_viewer.web.address import local_url, startup_lines
 from splatview_viewer.web.encoders import choose_encoder, nvjpeg_library
-from splatview_viewer.web.sender import Sender, encode_threads, scaled_size
+from splatview_viewer.web.page_encoder import encode_threads, scaled_size
+from splatview_viewer.web.sender import Sender
 from splatview_viewer.web.server import WebServer
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ _GRAPHICS_ERRORS = (moderngl.Error, IpcError, RuntimeError)
 """Raised by OpenGL, the bridges from it to CUDA, and torch, where there is too little
 memory for instance."""
 _TRIM_AFTER_S = 2.0
-"""Seconds from the end of a page until the memory that it leaves is given back: others
+"""Seconds from the end of a page until the memory that it leaves is released: others
 may end with it."""
 _MAX_PIXELS = 3840 * 2160
 """Largest picture of a page, as in its script. A page holds about five pictures of 4
@@ -68,7 +69,7 @@ class BrowserScreen:
 
         Args:
             ctx: the shared context.
-            connection: of the page.
+            connection: the connection to the page.
             encoder: shared with other screens, and not closed here.
             work: counts what the GPU encodes.
 
@@ -148,7 +149,7 @@ class BrowserScreen:
     @property
     def is_encoding(self) -> bool:
         """True while a picture is encoded, also the last one of a page that has gone."""
-        return self._sender.is_encoding
+        return self._sender.encoder.is_encoding
 
     @property
     def framebuffer(self) -> moderngl.Framebuffer:

@@ -24,6 +24,7 @@ import numpy as np
 
 from splatview_ipc.control.errors import IpcError
 from splatview_ipc.cuda import driver
+from splatview_viewer.core.arithmetic import ceil_div
 from splatview_viewer.core.errors import ViewerError
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Encoder(Protocol):
 
     @property
     def device(self) -> int | None:
-        """CUDA's ordinal of the GPU whose tensors it takes; None: it takes arrays."""
+        """CUDA's ordinal of the GPU whose tensors it takes; None if it takes arrays."""
         ...
 
     def encode(
@@ -141,7 +142,7 @@ def _shrink(array: np.ndarray, size: Size) -> np.ndarray:
     image = Image.frombuffer("RGBX", (width, height), array, "raw", "RGBX", 0, 1)
     # By a whole number `reduce` is four times as fast as `resize`.
     for factor in (2, 3, 4):
-        if size == (-(-width // factor), -(-height // factor)):
+        if size == (ceil_div(width, factor), ceil_div(height, factor)):
             return np.asarray(image.reduce(factor))
     return np.asarray(image.resize(size, Image.Resampling.BOX))
 

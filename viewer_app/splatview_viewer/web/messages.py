@@ -72,7 +72,7 @@ ClientMessage = Hello | Visible | Ack | events.PageEvent
 class Welcome(_Message, frozen=True):
     """The first message to a page.
 
-    A page of another protocol loads itself anew. `viewer` is another one for each
+    A page of another protocol loads itself again. `viewer` is another one for each
     viewer process. The page sends files with `key`, which is its own, of `most` bytes
     at most.
     """
@@ -164,7 +164,7 @@ def event_of(
     pull two presses apart; there is none where the page gives no time.
 
     Args:
-        message: of a page.
+        message: a message of a page.
         clicks: the clicks of this page until now.
         scale: framebuffer pixels per point.
 

@@ -142,7 +142,7 @@ class PageConnection:
         """Make the connection, in the web thread.
 
         Args:
-            socket: of the page.
+            socket: the socket of the page.
             hello: the page's first message.
             peer: the page's address and port, for messages.
             wake: called when there is something in the inbox, another picture may be
@@ -564,7 +564,7 @@ class WebServer:
 async def _receive_hello(socket: web.WebSocketResponse) -> m.Hello | _Closing:
     """Return a page's first message, or how to close its WebSocket without one."""
     try:
-        # Not the time-out of `receive_str`, which starts anew with each ping.
+        # Not the time-out of `receive_str`, which starts again with each ping.
         async with asyncio.timeout(HELLO_WITHIN):
             message = m.parse(await socket.receive_str())
     except TimeoutError:

@@ -148,7 +148,7 @@ class Feeder:
             slot.next_feed = now + PLOT_PERIOD_S
 
     def _view_for(self, slot: Slot) -> ShownView:
-        """Return a view of an entry, made anew where the entry has become another kind."""
+        """Return a view of an entry; make a new one where its kind has changed."""
         view = slot.view
         if view is None or slot.view_kind != slot.entry.kind:
             slot.close_views()

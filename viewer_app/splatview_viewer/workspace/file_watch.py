@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from splatview_viewer.core.jobs import Job, Jobs
+from splatview_viewer.core.jobs import Job, JobQueue
 from splatview_viewer.kinds.files import Signature, signature_of
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class FileWatch:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._jobs = Jobs(f"watch {path.name}")
+        self._jobs = JobQueue(f"watch {path.name}")
         self._signature_job: Job[Signature | None] | None = None
         self._next_look = 0.0
         self._read_signature: Signature | None = None

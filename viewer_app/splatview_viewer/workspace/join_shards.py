@@ -30,9 +30,9 @@ def join(
     first part decides.
 
     Args:
-        frames: of the ranks.
-        ranks: of the frames.
-        version: of the joined frame.
+        frames: the frames of the ranks.
+        ranks: the ranks of the frames.
+        version: the version of the joined frame.
         trouble: what to show over the picture beside what the ranks report.
 
     Raises:
@@ -99,7 +99,7 @@ def _troubles_of(frames: Sequence[StreamFrame], ranks: Sequence[int]) -> list[st
 
 
 def _join_tensors(frames: Sequence[StreamFrame]) -> dict[str, Any]:
-    """Return each tensor of all ranks, one behind the other; the first's background."""
+    """Return each tensor of all ranks, one after the other; the first's background."""
     tensors: dict[str, Any] = {}
     for name, tensor in frames[0].tensors.items():
         if name == "background":

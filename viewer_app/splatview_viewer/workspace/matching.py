@@ -1,4 +1,4 @@
-"""Entries for the streams of runs, and for the memory snapshots of runs that ended."""
+"""Keep the list of entries in step with the streams that runs publish."""
 
 from __future__ import annotations
 
@@ -17,81 +17,92 @@ if TYPE_CHECKING:
     from splatview_viewer.workspace.catalogue import Catalogue
 
 _OOM_BEFORE_END_S = 60.0
-"""Seconds before a run's end in which running out of memory counts as the reason."""
+"""A run that ran out of memory so shortly before its end is taken to have ended by it."""
 
 
 class StreamMatcher:
-    """Matches the streams that runs publish with the entries of a catalogue."""
+    """Adds, continues and removes a catalogue's entries as streams come and go."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
-        self._ended_runs: set[str] = set()
-        """Ids of the runs whose last memory snapshot was looked for."""
+        self._searched_runs: set[str] = set()
+        """Ids of the ended runs whose last memory snapshot was looked for."""
 
     def match(self, now: float) -> None:
         """Give each new stream an entry, and remove entries whose streams are gone.
 
-        A new stream continues the entry of an ended stream of its name and kind, if
-        there is one. Streams over others have no entries, and ended streams get none.
+        A new stream continues the entry of an ended stream of the same name and kind, if
+        there is one. Streams that are drawn over others, and streams of ended runs, get
+        no entry. An entry that a viewport shows stays.
+
+        Args:
+            now: time of the loop's turn, in seconds.
         """
         catalogue = self._catalogue
-        followed = {}
-        for slot in catalogue.slots.values():
-            if slot.source.stream is not None:
-                followed[id(slot.source.stream)] = slot
+        slot_of_stream = self._slots_by_stream()
         streams = catalogue.shards.update(catalogue.subscriber.streams, now)
+        self._report_clashes()
         present = {id(stream) for stream in streams}
-        for _, name, world_size in catalogue.shards.clashes:
-            catalogue.notice(
+        for stream in streams:
+            is_new = id(stream) not in slot_of_stream
+            if is_new and stream.run.alive and not stream.info.over:
+                self._add_stream(stream, present)
+        for slot in slot_of_stream.values():
+            # `_add_stream` may have given the slot another stream.
+            is_gone = id(slot.source.stream) not in present
+            if is_gone and slot not in catalogue.watched():
+                catalogue.forget(slot.entry.key)
+
+    def _slots_by_stream(self) -> dict[int, Slot]:
+        """Return the slots that follow a stream, by the `id` of the stream."""
+        slots = {}
+        for slot in self._catalogue.slots.values():
+            if slot.source.stream is not None:
+                slots[id(slot.source.stream)] = slot
+        return slots
+
+    def _report_clashes(self) -> None:
+        """Tell users of trainings whose shards cannot be told apart."""
+        for _, name, world_size in self._catalogue.shards.clashes:
+            self._catalogue.notice(
                 f"{name}: two trainings of {world_size} shards look like one. Set "
                 "SPLATVIEW_GROUP to a word of its own for each of them"
             )
-        for stream in streams:
-            is_new = id(stream) not in followed
-            if is_new and stream.run.alive and not stream.info.over:
-                self._add_stream(stream, present)
-        for slot in followed.values():
-            is_followed = id(slot.source.stream) in present
-            if not is_followed and slot not in catalogue.watched():
-                catalogue.forget(slot.entry.key)
 
     def _add_stream(self, stream: Any, present: set[int]) -> None:
-        """Continue an entry with a new stream, or make one for it.
+        """Continue an entry with a new stream, or make an entry for it.
 
-        present: the `id` of each stream that there is.
+        Args:
+            stream: a `RemoteStream` or `ShardedStream`.
+            present: the `id` of each stream that is published now.
         """
         catalogue = self._catalogue
         group = f"{stream.run.name} \u00b7 {stream.run.pid}"
         slot = self._slot_to_continue(stream, group, present)
-        if slot is not None:
-            slot.source.follow(stream)
-            slot.entry.group = group
-            slot.entry.fault = ""
-            catalogue.list_changed()
+        if slot is None:
+            entry = Entry(key_of(stream), group, title_of(stream), stream.kind)
+            catalogue.add(Slot(entry, StreamSource(stream, catalogue.recorder)))
             return
-        entry = Entry(key_of(stream), group, title_of(stream), stream.kind)
-        catalogue.add(Slot(entry, StreamSource(stream, catalogue.recorder)))
+        slot.source.follow(stream)
+        slot.entry.group = group
+        slot.entry.fault = ""
+        catalogue.list_changed()
 
     def _slot_to_continue(
         self, stream: Any, group: str, present: set[int]
     ) -> Slot | None:
-        """Return the entry of an ended stream of this name and kind.
+        """Return the slot of an ended stream of the same name and kind; None for none.
 
-        A visible one is preferred, then one of a run of the same name.
+        A visible one is preferred, then one of the same group.
         """
-
-        def has_ended(previous: Any) -> bool:
-            return not previous.run.alive or id(previous) not in present
-
         candidates = []
         for slot in self._catalogue.slots.values():
-            previous_stream = slot.source.stream
-            if previous_stream is None or not has_ended(previous_stream):
+            previous = slot.source.stream
+            if previous is None:
                 continue
-            if (
-                slot.entry.name == title_of(stream)
-                and previous_stream.kind == stream.kind
-            ):
+            has_ended = not previous.run.alive or id(previous) not in present
+            has_same_name = slot.entry.name == title_of(stream)
+            if has_ended and has_same_name and previous.kind == stream.kind:
                 candidates.append(slot)
         watched = self._catalogue.watched()
 
@@ -101,20 +112,26 @@ class StreamMatcher:
         return max(candidates, key=preference, default=None)
 
     def open_oom_snapshots(self) -> None:
-        """Open the last memory snapshot of each run that ended out of memory."""
+        """Open the last memory snapshot of each run that ended out of memory.
+
+        Views of the memory of a run learn here how to request a snapshot from it.
+        """
         for slot in list(self._catalogue.slots.values()):
             stream = slot.source.stream
             if stream is None or not about(slot.entry.kind).snapshots:
                 continue
             if slot.view is not None:
-                slot.content.ask = stream.request_snapshot
-            if stream.run.alive or stream.run.id in self._ended_runs:
-                continue
-            self._ended_runs.add(stream.run.id)
-            earliest = stream.run.ended_at - _OOM_BEFORE_END_S
-            path = newest_oom_snapshot(stream.run.id, earliest)
-            if path is not None:
-                self._show_snapshot(path, slot.entry.key)
+                slot.content.request_snapshot = stream.request_snapshot
+            if not stream.run.alive and stream.run.id not in self._searched_runs:
+                self._searched_runs.add(stream.run.id)
+                self._open_last_snapshot(slot, stream.run)
+
+    def _open_last_snapshot(self, slot: Slot, run: Any) -> None:
+        """Open the snapshot that a run wrote if it ended out of memory."""
+        earliest = run.ended_at - _OOM_BEFORE_END_S
+        path = newest_oom_snapshot(run.id, earliest)
+        if path is not None:
+            self._show_snapshot(path, slot.entry.key)
 
     def _show_snapshot(self, path: Path, entry_key: str) -> None:
         """Open a snapshot in the viewports that show its run's entry."""

@@ -69,7 +69,7 @@ class Finder:
         """Return the stream that a name stands for; None: not yet.
 
         Args:
-            name: of the stream; None: the preferred one.
+            name: the name of the stream; None: the preferred one.
             run: a run's id, the beginning of one, its name or its process id; None:
                 any.
             now: the present time, `time.monotonic()`.

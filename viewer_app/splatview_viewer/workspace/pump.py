@@ -1,7 +1,8 @@
 """The work of each turn of the loop on the list: entries and views kept up to date.
 
 `Pump.poll` brings the entries up to date with the runs and files, lets viewports choose
-what to show, executes queued commands and hands new values to the views.
+what to show, executes queued commands and hands new values to the views. Between two
+moves of the pointer only the last of these is done, as a rule.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.workspace.catalogue import Catalogue, Command, ViewportLike
 
+_UPKEEP_PERIOD_S = 0.1
+"""The most seconds between two looks at the whole list while the pointer moves."""
 _GPU_NEEDED_S = 2.0
 """Seconds after its last publish for which a run still counts as using its GPU."""
 
@@ -38,14 +41,48 @@ class Pump:
         self._catalogue = catalogue
         self._matcher = StreamMatcher(catalogue)
         self._feeder = Feeder(catalogue, ctx, gpu_work)
+        self._gpu_account = gpu_work.governor.account
         self._gpu_uuid = gl_device_uuid(ctx)
         self._gpu_needed_until = 0.0
+        self._upkeep_due = 0.0
+        """Time from which on moves of the pointer do not postpone the upkeep."""
 
-    def poll(self, now: float) -> bool:
-        """Bring entries and views up to date; return whether there is news to draw."""
+    def poll(self, now: float, only_moves: bool = False) -> bool:
+        """Bring entries and views up to date; return whether there is news to draw.
+
+        only_moves: nothing but the pointer's moves made the loop turn. The list is kept
+        up in one of the next turns then, if it may wait and no run has news.
+        """
         catalogue = self._catalogue
         catalogue.shards.tick(now)
-        if catalogue.subscriber.poll():
+        has_news = catalogue.subscriber.poll()
+        has_commands = False
+        if has_news or not only_moves or not self._may_wait(now):
+            self._upkeep_due = now + _UPKEEP_PERIOD_S
+            has_commands = self._keep_up(now, has_news)
+        for slot in list(catalogue.slots.values()):
+            self._feeder.work_on(slot)
+        has_values = False
+        for slot in catalogue.watched():
+            has_values |= self._feeder.take_in(slot, now)
+        has_linked_values = catalogue.links.read(now)
+        return has_commands or has_values or has_linked_values
+
+    def _may_wait(self, now: float) -> bool:
+        """Return whether nothing in the list goes on by the clock, or is due."""
+        catalogue = self._catalogue
+        if catalogue.commands or now >= self._upkeep_due:
+            return False
+        return not any(slot.source.at_work for slot in catalogue.slots.values())
+
+    def _keep_up(self, now: float, has_news: bool) -> bool:
+        """Bring the list up to date; return whether commands were executed.
+
+        has_news: runs or streams have changed.
+        """
+        catalogue = self._catalogue
+        self._gpu_account.shared = self._is_gpu_needed(now)
+        if has_news:
             self._matcher.match(now)
         if catalogue.subscriber.fault:
             catalogue.notice(catalogue.subscriber.fault)
@@ -59,13 +96,7 @@ class Pump:
             self._feeder.release(slot)
         catalogue.links.hand_over()
         self._matcher.open_oom_snapshots()
-        for slot in list(catalogue.slots.values()):
-            self._feeder.work_on(slot)
-        has_values = False
-        for slot in catalogue.watched():
-            has_values |= self._feeder.take_in(slot, now)
-        has_linked_values = catalogue.links.read(now)
-        return has_commands or has_values or has_linked_values
+        return has_commands
 
     def has_new_value(self, now: float) -> bool:
         """Return whether `poll` would take a visible value, in a hundredth of its time."""
@@ -132,7 +163,7 @@ class Pump:
 
     # -- the GPU -----------------------------------------------------------------------
 
-    def gpu_is_needed(self, now: float) -> bool:
+    def _is_gpu_needed(self, now: float) -> bool:
         """Return whether a visible run publishes from a GPU that the viewer uses.
 
         The viewer uses the GPU of OpenGL, and the one that holds what CUDA draws.

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_viewer.scene.frames import JoinedFrame
 
-GATHER = 2.0
+GATHER_WAIT = 2.0
 """Seconds for which the first picture waits for ranks that are absent or bring nothing.
 """
-TOGETHER = 0.1
+RANK_WAIT = 0.1
 """Seconds for which a rank's new version waits for those of the others. All live ranks
 publish at each step: one picture for each step is enough, and a rank that is stopped
 does not hold up the others."""
-_MARK_S = 0.25
+_MARK_WAIT = 0.25
 """Seconds for which a version is awaited that a rank has counted, but not marked yet.
 """
 
@@ -104,7 +104,7 @@ class Shard:
                 return frame
             self._awaited_since = self._awaited_since or now
         is_marked_soon = (
-            is_newer and self.alive and now <= self._awaited_since + _MARK_S
+            is_newer and self.alive and now <= self._awaited_since + _MARK_WAIT
         )
         if not is_marked_soon:
             frame = stream.read(0)
@@ -112,7 +112,7 @@ class Shard:
                 self.skipped = False
                 return frame
             self._awaited_since = self._awaited_since or now
-        is_late = now > self._awaited_since + GATHER
+        is_late = now > self._awaited_since + GATHER_WAIT
         self.skipped = not self.alive or bool(stream.fault) or is_late
         return None
 
@@ -164,7 +164,7 @@ class ShardedStream:
 
     @property
     def missing_ranks(self) -> str:
-        """The ranks that are missing, for people; "" where none is."""
+        """The ranks that are missing, for users; "" where none is."""
         ended = {shard.rank for shard in self.shards if not shard.alive}
         silent = {shard.rank for shard in self.shards if shard.skipped} - ended
         present = {shard.rank for shard in self.shards} - ended - silent
@@ -285,7 +285,7 @@ class ShardedStream:
         if not shards or not (has_new_version or state != self._counted_state):
             return self._version
         is_gathering = self._gathers and len(shards) < self.world
-        if is_gathering and now < self._gathers_since + GATHER:
+        if is_gathering and now < self._gathers_since + GATHER_WAIT:
             return self._version
         self._new_since = self._new_since or now
         newest = max(shard.stream.version for shard in shards)
@@ -305,7 +305,7 @@ class ShardedStream:
         """Return whether what is new makes a version now, and waits for no other rank."""
         if all(shard.is_new for shard in self.shards if shard.alive):
             return True
-        if self.now >= self._new_since + TOGETHER:
+        if self.now >= self._new_since + RANK_WAIT:
             return True
         return state != self._counted_state and not self._gathers
 
@@ -367,7 +367,7 @@ class Shards:
 
         To be called at least once in each turn of the loop.
         """
-        for sharded in self.streams:
+        for sharded in self._scenes.values():
             sharded.now = now
 
     def update(self, streams: Sequence[RemoteStream], now: float) -> list[Any]:
@@ -431,7 +431,7 @@ class Shards:
         sharded.put(sorted((ended | live).items()))
 
     def _scene_of(self, stream: RemoteStream) -> ShardedScene | None:
-        """Return the scene that a stream is a part of; None: it is to be seen alone."""
+        """Return the scene that a stream is a part of; None if it is to be seen alone."""
         info = stream.info
         if info.shard is None or not about(stream.kind).sharded:
             return None

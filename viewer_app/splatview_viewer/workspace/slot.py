@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Slot:
-    """An entry of the list, the source of its values, and its views once it was seen."""
+    """An entry of the list, the source of its values, and the views that were made of it."""
 
     def __init__(self, entry: Entry, source: ValueSource) -> None:
         self.entry = entry

@@ -75,7 +75,7 @@ class ValueSource:
     time_ns: int = 0
     """Time of publication of the value handed out last, ns since the epoch; 0: none."""
     stream: Any = None
-    """The stream of a run; None: it is none."""
+    """The stream of a run; None for a source that has none, such as a file."""
     streams: Sequence[RemoteStream] = ()
     """The streams that runs are to share for it now."""
     trouble: str = ""
@@ -87,9 +87,12 @@ class ValueSource:
     rests: bool = False
     """`refresh` would change nothing: in each turn, a thousand files are asked for this
     alone."""
+    at_work: bool = False
+    """`refresh` goes on by the clock, such as to play: it must not wait for the pointer
+    to rest."""
 
     def refresh(self, entry: Entry, now: float) -> None:
-        """Bring an entry of the list up to date, once in each turn of the loop."""
+        """Bring an entry of the list up to date, at least ten times a second."""
 
     def follow(self, stream: Any) -> None:
         """Continue with another run's stream."""
@@ -115,7 +118,7 @@ class ValueSource:
         return False
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
 
 
 class StreamSource(ValueSource):
@@ -128,7 +131,8 @@ class StreamSource(ValueSource):
     def __init__(self, stream: Any, recorder: Recorder | None = None) -> None:
         """Follow a stream: a RemoteStream, or a ShardedStream.
 
-        recorder: records its versions, if it is of a kind that is recorded.
+        Args:
+            recorder: records its versions, if it is of a kind that is recorded.
         """
         self.stream = stream
         self.tape: Tape | None = None
@@ -166,6 +170,10 @@ class StreamSource(ValueSource):
             self.tape = self._recorder.start_tape(stream.run.name, stream.name)
         if self.tape is not None:
             self.tape.tick(stream, bool(self.streams), now)
+
+    @property
+    def at_work(self) -> bool:  # type: ignore[override]
+        return self.tape is not None and self.tape.at_work
 
     @property
     def streams(self) -> Sequence[RemoteStream]:  # type: ignore[override]
@@ -318,7 +326,7 @@ class FileSource(ValueSource):
 
     path = "file"
     done: Callable[[Path], None] | None = None
-    """Called with the file when it is not needed any more; None: it is kept."""
+    """Called with the file when it is not needed any more; None if it is kept."""
 
     def __init__(
         self,
@@ -329,10 +337,10 @@ class FileSource(ValueSource):
     ) -> None:
         """Start to read the file.
 
-        wake: ends the loop's sleep; may be set later.
-
-        sandboxed: have the file decoded by a bounded program, as every file that the user
-        of this machine did not name.
+        Args:
+            wake: ends the loop's sleep; may be set later.
+            sandboxed: have the file decoded by a bounded program, as every file that
+                the user of this machine did not name.
         """
         self.file = path
         self.wake = wake
@@ -340,7 +348,7 @@ class FileSource(ValueSource):
         self.player: Player | None = None
         """Brings a recording's snapshots, at first the newest."""
         self.error = ""
-        """The reason why it could not be read, for people."""
+        """The reason why it could not be read, for users."""
         self._kind = ""
         self._fault = ""
         """The reason why the file in its place cannot be read."""
@@ -384,6 +392,11 @@ class FileSource(ValueSource):
     @property
     def rests(self) -> bool:  # type: ignore[override]
         return self._job is None and self.player is None and not self._is_seen
+
+    @property
+    def at_work(self) -> bool:  # type: ignore[override]
+        is_playing = self.player is not None and self.player.playing
+        return is_playing or self._job is not None
 
     def refresh(self, entry: Entry, now: float) -> None:
         job = self._job

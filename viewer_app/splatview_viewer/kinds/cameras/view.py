@@ -36,7 +36,7 @@ from splatview_viewer.render.cameras.photos import PhotoTexture
 from splatview_viewer.scene_view.clicks import ClickGesture
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import moderngl
 
@@ -48,15 +48,15 @@ if TYPE_CHECKING:
 _HOVER_REACH = 8
 """Points around a camera's centre that count as the camera."""
 _LINE_WIDTH = 1.5
-"""Points."""
+"""Width of lines, in points."""
 
 
 @dataclass(frozen=True)
 class CamerasPlace:
-    """The part that is seen."""
+    """The visible part."""
 
     orbit: OrbitPlace | None = None
-    """The user's camera; None: all cameras are in view."""
+    """The user's camera; None if all cameras are in view."""
     opened: int | None = None
     """The camera whose photograph fills the picture."""
     photo: Place = FITTED
@@ -395,8 +395,11 @@ class CamerasView(View[CamerasContent, CamerasState]):
             details=phrases,
             readout=self._readout(),
             path=["cameras uploaded"],
-            timings={"draw": self.data.work.ms.get("frustums", 0.0)},
         )
+
+    @property
+    def timings(self) -> Mapping[str, float]:
+        return {"draw": self.data.work.ms.get("frustums", 0.0)}
 
     def _readout(self) -> str:
         """Return the name and the position of the camera under the pointer."""

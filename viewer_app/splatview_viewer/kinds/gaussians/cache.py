@@ -107,7 +107,7 @@ class SceneCache:
         self.background: Color | None = None
         """The stream's own."""
         self.stale = False
-        """As `Wants.stale`."""
+        """The writer overwrote the shown frame: the newest one is wanted again."""
         self.loads = 0
         """Number of scenes taken, and of renderers that draw better: pictures of an
         earlier number are old."""
@@ -215,7 +215,7 @@ class SceneCache:
 
     @property
     def busy(self) -> bool:
-        """As `Wants.busy`."""
+        """True while the last value is still being read: no other can be taken."""
         return self._frame is not None and not self.renderer.pending
 
     @property
@@ -272,7 +272,7 @@ class SceneCache:
     ) -> None:
         """Have a viewport's picture be what `camera` sees.
 
-        The picture stays as it is, is moved to the camera, or is rendered anew.
+        The picture stays as it is, is moved to the camera, or is rendered again.
 
         Args:
             picture: the viewport's picture.
@@ -318,18 +318,18 @@ class SceneCache:
         options = key.options
         with self.stopwatch("render"):
             rendered = self.render(picture, camera, options)
-        counts = PAINTS[options.paint].is_mapped
-        is_mapped = options.depth or counts
+        paint = PAINTS[options.paint]
+        is_mapped = options.depth or paint.is_mapped
         with self.stopwatch("wait"):
             if self.renderer.reads_gpu:
                 self.report_gpu_times()
             if is_mapped:
-                source = picture.depth.source(rendered, self.now, counts=counts)
+                source = picture.numbers.source(rendered, self.now, paint)
             else:
                 source = rendered.source()
-            if not self.finish_reading():
+            if self._frame is not None and not self.finish_reading():
                 if is_mapped:
-                    picture.depth.undo()
+                    picture.numbers.undo()
                 return
         if is_mapped:
             picture.become(source, camera, key)
@@ -359,7 +359,8 @@ class SceneCache:
         extra_words: more words for the governor, of a picture that costs more than
             others.
         """
-        self.moved.land(wait=True)
+        if self.moved.queued is not None:
+            self.moved.land(wait=True)
         renderer = self.renderer
         task: GpuTask = ("scene", camera.width, camera.height, *extra_words)
         if len(self.pictures) > 1 or self._was_torn:
@@ -384,7 +385,7 @@ class SceneCache:
     def _copy_borrowed_pictures(self, drawn: ViewportPicture) -> None:
         """Copy the pictures that lie where `drawn` is about to be drawn."""
         for picture in [picture for picture in self.pictures if picture.is_borrowed]:
-            # A picture of an earlier scene is about to be drawn anew itself, unless
+            # A picture of an earlier scene is about to be drawn again itself, unless
             # what is read now is overwritten.
             is_current = picture.key is not None and picture.key.loads == self.loads
             if self._frame is not None or (picture is not drawn and is_current):
@@ -434,7 +435,8 @@ class SceneCache:
             if picture.motion.moved_at is None:
                 picture.motion.moved_at = now
         self.work.collect()
-        self.moved.land()
+        if self.moved.queued is not None:
+            self.moved.land()
         renderer = upgraded_renderer(self.renderer, self.ctx)
         if renderer is not None:
             self._draw_with(renderer)
@@ -454,7 +456,7 @@ class SceneCache:
             picture.lose()
 
     def rest(self) -> None:
-        """Give back what is held only to be drawn next: no viewport shows the scene."""
+        """Release what is held only to be drawn next: no viewport shows the scene."""
         self.moved.land(wait=True)
         if self.renderer.pending:
             self.renderer.read()
@@ -462,9 +464,9 @@ class SceneCache:
         self.drop(*self.pictures)
 
     def drop(self, *pictures: ViewportPicture) -> None:
-        """Give back pictures that are not seen.
+        """Release pictures that are not seen.
 
-        Without any that is, what the renderer draws into is given back as well.
+        Without any that is, what the renderer draws into is released as well.
         """
         # A GPU that has failed brings nothing: the next picture tells.
         with suppress(RendererError, SharingError):

@@ -9,6 +9,7 @@ from splatview_viewer.core.command import Command
 from splatview_viewer.kinds.gaussians.filter import Filter
 from splatview_viewer.kinds.gaussians.inspect import Inspect
 from splatview_viewer.kinds.gaussians.state import SHOWS, Show
+from splatview_viewer.scene import Box, Cylinder, Sphere
 from splatview_viewer.scene.scene import UPS
 from splatview_viewer.scene_view.camera_panel import MODELS
 from splatview_viewer.scene_view.crop import Crop
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import CameraModel
     from splatview_viewer.geometry.training_cameras import CameraSet
     from splatview_viewer.kinds.gaussians.view import GaussianView
+    from splatview_viewer.scene import Shape
 
     Of = Command[GaussianView]
     Reason = Callable[[GaussianView], str | None]
@@ -221,8 +223,8 @@ def _switch_cameras(field: str, view: GaussianView) -> None:
     frustums.change(**{field: not getattr(frustums.state, field)})
 
 
-def _compare_photo(how: str, view: GaussianView) -> None:
-    view.tools.of(Frustums).change(how=how)
+def _compare_photo(comparison: str, view: GaussianView) -> None:
+    view.tools.of(Frustums).change(comparison=comparison)
 
 
 def _training_commands() -> list[Of]:
@@ -265,15 +267,15 @@ def _training_commands() -> list[Of]:
             reason=_why_no_cameras,
         ),
     ]
-    for how, name in COMPARISONS.items():
-        comparison: Of = Command(
-            f"training.{how}",
+    for comparison, name in COMPARISONS.items():
+        command: Of = Command(
+            f"training.{comparison}",
             f"Photograph: {name.lower()}",
-            partial(_compare_photo, how),
+            partial(_compare_photo, comparison),
             icon="image",
             reason=_why_not_through,
         )
-        commands.append(comparison)
+        commands.append(command)
     return commands
 
 
@@ -363,9 +365,13 @@ def _path_commands() -> list[Of]:
 # -- the data --------------------------------------------------------------------------
 
 
-def _crop(shape: str, view: GaussianView) -> None:
+def _crop(kind: type[Shape], view: GaussianView) -> None:
     crop = view.tools.of(Crop)
-    crop.set_shape(crop.new_shape(shape))
+    crop.set_shape(crop.fit(kind))
+
+
+def _end_crop(view: GaussianView) -> None:
+    view.tools.of(Crop).set_shape(None)
 
 
 def _fit_crop(view: GaussianView) -> None:
@@ -402,13 +408,16 @@ def _why_none_inspected(view: GaussianView) -> str | None:
 
 def _data_commands() -> list[Of]:
     return [
-        Command("crop.box", "Crop: a box", partial(_crop, "box"), icon="crop"),
-        Command("crop.sphere", "Crop: a sphere", partial(_crop, "sphere"), icon="crop"),
+        Command("crop.box", "Crop: a box", partial(_crop, Box), icon="crop"),
+        Command("crop.sphere", "Crop: a sphere", partial(_crop, Sphere), icon="crop"),
+        Command(
+            "crop.cylinder", "Crop: a cylinder", partial(_crop, Cylinder), icon="crop"
+        ),
         Command("crop.fit", "Crop: fit", _fit_crop, icon="crop", reason=_why_no_crop),
         Command(
             "crop.none",
             "Crop: none",
-            partial(_crop, ""),
+            _end_crop,
             icon="crop",
             reason=_why_no_crop,
         ),

@@ -1,4 +1,4 @@
-// Lays a rendered picture over the background. fetch.glsl of splatview_ipc.gl comes first: `stored` gives
+// Lays a rendered picture over the background. fetch.glsl of splatview_ipc.gl and `color_maps.SHADER` come first: `stored` gives
 // premultiplied colour and alpha; for what is shown by a colour map: a number and alpha. SMOOTH: the picture has another size than its
 // place on the screen. COPY: nothing but the picture's values, pixel by pixel.
 #ifdef COPY
@@ -15,16 +15,7 @@ uniform float u_height;       // of the framebuffer
 uniform vec3 u_background;
 uniform int u_show;           // 0 colour, 1 the first channel by the colour map, 2 alpha
 uniform vec2 u_range;         // what is at both ends of the map
-const int KNOTS = 33;
-uniform vec3 u_map[KNOTS];
 out vec4 f_color;
-
-// A number in [0, 1] by the colour map, straight between its knots.
-vec3 mapped(float x) {
-    float at = clamp(x, 0.0, 1.0) * float(KNOTS - 1);
-    int knot = min(int(at), KNOTS - 2);
-    return mix(u_map[knot], u_map[knot + 1], at - float(knot));
-}
 
 // The picture at a point of it, in its pixels. By hand, since memory that is read in place has no filters.
 vec4 picture(vec2 at) {

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from splatview_viewer.core.errors import FileError, RendererError
-from splatview_viewer.core.jobs import Job, Jobs
+from splatview_viewer.core.jobs import Job, JobQueue
 from splatview_viewer.core.view import Section
 from splatview_viewer.formats.pictures import output_path
 from splatview_viewer.kinds.gaussians.filter_panel import (
@@ -33,7 +33,7 @@ _MAX_NAME = 80
 
 
 class Filter(Tool["GaussianView"]):
-    """Limits the view's selection, and counts while its part of the panel is seen."""
+    """Limits the view's selection, and counts while its section of the panel is visible."""
 
     name: ClassVar[str] = "filter"
 
@@ -49,12 +49,12 @@ class Filter(Tool["GaussianView"]):
         self.counted_selection: Selection | None = None
         """The selection by which they were counted."""
         self.brush = RangeBrush(self)
-        self._jobs = Jobs("export", wake)
+        self._jobs = JobQueue("export", wake)
         self._job: Job[tuple[Path, int]] | None = None
         """Writes a file, and returns its path and the number of Gaussians in it."""
         self._reader = SceneReader(view, "statistics")
         self.is_open = False
-        """The part of the panel is seen."""
+        """True while the section of the panel is visible."""
 
     # -- limits --------------------------------------------------------------------
 
@@ -72,7 +72,8 @@ class Filter(Tool["GaussianView"]):
     def reset(self, quantity: Quantity | None = None) -> None:
         """Draw all again, whatever the value of this quantity.
 
-        quantity: None: end whatever hides some of them, a crop included.
+        Args:
+            quantity: None: end whatever hides some of them, a crop included.
         """
         if quantity is None:
             marked = self.view.state.selection.marked
@@ -106,7 +107,8 @@ class Filter(Tool["GaussianView"]):
     def tick(self, now: float) -> bool:
         # The panel shows how far a file is.
         needs_redraw = self._job is not None
-        self._finish_saving()
+        if self._job is not None and self._job.done:
+            self._finish_saving(self._job)
         answer = self._reader.take()
         if answer is not None:
             self.counted_selection, self.statistics = answer
@@ -140,7 +142,8 @@ class Filter(Tool["GaussianView"]):
         A scene on a GPU is copied to the host at once, which takes a tenth of a second
         per million.
 
-        only_shown: leave out what the selection hides.
+        Args:
+            only_shown: leave out what the selection hides.
         """
         view = self.view
         summary = view.data.summary
@@ -167,11 +170,8 @@ class Filter(Tool["GaussianView"]):
 
         self._job = self._jobs.submit(write)
 
-    def _finish_saving(self) -> None:
+    def _finish_saving(self, job: Job[tuple[Path, int]]) -> None:
         """Tell the user about a file that is written."""
-        job = self._job
-        if job is None or not job.done:
-            return
         self._job = None
         host = self.view.host
         try:
@@ -214,7 +214,7 @@ class Filter(Tool["GaussianView"]):
             # The number of Gaussians is of them.
             return []
         selection = self._unmarked
-        if replace(selection, box=None, sphere=None) != EVERYTHING:
+        if selection.cropped_by(None) != EVERYTHING:
             return ["filtered"]
         return []
 

@@ -64,9 +64,9 @@ class _BinAxis:
     """The horizontal axis of a histogram on the screen, counted in bins."""
 
     left: float
-    """Pixels."""
+    """Left edge, in pixels of the screen."""
     width: float
-    """Pixels."""
+    """Width in pixels."""
     first: int
     """The first bin that is shown."""
     last: int

@@ -30,7 +30,8 @@ def detect_form(
 
     Waits for the GPU.
 
-    ready: as for `GaussianScene.to_host`.
+    Args:
+        ready: as for `GaussianScene.to_host`.
     """
     step = max(len(scene) // _SAMPLE_SIZE, 1)
     # Harmonics, most of what there is, tell nothing.

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from splatview_viewer.recording.recording import Player
 
 HEIGHT = 30.0
-"""Points."""
+"""Height of the bar, in points."""
 _MEMO_KEY = "history"
 """Key in the memo of the bar's visibility: False where the user has hidden it."""
 _BUTTON_WIDTH = 46.0
-"""Points."""
+"""Width of a button, in points."""
 _CAPTION_WIDTH = 92.0
-"""Points."""
+"""Width of the caption, in points."""
 _MIN_WIDE = 260.0
 """Points of width below which there is only the slider."""
 

@@ -70,7 +70,7 @@ class Inspect(Tool["GaussianView"]):
         self._reader = SceneReader(view, "values")
         self._click = ClickGesture()
         self.is_open = False
-        """The panel's part is seen."""
+        """True while the tool's section of the panel is visible."""
         self._on_left = False
         """The card is at the picture's left, since the Gaussian is at its right."""
 
@@ -89,7 +89,7 @@ class Inspect(Tool["GaussianView"]):
         return self.history[-1]
 
     def choose(self, index: int | None, hit: Hit | None = None) -> None:
-        """Have this Gaussian stand out; None: none.
+        """Have this Gaussian stand out; None for none.
 
         An index that the scene does not have changes nothing.
         """
@@ -126,7 +126,11 @@ class Inspect(Tool["GaussianView"]):
     # -- time ----------------------------------------------------------------------
 
     def tick(self, now: float) -> bool:
-        needs_redraw = self._take_hit()
+        needs_redraw = False
+        hits = self._picker.take()
+        if hits is not None:
+            needs_redraw = True
+            self._choose_hit(hits)
         index = self.index
         summary = self.view.data.summary
         count = 0 if summary is None else summary.count
@@ -145,19 +149,15 @@ class Inspect(Tool["GaussianView"]):
             return True
         return self._read_values(now, index) or needs_redraw
 
-    def _take_hit(self) -> bool:
-        """Choose what the picker has found. Returns True if it has an answer."""
-        hits = self._picker.take()
-        if hits is None:
-            return False
+    def _choose_hit(self, hits: Sequence[Hit]) -> None:
+        """Choose what the picker has found: one Gaussian, or none."""
         if hits:
             self.choose(hits[0].index, hits[0])
         else:
             self.choose(None)
-        return True
 
     def _read_values(self, now: float, index: int) -> bool:
-        """Have each version's values read. Returns True when some have come."""
+        """Have each version's values read; return whether some have arrived."""
         loads = self.view.data.loads
 
         def start(scene: GaussianScene) -> Callable[[], GaussianValues] | None:

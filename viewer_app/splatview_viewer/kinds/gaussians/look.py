@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from imgui_bundle import imgui
-
 from splatview_viewer.core.view import Section
-from splatview_viewer.kinds.gaussians.legend import draw_legend, number_labels
 from splatview_viewer.kinds.gaussians.state import SHOWS, Show
 from splatview_viewer.scene import color_maps
 from splatview_viewer.scene_view.tool import Tool
 from splatview_viewer.ui import controls
 from splatview_viewer.ui import widgets as ui
+from splatview_viewer.ui.legend import draw_legend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
 
 _SCALES = 0.05, 3.0
 _POINT_SIZES = 1.0, 12.0
-_MIN_LEGEND_WIDTH = 280.0
-"""Points of the picture's width below which the legend is left out."""
 _SAME_COLOR = 1e-4
 
 
@@ -40,27 +36,21 @@ class LookTool(Tool["GaussianView"]):
 
     def details(self) -> Sequence[str]:
         view = self.view
-        low, high = view.depth_range
-        if view.state.show == "depth" and high > 0:
-            return [f"depth {low:.3g} to {high:.3g}"]
+        low, high = view.number_range
+        range_name = SHOWS[view.state.show].range_name
+        if range_name and high > 0:
+            return [f"{range_name} {low:.3g} to {high:.3g}"]
         return []
 
     def draw_over(self, rect: Rect, scale: float) -> bool:
         view = self.view
         show_facts = SHOWS[view.state.show]
-        fits = rect.width >= _MIN_LEGEND_WIDTH * scale
-        if not show_facts.is_mapped or view.picture.source is None or not fits:
+        if not show_facts.is_mapped or view.picture.source is None:
             return False
-        low, high = view.depth_range
+        low, high = view.number_range
         if high <= low:
             return False
-        values = (low, (low + high) / 2, high)
-        if view.state.show == "depth":
-            labels = number_labels(values)
-        elif high - low >= 10:
-            labels = [f"{round(value):,}" for value in values]
-        else:
-            labels = [f"{value:g}" for value in values]
+        labels = show_facts.labels((low, (low + high) / 2, high))
         above_bars = view.tools.above_bars(rect)
         draw_legend(show_facts.legend, view.state.color_map, labels, above_bars, scale)
         return False
@@ -98,37 +88,13 @@ class LookTool(Tool["GaussianView"]):
             name = ui.choice("Colour map", tip, state.color_map, color_maps.NAMES)
             state = replace(state, color_map=name)
         if show == "depth":
-            state = replace(state, depth_range=self._draw_depth_range(state))
+            depth_range = ui.value_range(
+                "The depths at both ends of the colour map",
+                state.depth_range,
+                self.view.picture.numbers.range,
+            )
+            state = replace(state, depth_range=depth_range)
         return state
-
-    def _draw_depth_range(self, state: GaussianState) -> tuple[float, float] | None:
-        """Draw the range of depths; return it, or None where it is automatic."""
-        is_by_hand = ui.segments(
-            "Range",
-            "The depths at both ends of the colour map",
-            state.depth_range is not None,
-            {False: "Automatic", True: "By hand"},
-        )
-        if not is_by_hand:
-            return None
-        low, high = state.depth_range or self.view.picture.depth.range
-        high = max(high, low + 1e-3)
-        ui.row("From, to")
-        _, low, high = imgui.drag_float_range2(
-            "##range",
-            low,
-            high,
-            max(high - low, 1e-4) / 200,
-            0.0,
-            1e9,
-            "%.3g",
-            "%.3g",
-            imgui.SliderFlags_.always_clamp.value,
-        )
-        controls.tip(
-            "Depth at both ends of the colours. Drag, or Ctrl + click to type a number."
-        )
-        return (low, max(high, low))
 
     def _draw_mode(self, state: GaussianState) -> GaussianState:
         tip = "Antialiased: small Gaussians keep their opacity (Mip-Splatting)"

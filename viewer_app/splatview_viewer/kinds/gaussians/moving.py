@@ -70,7 +70,7 @@ class MovedPictures:
         size = (camera.width, camera.height)
         governor = self._cache.work.governor
         warp = self._warp_task(picture, size)
-        if governor.limited:
+        if governor.account.limited:
             return governor.moves_along("scene", size, warp)
         scene_ms = governor.cost(("scene", *size)) or 0.0
         warp_ms = governor.cost(warp) or 0.0
@@ -145,7 +145,8 @@ class MovedPictures:
     def land(self, *, wait: bool = False) -> None:
         """Have the queued picture take its place, if it is done.
 
-        wait: wait until it is done.
+        Args:
+            wait: wait until it is done.
         """
         queued = self.queued
         if queued is None or not (wait or queued.rendered.is_done):
@@ -165,7 +166,8 @@ class MovedPictures:
     def moves_on(self, picture: ViewportPicture, moving: bool) -> bool:
         """Return True if a picture that is moved along has to be drawn again.
 
-        moving: the camera still moves.
+        Args:
+            moving: the camera still moves.
         """
         motion = picture.motion
         has_landed = motion.has_landed
@@ -182,7 +184,8 @@ class MovedPictures:
     ) -> PixelSource | None:
         """Return the pixels of a viewport's picture, moved if that is due.
 
-        pivot_distance: from the camera to what is orbited around.
+        Args:
+            pivot_distance: from the camera to what is orbited around.
         """
         movable = picture.movable
         rendered_with = picture.camera

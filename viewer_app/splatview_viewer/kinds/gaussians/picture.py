@@ -14,6 +14,7 @@ from splatview_ipc.gl.base import fragment_head
 from splatview_ipc.gl.host import HostBridge
 from splatview_viewer.core.view import VERTEX
 from splatview_viewer.kinds.gaussians.state import SHOWS
+from splatview_viewer.render.base import PAINTS
 from splatview_viewer.render.gl.passes import texture_source
 from splatview_viewer.scene import color_maps
 
@@ -27,14 +28,14 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.kinds.gaussians.state import Show
-    from splatview_viewer.render.base import RenderedPicture, RenderOptions
+    from splatview_viewer.render.base import PaintFacts, RenderedPicture, RenderOptions
     from splatview_viewer.render.gsplat.moving import MovablePicture
 
 _COPY_FORMATS = {"float16": "f2", "float32": "f4"}
 _MIN_RANGE_ALPHA = 0.3
 """Alpha from which on a pixel counts for the range."""
-_MIN_DEPTH_ALPHA = 1e-6
-"""Alpha from which on a pixel has a depth."""
+_MIN_MEAN_ALPHA = 1e-6
+"""Alpha from which on a pixel has a mean of what was blended."""
 _RANGE_PERIOD = 0.25
 """Seconds between looks at the range of a picture on a GPU, which wait for it."""
 _RANGE_SAMPLE = 1 << 17
@@ -101,7 +102,7 @@ class ViewportPicture:
         """Its resolution: less than 1 while the camera moves, where all of it takes too
         long."""
         self.motion = Motion()
-        self.depth = DepthPicture(ctx)
+        self.numbers = NumberPicture(ctx)
         self._ctx = ctx
         self._copy: _PictureCopy | None = None
 
@@ -159,7 +160,7 @@ class ViewportPicture:
         return self._copy
 
     def drop_copy(self) -> None:
-        """Give back the memory of copies. Idempotent."""
+        """Release the memory of copies. Idempotent."""
         if self._copy is not None:
             self._copy.framebuffer.release()
             self._copy.source.texture.release()
@@ -179,9 +180,9 @@ class ViewportPicture:
         self.drop_copy()
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         self.drop()
-        self.depth.close()
+        self.numbers.close()
 
 
 class Composer:
@@ -258,23 +259,25 @@ class Composer:
         if defines not in self._arrays:
             folder = files("splatview_viewer.kinds.gaussians")
             text = folder.joinpath("compose.glsl").read_text()
+            head = fragment_head(defines) + color_maps.SHADER
             program = self._ctx.program(
-                vertex_shader=VERTEX, fragment_shader=fragment_head(defines) + text
+                vertex_shader=VERTEX, fragment_shader=head + text
             )
             self._arrays[defines] = self._ctx.vertex_array(program, [])
         return self._arrays[defines]
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         for array in self._arrays.values():
             array.program.release()
             array.release()
         self._arrays.clear()
 
 
-class DepthPicture:
-    """Makes a picture of numbers: expected depth or counts of Gaussians, and alpha.
+class NumberPicture:
+    """Makes a picture of numbers and alpha.
 
+    They are the expected depth, or what a paint shows by a colour map.
     A picture that lies on a GPU (it has `gpu_tensors`, as gsplat's) stays there.
     """
 
@@ -284,25 +287,26 @@ class DepthPicture:
         self._canvas: Canvas | None = None
         self._last_target: HostBridge | Canvas = self._bridge
         self._ranged_at = -math.inf
-        self._counts = False
+        self._paint = PAINTS["color"]
+        """The paint of the last picture."""
         self._range_before = (0.0, 0.0)
         self.range = (0.0, 0.0)
-        """The 1st and 99th percentile of depths, world units; 0 and the 99th of
-        counts."""
+        """The 1st and 99th percentile of the numbers, depths in world units; 0 and the
+        99th of counts."""
 
     def source(
-        self, picture: RenderedPicture, now: float, *, counts: bool = False
+        self, picture: RenderedPicture, now: float, paint: PaintFacts
     ) -> PixelSource:
         """Return a picture of four channels, float32: a number, 0, 0, alpha.
 
         Args:
             picture: the rendered picture.
             now: time of the loop, in seconds.
-            counts: the number is the picture's first channel; otherwise expected depth
-                in world units.
+            paint: of the picture; where it is not mapped, the number is the expected
+                depth in world units.
         """
-        if counts != self._counts:
-            self._counts = counts
+        if paint != self._paint:
+            self._paint = paint
             self._ranged_at = -math.inf
         self._range_before = self.range
         on_gpu = picture.gpu_tensors()
@@ -361,12 +365,13 @@ class DepthPicture:
         """Return what is shown (H, W), and update its range from time to time."""
         import torch
 
-        if self._counts:
+        if self._paint.is_counted:
             values = color
         else:
-            assert depth is not None, "drawn without depth"
-            mean_depth = depth / alpha.clamp(min=_MIN_DEPTH_ALPHA)
-            values = torch.where(alpha > _MIN_DEPTH_ALPHA, mean_depth, 0.0)
+            sums = color if self._paint.is_mapped else depth
+            assert sums is not None, "drawn without depth"
+            means = sums / alpha.clamp(min=_MIN_MEAN_ALPHA)
+            values = torch.where(alpha > _MIN_MEAN_ALPHA, means, 0.0)
         if now - self._ranged_at >= _RANGE_PERIOD:
             self._ranged_at = now
             self.range = self._find_range(values, alpha)
@@ -386,12 +391,12 @@ class DepthPicture:
             return (0.0, 0.0)
         shares = sample.new_tensor([0.01, 0.99])
         low, high = torch.quantile(sample, shares).tolist()
-        if self._counts:
+        if self._paint.is_counted:
             return (0.0, max(math.ceil(high), 1.0))
         return (low, high)
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         self._bridge.close()
         if self._canvas is not None:
             self._canvas.close()

@@ -1,4 +1,4 @@
-"""Numbers of a scene that a tool computes anew for each of its versions."""
+"""Numbers of a scene that a tool computes again for each of its versions."""
 
 from __future__ import annotations
 

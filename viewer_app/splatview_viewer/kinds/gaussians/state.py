@@ -22,9 +22,9 @@ SHOWS: dict[Show, PaintFacts] = {
             "Gaussian contributes."
         ),
         has_own_colors=False,
-        is_solid=False,
         is_mapped=True,
         legend="Depth",
+        range_name="depth",
     ),
     "alpha": replace(
         _COLOR,
@@ -59,7 +59,7 @@ class GaussianState:
     background: tuple[float, float, float] | None = None
     """RGB in [0, 1]; None: the stream's own, otherwise black."""
     color_map: str = "turbo"
-    """For depth and overdraw."""
+    """For what is shown by numbers (`PaintFacts.is_mapped`)."""
     depth_range: tuple[float, float] | None = None
     """Depth at both ends of the colour map, world units; None: the 1st and 99th
     percentile of what is seen."""

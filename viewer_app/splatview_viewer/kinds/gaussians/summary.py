@@ -69,7 +69,8 @@ def sample_scene(
 ) -> SceneSample:
     """Return some of a scene's Gaussians; waits for the GPU where they lie on one.
 
-    ready: as for `GaussianScene.to_host`.
+    Args:
+        ready: as for `GaussianScene.to_host`.
     """
     scene.wait(ready)
     arrays = HostCopy(scene, lambda: scene.sample(_SAMPLE_SIZE)).arrays()

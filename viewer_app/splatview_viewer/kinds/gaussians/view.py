@@ -32,7 +32,7 @@ from splatview_viewer.scene_view.path import PathTool
 from splatview_viewer.scene_view.tool import Tool, ToolSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     import moderngl
@@ -102,7 +102,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         copy = type(self)(self.data, self.state)
         copy.host = Host(exact="scene")
         copy.tools.close()
-        copy.tools.clear()
+        copy.tools = ToolSet(copy, [])
         return copy
 
     def trained_copy(self) -> GaussianView:
@@ -152,11 +152,11 @@ class GaussianView(View[SceneCache, GaussianState]):
         return self.state.background or self.data.background or (0.0, 0.0, 0.0)
 
     @property
-    def depth_range(self) -> tuple[float, float]:
+    def number_range(self) -> tuple[float, float]:
         """The numbers at both ends of the colour map."""
         if self.state.show == "depth" and self.state.depth_range is not None:
             return self.state.depth_range
-        return self.picture.depth.range
+        return self.picture.numbers.range
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         data = self.data
@@ -165,7 +165,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         # The orbit takes the place of a view that is followed, before anything else.
         orbit = self.rig.orbit
         if data.summary is not None:
-            can_move = self.state.smooth and SHOWS[self.state.show].is_solid
+            can_move = self.state.smooth and SHOWS[self.state.show].can_be_moved
             data.update_picture(
                 self.picture,
                 self.rig.camera_of_scene(rect),
@@ -174,7 +174,10 @@ class GaussianView(View[SceneCache, GaussianState]):
                 smooth=can_move and not is_exact,
             )
         self._drawn_loads = data.loads
-        self._lay(data.moved.source(self.picture, orbit.distance), framebuffer, rect)
+        source = self.picture.source
+        if self.picture.motion.towards is not None:
+            source = data.moved.source(self.picture, orbit.distance)
+        self._lay(source, framebuffer, rect)
         self.tools.draw(framebuffer, rect)
 
     def lay_picture(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
@@ -191,7 +194,7 @@ class GaussianView(View[SceneCache, GaussianState]):
             rect,
             self.background,
             self.state.show,
-            (self.state.color_map, self.depth_range),
+            (self.state.color_map, self.number_range),
         )
 
     def tensor(self, width: int, height: int) -> torch.Tensor | None:
@@ -223,7 +226,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         Raises RendererError while the scene cannot be read.
         """
         scene = self.data.renderer.scene().to_host()
-        selection = replace(self.state.selection, box=None, sphere=None, marked=())
+        selection = replace(self.state.selection.cropped_by(None), marked=())
         is_seen = (flags(scene, selection) & HIDDEN) == 0
         is_seen &= scene.opacities >= _FAINTEST
         return scene.means[is_seen].numpy()
@@ -307,8 +310,11 @@ class GaussianView(View[SceneCache, GaussianState]):
         )
 
     def covered(self, rect: Rect) -> Sequence[Rect]:
-        hint_rect = self.tools.above_bars(rect)
-        return [*self.tools.covered(rect), *self.data.hints.covered(hint_rect)]
+        covered = self.tools.covered(rect)
+        hints = self.data.hints
+        if hints.hint is not None:
+            covered += hints.covered(self.tools.above_bars(rect))
+        return covered
 
     def info(self) -> Info:
         data = self.data
@@ -316,9 +322,6 @@ class GaussianView(View[SceneCache, GaussianState]):
         renderer = data.renderer
         if summary is None:
             return Info()
-        timings = dict(data.stopwatch.ms)
-        if renderer.gpu_ms is not None:
-            timings["GPU"] = renderer.gpu_ms
         transfer = "parameters uploaded"
         if data.on_gpu:
             transfer = "parameters read in place"
@@ -332,8 +335,14 @@ class GaussianView(View[SceneCache, GaussianState]):
             details=self._details(summary),
             extras=[note] if note else [],
             path=[phrase for phrase in path if phrase],
-            timings=timings,
         )
+
+    @property
+    def timings(self) -> Mapping[str, float]:
+        gpu_ms = self.data.renderer.gpu_ms
+        if gpu_ms is None:
+            return self.data.stopwatch.ms
+        return {**self.data.stopwatch.ms, "GPU": gpu_ms}
 
     def _details(self, summary: GaussianSummary) -> list[str]:
         """Return short phrases about the scene and its picture."""

@@ -1,15 +1,13 @@
 """Content of an image stream on the GPU, which all views of the image share.
 
-It is the picture, wherever it lies, and the count of its values that are not finite.
+It is the picture, wherever it lies, and what is known of its values.
 """
 
 from __future__ import annotations
 
-import math
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import moderngl
 import numpy as np
 
 from splatview_ipc.control.errors import SharingError
@@ -20,20 +18,24 @@ from splatview_ipc.kinds.image import IMAGE_AXES
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.view import VERTEX, Stopwatch, meta_phrases
 from splatview_viewer.kinds.image.layers import CAMERA_META, ImageLayers
-from splatview_viewer.ui.widgets import Hint, Hints
+from splatview_viewer.kinds.image.measurement import (
+    MAX_VALUE,
+    MEASUREMENT_META,
+    measurement_of,
+)
+from splatview_viewer.kinds.image.sampling import ValueSampler
+from splatview_viewer.scene import color_maps
 
 if TYPE_CHECKING:
+    import moderngl
+
     from splatview_ipc.control.frame import DeviceTensor, RemoteTensor, StreamFrame
     from splatview_ipc.gl.base import Bridge, PixelSource
     from splatview_viewer.core.view import Value
     from splatview_viewer.gpu.work import GpuWork
 
-INTEGERS = {"uint8": 255.0, "uint16": 65535.0}
+INTEGERS = {"uint8": 255.0, "uint16": MAX_VALUE}
 """Integer dtypes and what a shader sees as 1."""
-_COUNT_PERIOD_S = 0.5
-"""Seconds between counts of NaNs: one costs about as much as an upload."""
-_MAX_SAMPLES = 1 << 14
-"""Pixels whose values are looked at."""
 _ARRIVAL_WAIT_S = 0.5
 """Seconds for which a frame in other memory than the one shown must have arrived; then
 it is shown all the same."""
@@ -64,17 +66,6 @@ class _RetiredFrame(NamedTuple):
     """The last drawing that may read the frame."""
 
 
-class _RunningCount(NamedTuple):
-    framebuffer: moderngl.Framebuffer
-    drawing: int
-
-
-class _ValueSummary(NamedTuple):
-    hint: Hint | None
-    range: tuple[float, float]
-    """The 1st and 99th percentile."""
-
-
 class ImageContent:
     """The picture of an image stream, for all its views.
 
@@ -88,17 +79,14 @@ class ImageContent:
         """Time of the last `tick`."""
         self.source: PixelSource | None = None
         self.stale = False
-        """As `View.stale`."""
+        """The writer overwrote the shown frame: the newest one is wanted again."""
         self.changes = 0
         """Count of visible changes: a view that drew an earlier state has to be drawn
         again."""
         self.last_drawing = 0
         """The last drawing that any view submitted."""
-        self.broken_count = 0
-        """NaN and infinite values, as far as they were counted."""
-        self.hints = Hints()
-        self.range = (0.0, 1.0)
-        """The 1st and 99th percentile of the values."""
+        self.values = ValueSampler(ctx, work, self.vertex_array)
+        self.hints = self.values.hints
         self.layout = ""
         """As it was published."""
         self.notes: list[str] = []
@@ -122,9 +110,6 @@ class ImageContent:
         self._is_arriving = False
         """The trainer's GPU has not written all of the frame in place: it is drawn once
         more when it has."""
-        self._counted_at = -math.inf
-        self._count_due = False
-        self._running_count: _RunningCount | None = None
 
     def update(self, value: Value) -> bool:
         """Show a frame or a picture from now on.
@@ -196,16 +181,17 @@ class ImageContent:
         self.layout = picture.layout
         self.stale = False
         self.notes = []
+        measurement = measurement_of(frame)
         if frame is not None:
-            self.notes = meta_phrases(frame.meta, ("layout", *CAMERA_META))
+            shown_meta = ["layout", *CAMERA_META]
+            if measurement is not None:
+                shown_meta += MEASUREMENT_META
+            self.notes = meta_phrases(frame.meta, shown_meta)
         width, height = source.size
         size = (width * source.stride, height * source.stride)
         self.layers.set_image(frame, size)
         is_integer = picture.dtype in INTEGERS
-        self._count_due = not is_integer
-        if is_integer:
-            self.broken_count = 0
-            self.hints.hint = None
+        self.values.take(source, measurement, may_be_broken=not is_integer)
 
     def _may_draw(self, frame: StreamFrame, tensor: Any) -> bool:
         """Return True if a frame that is read in place may be drawn from now on.
@@ -244,9 +230,9 @@ class ImageContent:
         """Return the program that draws a source with these defines."""
         if defines not in self._arrays:
             shader = files("splatview_viewer.kinds.image").joinpath("image.glsl")
+            head = fragment_head(defines) + color_maps.SHADER
             program = self.ctx.program(
-                vertex_shader=VERTEX,
-                fragment_shader=fragment_head(defines) + shader.read_text(),
+                vertex_shader=VERTEX, fragment_shader=head + shader.read_text()
             )
             self._arrays[defines] = self.ctx.vertex_array(program, [])
         return self._arrays[defines]
@@ -264,7 +250,7 @@ class ImageContent:
             retired = self._retired.pop(0)
             retired.frame.close()
         self._check_frame_in_place(finished)
-        self._advance_count(now)
+        self.changes += self.values.advance(now)
 
     def _check_frame_in_place(self, finished: int) -> None:
         """Find out if the frame in place is still whole, and if it has arrived."""
@@ -277,59 +263,6 @@ class ImageContent:
         if self._is_arriving and frame.complete:
             self._is_arriving = False
             self.changes += 1
-
-    def _advance_count(self, now: float) -> None:
-        """Count the NaNs of the newest frame by a shader, and sample its values."""
-        source = self.source
-        if source is None:
-            return
-        if self._running_count is not None:
-            self._finish_count(self._running_count, source)
-        elif self._count_due and now - self._counted_at >= _COUNT_PERIOD_S:
-            self._count_due = False
-            self._counted_at = now
-            self._running_count = self._start_count(source)
-            self._finish_count(self._running_count, source)
-
-    def _start_count(self, source: PixelSource) -> _RunningCount:
-        """Submit a drawing that reduces the picture to about `_MAX_SAMPLES` pixels."""
-        width, height = source.size
-        levels = math.ceil(math.log2(width * height / _MAX_SAMPLES) / 2)
-        block = 1 << max(levels, 0)
-        size = (-(-width // block), -(-height // block))
-        framebuffer = self.ctx.framebuffer([self.ctx.texture(size, 4, dtype="f4")])
-        array = self.vertex_array((*source.defines, f"COUNT {block}"))
-        source.bind(array.program, 0)
-        with (
-            self.ctx.scope(framebuffer, moderngl.NOTHING),
-            self.work("count", *source.size),
-        ):
-            array.render(moderngl.TRIANGLES, vertices=3)
-        self.work.flush()
-        return _RunningCount(framebuffer, self.work.submitted)
-
-    def _finish_count(self, count: _RunningCount, source: PixelSource) -> None:
-        """Read the result of a count, if the GPU has finished it."""
-        if self.work.finished < count.drawing:
-            return
-        previous = (self.broken_count, self.hints.hint, self.range)
-        data = count.framebuffer.read(components=4, dtype="f4")
-        samples = np.frombuffer(data, np.float32).reshape(-1, 4)
-        self._release_count()
-        channels = 3 if source.channels > 2 else 1
-        summary = _summarise(samples[:, :channels])
-        self.broken_count = int(samples[:, 3].sum(dtype=np.float64))
-        self.hints.hint = summary.hint
-        self.range = summary.range
-        if (self.broken_count, self.hints.hint, self.range) != previous:
-            self.changes += 1
-
-    def _release_count(self) -> None:
-        if self._running_count is not None:
-            framebuffer = self._running_count.framebuffer
-            framebuffer.color_attachments[0].release()
-            framebuffer.release()
-            self._running_count = None
 
     def close(self) -> None:
         """Free everything on the GPU, and close all frames. Idempotent."""
@@ -346,7 +279,7 @@ class ImageContent:
         self.host.close()
         if self.gpu is not None:
             self.gpu.close()
-        self._release_count()
+        self.values.close()
         for array in self._arrays.values():
             array.program.release()
             array.release()
@@ -388,36 +321,3 @@ def _picture_of(value: Value) -> _UploadedPicture:
     tensor = value.tensors["image"]  # type: ignore[union-attr]
     layout = str(value.meta["layout"])  # type: ignore[union-attr]
     return _UploadedPicture(tensor, tensor.dtype, layout)
-
-
-def _summarise(colors: np.ndarray) -> _ValueSummary:
-    """Summarise colours (M, 1 or 3): if most do not lie in [0, 1], and their range.
-
-    The range is that of finite values without the outer hundredths; 0 counts for
-    nothing. One channel is a depth unless its values are whole.
-    """
-    finite = colors[np.isfinite(colors) & (colors != 0)]
-    low = 0.0
-    high = 1.0
-    if len(finite):
-        low, high = np.percentile(finite, (1, 99)).tolist()
-    is_single = colors.shape[1] == 1
-    infinite_share = np.isinf(colors).mean()
-    over_share = (finite > 1).sum() / max(len(finite), 1)
-    is_near_unit = -1.3 <= low < -0.1 and high <= 1.3
-    is_signed = is_near_unit and (finite < 0).mean() > 0.1
-    is_byte_range = low > -26 and 16 < high < 282 and over_share > 0.5
-    is_whole = not (is_single and (finite % 1).any())
-    named_range: tuple[float, float] | None = None
-    if is_signed:
-        named_range = (-1.0, 1.0)
-    elif is_byte_range and is_whole:
-        named_range = (0.0, 255.0)
-    elif not is_single or (over_share < 0.1 and not infinite_share):
-        return _ValueSummary(None, (low, high))
-    bottom, top = named_range or (low, high)
-    range_text = f"{bottom:.3g} to {top:.3g}"
-    text = f"floats from {range_text}"
-    if infinite_share:
-        text += f", {infinite_share:.1%} infinite"
-    return _ValueSummary(Hint(named_range, text, f"Show as {range_text}"), (low, high))

@@ -108,7 +108,7 @@ class Shapes:
         self._atlas: moderngl.Texture | None = None
         if result.masks:
             self._add("MASK", 6, self._upload_masks(result.masks), _MASK_FORMAT)
-        plain = np.flatnonzero(result.drawn & ~result.is_turned)
+        plain = np.flatnonzero(result.drawn & ~result.is_rotated)
         boxes = result.boxes[plain]
         strokes = _strokes(
             boxes[:, :2],
@@ -120,7 +120,7 @@ class Shapes:
         self._add("BOX", 24, strokes, _STROKE_FORMAT)
         # Points are drawn last, over all else.
         segments = [
-            _turned_boxes(result),
+            _rotated_boxes(result),
             _line_pieces(result),
             *_bones_and_points(result),
         ]
@@ -158,7 +158,7 @@ class Shapes:
             placement: x, y of the picture's upper left corner in `rect`, and pixels of
                 the screen for one of the result's picture along x and y.
             scale: pixels per point.
-            opacity: of everything, 0 to 1.
+            opacity: the opacity of everything, 0 to 1.
             threshold: shapes of a lower score are not drawn.
         """
         ctx = self._ctx
@@ -241,7 +241,7 @@ def _pack_masks(
 
     Args:
         masks: those without room are left out.
-        width: of the atlas, in texels.
+        width: the width of the atlas, in texels.
         limit: its height at most.
 
     Returns:
@@ -266,12 +266,12 @@ def _pack_masks(
     return packed, y + row_height
 
 
-def _turned_boxes(result: OverlayResult) -> np.ndarray:
-    """Return the strokes of turned boxes, four for each."""
-    turned = np.flatnonzero(result.is_turned)
-    corners = result.corners[turned]
+def _rotated_boxes(result: OverlayResult) -> np.ndarray:
+    """Return the strokes of rotated boxes, four for each."""
+    rotated = np.flatnonzero(result.is_rotated)
+    corners = result.corners[rotated]
     next_corners = np.roll(corners, -1, 1)
-    owners = np.repeat(turned, 4)
+    owners = np.repeat(rotated, 4)
     return _strokes(
         corners.reshape(-1, 2),
         next_corners.reshape(-1, 2),
@@ -346,7 +346,7 @@ class OverlayText:
 
     def __init__(self) -> None:
         self.due = math.inf
-        """When the lines in the corner are to be written anew though nothing else
+        """When the lines in the corner are to be written again though nothing else
         changes."""
         self._lines: list[str] = []
         self._written_at = -math.inf
@@ -364,8 +364,8 @@ class OverlayText:
         """Write over the image in `rect`, inside an imgui frame.
 
         Args:
-            layers: of the image.
-            settings: of the view.
+            layers: the layers of the image.
+            settings: the settings of the view.
             rect: in pixels of the screen.
             placed: as for `ImageLayers.draw`.
             scale: pixels per point.

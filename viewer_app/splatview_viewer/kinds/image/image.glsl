@@ -1,13 +1,18 @@
 // Resolves an image from wherever its bytes lie. fetch.glsl of splatview_ipc.gl comes first: it gives `stored` and
-// `source_size`, and CHANNELS. With COUNT it counts broken values, otherwise it draws the picture; with NEAR only one
+// `source_size`, and CHANNELS; then `color_maps.SHADER`. With COUNT it counts broken values, otherwise it draws the picture; with NEAR only one
 // whose pixels are as large as the screen's or larger, and whose values are colours as they are; with RANGE one
-// whose values go from u_range.x to u_range.y. BGR: blue comes first.
+// whose values go from u_range.x to u_range.y. MAPPED: one channel of measurements, by the colour map over that range.
+// BGR: blue comes first.
 
 uniform vec2 u_range;       // what is shown as 0 and 1
 
 // Straight (not premultiplied) colour and alpha: grey, grey + alpha, RGB or RGBA.
 vec4 rgba(ivec2 p) {
     vec4 v = stored(p);
+#ifdef MAPPED
+    // Where nothing was measured, which is 0, lies the ground.
+    return vec4(mapped((v.r - u_range.x) / max(u_range.y - u_range.x, 1e-12)), v.r > 0.0 ? 1.0 : 0.0);
+#endif
 #if CHANNELS == 1
     v = vec4(v.rrr, 1.0);
 #elif CHANNELS == 2
@@ -38,11 +43,13 @@ out vec4 f_count;
 void main() {
     ivec2 first = ivec2(gl_FragCoord.xy) * COUNT, end = min(first + COUNT, source_size());
     int n = 0;
+#ifndef DTYPE_U16
     for (int y = first.y; y < end.y; ++y)
         for (int x = first.x; x < end.x; ++x) {
             vec4 v = stored(ivec2(x, y));
             n += int(broken(v.r)) + int(broken(v.g)) + int(broken(v.b)) + int(broken(v.a));
         }
+#endif
     f_count = vec4(stored((first + end) / 2).rgb, float(n));
 }
 
@@ -76,7 +83,7 @@ void main() {
     ivec2 pixel = ivec2(floor(p)), size = source_size();
     bool inside = pixel.x >= 0 && pixel.y >= 0 && pixel.x < size.x && pixel.y < size.y;
     vec4 c = rgba(clamp(pixel, ivec2(0), size - 1));
-#if CHANNELS == 2 || CHANNELS == 4
+#if CHANNELS == 2 || CHANNELS == 4 || defined(MAPPED)
     if (u_alpha != 2) c.rgb = c.rgb * c.a + (1.0 - c.a) * behind_at(at);
 #endif
     f_color = vec4(inside ? c.rgb : u_background, 1.0);

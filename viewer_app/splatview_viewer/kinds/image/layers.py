@@ -195,7 +195,7 @@ class ImageLayers:
             rect: in pixels of the framebuffer.
             placed: x, y of the image's upper left corner on the screen, and its
                 magnification.
-            settings: of the view.
+            settings: the settings of the view.
             scale: pixels of the screen per point.
         """
         x, y, zoom = placed

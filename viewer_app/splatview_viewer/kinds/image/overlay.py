@@ -162,8 +162,8 @@ class OverlayResult:
     drawn: np.ndarray
     """(N,) bool: those that have a place. Of the others the row is zeros."""
     corners: np.ndarray
-    """(N, 4, 2) float32: of turned boxes, in order; `boxes` are around them."""
-    is_turned: np.ndarray
+    """(N, 4, 2) float32: of rotated boxes, in order; `boxes` are around them."""
+    is_rotated: np.ndarray
     """(N,) bool: the box is drawn by its corners."""
     classes: np.ndarray
     """(N,) int32; below 0: none."""
@@ -225,24 +225,24 @@ class OverlayResult:
         boxes = self.boxes
         is_around = self.drawn & (boxes[:, 0] <= x) & (x <= boxes[:, 2])
         is_around &= (boxes[:, 1] <= y) & (y <= boxes[:, 3])
-        # The point is inside a turned box if it is on the same side of all its sides.
+        # The point is inside a rotated box if it is on the same side of all its sides.
         sides = np.roll(self.corners, -1, 1) - self.corners
         offsets = np.array((x, y), np.float32) - self.corners
         crosses = sides[..., 0] * offsets[..., 1] - sides[..., 1] * offsets[..., 0]
         is_inside = (crosses >= 0).all(1) | (crosses <= 0).all(1)
-        is_around &= is_inside | ~self.is_turned
+        is_around &= is_inside | ~self.is_rotated
         return np.flatnonzero(is_around)
 
     def anchors(self) -> np.ndarray:
         """Return the points (N, 2) at which labels are written.
 
-        They are the upper left corners of boxes, of turned boxes the topmost ones.
+        They are the upper left corners of boxes, of rotated boxes the topmost ones.
         """
         points = self.boxes[:, :2].copy()
-        turned = np.flatnonzero(self.is_turned)
-        corners = self.corners[turned]
+        rotated = np.flatnonzero(self.is_rotated)
+        corners = self.corners[rotated]
         topmost = corners[..., 1].argmin(1)
-        points[turned] = corners[np.arange(len(turned)), topmost]
+        points[rotated] = corners[np.arange(len(rotated)), topmost]
         return points
 
     @property
@@ -267,7 +267,7 @@ class _Boxes(NamedTuple):
     boxes: np.ndarray
     drawn: np.ndarray
     corners: np.ndarray
-    is_turned: np.ndarray
+    is_rotated: np.ndarray
 
 
 class _Lines(NamedTuple):
@@ -300,7 +300,7 @@ def read_result(
     arrays = dict(_DEFAULTS)
     for name, tensor in tensors.items():
         arrays[name] = tensor.array  # type: ignore[union-attr]
-    boxes, drawn, corners, is_turned = _read_boxes(arrays)
+    boxes, drawn, corners, is_rotated = _read_boxes(arrays)
     count = len(boxes)
     classes = np.array(arrays.get("classes", np.full(count, -1, np.int32)))
     colors = class_colors(classes, arrays.get("colors"))
@@ -326,7 +326,7 @@ def read_result(
         boxes=boxes,
         drawn=drawn,
         corners=corners,
-        is_turned=is_turned,
+        is_rotated=is_rotated,
         classes=classes,
         scores=np.array(arrays.get("scores", np.full(count, np.nan, np.float32))),
         colors=colors,
@@ -353,13 +353,13 @@ def _read_boxes(arrays: Mapping[str, np.ndarray]) -> _Boxes:
     boxes[~drawn] = 0
     no_corners = np.zeros((count, 4, 2), np.float32)
     corners = np.array(arrays.get("corners", no_corners))
-    is_turned = drawn & _is_drawable(corners.reshape(count, 8))
-    is_turned &= "corners" in arrays
-    corners[~is_turned] = 0
+    is_rotated = drawn & _is_drawable(corners.reshape(count, 8))
+    is_rotated &= "corners" in arrays
+    corners[~is_rotated] = 0
     low = np.minimum(boxes[:, :2], boxes[:, 2:])
     high = np.maximum(boxes[:, :2], boxes[:, 2:])
     boxes = np.concatenate([low, high], axis=1)
-    return _Boxes(boxes, drawn, corners, is_turned)
+    return _Boxes(boxes, drawn, corners, is_rotated)
 
 
 def _read_points(points: np.ndarray) -> np.ndarray:

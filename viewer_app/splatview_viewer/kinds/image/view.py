@@ -24,9 +24,15 @@ from splatview_viewer.core.view import (
 from splatview_viewer.geometry.pan_zoom import FITTED, PanZoom, Place
 from splatview_viewer.kinds.image.content import INTEGERS, ImageContent
 from splatview_viewer.kinds.image.drawing import OverlayText
+from splatview_viewer.kinds.image.measurement import (
+    MAX_VALUE,
+    draw_measurement_controls,
+    draw_measurement_legend,
+)
+from splatview_viewer.scene import color_maps
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.view import Value
@@ -53,7 +59,7 @@ _ALPHA_LABELS = {
 
 @dataclass(frozen=True)
 class ImageState:
-    """The part of an image that is seen, and how."""
+    """The visible part of an image, and how it is drawn."""
 
     place: Place = FITTED
     exposure: float = 0.0
@@ -63,6 +69,11 @@ class ImageState:
     range: tuple[float, float] | None = UNIT
     """Values shown as black and as white; None: the 1st and 99th percentile. For
     floating point images."""
+    color_map: str = "turbo"
+    """Of measurements."""
+    measured_range: tuple[float, float] | None = None
+    """Measurements at both ends of the colour map, in their unit; None: the 1st and 99th
+    percentile."""
     alpha: Literal["checkerboard", "background", "ignore"] = "checkerboard"
     """Ground seen through a picture with an alpha channel."""
     background: tuple[float, float, float] = BACKDROP
@@ -120,6 +131,7 @@ class ImageView(View[ImageContent, ImageState]):
         data = self.data
         source = data.source
         assert source is not None
+        data.values.find_range()
         data.ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
         framebuffer.use()
         x, y, zoom = self.pan_zoom.placed(rect)
@@ -132,6 +144,9 @@ class ImageView(View[ImageContent, ImageState]):
         }
         for name, value in uniforms.items():
             set_uniform(array.program, name, value)
+        if data.values.measurement is not None:
+            table = color_maps.table(self.state.color_map)
+            array.program["u_map"].write(table.tobytes())  # type: ignore[union-attr]
         source.bind(array.program, 0)
         framebuffer.viewport = rect.viewport(framebuffer.height)
         zoom_level = round(math.log2(zoom))
@@ -151,6 +166,8 @@ class ImageView(View[ImageContent, ImageState]):
             defines.append("NEAR")
         if self.is_float and self.state.range != UNIT:
             defines.append("RANGE")
+        if self.data.values.measurement is not None:
+            defines.append("MAPPED")
         return defines
 
     def _tone_uniforms(self) -> dict[str, Any]:
@@ -162,13 +179,19 @@ class ImageView(View[ImageContent, ImageState]):
             exposure = state.exposure
             gamma = state.gamma
         alpha = state.alpha if self.has_alpha else "ignore"
+        value_range = state.range or self.data.values.range
+        measurement = self.data.values.measurement
+        if measurement is not None:
+            low, high = measurement.stored(self.measured_range)
+            value_range = (low / MAX_VALUE, high / MAX_VALUE)
+            alpha = "background"
         return {
             "u_background": state.background,
             "u_alpha": _ALPHA[alpha],
             "u_checker": 8.0 * self.host.scale,
             "u_gain": 2.0**exposure,
             "u_inv_gamma": 1.0 / gamma,
-            "u_range": state.range or self.data.range,
+            "u_range": value_range,
         }
 
     def draw_layers(
@@ -185,6 +208,11 @@ class ImageView(View[ImageContent, ImageState]):
 
     def ui(self, rect: Rect, scale: float) -> bool:
         self.write_layers(rect, scale)
+        measurement = self.data.values.measurement
+        if measurement is not None:
+            draw_measurement_legend(
+                measurement, self.state.color_map, self.measured_range, rect, scale
+            )
         hints = self.data.hints
         may_hint = not self.host.exact and self.state.range == UNIT
         if may_hint and hints.draw(rect, scale, self.host.name) and hints.hint:
@@ -195,7 +223,7 @@ class ImageView(View[ImageContent, ImageState]):
         """Write the text that lies over the picture, inside an imgui frame.
 
         Args:
-            rect: of the picture, in pixels.
+            rect: the rectangle of the picture, in pixels.
             scale: pixels per point.
             corner: also write in the corner how fast and how old results are.
         """
@@ -278,6 +306,15 @@ class ImageView(View[ImageContent, ImageState]):
         return source is not None and source.dtype not in INTEGERS
 
     @property
+    def measured_range(self) -> tuple[float, float]:
+        """The measurements at both ends of the colour map, in their unit."""
+        measurement = self.data.values.measurement
+        assert measurement is not None
+        return self.state.measured_range or measurement.converted(
+            self.data.values.range
+        )
+
+    @property
     def has_alpha(self) -> bool:
         source = self.data.source
         return source is not None and source.channels in (2, 4)
@@ -330,7 +367,7 @@ class ImageView(View[ImageContent, ImageState]):
             # The newest value must be read in the end.
             self._readout_due = readout.read_at + _READOUT_PERIOD_S
             return readout.text
-        values = [_value_text(value) for value in self.value_at(*pixel)]
+        values = [self._value_text(value) for value in self.value_at(*pixel)]
         x = pixel[0] * source.stride
         y = pixel[1] * source.stride
         text = f"({x}, {y})   {'  '.join(values)}"
@@ -339,6 +376,11 @@ class ImageView(View[ImageContent, ImageState]):
             text += f"   {box_text}"
         self._readout = _Readout(pixel, version, self.state, text, now)
         return text
+
+    def _value_text(self, value: float) -> str:
+        if self.data.values.measurement is not None:
+            return self.data.values.measurement.value_text(value)
+        return _value_text(value)
 
     def info(self) -> Info:
         data = self.data
@@ -351,24 +393,30 @@ class ImageView(View[ImageContent, ImageState]):
             facts.append(
                 f"1 pixel in {source.stride} per axis: larger than this GPU's {limit}"
             )
-        if data.broken_count:
+        if data.values.measurement is not None:
+            facts.append(data.values.measurement.range_text(self.measured_range))
+        if data.values.broken_count:
             color = "NaN: magenta" if self.state.range is None else "magenta"
-            facts.append(f"{data.broken_count:,} NaN or inf ({color})")
+            facts.append(f"{data.values.broken_count:,} NaN or inf ({color})")
         bridge = "host"
         reasons: dict[str, str] = {}
         if data.on_gpu and data.gpu is not None:
             bridge = data.gpu.name
             reasons = data.gpu.reasons
-        times = {**data.stopwatch.ms, "draw": data.work.ms.get("image", 0.0)}
-        if data.layers:
-            times["overlay"] = data.work.ms.get("overlay", 0.0)
         return Info(
             [*facts, *data.notes],
             bridge_phrases(reasons),
             self._read(),
             [BRIDGE_WORDS.get(bridge, bridge)],
-            times,
         )
+
+    @property
+    def timings(self) -> Mapping[str, float]:
+        data = self.data
+        times = {**data.stopwatch.ms, "draw": data.work.ms.get("image", 0.0)}
+        if data.layers:
+            times["overlay"] = data.work.ms.get("overlay", 0.0)
+        return times
 
     @property
     def wants(self) -> Wants:
@@ -386,6 +434,9 @@ class ImageView(View[ImageContent, ImageState]):
         self._zoom_buttons()
         if self.is_float:
             self._tone_controls()
+        if self.data.values.measurement is not None:
+            automatic = self.data.values.measurement.converted(self.data.values.range)
+            self.state = draw_measurement_controls(self.state, automatic)
         self._ground_controls()
         if self.data.layers:
             self._overlay_controls()

@@ -1,17 +1,16 @@
-"""Samples of a running trainer's memory, checked and reduced to what a plot needs."""
+"""Samples of a running trainer's memory, checked."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from splatview_ipc.control.memory_snapshots import find_snapshot
 from splatview_ipc.kinds.memory import MEMORY_COLUMNS
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.quantities import round_up
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,20 +21,6 @@ _MAX_BYTES = 2.0**60
 """Bytes beyond which a number is no memory."""
 _FACTS = ("device", "gpu", "total", "snapshot", "snapshots", "trouble")
 """Names of metadata that `MemoryFacts` takes as they are."""
-
-
-class MemoryColumns(NamedTuple):
-    """Columns of pixels that have samples: their middles, and the extremes in each.
-
-    Arrays are (M,) float64; sizes are bytes.
-    """
-
-    x: np.ndarray
-    low: np.ndarray
-    peak: np.ndarray
-    active: np.ndarray
-    reserved: np.ndarray
-    host: np.ndarray
 
 
 class MemoryHistory:
@@ -122,7 +107,7 @@ class MemoryHistory:
     def split_share(self, row: int = -1) -> float:
         """Return the share of the reserved bytes unused between blocks in use, 0 to 1.
 
-        It cannot be given back.
+        It cannot be released.
         """
         reserved = self._value("reserved", row)
         if reserved <= 0:
@@ -142,74 +127,6 @@ class MemoryHistory:
         values = self[name]
         row = first + int(values[first : last + 1].argmax())
         return float(self.time[row]), float(values[row])
-
-    def increase_times(self, name: str, begin: float, end: float) -> list[float]:
-        """Return when a count ("ooms", "retries") went up between two times."""
-        times = self.time[1:][np.diff(self[name]) > 0]
-        return [time for time in times.tolist() if begin <= time <= end]
-
-    def columns(self, begin: float, end: float, width: int) -> MemoryColumns:
-        """Reduce the time from `begin` to `end` to at most `width` columns of pixels.
-
-        Of several rows in a column the extremes are kept, so that no peak is lost.
-        """
-        edges = np.linspace(begin, end, width + 1)
-        first_edge = max(int(np.searchsorted(edges, self.first_time)) - 1, 0)
-        last_edge = int(np.searchsorted(edges, self.last_time))
-        edges = edges[first_edge : last_edge + 1]
-        last_row = len(self) - 1
-        first = np.minimum(np.searchsorted(self.time, edges[:-1]), last_row)
-        end_rows = np.minimum(np.searchsorted(self.time, edges[1:]), last_row) + 1
-        spans = np.stack([first, end_rows], axis=1).ravel()
-
-        def extremes(name: str, ufunc: np.ufunc) -> np.ndarray:
-            if not len(spans):
-                return np.empty(0)
-            # `reduceat` reduces from each index to the next: every other one is wanted.
-            # The value behind the last makes the end of the last row a legal index.
-            return ufunc.reduceat(np.append(self[name], 0.0), spans)[::2].copy()
-
-        return MemoryColumns(
-            x=0.5 * (edges[1:] + edges[:-1]),
-            low=extremes("low", np.minimum),
-            peak=extremes("peak", np.maximum),
-            active=extremes("active", np.maximum),
-            reserved=extremes("reserved", np.maximum),
-            host=extremes("host", np.maximum),
-        )
-
-    def steps(self, begin: float, end: float, count: int) -> list[tuple[float, int]]:
-        """Return round numbers of steps between two times, and when each began.
-
-        Args:
-            begin: seconds since the epoch.
-            end: the same.
-            count: about the number of steps that are wanted at most.
-
-        Returns:
-            (time, step) each; none where steps are not counted, or begin anew.
-        """
-        first = max(int(np.searchsorted(self.time, begin)) - 1, 0)
-        last = int(np.searchsorted(self.time, end))
-        step = self["step"][first : last + 1]
-        time = self.time[first : last + 1]
-        if count < 1 or len(step) < 2:
-            return []
-        is_counted = step[-1] > max(step[0], 0) and (np.diff(step) >= 0).all()
-        if not is_counted:
-            return []
-        begin_step = float(np.interp(begin, time, step))
-        end_step = float(np.interp(end, time, step))
-        spacing = max(round_up(max(end_step - begin_step, 1e-9) / count), 1.0)
-        first_number = max(math.ceil(begin_step / spacing), 0) * spacing
-        numbers = np.arange(first_number, end_step + 0.5 * spacing, spacing)
-        numbers = numbers[: 2 * count + 2]
-        numbers = numbers[(numbers >= step[0]) & (numbers <= step[-1])]
-        # Of a step that lasts for several rows, the first one is when it began.
-        different_steps, first_rows = np.unique(step, return_index=True)
-        times = np.interp(numbers, different_steps, time[first_rows])
-        pairs = zip(times.tolist(), numbers.tolist(), strict=True)
-        return [(at, int(number)) for at, number in pairs if begin <= at <= end]
 
     def _value(self, name: str, row: int) -> float:
         return float(self._rows[row, _COLUMN_INDEX[name]])

@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING
 from imgui_bundle import ImVec4
 
 from splatview_viewer.core.quantities import ago_text, ago_ticks, byte_ticks, size_text
+from splatview_viewer.kinds.memory.reduction import (
+    increase_times,
+    pixel_columns,
+    step_times,
+)
 from splatview_viewer.ui import plots, theme
 from splatview_viewer.ui.widgets import faint
 
@@ -15,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.core.quantities import Tick
-    from splatview_viewer.kinds.memory.live import MemoryColumns, MemoryHistory
+    from splatview_viewer.kinds.memory.live import MemoryHistory
+    from splatview_viewer.kinds.memory.reduction import MemoryColumns
     from splatview_viewer.kinds.memory.view import MemoryView
     from splatview_viewer.ui.widgets import Line
 
@@ -23,7 +29,7 @@ HOST = ImVec4(0.80, 0.62, 0.30, 1.0)
 _ACTIVE = ImVec4(0.58, 0.44, 0.85, 0.35)
 _RETRY = ImVec4(0.93, 0.70, 0.30, 1.0)
 _STRIP_S = 120.0
-"""Seconds that are seen in the panel."""
+"""Seconds that the panel shows."""
 _MAX_MARKS = 50
 _READOUT_LABELS = {
     "peak": "allocated, at most",
@@ -42,12 +48,12 @@ def draw_plot(view: MemoryView, size: tuple[float, float]) -> plots.Plot | None:
         size: pixels.
     """
     history = view.data.history
-    begin, end = view.window()
+    begin, end = view.visible_period()
     line_height = theme.FONT_SIZE * theme.scale()
-    top = view.top(begin, end)
+    top = view.upper_limit(begin, end)
     label_count = max(int(size[0] / (7.5 * line_height)), 1)
     min_gap = 6 * line_height * (end - begin) / max(size[0], 1.0)
-    steps = _step_labels(history.steps(begin, end, label_count), min_gap)
+    steps = _step_labels(step_times(history, begin, end, label_count), min_gap)
     byte_labels = byte_ticks(0.0, top, max(int(size[1] / (4 * line_height)), 1))
     y = plots.Axis((0.0, top), ticks=byte_labels, locked=True)
     newest = history.last_time
@@ -56,8 +62,8 @@ def draw_plot(view: MemoryView, size: tuple[float, float]) -> plots.Plot | None:
     with plots.plot("memory", size, x, y, second_ticks=steps, legend="row") as plot:
         if plot is None:
             return None
-        columns = history.columns(begin, end, max(plot.rect.width, 8))
-        _draw_areas(plot, history, columns, view.state.host)
+        columns = pixel_columns(history, begin, end, max(plot.rect.width, 8))
+        _draw_areas(plot, history, columns, view.state.shows_host)
         _draw_legend_line(plot, view)
         if not plot.small:
             _draw_limit(plot, view, top)
@@ -87,16 +93,16 @@ def _draw_legend_line(plot: plots.Plot, view: MemoryView) -> None:
             f"{history.split_share():.0%} between blocks"
         )
         plot.legend_line(f"{text}###fragmentation")
-    elif view.data.about.device == "cpu":
+    elif view.data.facts.device == "cpu":
         plot.legend_line("CUDA is not in use there")
 
 
 def _draw_limit(plot: plots.Plot, view: MemoryView, top: float) -> None:
     """Draw a line at all the memory that the GPU has, if that is within the plot."""
-    about = view.data.about
-    if not 0 < about.total <= top:
+    facts = view.data.facts
+    if not 0 < facts.total <= top:
         return
-    x, y = plot.to_pixel(plot.x[0], about.total)
+    x, y = plot.to_pixel(plot.x[0], facts.total)
     with plot.drawing() as draw:
         draw.add_line(
             (x, y),
@@ -106,7 +112,7 @@ def _draw_limit(plot: plots.Plot, view: MemoryView, top: float) -> None:
         )
         plot.text_card(
             (x + plot.rect.width / 2, y + 12 * plot.scale),
-            f"{about.gpu}: {size_text(about.total)}",
+            f"{facts.gpu}: {size_text(facts.total)}",
             theme.FAULT,
         )
 
@@ -116,11 +122,11 @@ def draw_strip(history: MemoryHistory, key: str) -> bool:
 
     Args:
         history: what is drawn.
-        key: of the stream's entry.
+        key: the key of the stream's entry.
     """
     end = history.last_time
     begin = max(end - _STRIP_S, min(history.first_time, end - 10.0))
-    columns = history.columns(begin, end, 256)
+    columns = pixel_columns(history, begin, end, 256)
     if history.on_gpu:
         title = "Memory"
         reserved = size_text(history.newest("reserved"))
@@ -141,7 +147,7 @@ def draw_strip(history: MemoryHistory, key: str) -> bool:
         if plot is not None:
             _draw_areas(plot, history, columns, False)
             for name, color in (("retries", _RETRY), ("ooms", theme.FAULT)):
-                for event_time in history.increase_times(name, begin, end)[
+                for event_time in increase_times(history, name, begin, end)[
                     -_MAX_MARKS:
                 ]:
                     plot.upright(event_time, color)
@@ -174,7 +180,7 @@ def _draw_areas(
 
 
 def _draw_marks(plot: plots.Plot, history: MemoryHistory) -> None:
-    """Mark the highest point of what is seen, and where memory was short."""
+    """Mark the highest visible point, and where memory ran out."""
     begin, end = plot.x
     _draw_events(plot, history, "retries", "had to free its cache", _RETRY, 70)
     _draw_events(plot, history, "ooms", "out of memory", theme.FAULT, 46)
@@ -196,10 +202,11 @@ def _draw_events(
 ) -> None:
     """Draw a line where a count went up, with a text where there is room for it.
 
-    `offset`: points of the texts below the plot's upper edge.
+    Args:
+        offset: points of the texts below the plot's upper edge.
     """
     right = float("-inf")
-    for event_time in history.increase_times(column, *plot.x)[-_MAX_MARKS:]:
+    for event_time in increase_times(history, column, *plot.x)[-_MAX_MARKS:]:
         plot.upright(event_time, faint(color, 0.75))
         x, _ = plot.to_pixel(event_time)
         if x > right:

@@ -1,4 +1,4 @@
-"""Shows what a running trainer has allocated and reserved, over time."""
+"""The view of a trainer's memory: a plot of what is allocated and reserved over time."""
 
 from __future__ import annotations
 
@@ -24,45 +24,55 @@ if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.view import Value
 
-_SHORTEST_S = 0.05
-_LONGEST_S = 1e7
-"""Time that can be seen at once."""
-_PATIENCE_S = 60.0
-"""Seconds after which a requested snapshot is not opened any more."""
+_MIN_SPAN_S = 0.05
+"""Length of the shortest period that the plot can show."""
+_MAX_SPAN_S = 1e7
+"""Length of the longest period that the plot can show."""
+_REQUEST_TIMEOUT_S = 60.0
+"""Time after which a requested snapshot is no longer opened when it arrives."""
 
 
 @dataclass
 class MemoryData:
-    """The newest samples of a stream."""
+    """The content of a stream of memory samples, which all its views share."""
 
     history: MemoryHistory = field(default_factory=MemoryHistory.empty)
-    about: MemoryFacts = field(default_factory=MemoryFacts)
-    ask: Callable[[], None] | None = None
-    """Asks the trainer for a full snapshot."""
+    """Samples over time."""
+    facts: MemoryFacts = field(default_factory=MemoryFacts)
+    """The stream's metadata: the GPU, and snapshots that were taken."""
+    request_snapshot: Callable[[], None] | None = None
+    """Asks the trainer for a full snapshot.
+
+    The workspace sets it. None while the trainer cannot be asked.
+    """
 
 
 @dataclass(frozen=True)
 class MemoryState:
-    """The time that is seen, and how."""
+    """The period that a user has chosen to see, and of which memory."""
 
-    host: bool = False
-    """The host's memory is seen beside the GPU's."""
+    shows_host: bool = False
+    """True to show the host's memory beside the GPU's."""
     span: float | None = None
-    """Seconds; None: all."""
+    """Length of the visible period in seconds; None for all samples."""
     right: float | None = None
-    """The right edge; None: the newest."""
+    """End of the visible period, in seconds since the epoch.
+
+    With None the plot follows the newest sample.
+    """
 
 
 class _SnapshotRequest(NamedTuple):
-    """A request for a full snapshot."""
+    """A request for a full snapshot that the trainer has not answered yet."""
 
     snapshots_before: int
-    """The number of snapshots when it was made."""
+    """Number of snapshots that the trainer had taken before the request."""
     deadline: float
+    """Time after which the answer is no longer opened, by `tick`'s clock."""
 
 
 class MemoryView(PlotView[MemoryData, MemoryState]):
-    """One plot over time."""
+    """A plot of the trainer's memory over time, which a user can zoom and move."""
 
     kind: ClassVar[str] = "memory"
     keys = (
@@ -72,35 +82,36 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
     )
     _now = 0.0
     _request: _SnapshotRequest | None = None
-    """The request for a full snapshot that was not answered yet."""
+    """The request that the trainer has not answered yet; None if there is none."""
 
     def take(self, link: str, value: Value) -> bool:
         frame = frame_of(self.kind, value)
-        history, about = read_frame(frame.tensors, frame.meta)
+        history, facts = read_frame(frame.tensors, frame.meta)
         if not frame.intact():
             return False
         self.data.history = history
-        self.data.about = about
+        self.data.facts = facts
         return True
 
-    # -- what is seen ------------------------------------------------------------------
+    # -- the visible period ------------------------------------------------------------
 
-    def window(self) -> tuple[float, float]:
-        """Return the times at the left and right edge, seconds since the epoch."""
+    def visible_period(self) -> tuple[float, float]:
+        """Return where the plot begins and ends, in seconds since the epoch."""
         history = self.data.history
         right = history.last_time if self.state.right is None else self.state.right
         span = history.duration if self.state.span is None else self.state.span
         return right - span, right
 
-    def top(self, begin: float, end: float) -> float:
-        """Return the bytes at the upper edge.
+    def upper_limit(self, begin: float, end: float) -> float:
+        """Return the bytes at the plot's upper edge for a visible period.
 
-        With the GPU's limit in sight it is seen as well.
+        The edge rises above the GPU's total memory once the usage comes close to it, so
+        that the line of the limit is visible.
         """
         history = self.data.history
-        total = self.data.about.total
+        total = self.data.facts.total
         names = ["reserved", "peak", "active"] if history.on_gpu else []
-        if self.state.host or not names:
+        if self.state.shows_host or not names:
             names.append("host")
         highest = max(history.peak(begin, end, name)[1] for name in names)
         is_near_limit = 0.6 * total < highest <= 1.05 * total
@@ -108,28 +119,30 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
             return 1.06 * total
         return max(1.12 * highest, 1.0)
 
-    def see(self, begin: float, end: float) -> None:
-        """Show this time, or what is near it where there is nothing.
+    def show_period(self, begin: float, end: float) -> None:
+        """Show a period, moved towards the samples where it holds none.
 
-        At the newest the plot follows new samples, also while it is zoomed.
+        A period that ends at the newest sample follows new samples from then on. One
+        that is hardly shorter than the history shows all samples.
         """
         history = self.data.history
-        old_begin, old_end = self.window()
-        span = min(max(end - begin, _SHORTEST_S), _LONGEST_S)
+        old_begin, old_end = self.visible_period()
+        span = min(max(end - begin, _MIN_SPAN_S), _MAX_SPAN_S)
         if span >= 1.2 * history.duration:
-            self.see_all()
+            self.show_all()
             return
         right = self.state.right
-        was_moved = abs(span - (old_end - old_begin)) < 1e-6 * span
-        if was_moved or right is not None:
+        is_same_length = abs(span - (old_end - old_begin)) < 1e-6 * span
+        # A plot that follows the newest sample goes on to do so while it is zoomed.
+        if is_same_length or right is not None:
             margin = min(0.5 * span, history.last_time - history.first_time)
             right = max(end, history.first_time + margin)
             if end >= history.last_time:
                 right = None
         self.state = replace(self.state, span=span, right=right)
 
-    def see_all(self) -> None:
-        """Show all there is, and what comes."""
+    def show_all(self) -> None:
+        """Show all samples, and follow new ones."""
         self.state = replace(self.state, span=None, right=None)
 
     def plot(self, scale: float) -> None:
@@ -141,73 +154,77 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
         if plot.hovered:
             self.pointer = plot.pointer[0]
         if plot.reset:
-            self.see_all()
+            self.show_all()
         elif plot.moved:
-            self.see(*plot.x)
+            self.show_period(*plot.x)
 
     def handle(self, event: Event, rect: Rect) -> bool:
         if isinstance(event, Key) and event.pressed and event.name in ("f", "home"):
-            self.see_all()
+            self.show_all()
         return False
 
     # -- full snapshots ----------------------------------------------------------------
 
-    def ask(self) -> None:
-        """Request a full snapshot of the trainer, and open it when it is there."""
-        if self.data.ask is not None:
-            deadline = self._now + _PATIENCE_S
-            self._request = _SnapshotRequest(self.data.about.snapshots, deadline)
-            self.data.ask()
+    def request_snapshot(self) -> None:
+        """Ask the trainer for a full snapshot, which is opened once it has arrived."""
+        if self.data.request_snapshot is not None:
+            deadline = self._now + _REQUEST_TIMEOUT_S
+            self._request = _SnapshotRequest(self.data.facts.snapshots, deadline)
+            self.data.request_snapshot()
 
     def tick(self, now: float) -> bool:
         self._now = now
         request = self._request
         if request is None:
             return False
-        about = self.data.about
-        is_answered = about.snapshots > request.snapshots_before
+        facts = self.data.facts
+        is_answered = facts.snapshots > request.snapshots_before
         if is_answered or now > request.deadline:
             self._request = None
-        if is_answered and about.snapshot_path is not None:
-            self.host.open(about.snapshot_path)
+        if is_answered and facts.snapshot_path is not None:
+            self.host.open(facts.snapshot_path)
         return self._request is None
 
     def panel(self) -> Sequence[Section]:
         return (Section("", self._controls),)
 
     def _controls(self) -> None:
-        about = self.data.about
-        waits = self._request is not None
+        """Draw the choice of memory and the buttons for snapshots."""
         if self.data.history.on_gpu:
-            host = ui.choice(
+            shows_host = ui.choice(
                 "Host memory",
                 "The memory of the process beside that of the GPU",
-                self.state.host,
+                self.state.shows_host,
                 {False: "Hidden", True: "Shown"},
             )
-            self.state = replace(self.state, host=host)
-        imgui.begin_disabled(about.device == "cpu" or waits or self.data.ask is None)
-        if imgui.button(
-            "Waiting for the snapshot" if waits else "Take a full snapshot",
-            ImVec2(-1, 0),
-        ):
-            self.ask()
-        imgui.end_disabled()
-        if about.device == "cpu":
-            ui.dim("CUDA is not in use there")
-        else:
-            controls.tip(
-                "Every allocation with its stack. The training stops for a moment."
-            )
-        path = about.snapshot_path
+            self.state = replace(self.state, shows_host=shows_host)
+        self._draw_request_button()
+        path = self.data.facts.snapshot_path
         if path is not None and imgui.button("Open the last one", ImVec2(-1, 0)):
             self.host.open(path)
 
-    # -- words -------------------------------------------------------------------------
+    def _draw_request_button(self) -> None:
+        """Draw the button that requests a full snapshot."""
+        uses_cuda = self.data.facts.device != "cpu"
+        is_waiting = self._request is not None
+        label = "Waiting for the snapshot" if is_waiting else "Take a full snapshot"
+        can_request = self.data.request_snapshot is not None and not is_waiting
+        imgui.begin_disabled(not (uses_cuda and can_request))
+        if imgui.button(label, ImVec2(-1, 0)):
+            self.request_snapshot()
+        imgui.end_disabled()
+        if uses_cuda:
+            controls.tip(
+                "Every allocation with its stack. The training stops for a moment."
+            )
+        else:
+            ui.dim("CUDA is not in use there")
+
+    # -- texts -------------------------------------------------------------------------
 
     def info(self) -> Info:
         history = self.data.history
-        about = self.data.about
+        facts = self.data.facts
         phrases = []
         if history.on_gpu:
             phrases += [
@@ -218,24 +235,28 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
                 f"highest {size_text(history.peak()[1])}",
             ]
         phrases.append(f"host {size_text(history.newest('host'))}")
-        if about.gpu:
-            phrases.append(f"{about.gpu}, {size_text(about.total)}")
+        if facts.gpu:
+            phrases.append(f"{facts.gpu}, {size_text(facts.total)}")
         ooms = int(history.newest("ooms"))
         if ooms:
             times = "once" if ooms == 1 else f"{ooms} times"
             phrases.append(f"out of memory {times}")
-        phrases.append(f"{len(history):,} samples, {about.hz:g} a second")
-        if about.trouble:
-            phrases.append(about.trouble)
-        phrases += meta_phrases(about.metadata, ())
-        path = "the host's statistics"
+        phrases.append(f"{len(history):,} samples, {facts.hz:g} a second")
+        if facts.trouble:
+            phrases.append(facts.trouble)
+        phrases += meta_phrases(facts.metadata, ())
+        origin = "the host's statistics"
         if history.on_gpu:
-            path = "statistics of PyTorch's allocator"
-        device = f"device {about.device}"
-        return Info(phrases, [device], self._readout(), [path], self.timings)
+            origin = "statistics of PyTorch's allocator"
+        return Info(
+            details=phrases,
+            extras=[f"device {facts.device}"],
+            readout=self._readout(),
+            path=[origin],
+        )
 
     def _readout(self) -> str:
-        """Return time, step and memory below the pointer; "" where it is not."""
+        """Return time, step and memory at the pointer; "" outside the samples."""
         history = self.data.history
         row = None if self.pointer is None else history.row_at(self.pointer)
         if row is None:

@@ -81,7 +81,7 @@ class Curve:
 
     @cached_property
     def runs(self) -> list[slice]:
-        """Parts within which steps grow: one, unless steps began anew."""
+        """Parts within which steps grow: one, unless steps began again."""
         cuts = np.flatnonzero(np.diff(self["step"]) < 0) + 1
         edges = [0, *cuts.tolist(), len(self)]
         edges = edges[-_MAX_RUNS - 1 :]

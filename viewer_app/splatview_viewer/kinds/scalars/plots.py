@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
+from splatview_viewer.core.arithmetic import ceil_div
 from splatview_viewer.core.quantities import log_ticks, value_text
 from splatview_viewer.ui import plots, theme
 from splatview_viewer.ui.widgets import faint
@@ -95,12 +96,12 @@ class _Grid(NamedTuple):
 
 
 def _grid_of(count: int, scale: float) -> _Grid:
-    """Return the grid in which so many plots fill the open window."""
+    """Return the grid in which this many plots fill the open window."""
     available = imgui.get_content_region_avail()
     gap_x = 18 * scale
     gap_y = 12 * scale
     columns = max(1, min(round(available.x / (_WIDTH * scale)), math.ceil(count**0.5)))
-    rows = -(-count // columns)
+    rows = ceil_div(count, columns)
     title_height = imgui.get_text_line_height_with_spacing()
     height = (available.y - (gap_y + title_height) * rows) / rows
     max_height = max(_MAX_HEIGHT * scale, available.y * 0.6)
@@ -358,7 +359,7 @@ class HorizontalAxis:
     begin: float
     end: float
     width: int
-    """Pixels."""
+    """Width in pixels."""
 
 
 @lru_cache(_CACHED_CURVES)

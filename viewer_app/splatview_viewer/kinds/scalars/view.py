@@ -50,7 +50,7 @@ class ScalarsData:
 
 @dataclass(frozen=True)
 class ScalarsState:
-    """The part of the plots that is seen, and how."""
+    """The visible part of the plots, and how it is drawn."""
 
     across: Literal["step", "time", "clock"] = "step"
     """Unit of the horizontal axis: steps, time since the beginning, or the time of day.
@@ -60,7 +60,7 @@ class ScalarsState:
     log_up: bool = False
     """The vertical axes are logarithmic."""
     window: tuple[float, float] | None = None
-    """Range of the horizontal axis, in its own units; None: all."""
+    """Range of the horizontal axis, in its own units; None for all."""
     heights: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Ranges of vertical axes that the user has moved, by the plot's title."""
 
@@ -90,11 +90,11 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
         self.data.curves = curves
         return True
 
-    # -- what is seen ------------------------------------------------------------------
+    # -- the visible part ---------------------------------------------------------------
 
     @property
     def origin(self) -> Origin:
-        """The horizontal axis, as for `Curve.across`."""
+        """The horizontal axis, as for `Curve.axis_values`."""
         if self.state.across == "step":
             return "step"
         if self.state.across == "clock":
@@ -199,7 +199,7 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
             phrases.append(curves.trouble)
         phrases += meta_phrases(curves.metadata, ())
         points = sum(len(curve) for curve in curves.all)
-        return Info(phrases, (), self._readout(), [f"{points:,} points"], self.timings)
+        return Info(phrases, (), self._readout(), [f"{points:,} points"])
 
     def _readout(self) -> str:
         """Return the step and the time of day below the pointer; "" where it is not."""

@@ -12,6 +12,11 @@ from imgui_bundle import ImVec2, ImVec4, imgui
 from splatview_viewer.core import quantities
 from splatview_viewer.core.quantities import size_text
 from splatview_viewer.core.screen import Rect
+from splatview_viewer.kinds.snapshot.captions import (
+    device_caption,
+    missing_caption,
+    status_caption,
+)
 from splatview_viewer.kinds.snapshot.state import PLOTS
 from splatview_viewer.kinds.snapshot.world import MIN_WINDOW, MIN_WINDOW_BYTES
 from splatview_viewer.snapshot.analysis.annotations import annotated_ranges
@@ -55,7 +60,7 @@ def draw_plot(view: SnapshotView, rect: Rect) -> Rect:
             card(
                 imgui.get_window_draw_list(),
                 center,
-                [(view.status_text, theme.TEXT)],
+                [(status_caption(view), theme.TEXT)],
                 (0.5, 0.5),
                 within=rect,
             )
@@ -168,17 +173,19 @@ def _draw_over(view: SnapshotView, world: PlotWorld, plot: plots.Plot) -> None:
         top = r.y + _draw_annotations(draw, view, world, plot)
         _draw_marks(draw, view, world, plot)
         _draw_legend(draw, view, r, top)
-        text = view.missing_text
+        text = missing_caption(view)
         if view.state.highlight is not None:
             text = f"Lit: {view.state.highlight.label}   (Esc: everything again)"
         if text:
             corner = (r.x + 10 * scale, top + 8 * scale)
             card(draw, corner, [(text, theme.TEXT)], within=r)
-        if view.device_label:
-            line = (view.device_label, theme.DIM)
+        device = device_caption(view)
+        if device:
+            line = (device, theme.DIM)
             card(draw, (left, bottom), [line], (0, 1))
-        if view.status_text:
-            line = (view.status_text, theme.DIM)
+        status = status_caption(view)
+        if status:
+            line = (status, theme.DIM)
             card(draw, (right, bottom), [line], (1, 1))
     _draw_pointer(view, world, plot)
 
@@ -373,7 +380,8 @@ def _draw_annotations(
 def _range_ends(plot: plots.Plot, limits: np.ndarray) -> np.ndarray:
     """Return the left and right ends of ranges in pixels, cut to the plot, (2, N).
 
-    limits: their ends on the time axis, (2, N).
+    Args:
+        limits: their ends on the time axis, (2, N).
     """
     x0, x1 = plot.x
     left = plot.rect.x

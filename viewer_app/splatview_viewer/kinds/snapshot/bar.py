@@ -109,7 +109,8 @@ def _draw_hit_count(
 ) -> None:
     """Draw the number of hits at the right end of the search field.
 
-    text: in the field; where it leaves little space, the count is short.
+    Args:
+        text: in the field; where it leaves little space, the count is short.
     """
     count = "nothing"
     color = theme.u32(theme.FAULT)

@@ -1,25 +1,15 @@
-"""One snapshot and all answers about it, for all its views.
-
-Answers are worked out by jobs, kept, and never waited for:
-
-    table = content.request(("leaks", device), lambda: find_leaks(snapshot, trace))
-    if table is None:
-        ...  # `current_work`, or `fault(key)`; draw again once `changes` has changed
-"""
+"""One snapshot and all answers about it, for all its views."""
 
 from __future__ import annotations
 
 import atexit
-import logging
-import threading
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 from weakref import WeakSet
 
 import numpy as np
 
-from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.jobs import Job, Jobs
+from splatview_viewer.kinds.snapshot.answers import Answers
 from splatview_viewer.snapshot.analysis.colors import color_allocations
 from splatview_viewer.snapshot.analysis.search import Hits, search
 from splatview_viewer.snapshot.model import ACTIONS
@@ -31,24 +21,16 @@ from splatview_viewer.snapshot.timeline.bands import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable
 
+    from splatview_viewer.core.jobs import Job
+    from splatview_viewer.kinds.snapshot.answers import Key
     from splatview_viewer.kinds.snapshot.state import ColorBy, Highlight
     from splatview_viewer.snapshot.analysis.colors import Colors
     from splatview_viewer.snapshot.model import MemorySnapshot, Trace
 
-    Key = tuple[Hashable, ...]
-
-T = TypeVar("T")
-log = logging.getLogger("splatview")
-
-Lane = Literal["layout", "analysis", "query"]
-LANES: tuple[Lane, ...] = ("layout", "analysis", "query")
-"""Threads that work side by side."""
 _EXIT_WAIT_S = 3.0
 """Seconds that the end of the program waits for a job."""
-_MAX_ANSWERS = 6
-"""Answers that are kept of questions of which only the newest matters."""
 _MAX_OOMS = 50
 
 
@@ -65,17 +47,6 @@ def _close_all() -> None:
 atexit.register(_close_all)
 
 
-class _Question(NamedTuple):
-    """A question that is worked on, or was answered."""
-
-    job: Job[Any]
-    description: str
-    """What is being done, for the user; may be empty."""
-    lane: Lane
-    started: threading.Event
-    """Set once a thread works on it."""
-
-
 def _argmax(values: np.ndarray) -> int:
     """Return the index of the largest value."""
     return int(np.argmax(values))
@@ -87,7 +58,7 @@ def _find_ooms(trace: Trace) -> list[int]:
     return np.flatnonzero(is_oom).tolist()[:_MAX_OOMS]
 
 
-class Content:
+class Content(Answers):
     """A snapshot, and the answers about it.
 
     `device` is always an index into `MemorySnapshot.traces`. Called by the thread of the
@@ -101,150 +72,12 @@ class Content:
     ) -> None:
         """Start without answers.
 
-        wake: called from a thread when an answer is there.
+        Args:
+            wake: called from a thread when an answer is there.
         """
+        super().__init__(wake)
         self.snapshot = snapshot
         Content._all.add(self)
-        self.changes = 0
-        """Changes after each job that ended."""
-        self._wake = wake
-        self._lanes = {
-            lane: Jobs(f"snapshot {lane}", self._on_job_end) for lane in LANES
-        }
-        self._questions: dict[Key, _Question] = {}
-        """By key; of the questions of one name the newest is the last."""
-        self._closed = False
-
-    # -- questions ---------------------------------------------------------------------
-
-    def request(
-        self,
-        key: Key,
-        function: Callable[..., T],
-        *,
-        newest: bool = False,
-        lane: Lane = "analysis",
-        description: str = "",
-    ) -> T | None:
-        """Return the result of `function()` once a thread has called it.
-
-        None until then, or if it failed (`fault`). The answer is kept as long as the
-        snapshot.
-
-        Args:
-            key: names the question; begins with a name of its kind.
-            function: reads nothing that the loop changes; in the lane "query" it is called
-                with its job.
-            newest: of the questions of one name only the newest is worked on, and a few
-                answers are kept.
-            lane: the thread that works on it.
-            description: what is being done, for the user.
-        """
-        if key in self._questions:
-            if newest:
-                self._questions[key] = self._questions.pop(key)
-            return self.peek(key)
-        if self._closed:
-            return None
-        if newest:
-            self._forget_older(key, lane)
-        started = threading.Event()
-
-        def answer(job: Job[T]) -> T:
-            started.set()
-            try:
-                if lane == "query":
-                    return function(job)
-                return function()
-            except Exception as error:
-                # A ViewerError is for the user, and stands in the pane.
-                if not isinstance(error, ViewerError):
-                    log.error("%s", description or key, exc_info=error)
-                raise
-
-        job = self._lanes[lane].submit(answer)
-        self._questions[key] = _Question(job, description, lane, started)
-        return None
-
-    def _forget_older(self, key: Key, lane: Lane) -> None:
-        """Forget the questions of a name but for a few that are answered or worked on.
-
-        A query that runs is interrupted.
-        """
-        same_name = {k: q for k, q in self._questions.items() if k[0] == key[0]}
-        useful_keys = []
-        for other_key, question in same_name.items():
-            may_run_on = question.started.is_set() and lane != "query"
-            if question.job.done or may_run_on:
-                useful_keys.append(other_key)
-        newest_keys = useful_keys[-_MAX_ANSWERS + 1 :]
-        for other_key in same_name:
-            if other_key not in newest_keys:
-                self.forget(other_key)
-
-    def _on_job_end(self) -> None:
-        self.changes += 1
-        self._wake()
-
-    def peek(self, key: Key) -> Any:
-        """Return the answer if it is there; starts nothing."""
-        question = self._questions.get(key)
-        if question is None or not question.job.done or question.job.fault:
-            return None
-        return question.job.result()
-
-    def fault(self, key: Key) -> str:
-        """Return why there will be no answer; "" while there may be one."""
-        question = self._questions.get(key)
-        if question is None:
-            return ""
-        return question.job.fault
-
-    def forget(self, key: Key) -> None:
-        """Drop a question and its answer, so that it can be worked on anew.
-
-        A query that runs is interrupted.
-        """
-        question = self._questions.pop(key, None)
-        if question is not None:
-            question.job.cancel()
-
-    @property
-    def busy(self) -> bool:
-        """A question waits for its answer."""
-        return any(not q.job.done for q in self._questions.values())
-
-    @property
-    def current_work(self) -> str:
-        """Description of a job in progress; "" without one."""
-        for question in self._questions.values():
-            if question.description and not question.job.done:
-                return question.description
-        return ""
-
-    @property
-    def layout_fault(self) -> str:
-        """The reason why something cannot be laid out; "" while nothing failed."""
-        for question in self._questions.values():
-            if question.lane == "layout" and question.job.fault:
-                return question.job.fault
-        return ""
-
-    def wait(self, timeout: float) -> bool:
-        """Wait until nothing is worked on, at most so many seconds for each lane.
-
-        Returns whether that is so.
-        """
-        # Every lane is waited for, also behind one that does not end.
-        has_ended = [lane.wait(timeout) for lane in self._lanes.values()]
-        return all(has_ended)
-
-    def close(self) -> None:
-        """Drop questions that wait, and cancel those that run. Idempotent."""
-        self._closed = True
-        for lane in self._lanes.values():
-            lane.close()
-        self._questions.clear()
 
     # -- the snapshot ------------------------------------------------------------------
 
@@ -263,7 +96,7 @@ class Content:
 
     def other_contents(self) -> list[Content]:
         """Return the other open snapshots, by name, to compare them with this one."""
-        contents = [c for c in Content._all if c is not self and not c._closed]
+        contents = [c for c in Content._all if c is not self and not c.closed]
         return sorted(contents, key=lambda content: content.snapshot.name)
 
     # -- the timeline ------------------------------------------------------------------
@@ -343,7 +176,7 @@ class Content:
         """Return the allocations that a search and a row highlight together.
 
         Returns:
-            A key of them, and bool (A,); None: all.
+            A key of them, and bool (A,); None for all.
         """
         hits = self.hits(device, text)
         if hits is None and highlight is None:

@@ -11,7 +11,7 @@ import moderngl
 import numpy as np
 from imgui_bundle import ImVec2, imgui, implot
 
-from splatview_viewer.core.jobs import Job, Jobs
+from splatview_viewer.core.jobs import Job, JobQueue
 from splatview_viewer.snapshot.timeline.bands import inks_of, peaks
 from splatview_viewer.snapshot.timeline.compiled import pool
 
@@ -44,13 +44,13 @@ class Sheet:
     step: float
     """The width of a column."""
     width: int
-    """Columns."""
+    """Width in pixels."""
     low: float
     """The byte at which the lowest row begins."""
     per_pixel: float
     """Bytes of a row."""
     height: int
-    """Rows."""
+    """Height in pixels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class Painting:
     seconds: float
 
     def pixel_at(self, x: float, y: float) -> tuple[int | None, int | None]:
-        """Return the moment and the allocation at a point of the axes; None: none."""
+        """Return the moment and the allocation at a point of the axes; None for none."""
         sheet = self.sheet
         height, width = self.ids.shape
         column = int((x - sheet.x0) // sheet.step)
@@ -85,7 +85,8 @@ def paint_sheet(
 ) -> Painting:
     """Paint a picture by the threads of `pool()`.
 
-    highlighted: allocations that are not dimmed, bool (A,); None: all.
+    Args:
+        highlighted: allocations that are not dimmed, bool (A,); None for all.
     """
     started_at = time.perf_counter()
     inks = inks_of(colors.classes, colors.palette, highlighted)
@@ -123,7 +124,8 @@ class TimelinePicture:
     def __init__(self, ctx: moderngl.Context, wake: Callable[[], None]) -> None:
         """Start without a picture.
 
-        wake: called from a thread when a picture is painted.
+        Args:
+            wake: called from a thread when a picture is painted.
         """
         self.error = ""
         """The reason why the picture cannot be painted."""
@@ -133,7 +135,7 @@ class TimelinePicture:
         self.ms: dict[str, float] = {}
         """Milliseconds of the last upload and painting."""
         self._ctx = ctx
-        self._jobs = Jobs("picture", wake)
+        self._jobs = JobQueue("picture", wake)
         self._job: Job[Painting] | None = None
         self._requested: Sheet | None = None
         self._brightened: tuple[int | None, int | None] = (None, None)
@@ -179,7 +181,7 @@ class TimelinePicture:
         }
 
     def _texture_of_size(self, size: tuple[int, int]) -> moderngl.Texture:
-        """Return the texture, made anew if its size changes."""
+        """Return the texture, made again if its size changes."""
         if self.texture is not None and self.texture.size == size:
             return self.texture
         if self.texture is not None:

@@ -64,11 +64,11 @@ class SnapshotState:
     tab: str = ""
     """One of TABS; "": the failed allocations if there are any, otherwise the timeline."""
     x: Range | None = None
-    """The visible range of the time axis, in its unit; None: all."""
+    """The visible range of the time axis, in its unit; None for all."""
     y: Range | None = None
-    """The visible range of the bytes axis of the timeline; None: all."""
+    """The visible range of the bytes axis of the timeline; None for all."""
     address_window: Range | None = None
-    """The visible range of the address space, in bytes of `Addresses`; None: all."""
+    """The visible range of the address space, in bytes of `Addresses`; None for all."""
     moment: int | None = None
     """The chosen moment, of which panes are; None: the peak."""
     marks: tuple[int | None, int | None] = (None, None)
@@ -96,7 +96,7 @@ class SnapshotState:
     def with_mark(self, moment: int) -> SnapshotState:
         """Return the state after a moment was marked to be compared.
 
-        The first one is marked, then the second, then the first anew.
+        The first one is marked, then the second, then the first again.
         """
         a, b = self.marks
         if a is None or b is not None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -12,29 +13,27 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key
 from splatview_viewer.core.quantities import count_text, size_text
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.view import Info, KeyHelp, Section, View
-from splatview_viewer.geometry.pan_zoom import ZOOM_STEP
+from splatview_viewer.core.view import GradualView, Info, KeyHelp, Section
 from splatview_viewer.kinds.snapshot import world
 from splatview_viewer.kinds.snapshot.content import Content
+from splatview_viewer.kinds.snapshot.controls import draw_controls
 from splatview_viewer.kinds.snapshot.picture import Sheet, TimelinePicture
 from splatview_viewer.kinds.snapshot.state import (
-    COLORS,
     PLOTS,
     TABS,
     Highlight,
     SnapshotState,
 )
+from splatview_viewer.kinds.snapshot.window_keys import MOVES, move_window
 from splatview_viewer.snapshot import check_timeline
 from splatview_viewer.snapshot.model import (
     MemorySnapshot,
-    device_text,
     find_device,
 )
 from splatview_viewer.snapshot.timeline.compiled import pool
-from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import moderngl
 
@@ -44,35 +43,6 @@ if TYPE_CHECKING:
     from splatview_viewer.snapshot.model import Trace
     from splatview_viewer.snapshot.timeline.bands import Addresses, Bands
 
-_PAN = 0.12
-"""Share of the window that one press of a key moves it."""
-
-
-class _Move(NamedTuple):
-    """A key's effect on the window of the plot."""
-
-    right: int = 0
-    up: int = 0
-    zoom: int = 0
-
-
-_MOVES = {
-    "a": _Move(right=-1),
-    "left": _Move(right=-1),
-    "d": _Move(right=1),
-    "right": _Move(right=1),
-    "w": _Move(up=1),
-    "up": _Move(up=1),
-    "s": _Move(up=-1),
-    "down": _Move(up=-1),
-    "e": _Move(zoom=1),
-    "equal": _Move(zoom=1),
-    "q": _Move(zoom=-1),
-    "minus": _Move(zoom=-1),
-    "home": _Move(),
-    "end": _Move(),
-}
-"""Keys that move the window."""
 _TABS = dict(zip("123456789", TABS, strict=False))
 _PAGE = (0.083, 0.088, 0.100)
 """Colour around the plot, RGB in [0, 1]."""
@@ -100,7 +70,7 @@ class SnapshotData:
             self.content = None
 
 
-class SnapshotView(View[SnapshotData, SnapshotState]):
+class SnapshotView(GradualView[SnapshotData, SnapshotState]):
     """One user's view of a snapshot: a timeline, and below it the pane of a tab."""
 
     kind: ClassVar[str] = "snapshot"
@@ -182,16 +152,6 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         """The trace of the shown device."""
         return self.content.snapshot.traces[self.device]
 
-    @property
-    def device_label(self) -> str:
-        """The shown device and the number of all; "" where there is only one GPU."""
-        count = len(self.content.snapshot.traces)
-        if count > 1:
-            return f"{device_text(self.trace.device)}, one of {count} devices"
-        if self.trace.device >= 0:
-            return ""
-        return device_text(self.trace.device)
-
     def choose_device(self, name: str) -> None:
         """Show the device of this name: "1", "host".
 
@@ -235,7 +195,8 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
     def choose_moment(self, moment: int, *, close: bool = False) -> None:
         """Choose a moment, and move the window to it if it is outside.
 
-        close: zoom in to a two-hundredth of the axis, or less.
+        Args:
+            close: zoom in to a two-hundredth of the axis, or less.
         """
         axis = self.content.axis(self.device, self.state.unit)
         self.change(moment=moment)
@@ -344,8 +305,10 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         moment = state.pointed_moment
         if moment is None:
             moment = state.moment
-        if plot_world is not None and name in _MOVES:
-            self._move_window(plot_world, name, along_x="shift" in event.mods)
+        if plot_world is not None and name in MOVES:
+            pointer = self.pointer if state.pointed_moment is not None else None
+            along_x = "shift" in event.mods
+            self.state = move_window(plot_world, state, name, pointer, along_x=along_x)
         elif name == "f":
             self.state = state.without_window()
         elif name == "escape":
@@ -358,29 +321,6 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         self.focus_search |= is_search
         return is_search
 
-    def _move_window(self, plot_world: PlotWorld, key: str, *, along_x: bool) -> None:
-        """Move the window of the plot as a key says. along_x: the bytes axis stays."""
-        state = self.state
-        x, y = plot_world.window(state)
-        center_x = (x[0] + x[1]) / 2
-        center_y = (y[0] + y[1]) / 2
-        if state.pointed_moment is not None:
-            center_x, center_y = self.pointer
-        move = _MOVES[key]
-        factor = ZOOM_STEP ** (2 * move.zoom)
-        x = world.zoom_range(_shifted(x, move.right), center_x, factor)
-        y = world.zoom_range(_shifted(y, move.up), center_y, factor)
-        low, high = plot_world.axis.extent
-        width = x[1] - x[0]
-        if key == "home":
-            x = (low, low + width)
-        elif key == "end":
-            x = (high - width, high)
-        if along_x:
-            self.state = plot_world.with_window(state, x)
-        else:
-            self.state = plot_world.with_window(state, x, y)
-
     def tick(self, now: float) -> bool:
         content = self.data.content
         if content is None or self._sync():
@@ -391,36 +331,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         return self.picture.tick()
 
     @property
-    def status_text(self) -> str:
-        """A text on the timeline: what is wrong, or being worked on."""
-        if self.picture.error:
-            return f"It cannot be painted: {self.picture.error}"
-        if self.content.layout_fault:
-            return self.content.layout_fault
-        task = self.content.current_work
-        if not task and self.picture.current is None:
-            task = "Painting"
-        if not task:
-            return ""
-        return f"{task} \u2026"
-
-    @property
-    def missing_text(self) -> str:
-        """A text over the plot on what the snapshot lacks; "" where it lacks nothing."""
-        trace = self.trace
-        if not len(trace.allocations) and not len(trace.spans):
-            events = count_text(len(trace.events), "event")
-            return f"Nothing was allocated or reserved in this trace ({events})"
-        if self.tab == "addresses" and not len(trace.spans):
-            return (
-                "The snapshot names no segments: only the addresses of allocations are "
-                "known"
-            )
-        return ""
-
-    @property
     def complete(self) -> bool:
-        """True if the last picture showed everything, and nothing is being worked on."""
         content = self.data.content
         if content is None or content.busy or self._state_changed:
             return False
@@ -431,10 +342,6 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         return self.picture.error or self.content.layout_fault
 
     def wait(self, timeout: float) -> None:
-        """Wait until another picture would show more, at most so many seconds.
-
-        For callers that need a complete picture and do nothing else meanwhile.
-        """
         if not self.complete and not self._state_changed:
             self.data.has_answers.wait(timeout)
             self.data.has_answers.clear()
@@ -451,51 +358,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         return (rect,)
 
     def panel(self) -> Sequence[Section]:
-        return (Section("", self._controls),)
-
-    def _controls(self) -> None:
-        """Draw the controls of the panel."""
-        self._choose_shown_device()
-        state = self.state
-        color_by: Any = ui.choice(
-            "Colour",
-            "The property of an allocation that its colour stands for",
-            state.color_by,
-            COLORS,
-        )
-        unit = self._choose_unit(state.unit)
-        legend = ui.check(
-            "Legend", "The list of colours over the timeline", state.legend
-        )
-        x = state.x if unit == state.unit else None
-        self.change(unit=unit, color_by=color_by, legend=legend, x=x)
-
-    def _choose_shown_device(self) -> None:
-        """Draw the choice of the device, if there are several."""
-        traces = self.content.snapshot.traces
-        if len(traces) < 2:
-            return
-        names = {i: device_text(trace.device) for i, trace in enumerate(traces)}
-        tip = "The device whose memory is shown"
-        device = ui.choice("Device", tip, self.device, names)
-        if device != self.device:
-            self.state = self.state.for_device(device)
-
-    def _choose_unit(
-        self, unit: Literal["events", "time"]
-    ) -> Literal["events", "time"]:
-        """Draw the choice of the axis's unit, and return it."""
-        axis = self.content.axis(self.device, "time")
-        if axis is None:
-            return unit
-        if not axis.has_times:
-            return "events"
-        return ui.choice(
-            "Axis",
-            "Events at equal distances, or by the time at which they happened",
-            unit,
-            {"events": "Events", "time": "Clock"},
-        )
+        return (Section("", partial(draw_controls, self)),)
 
     def info(self) -> Info:
         snapshot = self.content.snapshot
@@ -518,12 +381,8 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
             [*snapshot.notes, *settings],
             readout,
             [f"painted by {pool()._max_workers} threads"],
-            self.picture.ms,
         )
 
-
-def _shifted(span: tuple[float, float], steps: int) -> tuple[float, float]:
-    """Return a range moved by some presses of a key."""
-    low, high = span
-    shift = steps * _PAN * (high - low)
-    return low + shift, high + shift
+    @property
+    def timings(self) -> Mapping[str, float]:
+        return self.picture.ms

@@ -107,7 +107,8 @@ def zoom_range(span: Range, center: float, factor: float) -> Range:
 def clamp_range(span: Range, full: Range, min_width: float) -> Range | None:
     """Return a range moved and resized to lie in `full`; None when it is all of it.
 
-    min_width: the range is at least as wide.
+    Args:
+        min_width: the range is at least as wide.
     """
     low, high = full
     width = max(span[1] - span[0], min(min_width, high - low))

@@ -31,7 +31,7 @@ class CamerasContent:
         self.work = work
         self.cameras: CameraSet | None = None
         self.current: int | None = None
-        """Index of the camera that is trained with; None: it was not published."""
+        """Index of the camera that is trained with; None if it was not published."""
         self.changes = 0
         """Counts changes of cameras, of photographs and of `current`."""
         self.meta: dict[str, object] = {}
@@ -49,7 +49,7 @@ class CamerasContent:
             self._users.append(user)
 
     def leave(self, user: Any) -> None:
-        """Remove a user; with the last one everything is given back. Idempotent."""
+        """Remove a user; with the last one everything is released. Idempotent."""
         if user in self._users:
             self._users.remove(user)
             if not self._users:
@@ -111,7 +111,7 @@ class CamerasContent:
         self.changes += has_changed
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         self._users.clear()
         self.photos.close()
         self.drawing.close()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import moderngl
 import numpy as np
 
+from splatview_viewer.core.arithmetic import ceil_div
 from splatview_viewer.geometry.cameras import MODELS, bounds, project
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import tag
@@ -96,7 +97,8 @@ class FrustumDrawing:
     def use(self, cameras: CameraSet, photos_stay: bool) -> None:
         """Draw these cameras from now on.
 
-        photos_stay: with the thumbnails that there are.
+        Args:
+            photos_stay: with the thumbnails that there are.
         """
         if self._cameras is cameras:
             return
@@ -140,8 +142,8 @@ class FrustumDrawing:
 
     def upload_thumbnails(self, photos: PhotoStore) -> bool:
         """Bring thumbnails that came to the GPU; return True if there were any."""
-        photos.want_thumbnails(self._side)
-        thumbnails = photos.take_thumbnails(_UPLOADS)
+        photos.thumbnails.want(self._side)
+        thumbnails = photos.thumbnails.take(_UPLOADS)
         if not thumbnails or self._table is None:
             return False
         if self._atlas is None:
@@ -158,7 +160,7 @@ class FrustumDrawing:
         return True
 
     def _make_atlas(self) -> moderngl.Texture:
-        rows = -(-len(self._flags) // (ATLAS // self._side))
+        rows = ceil_div(len(self._flags), ATLAS // self._side)
         height = min(rows * self._side, ATLAS)
         atlas = self._ctx.texture((ATLAS, height), 4, alignment=1)
         atlas.filter = moderngl.LINEAR_MIPMAP_LINEAR, moderngl.LINEAR
@@ -271,7 +273,7 @@ class FrustumDrawing:
         self._atlas = None
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         self._release_table()
         self._cameras = None
 
@@ -279,7 +281,8 @@ class FrustumDrawing:
 def _premultiplied(photo: np.ndarray) -> np.ndarray:
     """Return a thumbnail with its colours multiplied by alpha, (H, W, 4) uint8.
 
-    photo: (H, W, 3) or (H, W, 4) uint8.
+    Args:
+        photo: (H, W, 3) or (H, W, 4) uint8.
     """
     height, width, channels = photo.shape
     rgba = np.full((height, width, 4), 255, np.uint8)
@@ -296,8 +299,8 @@ def draw_name_tag(
     """Write the name of a camera below it.
 
     Args:
-        cameras: the cameras.
-        index: of the named one.
+        cameras: all cameras.
+        index: the index of the camera to name.
         camera: the camera that sees it.
         depth: length of the frustums, world units.
         rect: rectangle of the picture on the screen.

@@ -60,7 +60,8 @@ class CameraHints:
     def take_photo_hint(self, text: object) -> None:
         """Note the hint that the publisher of photographs sent with them.
 
-        text: a text, which the publisher has logged itself, or None.
+        Args:
+            text: a text, which the publisher has logged itself, or None.
         """
         self._photo_hint = text if isinstance(text, str) else ""
 
@@ -69,7 +70,7 @@ class CameraHints:
 
         Args:
             points: (M, 3) centres of some of its Gaussians.
-            version: of the scene.
+            version: the version of the scene.
             now: time of the loop's turn.
         """
         cameras = self._cameras

@@ -14,9 +14,9 @@ import moderngl
 import numpy as np
 
 from splatview_ipc.system.pictures import as_colors, as_stored, find_picture
-from splatview_viewer.core.jobs import Job, Jobs
+from splatview_viewer.core.jobs import Job, JobQueue
 from splatview_viewer.geometry.training_cameras import NO_CAMERAS, CameraSet
-from splatview_viewer.render.gl.passes import Passes
+from splatview_viewer.render.gl.passes import PassVariants
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,16 +43,93 @@ class PhotoLoad(NamedTuple):
     """Pixels along the side of a thumbnail; 0: the photograph in its own size."""
 
 
+class Thumbnails:
+    """Thumbnails of all cameras, which come in their order and wait to be taken."""
+
+    def __init__(self) -> None:
+        self._side = 0
+        """Pixels along the side of those that are wanted; 0: none are."""
+        self._waiting: dict[int, np.ndarray] = {}
+        """By camera."""
+        self._next_camera = 0
+        """All before the one of this camera have come, or never will."""
+
+    def want(self, side: int) -> None:
+        """Want thumbnails of all cameras: squares of `side` pixels."""
+        if side != self._side:
+            self._side = side
+            self.clear()
+
+    def clear(self) -> None:
+        """Forget those that wait, and begin with the first camera again."""
+        self._waiting.clear()
+        self._next_camera = 0
+
+    def take(self, limit: int) -> list[tuple[int, np.ndarray]]:
+        """Return thumbnails that came, each once: cameras and (side, side, 3|4) uint8."""
+        cameras = list(self._waiting)[:limit]
+        return [(camera, self._waiting.pop(camera)) for camera in cameras]
+
+    def put(self, camera: int, thumbnail: np.ndarray) -> None:
+        """Keep a thumbnail that was read."""
+        self._waiting[camera] = thumbnail
+
+    def put_batch(
+        self, request: PhotoLoad, thumbnails: np.ndarray, cameras: CameraSet
+    ) -> None:
+        """Keep thumbnails (M, side, side, 3) of cameras from the requested one on."""
+        first = request.camera
+        end = min(first + len(thumbnails), len(cameras))
+        if not first <= self._next_camera < end:
+            return
+        is_square = thumbnails.shape[1:3] == (request.side, request.side)
+        while self._next_camera < end:
+            camera = self._next_camera
+            if cameras.path(camera):
+                # Its photograph is in a file, and read from there.
+                break
+            if is_square:
+                self._waiting[camera] = thumbnails[camera - first]
+            self._next_camera += 1
+
+    def next_request(self, cameras: CameraSet) -> PhotoLoad | None:
+        """Return the next one to request of the publisher; None where none is."""
+        camera = self._next_camera
+        if not self._side or camera >= len(cameras) or cameras.path(camera):
+            return None
+        if len(self._waiting) >= _MAX_THUMBNAILS:
+            return None
+        return PhotoLoad(camera, self._side)
+
+    def next_files(self, cameras: CameraSet, reading: int) -> list[PhotoLoad]:
+        """Return the next ones to read from files, and pass them over.
+
+        reading: the number of files that are being read.
+        """
+        limit = _MAX_THUMBNAILS - len(self._waiting) - reading
+        loads: list[PhotoLoad] = []
+        while self._side and self._next_camera < len(cameras) and len(loads) < limit:
+            camera = self._next_camera
+            is_file = bool(cameras.path(camera))
+            if not is_file and cameras.photos:
+                # The publisher sends this one.
+                break
+            if is_file:
+                loads.append(PhotoLoad(camera, self._side))
+            self._next_camera += 1
+        return loads
+
+
 class PhotoStore:
     """Keeps photographs of cameras. Belongs to the loop's thread; jobs read files."""
 
     def __init__(self, wake: Callable[[], None] = lambda: None) -> None:
         """Start without cameras.
 
-        wake: has the loop turn soon, from any thread.
+        Args:
+            wake: has the loop turn soon, from any thread.
         """
-        self.side = 0
-        """Pixels along the side of thumbnails that are wanted; 0: none are."""
+        self.thumbnails = Thumbnails()
         self._cameras = NO_CAMERAS
         self._photos: OrderedDict[int, np.ndarray] = OrderedDict()
         """Photographs by camera, the one looked at last at the end."""
@@ -60,10 +137,7 @@ class PhotoStore:
         self._wanted = -1
         """Index of the camera whose photograph was asked for last."""
         self._request_again_at: dict[PhotoLoad, float] = {}
-        self._thumbnails: dict[int, np.ndarray] = {}
-        self._next_thumbnail = 0
-        """All thumbnails before this one have come, or never will."""
-        self._jobs = Jobs("read photographs", wake)
+        self._jobs = JobQueue("read photographs", wake)
         self._reading: dict[PhotoLoad, Job[np.ndarray]] = {}
 
     def use_cameras(self, cameras: CameraSet) -> bool:
@@ -89,9 +163,8 @@ class PhotoStore:
         self._photos.clear()
         self._problems.clear()
         self._request_again_at.clear()
-        self._thumbnails.clear()
+        self.thumbnails.clear()
         self._wanted = -1
-        self._next_thumbnail = 0
 
     @property
     def photo_set(self) -> int:
@@ -121,18 +194,6 @@ class PhotoStore:
         """Return the reason, for users, why there is no photograph; "" while it may come."""
         return self._problems.get(camera, "")
 
-    def want_thumbnails(self, side: int) -> None:
-        """Want thumbnails of all cameras: squares of `side` pixels."""
-        if side != self.side:
-            self.side = side
-            self._next_thumbnail = 0
-            self._thumbnails.clear()
-
-    def take_thumbnails(self, limit: int) -> list[tuple[int, np.ndarray]]:
-        """Return thumbnails that came, each once: cameras and (side, side, 3|4) uint8."""
-        cameras = list(self._thumbnails)[:limit]
-        return [(camera, self._thumbnails.pop(camera)) for camera in cameras]
-
     def requests(self, now: float) -> list[tuple[int, int]]:
         """Return requests for the publisher (`RemoteStream.request_photos`)."""
         if not self._cameras.photos:
@@ -140,8 +201,9 @@ class PhotoStore:
         requests = []
         if self._is_photo_missing(self._wanted):
             requests.append(PhotoLoad(self._wanted, 0))
-        if self._wants_next_thumbnail() and len(self._thumbnails) < _MAX_THUMBNAILS:
-            requests.append(PhotoLoad(self._next_thumbnail, self.side))
+        thumbnail = self.thumbnails.next_request(self._cameras)
+        if thumbnail is not None:
+            requests.append(thumbnail)
         due: list[tuple[int, int]] = []
         for request in requests:
             if now >= self._request_again_at.get(request, 0.0):
@@ -154,13 +216,6 @@ class PhotoStore:
         if not 0 <= camera < len(self._cameras) or self._cameras.path(camera):
             return False
         return camera not in self._photos and camera not in self._problems
-
-    def _wants_next_thumbnail(self) -> bool:
-        """Return True if the publisher has to be asked for the next thumbnail."""
-        camera = self._next_thumbnail
-        if not self.side or camera >= len(self._cameras):
-            return False
-        return not self._cameras.path(camera)
 
     # -- what comes -----------------------------------------------------------------------
 
@@ -177,26 +232,10 @@ class PhotoStore:
             return False
         self._request_again_at.pop(request, None)
         if request.side:
-            self._take_batch(request, photos)
+            self.thumbnails.put_batch(request, photos, self._cameras)
         else:
             self._keep(request.camera, photos[0])
         return True
-
-    def _take_batch(self, request: PhotoLoad, photos: np.ndarray) -> None:
-        """Keep thumbnails of consecutive cameras, (M, side, side, 3)."""
-        first = request.camera
-        end = min(first + len(photos), len(self._cameras))
-        if not first <= self._next_thumbnail < end:
-            return
-        is_square = photos.shape[1:3] == (request.side, request.side)
-        while self._next_thumbnail < end:
-            camera = self._next_thumbnail
-            if self._cameras.path(camera):
-                # Its photograph is in a file, and read from there.
-                break
-            if is_square:
-                self._thumbnails[camera] = photos[camera - first]
-            self._next_thumbnail += 1
 
     def tick(self, now: float) -> bool:
         """Take photographs that were read, and have more read.
@@ -206,34 +245,20 @@ class PhotoStore:
         finished = [request for request, job in self._reading.items() if job.done]
         for request in finished:
             self._take_read(request, self._reading.pop(request))
-        self._read_thumbnails()
+        for load in self.thumbnails.next_files(self._cameras, len(self._reading)):
+            self._read(load)
         return bool(finished)
 
     def _take_read(self, request: PhotoLoad, job: Job[np.ndarray]) -> None:
         camera, side = request
         if job.error is None:
             if side:
-                self._thumbnails[camera] = job.result()
+                self.thumbnails.put(camera, job.result())
             else:
                 self._keep(camera, job.result())
         elif not side:
             name = Path(self._cameras.path(camera)).name
             self._problems[camera] = f"{name}: {job.error}"
-
-    def _read_thumbnails(self) -> None:
-        """Have thumbnails read of the next photographs that are files."""
-        cameras = self._cameras
-        while self.side and self._next_thumbnail < len(cameras):
-            camera = self._next_thumbnail
-            is_file = bool(cameras.path(camera))
-            if not is_file and cameras.photos:
-                # The publisher sends this one.
-                break
-            if len(self._thumbnails) + len(self._reading) >= _MAX_THUMBNAILS:
-                break
-            if is_file:
-                self._read(PhotoLoad(camera, self.side))
-            self._next_thumbnail += 1
 
     def _keep(self, camera: int, photo: np.ndarray) -> None:
         """Keep a photograph, and forget those that were not looked at for longest."""
@@ -276,7 +301,7 @@ def read_photo(path: Path, size: tuple[int, int], side: int = 0) -> np.ndarray:
     Args:
         path: read as `find_picture` does.
         size: width and height of the camera; a larger picture is brought down to it.
-        side: brings the picture to so many pixels in width and height; 0: to `size`.
+        side: brings the picture to this many pixels in width and height; 0: to `size`.
 
     Raises:
         OSError: there is no such file.
@@ -335,7 +360,7 @@ class PhotoTexture:
         self._texture: moderngl.Texture | None = None
         """RGB, or RGBA with colours multiplied by alpha, so that mixed pixels have the
         right colour."""
-        self._passes = Passes(ctx, "fullscreen.vert", "photo.frag")
+        self._passes = PassVariants(ctx, "fullscreen.vert", "photo.frag")
 
     def take(self, photo: np.ndarray) -> None:
         """Hold a photograph, which must not change.
@@ -373,9 +398,9 @@ class PhotoTexture:
         texture = self._ctx.texture(straight.size, 4, dtype="f2")
         framebuffer = self._ctx.framebuffer([texture])
         multiply = self._passes("MULTIPLY")
-        multiply.read(photo=straight)
+        multiply.bind_textures(photo=straight)
         with self._ctx.scope(framebuffer, moderngl.NOTHING):
-            multiply.fill()
+            multiply.draw_fullscreen()
         framebuffer.release()
         straight.release()
         return texture
@@ -405,8 +430,8 @@ class PhotoTexture:
         else:
             texture.filter = (moderngl.LINEAR_MIPMAP_LINEAR, moderngl.LINEAR)
         show = self._passes()
-        show.read(photo=texture)
-        show.set(
+        show.bind_textures(photo=texture)
+        show.set_uniforms(
             corner=rect.viewport(framebuffer.height)[:2],
             size=(rect.width, rect.height),
             background=background,
@@ -414,7 +439,7 @@ class PhotoTexture:
         framebuffer.use()
         framebuffer.viewport = (clip or rect).viewport(framebuffer.height)
         self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
-        show.fill()
+        show.draw_fullscreen()
 
     def _release(self) -> None:
         if self._texture is not None:
@@ -423,6 +448,6 @@ class PhotoTexture:
         self._photo = None
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         self._release()
         self._passes.release()

@@ -1,46 +1,63 @@
-"""Parts of both OpenGL compositors: shader passes, textures, sorting."""
+"""Shader passes and textures, which the compositors in quads.py and tiles.py share.
+
+A pass reads its input from textures ("gathers") and needs no vertex data. The first pass
+projects the Gaussians: one texel of a few textures for each. The passes after it
+composite these projections into a picture.
+"""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar
 
 import moderngl
 import numpy as np
 
 from splatview_ipc.gl.base import Form
 from splatview_ipc.gl.sources import TextureSource
+from splatview_viewer.core.arithmetic import ceil_div
 from splatview_viewer.core.errors import RendererError, telling
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from splatview_viewer.render.base import PaintFacts
 
     Size = tuple[int, int]
     """Width and height in pixels."""
     Formats = dict[str, tuple[int, str]]
-    """Components and moderngl's dtype of textures by name."""
+    """By the name of a texture, its number of components and moderngl's dtype."""
 
 SHADERS = Path(__file__).parent / "shaders"
 TILE = 16
-"""Side in pixels of the tiles that `BlendTarget` keeps track of; shaders/tiles.frag and
-splat.vert know it as `TILE`."""
+"""Side, in pixels, of the tiles that `BlendTarget` marks as finished. The same number is
+the constant `TILE` of shaders/tiles.frag and splat.vert."""
 BODIES: Formats = {"body0": (4, "f4"), "body1": (4, "f4"), "body2": (4, "f4")}
-"""Textures of the numbers that bodies are drawn from."""
-
-_T = TypeVar("_T")
+"""Further textures of projections where Gaussians are drawn as solid bodies: from these
+their surface and its light are computed (shaders/project.frag)."""
 
 
 class Pass:
-    """A program without vertex data: its shaders make everything from gl_VertexID and textures."""
+    """A shader program whose vertices come from gl_VertexID and textures alone.
+
+    The preprocessor may remove some of its samplers and uniforms, depending on the
+    defines. The methods ignore those that are not there.
+    """
 
     def __init__(
         self, ctx: moderngl.Context, vertex: str, fragment: str, *defines: str
     ) -> None:
-        """Compile two shaders, with `defines` set for the preprocessor of both.
+        """Compile and link the shaders.
+
+        Args:
+            ctx: OpenGL's context.
+            vertex: the file of the vertex shader.
+            fragment: the file of the fragment shader.
+            defines: names that are defined for the preprocessor in both files.
 
         Raises:
-            RendererError: the driver refuses them.
+            RendererError: the driver refuses the shaders.
         """
         try:
             self._program = ctx.program(
@@ -53,11 +70,14 @@ class Pass:
                 "graphics driver"
             ) from e
 
-    def read(self, unit: int = 0, /, **textures: moderngl.Texture) -> None:
-        """Bind textures to the samplers of their names, on units from `unit` on.
+    def bind_textures(
+        self, first_unit: int = 0, /, **textures: moderngl.Texture
+    ) -> None:
+        """Bind textures to the samplers of the same names.
 
-        Only those that are left with these defines.
+        They take successive texture units, from `first_unit` on.
         """
+        unit = first_unit
         for name, texture in textures.items():
             if name not in self._program:
                 continue
@@ -65,16 +85,16 @@ class Pass:
             self._program[name] = unit
             unit += 1
 
-    def set(self, **uniforms: object) -> None:
-        """Set the uniforms that are left with these defines."""
+    def set_uniforms(self, **uniforms: object) -> None:
+        """Set uniforms by name."""
         for name, value in uniforms.items():
             if name in self._program:
                 self._program[name] = value
 
-    def fill(self) -> None:
+    def draw_fullscreen(self) -> None:
         """Run the fragment shader for every pixel of the bound framebuffer.
 
-        For passes with fullscreen.vert.
+        The vertex shader must be fullscreen.vert, a triangle over the whole target.
         """
         self.vao.render(moderngl.TRIANGLES, vertices=3)
 
@@ -85,19 +105,20 @@ class Pass:
 
 
 def _read_shader(file: str, defines: tuple[str, ...]) -> str:
-    """Return a shader's text with defines behind its first line, the version."""
+    """Return a shader's text, with the defines after its first line, the version."""
     version, _, body = (SHADERS / file).read_text(encoding="utf-8").partition("\n")
-    lines = [f"#define {name}" for name in defines]
-    return "\n".join([version, *lines, "#line 2", body])
+    define_lines = [f"#define {name}" for name in defines]
+    # The driver's messages then have the line numbers of the file.
+    return "\n".join([version, *define_lines, "#line 2", body])
 
 
-class Passes:
-    """One pass for each set of defines, made when it is first needed."""
+class PassVariants:
+    """Variants of one pass by their defines, each compiled when it is first called for."""
 
     def __init__(
         self, ctx: moderngl.Context, vertex: str, fragment: str, *common_defines: str
     ) -> None:
-        """Name the shaders; `common_defines` are defined in each pass."""
+        """Remember the shaders, and the defines that all variants have in common."""
         self._ctx = ctx
         self._vertex = vertex
         self._fragment = fragment
@@ -105,7 +126,7 @@ class Passes:
         self._passes: dict[tuple[str, ...], Pass] = {}
 
     def __call__(self, *defines: str) -> Pass:
-        """Return the pass with these defines."""
+        """Return the variant with these defines beside the common ones."""
         if defines not in self._passes:
             all_defines = (*self._common_defines, *defines)
             self._passes[defines] = Pass(
@@ -121,53 +142,83 @@ class Passes:
 
 
 class BlendTarget:
-    """Float textures to blend into, and which of their pixels are finished."""
+    """Float textures to blend a picture into, and marks of the pixels that are finished.
+
+    A pixel is finished when it is opaque. Its mark is the depth 0, which fails the depth
+    test of all that is drawn later.
+    """
+
+    size: Size
+    color: moderngl.Texture
+    depth: moderngl.Texture | None
+    """Accumulated depth, in the first channel; None: not asked for."""
+    tiles: moderngl.Texture
+    """One texel for each tile: 1 where all of its pixels are finished."""
+    framebuffer: moderngl.Framebuffer
+    """For blending into colour and depth. It reads the marks, and does not write them."""
+    mark_framebuffer: moderngl.Framebuffer
+    """For writing marks. It does not hold the colours, so that the shader can read them."""
+    tile_framebuffer: moderngl.Framebuffer
+    """For writing `tiles`."""
+    sum_framebuffer: moderngl.Framebuffer
+    """For adding up into colour, also where pixels are finished."""
+    release: Callable[[], None]
+    """Frees all textures and framebuffers."""
 
     def __init__(self, ctx: moderngl.Context, size: Size, depth: bool) -> None:
+        """Make the textures; after an error none of them stays."""
         self.size = size
         with ExitStack() as resources:
 
-            def keep(resource: _T) -> _T:
-                resources.callback(resource.release)  # type: ignore[attr-defined]
-                return resource
+            def texture(size: Size, components: int, dtype: str) -> moderngl.Texture:
+                new_texture = _make_texture(ctx, size, components, dtype)
+                resources.callback(new_texture.release)
+                return new_texture
 
-            self.color = keep(_make_texture(ctx, size, 4, "f4"))
-            self.depth: moderngl.Texture | None = None
+            def framebuffer(
+                textures: list[moderngl.Texture],
+                marks: moderngl.Renderbuffer | None = None,
+            ) -> moderngl.Framebuffer:
+                new_framebuffer = ctx.framebuffer(textures, marks)
+                resources.callback(new_framebuffer.release)
+                return new_framebuffer
+
+            self.color = texture(size, 4, "f4")
+            self.depth = None
             attachments = [self.color]
             if depth:
                 # Four channels though one is used: blending front to back weighs each
                 # texture by its own alpha.
-                self.depth = keep(_make_texture(ctx, size, 4, "f4"))
+                self.depth = texture(size, 4, "f4")
                 attachments.append(self.depth)
-            tiles_size = -(-size[0] // TILE), -(-size[1] // TILE)
-            self.tiles = keep(_make_texture(ctx, tiles_size, 1, "f1"))
-            """1 where a tile of the picture is finished."""
-            marks = keep(ctx.depth_renderbuffer(size))
-            self.framebuffer = keep(ctx.framebuffer(attachments, marks))
-            """For blending: does not write the depth buffer, in which 0 marks finished
-            pixels."""
-            self.marking = keep(ctx.framebuffer([], marks))
-            """For marking. The colour texture is not in it, so that it can be read
-            meanwhile."""
-            self.tiling = keep(ctx.framebuffer([self.tiles]))
-            self.counting = keep(ctx.framebuffer([self.color]))
-            """For adding up, whatever is finished."""
+            width, height = size
+            tile_counts = (ceil_div(width, TILE), ceil_div(height, TILE))
+            self.tiles = texture(tile_counts, 1, "f1")
+            marks = ctx.depth_renderbuffer(size)
+            resources.callback(marks.release)
+            self.framebuffer = framebuffer(attachments, marks)
+            self.mark_framebuffer = framebuffer([], marks)
+            self.tile_framebuffer = framebuffer([self.tiles])
+            self.sum_framebuffer = framebuffer([self.color])
             self.release = resources.pop_all().close
 
     def clear(self) -> None:
-        """Make everything transparent black, with nothing finished."""
+        """Make all pixels transparent black, and none finished."""
         self.framebuffer.depth_mask = True
         self.framebuffer.clear(depth=1.0)
         self.framebuffer.depth_mask = False
 
 
-class LayerTextures:
-    """Textures of one size by name, and a framebuffer that writes them all, in their order."""
+class RenderTarget:
+    """Named textures of one size, and a framebuffer that writes them all at once.
+
+    The outputs of a fragment shader follow the order of the textures.
+    """
 
     def __init__(
         self, ctx: moderngl.Context, size: Size, **formats: tuple[int, str]
     ) -> None:
-        """Make textures of these formats: components and moderngl's dtype."""
+        """Make a texture of each format; see `Formats`."""
         self.size = size
         self.textures: dict[str, moderngl.Texture] = {}
         with ExitStack() as resources:
@@ -181,38 +232,50 @@ class LayerTextures:
 
 
 class Compositor:
-    """Holds the projections that a compositor reads, one texel per Gaussian."""
+    """Base of the compositors: holds the textures of the projected Gaussians."""
 
     formats: ClassVar[Formats]
-    """Formats of the projections' textures."""
+    """Formats of these textures, one texel per Gaussian."""
     _ctx: moderngl.Context
-    _projected: LayerTextures | None = None
+    _projected: RenderTarget | None = None
     thinned = ""
-    """As `Renderer.thinned`."""
+    """The reason why the last picture shows fewer Gaussians than there are, or "" (see
+    `Renderer.thinned`)."""
 
     def reserve(
         self, columns: int, rows: int, paint: PaintFacts
     ) -> moderngl.Framebuffer:
-        """Return the target of the projections: `columns` (a power of two) in a row."""
+        """Return the framebuffer to project into, of columns x rows Gaussians.
+
+        The textures of the last call are used again where they fit.
+
+        Args:
+            columns: Gaussians in a row of the textures, a power of two.
+            rows: the number of rows of the textures.
+            paint: decides which textures are needed.
+        """
         formats = self.formats
         if paint.composition == "nearest":
             formats = formats | BODIES
-        layers = self._projected
-        # It stays None should there be no memory.
+        target = self._projected
+        # So that no released textures stay here if there is no memory for new ones.
         self._projected = None
-        if layers is not None:
-            has_size = layers.size == (columns, rows)
-            if not has_size or list(layers.textures) != list(formats):
-                layers.release()
-                layers = None
-        if layers is None:
-            layers = LayerTextures(self._ctx, (columns, rows), **formats)
-        self._projected = layers
-        return layers.framebuffer
+        if target is not None:
+            has_size = target.size == (columns, rows)
+            if not has_size or list(target.textures) != list(formats):
+                target.release()
+                target = None
+        if target is None:
+            target = RenderTarget(self._ctx, (columns, rows), **formats)
+        self._projected = target
+        return target.framebuffer
 
 
-class FieldTextures:
-    """Arrays as textures by name, written in place as long as their size stays."""
+class ArrayTextures:
+    """Textures by name that arrays are written into.
+
+    A texture is made again only when its size changes.
+    """
 
     def __init__(self, ctx: moderngl.Context) -> None:
         self._ctx = ctx
@@ -224,20 +287,21 @@ class FieldTextures:
     def write(
         self, name: str, array: np.ndarray, width: int, capacity: int = 1
     ) -> None:
-        """Write an array into rows of texels, from the first on.
+        """Write an array into a texture, row by row from the first one.
 
         Args:
-            name: of the texture.
-            array: (n, components), float32 or int32.
+            name: the name of the texture.
+            array: (N, components), float32 or int32: N texels.
             width: texels of a row.
-            capacity: the texture has room for so many texels or n, whichever is more.
+            capacity: the minimum of texels that the texture has room for; it has room
+                for N anyway.
         """
-        n, components = array.shape
-        size = width, max(-(-max(n, capacity) // width), 1)
+        count, components = array.shape
+        height = max(ceil_div(max(count, capacity), width), 1)
         dtype = "i4" if array.dtype == np.int32 else "f4"
-        texture = self._reserve(name, size, components, dtype)
+        texture = self._reserve(name, (width, height), components, dtype)
         array = np.ascontiguousarray(array)
-        rows, columns = divmod(n, width)
+        rows, columns = divmod(count, width)
         if rows:
             full_rows = array[: rows * width]
             texture.write(full_rows, viewport=(0, 0, width, rows), alignment=4)
@@ -248,7 +312,7 @@ class FieldTextures:
     def _reserve(
         self, name: str, size: Size, components: int, dtype: str
     ) -> moderngl.Texture:
-        """Return the texture of this name, made anew if its form has changed."""
+        """Return the texture of this name; make a new one if its form has changed."""
         texture = self._textures.get(name)
         if texture is not None:
             if texture.size == size and texture.components == components:
@@ -266,18 +330,15 @@ class FieldTextures:
         self._textures.clear()
 
 
-def texels(texture: moderngl.Texture) -> np.ndarray:
-    """Return the content of a float texture, (height, width, components) float32.
-
-    Row 0 first.
-    """
+def read_texels(texture: moderngl.Texture) -> np.ndarray:
+    """Read a float texture, (height, width, components) float32, its row 0 first."""
     data = np.empty((texture.height, texture.width, texture.components), np.float32)
     texture.read_into(data, alignment=1)
     return data
 
 
 def texture_source(texture: moderngl.Texture) -> TextureSource:
-    """Wrap an RGBA float texture with row 0 at the top, for shaders that read any source."""
+    """Wrap an RGBA float texture with row 0 at the top, for shaders of any source."""
     dtype = "float32" if texture.dtype == "f4" else "float16"
     return TextureSource(texture, Form(texture.width, texture.height, 4, dtype, "HWC"))
 
@@ -285,6 +346,11 @@ def texture_source(texture: moderngl.Texture) -> TextureSource:
 def _make_texture(
     ctx: moderngl.Context, size: Size, components: int, dtype: str
 ) -> moderngl.Texture:
+    """Make a texture without filtering.
+
+    Raises:
+        RendererError: the GPU's memory is full.
+    """
     texture = ctx.texture(size, components, dtype=dtype, alignment=1)
     if ctx.error == "GL_OUT_OF_MEMORY":
         texture.release()
@@ -292,14 +358,14 @@ def _make_texture(
             f"gl: the GPU's memory is full: there is no room for {size[0]} x {size[1]} "
             "numbers more. A smaller picture or scene needs less"
         )
-    # There are no mipmaps: with another filter it would be incomplete.
+    # OpenGL's default filter needs mipmaps, and these textures have none.
     texture.filter = moderngl.NEAREST, moderngl.NEAREST
     return texture
 
 
 def stable_order(keys: np.ndarray) -> np.ndarray:
-    """Return the indices that sort keys (N,) int32, equal ones in their present order."""
+    """Return the indices that sort keys (N,) int32; equal keys keep their order."""
     import torch
 
-    # torch sorts by the keys' bits, several times as fast as NumPy.
+    # torch sorts by the keys' bits (radix sort), several times as fast as NumPy.
     return torch.from_numpy(keys).argsort(stable=True).numpy()

@@ -17,7 +17,12 @@ from splatview_viewer.render.base import (
     TRANSMITTANCE_MIN,
     RenderOptions,
 )
-from splatview_viewer.render.gl.passes import BlendTarget, Compositor, Pass, Passes
+from splatview_viewer.render.gl.passes import (
+    BlendTarget,
+    Compositor,
+    Pass,
+    PassVariants,
+)
 
 if TYPE_CHECKING:
     from splatview_viewer.render.gl.passes import Size
@@ -50,10 +55,10 @@ class QuadCompositor(Compositor):
 
     def __init__(self, ctx: moderngl.Context) -> None:
         self._ctx = ctx
-        self.projection = Passes(ctx, "fullscreen.vert", "project.frag")
+        self.projection = PassVariants(ctx, "fullscreen.vert", "project.frag")
         """The projection pass by the defines of paints, with the outputs that this
         compositor reads."""
-        self._splat = Passes(ctx, "splat.vert", "splat.frag")
+        self._splat = PassVariants(ctx, "splat.vert", "splat.frag")
         self._mark = Pass(ctx, "fullscreen.vert", "mark.frag")
         self._tiles = Pass(ctx, "fullscreen.vert", "tiles.frag")
         self._target: BlendTarget | None = None
@@ -82,7 +87,8 @@ class QuadCompositor(Compositor):
         Returns colour (RGBA, premultiplied, row 0 at the top) and, if asked for,
         accumulated depth in the first channel.
 
-        near: the camera's.
+        Args:
+            near: the camera's.
         """
         target = self._target
         assert target is not None
@@ -91,20 +97,20 @@ class QuadCompositor(Compositor):
             paint = PAINTS[self._options.paint]
             if paint.composition == "nearest":
                 self._draw_nearest(target, visible, near)
-            elif paint.composition == "counted":
-                self._count(target, visible)
+            elif paint.is_counted:
+                self._count(target, visible, *paint.compositing_defines)
             else:
-                self._blend(target, visible, *paint.defines)
+                self._blend(target, visible, *paint.compositing_defines)
         return target.color, target.depth
 
     def free_pictures(self) -> None:
-        """Give back the memory that a picture's size takes."""
+        """Release the memory that a picture's size takes."""
         if self._target is not None:
             self._target.release()
             self._target = None
 
     def release(self) -> None:
-        """Give back everything."""
+        """Release everything."""
         self.free_pictures()
         for resource in (self.projection, self._splat, self._mark, self._tiles):
             resource.release()
@@ -116,8 +122,8 @@ class QuadCompositor(Compositor):
         """Return the pass that draws, ready but for the first Gaussian."""
         assert self._projected is not None
         splat = self._splat(*defines)
-        splat.read(**self._projected.textures, tiles=target.tiles)
-        splat.set(
+        splat.bind_textures(**self._projected.textures, tiles=target.tiles)
+        splat.set_uniforms(
             columns=self._projected.size[0],
             size=target.size,
             small=SMALL,
@@ -133,7 +139,7 @@ class QuadCompositor(Compositor):
     def _draw_nearest(self, target: BlendTarget, visible: int, near: float) -> None:
         """Draw bodies by the depth test."""
         splat = self._splats(target, "BODIES")
-        splat.set(first=0, z_near=near)
+        splat.set_uniforms(first=0, z_near=near)
         target.framebuffer.use()
         target.framebuffer.depth_mask = True
         self._ctx.enable_only(moderngl.DEPTH_TEST)
@@ -141,15 +147,15 @@ class QuadCompositor(Compositor):
         splat.vao.render(moderngl.TRIANGLE_STRIP, vertices=4, instances=visible)
         target.framebuffer.depth_mask = False
 
-    def _count(self, target: BlendTarget, visible: int) -> None:
+    def _count(self, target: BlendTarget, visible: int, *defines: str) -> None:
         """Add all Gaussians up, with the depth of colours."""
         ctx = self._ctx
         if target.depth is not None:
             self._blend(target, visible)
-        target.counting.use()
-        target.counting.clear()
-        splat = self._splats(target, "OVERDRAW")
-        splat.set(first=0)
+        target.sum_framebuffer.use()
+        target.sum_framebuffer.clear()
+        splat = self._splats(target, *defines)
+        splat.set_uniforms(first=0)
         ctx.enable_only(moderngl.BLEND)
         ctx.blend_func = moderngl.ONE, moderngl.ONE
         ctx.blend_equation = moderngl.FUNC_ADD, moderngl.MAX
@@ -162,8 +168,8 @@ class QuadCompositor(Compositor):
         ctx = self._ctx
         splat = self._splats(target, *defines)
         for marking in (self._mark, self._tiles):
-            marking.read(_FINISHED_UNIT, finished=target.color)
-            marking.set(enough=1 - TRANSMITTANCE_MIN)
+            marking.bind_textures(_FINISHED_UNIT, finished=target.color)
+            marking.set_uniforms(enough=1 - TRANSMITTANCE_MIN)
         pixels = target.size[0] * target.size[1]
         batches = min(max(visible * PIXELS_PER_GAUSSIAN // pixels, 1), MAX_BATCHES)
         limits = [visible * batch // batches for batch in range(batches + 1)]
@@ -176,7 +182,7 @@ class QuadCompositor(Compositor):
                 ctx.enable_only(moderngl.BLEND)
             ctx.depth_func = "<"
             target.framebuffer.use()
-            splat.set(first=first)
+            splat.set_uniforms(first=first)
             splat.vao.render(moderngl.TRIANGLE_STRIP, vertices=4, instances=end - first)
         ctx.blend_func = moderngl.SRC_ALPHA, moderngl.ONE_MINUS_SRC_ALPHA
 
@@ -185,8 +191,8 @@ class QuadCompositor(Compositor):
         # Without the depth test depth would not be written.
         self._ctx.enable_only(moderngl.DEPTH_TEST)
         self._ctx.depth_func = "1"
-        target.marking.use()
-        self._mark.fill()
+        target.mark_framebuffer.use()
+        self._mark.draw_fullscreen()
         self._ctx.enable_only(moderngl.NOTHING)
-        target.tiling.use()
-        self._tiles.fill()
+        target.tile_framebuffer.use()
+        self._tiles.draw_fullscreen()

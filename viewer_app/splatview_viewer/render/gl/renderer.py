@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import moderngl
 import numpy as np
 
+from splatview_viewer.core.arithmetic import ceil_div
 from splatview_viewer.core.errors import RendererError, error_text
 from splatview_viewer.geometry.cameras import MODELS
 from splatview_viewer.gpu.work import is_software
@@ -31,9 +32,9 @@ from splatview_viewer.render.base import (
     RenderOptions,
 )
 from splatview_viewer.render.gl.passes import (
-    FieldTextures,
+    ArrayTextures,
+    read_texels,
     stable_order,
-    texels,
     texture_source,
 )
 from splatview_viewer.render.gl.quads import QuadCompositor
@@ -68,10 +69,10 @@ class GlPicture(RenderedPicture):
     """Accumulated depth in the first channel."""
 
     def pixels(self) -> Pixels:
-        rgba = texels(self.color)
+        rgba = read_texels(self.color)
         depth = None
         if self.depth is not None:
-            depth = np.ascontiguousarray(texels(self.depth)[..., 0])
+            depth = np.ascontiguousarray(read_texels(self.depth)[..., 0])
         color = np.ascontiguousarray(rgba[..., :3])
         alpha = np.ascontiguousarray(rgba[..., 3])
         return Pixels(color, alpha, depth)
@@ -135,7 +136,7 @@ class GlRenderer(Renderer):
             self._compositor = TileCompositor(ctx)
         else:
             self._compositor = QuadCompositor(ctx)
-        self._fields = FieldTextures(ctx)
+        self._fields = ArrayTextures(ctx)
         self._means = np.empty((0, 3), np.float32)
         """Centres relative to `_origin`."""
         self._origin = np.zeros(3)
@@ -220,8 +221,8 @@ class GlRenderer(Renderer):
     def _read_back(self) -> GaussianScene:
         n = len(self._means)
         stored = self._layout.sh_stored
-        packed = texels(self._fields["gaussians"]).reshape(-1, _PACKED)[:n]
-        rest = texels(self._fields["shN"]).reshape(-1, 3)[: n * stored]
+        packed = read_texels(self._fields["gaussians"]).reshape(-1, _PACKED)[:n]
+        rest = read_texels(self._fields["shN"]).reshape(-1, 3)[: n * stored]
         return GaussianScene.of_arrays(
             means=(self._means + self._origin).astype(self._means_dtype),
             quats=packed[:, 4:8].copy(),
@@ -305,7 +306,7 @@ class GlRenderer(Renderer):
     def _project(self, camera: Camera, options: RenderOptions, visible: int) -> None:
         """Project the first `visible` Gaussians of the order into float textures."""
         paint = PAINTS[options.paint]
-        rows = max(-(-len(self._means) // self._columns), 1)
+        rows = max(ceil_div(len(self._means), self._columns), 1)
         projected = self._compositor.reserve(self._columns, rows, paint)
         K = camera.K
         limit_low, limit_high = camera.slope_limits()
@@ -313,13 +314,13 @@ class GlRenderer(Renderer):
         degree = self._sh_degree
         if options.sh_degree is not None:
             degree = min(options.sh_degree, degree)
-        projection = self._compositor.projection(*paint.defines)
-        projection.read(
+        projection = self._compositor.projection(*paint.projection_defines)
+        projection.bind_textures(
             order=self._fields["order"],
             gaussians=self._fields["gaussians"],
             shN=self._fields["shN"],
         )
-        projection.set(
+        projection.set_uniforms(
             count=visible,
             columns=self._columns,
             packed_columns=self._layout.packed_columns,
@@ -345,5 +346,5 @@ class GlRenderer(Renderer):
             point_reach=options.point_reach,
         )
         projected.use()
-        projected.viewport = 0, 0, self._columns, -(-visible // self._columns)
-        projection.fill()
+        projected.viewport = 0, 0, self._columns, ceil_div(visible, self._columns)
+        projection.draw_fullscreen()

@@ -86,7 +86,8 @@ class Chunks:
     def close_tiles(self, unfinished: np.ndarray) -> None:
         """Forget Gaussians that touch no unfinished tile.
 
-        unfinished: (rows, columns) bool.
+        Args:
+            unfinished: (rows, columns) bool.
         """
         # Sums over everything left of and above a tile.
         sums = np.zeros((self._rows + 1, self._columns + 1), np.int32)

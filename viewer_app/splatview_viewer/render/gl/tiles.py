@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
+from splatview_viewer.core.arithmetic import ceil_div
 from splatview_viewer.render.base import (
     AMBIENT,
     BODY_SIGMAS,
@@ -23,18 +24,17 @@ from splatview_viewer.render.base import (
     RenderOptions,
 )
 from splatview_viewer.render.gl.passes import (
+    ArrayTextures,
     Compositor,
-    FieldTextures,
-    LayerTextures,
     Pass,
-    Passes,
+    PassVariants,
+    RenderTarget,
 )
 from splatview_viewer.render.gl.tile_lists import TILE, Chunks, TileLists
 
 if TYPE_CHECKING:
     import moderngl
 
-    from splatview_viewer.render.base import PaintFacts
     from splatview_viewer.render.gl.passes import Formats, Size
 
     Channel = Literal["color", "depth"]
@@ -47,11 +47,108 @@ PARTS = 8
 high."""
 _PARTS_UNIT = 6
 """First texture unit of the parts that a walk goes on from."""
+_PART_FORMATS: Formats = {f"part{i}": (4, "f4") for i in range(PARTS)}
 _MALLOC_THRESHOLD = 31 << 20
 
 
+class _Targets:
+    """Targets of the present picture's size, made when they are drawn into."""
+
+    def __init__(self, ctx: moderngl.Context, slot_bits: int) -> None:
+        """Start without targets.
+
+        Args:
+            ctx: of the targets.
+            slot_bits: log2 of the columns of tiles in the outputs of a walk.
+        """
+        self.grid = 0, 0
+        """Tiles of the picture across and down."""
+        self.slot_bits = slot_bits
+        self._ctx = ctx
+        self._size = 0, 0
+        self._targets: dict[object, RenderTarget] = {}
+
+    def resize(self, size: Size) -> None:
+        """Make targets of another size from now on."""
+        if size == self._size:
+            return
+        self.release()
+        self._size = size
+        width, height = size
+        self.grid = ceil_div(width, TILE), ceil_div(height, TILE)
+
+    def parts(self, channel: Channel, slot: int) -> RenderTarget:
+        """Return the outputs of a walk; each walk goes from one of two slots to the other.
+
+        Tiles lie eight in a column, as many columns as can be, and then from the left
+        again (walk.frag).
+        """
+        across, down = self.grid
+        columns = ceil_div(across * down, 8)
+        max_columns = 1 << self.slot_bits
+        width = min(columns, max_columns) * (TILE // 2)
+        height = ceil_div(columns, max_columns) * 8 * (TILE // 4)
+        return self._find((channel, slot), (width, height), **_PART_FORMATS)
+
+    def picture(self, channel: Channel) -> RenderTarget:
+        """Return the picture, or its depth."""
+        return self._find(channel, self._size, picture=(4, "f4"))
+
+    def open_tiles(self) -> RenderTarget:
+        """Return the target of which tiles are unfinished, a pixel for each."""
+        return self._find("unfinished", self.grid, open=(1, "f1"))
+
+    def _find(
+        self, key: object, size: Size, **formats: tuple[int, str]
+    ) -> RenderTarget:
+        if key not in self._targets:
+            self._targets[key] = RenderTarget(self._ctx, size, **formats)
+        return self._targets[key]
+
+    def release(self) -> None:
+        """Release all targets."""
+        for target in self._targets.values():
+            target.release()
+        self._targets.clear()
+        self._size = 0, 0
+
+
+class _ListTextures:
+    """The lists of one chunk of tiles."""
+
+    def __init__(self, ctx: moderngl.Context, bits: int) -> None:
+        """Start without lists.
+
+        Args:
+            ctx: of the textures.
+            bits: log2 of the entries in a row.
+        """
+        self.bits = bits
+        self._ctx = ctx
+        self._textures = ArrayTextures(ctx)
+        self._capacity = 1
+        """Entries that the texture holds: it only grows, so that it is seldom made again."""
+
+    def write(self, lists: TileLists) -> None:
+        """Write the lists in place of those before."""
+        width = 1 << self.bits
+        needed = 1 << (len(lists.entries) - 1).bit_length()
+        self._capacity = max(self._capacity, needed)
+        self._textures.write("lists", lists.entries[:, None], width, self._capacity)
+        self._textures.write("ranges", lists.ranges, width)
+
+    def __getitem__(self, name: str) -> moderngl.Texture:
+        return self._textures[name]
+
+    def release(self) -> None:
+        """Release the textures; the next lists make new ones."""
+        self._textures.release()
+        self._textures = ArrayTextures(self._ctx)
+        self._capacity = 1
+
+
 class TileCompositor(Compositor):
-    """As `QuadCompositor`."""
+    """Composites as the module says. Callers use it like a `QuadCompositor`."""
 
     formats: ClassVar[Formats] = {
         "form": (4, "f4"),
@@ -68,43 +165,28 @@ class TileCompositor(Compositor):
         # M_MMAP_THRESHOLD). Without effect on other systems.
         np.empty(_MALLOC_THRESHOLD, np.uint8)
         limit = ctx.info["GL_MAX_TEXTURE_SIZE"]
-        self._list_bits = min(LIST_BITS, limit.bit_length() - 1)
-        self._slot_bits = (limit // 4).bit_length() - 1
-        self.projection = Passes(ctx, "fullscreen.vert", "project.frag", "TILES")
-        self._gather = Passes(ctx, "fullscreen.vert", "gather.frag")
+        self.projection = PassVariants(ctx, "fullscreen.vert", "project.frag", "TILES")
+        self._gather = PassVariants(ctx, "fullscreen.vert", "gather.frag")
         self._unfinished = Pass(ctx, "fullscreen.vert", "unfinished.frag")
-        self._walks = Passes(ctx, "fullscreen.vert", "walk.frag")
-        self._lists = FieldTextures(ctx)
-        self._list_capacity = 1
-        """Entries that the lists' texture holds: it only grows, so that it is seldom made
-        anew."""
-        self._layers: dict[object, LayerTextures] = {}
-        """Targets of the present picture's size, for gathering."""
-        self._size = 0, 0
-        self._grid = 0, 0
-        """Tiles of the picture across and down."""
+        self._walks = PassVariants(ctx, "fullscreen.vert", "walk.frag")
+        self._lists = _ListTextures(ctx, min(LIST_BITS, limit.bit_length() - 1))
+        self._targets = _Targets(ctx, (limit // 4).bit_length() - 1)
         self._options = RenderOptions()
-        self._near = 0.0
-        self.thinned = ""
-
-    @property
-    def _paint(self) -> PaintFacts:
-        return PAINTS[self._options.paint]
-
-    @property
-    def _is_nearest(self) -> bool:
+        self._paint = PAINTS[self._options.paint]
+        self._is_nearest = False
         """True for bodies: the nearest surfaces bring their depth along."""
-        return self._paint.composition == "nearest"
+        self._near = 0.0
+        self._projected_bits = 0
+        """log2 of the projections in a row."""
+        self.thinned = ""
 
     def begin(self, size: Size, options: RenderOptions) -> moderngl.Framebuffer:
         """Make room for a picture, as `QuadCompositor.begin`."""
-        if size != self._size:
-            self._release_layers()
-        self._size = size
+        self._targets.resize(size)
         self._options = options
-        width, height = size
-        self._grid = -(-width // TILE), -(-height // TILE)
-        return self._target("color").framebuffer
+        self._paint = PAINTS[options.paint]
+        self._is_nearest = self._paint.composition == "nearest"
+        return self._targets.picture("color").framebuffer
 
     def draw(
         self, visible: int, near: float
@@ -122,20 +204,17 @@ class TileCompositor(Compositor):
             self._gather_channel(channel, slot)
         depth = None
         if self._options.depth:
-            depth = self._target("depth").textures["picture"]
-        return self._target("color").textures["picture"], depth
+            depth = self._targets.picture("depth").textures["picture"]
+        return self._targets.picture("color").textures["picture"], depth
 
     def free_pictures(self) -> None:
-        """Give back the memory that a picture's size takes."""
-        self._release_layers()
-        self._size = 0, 0
+        """Release the memory that a picture's size takes."""
+        self._targets.release()
         self._lists.release()
-        self._lists = FieldTextures(self._ctx)
-        self._list_capacity = 1
 
     def release(self) -> None:
-        """Give back everything."""
-        self._release_layers()
+        """Release everything."""
+        self._targets.release()
         self._lists.release()
         for resource in (self.projection, self._gather, self._unfinished, self._walks):
             resource.release()
@@ -151,8 +230,9 @@ class TileCompositor(Compositor):
         As `Chunks` takes them.
         """
         assert self._projected is not None
-        columns = self._projected.size[0]
-        rows = -(-visible // columns)
+        columns, _ = self._projected.size
+        self._projected_bits = columns.bit_length() - 1
+        rows = ceil_div(visible, columns)
         boxes = np.empty((rows * columns, 2), np.int32)
         self._projected.framebuffer.read_into(
             boxes,
@@ -172,82 +252,80 @@ class TileCompositor(Compositor):
         if self._is_nearest:
             channels = ["color"]
         # A pixel of these is never finished.
-        is_endless = self._is_nearest or self._paint.composition == "counted"
+        is_endless = self._is_nearest or self._paint.is_counted
         slot: int | None = None
-        chunks = Chunks(boxes, self._grid)
+        chunks = Chunks(boxes, self._targets.grid)
         for lists in chunks:
-            self._upload(lists)
+            self._lists.write(lists)
+            next_slot = 0 if slot is None else 1 - slot
             # Depth takes a walk of its own: there are not more than eight outputs.
             for channel in channels:
-                self._walk(channel, slot)
-            slot = _other_slot(slot)
+                self._walk(channel, slot, next_slot)
+            slot = next_slot
             if chunks.remaining and not is_endless:
-                parts = self._parts("color", slot)
+                parts = self._targets.parts("color", slot)
                 chunks.close_tiles(self._read_unfinished(parts))
         if chunks.is_cut:
             self.thinned = THINNED
         return slot
 
-    def _upload(self, lists: TileLists) -> None:
-        """Write the lists of one chunk into textures."""
-        width = 1 << self._list_bits
-        needed = 1 << (len(lists.entries) - 1).bit_length()
-        self._list_capacity = max(self._list_capacity, needed)
-        self._lists.write("lists", lists.entries[:, None], width, self._list_capacity)
-        self._lists.write("ranges", lists.ranges, width)
+    def _walk(self, channel: Channel, slot: int | None, next_slot: int) -> None:
+        """Have each pixel walk along its tile's list, from where it came with `slot`.
 
-    def _walk(self, channel: Channel, slot: int | None) -> None:
-        """Have each pixel walk along its tile's list, from where it came with `slot`."""
+        next_slot: holds the result.
+        """
         assert self._projected is not None
         options = self._options
         paint = self._paint
         defines: list[str] = []
-        if channel == "color" or paint.composition != "counted":
-            # The depth of counts is that of colours. Normals are colours here.
-            defines += [name for name in paint.defines if name != "NORMALS"]
+        if channel == "color" or not paint.is_counted:
+            # The depth of counts is that of colours.
+            defines += paint.compositing_defines
         if channel == "depth":
             defines.append("DEPTH")
         if slot is not None:
             defines.append("RESUME")
         walk = self._walks(*defines)
-        walk.read(
+        walk.bind_textures(
             lists=self._lists["lists"],
             ranges=self._lists["ranges"],
             **self._projected.textures,
         )
-        across, down = self._grid
-        walk.set(
+        across, down = self._targets.grid
+        walk.set_uniforms(
             z_near=self._near,
             body_sigmas=BODY_SIGMAS,
             ring_px=RING_PX,
             ring_inside=RING_INSIDE,
             point_reach=options.point_reach,
-            list_bits=self._list_bits,
+            list_bits=self._lists.bits,
             across=across,
             tiles=across * down,
             bits=self._projected_bits,
-            slot_bits=self._slot_bits,
+            slot_bits=self._targets.slot_bits,
         )
         if slot is not None:
-            previous = self._parts(channel, slot).textures.values()
+            previous = self._targets.parts(channel, slot).textures.values()
             textures = {f"before{i}": texture for i, texture in enumerate(previous)}
-            walk.read(_PARTS_UNIT, **textures)
-        self._parts(channel, _other_slot(slot)).framebuffer.use()
-        walk.fill()
+            walk.bind_textures(_PARTS_UNIT, **textures)
+        self._targets.parts(channel, next_slot).framebuffer.use()
+        walk.draw_fullscreen()
 
-    def _read_unfinished(self, parts: LayerTextures) -> np.ndarray:
+    def _read_unfinished(self, parts: RenderTarget) -> np.ndarray:
         """Return (rows, columns) bool: tiles where something more can be seen."""
-        layer = self._layer("unfinished", self._grid, open=(1, "f1"))
-        self._unfinished.read(**parts.textures)
-        self._unfinished.set(across=self._grid[0], slot_bits=self._slot_bits)
+        layer = self._targets.open_tiles()
+        self._unfinished.bind_textures(**parts.textures)
+        self._unfinished.set_uniforms(
+            across=self._targets.grid[0], slot_bits=self._targets.slot_bits
+        )
         layer.framebuffer.use()
-        self._unfinished.fill()
+        self._unfinished.draw_fullscreen()
         data = layer.framebuffer.read(components=1, alignment=1)
-        return np.frombuffer(data, np.uint8).reshape(self._grid[::-1]) > 0
+        return np.frombuffer(data, np.uint8).reshape(self._targets.grid[::-1]) > 0
 
     def _gather_channel(self, channel: Channel, slot: int | None) -> None:
         """Bring the parts of all pixels together in the target of a channel."""
-        target = self._target(channel).framebuffer
+        target = self._targets.picture(channel).framebuffer
         target.use()
         if slot is None:
             target.clear()
@@ -259,58 +337,16 @@ class TileCompositor(Compositor):
                 defines.append("DEPTH")
         gather = self._gather(*defines)
         walked: Channel = "color" if self._is_nearest else channel
-        gather.read(**self._parts(walked, slot).textures)
-        gather.set(across=self._grid[0], slot_bits=self._slot_bits)
+        gather.bind_textures(**self._targets.parts(walked, slot).textures)
+        gather.set_uniforms(
+            across=self._targets.grid[0], slot_bits=self._targets.slot_bits
+        )
         if self._is_nearest and self._projected is not None:
-            gather.read(PARTS, **self._projected.textures)
-            gather.set(
+            gather.bind_textures(PARTS, **self._projected.textures)
+            gather.set_uniforms(
                 bits=self._projected_bits,
                 body_sigmas=BODY_SIGMAS,
                 towards_light=LIGHT,
                 ambient=AMBIENT,
             )
-        gather.fill()
-
-    # -- textures -------------------------------------------------------------------------
-
-    @property
-    def _projected_bits(self) -> int:
-        """log2 of the projections in a row."""
-        assert self._projected is not None
-        return self._projected.size[0].bit_length() - 1
-
-    def _parts(self, channel: Channel, slot: int) -> LayerTextures:
-        """Return the outputs of a walk; each walk goes from one of two slots to the other.
-
-        Tiles lie eight in a column, as many columns as can be, and then from the left
-        again (walk.frag).
-        """
-        across, down = self._grid
-        columns = -(-across * down // 8)
-        max_columns = 1 << self._slot_bits
-        width = min(columns, max_columns) * (TILE // 2)
-        height = -(-columns // max_columns) * 8 * (TILE // 4)
-        formats = {f"part{i}": (4, "f4") for i in range(PARTS)}
-        return self._layer((channel, slot), (width, height), **formats)
-
-    def _target(self, channel: Channel) -> LayerTextures:
-        return self._layer(channel, self._size, picture=(4, "f4"))
-
-    def _layer(
-        self, key: object, size: Size, **formats: tuple[int, str]
-    ) -> LayerTextures:
-        if key not in self._layers:
-            self._layers[key] = LayerTextures(self._ctx, size, **formats)
-        return self._layers[key]
-
-    def _release_layers(self) -> None:
-        for layer in self._layers.values():
-            layer.release()
-        self._layers.clear()
-
-
-def _other_slot(slot: int | None) -> int:
-    """Return the slot that a walk writes which goes on from `slot`."""
-    if slot is None:
-        return 0
-    return 1 - slot
+        gather.draw_fullscreen()

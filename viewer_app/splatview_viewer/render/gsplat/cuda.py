@@ -94,7 +94,7 @@ class KernelModule:
         """Launch a kernel on torch's current stream; capture-safe, without waiting.
 
         Args:
-            name: of the kernel.
+            name: the name of the kernel.
             grid: number of blocks.
             block: threads of a block.
             args: tensors (their address), ctypes values or structures by value.
@@ -295,7 +295,7 @@ class GpuClock:
 
     @property
     def new_ms(self) -> float | None:
-        """As `ms`, but None if nothing was finished since the last time."""
+        """Milliseconds of a measurement that ended since `ms` was read; None: none."""
         running = len(self._running)
         ms = self.ms
         return ms if len(self._running) < running else None

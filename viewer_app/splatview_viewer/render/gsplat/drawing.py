@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
-from splatview_ipc.kinds.gaussians import SH_REST
+from splatview_ipc.kinds.gaussians import SH_REST_COUNTS
+from splatview_viewer.core.arithmetic import ceil_div
 from splatview_viewer.geometry.cameras import MODELS
 from splatview_viewer.render.base import EPS_2D, PAINTS
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 TILE = 16
 """Pixels a side of gsplat's tiles."""
 SHORT_TILES = 32766
-"""Up to so many tiles, a tile's number is sorted as 16 bits, in half the time."""
+"""Up to this many tiles, a tile's number is sorted as 16 bits, in half the time."""
 BODY_FLOATS = 16
 """Numbers of `Body` in frame.cu."""
 PART = 1 << 23
@@ -46,8 +47,8 @@ class Launcher(Protocol):
 
 
 def blocks(threads: int, block: int) -> int:
-    """Return the number of blocks of `block` threads for so many threads."""
-    return -(-threads // block)
+    """Return the number of blocks that hold this many threads, `block` each."""
+    return ceil_div(threads, block)
 
 
 class Parameters(ctypes.Structure):
@@ -81,7 +82,7 @@ class Parameters(ctypes.Structure):
 
         Args:
             camera: the camera.
-            options: of the picture.
+            options: the options of the picture.
             rgba: target of the picture.
             depth: target of its depth.
             needed: address of an int64 for the number of pairs.
@@ -163,13 +164,13 @@ class Scene:
     shN: torch.Tensor  # noqa: N815
     """(N, K-1, 3), rows of (K-1) * 3 may lie apart."""
     flags: torch.Tensor | None = None
-    """(N,) uint8 as `Selection.flags` gives them, for kinds of frames that are
+    """(N,) uint8 as `selecting.flags` gives them, for kinds of frames that are
     `selected`."""
 
     @property
     def degree(self) -> int:
         """The highest degree that `shN` holds coefficients for."""
-        return SH_REST.index(self.shN.shape[1])
+        return SH_REST_COUNTS.index(self.shN.shape[1])
 
     @property
     def layout(self) -> tuple[Any, ...]:

@@ -17,10 +17,10 @@ enum Paint { COLOR, NORMALS, BODIES, RINGS, POINTS, OVERDRAW };
 constexpr float BODY_SIGMAS = 2.0f, RING_PX = 1.5f, RING_INSIDE = 0.06f, AMBIENT = 0.25f;
 __device__ const float MARK_COLOR[3] = {1.0f, 0.25f, 0.85f};
 __device__ const float LIGHT[3] = {-0.4f, -0.6f, -0.69282032f};
-constexpr int HIDDEN = 1, MARKED = 2;  // bits of `Selection.flags`
+constexpr int HIDDEN = 1, MARKED = 2;  // bits of `scene.flags`
 constexpr KEY NO_TILE = sizeof(KEY) == 2 ? 0x7fff : 0x7fffffff;  // sorts behind every tile
 
-// What changes from frame to frame. Mirrored by `Parameters` in frame.py.
+// What changes from frame to frame. Mirrored by `Parameters` in drawing.py.
 struct Frame {
     float viewmat[16];               // world to camera, by rows
     float intrinsics[9];             // K by rows

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from splatview_viewer.core.arithmetic import ceil_div
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.render.base import PAIRS_MAX, THINNED
 from splatview_viewer.render.gsplat.cuda import KernelModule, kernels
@@ -37,11 +38,11 @@ CAPTURE_AFTER = 3
 size with every version is never worth a capture, which costs a few frames' time."""
 GRAPHS = 8
 """Captured kinds of frames kept. They share one memory pool, which never shrinks: before
-more are captured, all are dropped and it is given back."""
+more are captured, all are dropped and it is released."""
 MAX_KINDS = 4 * GRAPHS
 """Kinds of frames that are counted."""
 SPARE = 1 << 21
-"""From so many slots on, the memory that frames took before the capture is given back
+"""From this many slots on, the memory that frames took before the capture is released
 after it."""
 IN_FLIGHT = 16
 """Frames whose numbers of pairs may be outstanding at a time."""
@@ -82,13 +83,13 @@ class FrameGraph:
         self._pool: Any = None
         """Memory pool of the graphs."""
         self._has_spare = False
-        """Memory is to be given back."""
+        """Memory is to be released."""
         self.failure = ""
         """Reason why frames of this scene are not captured; "" when they are."""
 
     @property
     def thinned(self) -> str:
-        """As `Renderer.thinned`, of the last frame that was judged."""
+        """Why the last judged frame shows fewer Gaussians than there are, or ""."""
         return THINNED if self.capacity.full else ""
 
     def load(
@@ -125,8 +126,9 @@ class FrameGraph:
         `RenderOptions.selection` is not looked at. They are not copied: always the same
         storage until `load` is given another one.
 
-        flags: (N,) uint8 as `Selection.flags` gives them. None: all are drawn, none
-        stands out.
+        Args:
+            flags: (N,) uint8 as `selecting.flags` gives them. None if all are drawn, none
+                stands out.
         """
         if self._scene is not None and flags is not self._scene.flags:
             self._scene = replace(self._scene, flags=flags)
@@ -218,22 +220,22 @@ class FrameGraph:
             self._stream.synchronize()
         self._is_judged = True
         if self._has_spare:
-            # Here the GPU is done: giving back memory waits for it.
+            # Here the GPU is done: releasing memory waits for it.
             self._has_spare = False
             torch.cuda.empty_cache()
         return self.capacity.record(self._pair_counts.last)
 
     def free_graphs(self) -> None:
-        """Give back what frames were captured with.
+        """Release what frames were captured with.
 
-        They are captured anew when they come often again.
+        They are captured again when they come often again.
         """
         self._drop_graphs()
         with torch.cuda.device(self._device):
             torch.cuda.empty_cache()
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         self._drop_graphs()
         self._uses.clear()
         self._scene = None
@@ -391,7 +393,7 @@ class Capacity:
         return self.wanted > self.slots == self._limit
 
     def expect(self, gaussians: int) -> None:
-        """Prepare for a scene of so many Gaussians: a first guess, if it is more."""
+        """Prepare for a scene of this many Gaussians: a first guess, if it is more."""
         self.slots = max(self.slots, self.rounded(gaussians * 3 // 2))
 
     def record(self, needed: int) -> bool:
@@ -424,4 +426,4 @@ class Capacity:
         """
         slots = max(slots, self.FIRST)
         step = 1 << max(slots.bit_length() - 4, 0)
-        return min(-(-slots // step) * step, self._limit)
+        return min(ceil_div(slots, step) * step, self._limit)

@@ -88,7 +88,7 @@ class Mover:
         """
         grid = grid_of(rgba, depth, self._kernels)
         copy = color.clone()
-        # This memory is written anew only when it has been read.
+        # This memory is written again only when it has been read.
         copy.record_stream(self._stream)
         grid.record_stream(self._stream)
         return MovablePicture(self, copy, grid, stream.record_event())
@@ -136,14 +136,14 @@ class Mover:
             return self._canvas.show()
 
     def free_pictures(self) -> None:
-        """Give back what depends on the pictures' size."""
+        """Release what depends on the pictures' size."""
         self._nearness = self._no_pixels()
 
     def _no_pixels(self) -> torch.Tensor:
         return torch.empty((0, 0), dtype=torch.int32, device=self._device)
 
     def close(self) -> None:
-        """Give back everything. Idempotent. The OpenGL context must be current."""
+        """Release everything. Idempotent. The OpenGL context must be current."""
         if not self.failure:
             self.failure = (
                 "gsplat: this renderer is closed; it moves no pictures any more"
@@ -162,9 +162,9 @@ _THREADS_PER_CELL = 8
 _CELL = 4
 """Pixels from corner to corner of the cells that a picture is cut into, at least."""
 _CORNERS = 300_000
-"""More than so many are never made: cells are larger then."""
+"""More than this many are never made: cells are larger then."""
 _EDGE = 1.1
-"""A thing so many times nearer than what is around it is another one."""
+"""A thing this many times nearer than what is around it is another one."""
 
 
 class Lens(ctypes.Structure):
@@ -227,7 +227,7 @@ def grid_of(
     Args:
         rgba: (H, W, 4) float32, contiguous, premultiplied.
         depth: (H, W) float32, contiguous, accumulated depth.
-        launcher: of the kernels of warp.cu.
+        launcher: launches the kernels of warp.cu.
     """
     height, width = depth.shape
     cell = cell_of(width, height)
@@ -270,7 +270,7 @@ def warp(
         nearness: (h, w) int32 zeros; zeros again when it is done. For no picture without
             a grid.
         out: (h, w, 4) float16; each row's values lie side by side.
-        launcher: of the kernels of warp.cu.
+        launcher: launches the kernels of warp.cu.
     """
     seen, camera = cameras
     transform = camera.viewmat @ np.linalg.inv(seen.viewmat)

@@ -208,7 +208,7 @@ class GsplatRenderer(Renderer):
         self._close_canvases()
 
     def close(self) -> None:
-        """Give back everything. Idempotent. The OpenGL context, if any, must be current."""
+        """Release everything. Idempotent. The OpenGL context, if any, must be current."""
         if self._closed:
             return
         self._closed = True
@@ -309,7 +309,7 @@ class GsplatRenderer(Renderer):
         self._show_frame()
 
     def _leave(self) -> None:
-        """Give back what is on the present GPU."""
+        """Release what is on the present GPU."""
         for clock in self._clocks:
             clock.clear()
         self._close_canvases()
@@ -356,7 +356,7 @@ class GsplatPicture(RenderedPicture):
         self._source: PixelSource | None = None
 
     def pixels(self) -> Pixels:
-        """Return float32 arrays, drawn anew if the picture has another dtype."""
+        """Return float32 arrays, drawn again if the picture has another dtype."""
         with self.gpu_tensors() as (picture, distance):
             rgba = picture.cpu().numpy()
             depth = None if distance is None else distance.cpu().numpy()
@@ -454,7 +454,7 @@ class GsplatPicture(RenderedPicture):
         renderer = self._renderer
         with renderer._working():
             self._complete()
-            # Pixels in OpenGL's memory stay there: the picture is drawn anew.
+            # Pixels in OpenGL's memory stay there: the picture is drawn again.
             while self._rgba.element_size() < 4 or not self._is_complete:
                 self._draw_again(None)
             yield self._rgba, self._depth

@@ -34,7 +34,7 @@ SAMPLE = 1024
 _SPARE_SHARE = 4
 """A buffer that grows gets a quarter more than is needed."""
 _MAX_OVERSIZE = 4
-"""A buffer may be so many times larger than is needed."""
+"""A buffer may be this many times larger than is needed."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,8 @@ class DeviceGaussians:
     def scene(self, reader: torch.cuda.Stream | None = None) -> GaussianScene:
         """Return the Gaussians as `Renderer.scene` does.
 
-        reader: the stream that reads them next; None: the one that is current.
+        Args:
+            reader: the stream that reads them next; None for the one that is current.
         """
         if self._count == 0:
             return empty_scene()
@@ -267,7 +268,7 @@ class DeviceGaussians:
             capacity = size
             if buffer is not None and buffer.numel() <= size:
                 capacity = size + size // _SPARE_SHARE
-            # The old one is given back before the new one is made.
+            # The old one is released before the new one is made.
             del buffer
             buffer = torch.empty(capacity, dtype=torch.float32, device=self.device)
         self._buffers[name] = buffer
@@ -325,14 +326,15 @@ class ArrayLease:
     def __init__(self, stream: torch.cuda.Stream) -> None:
         """Start without a scene.
 
-        stream: the one that reads and draws.
+        Args:
+            stream: the one that reads and draws.
         """
         self._stream = stream
         self._next: _PendingScene | None = None
         self._current: _PendingScene | None = None
         """The scene that the stream reads."""
         self._end: torch.cuda.Event | None = None
-        """Recorded behind the stream's work."""
+        """Recorded after the stream's work."""
 
     @property
     def pending(self) -> bool:
@@ -351,7 +353,8 @@ class ArrayLease:
     ) -> None:
         """Set the scene to read next, in place of the one before, or none.
 
-        ready: as for `Renderer.load`.
+        Args:
+            ready: as for `Renderer.load`.
         """
         self._next = None
         if scene is None:
@@ -470,7 +473,7 @@ def activate(
         left_out: (3,) int64 that the host can read, written when it is done: counts by
             `LeftOut`'s reasons.
         counters: (4,) int32 zeros on the device, zeros again when it is done.
-        launcher: of the kernels of activate.cu.
+        launcher: launches the kernels of activate.cu.
     """
     tensors = [
         raw.means,

@@ -58,7 +58,7 @@ def color_allocations(snapshot: MemorySnapshot, trace: Trace, by: ColorBy) -> Co
         return _color_by_stack(snapshot, trace)
     groups, label = classes(snapshot, trace, by)
     count = int(groups.max(initial=0)) + 1
-    # The class behind the groups is for allocations of none, and grey.
+    # The class after the groups is for allocations of none, and grey.
     groups = np.where(groups < 0, count, groups)
     group_bytes = np.bincount(groups, trace.allocations.size, count + 1)
     large = np.flatnonzero(group_bytes > _MIN_LEGEND_SHARE * group_bytes.sum())

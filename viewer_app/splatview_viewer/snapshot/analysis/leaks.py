@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from splatview_viewer.snapshot.model import MemorySnapshot, Trace
 
 PERIODS = 32
-"""The trace is cut into so many periods of equally many events."""
+"""The trace is cut into this many periods of equally many events."""
 _RECENT_PERIODS = 2
 """Allocations of the last periods may just be in use."""
 _MIN_GROWTH = 0.5
@@ -179,7 +179,8 @@ def _count_by_period(
 ) -> np.ndarray:
     """Return how many events each row has in each period, (row_count, PERIODS).
 
-    outer: with a period before the trace and one after it.
+    Args:
+        outer: with a period before the trace and one after it.
     """
     width = PERIODS + 2
     cell = rows * width + np.searchsorted(edges, events, "right")

@@ -84,7 +84,8 @@ def _verdict(
 ) -> str:
     """Return why a request failed.
 
-    usable: sizes of the free blocks that the request could take.
+    Args:
+        usable: sizes of the free blocks that the request could take.
     """
     free = int(usable.sum())
     largest = int(usable.max(initial=0))

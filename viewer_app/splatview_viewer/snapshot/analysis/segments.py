@@ -92,7 +92,7 @@ def segments_at(snapshot: MemorySnapshot, trace: Trace, moment: int) -> Segments
     """Return segments and blocks at a moment.
 
     Sizes of blocks are the allocator's where the snapshot has them (blocks that are there
-    at its end). Others are rounded up to 512 bytes, and take the rest behind them where the
+    at its end). Others are rounded up to 512 bytes, and take the rest after them where the
     allocator would not have split it off.
     """
     reserved = _reserved_at(trace, moment)

@@ -27,8 +27,9 @@ class Budget:
     def __init__(self, file_bytes: int) -> None:
         """Allow as many values as a pickle of this size can hold.
 
-        file_bytes: size of the pickle, unpacked; 0: it is not from a file, and nothing is
-        refused.
+        Args:
+            file_bytes: size of the pickle, unpacked; 0: it is not from a file, and
+                nothing is refused.
         """
         self._file_bytes = file_bytes
         self._remaining = LEAST_VALUES + file_bytes

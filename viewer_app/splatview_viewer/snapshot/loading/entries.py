@@ -84,7 +84,8 @@ def _read_chunk(
 ) -> dict[str, np.ndarray]:
     """Return the columns of some entries. Raises FileError.
 
-    first: index of the first of them in the trace, for errors.
+    Args:
+        first: index of the first of them in the trace, for errors.
     """
     entries = _convert_entries(rows, trace_name, first)
     action = _index_column(entries, "action", _action_index)

@@ -276,7 +276,7 @@ class _Range(NamedTuple):
 
     first: int
     last: int
-    """The address behind the range."""
+    """The address after the range."""
     start: int
     """The event that reserved it; -1: before the trace."""
     stream: int
@@ -303,7 +303,7 @@ class _ReservedRanges:
 
     def __init__(self) -> None:
         self.ranges: list[_Range] = []
-        """By address."""
+        """Reserved ranges in the order of their addresses."""
         self.rows: list[_SpanRow] = []
 
     def release(self, low: int, high: int, event: int) -> list[tuple[int, int]]:

@@ -79,7 +79,7 @@ DTYPES: dict[str, dict[str, str]] = {
     "annotations": {"json": "u1"},
 }
 """The arrays of a snapshot and their dtypes, little endian. Rows of the devices lie one
-behind the other."""
+after the other."""
 MAX_CACHE_BYTES = 8 << 30
 """Bytes of all files in the cache folder; those not used for longest are removed."""
 
@@ -251,8 +251,9 @@ def _checked_trace(
 ) -> Trace:
     """Return the trace of one device's columns.
 
-    shared_limits: lengths of the tables that all devices share, by the columns that hold
-    indices into them.
+    Args:
+        shared_limits: lengths of the tables that all devices share, by the columns that
+            hold indices into them.
 
     Raises:
         FileError: a value is not legal.

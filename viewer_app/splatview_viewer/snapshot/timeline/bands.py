@@ -190,7 +190,7 @@ def inks_of(
     Args:
         classes: uint16 (A,), rows of the palette.
         palette: uint8 (K, 3).
-        lit: allocations that are not dimmed, bool (A,); None: all.
+        lit: allocations that are not dimmed, bool (A,); None for all.
     """
     bright = palette.astype(np.float64)
     dimmed = bright + (np.array(_DIM) - bright) * _DIMMING

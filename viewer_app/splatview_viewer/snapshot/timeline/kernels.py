@@ -53,8 +53,8 @@ def read_only(dtype: Any, ndim: int = 1) -> Any:
 R32 = read_only(i32)
 R64 = read_only(i64)
 INDEX = types.Tuple((R32, R32, R32, R32, R64, R32))
-"""Columns of `LiveIndex`: start, end; of its checkpoints moment, first, list_start; the
-lists."""
+"""The arrays that `bands.live_index` returns: start, end; of its checkpoints moment,
+first and list_start; the lists."""
 LAYER = types.Tuple((INDEX, R64, R64))
 """Rectangles that may be live, the byte at which each begins (empty: they are stacked in the
 order of their ids), and their sizes."""
@@ -119,7 +119,8 @@ def add_live(layer, is_reserved, inks, moment, low, bytes_per_row, sums, ids):
 
     Writes the allocations under the centres of its pixels to ids (H,).
 
-    is_reserved: the layer is reserved memory, and no allocations.
+    Args:
+        is_reserved: the layer is reserved memory, and no allocations.
     """
     index, bottoms, sizes = layer
     start, end, checkpoint_moment, checkpoint_first, list_start, listed = index
@@ -186,7 +187,8 @@ def add_reserved_total(reserved_bytes, low, bytes_per_row, sums):
 def shade_column(x, sums, ids, edge_row, bytes_per_row, grounds, canvas):
     """Write one column of the canvas from its sums.
 
-    edge_row: the row of the line where reserved memory ends; -1: none.
+    Args:
+        edge_row: the row of the line where reserved memory ends; -1: none.
     """
     pixels, pixel_ids = canvas
     height = len(sums)

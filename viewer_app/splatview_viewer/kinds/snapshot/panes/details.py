@@ -107,7 +107,7 @@ def _draw_actions(view: SnapshotView, details: Details) -> None:
 
 
 def _action_button(view: SnapshotView, name: str, tooltip: str) -> bool:
-    """Draw a button in a row of buttons. Returns whether it was pressed."""
+    """Draw a button in a row of buttons; return whether it was pressed."""
     pressed = imgui.button(name)
     controls.tip(tooltip)
     imgui.same_line(0, 4 * view.scale)

@@ -166,7 +166,7 @@ def filter_events(trace: Trace, name: str, mask: np.ndarray | None) -> np.ndarra
 
     Args:
         name: a key of the filters: all, alloc, free, segment, mark.
-        mask: allocations whose events are listed, bool (A,); None: all events.
+        mask: allocations whose events are listed, bool (A,); None for all events.
     """
     if name == "all":
         is_action = np.ones(len(ACTIONS), bool)

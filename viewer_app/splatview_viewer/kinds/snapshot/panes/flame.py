@@ -24,7 +24,7 @@ from splatview_viewer.ui.widgets import fitted, pointer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_viewer.kinds.snapshot.content import Key
+    from splatview_viewer.kinds.snapshot.answers import Key
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
 _MIN_BOX_PIXELS = 1.0

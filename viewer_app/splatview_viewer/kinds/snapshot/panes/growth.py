@@ -184,7 +184,7 @@ def _compare(view: SnapshotView) -> PaneAnswer | None:
 
 
 def _choose_snapshot(view: SnapshotView) -> Content | None:
-    """Draw the choice of another open snapshot; None: it is compared with itself."""
+    """Draw the choice of another open snapshot; None if it is compared with itself."""
     others = view.content.other_contents()
     if not others:
         return None

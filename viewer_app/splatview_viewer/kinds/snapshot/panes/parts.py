@@ -18,7 +18,7 @@ from splatview_viewer.ui.widgets import colored, wrapped
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from splatview_viewer.kinds.snapshot.content import Key
+    from splatview_viewer.kinds.snapshot.answers import Key
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
 K = TypeVar("K", bound=str)
@@ -48,7 +48,7 @@ def draw_centered(text: str) -> None:
 
 
 def chip(text: str, on: bool) -> bool:
-    """Draw a flat button, bright while `on`. Returns whether it was pressed."""
+    """Draw a flat button, bright while `on`; return whether it was pressed."""
     button_color = theme.CHOSEN if on else CLEAR
     text_color = theme.TEXT if on else theme.DIM
     imgui.push_style_color(imgui.Col_.button, imgui.get_color_u32(button_color))
@@ -85,7 +85,8 @@ def draw_label(text: str) -> None:
 def continue_line(width: float, space: float) -> None:
     """Put the next item on the same line if it fits, after `space` pixels.
 
-    width: pixels of the item.
+    Args:
+        width: pixels of the item.
     """
     padding = imgui.get_style().window_padding.x
     right = imgui.get_window_pos().x + imgui.get_window_width() - padding
@@ -114,7 +115,8 @@ def right_aligned_texts(*texts: tuple[str, ImVec4]) -> None:
 def draw_size_bar(parts: Mapping[str, tuple[int, ImVec4 | None]]) -> None:
     """Draw a bar of the bytes of several parts, and their texts below it.
 
-    parts: bytes and colour by name; those without a colour have a text alone.
+    Args:
+        parts: bytes and colour by name; those without a colour have a text alone.
     """
     corner = imgui.get_cursor_screen_pos()
     width = imgui.get_content_region_avail().x

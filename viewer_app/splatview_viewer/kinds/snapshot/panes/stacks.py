@@ -55,7 +55,7 @@ def draw_stacks(view: SnapshotView) -> bool:
         hits_mask = hits.mask
 
     def members() -> np.ndarray | None:
-        """Return the allocations that the pane is of, bool (A,); None: all."""
+        """Return the allocations that the pane is of, bool (A,); None for all."""
         if isinstance(scope_key, int):
             return live_mask(trace, scope_key)
         return hits_mask

@@ -20,7 +20,7 @@ from splatview_viewer.ui.widgets import fitted
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from splatview_viewer.kinds.snapshot.content import Key
+    from splatview_viewer.kinds.snapshot.answers import Key
     from splatview_viewer.kinds.snapshot.view import SnapshotView
     from splatview_viewer.snapshot.analysis.tables import GroupTable
 
@@ -253,7 +253,7 @@ def _draw_rows(view: SnapshotView, name: str, rows: TableRows) -> int | None:
 
 
 def _draw_row(widget_id: str, rows: TableRows, row: int) -> bool:
-    """Draw one row. Returns whether the pointer is over it."""
+    """Draw one row; return whether the pointer is over it."""
     is_hovered = False
     columns_and_cells = zip(rows.columns, rows.cells(row), strict=True)
     for i, (column, cell) in enumerate(columns_and_cells):
