@@ -441,6 +441,7 @@ def write_ply(
     path: Path,
     *,
     antialiased: bool = False,
+    up: tuple[float, float, float] | None = None,
     keep: torch.Tensor | None = None,
     progress: Progress = silent,
 ) -> tuple[Path, int]:
@@ -453,6 +454,7 @@ def write_ply(
         path: the file to write; if it exists, a number is appended.
         antialiased: True for a scene that was trained so, noted in a comment that other
             programs know.
+        up: the direction upward, noted in a comment; None if it is not known.
         keep: (N,) bool, which Gaussians to write; None for all of them.
         progress: called with how far it is.
 
@@ -469,7 +471,7 @@ def write_ply(
     count = len(index)
     if not count:
         raise FileError("PLY: none of the Gaussians is left to be written")
-    header = _header_text(scene, count, antialiased=antialiased)
+    header = _header_text(scene, count, antialiased=antialiased, up=up)
     try:
         with output_file(path, numbered=True) as out:
             out.file.write(header.encode())
@@ -482,7 +484,13 @@ def write_ply(
     return out.path, count
 
 
-def _header_text(scene: GaussianScene, count: int, *, antialiased: bool) -> str:
+def _header_text(
+    scene: GaussianScene,
+    count: int,
+    *,
+    antialiased: bool,
+    up: tuple[float, float, float] | None,
+) -> str:
     """Return the header of a PLY with `count` Gaussians, in inria's order."""
     position_type = "double" if scene.means.dtype.itemsize == 8 else "float"
     names = ["nx", "ny", "nz", *COLORS[0]]
@@ -491,6 +499,8 @@ def _header_text(scene: GaussianScene, count: int, *, antialiased: bool) -> str:
     lines = ["ply", "format binary_little_endian 1.0"]
     if antialiased:
         lines.append("comment SplatRenderMode: mip")
+    if up is not None:
+        lines.append("comment Vertical axis: " + " ".join(f"{x:g}" for x in up))
     lines.append(f"element vertex {count}")
     lines += [f"property {position_type} {axis}" for axis in "xyz"]
     lines += [f"property float {name}" for name in names]

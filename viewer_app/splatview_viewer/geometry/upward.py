@@ -10,8 +10,12 @@ _SAMPLE = 20_000
 """Points that are looked at."""
 _JUDGES = 1500
 """Points by which planes are judged."""
-_TRIES = 250
+_FIRST_JUDGES = 500
+"""Those by which all planes that are tried are judged."""
+_TRIES = 700
 """Planes that are tried."""
+_CANDIDATES = 24
+"""The best of them, which are fitted to the points near them."""
 _MIN_POINTS = 500
 """Points of a scene that may have a ground."""
 _GROUND_THICKNESS = 0.015
@@ -94,29 +98,74 @@ def up_of_scene(
 def _find_ground(points: np.ndarray) -> _Plane | None:
     """Return the plane that holds most of the points, with most others on one side of it.
 
-    Planes through three random points are tried; something stands on the ground.
+    Planes through three random points are tried, and the best of them fitted to what
+    lies near; something stands on the ground.
     """
     random = np.random.default_rng(0)
     count = min(len(points), _JUDGES)
     judges = points[random.choice(len(points), count, replace=False)]
     triples = judges[random.integers(len(judges), size=(_TRIES, 3))]
-    normals, offsets = _planes_through(triples)
-    heights = judges @ normals.T - offsets
+    tried = _judge(judges[:_FIRST_JUDGES], *_planes_through(triples))
+    best = np.argsort(-tried.scores)[:_CANDIDATES]
+    candidates = [
+        _Plane(tried.normals[i], float(tried.offsets[i]))
+        for i in best
+        if tried.scores[i] > 0
+    ]
+    if not candidates:
+        return None
+    fitted = [_fit_plane(judges, plane) for plane in candidates]
+    normals = np.stack([plane.normal for plane in fitted])
+    offsets = np.array([plane.offset for plane in fitted])
+    judged = _judge(judges, normals, offsets)
+    scores = np.where(judged.shares > _GROUND_SHARE, judged.scores, 0.0)
+    index = int(np.argmax(scores))
+    if scores[index] <= 0:
+        return None
+    return _Plane(judged.normals[index], float(judged.offsets[index]))
+
+
+class _Judged(NamedTuple):
+    """Planes that may be the ground, their normals towards most of the points."""
+
+    normals: np.ndarray
+    """(M, 3)."""
+    offsets: np.ndarray
+    """(M,)."""
+    shares: np.ndarray
+    """(M,) shares of the points in each plane, less where others are on both sides."""
+    scores: np.ndarray
+    """(M,), higher for what is more likely the ground."""
+
+
+def _judge(points: np.ndarray, normals: np.ndarray, offsets: np.ndarray) -> _Judged:
+    """Judge planes by points (N, 3): normals (M, 3) and offsets (M,)."""
+    heights = points @ normals.T - offsets
     count_above = (heights >= _GROUND_THICKNESS).sum(axis=0)
     count_below = (heights <= -_GROUND_THICKNESS).sum(axis=0)
     larger = np.maximum(count_above, count_below)
     smaller = np.minimum(count_above, count_below)
-    inside = 1 - (larger + smaller) / len(judges)
-    scores = inside * (1 - smaller / np.maximum(larger, 1))
-    scores[smaller > 0.25 * larger] = 0.0
-    if scores.max(initial=0.0) <= _GROUND_SHARE:
-        return None
-    index = int(np.argmax(scores))
-    normal = normals[index]
-    offset = float(offsets[index])
-    if count_above[index] >= count_below[index]:
-        return _Plane(normal, offset)
-    return _Plane(-normal, -offset)
+    inside = 1 - (larger + smaller) / len(points)
+    shares = inside * (1 - smaller / np.maximum(larger, 1))
+    shares[smaller > 0.25 * larger] = 0.0
+    signs = np.where(count_above >= count_below, 1.0, -1.0)
+    # Things stand on a floor: a wall faces another one, and little hangs from a ceiling.
+    scores = shares * (1 - _mean_height(heights * signs)) ** 2
+    return _Judged(normals * signs[:, None], offsets * signs, shares, scores)
+
+
+def _mean_height(heights: np.ndarray) -> np.ndarray:
+    """Return how high points lie above planes on average, (M,).
+
+    A height of 1 is that of nearly the highest point.
+
+    heights: (N, M) of N points above each of M planes.
+    """
+    is_above = heights >= _GROUND_THICKNESS
+    above = np.where(is_above, heights, 0.0)
+    highest = np.maximum(np.quantile(above, 0.95, axis=0), 1e-9)
+    sums = np.minimum(above, highest).sum(axis=0)
+    return sums / highest / np.maximum(is_above.sum(axis=0), 1)
 
 
 def _planes_through(triples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -138,14 +187,21 @@ def _planes_through(triples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _refine_normal(points: np.ndarray, ground: _Plane) -> np.ndarray:
     """Return the normal of the plane that fits all points near the ground."""
-    normal, offset = ground
+    return _fit_plane(points, ground).normal
+
+
+def _fit_plane(points: np.ndarray, plane: _Plane) -> _Plane:
+    """Return the plane that fits all points (N, 3) near another plane."""
+    normal, offset = plane
     for thickness in (2 * _GROUND_THICKNESS, _GROUND_THICKNESS):
         flat = points[np.abs(points @ normal - offset) < thickness]
+        if len(flat) < 3:
+            break
         center = flat.mean(axis=0)
         _, _, axes = np.linalg.svd(flat - center, full_matrices=False)
         normal = axes[2] * np.sign(axes[2] @ normal)
         offset = float(normal @ center)
-    return normal
+    return _Plane(normal, offset)
 
 
 def snap_to_axis(up: np.ndarray) -> np.ndarray:

@@ -64,6 +64,15 @@ class UpAxis:
         return f"{name}, {source}".replace("-", "\u2212")
 
     @property
+    def known(self) -> tuple[float, float, float] | None:
+        """The direction upward, of length 1; None while nothing has said it."""
+        if not self._view.state.place.up_by:
+            return None
+        up = self._view.rig.orbit.up
+        x, y, z = (up / np.linalg.norm(up)).tolist()
+        return x, y, z
+
+    @property
     def axis_name(self) -> str:
         """The name in `UPS` of the direction upward; "" where it is no axis."""
         up = self._view.rig.orbit.up

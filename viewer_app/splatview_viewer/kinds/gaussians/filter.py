@@ -158,6 +158,7 @@ class Filter(Tool["GaussianView"]):
             return
         selection = view.state.selection
         antialiased = summary.antialiased
+        up = view.rig.up_axis.known
         scene = scene.to_host()
 
         def write(job: Job[tuple[Path, int]]) -> tuple[Path, int]:
@@ -165,7 +166,12 @@ class Filter(Tool["GaussianView"]):
 
             keep = (flags(scene, selection) & HIDDEN) == 0 if only_shown else None
             return write_ply(
-                scene, path, antialiased=antialiased, keep=keep, progress=job.report
+                scene,
+                path,
+                antialiased=antialiased,
+                up=up,
+                keep=keep,
+                progress=job.report,
             )
 
         self._job = self._jobs.submit(write)
