@@ -100,6 +100,14 @@ def _open_palette(user: User) -> None:
     user.open_palette()
 
 
+def _next_zone(user: User) -> None:
+    user.focus_zone(1)
+
+
+def _previous_zone(user: User) -> None:
+    user.focus_zone(-1)
+
+
 def _list_keys(user: User) -> None:
     user.toggle_help()
 
@@ -185,6 +193,16 @@ COMMANDS: tuple[Command[User], ...] = (
     ),
     Command(
         "pane.close", "Close this pane", _close_pane, icon="close", reason=_why_one_pane
+    ),
+    Command(
+        "zone.next", "Keyboard: the next zone", _next_zone, ("F6",), icon="keyboard"
+    ),
+    Command(
+        "zone.previous",
+        "Keyboard: the zone before",
+        _previous_zone,
+        ("Shift F6",),
+        icon="keyboard",
     ),
     Command(PALETTE, "Find a command", _open_palette, ("Ctrl K",), icon="find"),
     Command("theme.switch", "Light or dark colours", _switch_theme, icon="moon"),

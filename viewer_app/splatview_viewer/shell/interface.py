@@ -36,6 +36,17 @@ if TYPE_CHECKING:
     from splatview_viewer.shell.user import User
     from splatview_viewer.shell.viewport import Viewport
 
+_BOARDS = (
+    "top bar",
+    "streams",
+    "sparks",
+    "tabs",
+    "sections",
+    "footer",
+    "strip",
+    "time",
+)
+"""The boards in the order of the keyboard; those over the pictures come last."""
 _EDGE = 6.0
 """Points of the panel's edge that can be dragged."""
 
@@ -48,6 +59,8 @@ class Interface:
         self.state = InterfaceState()
         self.faults = Faults("interface")
         """Faults of its zones."""
+        self.surface.focus.order = _BOARDS
+        self.surface.focus.skipped = frozenset(["edge"])
         self.settings = KnownSettings()
         self.palette = Palette()
         self.zones = place((1, 1), scale, self.state.wishes())

@@ -432,6 +432,11 @@ class User:
             self.interface.palette.open()
             self.mark(SETTLE)
 
+    def focus_zone(self, step: int) -> None:
+        """Give the keyboard to the next zone of the interface (1), or the one before."""
+        self.interface.surface.focus.move(step)
+        self.mark(SETTLE)
+
     def go_to_setting(self, tab: Tab, section: str, label: str) -> None:
         """Show a section of the panel, and focus a setting in it.
 
@@ -482,7 +487,8 @@ class User:
             # As a rule nothing is drawn over it: it need not wait for the words.
             self._work.flush()
         work = partial(self._work, "panel", *framebuffer.size, self.has_panel)
-        if self.interface.draw(self, framebuffer, work):
+        changed = self.interface.draw(self, framebuffer, work)
+        if changed or self.interface.surface.focus.is_moving:
             self.mark(SETTLE)
 
     def present(self, now: float) -> None:
