@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from support import widgets
 from support.viewer import Viewer
 
 import splatview
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease
 from splatview_viewer.recording.recorder import Tape
 from splatview_viewer.recording.recording import RecordOptions
+from splatview_viewer.ui.tracks import Track
 from splatview_viewer.workspace.sources import FileSource, entries_of
 
 MEANS = torch.nn.functional.normalize(
@@ -116,12 +118,13 @@ def wait_until_alive(viewer: Viewer, alive: bool) -> None:
     viewer.until(has_state)
 
 
-def bar_at(viewer: Viewer, index: int) -> tuple[float, float]:
-    """Return the point of the slider where a snapshot is."""
-    track = view(viewer).view.tools["history"].track
-    # The live value is the last one.
-    count = len(tape(viewer).player.recording) + 1
-    return track.x + track.width * (index + 0.5) / count, track.y + track.height / 2
+def track_at(viewer: Viewer, index: int | None) -> tuple[float, float]:
+    """Return the point of the lane where a snapshot is; None: what comes live."""
+    viewer.find("Training track")
+    rect = widgets.drawn["Training track"]
+    lane = view(viewer).view.tools["history"].lane()
+    x = Track(rect, viewer.screen.state.scale).to_x(lane.place(index))
+    return x + (2 if index is None else 0), rect.y + rect.height / 2
 
 
 @pytest.mark.parametrize("viewer", [RecordOptions(every=20)], indirect=True)
@@ -145,7 +148,7 @@ def test_shown_scene_is_recorded_at_its_interval_of_steps(viewer: Viewer) -> Non
     assert source(viewer, "render").tape is None
 
 
-def test_bar_and_keys_go_back_and_return_to_live(viewer: Viewer) -> None:
+def test_lane_and_keys_go_back_and_return_to_live(viewer: Viewer) -> None:
     record(viewer, 0, 1, 2, 3)
     viewer.do()
     player = tape(viewer).player
@@ -153,8 +156,8 @@ def test_bar_and_keys_go_back_and_return_to_live(viewer: Viewer) -> None:
     view(viewer).view.rig.apply_orbit()
     viewer.do()
     camera = view(viewer).view.rig.camera()
-    viewer.do(PointerMove(*bar_at(viewer, 2)))
-    viewer.do(PointerPress(*bar_at(viewer, 2)))
+    viewer.do(PointerMove(*track_at(viewer, 2)))
+    viewer.do(PointerPress(*track_at(viewer, 2)))
 
     def shows_position() -> bool:
         position = player.position
@@ -169,27 +172,43 @@ def test_bar_and_keys_go_back_and_return_to_live(viewer: Viewer) -> None:
     viewer.until(shows_position)
     assert player.position in player.recording.snapshots[1:3]
     assert view(viewer).view.rig.camera().key == camera.key
-    viewer.do(PointerMove(*bar_at(viewer, 0)))
+    viewer.do(PointerMove(*track_at(viewer, 0)))
     viewer.until(shows_first)
-    viewer.do(PointerRelease(*bar_at(viewer, 0)))
+    viewer.do(PointerRelease(*track_at(viewer, 0)))
     assert any("recorded" in text for text in view(viewer).info.details)
     # The recording continues meanwhile.
     record(viewer, 4)
     assert shown_count(viewer) == 100
-    end = bar_at(viewer, len(player.recording))
+    end = track_at(viewer, None)
     viewer.do(PointerPress(*end), PointerRelease(*end))
     viewer.until(shows_live)
     indices = []
-    history = view(viewer).view.tools["history"]
     for key in ("comma", "comma", "period", "t", "end"):
         viewer.do(Key(key))
         indices.append(player.index)
-        # The key "end" returns to the live value.
-        assert history.is_shown == (key != "end")
     newest = len(player.recording) - 1
     assert indices == [newest, newest - 1, newest, newest, None]
-    viewer.do(Key("t"))
-    assert history.is_shown
+    assert viewer.user.interface.state.time_folded
+
+
+def test_key_p_plays_the_chosen_lane_and_no_other(viewer: Viewer) -> None:
+    record(viewer, 0, 1, 2, 3)
+    player = tape(viewer).player
+    path = view(viewer).view.path
+    path.circle_scene()
+    viewer.do(Key("p"))
+    assert player.playing
+    assert not path.is_playing
+    viewer.do(Key("p"))
+    assert not player.playing
+    viewer.click("Path")
+    viewer.do(Key("p"))
+    assert path.is_playing
+    assert not player.playing
+    viewer.click("time play")
+    assert not path.is_playing
+    viewer.click("Live")
+    assert player.position is None
 
 
 def test_restarted_run_continues_the_same_recording(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import moderngl
 
     from splatview_viewer.core.events import Event
+    from splatview_viewer.core.lane import Lane
     from splatview_viewer.core.view import KeyHelp, Section
 
 V = TypeVar("V", bound=SceneView)
@@ -106,6 +107,10 @@ class Tool(Generic[V]):
         Returns True when a picture has to follow.
         """
         return False
+
+    def lane(self) -> Lane | None:
+        """Return its lane of the time area; None without one."""
+        return None
 
     def sections(self) -> Sequence[Section]:
         """Return its parts of the panel."""
@@ -195,6 +200,11 @@ class ToolSet(dict[str, Tool]):
         for tool in self.values():
             covered += tool.covered(rect)
         return covered
+
+    def lanes(self) -> list[Lane]:
+        """Return the lanes of all tools, from above."""
+        lanes = [tool.lane() for tool in self.values()]
+        return [lane for lane in lanes if lane is not None]
 
     def sections(self) -> list[Section]:
         """Return the parts of the panel, in their order there."""

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from splatview_viewer.core.command import Command
 from splatview_viewer.core.view import TABS
 from splatview_viewer.shell.layout import Layout
+from splatview_viewer.shell.time_area import chosen_lane
+from splatview_viewer.workspace.catalogue import SETTLE
 
 if TYPE_CHECKING:
     from splatview_viewer.core.view import Tab
@@ -96,6 +98,16 @@ def _fold_time(user: User) -> None:
     user.fold_time()
 
 
+def _play_lane(user: User) -> None:
+    lane = chosen_lane(user)
+    lane.play(not lane.playing)
+    user.mark(SETTLE)
+
+
+def _why_not_played(user: User) -> str | None:
+    return chosen_lane(user).reason
+
+
 def _open_palette(user: User) -> None:
     user.open_palette()
 
@@ -159,6 +171,14 @@ COMMANDS: tuple[Command[User], ...] = (
     *(_tab_command(tab, name) for tab, name in TABS.items()),
     Command(
         "time.fold", "Fold or open the time area", _fold_time, ("T",), icon="training"
+    ),
+    Command(
+        "time.play",
+        "Play the chosen lane, or stop",
+        _play_lane,
+        ("P",),
+        icon="play",
+        reason=_why_not_played,
     ),
     Command(
         "pane.next",

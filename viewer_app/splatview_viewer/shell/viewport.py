@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.command import Command
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.host import Host
+    from splatview_viewer.core.lane import Lane
     from splatview_viewer.core.settings import Color, Entry
     from splatview_viewer.core.view import ShownView, Tab
     from splatview_viewer.shell.user import User
@@ -179,6 +180,13 @@ class Viewport:
         return self._attempt(
             "commands", lambda _, view: view.view.find_commands(text), ()
         )
+
+    def lanes(self) -> Sequence[Lane]:
+        """Return the lanes of the time area of what it shows; none without data."""
+        found = self.working()
+        if found is None or found[1].empty:
+            return ()
+        return self._attempt("lanes", lambda _, view: view.view.lanes(), ())
 
     def take_shortcut(self, event: ev.Key) -> bool:
         """Run the command of what it shows that a key is the shortcut of.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from splatview_viewer.core.command import Command
 from splatview_viewer.kinds.gaussians.filter import Filter
+from splatview_viewer.kinds.gaussians.history import HistoryTool
 from splatview_viewer.kinds.gaussians.inspect import Inspect
 from splatview_viewer.kinds.gaussians.state import SHOWS, Show
 from splatview_viewer.scene.scene import UPS
@@ -291,6 +292,52 @@ def _camera_commands(cameras: CameraSet) -> tuple[Of, ...]:
     )
 
 
+# -- the training ----------------------------------------------------------------------
+
+
+def _why_no_history(view: GaussianView) -> str | None:
+    return view.tools.of(HistoryTool).training.reason
+
+
+def _step_history(by: int, view: GaussianView) -> None:
+    view.tools.of(HistoryTool).move(by)
+
+
+def _show_live(view: GaussianView) -> None:
+    view.tools.of(HistoryTool).live()
+
+
+def _history_commands() -> list[Of]:
+    return [
+        Command(
+            "history.before",
+            "The snapshot before",
+            partial(_step_history, -1),
+            (",",),
+            icon="back",
+            reason=_why_no_history,
+            repeats=True,
+        ),
+        Command(
+            "history.after",
+            "The snapshot after",
+            partial(_step_history, 1),
+            (".",),
+            icon="step",
+            reason=_why_no_history,
+            repeats=True,
+        ),
+        Command(
+            "history.live",
+            "What comes live, or the newest snapshot",
+            _show_live,
+            ("End",),
+            icon="training",
+            reason=_why_no_history,
+        ),
+    ]
+
+
 # -- the path --------------------------------------------------------------------------
 
 
@@ -448,6 +495,7 @@ COMMANDS: tuple[Command[Any], ...] = (
     *_camera_moves(),
     *_bookmark_commands(),
     *_training_commands(),
+    *_history_commands(),
     *_path_commands(),
     *_data_commands(),
 )

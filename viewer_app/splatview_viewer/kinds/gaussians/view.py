@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from splatview_ipc.gl.base import PixelSource
     from splatview_viewer.core.command import Command
     from splatview_viewer.core.events import Event
+    from splatview_viewer.core.lane import Lane
     from splatview_viewer.core.settings import Color
     from splatview_viewer.core.view import KeyHelp, Value
     from splatview_viewer.geometry.cameras import Camera
@@ -286,6 +287,9 @@ class GaussianView(View[SceneCache, GaussianState]):
 
     def commands(self) -> Sequence[Command[Any]]:
         return commands_of(self)
+
+    def lanes(self) -> Sequence[Lane]:
+        return self.tools.lanes()
 
     def panel(self) -> Sequence[Section]:
         return self.tools.sections()
