@@ -120,6 +120,22 @@ def _previous_zone(user: User) -> None:
     user.focus_zone(-1)
 
 
+def _undo(user: User) -> None:
+    user.history.undo()
+
+
+def _redo(user: User) -> None:
+    user.history.redo()
+
+
+def _why_no_undo(user: User) -> str | None:
+    return user.history.undo_reason()
+
+
+def _why_no_redo(user: User) -> str | None:
+    return user.history.redo_reason()
+
+
 def _list_keys(user: User) -> None:
     user.toggle_help()
 
@@ -153,6 +169,15 @@ COMMANDS: tuple[Command[User], ...] = (
         ("Ctrl Shift S",),
         icon="layers",
         reason=_why_no_picture,
+    ),
+    Command("edit.undo", "Undo", _undo, ("Ctrl Z",), icon="undo", reason=_why_no_undo),
+    Command(
+        "edit.redo",
+        "Redo",
+        _redo,
+        ("Ctrl Shift Z", "Ctrl Y"),
+        icon="redo",
+        reason=_why_no_redo,
     ),
     Command(
         "run.pause",

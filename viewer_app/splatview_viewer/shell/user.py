@@ -25,6 +25,7 @@ from splatview_viewer.shell.known_settings import Goal
 from splatview_viewer.shell.layout import Layout
 from splatview_viewer.shell.pace import Pace
 from splatview_viewer.shell.stream_list import caption_of
+from splatview_viewer.shell.undo import History
 from splatview_viewer.workspace.catalogue import SETTLE
 from splatview_viewer.workspace.sources import FileSource, entries_of
 
@@ -106,6 +107,8 @@ class User:
             hand_over=lambda path: self.screen.desktop.hand_over(path),
         )
         self.state.light = self.host.memo.get("light") is True
+        self.history = History(self)
+        """What the user can undo."""
         self.interface = Interface(screen.state.scale)
         self.interface.state.recall(catalogue.memo)
         self.interface.state.bare = not panel
@@ -180,6 +183,7 @@ class User:
             self._hide()
         for viewport in self.layout.seen:
             viewport.tick(now)
+        self.history.watch(now)
         toasts = self.state.toasts
         self.state.toasts = [
             (end, text)
@@ -237,6 +241,7 @@ class User:
             return None
         event = checked
         self.held.note(event)
+        self._note_gesture(event, now)
         match event:
             case ev.Resize() | ev.Expose() | ev.Close():
                 return self.mark(SETTLE)
@@ -273,6 +278,15 @@ class User:
         if isinstance(event, ev.PointerPress) and not ours:
             self.layout.activate(viewport)
         viewport.take(event, ours)
+
+    def _note_gesture(self, event: Event, now: float) -> None:
+        """Tell the history that the user does something, and what is a new step."""
+        goes_down = isinstance(event, ev.Key) and event.pressed and not event.repeat
+        begins = (ev.PointerPress, ev.Wheel, ev.Pinch, ev.Text, ev.FileDrop)
+        if goes_down or isinstance(event, begins):
+            self.history.begin_gesture(now)
+        elif isinstance(event, (ev.Key, ev.PointerRelease)):
+            self.history.touch(now)
 
     def _switches_help(self, event: Event, ours: bool) -> bool:
         """Show or hide the list of keys if an event asks for that; return whether.
@@ -425,6 +439,14 @@ class User:
         self.interface.state.panel_open = True
         self.interface.state.remember(self.catalogue.memo)
         self.mark(SETTLE)
+
+    def undo_reason(self) -> str | None:
+        """Return why nothing can be undone now; None: something can."""
+        return self.history.undo_reason()
+
+    def redo_reason(self) -> str | None:
+        """Return why nothing can be redone now; None: something can."""
+        return self.history.redo_reason()
 
     def open_palette(self) -> None:
         """Open the palette, with nothing typed."""

@@ -98,6 +98,15 @@ class GaussianView(View[SceneCache, GaussianState]):
         self._must_draw = True
         self.host.wake()
 
+    def undoable_state(self) -> GaussianState | None:
+        return self.state if self.state.place.framed else None
+
+    def restore(self, state: GaussianState) -> None:
+        self.rig.motion.interrupt()
+        self.rig.motion.flying.let_go()
+        self.state = state
+        self.mark_moving()
+
     def bare_copy(self) -> GaussianView:
         """Return another view in the same state, without tools, for exact pictures."""
         copy = type(self)(self.data, self.state)
