@@ -117,7 +117,7 @@ def poll(
 def until_ready(screen: BrowserScreen) -> list[Event]:
     """Poll until the screen takes another picture; return the events meanwhile."""
     events: list[Event] = []
-    poll(screen, lambda: screen.state.ready, events)
+    poll(screen, lambda: screen.takes_pictures, events)
     return events
 
 

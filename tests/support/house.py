@@ -69,10 +69,12 @@ class House:
 
         def has_final() -> bool:
             newest = self.newest(page)
-            if newest is None or not newest.lossless or user.dirty:
+            if newest is None or not newest.lossless or user.waiting:
                 return False
             drawn = read_pixels(user.screen.framebuffer)[..., :3]
-            return np.array_equal(decoded(newest), drawn)
+            x, y, width, height = newest.box
+            part = drawn[y : y + height, x : x + width]
+            return np.array_equal(decoded(newest), part)
 
         self.until(has_final)
         return decoded(self._newest[page]).astype(int)

@@ -25,7 +25,7 @@ from support.pages import (
 )
 from support.proxy import PATH, reverse_proxy
 from support.wait import PATIENCE, wait_until
-from support.web_clients import uploaded_files
+from support.web_clients import some_picture, uploaded_files
 
 import splatview
 from splatview_ipc.control.registry import list_viewers
@@ -66,7 +66,7 @@ def test_pictures_are_on_the_page_and_fill_it(viewer: Viewer, open_page: Open) -
     np.testing.assert_allclose(
         on_canvas(page), small.repeat(2, 0).repeat(2, 1).astype(int), atol=6
     )
-    client.put(m.Picture(3, "jpeg", (640, 400)), b"no picture")
+    client.put(*some_picture(3, b"no picture", (640, 400), client.layout.number))
     client.last_number = 3
     picture_numbers = [
         send(client, drawn(640, 400, seed)) for seed in range(12)

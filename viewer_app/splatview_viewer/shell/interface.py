@@ -75,6 +75,8 @@ class Interface:
         user: User,
         framebuffer: moderngl.Framebuffer,
         work: Callable[[], AbstractContextManager[object]],
+        *,
+        clear: bool = False,
     ) -> bool:
         """Draw over a user's pictures in a framebuffer.
 
@@ -84,6 +86,7 @@ class Interface:
             user: whose pictures they are.
             framebuffer: of the user's screen.
             work: OpenGL is given anything only inside it, and only if anything is seen.
+            clear: over nothing instead: the framebuffer is a layer of its own.
 
         Returns:
             True when a setting changed: the picture has to be drawn again.
@@ -97,7 +100,7 @@ class Interface:
         names = [name for e in user.state.entries for name in (e.name, e.group)]
         self.surface.cover([*names, info.readout])
         changed = False
-        with self.surface.frame(framebuffer, scale, work):
+        with self.surface.frame(framebuffer, scale, work, clear=clear):
             zones = self.place(self.surface.size, scale)
             for viewport in user.layout.seen:
                 changed |= self._zone("overlay", self._draw_over, user, viewport)

@@ -87,13 +87,19 @@ class Surface:
         framebuffer: moderngl.Framebuffer,
         scale: float,
         work: Callable[[], AbstractContextManager[object]] = nullcontext,
+        *,
+        clear: bool = False,
     ) -> Iterator[None]:
         """Draw a frame of imgui's over what is in a framebuffer.
+
+        imgui adds to alpha what it adds to colours, so over nothing it leaves colours
+        that are multiplied by alpha.
 
         Args:
             framebuffer: of the OpenGL context of this surface.
             scale: pixels per point.
             work: OpenGL is given anything only inside it, and only if anything is seen.
+            clear: over nothing instead.
         """
         self.use()
         self.scale = scale
@@ -121,6 +127,9 @@ class Surface:
         finally:
             end_frame()
             drawn = imgui.get_draw_data()
+            if clear:
+                framebuffer.use()
+                framebuffer.clear(0.0, 0.0, 0.0, 0.0)
             if drawn.total_vtx_count:
                 with work():
                     framebuffer.use()

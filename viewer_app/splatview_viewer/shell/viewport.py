@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from splatview_viewer.workspace.slot import Slot
 
 T = TypeVar("T")
+_numbers = count(1)
 
 
 class Viewport:
@@ -48,6 +50,8 @@ class Viewport:
 
     def __init__(self, user: User) -> None:
         self.user = user
+        self.number = next(_numbers)
+        """Names it for as long as it is open."""
         self.by_itself = True
         """True while the user has not chosen the entry."""
         self.rect = Rect(0, 0, 1, 1)

@@ -1,9 +1,8 @@
-"""From pixels to a page: each newest picture is compared, encoded and sent.
+"""From pixels to a page: what changed in its interface, then its newest picture.
 
-A page tells how long each picture took from its first byte to its decoded image. While
-that is more than SHRINK_ABOVE_S on average, the pictures shrink to about half their
-bytes; below GROW_BELOW_S they grow step by step: with each picture until one was too
-slow, then after some patience.
+The interface is sent without loss, and before pictures: also between the parts of one
+that is on its way. Pictures are encoded at the level of the pacer, and without loss once
+they rest.
 """
 
 from __future__ import annotations
@@ -12,8 +11,11 @@ import asyncio
 import functools
 import logging
 import math
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
+from statistics import median
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,75 +23,38 @@ import numpy as np
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.web.encoders import TurboEncoder, encode_lossless
-from splatview_viewer.web.messages import Picture
+from splatview_viewer.web.interface_stream import InterfaceStream
+from splatview_viewer.web.messages import (
+    Ack,
+    Layout,
+    PaneBox,
+    Picture,
+    ServerMessage,
+)
+from splatview_viewer.web.pacing import IN_FLIGHT, REST_S, RESTING, Level, Pacer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from splatview_viewer.core.screen import Pane, Rect
     from splatview_viewer.screens.draw_target import Copy
     from splatview_viewer.web.encoders import Encoder
     from splatview_viewer.web.server import PageConnection
 
 log = logging.getLogger("splatview")
 
-IN_FLIGHT = 2
-"""Pictures on their way at most."""
-
-
-class Level(NamedTuple):
-    quality: int
-    """Quality of the JPEG, 1 to 100."""
-    scale: float
-    """Width and height over those of the framebuffer."""
-
-
-LEVELS = (
-    Level(85, 1.0),
-    Level(75, 1.0),
-    Level(65, 1.0),
-    Level(55, 1.0),
-    Level(65, 0.75),
-    Level(55, 0.75),
-    Level(45, 0.75),
-    Level(55, 0.5),
-    Level(45, 0.5),
-    Level(35, 0.5),
-    Level(45, 1 / 3),
-    Level(35, 1 / 3),
-    Level(35, 0.25),
-)
-"""The levels of a picture that moves, from the best on. Three levels are about half the
-bytes."""
-RESTING = Level(95, 1.0)
-"""A picture that rests where one without loss is too large."""
-GROW_BELOW_S = 0.036
-"""Seconds that a picture may take to grow."""
-SHRINK_ABOVE_S = 0.060
-"""Seconds that a picture takes from which it shrinks. A level up is less than
-SHRINK_ABOVE_S / GROW_BELOW_S more bytes."""
-MAX_LOSSLESS_S = 1.0
-"""Seconds that a picture without loss may take."""
-_FIRST_LEVEL = 9
-"""The level until a picture was acknowledged."""
-_SHRINK_STEPS = 3
-_MIN_PATIENCE_S = 0.25
-_MAX_PATIENCE_S = 8.0
-"""Seconds from a change to a step up; doubled each time that the step was wrong: it was
-taken back within _TOO_SOON_S."""
-_TOO_SOON_S = 3.0
-REST_S = 0.25
-"""Seconds without another picture after which the last one is sent without loss."""
-_WEIGHT = 0.3
-"""Weight of one picture in the averages."""
 _COMPARED_ROWS = 64
+_PART_BYTES = 48 * 1024
+"""Bytes of a picture between which an update of the interface may go."""
+_LATENCIES = 9
 
 
-class _SentPicture(NamedTuple):
-    """A picture that was sent."""
+class _Drawn(NamedTuple):
+    """The pictures of all panes."""
 
-    size_bytes: int
-    moves: bool
-    """True for one that was encoded at the level of pictures that move."""
+    copy: Copy
+    layout: int
+    box: tuple[int, int, int, int]
 
 
 class _EncodedPicture(NamedTuple):
@@ -98,101 +63,9 @@ class _EncodedPicture(NamedTuple):
     """100: without loss."""
 
 
-class Pacer:
-    """Flow control for one page: chooses how large its pictures are.
-
-    Numbers of pictures rise; `now` is in seconds by any clock that does not go back.
-    """
-
-    def __init__(self) -> None:
-        self._sent: dict[int, _SentPicture] = {}
-        """Pictures that were sent and are not acknowledged, by number."""
-        self._level = _FIRST_LEVEL
-        self._mean_s = 0.0
-        """Average seconds of a picture at this level; 0: unknown."""
-        self._s_per_byte = 1e-7
-        self._changed_at = -math.inf
-        self._rose_at = -math.inf
-        self._patience_s = 0.0
-
-    @property
-    def level(self) -> Level:
-        """The level of the next picture that moves."""
-        return LEVELS[self._level]
-
-    @property
-    def in_flight(self) -> int:
-        """Pictures that were sent and are not on the page yet."""
-        return len(self._sent)
-
-    def lossless_allowed(self, size_bytes: int) -> bool:
-        """Return True if a picture that rests may have this size."""
-        return size_bytes * self._s_per_byte <= MAX_LOSSLESS_S
-
-    def sent(self, number: int, size_bytes: int, *, moves: bool = True) -> None:
-        """Note a picture that was passed to the network.
-
-        `moves` is True for one that was encoded at `level`.
-        """
-        self._sent[number] = _SentPicture(size_bytes, moves)
-
-    def acked(self, number: int, took: float, now: float) -> None:
-        """Note that a picture and all before it are on the page, or were skipped there.
-
-        Args:
-            number: of the picture.
-            took: seconds from its first byte to its decoded image.
-            now: seconds by the same clock as before.
-        """
-        picture = self._sent.get(number)
-        self._sent = {n: sent for n, sent in self._sent.items() if n > number}
-        if picture is None:
-            return
-        if picture.size_bytes:
-            s_per_byte = took / picture.size_bytes
-            self._s_per_byte += _WEIGHT * (s_per_byte - self._s_per_byte)
-        if picture.moves:
-            self._average(took)
-            self._adapt(now)
-
-    def _average(self, took: float) -> None:
-        """Take the seconds of a picture that moves into the average."""
-        if not self._mean_s:
-            self._mean_s = took
-            return
-        # A single slow one may be an accident.
-        took = min(took, 4 * self._mean_s + 0.05)
-        self._mean_s += _WEIGHT * (took - self._mean_s)
-
-    def _adapt(self, now: float) -> None:
-        """Choose the level of the next picture by the average."""
-        since_rise = now - self._rose_at
-        if self._mean_s > SHRINK_ABOVE_S:
-            if since_rise < _TOO_SOON_S:
-                self._patience_s = min(self._patience_s * 2, _MAX_PATIENCE_S)
-            self._patience_s = max(self._patience_s, _MIN_PATIENCE_S)
-            self._change(_SHRINK_STEPS, now)
-            return
-        has_waited = now - self._changed_at >= self._patience_s
-        if self._mean_s < GROW_BELOW_S and has_waited:
-            if since_rise > 2 * _TOO_SOON_S:
-                self._patience_s = min(self._patience_s, _MIN_PATIENCE_S)
-            is_far_below = self._mean_s <= GROW_BELOW_S / 3
-            self._change(-2 if is_far_below else -1, now)
-            self._rose_at = now
-
-    def _change(self, steps: int, now: float) -> None:
-        """Go down by a number of levels, or up by a negative one."""
-        level = min(max(self._level + steps, 0), len(LEVELS) - 1)
-        if level != self._level:
-            self._level = level
-            self._mean_s = 0.0
-            self._changed_at = now
-
-
 @functools.cache
 def encode_threads() -> ThreadPoolExecutor:
-    """Return the threads that encode for all pages.
+    """Return the threads that encode pictures for all pages.
 
     One core is left to the thread that draws.
     """
@@ -200,24 +73,33 @@ def encode_threads() -> ThreadPoolExecutor:
 
 
 class Sender:
-    """One page's pictures.
+    """One page's interface and pictures.
 
-    The thread that draws calls `put` while the sender is `ready`; the page's connection
-    takes messages out with `next`, in the web thread, and wakes the thread that draws
-    when `ready` may have become true.
+    The thread that draws calls `put_interface` while the sender is `ready`, and `put`
+    while it `takes_pictures`; the page's connection takes messages out with `next`, in
+    the web thread, and wakes the thread that draws when these may have become true.
     """
 
     def __init__(self, connection: PageConnection, encoder: Encoder) -> None:
         self._connection = connection
         self._encoder = encoder
         self._pacer = Pacer()
-        self._waiting: Copy | None = None
+        self._interface = InterfaceStream(self._pixels_of)
+        self._layout = Layout(0, (0, 0), [])
+        """The layout of what was put last."""
+        self._waiting: _Drawn | None = None
         self._encoding = False
-        self._last_picture: Copy | None = None
+        self._last_picture: _Drawn | None = None
         """The picture that the page shows, or will when it has drawn all."""
+        self._parts: deque[tuple[ServerMessage | bytes, ...]] = deque()
+        """What is left to send of a picture."""
+        self._fault: BaseException | None = None
+        """Why a picture could not be encoded."""
         self._rests_at = math.inf
         self._number = 0
         self._stream: Any = None
+        self._latencies: deque[float] = deque(maxlen=_LATENCIES)
+        """Milliseconds from the last events until they were seen."""
         self._clear_count = 0
         """Calls of `clear`: a picture that was encoded meanwhile is not remembered."""
         self._closed = False
@@ -230,6 +112,11 @@ class Sender:
 
     @property
     def ready(self) -> bool:
+        """True if another drawing of the interface may come."""
+        return self._interface.ready
+
+    @property
+    def takes_pictures(self) -> bool:
         """True if another picture may be drawn: also while one is being encoded."""
         if self._waiting is not None:
             return False
@@ -245,15 +132,44 @@ class Sender:
         """The level of the next picture."""
         return self._pacer.level
 
-    def put(self, picture: Copy) -> None:
-        """Send a picture, if it is not what the page has."""
+    @property
+    def latency_ms(self) -> float | None:
+        """The usual time from one of the last events until it was seen; None: unknown."""
+        latencies = list(self._latencies)
+        return median(latencies) if latencies else None
+
+    def put_interface(
+        self, drawing: Copy, size: tuple[int, int], panes: Sequence[Pane]
+    ) -> None:
+        """Send a drawing of the interface, as far as the page does not have it."""
         if not self._closed:
-            self._waiting = picture
+            self._interface.put(drawing, self._layout_of(size, panes))
             self._connection.wake_writer()
 
+    def put(
+        self, picture: Copy, size: tuple[int, int], panes: Sequence[Pane], area: Rect
+    ) -> None:
+        """Send the pictures of panes, which lie in `area`, if the page has others."""
+        if not self._closed:
+            box = area.x, area.y, area.width, area.height
+            self._waiting = _Drawn(picture, self._layout_of(size, panes), box)
+            self._connection.wake_writer()
+
+    def _layout_of(self, size: tuple[int, int], panes: Sequence[Pane]) -> int:
+        """Return the number of a layout, which the page is told when it is new."""
+        boxes = [
+            PaneBox(number, (rect.x, rect.y, rect.width, rect.height))
+            for number, rect in panes
+        ]
+        if (size, boxes) != (self._layout.size, self._layout.panes):
+            self._layout = Layout(self._layout.number + 1, size, boxes)
+            self._connection.send(self._layout)
+        return self._layout.number
+
     def clear(self) -> None:
-        """Forget all pictures: the next one is sent even if the page shows it already."""
+        """Forget what the page shows: the next drawings are sent as a whole."""
         self._clear_count += 1
+        self._interface.clear()
         self._waiting = None
         self._last_picture = None
 
@@ -265,95 +181,121 @@ class Sender:
 
     # -- in the web thread -------------------------------------------------------------
 
-    def acked(self, number: int, took: float, now: float) -> None:
-        """Pass an acknowledgement of the page on to the pacer: see `Pacer.acked`."""
-        self._pacer.acked(number, took, now)
+    def acked(self, ack: Ack, now: float) -> None:
+        """Note that an update is on the page."""
+        if ack.latency is not None:
+            self._latencies.append(ack.latency)
+        if ack.layer == "interface":
+            self._interface.acked(ack.number)
+        else:
+            self._pacer.acked(ack.number, ack.took / 1000, now)
         self._connection.wake()
 
-    async def next(self) -> tuple[Picture, bytes] | None:
-        """Return the next picture to send, and its image; None while there is none.
+    async def next(self) -> tuple[ServerMessage | bytes, ...] | None:
+        """Return what to send next; None while there is nothing.
 
         Raises:
-            ViewerError: the picture cannot be encoded.
+            ViewerError: a drawing cannot be encoded.
         """
+        if self._fault is not None:
+            raise self._fault
+        self._begin()
+        if self._interface.has_work:
+            update = await self._interface.next()
+            self._connection.wake()
+            # Another drawing may wait since then.
+            return update or ()
+        if self._parts:
+            return self._parts.popleft()
+        return None
+
+    def _begin(self) -> None:
+        """Have a picture encoded, if there is one and none is being encoded or sent."""
+        if self._encoding or self._parts:
+            return
         # This is read first, since the thread that draws may call `clear` at any time.
         clear_count = self._clear_count
         picture = self._waiting
-        if picture is not None:
-            message = await self._encode_waiting(picture, clear_count)
-            if message is not None:
-                return message
-        return await self._encode_resting()
-
-    async def _encode_waiting(
-        self, picture: Copy, clear_count: int
-    ) -> tuple[Picture, bytes] | None:
-        """Encode the picture that waits; None if the page shows the same already.
-
-        `clear_count` is from before the picture was taken.
-        """
-        loop = asyncio.get_running_loop()
-        level = self._pacer.level
+        rests = picture is None
+        if picture is None:
+            picture = self._resting()
+        if picture is None:
+            return
+        level = previous = None
+        if not rests:
+            level = self._pacer.level
+            previous = self._last_picture
+            self._waiting = None
+            self._last_picture = picture
+            if clear_count != self._clear_count:
+                self._last_picture = None
         self._encoding = True
-        self._waiting = None
-        previous = self._last_picture
-        self._last_picture = picture
-        if clear_count != self._clear_count:
-            self._last_picture = None
-        try:
-            encoded = await loop.run_in_executor(
-                encode_threads(), self._encode, picture, previous, level
-            )
-            if encoded is None:
-                return None
-            self._rests_at = loop.time() + REST_S
-            loop.call_later(REST_S + 0.01, self._connection.wake_writer)
-            return self._message(picture, encoded)
-        finally:
-            self._encoding = False
-            self._connection.wake()
-
-    async def _encode_resting(self) -> tuple[Picture, bytes] | None:
-        """Encode the last picture without loss once it rests; None until then."""
         loop = asyncio.get_running_loop()
-        picture = self._last_picture
-        if picture is None or self._pacer.in_flight or loop.time() < self._rests_at:
-            return None
-        encoded = await loop.run_in_executor(
-            encode_threads(), self._encode, picture, None, None
+        encoding = loop.run_in_executor(
+            encode_threads(), self._encode, picture, previous, level
         )
-        is_replaced = self._waiting is not None or picture is not self._last_picture
-        if encoded is None or is_replaced:
-            return None
-        self._rests_at = math.inf
-        return self._message(picture, encoded, rests=True)
+        encoding.add_done_callback(partial(self._take, picture, rests))
 
-    def _message(
-        self, picture: Copy, encoded: _EncodedPicture, *, rests: bool = False
-    ) -> tuple[Picture, bytes]:
-        """Give a picture its number, and return it as it is sent."""
+    def _resting(self) -> _Drawn | None:
+        """Return the picture to be sent without loss; None while none rests."""
+        picture = self._last_picture
+        if picture is None or self._pacer.in_flight:
+            return None
+        now = asyncio.get_running_loop().time()
+        return None if now < self._rests_at else picture
+
+    def _take(
+        self,
+        picture: _Drawn,
+        rests: bool,
+        encoding: asyncio.Future[_EncodedPicture | None],
+    ) -> None:
+        """Take over an encoded picture."""
+        self._encoding = False
+        if encoding.cancelled():
+            return
+        self._fault = encoding.exception()
+        encoded = None if self._fault else encoding.result()
+        is_replaced = self._waiting is not None or picture is not self._last_picture
+        if encoded is not None and not (rests and is_replaced):
+            loop = asyncio.get_running_loop()
+            self._rests_at = math.inf
+            if not rests:
+                self._rests_at = loop.time() + REST_S
+                loop.call_later(REST_S + 0.01, self._connection.wake_writer)
+            self._queue(picture, encoded, rests)
+        self._connection.wake()
+        self._connection.wake_writer()
+
+    def _queue(self, picture: _Drawn, encoded: _EncodedPicture, rests: bool) -> None:
+        """Give a picture its number, and queue its parts."""
         self._number += 1
-        self._pacer.sent(self._number, len(encoded.data), moves=not rests)
+        data = encoded.data
+        self._pacer.sent(self._number, len(data), moves=not rests)
         is_lossless = encoded.quality == 100
         message = Picture(
             number=self._number,
             format="webp" if is_lossless else "jpeg",
-            size=picture.size,
-            at=0.0 if rests else picture.at,
+            layout=picture.layout,
+            box=picture.box,
+            bytes=len(data),
+            at=0.0 if rests else picture.copy.at,
             quality=encoded.quality,
             lossless=is_lossless,
         )
-        return message, encoded.data
+        parts = [data[at : at + _PART_BYTES] for at in range(0, len(data), _PART_BYTES)]
+        self._parts.append((message, parts[0]))
+        self._parts.extend((part,) for part in parts[1:])
 
     # -- in a worker -------------------------------------------------------------------
 
     def _encode(
-        self, picture: Copy, previous: Copy | None, level: Level | None
+        self, drawn: _Drawn, previous: _Drawn | None, level: Level | None
     ) -> _EncodedPicture | None:
         """Encode a picture, unless it is the same as the previous one.
 
         Args:
-            picture: with its pixels.
+            drawn: the picture with its pixels.
             previous: what the page shows; None to encode in any case.
             level: None for no loss, or hardly any where the line is too slow.
 
@@ -362,8 +304,9 @@ class Sender:
         """
         if self._closed:
             return None
+        picture = drawn.copy
         with self._count_encoding(), self._pixels_of(picture):
-            if previous is not None and _same_pixels(picture, previous):
+            if previous is not None and _is_same(drawn, previous):
                 return None
             if level is None:
                 data = encode_lossless(picture.pixels)
@@ -434,10 +377,12 @@ def scaled_size(size: tuple[int, int], scale: float) -> tuple[int, int]:
     return max(round(width * scale), 1), max(round(height * scale), 1)
 
 
-def _same_pixels(a: Copy, b: Copy) -> bool:
-    """Return True if two pictures are the same."""
-    if a.size != b.size:
+def _is_same(drawn: _Drawn, previous: _Drawn) -> bool:
+    """Return True if two pictures of the same panes are the same."""
+    if (drawn.layout, drawn.box) != (previous.layout, previous.box):
         return False
+    a = drawn.copy
+    b = previous.copy
     if isinstance(a.pixels, np.ndarray) and isinstance(b.pixels, np.ndarray):
         return _same_arrays(a.pixels, b.pixels)
     import torch
