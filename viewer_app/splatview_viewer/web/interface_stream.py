@@ -28,7 +28,7 @@ def _threads() -> ThreadPoolExecutor:
 
     It is another one than those for pictures, which take longer.
     """
-    return ThreadPoolExecutor(1, "interface")
+    return ThreadPoolExecutor(1, "encode_interface")
 
 
 class InterfaceStream:
