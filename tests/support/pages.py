@@ -77,7 +77,7 @@ def send(
             number=client.last_number,
             format=form,
             layout=client.layout.number,
-            box=(0, 0, *size),
+            box=(0, 0, size[0], size[1]),
             bytes=len(file.getvalue()),
             quality=quality or 100,
             lossless=quality == 0,

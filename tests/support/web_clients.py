@@ -242,7 +242,7 @@ class Client:
         self.update_acks: list[int] = []
         """Numbers of the updates of the interface that were acknowledged."""
         self.update_number = 0
-        self._received: list[Event | m.Visible] = []
+        self._received: list[Event | m.Visible | m.Lost] = []
         self._waiting: deque[tuple[m.ServerMessage | bytes, ...]] = deque()
         connection.pictures = self  # type: ignore[assignment]  # in a Sender's place
 
