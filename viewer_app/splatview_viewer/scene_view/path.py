@@ -52,7 +52,9 @@ class PathTool(Tool[SceneView]):
         self.chosen_key: int | None = None
         """The keyframe that is edited."""
         self.is_open = False
-        """The path is seen in the picture."""
+        """The path is seen in the picture, whatever the panel shows."""
+        self.is_edited = False
+        """The panel's section is seen, and the path in the picture with it."""
         self.is_playing = False
         self._playing_since: float | None = None
         """Time of the loop at which the playhead was at the path's start."""
@@ -247,7 +249,10 @@ class PathTool(Tool[SceneView]):
 
     def draw_over(self, rect: Rect, scale: float) -> bool:
         camera = self.view.rig.camera(rect)
-        is_drawn = self.is_open and not self.is_playing and self.path.keys
+        is_asked = self.is_open or self.is_edited
+        # The panel's section, which is drawn later, sets this again.
+        self.is_edited = False
+        is_drawn = is_asked and not self.is_playing and self.path.keys
         if is_drawn and camera is not None:
             draw_path(self.path, camera, rect, scale, self.chosen_key, self.time)
         return False
