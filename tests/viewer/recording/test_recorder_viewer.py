@@ -201,7 +201,7 @@ def test_key_p_plays_the_chosen_lane_and_no_other(viewer: Viewer) -> None:
     assert not path.is_playing
     viewer.do(Key("p"))
     assert not player.playing
-    viewer.click("Path")
+    viewer.click("lane Path")
     viewer.do(Key("p"))
     assert path.is_playing
     assert not player.playing

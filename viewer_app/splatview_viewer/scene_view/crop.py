@@ -23,7 +23,7 @@ from splatview_viewer.scene import Box, Sphere, shapes
 from splatview_viewer.scene_view.crop_panel import draw_panel, state_words
 from splatview_viewer.scene_view.lines import draw_line, push_clip_rect
 from splatview_viewer.scene_view.protocol import SelectableView
-from splatview_viewer.scene_view.tool import Tool
+from splatview_viewer.scene_view.tool import Tool, ToolButton
 from splatview_viewer.ui import theme
 
 if TYPE_CHECKING:
@@ -68,10 +68,13 @@ class _HandleGrab(NamedTuple):
 class Crop(Tool[SelectableView]):
     """Edits the box or the sphere of the view's selection.
 
-    Handles are there while its part of the panel is seen.
+    Handles are there while its part of the panel is seen, and while it is chosen.
     """
 
     name: ClassVar[str] = "crop"
+    button: ClassVar[ToolButton | None] = ToolButton(
+        "crop", "Crop", "X", "The handles of the box or sphere can be dragged"
+    )
 
     def __init__(self, view: SelectableView) -> None:
         super().__init__(view)
@@ -83,6 +86,15 @@ class Crop(Tool[SelectableView]):
         """The farthest hundredth does not count when a shape is fitted."""
         self.is_open = False
         """The part of the panel is seen."""
+
+    def choose_tool(self) -> None:
+        """Crop by a box around all that is seen, unless there is a shape."""
+        if self.shape is None:
+            self.set_shape(self.new_shape("box"))
+
+    @property
+    def has_handles(self) -> bool:
+        return self.is_open or self.is_chosen
 
     @property
     def shape(self) -> Box | Sphere | None:
@@ -166,7 +178,7 @@ class Crop(Tool[SelectableView]):
 
     def handle(self, event: Event, rect: Rect) -> bool | None:
         shape = self.shape
-        if not self.is_open or shape is None:
+        if not self.has_handles or shape is None:
             was_hovered = self.hovered is not None
             self._grab = None
             self.hovered = None
@@ -240,11 +252,11 @@ class Crop(Tool[SelectableView]):
 
     def draw_over(self, rect: Rect, scale: float) -> bool:
         # The panel's part, which is drawn later, sets this again.
-        is_open = self.is_open
+        has_handles = self.has_handles
         self.is_open = False
         camera = self.view.rig.camera(rect)
         shape = self.shape
-        if is_open and camera is not None and shape is not None:
+        if has_handles and camera is not None and shape is not None:
             _draw_shape(shape, camera, rect, scale)
             _draw_handles(self, camera, rect, scale)
         return False

@@ -47,6 +47,22 @@ _SECTIONS = (
 a title."""
 
 
+ORBIT = "navigate"
+"""The name of the tool that is chosen at first: it moves the camera."""
+
+
+class ToolButton(NamedTuple):
+    """The button of a tool that can be chosen, in the strip over the picture."""
+
+    icon: str
+    """One of `ui.icons`."""
+    title: str
+    keys: str
+    """The key that chooses it; "" without one."""
+    tip: str
+    """What a press on the scene does then."""
+
+
 class Tool(Generic[V]):
     """Does nothing: each tool overrides what it does."""
 
@@ -54,6 +70,8 @@ class Tool(Generic[V]):
     """Its key in `SceneView.tools`."""
     keys: ClassVar[Sequence[KeyHelp]] = ()
     """The effects of its keys and the pointer."""
+    button: ClassVar[ToolButton | None] = None
+    """Its button in the strip of tools; None for a tool that is always at work."""
 
     def __init__(self, view: V) -> None:
         self.view = view
@@ -62,6 +80,14 @@ class Tool(Generic[V]):
     def is_useful(self) -> bool:
         """True if the scene has something for the tool: its keys are listed then."""
         return True
+
+    @property
+    def is_chosen(self) -> bool:
+        """True while a press on the scene is for it."""
+        return self.view.tools.chosen == self.name
+
+    def choose_tool(self) -> None:
+        """Do what choosing it in the strip begins with."""
 
     @property
     def hides_axes(self) -> bool:
@@ -137,12 +163,19 @@ class ToolSet(dict[str, Tool]):
     def __init__(self, view: SceneView, tools: Sequence[Tool]) -> None:
         super().__init__({tool.name: tool for tool in tools})
         self._view = view
+        self.chosen = ORBIT
+        """The name of the tool that a press on the scene is for."""
 
     def of(self, kind: type[T]) -> T:
         """Return the tool of a class. Raises KeyError."""
         tool = self[kind.name]
         assert isinstance(tool, kind)
         return tool
+
+    def choose(self, name: str) -> None:
+        """Have a press on the scene be for this tool from now on."""
+        self.chosen = name
+        self[name].choose_tool()
 
     def handle(self, event: Event, rect: Rect) -> bool:
         """Offer an event to the tools. Returns True to draw the picture again."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
@@ -64,6 +64,13 @@ class Interface:
         self.settings = KnownSettings()
         self.palette = Palette()
         self.zones = place((1, 1), scale, self.state.wishes())
+
+    @property
+    def around(self) -> Literal["desktop", "phone", "none"]:
+        """What is around the pictures, as views ask."""
+        if self.state.bare:
+            return "none"
+        return "phone" if self.zones.form == "phone" else "desktop"
 
     def place(self, size: tuple[int, int], scale: float) -> Zones:
         """Place the zones on a screen of so many pixels; return them."""

@@ -227,7 +227,7 @@ class _Area:
         """Draw the field that chooses a lane, `width` points wide."""
         scale = self.scale
         imgui.set_cursor_screen_pos(ImVec2(*corner))
-        name = f"{lane.name}##lane"
+        name = f"lane {lane.name}"
         of = controls.item(name, width * scale, _LANE_HEIGHT * scale)
         if of.pressed:
             self.user.interface.state.lane = lane.name

@@ -115,6 +115,7 @@ class User:
             catalogue.memo,
             screen.state.scale,
             hand_over=lambda path: self.screen.desktop.hand_over(path),
+            keep_picture=lambda: self.do(self.layout.active.keep_picture),
         )
         self.state.light = self.host.memo.get("light") is True
         self.history = History(self)

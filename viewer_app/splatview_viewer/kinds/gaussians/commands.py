@@ -16,6 +16,7 @@ from splatview_viewer.scene_view.crop import Crop
 from splatview_viewer.scene_view.frustums import Frustums
 from splatview_viewer.scene_view.frustums_panel import COMPARISONS
 from splatview_viewer.scene_view.navigate import Navigate
+from splatview_viewer.scene_view.tool import ORBIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -292,6 +293,31 @@ def _camera_commands(cameras: CameraSet) -> tuple[Of, ...]:
     )
 
 
+# -- tools -----------------------------------------------------------------------------
+
+
+def _choose_tool(name: str, view: GaussianView) -> None:
+    """Choose a tool of the strip; if it is chosen, that which moves the camera."""
+    view.tools.choose(ORBIT if view.tools.chosen == name else name)
+    view.redraw()
+
+
+def _tool_commands() -> list[Of]:
+    commands: list[Of] = []
+    for tool in (Navigate, Inspect, Crop):
+        button = tool.button
+        assert button is not None
+        command: Of = Command(
+            f"tool.{tool.name}",
+            f"Tool: {button.title.lower()}",
+            partial(_choose_tool, tool.name),
+            (button.keys,) if button.keys else (),
+            icon=button.icon,
+        )
+        commands.append(command)
+    return commands
+
+
 # -- the training ----------------------------------------------------------------------
 
 
@@ -494,6 +520,7 @@ COMMANDS: tuple[Command[Any], ...] = (
     *_show_commands(),
     *_camera_moves(),
     *_bookmark_commands(),
+    *_tool_commands(),
     *_training_commands(),
     *_history_commands(),
     *_path_commands(),

@@ -30,6 +30,7 @@ from splatview_viewer.scene_view.frustums import Frustums
 from splatview_viewer.scene_view.navigate import Navigate
 from splatview_viewer.scene_view.path import PathTool
 from splatview_viewer.scene_view.tool import Tool, ToolSet
+from splatview_viewer.scene_view.tool_strip import ToolStrip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from splatview_viewer.render.picking import Hit
 
 TOOLS: tuple[type[Tool[Any]], ...] = (
+    ToolStrip,
     LookTool,
     Frustums,
     Crop,
