@@ -119,7 +119,7 @@ def test_run_is_paused_stepped_and_resumed(viewer: Viewer) -> None:
     publish_grey(1)
     until_grey(viewer, 1)
     state = entry(viewer, "render")
-    viewer.click("Pause the run")
+    viewer.click("Pause")
     viewer.until(lambda: bool(state.paused))
 
     def train() -> None:

@@ -5,11 +5,14 @@ Those of what a pane shows come from its view (`View.commands`).
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from splatview_viewer.core.command import Command
 from splatview_viewer.core.view import TABS
 from splatview_viewer.shell.layout import Layout
+from splatview_viewer.shell.run_state import run_state
+from splatview_viewer.shell.runs import told_entry
 from splatview_viewer.shell.time_area import chosen_lane
 from splatview_viewer.workspace.catalogue import SETTLE
 
@@ -32,17 +35,11 @@ def _why_one_pane(user: User) -> str | None:
 
 
 def _why_not_paused(user: User) -> str | None:
-    entry = user.layout.active.entry
-    if entry is None or entry.paused is None:
-        return "nothing runs"
-    return None
+    return run_state(told_entry(user), time.time()).pause_reason
 
 
 def _why_no_step(user: User) -> str | None:
-    entry = user.layout.active.entry
-    if entry is None or entry.paused is None:
-        return "nothing runs"
-    return None if entry.paused else "pause first"
+    return run_state(told_entry(user), time.time()).step_reason
 
 
 # -- what the commands do --------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Literal
@@ -16,6 +17,8 @@ from splatview_viewer.shell.key_list import draw_key_list
 from splatview_viewer.shell.known_settings import KnownSettings
 from splatview_viewer.shell.overlay import draw_overlay, draw_readout, draw_toasts
 from splatview_viewer.shell.palette import Palette
+from splatview_viewer.shell.run_state import run_state
+from splatview_viewer.shell.runs import Groups
 from splatview_viewer.shell.sparklines import draw_sparklines
 from splatview_viewer.shell.stream_list import draw_list
 from splatview_viewer.shell.strips import draw_strips
@@ -63,6 +66,10 @@ class Interface:
         self.surface.focus.skipped = frozenset(["edge"])
         self.settings = KnownSettings()
         self.palette = Palette()
+        self.groups = Groups()
+        """The runs of the list."""
+        self._states: list[str] = []
+        """Of the runs, in words."""
         self.zones = place((1, 1), scale, self.state.wishes())
 
     @property
@@ -76,6 +83,17 @@ class Interface:
         """Place the zones on a screen of so many pixels; return them."""
         self.zones = place(size, scale, self.state.wishes())
         return self.zones
+
+    def have_states_changed(self, user: User) -> bool:
+        """Return whether runs are in other states than at the last call."""
+        if self.state.bare:
+            return False
+        groups = self.groups.update(user)
+        now = time.time()
+        states = [run_state(g.lead, now).words for g in groups if g.is_run]
+        previous = self._states
+        self._states = states
+        return states != previous
 
     def draw(
         self,

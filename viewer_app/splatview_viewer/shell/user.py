@@ -25,6 +25,7 @@ from splatview_viewer.shell.interface import Interface
 from splatview_viewer.shell.known_settings import Goal
 from splatview_viewer.shell.layout import Layout
 from splatview_viewer.shell.pace import Pace
+from splatview_viewer.shell.runs import told_slot
 from splatview_viewer.shell.stream_list import caption_of
 from splatview_viewer.shell.undo import History
 from splatview_viewer.workspace.catalogue import SETTLE
@@ -59,6 +60,8 @@ _SAID_FOR = 0.5
 """Seconds for which the panel's numbers stay as they are."""
 _RATES_PERIOD = 0.5
 """Seconds within which streams' rates are shown; other pictures show them as well."""
+_STATES_PERIOD = 1.0
+"""Seconds between two looks at the states of the runs."""
 _HOVER = 0.35
 """Seconds that the pointer rests before the panel is drawn again, for tooltips."""
 
@@ -132,6 +135,7 @@ class User:
         self._seen = True
         self._say_at = 0.0
         self._hover_at = math.inf
+        self._states_at = 0.0
         self.held = Held()
         """What is down on the screen."""
         self.sit(screen)
@@ -214,6 +218,10 @@ class User:
             and (now > self.pace.drawn_at + _RATES_PERIOD)
         ):
             self.mark_interface()
+        if now >= self._states_at:
+            self._states_at = now + _STATES_PERIOD
+            if self.interface.have_states_changed(self):
+                self.mark_interface()
 
     def _hide(self) -> None:
         """The screen is not seen from now on: nothing that happens there is told."""
@@ -449,7 +457,7 @@ class User:
         """Pause the run of what is shown, have it continue or take a step; None: pause
         it, or continue if it is paused.
         """
-        slot = self.shown
+        slot = told_slot(self)
         if slot is None or slot.entry.paused is None:
             return
         if wish is None:

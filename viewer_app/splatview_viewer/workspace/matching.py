@@ -66,10 +66,17 @@ class StreamMatcher:
         if slot is not None:
             slot.source.follow(stream)
             slot.entry.group = group
+            slot.entry.run_name = stream.run.name
             slot.entry.fault = ""
             catalogue.list_changed()
             return
-        entry = Entry(key_of(stream), group, title_of(stream), stream.kind)
+        entry = Entry(
+            key_of(stream),
+            group,
+            title_of(stream),
+            stream.kind,
+            run_name=stream.run.name,
+        )
         catalogue.add(Slot(entry, StreamSource(stream, catalogue.recorder)))
 
     def _slot_to_continue(

@@ -6,6 +6,7 @@ what to show, executes queued commands and hands new values to the views.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import moderngl
@@ -76,6 +77,7 @@ class Pump:
     def _refresh_entries(self, now: float) -> None:
         """Update each entry from its source, and mark the list if it looks different."""
         catalogue = self._catalogue
+        catalogue.activity.look(catalogue.subscriber.runs, time.time())
         has_changed = False
         for slot in list(catalogue.slots.values()):
             if slot.source.rests:
@@ -86,6 +88,7 @@ class Pump:
             previous_progress = entry.progress
             with catalogue.guard(slot):
                 slot.source.refresh(entry, now)
+                catalogue.activity.tell(slot)
             has_changed |= _list_text(entry) != previous_text
             catalogue.rate_changes += entry.rate_hz != previous_rate
             if entry.progress != previous_progress:
