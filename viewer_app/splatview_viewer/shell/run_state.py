@@ -54,8 +54,11 @@ class RunState:
         return f"{self.word} {self.since}".rstrip()
 
 
-WAITING = RunState("waiting", "Waiting for a run", "faint", False, *[NOTHING_RUNS] * 2)
-_FILE = RunState("file", "File", "faint", False, *["a file does not run"] * 2)
+WAITING = RunState(
+    "waiting", "Waiting for a run", "faint", False, NOTHING_RUNS, NOTHING_RUNS
+)
+_NO_RUN = "a file does not run"
+_FILE = RunState("file", "File", "faint", False, _NO_RUN, _NO_RUN)
 
 
 def run_state(entry: Entry | None, now: float) -> RunState:

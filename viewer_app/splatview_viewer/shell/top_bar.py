@@ -102,6 +102,7 @@ class _Bar:
         """Draw the bar of a wide screen, without what has no place."""
         scale = self.scale
         x = self._draw_left()
+        dropped = _DROPPED[-1]
         for dropped in _DROPPED:
             words_end = x + self._words_width(dropped) * scale
             if words_end + 12 * scale <= self._right_start(dropped):
