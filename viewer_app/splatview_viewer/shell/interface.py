@@ -195,13 +195,16 @@ class Interface:
                     self._part("list of streams", draw_list, user)
             with board("sparks", zones.sparks, (12 * scale, 6 * scale)) as opened:
                 if opened:
+                    self._draw_line(zones.sparks)
                     self._part("curves of the run", draw_sparklines, user, zones.sparks)
             with board("tabs", zones.tabs, (8 * scale, 0)) as opened:
                 if opened:
+                    self._draw_line(zones.tabs)
                     self._part("tabs", sections.draw_tabs, user, zones.form)
             name = f"sections {self.state.tab}"
             with board(name, zones.sections, pad, scroll=True) as opened:
                 if opened:
+                    self._draw_line(zones.sections)
                     changed = self._part(
                         "sections",
                         sections.draw_sections,
@@ -212,21 +215,20 @@ class Interface:
                     )
             with board("footer", zones.footer, (8 * scale, 0), theme.BAR) as opened:
                 if opened:
+                    self._draw_line(zones.footer)
                     self._part("footer", footer.draw, user, zones.footer, scale)
-        self._draw_lines()
         if zones.form == "desktop":
             self._zone("edge", self._draw_edge, user)
         return changed
 
-    def _draw_lines(self) -> None:
-        """Draw the lines between the zones of the panel."""
-        zones = self.zones
-        draw = imgui.get_foreground_draw_list()
-        color = theme.u32(theme.LINE)
-        for rect in (zones.sparks, zones.tabs, zones.sections, zones.footer):
-            if rect.height:
-                right = ImVec2(rect.x + rect.width, rect.y)
-                draw.add_line(ImVec2(rect.x, rect.y), right, color)
+    def _draw_line(self, rect: Rect) -> None:
+        """Draw the line above a zone of the panel, inside its board."""
+        if rect.height:
+            right = ImVec2(rect.x + rect.width, rect.y)
+            draw = imgui.get_window_draw_list()
+            draw.push_clip_rect_full_screen()
+            draw.add_line(ImVec2(rect.x, rect.y), right, theme.u32(theme.LINE))
+            draw.pop_clip_rect()
 
     def _draw_edge(self, user: User) -> None:
         """Draw the panel's edge: dragged it changes its width, a double click ends that."""
