@@ -64,6 +64,7 @@ class Page:
         self._counted_from = time.monotonic()
         self._why_closed = ""
         self._coming: tuple[messages.Picture, float]
+        self._parts = b""
         self._socket = WebSocket(options["port"], f"/ws?token={options['token']}")
         self._send(
             messages.Hello(id="benchmark", width=self._size[0], height=self._size[1])
@@ -84,15 +85,25 @@ class Page:
 
     def _read(self) -> None:
         binary, raw = self._socket.receive()
-        if not binary:
-            if b'"picture"' in raw[:40]:
-                self._coming = (
-                    msgspec.json.decode(raw, type=messages.Picture),
-                    time.monotonic(),
-                )
-            return
+        if binary:
+            self._parts += raw
+            if len(self._parts) == self._coming[0].bytes:
+                self._take(self._parts)
+        elif b'"picture"' in raw[:40]:
+            picture = msgspec.json.decode(raw, type=messages.Picture)
+            self._coming = picture, time.monotonic()
+            self._parts = b""
+        elif b'"interface"' in raw[:40]:
+            update = msgspec.json.decode(raw, type=messages.Interface)
+            if update.sizes:
+                self._socket.receive()
+            self._send(messages.Ack(update.number, layer="interface"))
+
+    def _take(self, raw: bytes) -> None:
+        """Take a picture that has come whole."""
         now = time.monotonic()
         picture, announced_at = self._coming
+        line_ms = (now - announced_at) * 1e3
         if self._decoding:
             pictures.decode(raw)
             self._drawn.append(
@@ -102,10 +113,8 @@ class Page:
             self._received.append(
                 ReceivedPicture(now, picture.at, image.size, len(raw), raw)
             )
-        elapsed_ms = (time.monotonic() - announced_at) * 1e3
-        self._send(
-            messages.Ack(picture.number, elapsed_ms)
-        )  # a picture that the server knows of is counted
+        # A picture that the server knows of is counted.
+        self._send(messages.Ack(picture.number, line_ms))
 
     def _counted(self) -> list[ReceivedPicture]:
         if self._why_closed:

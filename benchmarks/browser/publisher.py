@@ -4,11 +4,13 @@
 
 Commands: pictures, base=, size=, hz=: numbered pictures from now on, on stream
 "picture"; still, base=, size=: one picture with a mark in it; scene, gaussians=: a ball
-of Gaussians, ten times a second; report: what was published since the last report.
+of Gaussians, ten times a second; training, gaussians=, hz=: such a ball whose colours
+change, with a curve; report: what was published since the last report.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import time
@@ -108,6 +110,17 @@ class Publisher:
         self._start(
             lambda _: self._timed(scene, "scene"), 10.0 if self._device == "cuda" else 0
         )
+
+    def do_training(self, gaussians: int, hz: float) -> None:
+        scene = dict(ball(gaussians, self._device))
+        colors = scene["sh0"]
+
+        def publish(step: int) -> None:
+            scene["sh0"] = colors * (1 - 0.3 * math.sin(step / 5))
+            splatview.publish(scene, "scene", step=step)
+            splatview.log(step, loss=1 / (step + 1))
+
+        self._start(publish, hz)
 
     def do_report(self) -> dict[str, Any]:
         times = self._times

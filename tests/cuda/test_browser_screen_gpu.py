@@ -31,9 +31,8 @@ from support.browser_rig import (
 from splatview_ipc.control.errors import SharingError
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.screens import draw_target as targets
-from splatview_viewer.web import encoders
+from splatview_viewer.web import encoders, pacing
 from splatview_viewer.web.encoders import NvJpegEncoder
-from splatview_viewer.web.pacer import LEVELS, Pacer
 
 pytestmark = pytest.mark.cuda
 
@@ -45,15 +44,14 @@ def encoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
     if request.param == "turbo":
         monkeypatch.setattr(encoders, "NvJpegEncoder", missing)
-    monkeypatch.setattr(Pacer, "level", LEVELS[0])
+    monkeypatch.setattr(pacing.Pacer, "level", pacing.LEVELS[0])
     return request.param
 
 
 def test_the_page_sees_what_was_drawn(rig: Rig, encoder: str) -> None:
     screen = rig.open(640, 360)
     page = rig.pages[screen]
-    assert screen._target is not None
-    assert screen._target.shared is not None
+    assert screen.targets.pictures.shared is not None
     settle(screen, page)
     for k, color in enumerate((RED, GREEN, BLUE, RED)):
         drawn = draw(screen, color, k)
@@ -80,10 +78,10 @@ def test_nobody_waits_for_a_gpu_that_is_behind(rig: Rig) -> None:
     # `present` came back while the GPU is still at it.
     assert not gpu_finished.query()
     # One may be drawn while another is being encoded, no more.
-    if screen.state.ready:
+    if screen.takes_pictures:
         screen.framebuffer.clear(*RED, 1.0)
         screen.present(CAPTION)
-    assert not screen.state.ready
+    assert not screen.takes_pictures
     spend(screen, 0.05)
     poll(screen, lambda: not page._pictures.empty())
     assert gpu_finished.query()

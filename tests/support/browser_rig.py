@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any, Self
 
@@ -16,10 +16,10 @@ from splatview_viewer.core.screen import Caption, read_pixels
 from splatview_viewer.screens.egl import create_context
 from splatview_viewer.web.browser import BrowserScreen
 from splatview_viewer.web.encoders import Encoder, choose_encoder
-from splatview_viewer.web.messages import Hello
+from splatview_viewer.web.messages import Box, Hello
 from splatview_viewer.web.server import WebServer
 from support.wait import clock, turns, wait_until
-from support.web_clients import Image, Page
+from support.web_clients import Image, Page, Update
 
 CAPTION = Caption()
 RED = (0.8, 0.1, 0.2)
@@ -117,7 +117,7 @@ def poll(
 def until_ready(screen: BrowserScreen) -> list[Event]:
     """Poll until the screen takes another picture; return the events meanwhile."""
     events: list[Event] = []
-    poll(screen, lambda: screen.state.ready, events)
+    poll(screen, lambda: screen.takes_pictures, events)
     return events
 
 
@@ -144,6 +144,15 @@ def decoded(picture: Image) -> np.ndarray:
     assert image.format is not None
     assert image.format.lower() == picture.format
     return np.asarray(image.convert("RGB"))
+
+
+def parts_of(update: Update) -> Iterator[tuple[Box, np.ndarray]]:
+    """Yield each part of an update: its place, and (H, W, 4) uint8."""
+    start = 0
+    for box, size in zip(update.boxes, update.sizes, strict=True):
+        file = io.BytesIO(update.data[start : start + size])
+        start += size
+        yield box, np.asarray(PIL.Image.open(file).convert("RGBA"))
 
 
 def restful(screen: BrowserScreen, page: Page) -> Image:

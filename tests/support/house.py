@@ -13,7 +13,7 @@ from splatview_viewer.core.screen import read_pixels
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.user import User
 from splatview_viewer.web.browser import Browsers
-from support.browser_rig import decoded
+from support.browser_rig import decoded, parts_of
 from support.wait import turns
 from support.web_clients import Image, Page
 
@@ -32,6 +32,7 @@ class House:
         self.keys: dict[Page, str] = {}
         """Key of each page, with which it may send files."""
         self._newest: dict[Page, Image] = {}
+        self._interfaces: dict[Page, np.ndarray] = {}
 
     def page(
         self, width: int = 900, height: int = 520, scale: float = 1.0, *, id: str = ""
@@ -62,20 +63,48 @@ class House:
         return self._newest.get(page)
 
     def final_picture(self, page: Page) -> np.ndarray:
-        """Wait until a page has its last picture without loss; return it, (H, W, 3)
-        int.
+        """Wait until a page has its last picture without loss, and the interface.
+
+        Returns:
+            What it shows then, (H, W, 3) int.
         """
         user = self.users[page]
 
         def has_final() -> bool:
+            over = self.interface(page)
             newest = self.newest(page)
-            if newest is None or not newest.lossless or user.dirty:
+            if newest is None or over is None or not newest.lossless or user.waiting:
                 return False
             drawn = read_pixels(user.screen.framebuffer)[..., :3]
-            return np.array_equal(decoded(newest), drawn)
+            x, y, width, height = newest.box
+            part = drawn[y : y + height, x : x + width]
+            return np.array_equal(decoded(newest), part)
 
         self.until(has_final)
-        return decoded(self._newest[page]).astype(int)
+        picture = self._newest[page]
+        interface = self.interface(page)
+        assert interface is not None
+        over = interface.astype(int)
+        shown = np.zeros_like(over[..., :3])
+        x, y, width, height = picture.box
+        shown[y : y + height, x : x + width] = decoded(picture)
+        alpha = over[..., 3:]
+        return (over[..., :3] * alpha + shown * (255 - alpha) + 127) // 255
+
+    def interface(self, page: Page) -> np.ndarray | None:
+        """Return a page's interface as far as it has come.
+
+        (H, W, 4) uint8, not premultiplied; None before the first.
+        """
+        while (update := page.next_update()) is not None:
+            width, height = page.layouts[update.layout].size
+            pixels = self._interfaces.get(page)
+            if pixels is None or pixels.shape[:2] != (height, width):
+                pixels = np.zeros((height, width, 4), np.uint8)
+                self._interfaces[page] = pixels
+            for (left, top, wide, high), part in parts_of(update):
+                pixels[top : top + high, left : left + wide] = part
+        return self._interfaces.get(page)
 
     def close(self) -> None:
         for page in self.users:

@@ -70,8 +70,18 @@ def send(
         file, form, quality=quality, subsampling=0, compress_level=1
     )
     size = full or (pixels.shape[1], pixels.shape[0])
+    if size != client.layout.size:
+        client.arrange(size)
     client.put(
-        m.Picture(client.last_number, form, size, 0.0, quality or 100, quality == 0),
+        m.Picture(
+            number=client.last_number,
+            format=form,
+            layout=client.layout.number,
+            box=(0, 0, size[0], size[1]),
+            bytes=len(file.getvalue()),
+            quality=quality or 100,
+            lossless=quality == 0,
+        ),
         file.getvalue(),
     )
     return client.last_number
@@ -92,9 +102,19 @@ def drawn(width: int, height: int, seed: int = 0) -> np.ndarray:
 
 
 def on_canvas(page: Page) -> np.ndarray:
-    """Read the canvas's content, (H, W, 3) uint8."""
-    _, data = page.evaluate("document.querySelector('canvas').toDataURL()").split(",")
-    return np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB"))
+    """Read the content of the scene's canvas, (H, W, 3) uint8."""
+    return _content(page, "scene")[..., :3]
+
+
+def on_interface(page: Page) -> np.ndarray:
+    """Read the content of the interface's canvas, (H, W, 4) uint8."""
+    return _content(page, "canvas")
+
+
+def _content(page: Page, name: str) -> np.ndarray:
+    url = page.evaluate(f"document.getElementById('{name}').toDataURL()")
+    data = base64.b64decode(url.partition(",")[2])
+    return np.asarray(Image.open(io.BytesIO(data)).convert("RGBA"))
 
 
 def screenshot(page: Page) -> np.ndarray:

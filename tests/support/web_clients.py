@@ -51,6 +51,12 @@ class Image(m.Picture, frozen=True, tag="picture"):
     data: bytes = b""
 
 
+class Update(m.Interface, frozen=True, tag="interface"):
+    """What changed in an interface, with its files."""
+
+    data: bytes = b""
+
+
 _decoder = msgspec.json.Decoder(m.ServerMessage)
 
 
@@ -76,6 +82,13 @@ class Page:
         """Code and reason, once the server has closed it."""
         self._messages: queue.SimpleQueue[m.ServerMessage] = queue.SimpleQueue()
         self._pictures: queue.SimpleQueue[Image] = queue.SimpleQueue()
+        self._updates: queue.SimpleQueue[Update] = queue.SimpleQueue()
+        self.layouts: dict[int, m.Layout] = {}
+        """All layouts that have come, by number."""
+        self._coming: m.Picture | None = None
+        self._coming_since = 0.0
+        self._parts = b""
+        """What has come of the picture."""
         self._socket: WebSocket | None = None
         self._thread = threading.Thread(target=self._read, name="page", daemon=True)
 
@@ -135,6 +148,16 @@ class Page:
             return None
         return self._pictures.get()
 
+    def update(self) -> Update:
+        """Return the next update of the interface."""
+        return self._updates.get(timeout=PATIENCE)
+
+    def next_update(self) -> Update | None:
+        """Return the next update of the interface if it has come, without waiting."""
+        if self._updates.empty():
+            return None
+        return self._updates.get()
+
     @property
     def waiting(self) -> int:
         """Number of pictures that have come and were not taken."""
@@ -162,15 +185,38 @@ class Page:
             self._end_reading(Closed(str(e)))
 
     def _read_message(self, connection: WebSocket) -> None:
-        answer = _decoder.decode(connection.receive()[1])
-        arrived_at = clock()
-        if not isinstance(answer, m.Picture):
-            self._messages.put(answer)
+        is_binary, data = connection.receive()
+        if is_binary:
+            self._read_part(data)
             return
-        _, data = connection.receive()
-        self._pictures.put(Image(**msgspec.structs.asdict(answer), data=data))
+        answer = _decoder.decode(data)
+        if isinstance(answer, m.Picture):
+            self._coming = answer
+            self._coming_since = clock()
+            self._parts = b""
+        elif isinstance(answer, m.Interface):
+            files = connection.receive()[1] if answer.sizes else b""
+            assert len(files) == sum(answer.sizes)
+            self._updates.put(Update(**msgspec.structs.asdict(answer), data=files))
+            if self.acks:
+                self.send(m.Ack(answer.number, layer="interface"))
+        elif isinstance(answer, m.Layout):
+            self.layouts[answer.number] = answer
+        else:
+            self._messages.put(answer)
+
+    def _read_part(self, data: bytes) -> None:
+        """Take a part of the picture that is on its way."""
+        picture = self._coming
+        assert picture is not None
+        self._parts += data
+        assert len(self._parts) <= picture.bytes
+        if len(self._parts) < picture.bytes:
+            return
+        self._coming = None
+        self._pictures.put(Image(**msgspec.structs.asdict(picture), data=self._parts))
         if self.acks:
-            self.send(m.Ack(answer.number, (clock() - arrived_at) * 1e3))
+            self.send(m.Ack(picture.number, (clock() - self._coming_since) * 1e3))
 
     def _end_reading(self, reason: Closed) -> None:
         # The server waits for the page's side to be closed.
@@ -188,10 +234,16 @@ class Client:
         self.connection = connection
         self.hello = connection.hello
         self.acks: list[int] = []
+        """Numbers of the pictures that were acknowledged."""
         self.last_number = 0
         """Number of the picture that was sent last."""
-        self._received: list[Event | m.Visible] = []
-        self._waiting: deque[tuple[m.Picture, bytes]] = deque()
+        self.layout = m.Layout(0, (0, 0), [])
+        """The layout that was sent last."""
+        self.update_acks: list[int] = []
+        """Numbers of the updates of the interface that were acknowledged."""
+        self.update_number = 0
+        self._received: list[Event | m.Visible | m.Lost] = []
+        self._waiting: deque[tuple[m.ServerMessage | bytes, ...]] = deque()
         connection.pictures = self  # type: ignore[assignment]  # in a Sender's place
 
     def received(self, *kinds: type[T]) -> list[T]:
@@ -219,17 +271,38 @@ class Client:
         wait_until(lambda: len(self.received(FileDrop)) >= count, f"{count} files")
         return [Path(drop.paths[0]) for drop in self.received(FileDrop)]
 
-    def put(self, picture: m.Picture, image: bytes) -> None:
-        self._waiting.append((picture, image))
+    def put(self, *parts: m.ServerMessage | bytes) -> None:
+        """Send messages and data together."""
+        self._waiting.append(parts)
         self.connection.wake_writer()
 
-    async def next(self) -> tuple[m.Picture, bytes] | None:
+    def arrange(self, size: tuple[int, int], *panes: m.PaneBox) -> None:
+        """Send a layout, and an interface that shows nothing."""
+        boxes = list(panes) or [m.PaneBox(0, (0, 0, *size))]
+        self.layout = m.Layout(self.layout.number + 1, size, boxes)
+        self.update()
+
+    def update(self, *parts: tuple[m.Box, bytes]) -> None:
+        """Send parts of the interface, which are files of PNG."""
+        self.update_number += 1
+        message = m.Interface(
+            number=self.update_number,
+            layout=self.layout.number,
+            boxes=[box for box, _ in parts],
+            sizes=[len(file) for _, file in parts],
+            format="png",
+        )
+        data = [b"".join(file for _, file in parts)] if parts else []
+        self.put(self.layout, message, *data)
+
+    async def next(self) -> tuple[m.ServerMessage | bytes, ...] | None:
         if not self._waiting:
             return None
         return self._waiting.popleft()
 
-    def acked(self, number: int, took: float, now: float) -> None:
-        self.acks.append(number)
+    def acked(self, ack: m.Ack, now: float) -> None:
+        numbers = self.acks if ack.layer == "scene" else self.update_acks
+        numbers.append(ack.number)
 
 
 class Visitor(Page):
@@ -285,10 +358,24 @@ class Visitor(Page):
 
     def check_goes_on(self, number: int = 1) -> None:
         """Check that the page still gets pictures, and is heard."""
-        self.client.put(m.Picture(number, "jpeg", (8, 8)), os.urandom(20_000))
+        self.client.put(*some_picture(number, os.urandom(20_000)))
         assert self.picture().number == number
         self.send(m.Ack(number))
         wait_until(lambda: number in self.client.acks)
+
+
+def some_picture(
+    number: int, data: bytes, size: tuple[int, int] = (8, 8), layout: int = 1
+) -> tuple[m.Picture, bytes]:
+    """Return a message of a picture of a whole page, and its data."""
+    message = m.Picture(
+        number=number,
+        format="jpeg",
+        layout=layout,
+        box=(0, 0, *size),
+        bytes=len(data),
+    )
+    return message, data
 
 
 class Answer(NamedTuple):

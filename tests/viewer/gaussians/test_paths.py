@@ -33,10 +33,13 @@ from splatview_viewer.geometry.cameras import Camera, field_of_view, intrinsics,
 from splatview_viewer.geometry.path import MAX_FRAMES, MAX_KEYS, CameraPath, Keyframe
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.surface import Surface
+from splatview_viewer.ui.tracks import Track
+from splatview_viewer.ui.widgets import board
 
 W = 640
 H = 400
 RECT = Rect(0, 0, W, H)
+LANE = Rect(0, H - 40, W, 30)
 POSITIONS = [(0, -1, -4), (3, -1, -3), (4, -2, 1), (0, -1, 4)]
 
 
@@ -345,17 +348,21 @@ class PathRig:
 
     def draw(self) -> None:
         self.view.draw(self.screen.framebuffer, RECT)
-        self.panel.draw_over(self.screen.framebuffer, self.view.draw_ui, 1.0)
+        self.panel.draw_over(self.screen.framebuffer, self._draw_over, 1.0)
+
+    def _draw_over(self, rect: Rect, scale: float) -> bool:
+        """Draw the path's lane at the lower edge."""
+        changed = self.view.draw_ui(rect, scale)
+        with board("time", LANE):
+            return self.tool.timeline.draw_track(LANE, scale) or changed
 
     def point(self, kind: type, *times: float) -> None:
-        """Send events at these times of the timeline, right of its buttons."""
-        board = self.view.covered(RECT)[-1]
-        left = 146.0
-        end = 616.0
+        """Send events at these times of the lane."""
+        track = Track(LANE, 1.0)
         for seconds in times:
-            x = left + (end - left) * seconds / self.tool.path.duration
-            event = kind(x, board.y + 16.0)
-            self.panel.input.handle(event, RECT, covered=self.view.covered(RECT))
+            x = track.to_x(seconds / self.tool.path.duration)
+            event = kind(x, LANE.y + 10.0)
+            self.panel.input.handle(event, RECT, covered=[LANE])
             self.draw()
             self.draw()
 
@@ -380,11 +387,12 @@ def rig(screen: OffscreenScreen) -> Iterator[PathRig]:
 
 
 def test_key_k_sets_keyframes_where_the_camera_is(rig: PathRig) -> None:
-    assert rig.tool.bar_height() == 0
+    assert "K" in rig.tool.timeline.empty_text
     rig.add_keys(-1.0, 0.0, 1.0)
     assert rig.key_x_positions == [-1.0, 0.0, 1.0]
     assert rig.tool.path.times == [0.0, 2.0, 4.0]
-    assert rig.tool.bar_height() > 0
+    assert not rig.tool.timeline.empty_text
+    assert rig.tool.timeline.caption == "4.0 / 4 s"
     rig.tool.choose(0)
     # A new keyframe comes after the chosen one.
     rig.add_keys(-0.5)
@@ -436,9 +444,11 @@ def test_timeline_is_edited_with_the_pointer(rig: PathRig) -> None:
 
 
 def test_path_is_played_at_its_own_pace(rig: PathRig) -> None:
-    assert rig.view.handle(KeyEvent("p"), RECT)
+    assert "two keyframes" in str(rig.tool.timeline.reason)
+    rig.tool.timeline.play(True)
     assert "two keyframes" in rig.messages[-1]
     rig.add_keys(-1.0, 1.0)
+    assert rig.tool.timeline.reason is None
     rig.tool.play()
     rig.tool.tick(100.0)
     first = rig.tool.time
@@ -448,6 +458,17 @@ def test_path_is_played_at_its_own_pace(rig: PathRig) -> None:
     rig.tool.tick(105.0)
     assert not rig.tool.is_playing
     assert rig.tool.time == rig.tool.path.duration
+
+
+def test_path_is_stepped_from_keyframe_to_keyframe(rig: PathRig) -> None:
+    rig.add_keys(-1.0, 0.0, 1.0)
+    lane = rig.tool.timeline
+    rig.tool.time = 1.5
+    stops = []
+    for by in (1, 1, 1, -1, -1, -1):
+        lane.step(by)
+        stops.append((rig.tool.chosen_key, rig.tool.time))
+    assert stops == [(1, 2.0), (2, 4.0), (2, 4.0), (1, 2.0), (0, 0.0), (0, 0.0)]
 
 
 def test_path_is_filmed_while_the_loop_continues(

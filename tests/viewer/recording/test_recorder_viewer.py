@@ -9,119 +9,92 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from support import widgets
 from support.viewer import Viewer
 
 import splatview
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease
-from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.recording.recorder import Tape
 from splatview_viewer.recording.recording import RecordOptions
+from splatview_viewer.ui.tracks import Track
 from splatview_viewer.workspace.sources import FileSource, entries_of
 
-COUNT = 100
-"""Gaussians of version 0; each later version has one more."""
-LARGE_COUNT = 50_000
-"""Gaussians of a version 0 that does not fit into a recording of 1 MB."""
 MEANS = torch.nn.functional.normalize(
     torch.randn(60_000, 3, generator=torch.Generator().manual_seed(0))
 )
-STEPS_PER_VERSION = 10
-RECORDED_EACH_VERSION = RecordOptions(every=STEPS_PER_VERSION)
 
 
-def publish(version: int, base_count: int = COUNT) -> None:
-    """Publish a version of a scene; count, step and brightness tell which one it is."""
-    count = base_count + version
+def publish(i: int, base_count: int = 100) -> None:
+    """Publish version i of a scene: step 10 i, i + `base_count` Gaussians, grey by i."""
+    n = i + base_count
     splatview.publish(
         {
-            "means": MEANS[:count] * 2,
-            "quats": torch.ones(count, 4),
-            "scales": torch.full((count, 3), -2.0),
-            "opacities": torch.full((count,), 3.0),
-            "sh0": torch.full((count, 1, 3), brightness(version)),
-            "shN": torch.zeros(count, 0, 3),
+            "means": MEANS[:n] * 2,
+            "quats": torch.ones(n, 4),
+            "scales": torch.full((n, 3), -2.0),
+            "opacities": torch.full((n,), 3.0),
+            "sh0": torch.full((n, 1, 3), i / 100),
+            "shN": torch.zeros(n, 0, 3),
         },
         "splats",
-        meta={"step": STEPS_PER_VERSION * version},
+        meta={"step": 10 * i},
     )
-
-
-def brightness(version: int) -> float:
-    return version / 100
-
-
-def publish_picture() -> None:
-    splatview.publish(torch.zeros(8, 8, 3), "render")
 
 
 @pytest.fixture
 def viewer(
     request: pytest.FixtureRequest, open_viewer: Callable[..., Viewer]
 ) -> Viewer:
-    """A viewer that records each version, or with the options of the test's parameter."""
-    options = getattr(request, "param", RECORDED_EACH_VERSION)
-    return open_viewer((600, 360), record=options)
+    return open_viewer(
+        (600, 360), record=getattr(request, "param", RecordOptions(every=10))
+    )
 
 
-def source_of(viewer: Viewer, name: str = "splats") -> Any:
-    """Return the source of the entry with this name."""
-    for slot in viewer.catalogue.slots.values():
-        if slot.entry.name == name:
-            return slot.source
-    raise AssertionError(f"there is no entry {name}")
+def source(viewer: Viewer, name: str = "splats") -> Any:
+    return next(
+        s.source for s in viewer.catalogue.slots.values() if s.entry.name == name
+    )
 
 
-def tape_of(viewer: Viewer) -> Tape:
-    return source_of(viewer).tape
+def tape(viewer: Viewer) -> Tape:
+    return source(viewer).tape
 
 
-def recorded_steps(viewer: Viewer) -> list[int]:
-    """Return the steps recorded so far, of all entries."""
+def steps(viewer: Viewer) -> list[int]:
+    """Return the steps recorded so far."""
     recorded = []
     for slot in viewer.catalogue.slots.values():
-        tape = getattr(slot.source, "tape", None)
-        if tape is not None:
-            recorded += [snapshot.step for snapshot in tape.recording.snapshots]
+        slot_tape = getattr(slot.source, "tape", None)
+        if slot_tape is not None:
+            recorded += [snapshot.step for snapshot in slot_tape.recording.snapshots]
     return recorded
 
 
 def record(viewer: Viewer, *versions: int) -> None:
     """Publish these versions, and wait until each is recorded."""
-    for version in versions:
-        publish(version)
-        wait_until_recorded(viewer, version)
-
-
-def wait_until_recorded(viewer: Viewer, version: int) -> None:
-    """Wait until this version is the last one in the recording."""
 
     def is_recorded() -> bool:
-        return recorded_steps(viewer)[-1:] == [STEPS_PER_VERSION * version]
+        return steps(viewer)[-1:] == [10 * i]
 
-    viewer.until(is_recorded)
-
-
-def gaussian_view(viewer: Viewer) -> GaussianView:
-    view = viewer.shows(GaussianView)
-    assert view is not None
-    return view
+    for i in versions:
+        publish(i)
+        viewer.until(is_recorded)
 
 
-def history(viewer: Viewer) -> Any:
-    """Return the tool that draws the bar of the history."""
-    return gaussian_view(viewer).tools["history"]
+def view(viewer: Viewer) -> Any:
+    return viewer.user.view
 
 
 def shown_count(viewer: Viewer) -> int:
     """Return the number of Gaussians in the shown scene; -1 where none is shown."""
-    view = viewer.user.view
-    if view is None or view.content.summary is None:
+    if viewer.user.view is None:
         return -1
-    return view.content.summary.count
+    summary = view(viewer).content.summary
+    return -1 if summary is None else summary.count
 
 
 def wait_for_count(viewer: Viewer, count: int) -> None:
-    """Wait until a scene of this many Gaussians is shown."""
+    """Wait until a scene of so many Gaussians is shown."""
 
     def is_shown() -> bool:
         return shown_count(viewer) == count
@@ -129,14 +102,7 @@ def wait_for_count(viewer: Viewer, count: int) -> None:
     viewer.until(is_shown)
 
 
-def wait_for_version(viewer: Viewer, version: int) -> None:
-    """Wait until this version is shown."""
-    wait_for_count(viewer, COUNT + version)
-
-
 def wait_for_entries(viewer: Viewer, count: int) -> None:
-    """Wait until the list has this many entries."""
-
     def are_listed() -> bool:
         return len(viewer.state.entries) == count
 
@@ -147,175 +113,162 @@ def wait_until_alive(viewer: Viewer, alive: bool) -> None:
     """Wait until the run of the stream is, or is no longer, alive."""
 
     def has_state() -> bool:
-        return source_of(viewer).stream.run.alive == alive
+        return source(viewer).stream.run.alive == alive
 
     viewer.until(has_state)
 
 
-def point_on_bar(viewer: Viewer, index: int) -> tuple[float, float]:
-    """Return the point of the history's slider where a snapshot is."""
-    track = history(viewer).track
-    # The live value is the last one.
-    count = len(tape_of(viewer).player.recording) + 1
-    return track.x + track.width * (index + 0.5) / count, track.y + track.height / 2
+def track_at(viewer: Viewer, index: int | None) -> tuple[float, float]:
+    """Return the point of the lane where a snapshot is; None: what comes live."""
+    viewer.find("Training track")
+    rect = widgets.drawn["Training track"]
+    lane = view(viewer).view.tools["history"].lane()
+    x = Track(rect, viewer.screen.state.scale).to_x(lane.place(index))
+    return x + (2 if index is None else 0), rect.y + rect.height / 2
 
 
 @pytest.mark.parametrize("viewer", [RecordOptions(every=20)], indirect=True)
 def test_shown_scene_is_recorded_at_its_interval_of_steps(viewer: Viewer) -> None:
-    for version in range(7):
-        publish(version)
-        wait_for_version(viewer, version)
-        # Every second version is due.
-        wait_until_recorded(viewer, version - version % 2)
-    assert recorded_steps(viewer) == [0, 20, 40, 60]
+    def has_all_steps() -> bool:
+        return len(steps(viewer)) == i // 2 + 1
 
-
-def test_recorded_snapshot_is_a_whole_version(viewer: Viewer) -> None:
-    record(viewer, 0, 1, 2)
-    recording = tape_of(viewer).recording
-    for version, snapshot in enumerate(recording.snapshots):
+    for i in range(7):
+        publish(i)
+        wait_for_count(viewer, 100 + i)
+        viewer.until(has_all_steps)
+    recording = tape(viewer).recording
+    assert steps(viewer) == [0, 20, 40, 60]
+    for snapshot in recording.snapshots:
         scene = recording.scene(snapshot)
-        assert snapshot.count == COUNT + version
-        assert len(scene) == COUNT + version
-        np.testing.assert_allclose(scene.sh0, brightness(version), atol=1e-3)
+        # Each snapshot is a whole version.
+        assert snapshot.count == len(scene) == 100 + snapshot.step // 10
+        np.testing.assert_allclose(scene.sh0, snapshot.step / 1000, atol=1e-3)
+    splatview.publish(torch.zeros(8, 8, 3), "render")
+    wait_for_entries(viewer, 2)
+    assert source(viewer, "render").tape is None
 
 
-def test_picture_is_not_recorded(viewer: Viewer) -> None:
-    publish_picture()
-    wait_for_entries(viewer, 1)
-    assert source_of(viewer, "render").tape is None
-
-
-def test_dragging_along_the_bar_goes_back_and_to_live_again(viewer: Viewer) -> None:
+def test_lane_and_keys_go_back_and_return_to_live(viewer: Viewer) -> None:
     record(viewer, 0, 1, 2, 3)
     viewer.do()
-    player = tape_of(viewer).player
-    rig = gaussian_view(viewer).rig
-    rig.orbit.target = np.array([0.5, 0, 0])
-    rig.apply_orbit()
+    player = tape(viewer).player
+    view(viewer).view.rig.orbit.target = np.array([0.5, 0, 0])
+    view(viewer).view.rig.apply_orbit()
     viewer.do()
-    camera_key = rig.camera().key  # type: ignore[union-attr]
+    camera = view(viewer).view.rig.camera()
+    viewer.do(PointerMove(*track_at(viewer, 2)))
+    viewer.do(PointerPress(*track_at(viewer, 2)))
 
     def shows_position() -> bool:
         position = player.position
         return position is not None and shown_count(viewer) == position.count
 
-    viewer.do(PointerMove(*point_on_bar(viewer, 2)))
-    viewer.do(PointerPress(*point_on_bar(viewer, 2)))
+    def shows_first() -> bool:
+        return player.index == 0 and shown_count(viewer) == 100
+
+    def shows_live() -> bool:
+        return player.position is None and shown_count(viewer) == 104
+
     viewer.until(shows_position)
     assert player.position in player.recording.snapshots[1:3]
-    assert rig.camera().key == camera_key  # type: ignore[union-attr]
-    viewer.do(PointerMove(*point_on_bar(viewer, 0)))
-    wait_for_version(viewer, 0)
-    assert player.index == 0
-    viewer.do(PointerRelease(*point_on_bar(viewer, 0)))
-    assert viewer.user.view is not None
-    assert any("recorded" in text for text in viewer.user.view.info.details)
+    assert view(viewer).view.rig.camera().key == camera.key
+    viewer.do(PointerMove(*track_at(viewer, 0)))
+    viewer.until(shows_first)
+    viewer.do(PointerRelease(*track_at(viewer, 0)))
+    assert any("recorded" in text for text in view(viewer).info.details)
     # The recording continues meanwhile.
     record(viewer, 4)
-    assert shown_count(viewer) == COUNT
-    live_end = point_on_bar(viewer, len(player.recording))
-    viewer.do(PointerPress(*live_end), PointerRelease(*live_end))
-    wait_for_version(viewer, 4)
+    assert shown_count(viewer) == 100
+    end = track_at(viewer, None)
+    viewer.do(PointerPress(*end), PointerRelease(*end))
+    viewer.until(shows_live)
+    indices = []
+    for key in ("comma", "comma", "period", "t", "end"):
+        viewer.do(Key(key))
+        indices.append(player.index)
+    newest = len(player.recording) - 1
+    assert indices == [newest, newest - 1, newest, newest, None]
+    assert viewer.user.interface.state.time_folded
+
+
+def test_key_p_plays_the_chosen_lane_and_no_other(viewer: Viewer) -> None:
+    record(viewer, 0, 1, 2, 3)
+    player = tape(viewer).player
+    path = view(viewer).view.path
+    path.circle_scene()
+    viewer.do(Key("p"))
+    assert player.playing
+    assert not path.is_playing
+    viewer.do(Key("p"))
+    assert not player.playing
+    viewer.click("lane Path")
+    viewer.do(Key("p"))
+    assert path.is_playing
+    assert not player.playing
+    viewer.click("time play")
+    assert not path.is_playing
+    viewer.click("Live")
     assert player.position is None
 
 
-def test_keys_go_back_and_forth_and_to_live_again(viewer: Viewer) -> None:
-    record(viewer, 0, 1, 2, 3)
-    viewer.do()
-    player = tape_of(viewer).player
-    newest = len(player.recording) - 1
-    indices = []
-    for key in ("comma", "comma", "period", "end"):
-        viewer.do(Key(key))
-        indices.append(player.index)
-    assert indices == [newest, newest - 1, newest, None]
-
-
-def test_bar_can_be_hidden_only_while_the_live_scene_is_shown(viewer: Viewer) -> None:
+def test_restarted_run_continues_the_same_recording(
+    viewer: Viewer,
+) -> None:
     record(viewer, 0, 1)
-    viewer.do()
-    bar = history(viewer)
-    viewer.do(Key("comma"))
-    viewer.do(Key("t"))
-    assert bar.is_shown
-    # The key hid the bar, which shows once the live scene is back.
-    viewer.do(Key("end"))
-    assert not bar.is_shown
-    viewer.do(Key("t"))
-    assert bar.is_shown
-
-
-def test_restarted_run_continues_the_same_recording(viewer: Viewer) -> None:
-    record(viewer, 0, 1)
-    recording = tape_of(viewer).recording
-    player = tape_of(viewer).player
+    recording = tape(viewer).recording
+    player = tape(viewer).player
     player.seek(0)
-    wait_for_version(viewer, 0)
+    wait_for_count(viewer, 100)
     splatview.close()
     wait_until_alive(viewer, False)
-    assert shown_count(viewer) == COUNT
-    # "End" shows the last version of the run that has ended.
+    assert shown_count(viewer) == 100
     viewer.do(Key("end"))
-    wait_for_version(viewer, 1)
+    # The last version of the run is shown.
+    wait_for_count(viewer, 101)
     publish(50)
     wait_until_alive(viewer, True)
     record(viewer, 51)
-    assert tape_of(viewer).recording is recording
-    assert tape_of(viewer).player.has_live
+    assert tape(viewer).recording is recording
+    assert tape(viewer).player.has_live
 
 
 @pytest.mark.parametrize("viewer", [RecordOptions(memory_mb=1)], indirect=True)
 def test_scene_too_large_for_the_recording_is_reported_once(
     viewer: Viewer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def has_warned() -> bool:
-        return "--record-memory" in caplog.text
+    def shows_and_warns() -> bool:
+        is_shown = shown_count(viewer) == 50_000 + i
+        return is_shown and "--record-memory" in caplog.text
 
-    for version in (0, 1):
-        publish(version, base_count=LARGE_COUNT)
-        wait_for_count(viewer, LARGE_COUNT + version)
-        viewer.until(has_warned)
+    for i in (0, 1):
+        publish(i, base_count=50_000)
+        viewer.until(shows_and_warns)
     assert caplog.text.count("could not be recorded") == 1
-    assert not len(tape_of(viewer).recording)
+    assert not len(tape(viewer).recording)
 
 
-def open_folder_recorder(open_viewer: Callable[..., Viewer], folder: Path) -> Viewer:
-    """Open a viewer that records each version into a folder."""
-    options = RecordOptions(folder, every=STEPS_PER_VERSION)
-    return open_viewer((300, 200), record=options)
-
-
-def test_hidden_stream_is_recorded_into_a_folder(
+def test_hidden_stream_is_recorded_into_a_folder_and_opened_later(
     tmp_path: Path, open_viewer: Callable[..., Viewer]
 ) -> None:
-    viewer = open_folder_recorder(open_viewer, tmp_path / "recordings")
-    publish_picture()
+    folder = tmp_path / "kept"
+    viewer = open_viewer((300, 200), record=RecordOptions(folder, every=10))
+    splatview.publish(torch.zeros(8, 8, 3), "render")
     wait_for_entries(viewer, 1)
     viewer.user.select(viewer.state.entries[0].key)
     publish(0)
     wait_for_entries(viewer, 2)
     record(viewer, 1, 2)
-    selected = viewer.state.selected_entry
-    assert selected is not None
-    assert selected.name == "render"
-
-
-def test_recording_in_a_folder_is_opened_later(
-    tmp_path: Path, open_viewer: Callable[..., Viewer]
-) -> None:
-    folder = tmp_path / "recordings"
-    viewer = open_folder_recorder(open_viewer, folder)
-    record(viewer, 1, 2)
+    assert viewer.state.selected_entry is not None
+    assert viewer.state.selected_entry.name == "render"
     viewer.close()
-    files = tuple(FileSource(path) for path in entries_of([folder]))
-    later = open_viewer((300, 200), files=files)
-    wait_for_version(later, 2)
-    assert later.user.view is not None
-    player = later.user.view.content.player
+    later = open_viewer(
+        (300, 200), files=tuple(FileSource(p) for p in entries_of([folder]))
+    )
+    wait_for_count(later, 102)
+    player = view(later).content.player
     assert not player.has_live
     player.seek(len(player.recording) - 2)
-    wait_for_version(later, 1)
+    wait_for_count(later, 101)
     later.do(Key("end"))
-    wait_for_version(later, 2)
+    wait_for_count(later, 102)
     assert later.state.entries[-1].group == "Files"

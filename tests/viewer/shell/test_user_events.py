@@ -25,7 +25,6 @@ from splatview_viewer.core.events import (
     Text,
 )
 from splatview_viewer.shell.imgui_input import REACH
-from splatview_viewer.shell.overlay import KEYS
 
 SIZE = 1100, 900
 CTRL: Mods = frozenset({"ctrl"})
@@ -82,14 +81,6 @@ def test_key_released_in_another_viewport_is_released(viewer: Viewer) -> None:
         return not first.wants.moving
 
     viewer.until(has_stopped)
-
-
-def test_no_key_has_two_meanings(viewer: Viewer) -> None:
-    lines = list(KEYS)
-    for tool in view(viewer).view.tools.values():
-        lines.extend(tool.keys)
-    keys = [line.keys for line in lines if line.keys != "Escape"]
-    assert len(keys) == len(set(keys))
 
 
 def test_text_typed_into_a_field_moves_nothing(viewer: Viewer) -> None:

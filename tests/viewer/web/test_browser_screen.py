@@ -35,8 +35,9 @@ from splatview_viewer.core.events import (
 )
 from splatview_viewer.core.screen import Caption
 from splatview_viewer.web import messages as m
-from splatview_viewer.web.pacer import IN_FLIGHT, LEVELS, Level, Pacer
-from splatview_viewer.web.page_encoder import scaled_size
+from splatview_viewer.web import pacing
+from splatview_viewer.web.pacing import IN_FLIGHT, Level
+from splatview_viewer.web.sender import scaled_size
 
 if TYPE_CHECKING:
     from support.web_clients import Page
@@ -46,14 +47,14 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize(
     "level",
-    [LEVELS[0], LEVELS[len(LEVELS) // 2], LEVELS[-1]],
+    [pacing.LEVELS[0], pacing.LEVELS[len(pacing.LEVELS) // 2], pacing.LEVELS[-1]],
 )
 def test_page_receives_each_drawn_picture_once(
     rig: Rig, level: Level, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page gets the whole picture at every level, and without loss once it rests."""
     # The level holds however busy this machine is.
-    monkeypatch.setattr(Pacer, "level", level)
+    monkeypatch.setattr(pacing.Pacer, "level", level)
     screen = rig.open(211, 133)
     page = rig.pages[screen]
     last_number = settle(screen, page)
@@ -92,7 +93,7 @@ def test_slow_page_has_two_pictures_unanswered_and_delays_no_other(
     for k in range(20):
         draw(quick, GREEN, k)
         rig.pages[quick].picture()
-        if slow.state.ready:
+        if slow.takes_pictures:
             rig.ctx.copy_framebuffer(slow.framebuffer, source)
             slow.framebuffer.clear(0, 0, 0, 1, viewport=(k, 0, 8, 8))
             slow.present(CAPTION)
@@ -106,7 +107,7 @@ def test_slow_page_has_two_pictures_unanswered_and_delays_no_other(
         slow.present(CAPTION)
         rig.pages[slow].send(m.Ack(picture_numbers[0]))
         assert heard(slow, Expose)
-        assert slow.state.ready
+        assert slow.takes_pictures
     slow.close()
     drawn = draw(quick, BLUE)
     np.testing.assert_array_equal(decoded(restful(quick, rig.pages[quick])), drawn)

@@ -25,7 +25,7 @@ from support.pages import (
 )
 from support.proxy import PATH, reverse_proxy
 from support.wait import PATIENCE, wait_until
-from support.web_clients import uploaded_files
+from support.web_clients import some_picture, uploaded_files
 
 import splatview
 from splatview_ipc.control.registry import list_viewers
@@ -66,7 +66,7 @@ def test_pictures_are_on_the_page_and_fill_it(viewer: Viewer, open_page: Open) -
     np.testing.assert_allclose(
         on_canvas(page), small.repeat(2, 0).repeat(2, 1).astype(int), atol=6
     )
-    client.put(m.Picture(3, "jpeg", (640, 400)), b"no picture")
+    client.put(*some_picture(3, b"no picture", (640, 400), client.layout.number))
     client.last_number = 3
     picture_numbers = [
         send(client, drawn(640, 400, seed)) for seed in range(12)
@@ -243,7 +243,7 @@ def test_viewer_is_visible_in_a_notebooks_frame(open_page: Open) -> None:
     from splatview.api.session import session
 
     thread_count = threading.active_count()
-    notebook_view = splatview.show(port=0, timeout=PATIENCE, height=400)
+    notebook_view = splatview.show(port=0, timeout=PATIENCE, height=600)
     try:
         assert [v.url for v in list_viewers()] == [notebook_view.url]
         assert threading.active_count() <= thread_count, (
@@ -256,7 +256,7 @@ def test_viewer_is_visible_in_a_notebooks_frame(open_page: Open) -> None:
         halves[30:] = 20, 60, 240
         splatview.publish(torch.from_numpy(halves), "halves")
         with elsewhere(f"<body style='margin: 0'>{notebook_view._repr_html_()}") as url:
-            tab = open_page(url, (800, 500), expected="ERR_")
+            tab = open_page(url, (1000, 700), expected="ERR_")
 
             def both() -> list[np.ndarray]:
                 """Return the positions of the two colours."""
@@ -273,7 +273,7 @@ def test_viewer_is_visible_in_a_notebooks_frame(open_page: Open) -> None:
 
             upper, lower = wait_until(both, "the frame shows the image")
             assert upper[:, 0].max() < lower[:, 0].min()
-            assert lower[:, 0].max() < 400, "outside of the frame"
+            assert lower[:, 0].max() < 600, "outside of the frame"
     finally:
         while programs := session().programs:
             programs.pop().end()

@@ -6,7 +6,7 @@ import random
 from collections import deque
 from typing import NamedTuple
 
-from splatview_viewer.web.pacer import IN_FLIGHT, LEVELS, Level, Pacer
+from splatview_viewer.web.pacing import IN_FLIGHT, LEVELS, Level, Pacer
 
 FULL = 600_000
 """Bytes of a picture at the best level."""
@@ -22,7 +22,7 @@ class SentPicture(NamedTuple):
     sent_at: float
     level: Level
     duration: float
-    """From its first byte on the line to its decoding."""
+    """From its first byte on the line to its last, as the page sees it."""
 
 
 class Page:
@@ -31,9 +31,11 @@ class Page:
     The line carries `rate` bytes a second, with a round trip of `trip` seconds.
     """
 
-    def __init__(self, rate: float, trip: float) -> None:
+    def __init__(self, rate: float, trip: float, *, busy: bool = False) -> None:
+        """Make a page; `busy`: others have the processors of page and viewer."""
         self.rate = rate
         self.trip = trip
+        self._busy = busy
         self.pacer = Pacer()
         self.now = 0.0
         self._free = 0.0
@@ -75,16 +77,24 @@ class Page:
         start = max(self.now, self._free)
         decoding = self._luck.uniform(0, 0.012)
         self._free = start + size / self.rate
+        duration = self._free - start
+        self._due = self.now + 1 / 60
+        if self._busy:
+            decoding = self._luck.uniform(0.05, 0.8)
+            # The next picture waits for a thread that encodes it.
+            self._due = self.now + self._luck.uniform(0.05, 0.5)
+            # Now and then the first bytes are seen, and the rest only later.
+            if self._luck.random() < 0.2:
+                duration += self._luck.uniform(0.05, 0.4)
         self.pacer.sent(self._sent_count, size)
         picture = SentPicture(
             acknowledged_at=self._free + self.trip + decoding,
             picture_id=self._sent_count,
             sent_at=self.now,
             level=level,
-            duration=self._free - start + decoding,
+            duration=duration,
         )
         self._in_flight.append(picture)
-        self._due = self.now + 1 / 60
 
 
 def share_of_full_size(levels: list[Level]) -> float:
@@ -128,3 +138,16 @@ def test_slow_line_is_noticed_and_recovers_and_a_distant_one_is_not_slow() -> No
         levels, latency = page.run(5)
         assert share_of_full_size(levels) == share
         assert latency < max_latency
+
+
+def test_busy_processor_is_not_taken_for_a_slow_line() -> None:
+    page = Page(500e6, 0.004, busy=True)
+    page.run(3)
+    levels, _ = page.run(60)
+    assert len(levels) > 60
+    assert share_of_full_size(levels) > 0.98
+    assert page.pacer.lossless_allowed(4_000_000)
+    page.rate = 0.5e6
+    page.run(10)
+    levels, _ = page.run(20)
+    assert share_of_full_size(levels) < 0.1, "a slow line is noticed all the same"

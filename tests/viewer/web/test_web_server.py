@@ -14,7 +14,15 @@ import pytest
 from fuzz.targets import PAGE
 from support.other_users import OTHER_USER_ID, needs_root
 from support.wait import PATIENCE, turns, wait_until
-from support.web_clients import HELLO, Answer, Page, Visitor, raw, send_request
+from support.web_clients import (
+    HELLO,
+    Answer,
+    Page,
+    Visitor,
+    raw,
+    send_request,
+    some_picture,
+)
 
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.errors import ViewerError
@@ -460,7 +468,7 @@ def test_closing_the_server_closes_all_pages(
     silent = Page(server.port).connect(token="secret")
     deaf = join(reading=False)
     page = join()
-    deaf.client.put(m.Picture(1, "jpeg", (64, 32)), bytes(10_000_000))
+    deaf.client.put(*some_picture(1, bytes(10_000_000), (64, 32)))
     page.check_goes_on()
     server.close()
     server.close()

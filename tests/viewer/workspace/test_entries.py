@@ -55,7 +55,8 @@ def test_stream_appears_and_is_continued_by_a_restart(
     assert entry(viewer, "render").alive
     view = viewer.image
     assert view.size == (60, 40)
-    assert view.zoom == pytest.approx(620 / 60)
+    picture = viewer.user.layout.active.rect
+    assert view.zoom == pytest.approx(min(picture.width / 60, picture.height / 40))
     publish_grey(90, step=1)
     until_grey(viewer, 90)
     assert "step 1" in view.info().details
@@ -119,7 +120,7 @@ def test_run_is_paused_stepped_and_resumed(viewer: Viewer) -> None:
     publish_grey(1)
     until_grey(viewer, 1)
     state = entry(viewer, "render")
-    viewer.click("Pause the run")
+    viewer.click("Pause")
     viewer.until(lambda: bool(state.paused))
 
     def train() -> None:

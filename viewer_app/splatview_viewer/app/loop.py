@@ -234,7 +234,7 @@ class App:
         times = [now + period]
         for user in self.users:
             if user.waiting:
-                times.append(max(user.may_draw(now), now))
+                times.append(max(user.next_drawing(now), now))
         return min(times)
 
     def _tick_fully(self, now: float, events: Sequence[Event]) -> None:

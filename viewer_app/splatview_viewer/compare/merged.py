@@ -61,6 +61,15 @@ class _MergedVersion(NamedTuple):
     loads: int
 
 
+@dataclass(frozen=True)
+class MergedState:
+    """What users choose of a merged picture, for undo."""
+
+    scenes: tuple[ComparedScene, ...]
+    placement: tuple[tuple[bool, Placement], ...]
+    """Of each scene: whether it is visible, and where it is."""
+
+
 class MergedSource(ValueSource):
     """The source of an entry that shows several others as one scene.
 
@@ -95,6 +104,25 @@ class MergedSource(ValueSource):
 
     def remove(self, compared: ComparedScene) -> None:
         self.scenes = [scene for scene in self.scenes if scene is not compared]
+
+    @property
+    def state(self) -> MergedState:
+        """The scenes and their placements now."""
+        placements = tuple((s.visible, s.placement) for s in self.scenes)
+        return MergedState(tuple(self.scenes), placements)
+
+    def undoable_state(self) -> MergedState:
+        """Return what undo brings back: the same as `state`."""
+        return self.state
+
+    def restore(self, state: MergedState) -> None:
+        """Place the scenes as they were; one that was removed comes back."""
+        self.scenes = list(state.scenes)
+        for compared, (visible, placement) in zip(
+            state.scenes, state.placement, strict=False
+        ):
+            compared.visible = visible
+            compared.placement = placement
 
     @property
     def reading(self) -> bool:

@@ -147,6 +147,18 @@ class PairView(View[PairSource, PairState]):
             if view is not None and side_state is not None:
                 view.view.state = side_state
 
+    def undoable_state(self) -> PairState | None:
+        both = [view for view in self._both() if view is not None]
+        if len(both) < 2 or any(view.view.undoable_state() is None for view in both):
+            return None
+        return self.state
+
+    def restore(self, state: PairState) -> None:
+        self._state = state
+        for view, side_state in zip(self._both(), state.place.sides, strict=True):
+            if view is not None and side_state is not None:
+                view.view.restore(side_state)
+
     # -- the two views -----------------------------------------------------------------
 
     def _both(self) -> list[ShownView | None]:

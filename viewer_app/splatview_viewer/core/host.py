@@ -153,12 +153,17 @@ class Host:
     """Settings that are remembered for the next time."""
     scale: float = 1.0
     """Pixels per point."""
+    around: Literal["desktop", "phone", "none"] = "desktop"
+    """What is around the picture: the zones of a desktop or a phone, or nothing, when
+    nothing to press is over it either."""
     exact: Literal["", "picture", "scene"] = ""
     """The picture, or the scene alone, is drawn to be kept, and nothing may stand in
     for it; "": it is drawn for the screen."""
     hand_over: Callable[[Path], None] = _ignore
     """Give the user a file that was written: a browser downloads it. Elsewhere it has
     no effect: `notify` the user where the file is."""
+    keep_picture: Callable[[], None] = _ignore
+    """Give the user what is shown as a picture."""
     resend: Callable[[], None] = _ignore
     """Hand out the newest value of the entry once more."""
     name: str = ""

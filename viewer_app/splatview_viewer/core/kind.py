@@ -95,6 +95,10 @@ class Kind:
     snapshots: bool = False
     """Its views request full memory snapshots by a function of their content,
     `request_snapshot`, which the workspace sets."""
+    holds_many: bool = False
+    """The first side of its shape is the number of things that it holds."""
+    fact: Callable[[Any], str] = lambda _: ""
+    """Returns what the list of streams says of a content, in a word; "" for nothing."""
     links: tuple[Link, ...] = ()
     """The streams that feed its views, beside the plots of their run."""
     holds: Callable[[Any], bool] = lambda _: False

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from splatview_viewer.core.screen import Rect
 
 
-class Lane(Protocol):
-    """One lane, such as the recorded training or a camera's path.
+@dataclass(frozen=True, slots=True)
+class LaneButton:
+    """The button at the right end of a lane: "Live", "Key"."""
 
-    All positions are shares of its track: 0 at its left end, 1 at its right end.
-    """
+    text: str
+    press: Callable[[], object]
+    """Does what it says."""
+    icon: str = ""
+    """One of `ui.icons`."""
+    on: bool | None = None
+    """True or False for a state, such as that what comes is shown; None for none."""
+    reason: str | None = None
+    """Why it cannot be pressed now; None: it can."""
+    tip: str = ""
+
+
+class Lane(Protocol):
+    """One lane, such as the recorded training or a camera's path."""
 
     name: str
     """"Training", "Path"."""
     icon: str
-    """One of `ui.icons`."""
+    """One of `ui.icons`, or the letter of a run that is compared: "A"."""
 
     @property
     def empty_text(self) -> str:
@@ -32,6 +48,11 @@ class Lane(Protocol):
     @property
     def button(self) -> LaneButton | None:
         """The button at its right end."""
+        ...
+
+    @property
+    def reason(self) -> str | None:
+        """Why it can neither be played nor stepped through now; None: it can."""
         ...
 
     @property
@@ -55,16 +76,38 @@ class Lane(Protocol):
         ...
 
 
-class LaneButton(Protocol):
-    """The button at the right end of a lane: "Live", "Key"."""
+class EmptyLane:
+    """A lane of what has none, such as an image; everything of it is off."""
 
-    text: str
-    icon: str
-    on: bool
-    """True for a state, such as that what comes is shown."""
-    reason: str | None
-    """Why it cannot be pressed now; None: it can."""
+    caption = ""
+    playing = False
 
-    def press(self) -> None:
-        """Do what it says."""
-        ...
+    def __init__(self, name: str, icon: str, text: str, button: str = "") -> None:
+        """Describe it.
+
+        Args:
+            name: of the lane.
+            icon: one of `ui.icons`.
+            text: on its track, also the reason why nothing can be pressed.
+            button: on the button at its right end; "" for none.
+        """
+        self.name = name
+        self.icon = icon
+        self.empty_text = text
+        self.reason: str | None = text
+        self.button: LaneButton | None = None
+        if button:
+            self.button = LaneButton(button, self._ignore, "plus", reason=text)
+
+    def _ignore(self) -> None:
+        """Do nothing: the button is off."""
+
+    def play(self, on: bool) -> None:
+        """Do nothing."""
+
+    def step(self, by: int) -> None:
+        """Do nothing."""
+
+    def draw_track(self, rect: Rect, scale: float) -> bool:
+        """Draw nothing on the track."""
+        return False

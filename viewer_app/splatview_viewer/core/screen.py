@@ -1,6 +1,7 @@
 """The protocol of a screen: a picture, the events over it, and the user's desktop.
 
-A screen has an OpenGL 3.3 core context, a framebuffer to draw in and a queue of events.
+A screen has an OpenGL 3.3 core context, a framebuffer to draw in and a queue of events;
+a remote one has another framebuffer for the interface, which is sent apart.
 Only the thread that made it uses it, except for `wake`. A turn of the viewer is:
 `poll`, draw into `framebuffer`, `present`. `tests/viewer/screens/test_screens.py` runs
 one conformance suite over all implementations.
@@ -9,13 +10,13 @@ one conformance suite over all implementations.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import moderngl
@@ -47,6 +48,14 @@ class Rect:
         return self.x, bottom, self.width, self.height
 
 
+class Pane(NamedTuple):
+    """The rectangle of one picture on a screen."""
+
+    number: int
+    """The same as long as the pane is open."""
+    rect: Rect
+
+
 class Caption(msgspec.Struct, frozen=True, tag_field="t", tag="caption"):
     """Text around a picture; a browser's page gets it as it is."""
 
@@ -55,6 +64,8 @@ class Caption(msgspec.Struct, frozen=True, tag_field="t", tag="caption"):
     """A fault that the user should know of; "" for none."""
     typing: bool = False
     """A text field has the focus: a phone shows its keyboard."""
+    light: bool = False
+    """The interface is light."""
 
 
 class ScreenState(NamedTuple):
@@ -71,6 +82,14 @@ class ScreenState(NamedTuple):
     changes."""
     closed: bool
     """The user asked to close the screen, or `close` was called."""
+    latency_ms: float | None = None
+    """From what the user did to the picture that shows it, where that takes a while;
+    None: unknown."""
+
+
+Favour = Literal["fullscreen", "keyboard"]
+"""What a screen can do beside showing pictures: fill the monitor, or stop that; show a
+phone's keyboard."""
 
 
 class Desktop(Protocol):
@@ -79,6 +98,15 @@ class Desktop(Protocol):
     @property
     def shows_captions(self) -> bool:
         """True if a caption's trouble is shown around the picture, not written over it."""
+        ...
+
+    @property
+    def favours(self) -> frozenset[Favour]:
+        """What can be asked of it."""
+        ...
+
+    def ask(self, favour: Favour) -> None:
+        """Have the screen do this; nothing happens where it cannot."""
         ...
 
     def copy(self, text: str) -> None:
@@ -109,6 +137,36 @@ class Desktop(Protocol):
         ...
 
 
+class InterfaceLayer(Protocol):
+    """The layer of a remote screen that the interface is drawn in, over its pictures.
+
+    It is exact and comes first; pictures follow as the line and the processors can.
+    """
+
+    @property
+    def framebuffer(self) -> moderngl.Framebuffer:
+        """The target of the interface: premultiplied, and clear where pictures are."""
+        ...
+
+    @property
+    def takes_pictures(self) -> bool:
+        """True if pictures are taken now as well. Where that changes, the loop wakes."""
+        ...
+
+    def present(
+        self, caption: Caption, panes: Sequence[Pane], *, answers: bool
+    ) -> None:
+        """Show the interface that was drawn around these panes, with a caption.
+
+        `answers`: it shows what the user did last; otherwise the next pictures do.
+        """
+        ...
+
+    def present_pictures(self, panes: Sequence[Pane]) -> None:
+        """Show the pictures that were drawn into the screen's framebuffer."""
+        ...
+
+
 class Screen(Protocol):
     """A window, a browser's page, or a picture that is drawn for a program."""
 
@@ -132,6 +190,11 @@ class Screen(Protocol):
         """
         ...
 
+    @property
+    def interface(self) -> InterfaceLayer | None:
+        """The layer of the interface; None: it is drawn over the pictures."""
+        ...
+
     def poll(self, timeout: float) -> list[Event]:
         """Return the events since the last call, oldest first.
 
@@ -151,6 +214,15 @@ class Screen(Protocol):
     def close(self) -> None:
         """Release everything. Idempotent."""
         ...
+
+
+def takes_pictures(screen: Screen) -> bool:
+    """Return True if a screen would show pictures now."""
+    state = screen.state
+    ready = state.ready
+    if screen.interface is not None:
+        ready = screen.interface.takes_pictures
+    return state.visible and ready
 
 
 def read_pixels(framebuffer: moderngl.Framebuffer) -> np.ndarray:

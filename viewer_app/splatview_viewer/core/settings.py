@@ -41,6 +41,20 @@ class Entry:
     waits now."""
     progress: float | None = None
     """0 to 1 while it loads."""
+    run_name: str = ""
+    """The name of its run; "" for a file."""
+    started_at: float = 0.0
+    """When its run started, as all times here in seconds since the epoch; 0: unknown."""
+    published_at: float = 0.0
+    """When its run published something last, as far as that was seen; 0: never."""
+    usual_gap_s: float = 0.0
+    """Seconds between two publishes of its run, as a rule; 0: unknown."""
+    ended_at: float = 0.0
+    """When its run ended; 0: it has not."""
+    step: float | None = None
+    """The step of the version that was seen last, as its publisher says."""
+    count: int | None = None
+    """The first side of its shape: the number of its Gaussians or cameras."""
 
 
 @dataclass

@@ -283,6 +283,18 @@ class View(Generic[Data, State]):
         """
         return ()
 
+    def undoable_state(self) -> State | None:
+        """Return the state without what passes, such as what is under the pointer.
+
+        Undo brings back fields of it. None while the state is not settled, such as
+        before the first picture has chosen a camera. Asked for in each turn.
+        """
+        return self.state
+
+    def restore(self, state: State) -> None:
+        """Return to a state that it had, whatever is under way."""
+        self.state = state
+
     def lanes(self) -> Sequence[Lane]:
         """Return its lanes of the time area; the caller asks in each picture."""
         return ()

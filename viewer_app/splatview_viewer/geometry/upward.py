@@ -114,9 +114,10 @@ def _find_ground(points: np.ndarray) -> _Plane | None:
     ]
     if not candidates:
         return None
-    fitted = [_fit_plane(judges, plane) for plane in candidates]
-    normals = np.stack([plane.normal for plane in fitted])
-    offsets = np.array([plane.offset for plane in fitted])
+    # A rough ground has as many points below the plane that fits it as above.
+    candidates += [_fit_plane(judges, plane) for plane in candidates]
+    normals = np.stack([plane.normal for plane in candidates])
+    offsets = np.array([plane.offset for plane in candidates])
     judged = _judge(judges, normals, offsets)
     scores = np.where(judged.shares > _GROUND_SHARE, judged.scores, 0.0)
     index = int(np.argmax(scores))

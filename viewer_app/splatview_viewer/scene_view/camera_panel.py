@@ -120,7 +120,10 @@ def _draw_bookmark(bookmarks: Bookmarks, digit: int) -> None:
     )
     if is_pressed:
         bookmarks.visit(digit)
-    if not imgui.begin_popup_context_item(f"bookmark {digit}"):
+    menu = f"bookmark {digit}"
+    if imgui.is_item_clicked(imgui.MouseButton_.right):
+        imgui.open_popup(menu)
+    if not imgui.begin_popup(menu):
         return
     if imgui.menu_item(f"Go there##{digit}", str(digit), False)[0]:
         bookmarks.visit(digit)

@@ -19,11 +19,11 @@ from splatview_viewer.core.events import (
 )
 from splatview_viewer.core.view import Section
 from splatview_viewer.geometry.cameras import project
-from splatview_viewer.scene import Shape, Sphere, shapes
+from splatview_viewer.scene import Box, Shape, Sphere, shapes
 from splatview_viewer.scene_view.crop_panel import draw_panel, state_words
 from splatview_viewer.scene_view.lines import draw_line, push_clip_rect
 from splatview_viewer.scene_view.protocol import SelectableView
-from splatview_viewer.scene_view.tool import Tool
+from splatview_viewer.scene_view.tool import Tool, ToolButton
 from splatview_viewer.ui import theme
 
 if TYPE_CHECKING:
@@ -68,10 +68,13 @@ class _HandleGrab(NamedTuple):
 class Crop(Tool[SelectableView]):
     """Edits the shape of the view's selection.
 
-    Handles are there while its section of the panel is visible.
+    Handles are there while its section of the panel is visible, and while it is chosen.
     """
 
     name: ClassVar[str] = "crop"
+    button: ClassVar[ToolButton | None] = ToolButton(
+        "crop", "Crop", "X", "The handles of the box or sphere can be dragged"
+    )
 
     def __init__(self, view: SelectableView) -> None:
         super().__init__(view)
@@ -83,6 +86,15 @@ class Crop(Tool[SelectableView]):
         """The farthest hundredth does not count when a shape is fitted."""
         self.is_open = False
         """True while the section of the panel is visible."""
+
+    def choose_tool(self) -> None:
+        """Crop by a box around all that is seen, unless there is a shape."""
+        if self.shape is None:
+            self.set_shape(self.fit(Box))
+
+    @property
+    def has_handles(self) -> bool:
+        return self.is_open or self.is_chosen
 
     @property
     def shape(self) -> Shape | None:
@@ -158,8 +170,8 @@ class Crop(Tool[SelectableView]):
         return nearest
 
     def handle(self, event: Event, rect: Rect) -> bool | None:
-        shape = self.shape if self.is_open else None
-        if shape is None:
+        shape = self.shape
+        if not self.has_handles or shape is None:
             was_hovered = self.hovered is not None
             self._grab = None
             self.hovered = None
@@ -232,11 +244,11 @@ class Crop(Tool[SelectableView]):
 
     def draw_over(self, rect: Rect, scale: float) -> bool:
         # The panel's part, which is drawn later, sets this again.
-        is_open = self.is_open
+        has_handles = self.has_handles
         self.is_open = False
         camera = self.view.rig.camera(rect)
         shape = self.shape
-        if is_open and camera is not None and shape is not None:
+        if has_handles and camera is not None and shape is not None:
             _draw_shape(shape, camera, rect, scale)
             _draw_handles(self, camera, rect, scale)
         return False

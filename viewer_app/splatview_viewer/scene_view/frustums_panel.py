@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from imgui_bundle import ImVec2, imgui
+from imgui_bundle import imgui
 
 from splatview_viewer.ui import controls, theme
 from splatview_viewer.ui import widgets as ui
@@ -32,8 +32,11 @@ _TIPS = {
     "side": "Both, side by side",
     "error": "How far they are apart: black is equal",
 }
-_WIDE = 760.0
+_WIDE = 860.0
 """Points of width from which the bar has room for long names."""
+_LEAVE_WIDTH = 84.0
+"""Points."""
+_SEGMENTS_WIDTH = 330.0
 _MEDIUM = 430.0
 """Points of width from which the bar has room for names at all."""
 
@@ -42,29 +45,27 @@ def draw_bar(
     tool: Frustums, cameras: CameraSet, index: int, rect: Rect, scale: float
 ) -> None:
     """Draw the bar of the camera that is looked through."""
-    padding = 10 * scale
-    gap = 6 * scale
+    padding = 8 * scale
+    gap = theme.ROW_GAP * scale
     has_names = rect.width >= _MEDIUM * scale
     with ui.board(f"cameras {id(tool)}", rect, (padding, 0), theme.BAR) as is_open:
         if not is_open:
             return
-        imgui.set_cursor_pos_y((rect.height - imgui.get_frame_height()) / 2)
-        _draw_step(tool, "<", -1, "The camera before (Page up)", scale)
-        imgui.same_line(0, gap)
-        _draw_step(tool, ">", 1, "The camera after (Page down)", scale)
+        imgui.set_cursor_pos_y((rect.height - theme.ROW_HEIGHT * scale) / 2)
+        _draw_step(tool, "back", "camera before", -1, "The camera before (Page up)")
+        imgui.same_line(0, 2 * scale)
+        _draw_step(tool, "step", "camera after", 1, "The camera after (Page down)")
         imgui.same_line(0, gap)
         if has_names:
             name_width = 220 if rect.width >= _WIDE * scale else 110
             imgui.align_text_to_frame_padding()
             imgui.text(ui.fitted(cameras.label(index), name_width * scale))
             imgui.same_line(0, 2 * gap)
-        _draw_comparison(tool, scale)
-        button_width = imgui.calc_text_size("Leave").x
-        button_width += 2 * imgui.get_style().frame_padding.x
-        right = rect.width - padding - button_width
+        _draw_comparison(tool, rect, scale)
+        right = rect.width - padding - _LEAVE_WIDTH * scale
         psnr = tool.through.meter.text
         if has_names and psnr:
-            imgui.same_line(right - imgui.calc_text_size(psnr).x - 3 * gap)
+            imgui.same_line(right - imgui.calc_text_size(psnr).x - 2 * gap)
             imgui.align_text_to_frame_padding()
             imgui.text(psnr)
             controls.tip(
@@ -72,24 +73,36 @@ def draw_bar(
                 "rendered at its size"
             )
         imgui.same_line(right)
-        if imgui.button("Leave"):
+        hint = "Back to where you were (Escape)"
+        if controls.button(
+            "Leave", "close", name="Leave##bar", width=_LEAVE_WIDTH, hint=hint
+        ):
             tool.leave()
-        controls.tip("Back to where you were (Escape)")
 
 
-def _draw_step(tool: Frustums, label: str, step: int, tip: str, scale: float) -> None:
-    if imgui.button(label, ImVec2(26 * scale, 0)):
-        tool.step(step)
-    controls.tip(tip)
+def _draw_step(tool: Frustums, icon: str, name: str, by: int, hint: str) -> None:
+    if controls.icon_button(icon, name, side=theme.ROW_HEIGHT, hint=hint):
+        tool.step(by)
 
 
-def _draw_comparison(tool: Frustums, scale: float) -> None:
-    imgui.set_next_item_width(112 * scale)
-    keys = list(COMPARISONS)
-    labels = list(COMPARISONS.values())
-    _, choice = imgui.combo("##comparison", keys.index(tool.state.comparison), labels)
-    tool.change(comparison=keys[choice])
-    controls.tip(_TIPS[keys[choice]])
+def _draw_comparison(tool: Frustums, rect: Rect, scale: float) -> None:
+    """Draw the ways to compare, side by side where they have room."""
+    comparison = tool.state.comparison
+    if rect.width >= _WIDE * scale:
+        choice = controls.segments(
+            "comparison of the bar",
+            comparison,
+            COMPARISONS,
+            list(_TIPS.values()),
+            width=_SEGMENTS_WIDTH * scale,
+        )
+    else:
+        imgui.set_next_item_width(112 * scale)
+        choice = ui.pick(
+            "comparison of the bar", _TIPS[comparison], comparison, COMPARISONS
+        )
+    if choice != comparison:
+        tool.change(comparison=choice)
 
 
 def state_words(tool: Frustums, content: CamerasContent) -> str:

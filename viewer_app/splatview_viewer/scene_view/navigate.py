@@ -24,7 +24,7 @@ from splatview_viewer.scene_view.bookmarks import Bookmarks
 from splatview_viewer.scene_view.camera_panel import draw_camera_panel
 from splatview_viewer.scene_view.gizmo import Gizmo
 from splatview_viewer.scene_view.protocol import SceneView
-from splatview_viewer.scene_view.tool import Tool
+from splatview_viewer.scene_view.tool import ORBIT, Tool, ToolButton
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,10 @@ _MAX_MESSAGE = 160
 class Navigate(Tool[SceneView]):
     """Moves the view's camera."""
 
-    name: ClassVar[str] = "navigate"
+    name: ClassVar[str] = ORBIT
+    button: ClassVar[ToolButton | None] = ToolButton(
+        "orbit", "Move the camera", "", "Drag, right drag and wheel move it"
+    )
     keys: ClassVar[Sequence[KeyHelp]] = (
         KeyHelp("Camera", "Drag", "Orbit; look around when flying"),
         KeyHelp("Camera", "Right drag, Shift + drag", "Move"),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from imgui_bundle import ImVec2, imgui
-
 from splatview_viewer.core.events import Key as KeyEvent
 from splatview_viewer.core.view import KeyHelp
 from splatview_viewer.formats.camera_paths import Film
@@ -18,19 +16,16 @@ from splatview_viewer.scene_view.path_storage import PathStorage
 from splatview_viewer.scene_view.protocol import SceneView
 from splatview_viewer.scene_view.timeline import Timeline
 from splatview_viewer.scene_view.tool import Tool
-from splatview_viewer.ui import controls
-from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.core.events import Event
+    from splatview_viewer.core.lane import Lane
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.view import Section
     from splatview_viewer.geometry.cameras import Camera
 
-HEIGHT = 46.0
-"""Points that the timeline takes."""
 _FLIGHT_S = 0.35
 """Seconds on the way to a keyframe that was chosen."""
 _MIN_KEY_DISTANCE = 0.05
@@ -46,7 +41,6 @@ class PathTool(Tool[SceneView]):
     name: ClassVar[str] = "path"
     keys: ClassVar[Sequence[KeyHelp]] = (
         KeyHelp("Camera path", "K", "Set a keyframe here"),
-        KeyHelp("Camera path", "P", "Play, and stop"),
         KeyHelp("Camera path", "Delete", "Remove the chosen keyframe"),
     )
 
@@ -58,7 +52,9 @@ class PathTool(Tool[SceneView]):
         self.chosen_key: int | None = None
         """The keyframe that is edited."""
         self.is_open = False
-        """True while the timeline is visible."""
+        """True while the path is seen in the picture, whatever the panel shows."""
+        self.is_edited = False
+        """True while the panel's section is seen, and the path in the picture with it."""
         self.is_playing = False
         self._playing_since: float | None = None
         """Time of the loop at which the playhead was at the path's start."""
@@ -79,7 +75,7 @@ class PathTool(Tool[SceneView]):
 
     @property
     def displayed_state(self) -> tuple[object, ...]:
-        """All that the lines over the picture and the timeline show."""
+        """All that the lines over the picture and the lane show."""
         return (
             *self.edited_state,
             self.time,
@@ -162,6 +158,7 @@ class PathTool(Tool[SceneView]):
     def choose(self, index: int) -> None:
         """Edit a keyframe: the camera goes there."""
         self.stop()
+        self.is_open = True
         self._choose(index)
         self.view.rig.fly_to(self._camera_of_playhead(), _FLIGHT_S)
 
@@ -238,8 +235,6 @@ class PathTool(Tool[SceneView]):
         match event.name:
             case "k":
                 self.add_key()
-            case "p":
-                self.toggle_playing()
             case "delete" if self.chosen_key is not None and self.is_open:
                 self.remove_key()
             case _:
@@ -255,33 +250,16 @@ class PathTool(Tool[SceneView]):
 
     def draw_over(self, rect: Rect, scale: float) -> bool:
         camera = self.view.rig.camera(rect)
-        is_drawn = self.is_open and not self.is_playing and self.path.keys
+        is_asked = self.is_open or self.is_edited
+        # The panel's section, which is drawn later, sets this again.
+        self.is_edited = False
+        is_drawn = is_asked and not self.is_playing and self.path.keys
         if is_drawn and camera is not None:
             draw_path(self.path, camera, rect, scale, self.chosen_key, self.time)
         return False
 
-    def bar_height(self) -> float:
-        return HEIGHT if self.is_open and self.path.keys else 0.0
-
-    def bar(self, rect: Rect, scale: float) -> bool:
-        previous = self.displayed_state
-        padding = (10 * scale, 8 * scale)
-        with ui.board(f"path {id(self)}", rect, padding) as is_open:
-            if is_open:
-                self._draw_buttons(scale)
-                self.timeline.draw(rect, scale)
-        return previous != self.displayed_state
-
-    def _draw_buttons(self, scale: float) -> None:
-        size = ImVec2(56 * scale, 0)
-        if imgui.button("Stop##path" if self.is_playing else "Play##path", size):
-            self.toggle_playing()
-        controls.tip("P")
-        imgui.same_line()
-        if imgui.button("Key##path", size):
-            self.add_key()
-        controls.tip("Set a keyframe where the camera is (K)")
-        imgui.same_line()
+    def lane(self) -> Lane | None:
+        return self.timeline
 
     def sections(self) -> Sequence[Section]:
         return sections_of(self)

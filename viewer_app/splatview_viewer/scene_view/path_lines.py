@@ -31,10 +31,12 @@ if TYPE_CHECKING:
 _POINTS_BETWEEN_KEYS = 24
 _MAX_POINTS = 2000
 """Points of the line of a whole path."""
-_PYRAMID_SIZE = 0.06
+_PYRAMID_SIZE = 0.08
 """Size of the small cameras, against the way from one to the next."""
 _DEFAULT_PYRAMID_SIZE = 0.05
 _MAX_PYRAMID_FOV = 120.0
+_NUMBER_SIZE = 14.0
+"""Points of the numbers of keyframes."""
 
 
 def draw_path(
@@ -65,7 +67,10 @@ def draw_path(
     if are_keys_drawn:
         size = _pyramid_size(line, len(path.keys))
         for index, key in enumerate(path.keys):
-            _draw_key(key, size, camera, rect, scale, is_chosen=index == chosen_key)
+            is_chosen = index == chosen_key
+            tip = _draw_key(key, size, camera, rect, scale, is_chosen=is_chosen)
+            if tip is not None:
+                _draw_number(index + 1, tip, scale, is_chosen=is_chosen)
     _draw_playhead(path, time, camera, rect, scale)
 
 
@@ -116,15 +121,18 @@ def _draw_key(
     scale: float,
     *,
     is_chosen: bool,
-) -> None:
-    """Draw a small camera, as a pyramid with the tip where the keyframe is."""
+) -> ImVec2 | None:
+    """Draw a small camera, as a pyramid with the tip where the keyframe is.
+
+    Returns the tip's pixel; None where it is not seen.
+    """
     y = 0.5 / focal_length(min(key.fov, _MAX_PYRAMID_FOV), 1)
     x = 1.4 * y
     pyramid = np.array([[0, 0, 0], [-x, -y, 1], [x, -y, 1], [x, y, 1], [-x, y, 1]])
     to_world = rotations.matrix(key.rotation).T
     points = _to_screen(size * pyramid @ to_world + key.position, camera, rect)
     if not np.isfinite(points).all():
-        return
+        return None
     tip = ImVec2(*points[0].tolist())
     corners: list[ImVec2Like] = [ImVec2(*point) for point in points[1:].tolist()]
     color = theme.u32(theme.INK if is_chosen else theme.MARK)
@@ -133,6 +141,21 @@ def _draw_key(
     draw.add_polyline(corners, color, width, imgui.ImDrawFlags_.closed.value)
     for corner in corners:
         draw.add_line(tip, corner, color, width)
+    return tip
+
+
+def _draw_number(number: int, tip: ImVec2, scale: float, *, is_chosen: bool) -> None:
+    """Write the number of a keyframe below its place."""
+    draw = imgui.get_background_draw_list()
+    text = str(number)
+    with theme.bold(_NUMBER_SIZE):
+        width = imgui.calc_text_size(text).x
+        x = round(tip.x - width / 2)
+        y = round(tip.y + 6 * scale)
+        color = theme.INK if is_chosen else theme.MARK
+        shade = theme.u32(theme.SHADE, 0.8)
+        draw.add_text(ImVec2(x + scale, y + scale), shade, text)
+        draw.add_text(ImVec2(x, y), theme.u32(color), text)
 
 
 def _draw_playhead(

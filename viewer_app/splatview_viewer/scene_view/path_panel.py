@@ -72,6 +72,7 @@ def _path_words(tool: PathTool) -> str:
 
 
 def _draw_path(tool: PathTool) -> None:
+    tool.is_edited = True
     pressed = ui.buttons(
         "",
         ["Keyframe here", "Once around"],
@@ -108,6 +109,8 @@ def _draw_times(tool: PathTool) -> None:
     tip = "A curve through the keyframes; off: straight lines"
     path.smooth = ui.check("Smooth curve", tip, path.smooth)
     path.loop = ui.check("Loop", "The path goes back to its first keyframe", path.loop)
+    tip = "The path's line is in the picture, also while another tab is shown"
+    tool.is_open = ui.check("Stay shown", tip, tool.is_open)
 
 
 def _draw_files(tool: PathTool) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import moderngl
 
     from splatview_viewer.core.events import Event
+    from splatview_viewer.core.lane import Lane
     from splatview_viewer.core.view import KeyHelp, Section
 
 V = TypeVar("V", bound=SceneView)
@@ -50,6 +51,22 @@ follow a title.
 """
 
 
+ORBIT = "navigate"
+"""The name of the tool that is chosen at first: it moves the camera."""
+
+
+class ToolButton(NamedTuple):
+    """The button of a tool that can be chosen, in the strip over the picture."""
+
+    icon: str
+    """One of `ui.icons`."""
+    title: str
+    keys: str
+    """The key that chooses it; "" without one."""
+    tip: str
+    """What a press on the scene does then."""
+
+
 class Tool(Generic[V]):
     """One thing that a user can do with a scene, such as measuring or cropping.
 
@@ -61,6 +78,8 @@ class Tool(Generic[V]):
     """The tool's key in `SceneView.tools`."""
     keys: ClassVar[Sequence[KeyHelp]] = ()
     """Help texts for the tool's keys and gestures."""
+    button: ClassVar[ToolButton | None] = None
+    """Its button in the strip of tools; None for a tool that is always at work."""
 
     def __init__(self, view: V) -> None:
         self.view = view
@@ -69,6 +88,14 @@ class Tool(Generic[V]):
     def is_useful(self) -> bool:
         """True if the tool can be used with this scene, so that its keys are listed."""
         return True
+
+    @property
+    def is_chosen(self) -> bool:
+        """True while a press on the scene is for it."""
+        return self.view.tools.chosen == self.name
+
+    def choose_tool(self) -> None:
+        """Do what choosing it in the strip begins with."""
 
     @property
     def hides_axes(self) -> bool:
@@ -121,6 +148,10 @@ class Tool(Generic[V]):
         """
         return False
 
+    def lane(self) -> Lane | None:
+        """Return its lane of the time area; None without one."""
+        return None
+
     def sections(self) -> Sequence[Section]:
         """Return the tool's sections of the panel."""
         return ()
@@ -152,12 +183,19 @@ class ToolSet(dict[str, Tool]):
         self._drawing = _with_own(Tool.draw, tools)
         self._covering = _with_own(Tool.covered, tools)
         self._with_bar = _with_own(Tool.bar_height, tools)
+        self.chosen = ORBIT
+        """The name of the tool that a press on the scene is for."""
 
     def of(self, kind: type[T]) -> T:
         """Return the tool of a class. Raises KeyError."""
         tool = self[kind.name]
         assert isinstance(tool, kind)
         return tool
+
+    def choose(self, name: str) -> None:
+        """Have a press on the scene be for this tool from now on."""
+        self.chosen = name
+        self[name].choose_tool()
 
     def handle(self, event: Event, rect: Rect) -> bool:
         """Offer an event to the tools; return whether to draw the picture again."""
@@ -215,6 +253,11 @@ class ToolSet(dict[str, Tool]):
         for tool in self._covering:
             covered += tool.covered(rect)
         return covered
+
+    def lanes(self) -> list[Lane]:
+        """Return the lanes of all tools, from above."""
+        lanes = [tool.lane() for tool in self.values()]
+        return [lane for lane in lanes if lane is not None]
 
     def sections(self) -> list[Section]:
         """Return the sections of all tools, in the order of the panel."""

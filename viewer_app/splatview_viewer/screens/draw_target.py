@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from splatview_ipc.control.errors import SharingError
+from splatview_ipc.gl.glapi import GL
 from splatview_ipc.gl.shared_texture import SharedTexture
 from splatview_ipc.gl.texture_tensor import TextureTensor
+from splatview_viewer.core.screen import Rect
 
 if TYPE_CHECKING:
     import moderngl
@@ -99,7 +101,9 @@ class Copy:
         return width, height
 
 
-def copied(target: DrawTarget, at: float, device: int | None) -> Copy:
+def copied(
+    target: DrawTarget, at: float, device: int | None, area: Rect | None = None
+) -> Copy:
     """Copy what has been drawn, in the thread of the context.
 
     Copies on a GPU stay there, and nothing waits; others wait for the drawing.
@@ -109,16 +113,27 @@ def copied(target: DrawTarget, at: float, device: int | None) -> Copy:
         at: as in `Copy`.
         device: CUDA's ordinal of the GPU that OpenGL draws on, for targets that are
             shared with it.
+        area: the part to copy; None: all.
     """
+    width, height = target.size
+    area = area or Rect(0, 0, width, height)
     if target.shared is None:
-        width, height = target.size
-        pixels = np.empty((height, width, 4), np.uint8)
-        target.framebuffer.read_into(pixels, components=4, alignment=1)
+        # Other threads run meanwhile, unlike within `read_into`.
+        GL.current().glFinish()
+        pixels = np.empty((area.height, area.width, 4), np.uint8)
+        target.framebuffer.read_into(
+            pixels, area.viewport(height), components=4, alignment=1
+        )
         return Copy(pixels, at)
     import torch
 
     with torch.cuda.device(device):
-        tensor = target.tensor().clone()
+        _, bottom, _, _ = area.viewport(height)
+        rows = slice(bottom, bottom + area.height)
+        columns = slice(area.x, area.x + area.width)
+        tensor = target.tensor()[rows, columns].clone(
+            memory_format=torch.contiguous_format
+        )
         # A thread that waits for a blocking event sleeps.
         arrived = torch.cuda.Event(blocking=True)
         arrived.record()

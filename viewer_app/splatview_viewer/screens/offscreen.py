@@ -19,16 +19,20 @@ if TYPE_CHECKING:
     import torch
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.screen import Caption
+    from splatview_viewer.core.screen import Caption, Favour
 
 
 class LocalDesktop:
     """The user of a screen on this machine: files are where they were written."""
 
     shows_captions = False
+    favours: frozenset[Favour] = frozenset()
 
     def __init__(self) -> None:
         self._clipboard = ""
+
+    def ask(self, favour: Favour) -> None:
+        """Do nothing: there is no monitor."""
 
     def copy(self, text: str) -> None:
         self._clipboard = text
@@ -63,6 +67,7 @@ class OffscreenScreen:
         """
         self.ctx = create_context(gpu_uuid)
         self.desktop = LocalDesktop()
+        self.interface = None
         self._egl_context: int | None = current_context()
         """None once it was released."""
         self._scale = scale

@@ -43,7 +43,7 @@ from splatview_viewer.screens.egl import let_go
 from splatview_viewer.screens.offscreen import LocalDesktop
 
 if TYPE_CHECKING:
-    from splatview_viewer.core.screen import Caption
+    from splatview_viewer.core.screen import Caption, Favour
 
 
 def _bundled() -> Path | None:
@@ -320,7 +320,7 @@ class WindowScreen:
         self._closed = False
         self._title = title
         self._window: Any = None
-        self.desktop = _WindowDesktop()
+        self.interface = None
         let_go()
         self._open(width, height, visible)
         glfw.make_context_current(self._window)
@@ -333,6 +333,7 @@ class WindowScreen:
             raise GraphicsError(
                 f"no OpenGL 3.3 for a window ({e}); update the graphics driver"
             ) from e
+        self.desktop = _WindowDesktop(self._window)
         self._framebuffer = self.ctx.detect_framebuffer()
         self._framebuffer_size = self._framebuffer.size
         self._events = _WindowEvents(self._window, self)
@@ -443,6 +444,36 @@ def _set_hints(visible: bool) -> None:
 
 class _WindowDesktop(LocalDesktop):
     """The user of a window: GLFW has the clipboard."""
+
+    favours: frozenset[Favour] = frozenset({"fullscreen"})
+
+    def __init__(self, window: Any) -> None:
+        super().__init__()
+        self._window = window
+        self._place: tuple[int, int, int, int] | None = None
+        """Position and size of the window before it filled the monitor."""
+
+    def ask(self, favour: Favour) -> None:
+        if favour != "fullscreen":
+            return
+        if self._place is not None:
+            no_monitor: Any = None
+            glfw.set_window_monitor(
+                self._window, no_monitor, *self._place, glfw.DONT_CARE
+            )
+            self._place = None
+            return
+        monitor = glfw.get_primary_monitor()
+        if monitor:
+            self._place = (
+                *glfw.get_window_pos(self._window),
+                *glfw.get_window_size(self._window),
+            )
+            mode = glfw.get_video_mode(monitor)
+            width, height = mode.size
+            glfw.set_window_monitor(
+                self._window, monitor, 0, 0, width, height, mode.refresh_rate
+            )
 
     def copy(self, text: str) -> None:
         glfw.set_clipboard_string(None, text)  # pyright: ignore[reportArgumentType]

@@ -5,11 +5,16 @@ Those of what a pane shows come from its view (`View.commands`).
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from splatview_viewer.core.command import Command
 from splatview_viewer.core.view import TABS
 from splatview_viewer.shell.layout import Layout
+from splatview_viewer.shell.run_state import run_state
+from splatview_viewer.shell.runs import told_entry
+from splatview_viewer.shell.time_area import chosen_lane
+from splatview_viewer.workspace.catalogue import SETTLE
 
 if TYPE_CHECKING:
     from splatview_viewer.core.view import Tab
@@ -30,17 +35,11 @@ def _why_one_pane(user: User) -> str | None:
 
 
 def _why_not_paused(user: User) -> str | None:
-    entry = user.layout.active.entry
-    if entry is None or entry.paused is None:
-        return "nothing runs"
-    return None
+    return run_state(told_entry(user), time.time()).pause_reason
 
 
 def _why_no_step(user: User) -> str | None:
-    entry = user.layout.active.entry
-    if entry is None or entry.paused is None:
-        return "nothing runs"
-    return None if entry.paused else "pause first"
+    return run_state(told_entry(user), time.time()).step_reason
 
 
 # -- what the commands do --------------------------------------------------------------
@@ -96,8 +95,42 @@ def _fold_time(user: User) -> None:
     user.fold_time()
 
 
+def _play_lane(user: User) -> None:
+    lane = chosen_lane(user)
+    lane.play(not lane.playing)
+    user.mark(SETTLE)
+
+
+def _why_not_played(user: User) -> str | None:
+    return chosen_lane(user).reason
+
+
 def _open_palette(user: User) -> None:
     user.open_palette()
+
+
+def _next_zone(user: User) -> None:
+    user.focus_zone(1)
+
+
+def _previous_zone(user: User) -> None:
+    user.focus_zone(-1)
+
+
+def _undo(user: User) -> None:
+    user.history.undo()
+
+
+def _redo(user: User) -> None:
+    user.history.redo()
+
+
+def _why_no_undo(user: User) -> str | None:
+    return user.history.undo_reason()
+
+
+def _why_no_redo(user: User) -> str | None:
+    return user.history.redo_reason()
 
 
 def _list_keys(user: User) -> None:
@@ -134,6 +167,15 @@ COMMANDS: tuple[Command[User], ...] = (
         icon="layers",
         reason=_why_no_picture,
     ),
+    Command("edit.undo", "Undo", _undo, ("Ctrl Z",), icon="undo", reason=_why_no_undo),
+    Command(
+        "edit.redo",
+        "Redo",
+        _redo,
+        ("Ctrl Shift Z", "Ctrl Y"),
+        icon="redo",
+        reason=_why_no_redo,
+    ),
     Command(
         "run.pause",
         "Pause the run, or have it go on",
@@ -151,6 +193,14 @@ COMMANDS: tuple[Command[User], ...] = (
     *(_tab_command(tab, name) for tab, name in TABS.items()),
     Command(
         "time.fold", "Fold or open the time area", _fold_time, ("T",), icon="training"
+    ),
+    Command(
+        "time.play",
+        "Play the chosen lane, or stop",
+        _play_lane,
+        ("P",),
+        icon="play",
+        reason=_why_not_played,
     ),
     Command(
         "pane.next",
@@ -185,6 +235,16 @@ COMMANDS: tuple[Command[User], ...] = (
     ),
     Command(
         "pane.close", "Close this pane", _close_pane, icon="close", reason=_why_one_pane
+    ),
+    Command(
+        "zone.next", "Keyboard: the next zone", _next_zone, ("F6",), icon="keyboard"
+    ),
+    Command(
+        "zone.previous",
+        "Keyboard: the zone before",
+        _previous_zone,
+        ("Shift F6",),
+        icon="keyboard",
     ),
     Command(PALETTE, "Find a command", _open_palette, ("Ctrl K",), icon="find"),
     Command("theme.switch", "Light or dark colours", _switch_theme, icon="moon"),

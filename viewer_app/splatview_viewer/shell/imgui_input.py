@@ -63,6 +63,9 @@ _FOCUS_KEYS = frozenset(
         "page_up",
         "page_down",
         "backspace",
+        "delete",
+        "menu",
+        "f10",
     ]
 )
 """Keys of a control that the keyboard chose."""
@@ -77,6 +80,8 @@ class ImguiInput:
         """True while the pointer is over the interface."""
         self._held: set[str] = set()
         """The buttons that were pressed on the interface."""
+        self._keys: set[str] = set()
+        """The keys that went down for the interface."""
         self._presses: defaultdict[int, deque[int]] = defaultdict(deque)
         """For each of imgui's buttons, `PointerPress.clicks` of the presses that no
         frame has shown yet."""
@@ -140,6 +145,7 @@ class ImguiInput:
         io.clear_input_keys()
         io.clear_input_mouse()
         self._held.clear()
+        self._keys.clear()
         self._presses.clear()
         self._finger = Finger()
         self._is_inside = False
@@ -194,6 +200,8 @@ class ImguiInput:
                 self._held.discard(event.button)
                 io.add_mouse_pos_event(event.x, event.y)
                 io.add_mouse_button_event(_BUTTONS[event.button], False)
+                if is_ours:
+                    _add_modifiers(event.mods)
                 return is_ours
             case ev.Wheel() | ev.Pinch():
                 if has_popup or self._is_over(event.x, event.y):
@@ -210,7 +218,10 @@ class ImguiInput:
             io.add_mouse_wheel_event(1e-30, 0.0)
         self._is_inside = self._is_over(event.x, event.y)
         if not (self._is_inside or is_asked_for):
+            # The picture has the keyboard now.
+            imgui.set_nav_cursor_visible(False)
             return False
+        _add_modifiers(event.mods)
         button = _BUTTONS[event.button]
         # imgui drops a press without a release before it.
         if event.button not in self._held:
@@ -246,8 +257,17 @@ class ImguiInput:
                 io.add_key_event(imgui.Key.mod_ctrl, False)
                 io.add_input_characters_utf8(without_surrogates(event.text))
             return is_typing
+        if not event.pressed and event.name not in self._keys:
+            if event.name in _MODIFIERS:
+                io.add_key_event(_MODIFIERS[event.name], False)
+            return False
         if event.pressed and not self._is_key_ours(event, is_typing):
             return False
+        (self._keys.add if event.pressed else self._keys.discard)(event.name)
+        if event.name == "tab" and not self._surface.focus.has_place:
+            if event.pressed:
+                self._surface.focus.start(-1 if "shift" in event.mods else 1)
+            return True
         if is_typing and event.pressed and event.name == "v" and "ctrl" in event.mods:
             self.clipboard = clipboard()
             imgui.set_clipboard_text(self.clipboard)
@@ -273,8 +293,14 @@ def _add_key(event: ev.Key) -> None:
     code = getattr(imgui.Key, name, None)
     if code is not None:
         io.add_key_event(code, event.pressed)
+    _add_modifiers(event.mods)
+
+
+def _add_modifiers(mods: ev.Mods) -> None:
+    """Give imgui the modifiers that are down."""
+    io = imgui.get_io()
     for mod, modifier in _MODIFIERS.items():
-        io.add_key_event(modifier, mod in event.mods)
+        io.add_key_event(modifier, mod in mods)
 
 
 class Finger:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
@@ -16,6 +17,8 @@ from splatview_viewer.shell.key_list import draw_key_list
 from splatview_viewer.shell.known_settings import KnownSettings
 from splatview_viewer.shell.overlay import draw_overlay, draw_readout, draw_toasts
 from splatview_viewer.shell.palette import Palette
+from splatview_viewer.shell.run_state import run_state
+from splatview_viewer.shell.runs import Groups
 from splatview_viewer.shell.sparklines import draw_sparklines
 from splatview_viewer.shell.stream_list import draw_list
 from splatview_viewer.shell.strips import draw_strips
@@ -36,6 +39,17 @@ if TYPE_CHECKING:
     from splatview_viewer.shell.user import User
     from splatview_viewer.shell.viewport import Viewport
 
+_BOARDS = (
+    "top bar",
+    "streams",
+    "sparks",
+    "tabs",
+    "sections",
+    "footer",
+    "strip",
+    "time",
+)
+"""The boards in the order of the keyboard; those over the pictures come last."""
 _EDGE = 6.0
 """Points of the panel's edge that can be dragged."""
 
@@ -48,20 +62,46 @@ class Interface:
         self.state = InterfaceState()
         self.faults = Faults("interface")
         """Faults of its zones."""
+        self.surface.focus.order = _BOARDS
+        self.surface.focus.skipped = frozenset(["edge"])
         self.settings = KnownSettings()
         self.palette = Palette()
+        self.groups = Groups()
+        """The runs of the list."""
+        self._states: list[str] = []
+        """Of the runs, in words."""
         self.zones = place((1, 1), scale, self.state.wishes())
+
+    @property
+    def around(self) -> Literal["desktop", "phone", "none"]:
+        """What is around the pictures, as views ask."""
+        if self.state.bare:
+            return "none"
+        return "phone" if self.zones.form == "phone" else "desktop"
 
     def place(self, size: tuple[int, int], scale: float) -> Zones:
         """Place the zones on a screen of so many pixels; return them."""
         self.zones = place(size, scale, self.state.wishes())
         return self.zones
 
+    def have_states_changed(self, user: User) -> bool:
+        """Return whether runs are in other states than at the last call."""
+        if self.state.bare:
+            return False
+        groups = self.groups.update(user)
+        now = time.time()
+        states = [run_state(g.lead, now).words for g in groups if g.is_run]
+        previous = self._states
+        self._states = states
+        return states != previous
+
     def draw(
         self,
         user: User,
         framebuffer: moderngl.Framebuffer,
         work: Callable[[], AbstractContextManager[object]],
+        *,
+        clear: bool = False,
     ) -> bool:
         """Draw over a user's pictures in a framebuffer.
 
@@ -71,6 +111,7 @@ class Interface:
             user: whose pictures they are.
             framebuffer: of the user's screen.
             work: OpenGL is given anything only inside it, and only if anything is seen.
+            clear: over nothing instead: the framebuffer is a layer of its own.
 
         Returns:
             True when a setting changed: the picture has to be drawn again.
@@ -84,7 +125,7 @@ class Interface:
         names = [name for e in user.state.entries for name in (e.name, e.group)]
         self.surface.cover([*names, info.readout])
         changed = False
-        with self.surface.frame(framebuffer, scale, work):
+        with self.surface.frame(framebuffer, scale, work, clear=clear):
             zones = self.place(self.surface.size, scale)
             for viewport in user.layout.seen:
                 changed |= self._zone("overlay", self._draw_over, user, viewport)
@@ -154,13 +195,16 @@ class Interface:
                     self._part("list of streams", draw_list, user)
             with board("sparks", zones.sparks, (12 * scale, 6 * scale)) as opened:
                 if opened:
+                    self._draw_line(zones.sparks)
                     self._part("curves of the run", draw_sparklines, user, zones.sparks)
             with board("tabs", zones.tabs, (8 * scale, 0)) as opened:
                 if opened:
+                    self._draw_line(zones.tabs)
                     self._part("tabs", sections.draw_tabs, user, zones.form)
             name = f"sections {self.state.tab}"
             with board(name, zones.sections, pad, scroll=True) as opened:
                 if opened:
+                    self._draw_line(zones.sections)
                     changed = self._part(
                         "sections",
                         sections.draw_sections,
@@ -171,21 +215,20 @@ class Interface:
                     )
             with board("footer", zones.footer, (8 * scale, 0), theme.BAR) as opened:
                 if opened:
+                    self._draw_line(zones.footer)
                     self._part("footer", footer.draw, user, zones.footer, scale)
-        self._draw_lines()
         if zones.form == "desktop":
             self._zone("edge", self._draw_edge, user)
         return changed
 
-    def _draw_lines(self) -> None:
-        """Draw the lines between the zones of the panel."""
-        zones = self.zones
-        draw = imgui.get_foreground_draw_list()
-        color = theme.u32(theme.LINE)
-        for rect in (zones.sparks, zones.tabs, zones.sections, zones.footer):
-            if rect.height:
-                right = ImVec2(rect.x + rect.width, rect.y)
-                draw.add_line(ImVec2(rect.x, rect.y), right, color)
+    def _draw_line(self, rect: Rect) -> None:
+        """Draw the line above a zone of the panel, inside its board."""
+        if rect.height:
+            right = ImVec2(rect.x + rect.width, rect.y)
+            draw = imgui.get_window_draw_list()
+            draw.push_clip_rect_full_screen()
+            draw.add_line(ImVec2(rect.x, rect.y), right, theme.u32(theme.LINE))
+            draw.pop_clip_rect()
 
     def _draw_edge(self, user: User) -> None:
         """Draw the panel's edge: dragged it changes its width, a double click ends that."""

@@ -30,6 +30,8 @@ class InterfaceState:
     """Keys of the streams at the top of the list, in their order."""
     folded_runs: set[str] = field(default_factory=set)
     """Names of the runs whose streams are not listed; not remembered."""
+    last_shown: dict[str, str] = field(default_factory=dict)
+    """The key of the entry that was shown last of each run; not remembered."""
     bare: bool = False
     """True for pictures with nothing around or over them."""
     hides_all: bool = False

@@ -1,17 +1,221 @@
-"""The list of keys, over the picture."""
+"""The list of keys, over the picture.
+
+It is made from the tables of commands, and from what views say of the pointer.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from splatview_viewer.shell.overlay import KEYS, draw_help
+from imgui_bundle import ImVec2, imgui
+
+from splatview_viewer.core.screen import Rect
+from splatview_viewer.core.view import KeyHelp
+from splatview_viewer.shell.commands import COMMANDS
+from splatview_viewer.shell.palette import draw_cap
+from splatview_viewer.ui import lettering, theme
 
 if TYPE_CHECKING:
-    from splatview_viewer.core.screen import Rect
+    from collections.abc import Iterable, Sequence
+
+    from splatview_viewer.core.command import Command
     from splatview_viewer.shell.user import User
+
+_ROW = 25.0
+"""Points of a line, of the head of a group, and of the space below a group."""
+_HEAD = 30.0
+_AFTER = 12.0
+_PAD = 24.0
+_KEYS_GAP = 16.0
+_COLUMN_GAP = 40.0
+_MOST_COLUMNS = 4
+_LEAST_SCALE = 0.5
+_GROUPS = {
+    "scene": "Scene",
+    "camera": "Camera",
+    "bookmark": "Camera",
+    "training": "Training cameras",
+    "history": "Training",
+    "path": "Camera path",
+}
+"""Groups of a view's commands by the first part of their names."""
+_FIRST = ("Camera", "Picture", "Scene", "Plots")
+"""Groups that most people look for."""
+
+
+class _Group(NamedTuple):
+    name: str
+    lines: list[KeyHelp]
+
+    @property
+    def height(self) -> float:
+        """Points that it takes."""
+        return _HEAD + len(self.lines) * _ROW + _AFTER
+
+
+def key_lines(user: User) -> list[KeyHelp]:
+    """Return the lines of the list: those of the view that is shown, then the viewer's."""
+    shown = user.view
+    own: Sequence[KeyHelp] = () if shown is None else shown.view.keys
+    told = {keys for line in own for keys in _shortcuts_of(line)}
+    lines = list(own)
+    for command in user.layout.active.commands():
+        if command.keys and command.keys[0] not in told:
+            part = command.name.split(".")[0]
+            group = _GROUPS.get(part, part.capitalize())
+            lines.append(_line_of(command, group))
+    lines += [_line_of(each, "Viewer") for each in COMMANDS if each.keys or each.typed]
+    return lines
+
+
+def _line_of(command: Command, group: str) -> KeyHelp:
+    keys = ", ".join([*command.keys, *([command.typed] if command.typed else [])])
+    return KeyHelp(group, keys, command.title)
+
+
+def _caps_of(line: KeyHelp) -> list[str]:
+    """Return the keys of a line, each on a cap of its own."""
+    return line.keys.replace(" + ", " ").split(", ")
+
+
+def _shortcuts_of(line: KeyHelp) -> Iterable[str]:
+    """Return the shortcuts that a line tells of: "Shift 1" and others of "Shift + 1 to 9"."""
+    for keys in _caps_of(line):
+        first, to, last = keys.partition(" to ")
+        if not to:
+            yield keys
+            continue
+        before = first[:-1]
+        for digit in range(int(first[-1]), int(last) + 1):
+            yield f"{before}{digit}"
 
 
 def draw_key_list(user: User, picture: Rect, scale: float) -> None:
-    """Draw the list of keys, those of the view that is shown first."""
-    own = user.view.view.keys if user.view is not None else ()
-    draw_help(picture, scale, [*own, *KEYS])
+    """Draw the list of keys in the middle of the picture, as large as it fits."""
+    groups: dict[str, list[KeyHelp]] = {name: [] for name in _FIRST}
+    for line in key_lines(user):
+        groups.setdefault(line.group, []).append(line)
+    parts = [_Group(name, lines) for name, lines in groups.items() if lines]
+    screen = imgui.get_io().display_size
+    places = (picture, Rect(0, 0, round(screen.x), round(screen.y)))
+    tries = [_try(parts, count, place, scale) for place in places for count in _COUNTS]
+    # The first of equal ones: the picture, and few columns.
+    best = max(tries, key=_Try.rank)
+    _draw_columns(best, scale * best.share)
+
+
+_COUNTS = range(1, _MOST_COLUMNS + 1)
+
+
+class _Try(NamedTuple):
+    """A way to lay the groups out."""
+
+    share: float
+    """Size of the letters, of their usual one."""
+    place: Rect
+    columns: list[list[_Group]]
+    widths: list[tuple[float, float]]
+    """Of each column, points of its keys and of their meaning."""
+    width: float
+    """Points of all."""
+    height: float
+
+    def rank(self) -> float:
+        return self.share
+
+
+def _try(parts: Sequence[_Group], count: int, place: Rect, scale: float) -> _Try:
+    """Lay groups out in columns of about the same height."""
+    most = max(
+        sum(part.height for part in parts) / count,
+        max((part.height for part in parts), default=0.0),
+    )
+    columns: list[list[_Group]] = [[]]
+    filled = 0.0
+    for part in parts:
+        if columns[-1] and len(columns) < count and filled + part.height / 2 > most:
+            columns.append([])
+            filled = 0.0
+        columns[-1].append(part)
+        filled += part.height
+    widths = [_widths(column, scale) for column in columns]
+    gaps = (len(columns) - 1) * _COLUMN_GAP + 2 * _PAD
+    width = sum(keys + _KEYS_GAP + does for keys, does in widths) + gaps
+    tallest = max(sum(part.height for part in column) for column in columns)
+    height = tallest + 2 * _PAD - _AFTER
+    share = min(
+        1.0,
+        0.96 * place.width / (width * scale),
+        0.96 * place.height / (height * scale),
+    )
+    return _Try(max(share, _LEAST_SCALE), place, columns, widths, width, height)
+
+
+def _widths(column: Sequence[_Group], scale: float) -> tuple[float, float]:
+    """Return the points of the widest keys and of the widest meaning in a column."""
+    with theme.font_size(theme.SMALL_SIZE):
+        lines = [line for part in column for line in part.lines]
+        keys = max(sum(_cap_widths(line, scale)) for line in lines)
+        does = max(lettering.measure(line.does).x for line in lines)
+    return keys / scale, does / scale
+
+
+def _cap_widths(line: KeyHelp, scale: float) -> list[float]:
+    caps = _caps_of(line)
+    return [lettering.measure(cap).x + 18 * scale for cap in caps]
+
+
+def _draw_columns(found: _Try, scale: float) -> None:
+    """Draw the popup and all lines; the pointer goes through it."""
+    place = found.place
+    width = found.width * scale
+    height = found.height * scale
+    x = round(place.x + (place.width - width) / 2)
+    y = round(place.y + (place.height - height) / 2)
+    imgui.set_next_window_pos(ImVec2(x, max(y, 0)))
+    imgui.set_next_window_size(ImVec2(round(width), round(height)))
+    imgui.push_style_color(imgui.Col_.window_bg, theme.u32(theme.POPUP))
+    imgui.push_style_var(imgui.StyleVar_.window_rounding, theme.POPUP_ROUNDING * scale)
+    imgui.push_style_var(imgui.StyleVar_.window_border_size, 1.0)
+    imgui.begin("##keys", None, _FLAGS)
+    left = x + _PAD * scale
+    for column, (keys, does) in zip(found.columns, found.widths, strict=True):
+        top = max(y, 0) + _PAD * scale
+        for part in column:
+            top = _draw_group(part, left, top, keys * scale, scale, found.share)
+        left += (keys + _KEYS_GAP + does + _COLUMN_GAP) * scale
+    imgui.end()
+    imgui.pop_style_var(2)
+    imgui.pop_style_color()
+
+
+_FLAGS = (
+    imgui.WindowFlags_.no_decoration
+    | imgui.WindowFlags_.no_inputs
+    | imgui.WindowFlags_.no_nav
+    | imgui.WindowFlags_.no_saved_settings
+    | imgui.WindowFlags_.no_focus_on_appearing
+).value
+
+
+def _draw_group(
+    part: _Group, x: float, y: float, keys: float, scale: float, share: float
+) -> float:
+    """Draw a group from a pixel on; return the pixel y below it."""
+    draw = imgui.get_window_draw_list()
+    with theme.bold(theme.FONT_SIZE * share):
+        color = theme.u32(theme.TEXT)
+        lettering.write(draw, round(x), round(y), color, part.name)
+    y += _HEAD * scale
+    with theme.font_size(theme.SMALL_SIZE * share):
+        half = imgui.get_text_line_height() / 2
+        for line in part.lines:
+            middle = y + (_ROW * scale) / 2 - 4 * scale
+            at = x
+            for cap in _caps_of(line):
+                at = draw_cap(cap, at, middle, theme.TEXT) + 6 * scale
+            start = round(x + keys + _KEYS_GAP * scale)
+            ink = theme.u32(theme.DIM)
+            lettering.write(draw, start, round(middle - half), ink, line.does)
+            y += _ROW * scale
+    return y + _AFTER * scale

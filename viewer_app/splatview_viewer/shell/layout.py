@@ -98,6 +98,18 @@ class Layout:
         self.active = viewport
         self._changed()
 
+    def restore(
+        self, viewports: Sequence[Viewport], active: Viewport, maximised: bool
+    ) -> None:
+        """Have these viewports again, of which some may have been closed meanwhile."""
+        for viewport in self.all:
+            if viewport not in viewports:
+                self._user.catalogue.leave(viewport)
+        self.all = list(viewports)
+        self.active = active
+        self.maximised = maximised
+        self._changed()
+
     def step(self, by: int) -> None:
         """Activate the next viewport, or the one before."""
         self.active = self.all[(self.all.index(self.active) + by) % len(self.all)]

@@ -213,7 +213,7 @@ def _draw_row(row: MenuRow, width: float) -> bool:
     ink = theme.TEXT if enabled else theme.FAINT
     ink_dim = theme.DIM if enabled else theme.FAINT
     if enabled and (is_focused or of.hovered):
-        draw_chosen(of, ring=is_focused)
+        draw_chosen(of, ring=False)
         ink = ink_dim = theme.ON_CHOSEN
     beside = row.reason or row.keys
     right = draw_words(of, beside, ink_dim)

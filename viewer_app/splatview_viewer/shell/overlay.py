@@ -1,4 +1,4 @@
-"""Words over the picture: a hint, progress, a fault, the list of keys; and the line
+"""Words over the picture: a hint, progress, a fault; and the line
 under it: the value under the pointer, and how the picture came to the screen.
 """
 
@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
-from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import ENDED
-from splatview_viewer.core.view import KeyHelp
 from splatview_viewer.ui import theme
-from splatview_viewer.ui.widgets import card, colored, faint, lines_of
+from splatview_viewer.ui.widgets import card, faint, lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from imgui_bundle import ImVec4
 
+    from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.settings import State
     from splatview_viewer.core.view import Info
     from splatview_viewer.shell.viewport import Viewport
@@ -27,22 +26,6 @@ _MOST_TROUBLES = 4
 _MOST_LINES = 6
 _WIDEST = 46
 """Lines of one text at most, and their width in sizes of the letters."""
-KEYS = (
-    KeyHelp("Viewer", "H, Tab", "Show or hide the panel"),
-    KeyHelp("Viewer", "Space", "Pause the run, and have it go on"),
-    KeyHelp("Viewer", "Ctrl + S", "Keep the picture; with Shift transparent"),
-    KeyHelp("Viewer", "Shift + Tab", "The next pane"),
-    KeyHelp("Viewer", "?", "This list"),
-)
-_PAD = 22.0
-_GAP = 18.0
-_BETWEEN = 36.0
-_PACE = 1.4
-"""Points around the list of keys, from keys to words, and between columns; heights of a
-line, in those of letters."""
-_Column = list[tuple[str, str]]
-"""Lines of keys and what they do; a group begins with its name alone, after an empty
-line."""
 
 
 def draw_overlay(state: State, viewport: Viewport, scale: float) -> None:
@@ -196,97 +179,3 @@ def latency_phrases(state: State) -> list[str]:
     if ms is None or not alive:
         return []
     return [f"{ms:.1f} ms from publish to the screen"]
-
-
-def draw_help(picture: Rect, scale: float, lines: Sequence[KeyHelp]) -> None:
-    """Draw the list of keys in the middle of the picture, group by group, in as few
-    columns as fit into it; over all of the screen, in smaller letters, where the
-    picture is too small.
-    """
-    screen = imgui.get_io().display_size
-    groups: dict[str, _Column] = {
-        "Camera": [],
-        "Picture": [],
-    }  # most people look for these
-    for line in lines:
-        groups.setdefault(line.group, []).append((line.keys, line.does))
-    parts = [[(name, ""), *found, ("", "")] for name, found in groups.items() if found]
-    tries = []
-    for place in (picture, Rect(0, 0, round(screen.x), round(screen.y))):
-        for count in range(1, 5):
-            columns = [_Column()]
-            high = max(sum(map(len, parts)) / count, max(map(len, parts)))
-            for part in parts:  # of about the same height
-                if len(columns) < count and len(columns[-1]) + len(part) / 2 > high:
-                    columns.append([])
-                columns[-1] += part
-            columns = [column[:-1] for column in columns]
-            letters = sum(
-                imgui.calc_text_size("\n".join(cells)).x
-                for c in columns
-                for cells in zip(*c, strict=True)
-            )
-            gaps = _GAP * len(columns) + _BETWEEN * (len(columns) - 1) + 2 * _PAD
-            width = letters + gaps * scale
-            height = (
-                max(map(len, columns)) * imgui.get_text_line_height() * _PACE
-                + 2 * _PAD * scale
-            )
-            tries.append(
-                (
-                    min(1.0, 0.92 * place.width / width, 0.92 * place.height / height),
-                    place,
-                    columns,
-                )
-            )
-    share, place, columns = max(tries, key=lambda t: t[0])  # the first of equal ones
-    with theme.font_size(theme.FONT_SIZE * max(share, 0.2)):
-        _draw_keys(columns, place, scale * share)
-
-
-def _draw_keys(columns: Sequence[_Column], place: Rect, scale: float) -> None:
-    line = imgui.get_text_line_height()
-    imgui.set_next_window_pos(
-        ImVec2(place.x + place.width / 2, place.y + place.height / 2),
-        pivot=ImVec2(0.5, 0.5),
-    )
-    imgui.push_style_color(imgui.Col_.window_bg, theme.u32(theme.BAR, 0.96))
-    for var, value in (
-        (imgui.StyleVar_.window_padding, ImVec2(_PAD * scale, _PAD * scale)),
-        (imgui.StyleVar_.cell_padding, ImVec2(0, 0)),
-        (imgui.StyleVar_.item_spacing, ImVec2(0, (_PACE - 1) * line)),
-    ):
-        imgui.push_style_var(var, value)
-    imgui.push_style_var(imgui.StyleVar_.window_rounding, 8 * scale)
-    flags = imgui.WindowFlags_
-    imgui.begin(
-        "##help",
-        None,
-        (
-            flags.no_decoration
-            | flags.always_auto_resize
-            | flags.no_inputs
-            | flags.no_saved_settings
-            | flags.no_focus_on_appearing
-        ).value,
-    )
-    if imgui.begin_table(
-        "keys", 2 * len(columns), imgui.TableFlags_.sizing_fixed_fit.value
-    ):
-        for i, column in enumerate(columns):
-            for cells, color, gap in zip(
-                zip(*column, strict=True),
-                (theme.TEXT, theme.DIM),
-                (_GAP, _BETWEEN if i + 1 < len(columns) else 0),
-                strict=True,
-            ):
-                imgui.table_next_column()
-                for text, (_, does) in zip(cells, column, strict=True):
-                    colored(text, color if does else theme.ACCENT)
-                imgui.dummy(
-                    ImVec2(imgui.calc_text_size("\n".join(cells)).x + gap * scale, 0)
-                )
-        imgui.end_table()
-    imgui.end()
-    imgui.pop_style_var(4)
-    imgui.pop_style_color()

@@ -26,13 +26,12 @@ class Pace:
         self._work = work
         self._period = 1 / max_fps
         self._next = 0.0
+        self.next_interface = 0.0
+        """The time of the next interface that is drawn apart at the earliest."""
+        self.drawn_at = -math.inf
+        """The time of the last picture or interface; -inf before the first."""
         self._in_flight: deque[int] = deque()
         self._times: deque[float] = deque(maxlen=240)
-
-    @property
-    def drawn_at(self) -> float:
-        """The time of the last picture; -inf before the first."""
-        return self._times[-1] if self._times else -math.inf
 
     def next(self, now: float) -> float:
         """Return the time of the next picture at the earliest."""
@@ -43,9 +42,15 @@ class Pace:
 
     def draw(self, now: float) -> None:
         """Count a picture that is about to be drawn."""
+        self.drawn_at = now
         self._next = next_due(self._next, now, self._period)
         self._work.governor.begin_picture()
         self._times.append(now)
+
+    def draw_interface(self, now: float) -> None:
+        """Count an interface that is about to be drawn apart."""
+        self.next_interface = next_due(self.next_interface, now, self._period)
+        self.drawn_at = now
 
     def present(self) -> None:
         """Count what the GPU was given for it."""

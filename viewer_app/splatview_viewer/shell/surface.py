@@ -10,7 +10,7 @@ from imgui_bundle import ImVec2, imgui, implot
 
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.shell.imgui_input import ImguiInput
-from splatview_viewer.ui import lettering, plots, theme
+from splatview_viewer.ui import focus, lettering, plots, theme
 from splatview_viewer.ui.recovery import end_frame, prepare, recovering
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ class Surface:
         self._imgui = imgui.create_context()
         self._implot = implot.create_context()
         self._lettering = lettering.Lettering()
+        self.focus = focus.Focus()
+        """The keyboard's way through the boards."""
         imgui.set_current_context(self._imgui)
         self._fonts = theme.Fonts()
         self.use()
@@ -43,6 +45,10 @@ class Surface:
         # Nothing is drawn while nothing happens.
         io.config_input_text_cursor_blink = False
         io.config_flags |= imgui.ConfigFlags_.nav_enable_keyboard.value
+        context = imgui.get_current_context()
+        # The viewer's panes have these keys.
+        context.config_nav_windowing_key_next = 0
+        context.config_nav_windowing_key_prev = 0
         imgui.backends.opengl3_init("#version 330")
         self.scale = scale
         """Pixels per point of the last frame."""
@@ -61,6 +67,7 @@ class Surface:
         imgui.set_current_context(self._imgui)
         implot.set_current_context(self._implot)
         lettering.use(self._lettering)
+        focus.use(self.focus)
         theme.use_fonts(self._fonts)
 
     @property
@@ -80,13 +87,19 @@ class Surface:
         framebuffer: moderngl.Framebuffer,
         scale: float,
         work: Callable[[], AbstractContextManager[object]] = nullcontext,
+        *,
+        clear: bool = False,
     ) -> Iterator[None]:
         """Draw a frame of imgui's over what is in a framebuffer.
+
+        imgui adds to alpha what it adds to colours, so over nothing it leaves colours
+        that are multiplied by alpha.
 
         Args:
             framebuffer: of the OpenGL context of this surface.
             scale: pixels per point.
             work: OpenGL is given anything only inside it, and only if anything is seen.
+            clear: over nothing instead.
         """
         self.use()
         self.scale = scale
@@ -105,13 +118,18 @@ class Surface:
         imgui.backends.opengl3_new_frame()
         imgui.new_frame()
         self.input.begin_frame()
+        self.focus.begin_frame()
         try:
             with recovering():
                 yield
+                focus.draw_ring()
                 self.has_popup = imgui.is_popup_open("", imgui.PopupFlags_.any_popup)
         finally:
             end_frame()
             drawn = imgui.get_draw_data()
+            if clear:
+                framebuffer.use()
+                framebuffer.clear(0.0, 0.0, 0.0, 0.0)
             if drawn.total_vtx_count:
                 with work():
                     framebuffer.use()

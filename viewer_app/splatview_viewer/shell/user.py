@@ -17,6 +17,7 @@ from splatview_ipc.system.terminal import printable_lines
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.command import command_of
 from splatview_viewer.core.host import Host
+from splatview_viewer.core.screen import Pane, takes_pictures
 from splatview_viewer.core.settings import BACKDROP, State
 from splatview_viewer.shell.commands import COMMANDS, PALETTE
 from splatview_viewer.shell.held import Held
@@ -24,16 +25,20 @@ from splatview_viewer.shell.interface import Interface
 from splatview_viewer.shell.known_settings import Goal
 from splatview_viewer.shell.layout import Layout
 from splatview_viewer.shell.pace import Pace
+from splatview_viewer.shell.runs import told_slot
 from splatview_viewer.shell.stream_list import caption_of
+from splatview_viewer.shell.undo import History
 from splatview_viewer.workspace.catalogue import SETTLE
 from splatview_viewer.workspace.sources import FileSource, entries_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    import moderngl
+
     from splatview_viewer.core.command import Command
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.screen import Rect, Screen
+    from splatview_viewer.core.screen import Caption, InterfaceLayer, Rect, Screen
     from splatview_viewer.core.settings import Wish
     from splatview_viewer.core.view import ShownView, Tab
     from splatview_viewer.gpu.work import GpuWork
@@ -55,6 +60,8 @@ _SAID_FOR = 0.5
 """Seconds for which the panel's numbers stay as they are."""
 _RATES_PERIOD = 0.5
 """Seconds within which streams' rates are shown; other pictures show them as well."""
+_STATES_PERIOD = 1.0
+"""Seconds between two looks at the states of the runs."""
 _HOVER = 0.35
 """Seconds that the pointer rests before the panel is drawn again, for tooltips."""
 
@@ -95,7 +102,14 @@ class User:
         )
         self.state.screen = str(screen.ctx.info["GL_RENDERER"]).split(" (")[0]
         self.dirty = SETTLE
-        """Pictures that have to be drawn."""
+        """Pictures that have to be drawn, with the interface over them."""
+        self.pictures_dirty = SETTLE
+        """The same of the panes' pictures alone, where the interface is drawn apart."""
+        self._marks = 0
+        """Calls of `mark`."""
+        self._pictures_answer = False
+        """The next pictures show what the user did last, not the interface alone."""
+        self._drew_pictures = False
         self.host = Host(
             self.say,
             lambda path: self.do(self.open, path),
@@ -104,8 +118,11 @@ class User:
             catalogue.memo,
             screen.state.scale,
             hand_over=lambda path: self.screen.desktop.hand_over(path),
+            keep_picture=lambda: self.do(self.layout.active.keep_picture),
         )
         self.state.light = self.host.memo.get("light") is True
+        self.history = History(self)
+        """What the user can undo."""
         self.interface = Interface(screen.state.scale)
         self.interface.state.recall(catalogue.memo)
         self.interface.state.bare = not panel
@@ -118,6 +135,7 @@ class User:
         self._seen = True
         self._say_at = 0.0
         self._hover_at = math.inf
+        self._states_at = 0.0
         self.held = Held()
         """What is down on the screen."""
         self.sit(screen)
@@ -180,6 +198,7 @@ class User:
             self._hide()
         for viewport in self.layout.seen:
             viewport.tick(now)
+        self.history.watch(now)
         toasts = self.state.toasts
         self.state.toasts = [
             (end, text)
@@ -187,18 +206,22 @@ class User:
             if now < (end := min(until, now + TOAST))
         ]
         if len(self.state.toasts) != len(toasts):
-            self.mark()
+            self.mark_interface()
         if now >= self._hover_at:
             self._hover_at = math.inf
-            self.mark(SETTLE)
+            self.mark_interface(SETTLE)
         if self._rate_shown and now > self.pace.drawn_at + 1.05:
-            self.mark()  # once more, so that no rate stands there that is over
+            self.mark_interface()  # once more, so that no rate stands there that is over
         if (
             self._rates_seen != self.catalogue.rate_changes
             and self.has_panel
             and (now > self.pace.drawn_at + _RATES_PERIOD)
         ):
-            self.mark()
+            self.mark_interface()
+        if now >= self._states_at:
+            self._states_at = now + _STATES_PERIOD
+            if self.interface.have_states_changed(self):
+                self.mark_interface()
 
     def _hide(self) -> None:
         """The screen is not seen from now on: nothing that happens there is told."""
@@ -209,23 +232,47 @@ class User:
 
     def due(self, now: float) -> bool:
         """Return whether to draw now."""
-        return self.waiting and now >= self.pace.next(now)
+        return self.waiting and now >= self.next_drawing(now)
 
     def accepts_value(self, now: float) -> bool:
         """Return whether a new value would be seen soon.
 
         One for a remote screen is taken with the next picture.
         """
-        return self.screen.state.ready and (not self._far or now >= self.may_draw(now))
+        in_time = not self._far or now >= self.pace.next(now)
+        return in_time and takes_pictures(self.screen)
 
     @property
     def waiting(self) -> bool:
         """True while there is something to draw, and the screen would take it."""
-        screen = self.screen.state
-        return self.dirty > 0 and screen.visible and screen.ready
+        return self._interface_waits or self._pictures_wait
+
+    @property
+    def _interface_waits(self) -> bool:
+        """True while there is an interface to draw; with pictures, if it is no layer."""
+        state = self.screen.state
+        return self.dirty > 0 and state.visible and state.ready
+
+    @property
+    def _pictures_wait(self) -> bool:
+        """True while there are pictures to draw that are a layer of their own."""
+        layer = self.screen.interface
+        return layer is not None and self.pictures_dirty > 0 and layer.takes_pictures
 
     def may_draw(self, now: float) -> float:
+        """Return the time of the next pictures at the earliest."""
         return self.pace.next(now)
+
+    def next_drawing(self, now: float) -> float:
+        """Return the time at which what waits may be drawn; inf for nothing."""
+        if self.screen.interface is None:
+            return self.pace.next(now)
+        times = []
+        if self._interface_waits:
+            times.append(self.pace.next_interface)
+        if self._pictures_wait:
+            times.append(self.pace.next(now))
+        return min(times, default=math.inf)
 
     # -- events ------------------------------------------------------------------------
 
@@ -233,11 +280,17 @@ class User:
         """Take in what the user did on the screen; numbers that mean nothing are
         dropped.
         """
+        marks = self._marks
+        self._take(event, now)
+        self._pictures_answer |= self._marks != marks
+
+    def _take(self, event: Event, now: float) -> None:
         checked = ev.bounded(event)
         if checked is None:
             return None
         event = checked
         self.held.note(event)
+        self._note_gesture(event, now)
         match event:
             case ev.Resize() | ev.Expose() | ev.Close():
                 return self.mark(SETTLE)
@@ -263,7 +316,7 @@ class User:
         # Imgui takes a press in one picture and the release in the next: one more for
         # each event.
         if changed:
-            self.mark(min(max(self.dirty + 1, SETTLE), _MOST_SETTLE))
+            self.mark_interface(min(max(self.dirty + 1, SETTLE), _MOST_SETTLE))
             self._hover_at = now + _HOVER
         if self._switches_help(event, ours) and not ours:
             return None
@@ -278,6 +331,15 @@ class User:
         if isinstance(event, ev.PointerPress) and not ours:
             self.layout.activate(viewport)
         viewport.take(event, ours)
+
+    def _note_gesture(self, event: Event, now: float) -> None:
+        """Tell the history that the user does something, and what is a new step."""
+        goes_down = isinstance(event, ev.Key) and event.pressed and not event.repeat
+        begins = (ev.PointerPress, ev.Wheel, ev.Pinch, ev.Text, ev.FileDrop)
+        if goes_down or isinstance(event, begins):
+            self.history.begin_gesture(now)
+        elif isinstance(event, (ev.Key, ev.PointerRelease)):
+            self.history.touch(now)
 
     def _switches_help(self, event: Event, ours: bool) -> bool:
         """Show or hide the list of keys if an event asks for that; return whether.
@@ -351,6 +413,12 @@ class User:
     def mark(self, pictures: int = 1) -> None:
         """Draw at least so many pictures."""
         self.dirty = max(self.dirty, pictures)
+        self.pictures_dirty = max(self.pictures_dirty, pictures)
+        self._marks += 1
+
+    def mark_interface(self, times: int = 1) -> None:
+        """Draw the interface so often at least; pictures only where it lies in them."""
+        self.dirty = max(self.dirty, times)
 
     def say(self, text: str) -> None:
         """Show a text for a few seconds."""
@@ -393,7 +461,7 @@ class User:
         """Pause the run of what is shown, have it continue or take a step; None: pause
         it, or continue if it is paused.
         """
-        slot = self.shown
+        slot = told_slot(self)
         if slot is None or slot.entry.paused is None:
             return
         if wish is None:
@@ -431,11 +499,24 @@ class User:
         self.interface.state.remember(self.catalogue.memo)
         self.mark(SETTLE)
 
+    def undo_reason(self) -> str | None:
+        """Return why nothing can be undone now; None: something can."""
+        return self.history.undo_reason()
+
+    def redo_reason(self) -> str | None:
+        """Return why nothing can be redone now; None: something can."""
+        return self.history.redo_reason()
+
     def open_palette(self) -> None:
         """Open the palette, with nothing typed."""
         if not self.interface.state.bare:
             self.interface.palette.open()
             self.mark(SETTLE)
+
+    def focus_zone(self, step: int) -> None:
+        """Give the keyboard to the next zone of the interface (1), or the one before."""
+        self.interface.surface.focus.move(step)
+        self.mark(SETTLE)
 
     def go_to_setting(self, tab: Tab, section: str, label: str) -> None:
         """Show a section of the panel, and focus a setting in it.
@@ -460,15 +541,43 @@ class User:
     # -- pictures ----------------------------------------------------------------------
 
     def draw(self, now: float) -> None:
-        """Draw a picture, all but showing it: see `present`."""
-        self.pace.draw(now)
-        self.dirty -= 1
+        """Draw what is due, all but showing the pictures: see `present`."""
         self.state.selected = self.layout.active.key
         self._rates_seen = self.catalogue.rate_changes
+        self.layout.place(self.area(), self.screen.state.scale)
+        layer = self.screen.interface
+        if layer is not None:
+            self._draw_layers(layer, now)
+            return
+        self.dirty -= 1
+        self.pictures_dirty = self.dirty
         framebuffer = self.screen.framebuffer
+        self._draw_pictures(framebuffer, now)
+        self._draw_interface(framebuffer, now)
+
+    def _draw_layers(self, layer: InterfaceLayer, now: float) -> None:
+        """Draw the interface and show it, and then the pictures, which may take long."""
+        if self._interface_waits and now >= self.pace.next_interface:
+            self.dirty -= 1
+            self.pace.draw_interface(now)
+            self._draw_interface(layer.framebuffer, now, clear=True)
+            answers = not self._pictures_answer
+            layer.present(self._caption(), self._panes(), answers=answers)
+        self._drew_pictures = self._pictures_wait and now >= self.pace.next(now)
+        if self._drew_pictures:
+            self.pictures_dirty -= 1
+            self._pictures_answer = False
+            self._draw_pictures(self.screen.framebuffer, now)
+            # What is written over them may be told by what they show.
+            self.mark_interface()
+
+    def _draw_pictures(self, framebuffer: moderngl.Framebuffer, now: float) -> None:
+        """Draw the pictures of all panes, with nothing over them."""
+        self.pace.draw(now)
         for feature in self.catalogue.features:
             feature.pull(self)
         area = self.area()
+        # Pulling may have changed the panes.
         self.layout.place(area, self.screen.state.scale)
         if len(self.layout.seen) > 1:  # what lies between them
             framebuffer.use()
@@ -477,25 +586,46 @@ class User:
             )
         for viewport in self.layout.seen:
             viewport.draw(framebuffer)
+        if self.interface.state.bare:
+            # As a rule nothing is drawn over it: it need not wait for the words.
+            self._work.flush()
+
+    def _draw_interface(
+        self, framebuffer: moderngl.Framebuffer, now: float, *, clear: bool = False
+    ) -> None:
+        """Draw the interface over pictures, or over nothing."""
         t = self.state.timings
         t.fps = self.pace.fps(now)
         self._rate_shown = t.fps >= 2
         if now >= self._say_at or not self._rate_shown:
             self._say_at = now + _SAID_FOR
             self.state.displayed_timings = replace(t, stages=dict(t.stages))
-        if self.interface.state.bare:
-            # As a rule nothing is drawn over it: it need not wait for the words.
-            self._work.flush()
         work = partial(self._work, "panel", *framebuffer.size, self.has_panel)
-        if self.interface.draw(self, framebuffer, work):
+        changed = self.interface.draw(self, framebuffer, work, clear=clear)
+        if self.interface.surface.focus.is_moving:
+            self.mark_interface(SETTLE)
+        if changed:
             self.mark(SETTLE)
+
+    def _panes(self) -> list[Pane]:
+        return [Pane(viewport.number, viewport.rect) for viewport in self.layout.seen]
+
+    def _caption(self) -> Caption:
+        caption = caption_of(
+            self.state.selected_entry, self.interface.surface.is_typing
+        )
+        return msgspec.structs.replace(caption, light=self.state.light)
 
     def present(self, now: float) -> None:
         """Show what was drawn, and take down what it cost."""
         begin = time.perf_counter()
-        self.screen.present(
-            caption_of(self.state.selected_entry, self.interface.surface.is_typing)
-        )
+        layer = self.screen.interface
+        if layer is None:
+            self.screen.present(self._caption())
+        elif self._drew_pictures:
+            layer.present_pictures(self._panes())
+        else:
+            return
         self.pace.present()
         view = self.view
         t = self.state.timings

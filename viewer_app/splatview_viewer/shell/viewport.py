@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -34,12 +35,14 @@ if TYPE_CHECKING:
     from splatview_viewer.core.command import Command
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.host import Host
+    from splatview_viewer.core.lane import Lane
     from splatview_viewer.core.settings import Color, Entry
     from splatview_viewer.core.view import ShownView, Tab
     from splatview_viewer.shell.user import User
     from splatview_viewer.workspace.slot import Slot
 
 T = TypeVar("T")
+_numbers = count(1)
 
 
 class Viewport:
@@ -47,6 +50,8 @@ class Viewport:
 
     def __init__(self, user: User) -> None:
         self.user = user
+        self.number = next(_numbers)
+        """Names it for as long as it is open."""
         self.by_itself = True
         """True while the user has not chosen the entry."""
         self.rect = Rect(0, 0, 1, 1)
@@ -180,6 +185,13 @@ class Viewport:
             "commands", lambda _, view: view.view.find_commands(text), ()
         )
 
+    def lanes(self) -> Sequence[Lane]:
+        """Return the lanes of the time area of what it shows; none without data."""
+        found = self.working()
+        if found is None or found[1].empty:
+            return ()
+        return self._attempt("lanes", lambda _, view: view.view.lanes(), ())
+
     def take_shortcut(self, event: ev.Key) -> bool:
         """Run the command of what it shows that a key is the shortcut of.
 
@@ -245,6 +257,7 @@ class Viewport:
             view.view.host.scale = (
                 self.user.screen.state.scale
             )  # changes with the monitor, and with a page's zoom
+            view.view.host.around = self.user.interface.around
             view.draw(framebuffer, self.rect)
             return True
 

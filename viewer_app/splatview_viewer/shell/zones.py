@@ -103,7 +103,9 @@ def place(size: tuple[int, int], scale: float, wishes: Wishes) -> Zones:
     left = 0 if is_narrow else panel_width
     panes = Rect(left, body.y, width - left, max(body.height - time_height, 1))
     time = Rect(left, body.y + body.height - time_height, width - left, time_height)
-    panel = Rect(0, body.y, panel_width, body.height if panel_width else 0)
+    # A panel that lies over the panes leaves the time area free.
+    panel_height = panes.height if is_narrow else body.height
+    panel = Rect(0, body.y, panel_width, panel_height if panel_width else 0)
     streams, sparks, tabs, sections, footer = _place_panel(panel, scale)
     return Zones(
         form="narrow" if is_narrow else "desktop",

@@ -295,7 +295,7 @@ def icon_button(
         ink = theme.ON_CHOSEN
     if not enabled:
         color = ground or _CLEAR
-        ink = theme.FAINT
+        ink = ImVec4(ink.x, ink.y, ink.z, 0.4)
     _fill(of, color)
     points = 15.0 if side >= theme.ROW_HEIGHT else 14.0
     icons.draw(imgui.get_window_draw_list(), icon, of.middle, ink, points)

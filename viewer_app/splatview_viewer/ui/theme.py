@@ -188,7 +188,8 @@ def _imgui_colors() -> dict[imgui.Col_, ImVec4]:
         c.scrollbar_bg: _CLEAR,
         c.scrollbar_grab: DOWN,
         c.plot_histogram: ACCENT,
-        c.nav_cursor: ACCENT,
+        # `focus.draw_ring` draws it.
+        c.nav_cursor: _CLEAR,
         c.text_selected_bg: CHOSEN,
         c.modal_window_dim_bg: ImVec4(0, 0, 0, 0.35),
     }

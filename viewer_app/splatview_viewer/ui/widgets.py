@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.ui import controls, icons, lettering, theme
+from splatview_viewer.ui import controls, focus, icons, lettering, theme
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _CLEAR = ImVec4(0, 0, 0, 0)
+_FROM_TABBING = imgui.internal.ActivateFlags_.from_tabbing.value
 _BOARD_FLAGS = (
     imgui.WindowFlags_.no_decoration
     | imgui.WindowFlags_.no_move
@@ -73,9 +74,11 @@ def board(
     is_visible, _ = imgui.begin(f"##{name}", None, flags)
     imgui.pop_style_color()
     imgui.pop_style_var(2)
+    focus.current().begin_board(name)
     try:
         yield is_visible
     finally:
+        focus.current().end_board(name)
         imgui.end()
 
 
@@ -229,6 +232,7 @@ def slider(
     imgui.push_style_color(imgui.Col_.frame_bg_active, faint(theme.TEXT, 0.10))
     imgui.push_style_color(imgui.Col_.slider_grab_active, _CLEAR)
     imgui.push_style_var(imgui.StyleVar_.grab_min_size, 1.0)
+    _keep_tab_from_typing(label)
     hidden = " "
     if _is_being_typed(label):
         hidden = fmt if "%" in fmt else "%.3g"
@@ -238,10 +242,15 @@ def slider(
     if not _is_being_typed(label):
         _draw_slider_text(fmt % (new if edited else value) if "%" in fmt else fmt)
     if reset is not None:
-        tip += "\nRight click: back to the default. Ctrl + click: type a number."
+        tip += (
+            "\nRight click: back to the default. Ctrl + click or Enter: type a number."
+        )
     controls.tip(tip)
     if reset is not None and _asks_for_default():
         return reset
+    moved = _moved_by_keys(value, limits, log)
+    if moved is not None:
+        return moved
     return new if edited else value
 
 
@@ -250,11 +259,48 @@ def _is_being_typed(label: str) -> bool:
     return imgui.internal.temp_input_is_active(imgui.get_id(f"##{label}"))
 
 
+def _keep_tab_from_typing(label: str) -> None:
+    """Have Tab only focus a slider; imgui would also let its number be typed."""
+    context = imgui.get_current_context()
+    if not context.nav_activate_flags & _FROM_TABBING:
+        return
+    if context.nav_activate_id == imgui.get_id(f"##{label}"):
+        context.nav_activate_id = 0
+
+
 def _asks_for_default() -> bool:
     """Return whether the user wants the last item to have its default value."""
     if imgui.is_item_clicked(imgui.MouseButton_.right):
         return True
-    return imgui.is_item_focused() and imgui.is_key_pressed(imgui.Key.backspace)
+    is_chosen = imgui.is_item_focused() and not imgui.is_item_active()
+    return is_chosen and imgui.is_key_pressed(imgui.Key.backspace)
+
+
+def _moved_by_keys(
+    value: float, limits: tuple[float, float], log: bool
+) -> float | None:
+    """Return the value that the arrows give the last item, a slider; None without.
+
+    They move it by a hundredth of its range, with Shift by a tenth.
+    """
+    context = imgui.get_current_context()
+    is_chosen = imgui.is_item_focused() and not imgui.is_item_active()
+    if not is_chosen or not context.nav_cursor_visible:
+        return None
+    key = imgui.Key
+    step = 0
+    for code, by in ((key.left_arrow, -1), (key.right_arrow, 1)):
+        # imgui would go to the control beside.
+        imgui.internal.set_key_owner(code, imgui.get_item_id())
+        if imgui.is_key_pressed(code):
+            step += by
+    if not step:
+        return None
+    share = step * (0.1 if imgui.get_io().key_shift else 0.01)
+    low, high = limits
+    if log and low > 0 and value > 0:
+        return min(max(value * (high / low) ** share, low), high)
+    return min(max(value + share * (high - low), low), high)
 
 
 def _draw_changed_dot(corner: ImVec2) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import logging
 import math
+import shlex
 import sys
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from threading import Thread
 from typing import TYPE_CHECKING
 from weakref import WeakSet
@@ -17,24 +18,23 @@ from splatview_ipc.control.errors import IpcError
 from splatview_viewer.core.errors import GraphicsError, ViewerError
 from splatview_viewer.core.events import ClickCounter, Expose, Resize
 from splatview_viewer.core.heap import trim
-from splatview_viewer.core.screen import ScreenState
+from splatview_viewer.core.screen import Pane, Rect, ScreenState
 from splatview_viewer.formats.pictures import safe_name
 from splatview_viewer.screens.draw_target import DrawTarget, copied
 from splatview_viewer.web import messages as m
 from splatview_viewer.web.address import local_url, startup_lines
 from splatview_viewer.web.encoders import choose_encoder, nvjpeg_library
-from splatview_viewer.web.page_encoder import encode_threads, scaled_size
-from splatview_viewer.web.sender import Sender
+from splatview_viewer.web.sender import Sender, encode_threads, scaled_size
 from splatview_viewer.web.server import WebServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     import numpy as np
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.screen import Caption
+    from splatview_viewer.core.screen import Caption, Favour
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.web.encoders import Encoder
     from splatview_viewer.web.server import PageConnection
@@ -48,8 +48,49 @@ _TRIM_AFTER_S = 2.0
 """Seconds from the end of a page until the memory that it leaves is released: others
 may end with it."""
 _MAX_PIXELS = 3840 * 2160
-"""Largest picture of a page, as in its script. A page holds about five pictures of 4
-bytes a pixel: what is drawn, read, encoded and shown, and what waits to be sent."""
+"""Largest picture of a page, as in its script. A page holds about eight of 4 bytes a
+pixel: of its interface and of its pictures what is drawn, waits, is encoded, and was
+sent last."""
+
+
+class _Targets:
+    """What a page's pictures and its interface are drawn into."""
+
+    def __init__(
+        self, ctx: moderngl.Context, size: tuple[int, int], *, shared: bool
+    ) -> None:
+        with ExitStack() as made:
+            self.pictures = DrawTarget(ctx, size, shared=shared)
+            made.callback(self.pictures.release)
+            self.interface = DrawTarget(ctx, size, shared=shared)
+            made.pop_all()
+
+    def release(self) -> None:
+        self.pictures.release()
+        self.interface.release()
+
+
+class _PageInterface:
+    """The layer of a page's interface."""
+
+    def __init__(self, screen: BrowserScreen) -> None:
+        self._screen = screen
+
+    @property
+    def framebuffer(self) -> moderngl.Framebuffer:
+        return self._screen.targets.interface.framebuffer
+
+    @property
+    def takes_pictures(self) -> bool:
+        return self._screen.takes_pictures
+
+    def present(
+        self, caption: Caption, panes: Sequence[Pane], *, answers: bool
+    ) -> None:
+        self._screen.present_interface(caption, panes, answers=answers)
+
+    def present_pictures(self, panes: Sequence[Pane]) -> None:
+        self._screen.present_pictures(panes)
 
 
 class BrowserScreen:
@@ -96,65 +137,76 @@ class BrowserScreen:
         self._device = encoder.device
         self._shared = self._device is not None
         self._sender = Sender(connection, encoder)
-        self._target: DrawTarget | None = None
+        self.interface = _PageInterface(self)
+        self._targets: _Targets | None = None
         """None while the page is hidden."""
         if self._visible:
-            self._make_target(self._size)
+            self._make_targets(self._size)
 
-    def _make_target(self, size: tuple[int, int]) -> DrawTarget:
-        """Make a target of this size in place of the one before.
+    def _make_targets(self, size: tuple[int, int]) -> _Targets:
+        """Make targets of this size in place of those before.
 
         Raises:
-            GraphicsError: there is none of this size; the one before stays.
+            GraphicsError: there are none of this size; those before stay.
         """
         width, height = size
         try:
-            target = self._new_target(size)
+            targets = self._new_targets(size)
         except _GRAPHICS_ERRORS as e:
             raise GraphicsError(
                 f"no picture of {width} x {height} can be drawn for the browser at "
                 f"{self._connection.peer}: {e}"
             ) from e
-        self._release_target()
-        self._target = target
+        self._release_targets()
+        self._targets = targets
         self._size = size
-        return target
+        return targets
 
-    def _new_target(self, size: tuple[int, int]) -> DrawTarget:
-        """Return a target that CUDA can read, if it can be made for this page."""
+    def _new_targets(self, size: tuple[int, int]) -> _Targets:
+        """Return targets that CUDA can read, if they can be made for this page."""
         try:
-            return DrawTarget(self.ctx, size, shared=self._shared)
+            return _Targets(self.ctx, size, shared=self._shared)
         except IpcError as e:
             log.warning("pictures for browsers are read and encoded on the CPU: %s", e)
             self._shared = False
-            return DrawTarget(self.ctx, size)
+            return _Targets(self.ctx, size, shared=False)
 
-    def _release_target(self) -> None:
-        if self._target is not None:
-            self._target.release()
-            self._target = None
+    def _release_targets(self) -> None:
+        if self._targets is not None:
+            self._targets.release()
+            self._targets = None
+
+    @property
+    def targets(self) -> _Targets:
+        """What is drawn into; made anew for a picture to keep of a hidden page."""
+        return self._targets or self._make_targets(self._size)
 
     @property
     def state(self) -> ScreenState:
         closed = self._closed or self._connection.closed
         visible = self._visible and not closed
         ready = visible and self._sender.ready
-        return ScreenState(self._size, self._scale, visible, ready, closed)
+        latency_ms = self._sender.latency_ms
+        return ScreenState(self._size, self._scale, visible, ready, closed, latency_ms)
+
+    @property
+    def takes_pictures(self) -> bool:
+        """True if pictures of panes are taken now."""
+        return self.state.visible and self._sender.takes_pictures
 
     @property
     def has_target(self) -> bool:
         """True while there is something to draw into: the page is open and visible."""
-        return self._target is not None
+        return self._targets is not None
 
     @property
     def is_encoding(self) -> bool:
         """True while a picture is encoded, also the last one of a page that has gone."""
-        return self._sender.encoder.is_encoding
+        return self._sender.is_encoding
 
     @property
     def framebuffer(self) -> moderngl.Framebuffer:
-        target = self._target or self._make_target(self._size)
-        return target.framebuffer
+        return self.targets.pictures.framebuffer
 
     def poll(self, timeout: float) -> list[Event]:
         if self._closed:
@@ -164,14 +216,17 @@ class BrowserScreen:
             if isinstance(message, m.Visible):
                 self._set_visible(message.on)
                 event = Expose() if message.on else None
+            elif isinstance(message, m.Lost):
+                self._sender.clear()
+                event = Expose()
             else:
                 event = self._complete(message)
             if event is not None:
                 events.append(event)
         if not self._visible:
             # A target may have been made for a picture to keep.
-            self._release_target()
-        elif self._has_missed_picture and self.state.ready:
+            self._release_targets()
+        elif self._has_missed_picture and self.takes_pictures:
             self._has_missed_picture = False
             events.append(Expose())
         return events
@@ -184,7 +239,7 @@ class BrowserScreen:
             self._resize(self._size)
         else:
             self._sender.clear()
-            self._release_target()
+            self._release_targets()
 
     def _complete(self, message: Event) -> Event | None:
         """Return an event of the page as the viewer handles it; None for none."""
@@ -203,9 +258,9 @@ class BrowserScreen:
         """Draw in another size; end the connection where that is not possible."""
         if not self._visible:
             self._size = size
-        elif size != self._size or self._target is None:
+        elif size != self._size or self._targets is None:
             try:
-                self._make_target(size)
+                self._make_targets(size)
             except GraphicsError as e:
                 log.warning("%s", e)
                 self._connection.close("no picture of this size can be drawn")
@@ -216,29 +271,66 @@ class BrowserScreen:
         self._connection.wake()
 
     def present(self, caption: Caption) -> None:
-        """Send what was drawn.
+        """Send what was drawn as one picture, with nothing over it.
 
-        While the screen is not `ready`, an Expose follows once it is.
+        While the screen takes none, an Expose follows once it does.
         """
-        if caption != self._caption:
-            self._caption = caption
-            self._connection.send(caption)
-        if not self.state.ready or self._target is None:
+        self._tell(caption)
+        pane = Pane(0, Rect(0, 0, *self._size))
+        self.present_pictures([pane])
+
+    def present_interface(
+        self, caption: Caption, panes: Sequence[Pane], *, answers: bool
+    ) -> None:
+        """Send what changed in the interface."""
+        self._tell(caption)
+        if not self.state.ready or self._targets is None:
+            return
+        event_ms = self._take_event_ms() if answers else 0.0
+        with self._ending("no interface can be read"):
+            copy = copied(self._targets.interface, event_ms, self._device)
+            self._sender.put_interface(copy, self._size, panes)
+
+    def present_pictures(self, panes: Sequence[Pane]) -> None:
+        """Send the pictures of panes as one.
+
+        While they are not taken, an Expose follows once they are.
+        """
+        if not self.takes_pictures or self._targets is None:
             self._has_missed_picture = self._visible
             return
         self._has_missed_picture = False
+        area = _around([pane.rect for pane in panes], self._size)
         if self._work is not None and self._shared:
-            encoded_size = scaled_size(self._size, self._sender.level.scale)
+            size = area.width, area.height
+            encoded_size = scaled_size(size, self._sender.level.scale)
             self._work.governor.charge(("encode", *encoded_size), "cuda")
+        event_ms = self._take_event_ms()
+        with self._ending("no picture can be read"):
+            copy = copied(self._targets.pictures, event_ms, self._device, area)
+            self._sender.put(copy, self._size, panes, area)
+
+    def _take_event_ms(self) -> float:
+        """Return the newest event since the last call, by the page's clock."""
         event_ms = self._newest_event_ms
         self._newest_event_ms = 0.0
+        return event_ms
+
+    def _tell(self, caption: Caption) -> None:
+        """Send a caption if it is another one."""
+        if caption != self._caption:
+            self._caption = caption
+            self._connection.send(caption)
+
+    @contextmanager
+    def _ending(self, reason: str) -> Iterator[None]:
+        """End the connection where OpenGL fails, and say so."""
         try:
-            self._sender.put(copied(self._target, event_ms, self._device))
+            yield
         except _GRAPHICS_ERRORS as e:
-            log.warning(
-                "the browser at %s gets no picture: %s", self._connection.peer, e
-            )
-            self._connection.close("no picture can be read")
+            peer = self._connection.peer
+            log.warning("the browser at %s gets no picture: %s", peer, e)
+            self._connection.close(reason)
 
     def close(self) -> None:
         if self._closed:
@@ -246,8 +338,18 @@ class BrowserScreen:
         self._closed = True
         self._connection.close()
         self._sender.close()
-        self._release_target()
+        self._release_targets()
         self.wake()
+
+
+def _around(rects: Sequence[Rect], size: tuple[int, int]) -> Rect:
+    """Return the part of a screen that rectangles lie in; at least a pixel."""
+    width, height = size
+    left = min(max(min(r.x for r in rects), 0), width - 1)
+    top = min(max(min(r.y for r in rects), 0), height - 1)
+    right = min(max(r.x + r.width for r in rects), width)
+    bottom = min(max(r.y + r.height for r in rects), height)
+    return Rect(left, top, max(right - left, 1), max(bottom - top, 1))
 
 
 def _drawn_size(width: int, height: int) -> tuple[int, int]:
@@ -265,10 +367,14 @@ class _PageDesktop:
     """
 
     shows_captions = True
+    favours: frozenset[Favour] = frozenset({"fullscreen", "keyboard"})
 
     def __init__(self, connection: PageConnection) -> None:
         self._connection = connection
         self._clipboard = ""
+
+    def ask(self, favour: Favour) -> None:
+        self._connection.send(m.Ask(favour))
 
     def copy(self, text: str) -> None:
         self._clipboard = text
@@ -336,6 +442,7 @@ class Browsers:
             self.server = WebServer(
                 host or "127.0.0.1", port, allow_hosts=allow_hosts, wake=wake
             )
+            self.server.command = _command(self.server)
             opened.callback(self.server.close)
             self._entry = opened.enter_context(
                 Announcement(
@@ -400,6 +507,17 @@ class Browsers:
         self._opened.close()
         if self._encoder is not None:
             self._encoder.close()
+
+
+def _command(server: WebServer) -> str:
+    """Return the command that starts such a viewer again."""
+    words = ["splatview", "serve", "--web"]
+    if server.host != "127.0.0.1":
+        words += ["--host", server.host]
+    words += ["--port", str(server.port)]
+    for name in server.allowed:
+        words += ["--allow-host", name]
+    return shlex.join(words)
 
 
 def _empty_cache() -> None:

@@ -1,22 +1,24 @@
 """The messages of the WebSocket: JSON texts both ways.
 
-The image of a `Picture` follows it as one binary message.
+A page shows two layers: pictures of panes, and the interface over them. The files of an
+`Interface` follow it in one binary message. The image of a `Picture` follows it in
+binary messages of a part each, between which an `Interface` may come.
 
 A page's events are those of `splatview_viewer.core.events`, with its own clock in `at`.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 from unicodedata import category
 
 import msgspec
 
 from splatview_ipc.system.terminal import without_surrogates
 from splatview_viewer.core import events
-from splatview_viewer.core.screen import Caption
+from splatview_viewer.core.screen import Caption, Favour
 
-PROTOCOL = 4
+PROTOCOL = 5
 """Raised when page and viewer of two versions would misunderstand each other."""
 MAX_MESSAGE = 64 * 1024
 """Bytes; no message of a page is longer."""
@@ -56,17 +58,25 @@ class Visible(_Message, frozen=True):
 
 
 class Ack(_Message, frozen=True):
-    """Picture `number` is on the page, or was skipped there.
+    """An update of a layer is on the page, or was skipped there.
 
-    `took`: ms from the arrival of its message until its image had arrived and was
-    decoded, which leaves out the way to the page and what was sent before.
+    `took`: ms from the arrival of its message until its last byte had arrived, which
+    leaves out the way to the page, what was sent before, and its decoding.
     """
 
     number: _Number
     took: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 0.0
+    layer: Literal["scene", "interface"] = "scene"
+    latency: Annotated[float, msgspec.Meta(ge=0, le=1e9)] | None = None
+    """From the event that it tells of until it was seen, in ms; None: it tells of none.
+    """
 
 
-ClientMessage = Hello | Visible | Ack | events.PageEvent
+class Lost(_Message, frozen=True):
+    """The page lost what its layers showed: they are sent anew."""
+
+
+ClientMessage = Hello | Visible | Ack | Lost | events.PageEvent
 
 
 class Welcome(_Message, frozen=True):
@@ -74,7 +84,7 @@ class Welcome(_Message, frozen=True):
 
     A page of another protocol loads itself again. `viewer` is another one for each
     viewer process. The page sends files with `key`, which is its own, of `most` bytes
-    at most.
+    at most. `command` starts such a viewer again.
     """
 
     protocol: int
@@ -82,6 +92,7 @@ class Welcome(_Message, frozen=True):
     viewer: str
     key: str
     most: int
+    command: str = ""
 
 
 class Clipboard(_Message, frozen=True):
@@ -98,21 +109,78 @@ class Offer(_Message, frozen=True):
     size: int
 
 
-class Picture(_Message, frozen=True):
-    """One encoded picture. The next binary message is its image."""
+class Ask(_Message, frozen=True):
+    """The page does this by itself, if its browser lets it, or with the next press.
+
+    "fullscreen" also ends the full screen.
+    """
+
+    favour: Favour
+
+
+Box = tuple[int, int, int, int]
+"""x, y, width and height in pixels from the top left corner."""
+
+
+class PaneBox(NamedTuple):
+    """The rectangle of one picture; `number` is the same as long as the pane is open."""
+
+    number: int
+    box: Box
+
+
+class Layout(_Message, frozen=True):
+    """Where the panes lie.
+
+    It holds from the first `Interface` on that names it. A `Picture` of another one is
+    shown in the rectangles of now.
+    """
+
+    number: int
+    size: tuple[int, int]
+    """Width and height of both layers."""
+    panes: list[PaneBox]
+
+
+class Interface(_Message, frozen=True, kw_only=True):
+    """Parts of the interface, each as a file without loss; what it leaves out stays.
+
+    The next binary message has the files, one after the other, of `sizes` bytes.
+    """
+
+    number: _Number
+    layout: int
+    boxes: list[Box]
+    sizes: list[int]
+    format: Literal["webp", "png"] = "webp"
+    at: float = 0.0
+    """As in `Picture`, where no picture tells of the event."""
+
+
+class Picture(_Message, frozen=True, kw_only=True):
+    """One encoded picture of all panes, and what lies between them."""
 
     number: _Number
     format: Literal["jpeg", "webp", "png"]
-    size: tuple[int, int]
-    """Width and height of the framebuffer, to which the page scales the image up."""
+    layout: int
+    """The layout that it was drawn for."""
+    box: Box
+    """What it shows of that, to which the page scales the image up."""
+    bytes: int
+    """Of the image, in all of the binary messages that follow."""
     at: float = 0.0
     """The newest `at` of the page's events that this shows, in ms; 0: none."""
     quality: int = 100
     """1 to 100."""
     lossless: bool = False
 
+    @property
+    def size(self) -> tuple[int, int]:
+        return self.box[2], self.box[3]
 
-ServerMessage = Welcome | Caption | Clipboard | Offer | Picture
+
+Drawing = Layout | Interface | Picture
+ServerMessage = Welcome | Caption | Clipboard | Offer | Ask | Drawing
 
 
 _encoder = msgspec.json.Encoder()

@@ -1,157 +1,404 @@
-"""From pixels to a page: each newest picture is compared, encoded and sent."""
+"""From pixels to a page: what changed in its interface, then its newest picture.
+
+The interface is sent without loss, and before pictures: also between the parts of one
+that is on its way. Pictures are encoded at the level of the pacer, and without loss once
+they rest.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import logging
 import math
-from typing import TYPE_CHECKING
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from statistics import median
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from splatview_viewer.web.messages import Picture
-from splatview_viewer.web.pacer import IN_FLIGHT, Pacer
-from splatview_viewer.web.page_encoder import PageEncoder, encode_threads
+import numpy as np
+
+from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.web.encoders import TurboEncoder, encode_lossless
+from splatview_viewer.web.interface_stream import InterfaceStream
+from splatview_viewer.web.messages import (
+    Ack,
+    Layout,
+    PaneBox,
+    Picture,
+    ServerMessage,
+)
+from splatview_viewer.web.pacing import IN_FLIGHT, REST_S, RESTING, Level, Pacer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from splatview_viewer.core.screen import Pane, Rect
     from splatview_viewer.screens.draw_target import Copy
     from splatview_viewer.web.encoders import Encoder
-    from splatview_viewer.web.pacer import Level
-    from splatview_viewer.web.page_encoder import EncodedPicture
     from splatview_viewer.web.server import PageConnection
 
-REST_S = 0.25
-"""Seconds without another picture after which the last one is sent without loss."""
+log = logging.getLogger("splatview")
+
+_COMPARED_ROWS = 64
+_PART_BYTES = 48 * 1024
+"""Bytes of a picture between which an update of the interface may go."""
+_LATENCIES = 9
+
+
+class _Drawn(NamedTuple):
+    """The pictures of all panes."""
+
+    copy: Copy
+    layout: int
+    box: tuple[int, int, int, int]
+
+
+class _EncodedPicture(NamedTuple):
+    data: bytes
+    quality: int
+    """100: without loss."""
+
+
+@functools.cache
+def encode_threads() -> ThreadPoolExecutor:
+    """Return the threads that encode pictures for all pages.
+
+    One core is left to the thread that draws.
+    """
+    return ThreadPoolExecutor(2, "encode")
 
 
 class Sender:
-    """One page's pictures.
+    """One page's interface and pictures.
 
-    The thread that draws calls `put` while the sender is `ready`; the page's connection
-    takes messages out with `next`, in the web thread, and wakes the thread that draws
-    when `ready` may have become true.
+    The thread that draws calls `put_interface` while the sender is `ready`, and `put`
+    while it `takes_pictures`; the page's connection takes messages out with `next`, in
+    the web thread, and wakes the thread that draws when these may have become true.
     """
 
     def __init__(self, connection: PageConnection, encoder: Encoder) -> None:
         self._connection = connection
+        self._encoder = encoder
         self._pacer = Pacer()
-        self.encoder = PageEncoder(encoder, self._pacer)
-        self._waiting: Copy | None = None
+        self._interface = InterfaceStream(self._pixels_of)
+        self._layout = Layout(0, (0, 0), [])
+        """The layout of what was put last."""
+        self._waiting: _Drawn | None = None
         self._encoding = False
-        self._last_picture: Copy | None = None
+        self._last_picture: _Drawn | None = None
         """The picture that the page shows, or will when it has drawn all."""
+        self._parts: deque[tuple[ServerMessage | bytes, ...]] = deque()
+        """What is left to send of a picture."""
+        self._fault: BaseException | None = None
+        """Why a picture could not be encoded."""
         self._rests_at = math.inf
         self._number = 0
+        self._stream: Any = None
+        self._latencies: deque[float] = deque(maxlen=_LATENCIES)
+        """Milliseconds from the last events until they were seen."""
         self._clear_count = 0
         """Calls of `clear`: a picture that was encoded meanwhile is not remembered."""
+        self._closed = False
+        self._lock = Lock()
+        self._running = 0
+        """Number of encodings that run now."""
         connection.pictures = self
 
     # -- in the thread that draws ------------------------------------------------------
 
     @property
     def ready(self) -> bool:
+        """True if another drawing of the interface may come."""
+        return self._interface.ready
+
+    @property
+    def takes_pictures(self) -> bool:
         """True if another picture may be drawn: also while one is being encoded."""
         if self._waiting is not None:
             return False
         return self._encoding + self._pacer.in_flight < IN_FLIGHT
 
     @property
+    def is_encoding(self) -> bool:
+        """True while an encoding runs, which may be of a page that has gone."""
+        return self._running > 0
+
+    @property
     def level(self) -> Level:
         """The level of the next picture."""
         return self._pacer.level
 
-    def put(self, picture: Copy) -> None:
-        """Send a picture, if it is not what the page has."""
-        if not self.encoder.closed:
-            self._waiting = picture
+    @property
+    def latency_ms(self) -> float | None:
+        """The usual time from one of the last events until it was seen; None: unknown."""
+        latencies = list(self._latencies)
+        return median(latencies) if latencies else None
+
+    def put_interface(
+        self, drawing: Copy, size: tuple[int, int], panes: Sequence[Pane]
+    ) -> None:
+        """Send a drawing of the interface, as far as the page does not have it."""
+        if not self._closed:
+            self._interface.put(drawing, self._layout_of(size, panes))
             self._connection.wake_writer()
 
+    def put(
+        self, picture: Copy, size: tuple[int, int], panes: Sequence[Pane], area: Rect
+    ) -> None:
+        """Send the pictures of panes, which lie in `area`, if the page has others."""
+        if not self._closed:
+            box = area.x, area.y, area.width, area.height
+            self._waiting = _Drawn(picture, self._layout_of(size, panes), box)
+            self._connection.wake_writer()
+
+    def _layout_of(self, size: tuple[int, int], panes: Sequence[Pane]) -> int:
+        """Return the number of a layout, which the page is told when it is new."""
+        boxes = [
+            PaneBox(number, (rect.x, rect.y, rect.width, rect.height))
+            for number, rect in panes
+        ]
+        if (size, boxes) != (self._layout.size, self._layout.panes):
+            self._layout = Layout(self._layout.number + 1, size, boxes)
+            self._connection.send(self._layout)
+        return self._layout.number
+
     def clear(self) -> None:
-        """Forget all pictures: the next one is sent even if the page shows it already."""
+        """Forget what the page shows: the next drawings are sent as a whole."""
         self._clear_count += 1
+        self._interface.clear()
         self._waiting = None
         self._last_picture = None
 
     def close(self) -> None:
         """Take no picture from now on. Idempotent."""
-        self.encoder.close()
+        self._closed = True
         self.clear()
+        self._stream = None
 
     # -- in the web thread -------------------------------------------------------------
 
-    def acked(self, number: int, took: float, now: float) -> None:
-        """Pass an acknowledgement of the page on to the pacer: see `Pacer.acked`."""
-        self._pacer.acked(number, took, now)
+    def acked(self, ack: Ack, now: float) -> None:
+        """Note that an update is on the page."""
+        if ack.latency is not None:
+            self._latencies.append(ack.latency)
+        if ack.layer == "interface":
+            self._interface.acked(ack.number)
+        else:
+            self._pacer.acked(ack.number, ack.took / 1000, now)
         self._connection.wake()
 
-    async def next(self) -> tuple[Picture, bytes] | None:
-        """Return the next picture to send, and its image; None while there is none.
+    async def next(self) -> tuple[ServerMessage | bytes, ...] | None:
+        """Return what to send next; None while there is nothing.
 
         Raises:
-            ViewerError: the picture cannot be encoded.
+            ViewerError: a drawing cannot be encoded.
         """
+        if self._fault is not None:
+            raise self._fault
+        self._begin()
+        if self._interface.has_work:
+            update = await self._interface.next()
+            self._connection.wake()
+            # Another drawing may wait since then.
+            return update or ()
+        if self._parts:
+            return self._parts.popleft()
+        return None
+
+    def _begin(self) -> None:
+        """Have a picture encoded, if there is one and none is being encoded or sent."""
+        if self._encoding or self._parts:
+            return
         # This is read first, since the thread that draws may call `clear` at any time.
         clear_count = self._clear_count
         picture = self._waiting
-        if picture is not None:
-            message = await self._encode_waiting(picture, clear_count)
-            if message is not None:
-                return message
-        return await self._encode_resting()
-
-    async def _encode_waiting(
-        self, picture: Copy, clear_count: int
-    ) -> tuple[Picture, bytes] | None:
-        """Encode the picture that waits; None if the page shows the same already.
-
-        `clear_count` is from before the picture was taken.
-        """
-        loop = asyncio.get_running_loop()
-        level = self._pacer.level
+        rests = picture is None
+        if picture is None:
+            picture = self._resting()
+        if picture is None:
+            return
+        level = previous = None
+        if not rests:
+            level = self._pacer.level
+            previous = self._last_picture
+            self._waiting = None
+            self._last_picture = picture
+            if clear_count != self._clear_count:
+                self._last_picture = None
         self._encoding = True
-        self._waiting = None
-        previous = self._last_picture
-        self._last_picture = picture
-        if clear_count != self._clear_count:
-            self._last_picture = None
-        try:
-            encoded = await loop.run_in_executor(
-                encode_threads(), self.encoder.encode, picture, previous, level
-            )
-            if encoded is None:
-                return None
-            self._rests_at = loop.time() + REST_S
-            loop.call_later(REST_S + 0.01, self._connection.wake_writer)
-            return self._message(picture, encoded)
-        finally:
-            self._encoding = False
-            self._connection.wake()
-
-    async def _encode_resting(self) -> tuple[Picture, bytes] | None:
-        """Encode the last picture without loss once it rests; None until then."""
         loop = asyncio.get_running_loop()
-        picture = self._last_picture
-        if picture is None or self._pacer.in_flight or loop.time() < self._rests_at:
-            return None
-        encoded = await loop.run_in_executor(
-            encode_threads(), self.encoder.encode, picture, None, None
+        encoding = loop.run_in_executor(
+            encode_threads(), self._encode, picture, previous, level
         )
-        is_replaced = self._waiting is not None or picture is not self._last_picture
-        if encoded is None or is_replaced:
-            return None
-        self._rests_at = math.inf
-        return self._message(picture, encoded, rests=True)
+        encoding.add_done_callback(partial(self._take, picture, rests))
 
-    def _message(
-        self, picture: Copy, encoded: EncodedPicture, *, rests: bool = False
-    ) -> tuple[Picture, bytes]:
-        """Give a picture its number, and return it as it is sent."""
+    def _resting(self) -> _Drawn | None:
+        """Return the picture to be sent without loss; None while none rests."""
+        picture = self._last_picture
+        if picture is None or self._pacer.in_flight:
+            return None
+        now = asyncio.get_running_loop().time()
+        return None if now < self._rests_at else picture
+
+    def _take(
+        self,
+        picture: _Drawn,
+        rests: bool,
+        encoding: asyncio.Future[_EncodedPicture | None],
+    ) -> None:
+        """Take over an encoded picture."""
+        self._encoding = False
+        if encoding.cancelled():
+            return
+        self._fault = encoding.exception()
+        encoded = None if self._fault else encoding.result()
+        is_replaced = self._waiting is not None or picture is not self._last_picture
+        if encoded is not None and not (rests and is_replaced):
+            loop = asyncio.get_running_loop()
+            self._rests_at = math.inf
+            if not rests:
+                self._rests_at = loop.time() + REST_S
+                loop.call_later(REST_S + 0.01, self._connection.wake_writer)
+            self._queue(picture, encoded, rests)
+        self._connection.wake()
+        self._connection.wake_writer()
+
+    def _queue(self, picture: _Drawn, encoded: _EncodedPicture, rests: bool) -> None:
+        """Give a picture its number, and queue its parts."""
         self._number += 1
-        self._pacer.sent(self._number, len(encoded.data), moves=not rests)
+        data = encoded.data
+        self._pacer.sent(self._number, len(data), moves=not rests)
         is_lossless = encoded.quality == 100
         message = Picture(
             number=self._number,
             format="webp" if is_lossless else "jpeg",
-            size=picture.size,
-            at=0.0 if rests else picture.at,
+            layout=picture.layout,
+            box=picture.box,
+            bytes=len(data),
+            at=0.0 if rests else picture.copy.at,
             quality=encoded.quality,
             lossless=is_lossless,
         )
-        return message, encoded.data
+        parts = [data[at : at + _PART_BYTES] for at in range(0, len(data), _PART_BYTES)]
+        self._parts.append((message, parts[0]))
+        self._parts.extend((part,) for part in parts[1:])
+
+    # -- in a worker -------------------------------------------------------------------
+
+    def _encode(
+        self, drawn: _Drawn, previous: _Drawn | None, level: Level | None
+    ) -> _EncodedPicture | None:
+        """Encode a picture, unless it is the same as the previous one.
+
+        Args:
+            drawn: the picture with its pixels.
+            previous: what the page shows; None to encode in any case.
+            level: None for no loss, or hardly any where the line is too slow.
+
+        Returns:
+            The file; None for the same picture, and for a page that has gone.
+        """
+        if self._closed:
+            return None
+        picture = drawn.copy
+        with self._count_encoding(), self._pixels_of(picture):
+            if previous is not None and _is_same(drawn, previous):
+                return None
+            if level is None:
+                data = encode_lossless(picture.pixels)
+                if self._pacer.lossless_allowed(len(data)):
+                    return _EncodedPicture(data, 100)
+                level = RESTING
+            return _EncodedPicture(self._jpeg(picture, level), level.quality)
+
+    def _jpeg(self, picture: Copy, level: Level) -> bytes:
+        """Encode a picture as JPEG, on the CPU where the GPU cannot."""
+        size = scaled_size(picture.size, level.scale)
+        is_on_cpu = isinstance(picture.pixels, np.ndarray)
+        if is_on_cpu and not isinstance(self._encoder, TurboEncoder):
+            self._encoder = TurboEncoder("", self._encoder.device)
+        try:
+            return self._encoder.encode(picture.pixels, level.quality, size=size)
+        except ViewerError as e:
+            if isinstance(self._encoder, TurboEncoder):
+                raise
+            log.warning("pictures for a page are encoded on the CPU: %s", e)
+            self._encoder = TurboEncoder(str(e), self._encoder.device)
+            return self._encoder.encode(picture.pixels, level.quality, size=size)
+
+    @contextmanager
+    def _count_encoding(self) -> Iterator[None]:
+        """Count an encoding that runs, also of a page that has gone meanwhile."""
+        with self._lock:
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running -= 1
+
+    @contextmanager
+    def _pixels_of(self, picture: Copy) -> Iterator[None]:
+        """Wait until the pixels are there.
+
+        Those on a GPU are used on a stream of this page's own.
+        """
+        if picture.arrived is None:
+            yield
+            return
+        import torch
+
+        with torch.cuda.device(picture.pixels.device):  # type: ignore[arg-type]
+            if self._stream is None:
+                self._stream = torch.cuda.Stream()
+            # Sleeps, unlike the next wait: drawing may take long.
+            picture.arrived.synchronize()
+            with torch.cuda.stream(self._stream):
+                self._stream.wait_event(picture.arrived)
+                yield
+                # The memory is used again afterwards.
+                self._stream.synchronize()
+
+
+def scaled_size(size: tuple[int, int], scale: float) -> tuple[int, int]:
+    """Return width and height of a smaller picture; at least 1.
+
+    Halves and the like are rounded up, so that whole pixels of the large picture make
+    one of the small.
+    """
+    width, height = size
+    divisor = round(1 / scale)
+    if abs(divisor * scale - 1) < 1e-6:
+        return -(-width // divisor), -(-height // divisor)
+    return max(round(width * scale), 1), max(round(height * scale), 1)
+
+
+def _is_same(drawn: _Drawn, previous: _Drawn) -> bool:
+    """Return True if two pictures of the same panes are the same."""
+    if (drawn.layout, drawn.box) != (previous.layout, previous.box):
+        return False
+    a = drawn.copy
+    b = previous.copy
+    if isinstance(a.pixels, np.ndarray) and isinstance(b.pixels, np.ndarray):
+        return _same_arrays(a.pixels, b.pixels)
+    import torch
+
+    assert isinstance(a.pixels, torch.Tensor)
+    assert isinstance(b.pixels, torch.Tensor)
+    return torch.equal(a.pixels.view(torch.int32), b.pixels.view(torch.int32))
+
+
+def _same_arrays(a: np.ndarray, b: np.ndarray) -> bool:
+    """Return True if two arrays of pixels are the same.
+
+    They are compared by blocks of rows: different pictures mostly differ within a few.
+    """
+    for row in range(0, len(a), _COMPARED_ROWS):
+        block = slice(row, row + _COMPARED_ROWS)
+        if not np.array_equal(a[block].view(np.uint32), b[block].view(np.uint32)):
+            return False
+    return True

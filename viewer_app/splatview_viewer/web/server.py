@@ -118,7 +118,9 @@ class _Closing(NamedTuple):
     reason: str
 
 
-def _replaces(new: Event | m.Visible, last: Event | m.Visible) -> bool:
+def _replaces(
+    new: Event | m.Visible | m.Lost, last: Event | m.Visible | m.Lost
+) -> bool:
     """Return True if a message of a page makes the one before it superfluous."""
     return type(new) is type(last) and isinstance(new, (PointerMove, Resize))
 
@@ -151,7 +153,7 @@ class PageConnection:
         self.hello = hello
         self.peer = peer
         self.wake = wake
-        self.inbox: Inbox[Event | m.Visible] = Inbox(_replaces)
+        self.inbox: Inbox[Event | m.Visible | m.Lost] = Inbox(_replaces)
         self.pictures: Sender | None = None
         self.offers: OrderedDict[str, Path | bytes] = OrderedDict()
         """Each file that waits to be fetched, or its content, by its key."""
@@ -183,7 +185,7 @@ class PageConnection:
             self.offers.popitem(last=False)
         self.send(m.Offer(name, key, size))
 
-    def put(self, message: Event | m.Visible) -> bool:
+    def put(self, message: Event | m.Visible | m.Lost) -> bool:
         """Put in the inbox what the page did; return False when the connection is over.
 
         In the web thread.
@@ -287,8 +289,7 @@ class PageConnection:
             if not isinstance(message, m.Ack):
                 self.put(message)
             elif self.pictures is not None:
-                took = message.took / 1000
-                self.pictures.acked(message.number, took, self._loop.time())
+                self.pictures.acked(message, self._loop.time())
                 self._work.set()
 
     async def _write(self) -> None:
@@ -304,11 +305,14 @@ class PageConnection:
                 return
 
     async def _write_picture(self) -> bool:
-        """Send the next picture, if there is one; return False where that fails."""
+        """Send what comes next of interface and pictures, if there is anything.
+
+        Return False where that fails.
+        """
         if self.pictures is None:
             return True
         try:
-            picture = await self.pictures.next()
+            parts = await self.pictures.next()
         except Exception as e:
             if not isinstance(e, ViewerError):
                 _log.exception(
@@ -316,12 +320,15 @@ class PageConnection:
                 )
             self.close(f"no picture could be sent: {e}")
             return False
-        if picture is not None:
-            message, image = picture
-            await self._socket.send_str(m.encode(message))
-            await self._socket.send_bytes(image)
-            # Another picture may wait since then.
-            self._work.set()
+        if parts is None:
+            return True
+        for part in parts:
+            if isinstance(part, bytes):
+                await self._socket.send_bytes(part)
+            else:
+                await self._socket.send_str(m.encode(part))
+        # There may be more since then.
+        self._work.set()
         return True
 
 
@@ -363,6 +370,8 @@ class WebServer:
         """The names of reverse proxies."""
         self.viewer = secrets.token_hex(8)
         """Id of this viewer process for its pages."""
+        self.command = ""
+        """The command that starts such a viewer, for pages that miss it."""
         self._wake = wake
         self._assets = _assets()
         self._arrived: deque[PageConnection] = deque()
@@ -546,7 +555,9 @@ class WebServer:
                 1013, f"{MAX_CLIENTS} pages show this viewer already: close one."
             )
         key = secrets.token_urlsafe(16)
-        welcome = m.Welcome(m.PROTOCOL, VERSION, self.viewer, key, MAX_FILE)
+        welcome = m.Welcome(
+            m.PROTOCOL, VERSION, self.viewer, key, MAX_FILE, self.command
+        )
         await response.send_str(m.encode(welcome))
         hello = await _receive_hello(response)
         if isinstance(hello, _Closing):

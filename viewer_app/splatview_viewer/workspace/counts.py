@@ -60,20 +60,23 @@ class CountRecorder:
                 streams[id(stream)] = stream
         self.curves = {k: curve for k, curve in self.curves.items() if k in streams}
         self._scenes = {k: scene for k, scene in self._scenes.items() if k in streams}
-        has_changed = False
+        has_new = False
         for stream in streams.values():
-            has_changed |= self._note(stream)
-        if has_changed:
+            has_new |= self._note(stream)
+        if has_new:
             catalogue.rate_changes += 1
             for slot in catalogue.slots.values():
                 self._hand_over(slot)
 
     def _note(self, stream: Any) -> bool:
-        """Note a stream's number of Gaussians; return whether it has changed."""
+        """Note a stream's number of Gaussians; return whether its curve has changed.
+
+        The last one of a run that ended is noted as well.
+        """
         scene = self._scenes.get(id(stream)) or _CountedScene()
         shape = stream.shape
         version = stream.version
-        if not (stream.run.alive and shape and version):
+        if not (shape and version):
             return False
         count = shape[0]
         has_changed = count != scene.last_count
@@ -84,7 +87,7 @@ class CountRecorder:
         self._scenes[id(stream)] = scene
         if id(stream) in self.curves or (was_counted and has_changed):
             self.curves[id(stream)] = Curve.from_rows(stream.name, scene.series.rows)
-        return has_changed
+        return has_changed or id(stream) in self.curves
 
     def _hand_over(self, slot: Slot) -> None:
         """Have an entry with curves plot the numbers of its run's scenes beside them.

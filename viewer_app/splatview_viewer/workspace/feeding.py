@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from splatview_viewer.core.screen import takes_pictures
 from splatview_viewer.kinds import about, make_view
 from splatview_viewer.workspace.links import PLOT_PERIOD_S
 
@@ -115,10 +116,9 @@ class Feeder:
         A screen that does not wakes the loop itself when it does again.
         """
         for viewport in self._catalogue.viewports:
-            if self._catalogue.links.is_visible_in(viewport, slot):
-                state = viewport.user.screen.state
-                if state.visible and state.ready:
-                    return True
+            is_visible = self._catalogue.links.is_visible_in(viewport, slot)
+            if is_visible and takes_pictures(viewport.user.screen):
+                return True
         return False
 
     def _feed(self, slot: Slot, now: float) -> None:

@@ -186,6 +186,11 @@ class Links:
 
     def plots(self, slot: Slot) -> list[Slot]:
         """Return the entries plotted in the panel beside one: one of a kind at most."""
+        slots = self._catalogue.slots
+        for key in slot.source.uses:
+            # Those of the first part of a comparison.
+            if key in slots:
+                return self.plots(slots[key])
         return list(self._of_run(slot, plotted=True).values())
 
     def _in_picture(self, slot: Slot) -> list[Slot]:

@@ -80,11 +80,18 @@ class StreamMatcher:
         group = f"{stream.run.name} \u00b7 {stream.run.pid}"
         slot = self._slot_to_continue(stream, group, present)
         if slot is None:
-            entry = Entry(key_of(stream), group, title_of(stream), stream.kind)
+            entry = Entry(
+                key_of(stream),
+                group,
+                title_of(stream),
+                stream.kind,
+                run_name=stream.run.name,
+            )
             catalogue.add(Slot(entry, StreamSource(stream, catalogue.recorder)))
             return
         slot.source.follow(stream)
         slot.entry.group = group
+        slot.entry.run_name = stream.run.name
         slot.entry.fault = ""
         catalogue.list_changed()
 

@@ -7,6 +7,7 @@ moves of the pointer only the last of these is done, as a rule.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import moderngl
@@ -107,6 +108,7 @@ class Pump:
     def _refresh_entries(self, now: float) -> None:
         """Update each entry from its source, and mark the list if it looks different."""
         catalogue = self._catalogue
+        catalogue.activity.look(catalogue.subscriber.runs, time.time())
         has_changed = False
         for slot in list(catalogue.slots.values()):
             if slot.source.rests:
@@ -117,6 +119,7 @@ class Pump:
             previous_progress = entry.progress
             with catalogue.guard(slot):
                 slot.source.refresh(entry, now)
+                catalogue.activity.tell(slot)
             has_changed |= _list_text(entry) != previous_text
             catalogue.rate_changes += entry.rate_hz != previous_rate
             if entry.progress != previous_progress:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from splatview_viewer.workspace.file_watch import FileWatch
 from splatview_viewer.workspace.shards import notes_of, runs_of, streams_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     import moderngl
@@ -74,6 +75,8 @@ class ValueSource:
     """Why it is not shared in a better way, and where it is."""
     time_ns: int = 0
     """Time of publication of the value handed out last, ns since the epoch; 0: none."""
+    step: float | None = None
+    """The step of the value handed out last, as its publisher says."""
     stream: Any = None
     """The stream of a run; None for a source that has none, such as a file."""
     streams: Sequence[RemoteStream] = ()
@@ -151,7 +154,9 @@ class StreamSource(ValueSource):
             self.tape.start_next_run()
         self.stream = stream
         self._last_version = 0
+        self.time_ns = 0
         self.trouble = ""
+        self.step = None
 
     def refresh(self, entry: Entry, now: float) -> None:
         stream = self.stream
@@ -166,6 +171,10 @@ class StreamSource(ValueSource):
         entry.kind = stream.kind
         entry.fault_of_source = stream.fault or stream.run.refused or ""
         entry.waits = max((run.waits for run in runs), default=0)
+        entry.started_at = stream.run.folder.description.started
+        entry.ended_at = 0.0 if entry.alive else stream.run.ended_at
+        entry.step = self.step
+        entry.count = _count_of(stream)
         if self._recorder is not None and self.tape is None and self.streams:
             self.tape = self._recorder.start_tape(stream.run.name, stream.name)
         if self.tape is not None:
@@ -265,6 +274,7 @@ class StreamSource(ValueSource):
         self._last_version = frame.version
         self.time_ns = frame.time_ns
         self._confirmed = frame.confirmed
+        self.step = _step_of(frame.meta)
         trouble = frame.meta.get("trouble")
         self.trouble = trouble if isinstance(trouble, str) else ""
         return True
@@ -305,6 +315,20 @@ class StreamSource(ValueSource):
             self.tape.close()
         self.tape = None
         self._recorder = None
+
+
+def _count_of(stream: Any) -> int | None:
+    """Return the number of a stream's Gaussians or cameras; None for others."""
+    shape = stream.shape
+    return shape[0] if about(stream.kind).holds_many and shape else None
+
+
+def _step_of(metadata: Mapping[str, Any]) -> float | None:
+    """Return the step that the metadata of a frame state."""
+    step = metadata.get("step")
+    if isinstance(step, bool) or not isinstance(step, (int, float)):
+        return None
+    return step if math.isfinite(step) else None
 
 
 def _device_note(stream: Any) -> str:

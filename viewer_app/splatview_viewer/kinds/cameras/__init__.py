@@ -36,6 +36,17 @@ class PartLink(Link):
                 stream.request_photos(camera, side)
 
 
+def _fact(content: Any) -> str:
+    """Return the number of cameras."""
+    return "" if content.cameras is None else f"{len(content.cameras):,}"
+
+
 KIND = Kind(
-    "cameras", view=_view, rank=2, still="plot", links=(PartLink("cameras", over=True),)
+    "cameras",
+    view=_view,
+    rank=2,
+    still="plot",
+    holds_many=True,
+    fact=_fact,
+    links=(PartLink("cameras", over=True),),
 )

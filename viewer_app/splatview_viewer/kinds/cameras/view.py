@@ -113,6 +113,10 @@ class CamerasView(View[CamerasContent, CamerasState]):
         """Have the loop turn soon. From any thread."""
         self.host.wake()
 
+    def undoable_state(self) -> CamerasState:
+        place = replace(self.state.place, hovered=None)
+        return replace(self.state, place=place)
+
     def take(self, link: str, value: Value) -> bool:
         is_taken = self.data.update(value)
         if is_taken:

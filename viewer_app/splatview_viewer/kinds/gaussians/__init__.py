@@ -27,6 +27,12 @@ def _holds(value: Any) -> bool:
     return isinstance(value, GaussianScene)
 
 
+def _fact(content: Any) -> str:
+    """Return the number of Gaussians."""
+    summary = content.summary
+    return "" if summary is None else f"{summary.count:,}"
+
+
 class CamerasLink(Link):
     """Gives views of a scene the cameras that it is trained with."""
 
@@ -43,6 +49,8 @@ KIND = Kind(
     recorded=True,
     sharded=True,
     counted=True,
+    holds_many=True,
+    fact=_fact,
     filmed=True,
     paced=True,
     holds=_holds,

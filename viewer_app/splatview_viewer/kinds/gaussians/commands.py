@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from splatview_viewer.core.command import Command
 from splatview_viewer.kinds.gaussians.filter import Filter
+from splatview_viewer.kinds.gaussians.history import HistoryTool
 from splatview_viewer.kinds.gaussians.inspect import Inspect
 from splatview_viewer.kinds.gaussians.state import SHOWS, Show
 from splatview_viewer.scene import Box, Cylinder, Sphere
@@ -16,6 +17,7 @@ from splatview_viewer.scene_view.crop import Crop
 from splatview_viewer.scene_view.frustums import Frustums
 from splatview_viewer.scene_view.frustums_panel import COMPARISONS
 from splatview_viewer.scene_view.navigate import Navigate
+from splatview_viewer.scene_view.tool import ORBIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -293,6 +295,77 @@ def _camera_commands(cameras: CameraSet) -> tuple[Of, ...]:
     )
 
 
+# -- tools -----------------------------------------------------------------------------
+
+
+def _choose_tool(name: str, view: GaussianView) -> None:
+    """Choose a tool of the strip; if it is chosen, that which moves the camera."""
+    view.tools.choose(ORBIT if view.tools.chosen == name else name)
+    view.redraw()
+
+
+def _tool_commands() -> list[Of]:
+    commands: list[Of] = []
+    for tool in (Navigate, Inspect, Crop):
+        button = tool.button
+        assert button is not None
+        command: Of = Command(
+            f"tool.{tool.name}",
+            f"Tool: {button.title.lower()}",
+            partial(_choose_tool, tool.name),
+            (button.keys,) if button.keys else (),
+            icon=button.icon,
+        )
+        commands.append(command)
+    return commands
+
+
+# -- the training ----------------------------------------------------------------------
+
+
+def _why_no_history(view: GaussianView) -> str | None:
+    return view.tools.of(HistoryTool).training.reason
+
+
+def _step_history(by: int, view: GaussianView) -> None:
+    view.tools.of(HistoryTool).move(by)
+
+
+def _show_live(view: GaussianView) -> None:
+    view.tools.of(HistoryTool).live()
+
+
+def _history_commands() -> list[Of]:
+    return [
+        Command(
+            "history.before",
+            "The snapshot before",
+            partial(_step_history, -1),
+            (",",),
+            icon="back",
+            reason=_why_no_history,
+            repeats=True,
+        ),
+        Command(
+            "history.after",
+            "The snapshot after",
+            partial(_step_history, 1),
+            (".",),
+            icon="step",
+            reason=_why_no_history,
+            repeats=True,
+        ),
+        Command(
+            "history.live",
+            "What comes live, or the newest snapshot",
+            _show_live,
+            ("End",),
+            icon="training",
+            reason=_why_no_history,
+        ),
+    ]
+
+
 # -- the path --------------------------------------------------------------------------
 
 
@@ -456,7 +529,9 @@ COMMANDS: tuple[Command[Any], ...] = (
     *_show_commands(),
     *_camera_moves(),
     *_bookmark_commands(),
+    *_tool_commands(),
     *_training_commands(),
+    *_history_commands(),
     *_path_commands(),
     *_data_commands(),
 )

@@ -1,35 +1,33 @@
-"""The recorded versions of a scene: the bar at the picture's lower edge."""
+"""The recorded versions of a scene: the lane of the training."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from imgui_bundle import ImVec2, imgui
+import numpy as np
+from imgui_bundle import imgui
 
-from splatview_viewer.core.events import Key
-from splatview_viewer.core.screen import Rect
+from splatview_viewer.core.lane import LaneButton
+from splatview_viewer.core.quantities import round_up
 from splatview_viewer.core.view import KeyHelp
 from splatview_viewer.scene_view.tool import Tool
-from splatview_viewer.ui import controls, theme
 from splatview_viewer.ui import widgets as ui
+from splatview_viewer.ui.tracks import Track
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from splatview_viewer.core.events import Event
+    from splatview_viewer.core.lane import Lane
+    from splatview_viewer.core.screen import Rect
     from splatview_viewer.kinds.gaussians.view import GaussianView
-    from splatview_viewer.recording.recording import Player
+    from splatview_viewer.recording.recording import Player, Recording
 
-HEIGHT = 30.0
-"""Height of the bar, in points."""
-_MEMO_KEY = "history"
-"""Key in the memo of the bar's visibility: False where the user has hidden it."""
-_BUTTON_WIDTH = 46.0
-"""Width of a button, in points."""
-_CAPTION_WIDTH = 92.0
-"""Width of the caption, in points."""
-_MIN_WIDE = 260.0
-"""Points of width below which there is only the slider."""
+NO_SNAPSHOTS = "Snapshots of a training appear here"
+_TICK_DISTANCE = 110.0
+"""Points between two ticks, about."""
+_MAX_TICKS = 100
+_MIN_MARK_DISTANCE = 3.0
+"""Points between two marks of snapshots, at least."""
 
 
 class HistoryTool(Tool["GaussianView"]):
@@ -39,14 +37,12 @@ class HistoryTool(Tool["GaussianView"]):
     keys: ClassVar[Sequence[KeyHelp]] = (
         KeyHelp("History", "Comma, full stop", "The snapshot before, after"),
         KeyHelp("History", "End", "What comes live"),
-        KeyHelp("History", "T", "Show or hide the bar"),
     )
 
     def __init__(self, view: GaussianView) -> None:
         super().__init__(view)
+        self.training = TrainingLane(self)
         self._displayed_state: tuple[object, ...] | None = None
-        self.track: Rect | None = None
-        """The slider's rectangle."""
 
     @property
     def player(self) -> Player | None:
@@ -60,37 +56,15 @@ class HistoryTool(Tool["GaussianView"]):
     def is_useful(self) -> bool:
         return self.player is not None
 
-    @property
-    def is_shown(self) -> bool:
-        """True if the bar is there: it can be hidden while what comes live is shown."""
-        player = self.player
-        if player is None:
-            return False
-        is_in_the_past = player.position is not None and player.has_live
-        return is_in_the_past or not self._is_hidden
+    def move(self, offset: int) -> None:
+        """Show the snapshot `offset` after the displayed one."""
+        if self.player is not None:
+            self.player.move(offset)
 
-    @property
-    def _is_hidden(self) -> bool:
-        return self.view.host.memo.get(_MEMO_KEY) is False
-
-    def handle(self, event: Event, rect: Rect) -> bool | None:
-        player = self.player
-        if player is None or not isinstance(event, Key):
-            return None
-        if not event.pressed or event.mods:
-            return None
-        match event.name:
-            case "comma":
-                player.move(-1)
-            case "period":
-                player.move(1)
-            case "end":
-                player.live()
-            case "t" if not event.repeat:
-                self.view.host.memo.put(_MEMO_KEY, None if self._is_hidden else False)
-            case _:
-                return None
-        return True
+    def live(self) -> None:
+        """Show what comes live; where nothing comes, the newest snapshot."""
+        if self.player is not None:
+            self.player.live()
 
     def tick(self, now: float) -> bool:
         player = self.view.data.player
@@ -104,115 +78,177 @@ class HistoryTool(Tool["GaussianView"]):
             self.view.mark_moving()
         return is_changed
 
-    # -- the bar -------------------------------------------------------------------
+    def lane(self) -> Lane | None:
+        return self.training
 
-    def bar_height(self) -> float:
-        return HEIGHT if self.is_shown else 0.0
 
-    def bar(self, rect: Rect, scale: float) -> bool:
-        player = self.player
-        if player is None or not self.is_shown:
+class TrainingLane:
+    """The recorded snapshots over the steps of their training; what comes is last."""
+
+    name = "Training"
+    icon = "training"
+
+    def __init__(self, tool: HistoryTool) -> None:
+        self._tool = tool
+        self._known: tuple[Recording, int] | None = None
+        """The recording, and its changes, that `_steps` are of."""
+        self._steps = np.zeros(0)
+        """The steps of the snapshots."""
+        self._grows = False
+        """True if no step is less than the one before."""
+        self._newest = 0.0
+        """The newest step of the run, which stays while the past is shown."""
+        self._places = np.zeros(0)
+        """Where on the track the snapshots are, 0 to 1."""
+        self._ends: tuple[float, float] | None = None
+        """The steps at both ends of the track; None where they do not grow."""
+
+    @property
+    def empty_text(self) -> str:
+        return NO_SNAPSHOTS if self._tool.player is None else ""
+
+    @property
+    def reason(self) -> str | None:
+        return "no snapshots are recorded" if self._tool.player is None else None
+
+    @property
+    def caption(self) -> str:
+        player = self._tool.player
+        if player is not None and player.position is not None:
+            return f"step {player.position.step:,}"
+        step = self._live_step
+        return "" if step is None else f"step {step:,}"
+
+    @property
+    def _live_step(self) -> int | None:
+        """The step of what is shown; None where the trainer names none."""
+        summary = self._tool.view.data.summary
+        return None if summary is None else summary.step
+
+    @property
+    def button(self) -> LaneButton | None:
+        player = self._tool.player
+        if player is None:
+            return None
+        if not player.has_live:
+            tip = "The newest snapshot (End)"
+            return LaneButton("Last", player.live, tip=tip)
+        is_live = player.position is None
+        tip = "Shows what comes" if is_live else "Back to what comes (End)"
+        return LaneButton("Live", player.live, on=is_live, tip=tip)
+
+    @property
+    def playing(self) -> bool:
+        player = self._tool.player
+        return player is not None and player.playing
+
+    def play(self, on: bool) -> None:
+        if self._tool.player is not None:
+            self._tool.player.play(on)
+
+    def step(self, by: int) -> None:
+        self._tool.move(by)
+
+    # -- the track -----------------------------------------------------------------
+
+    def place(self, index: int | None) -> float:
+        """Return where on the track a snapshot is, 0 to 1; None: what comes."""
+        player = self._tool.player
+        if player is None or index is None:
+            return 1.0
+        self._find_places(player)
+        return float(self._places[min(index, len(self._places) - 1)])
+
+    def _find_places(self, player: Player) -> None:
+        """Find where the snapshots are."""
+        recording = player.recording
+        known = (recording, recording.changes)
+        if known != self._known:
+            if self._known is None or self._known[0] is not recording:
+                self._newest = 0.0
+            self._known = known
+            steps = [snapshot.step for snapshot in recording.snapshots]
+            self._steps = np.array(steps, np.float64)
+            self._grows = bool((np.diff(self._steps) >= 0).all())
+            self._ends = None
+            self._places = np.zeros(0)
+        if player.position is None:
+            self._newest = float(self._live_step or 0)
+        end = max(float(self._steps[-1]), self._newest)
+        # A track from 0 would leave little room for the end of a long training.
+        start = 0.0 if self._steps[0] <= end / 2 else float(self._steps[0])
+        if (start, end) == self._ends or (len(self._places) and not self._grows):
+            return
+        if self._grows and end > start:
+            self._ends = (start, end)
+            self._places = (self._steps - start) / (end - start)
+        else:
+            # A run that was started again: the steps go back.
+            last = max(len(self._steps) - 1 + player.has_live, 1)
+            self._places = np.arange(len(self._steps)) / last
+
+    def draw_track(self, rect: Rect, scale: float) -> bool:
+        player = self._tool.player
+        track = Track(rect, scale)
+        if player is None:
+            with track.drawing() as draw:
+                track.write(draw, self.empty_text)
             return False
         previous = (player.position, player.playing)
-        padding = (10 * scale, 0)
-        with ui.board(f"history {id(self)}", rect, padding, theme.BAR) as is_open:
-            if not is_open:
-                return False
-            imgui.set_cursor_pos_y((rect.height - imgui.get_frame_height()) / 2)
-            if rect.width >= _MIN_WIDE * scale:
-                self._draw_wide(player, scale)
-            else:
-                width = max(imgui.get_content_region_avail().x, 1.0)
-                self.track = _draw_track(player, width)
+        self._find_places(player)
+        self._handle_pointer(player, track)
+        with track.drawing() as draw:
+            if self._ends is not None:
+                _draw_ticks(draw, track, *self._ends)
+            _draw_marks(draw, track, track.to_x(0.0) + self._places * track.span)
+            track.draw_cursor(draw, self.place(player.index))
         is_changed = previous != (player.position, player.playing)
         if is_changed and player.position is not None:
-            self.view.mark_moving()
+            self._tool.view.mark_moving()
         return is_changed
 
-    def _draw_wide(self, player: Player, scale: float) -> None:
-        """Draw buttons and a caption beside the slider."""
-        gap = imgui.get_style().item_spacing.x
-        button_width = _BUTTON_WIDTH * scale
-        caption = _caption(player)
-        caption_width = max(_CAPTION_WIDTH * scale, imgui.calc_text_size(caption).x)
-        _draw_play_button(player, button_width)
-        imgui.same_line()
-        used_width = caption_width + gap
-        if player.has_live:
-            used_width += button_width + gap
-        width = max(imgui.get_content_region_avail().x - used_width, 1.0)
-        self.track = _draw_track(player, width)
-        imgui.same_line()
-        imgui.align_text_to_frame_padding()
-        left = imgui.get_cursor_pos_x()
-        _draw_caption(player, caption)
-        if player.has_live:
-            imgui.same_line(left + caption_width + gap)
-            _draw_live_button(player, button_width)
-
-
-def _caption(player: Player) -> str:
-    if player.position:
-        return f"step {player.position.step:,}"
-    return f"{len(player.recording):,} snapshots"
-
-
-def _draw_caption(player: Player, caption: str) -> None:
-    recording = player.recording
-    ui.colored(caption, theme.DIM if player.index is None else theme.TEXT)
-    storage = "in memory" if recording.path is None else "on disk"
-    controls.tip(
-        f"{len(recording):,} snapshots\n{recording.nbytes / 1e6:,.1f} MB {storage}"
-    )
-
-
-def _draw_play_button(player: Player, width: float) -> None:
-    label = "Stop"
-    tip = "Stop"
-    if not player.playing:
-        label = "Play"
-        tip = "Play what was recorded"
-    if imgui.button(label, ImVec2(width, 0)):
-        player.play(not player.playing)
-    controls.tip(tip)
-
-
-def _draw_live_button(player: Player, width: float) -> None:
-    color = theme.DIM
-    tip = "Back to what comes"
-    if player.index is None:
-        color = theme.GOOD
-        tip = "Shows what comes"
-    imgui.push_style_color(imgui.Col_.text, color)
-    if imgui.button("Live", ImVec2(width, 0)):
-        player.live()
-    imgui.pop_style_color()
-    controls.tip(tip)
-
-
-def _draw_track(player: Player, width: float) -> Rect:
-    """Draw a slider over the snapshots, from the oldest to the newest.
-
-    What comes live is after them. Returns the slider's rectangle.
-    """
-    snapshots = player.recording.snapshots
-    last = len(snapshots) - 1 + player.has_live
-    current = last if player.index is None else player.index
-    imgui.set_next_item_width(width)
-    no_input = imgui.SliderFlags_.no_input.value
-    is_moved, index = imgui.slider_int("##track", current, 0, last, "", no_input)
-    corner = imgui.get_item_rect_min()
-    size = imgui.get_item_rect_size()
-    if imgui.is_item_active():
-        player.playing = False
-    if is_moved and index < len(snapshots):
-        player.seek(index)
-    elif is_moved:
-        player.live()
-    if imgui.is_item_hovered():
-        share = (ui.pointer().x - corner.x) / max(size.x, 1.0)
-        hovered = int(share * (last + 1))
-        if 0 <= hovered < len(snapshots):
-            snapshot = snapshots[hovered]
+    def _handle_pointer(self, player: Player, track: Track) -> None:
+        """Show the snapshot under the pointer while its button is held."""
+        is_held = track.take_pointer("Training track")
+        is_hovered = imgui.is_item_hovered()
+        if not is_held and not is_hovered:
+            return
+        index = self._index_at(player, track.to_share(ui.pointer().x))
+        if is_held:
+            player.playing = False
+            if index is None and player.position is not None:
+                player.live()
+            elif index is not None and index != player.index:
+                player.seek(index)
+        if is_hovered and index is not None:
+            snapshot = player.recording.snapshots[index]
             imgui.set_tooltip(f"Step {snapshot.step:,}\n{snapshot.count:,} Gaussians")
-    return Rect(round(corner.x), round(corner.y), round(size.x), round(size.y))
+
+    def _index_at(self, player: Player, share: float) -> int | None:
+        """Return the index of the snapshot nearest to a place; None: what comes."""
+        index = int(np.argmin(np.abs(self._places - share)))
+        is_live_nearer = abs(1.0 - share) <= abs(self._places[index] - share)
+        if player.has_live and (is_live_nearer or share >= 1.0):
+            return None
+        return index
+
+
+def _draw_ticks(draw: imgui.ImDrawList, track: Track, start: float, end: float) -> None:
+    """Draw round steps at the track's lower edge."""
+    wanted = _TICK_DISTANCE * track.scale * (end - start) / track.span
+    apart = max(round_up(max(wanted, 1.0)), 1.0)
+    first = int(np.ceil(start / apart))
+    for number in range(first, first + _MAX_TICKS):
+        step = number * apart
+        if step > end:
+            return
+        track.draw_tick(draw, (step - start) / (end - start), f"{step:,.0f}")
+
+
+def _draw_marks(draw: imgui.ImDrawList, track: Track, x: np.ndarray) -> None:
+    """Draw the marks of snapshots at pixels x; where they are dense, some of them."""
+    apart = max(_MIN_MARK_DISTANCE * track.scale, 1.0)
+    columns = np.unique(np.rint(x / apart))
+    shown = x if len(columns) == len(x) else columns * apart
+    for column in shown.tolist():
+        track.draw_mark(draw, column)

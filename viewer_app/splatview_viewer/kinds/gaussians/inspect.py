@@ -26,7 +26,7 @@ from splatview_viewer.render.picking import values_later
 from splatview_viewer.scene_view.clicks import ClickGesture
 from splatview_viewer.scene_view.lines import draw_line
 from splatview_viewer.scene_view.questions import PointPicker
-from splatview_viewer.scene_view.tool import Tool
+from splatview_viewer.scene_view.tool import Tool, ToolButton
 from splatview_viewer.ui import theme
 
 if TYPE_CHECKING:
@@ -51,6 +51,9 @@ class Inspect(Tool["GaussianView"]):
     """Shows the chosen Gaussian, and its values over the versions since the choice."""
 
     name: ClassVar[str] = "inspect"
+    button: ClassVar[ToolButton | None] = ToolButton(
+        "inspect", "Inspect", "I", "A click chooses a Gaussian; else Alt + click does"
+    )
     keys: ClassVar[Sequence[KeyHelp]] = (
         KeyHelp("Scene", "Alt + click", "Inspect a Gaussian"),
         KeyHelp("Scene", "Escape", "Choose none"),
@@ -69,8 +72,6 @@ class Inspect(Tool["GaussianView"]):
         self._picker = PointPicker(view, "pick")
         self._reader = SceneReader(view, "values")
         self._click = ClickGesture()
-        self.is_open = False
-        """True while the tool's section of the panel is visible."""
         self._on_left = False
         """The card is at the picture's left, since the Gaussian is at its right."""
 
@@ -103,7 +104,7 @@ class Inspect(Tool["GaussianView"]):
     def handle(self, event: Event, rect: Rect) -> bool | None:
         match event:
             case PointerPress(button="left", clicks=1) if (
-                self.is_open or "alt" in event.mods
+                self.is_chosen or "alt" in event.mods
             ):
                 self._click.press(event.x, event.y)
             case PointerPress() | Pinch():
@@ -178,8 +179,6 @@ class Inspect(Tool["GaussianView"]):
     # -- drawing -------------------------------------------------------------------
 
     def draw_over(self, rect: Rect, scale: float) -> bool:
-        # The panel's part, which is drawn later, sets this again.
-        self.is_open = False
         if self.index is None:
             return False
         point = self._draw_outline(rect, scale)
@@ -222,7 +221,7 @@ class Inspect(Tool["GaussianView"]):
         section = Section(
             "Inspect",
             partial(draw_panel, self),
-            tip="The numbers of one Gaussian. Click it while this is open",
+            tip="The numbers of one Gaussian: Alt + click it, or choose Inspect (I)",
             tab="data",
             state="Alt + click" if self.index is None else f"{self.index:,}",
         )

@@ -62,11 +62,10 @@ _ENERGY_CURVE = _Curve("SH energy", _energies)
 
 def draw_panel(tool: Inspect) -> None:
     """Draw the panel's part."""
-    tool.is_open = True
     _draw_index(tool)
     values = tool.values
     if tool.index is None:
-        ui.wrapped("Click a Gaussian in the picture.", theme.DIM)
+        ui.wrapped("Alt + click a Gaussian, or choose Inspect (I).", theme.DIM)
         return
     if values is None:
         ui.wrapped("Reading", theme.DIM)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,14 @@ class GaussianSummary:
             up=scene.up,
             customary_ups=scene.customary_ups,
         )
+
+    @property
+    def step(self) -> int | None:
+        """The step of the training; None where the trainer names none."""
+        for note in self.notes:
+            if re.fullmatch(r"step [\d,]+", note):
+                return int(note.removeprefix("step ").replace(",", ""))
+        return None
 
     @property
     def drawn_sh_degree(self) -> int:

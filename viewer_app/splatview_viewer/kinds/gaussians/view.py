@@ -30,6 +30,7 @@ from splatview_viewer.scene_view.frustums import Frustums
 from splatview_viewer.scene_view.navigate import Navigate
 from splatview_viewer.scene_view.path import PathTool
 from splatview_viewer.scene_view.tool import Tool, ToolSet
+from splatview_viewer.scene_view.tool_strip import ToolStrip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from splatview_ipc.gl.base import PixelSource
     from splatview_viewer.core.command import Command
     from splatview_viewer.core.events import Event
+    from splatview_viewer.core.lane import Lane
     from splatview_viewer.core.settings import Color
     from splatview_viewer.core.view import KeyHelp, Value
     from splatview_viewer.geometry.cameras import Camera
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from splatview_viewer.render.picking import Hit
 
 TOOLS: tuple[type[Tool[Any]], ...] = (
+    ToolStrip,
     LookTool,
     Frustums,
     Crop,
@@ -96,6 +99,15 @@ class GaussianView(View[SceneCache, GaussianState]):
         """Draw the picture again: what lies over it has changed."""
         self._must_draw = True
         self.host.wake()
+
+    def undoable_state(self) -> GaussianState | None:
+        return self.state if self.state.place.framed else None
+
+    def restore(self, state: GaussianState) -> None:
+        self.rig.motion.interrupt()
+        self.rig.motion.flying.let_go()
+        self.state = state
+        self.mark_moving()
 
     def bare_copy(self) -> GaussianView:
         """Return another view in the same state, without tools, for exact pictures."""
@@ -289,6 +301,9 @@ class GaussianView(View[SceneCache, GaussianState]):
 
     def commands(self) -> Sequence[Command[Any]]:
         return commands_of(self)
+
+    def lanes(self) -> Sequence[Lane]:
+        return self.tools.lanes()
 
     def panel(self) -> Sequence[Section]:
         return self.tools.sections()

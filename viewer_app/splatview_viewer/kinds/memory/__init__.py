@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from splatview_viewer.core.kind import Kind
+from splatview_viewer.core.quantities import size_text
 
 
 def _view(ctx: Any, work: Any) -> Any:
@@ -13,4 +14,18 @@ def _view(ctx: Any, work: Any) -> Any:
     return MemoryView(MemoryData(), MemoryState())
 
 
-KIND = Kind("memory", view=_view, rank=2, still="plot", strip=True, snapshots=True)
+def _fact(content: Any) -> str:
+    """Return the memory that is allocated now."""
+    history = content.history
+    return size_text(history.newest("allocated" if history.on_gpu else "host"))
+
+
+KIND = Kind(
+    "memory",
+    view=_view,
+    rank=2,
+    still="plot",
+    strip=True,
+    snapshots=True,
+    fact=_fact,
+)

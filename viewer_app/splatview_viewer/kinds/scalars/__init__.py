@@ -17,4 +17,20 @@ def _view(ctx: Any, work: Any) -> Any:
     return ScalarsView(ScalarsData(), ScalarsState())
 
 
-KIND = Kind("scalars", view=_view, rank=2, still="plot", strip=True, plots_counts=True)
+def _fact(content: Any) -> str:
+    """Return the number of curves."""
+    count = len(content.curves.all)
+    if not count:
+        return ""
+    return "1 curve" if count == 1 else f"{count} curves"
+
+
+KIND = Kind(
+    "scalars",
+    view=_view,
+    rank=2,
+    still="plot",
+    strip=True,
+    plots_counts=True,
+    fact=_fact,
+)

@@ -104,6 +104,9 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
         self._state_changed = False
         """The last drawing changed the state."""
 
+    def undoable_state(self) -> SnapshotState:
+        return replace(self.state, hovered=None, pointed_moment=None)
+
     def take(self, link: str, value: Value) -> bool:
         if not isinstance(value, MemorySnapshot):
             raise ViewerError(

@@ -1,20 +1,24 @@
-// The page of a splatview viewer: its picture on one canvas, what the user does back to it.
+// The page of a splatview viewer: its pictures and its interface, what the user does back to it.
 // The messages are those of events.py and web/messages.py. No dependencies, no build step.
 
 import {makeFiles} from "./files.js";
+import {makeLayers} from "./layers.js";
 import {framed, store, takeToken} from "./session.js";
 
 /**
- * @typedef {{t: "picture", number: number, format: string, size: [number, number], at: number, quality: number,
- *   lossless: boolean, came: number}} Picture  The next binary message is its image.
- * @typedef {{t: "welcome", protocol: number, version: string, viewer: string, key: string, most: number}
- *   | {t: "caption", title: string, trouble: string, typing: boolean}
+ * @typedef {import("./layers.js").Picture} Picture  Its image follows in binary messages.
+ * @typedef {import("./layers.js").Interface} Interface  The next binary message is its files.
+ * @typedef {{t: "welcome", protocol: number, version: string, viewer: string, key: string, most: number,
+ *     command: string}
+ *   | {t: "caption", title: string, trouble: string, typing: boolean, light: boolean}
  *   | {t: "clipboard", text: string}
  *   | {t: "offer", name: string, key: string, size: number}
- *   | Picture} Answer  What the viewer says.
+ *   | {t: "ask", favour: string}
+ *   | ({t: "layout"} & import("./layers.js").Layout) | ({t: "interface"} & Interface)
+ *   | ({t: "picture"} & Picture)} Answer  What the viewer says.
  */
 
-const PROTOCOL = 4;
+const PROTOCOL = 5;
 const MAX_SIDE = 4096, MAX_PIXELS = 3840 * 2160; // of the picture: a phone's or a wall's every pixel is too many
 const MAX_TEXT = 10000; // characters of one message
 const RETRY_FIRST = 250, RETRY_LAST = 3000, RETRY_GROWTH = 1.6; // ms
@@ -30,7 +34,6 @@ const MAC = /Mac|iPhone|iPad/.test(navigator.platform);
 /** @type {Record<string, any>} */
 const el = Object.fromEntries([...document.querySelectorAll("[id]")].map((e) => [e.id, e]));
 const canvas = /** @type {HTMLCanvasElement} */ (el.canvas);
-const context = canvas.getContext("2d", {alpha: false});
 const body = document.body.classList;
 el.unloaded.hidden = true;
 
@@ -38,7 +41,7 @@ el.unloaded.hidden = true;
 
 const link = {
   socket: null, open: false, since: 0, opening: 0, delay: RETRY_FIRST, timer: 0, tries: 0,
-  refusal: "", ended: false, outdated: false, caption: {title: "", trouble: "", typing: false}, welcome: null,
+  refusal: "", ended: false, outdated: false, caption: {title: "", trouble: "", typing: false, light: false}, welcome: null,
 };
 
 const token = takeToken();
@@ -71,12 +74,12 @@ function connect() {
     measure();
     link.open = true;
     link.since = performance.now();
-    pictures.newest = 0; // a viewer counts from one for each connection
+    layers.restart();
+    Object.assign(arriving, {update: null, picture: null, parts: []});
     send({t: "hello", id, ...view, visible: !document.hidden});
   };
   socket.onmessage = ({data}) => {
-    if (typeof data === "string") return takeAnswer(JSON.parse(data));
-    return takePicture(pictures.coming, data, socket);
+    if (typeof data === "string") takeAnswer(JSON.parse(data)); else takeData(data);
   };
   socket.onclose = (event) => disconnected(event);
 }
@@ -152,10 +155,8 @@ function act(message) {
 
 /** @param {Answer} answer */
 function takeAnswer(answer) {
-  if (answer.t === "picture") {
-    pictures.coming = {...answer, came: performance.now()};
-    return;
-  }
+  if (answer.t === "interface" || answer.t === "picture") return announce(answer);
+  if (answer.t === "layout") return layers.takeLayout(answer);
   if (answer.t === "welcome" && answer.protocol !== PROTOCOL) {
     link.outdated = true;
     end("This page is older than the viewer: reload it.");
@@ -167,20 +168,23 @@ function takeAnswer(answer) {
   } else if (answer.t === "welcome") {
     clearTimeout(link.opening);
     Object.assign(link, {welcome: answer, refusal: "", tries: 0});
-    takeCaption({title: "", trouble: "", typing: false}); // until it says otherwise
+    takeCaption({...link.caption, title: "", trouble: "", typing: false}); // until it says otherwise
   } else if (answer.t === "caption") {
     takeCaption(answer);
   } else if (answer.t === "clipboard") {
     copy(answer.text);
   } else if (answer.t === "offer") {
     files.fetchOffer(answer);
+  } else if (answer.t === "ask") {
+    favours.take(answer.favour);
   }
-  showState();
+  return showState();
 }
 
 function takeCaption(caption) {
   link.caption = caption;
   document.title = caption.title || "splatview";
+  body.toggle("light", caption.light);
   setTyping(caption.typing);
 }
 
@@ -189,7 +193,7 @@ function showState() {
   const gone = !link.welcome && link.tries > 0;
   const words = link.ended ? link.refusal
     : gone ? (link.refusal ? `${link.refusal} Trying again…` : "The viewer is gone. Trying again…")
-    : pictures.shown ? link.caption.trouble : "Connecting…";
+    : pictures.frames ? link.caption.trouble : "Connecting…";
   body.toggle("gone", gone);
   body.toggle("refused", link.ended);
   body.toggle("trouble", !gone && !link.ended && !!words);
@@ -199,56 +203,65 @@ function showState() {
   el.again.textContent = link.outdated ? "Reload" : "Try again";
 }
 
-// ---- pictures: decoded beside the main thread, drawn as soon as they are: the next frame shows them all the same
+// ---- what is shown
 
-const pictures = {coming: null, frames: 0, newest: 0, shown: null, drawn: [], latencies: [], at: 0};
+const pictures = {frames: 0, shown: null, drawn: [], latencies: [], at: 0};
+const layers = makeLayers({
+  scene: el.scene, canvas, shown,
+  ack: (layer, number, took, at) => send({t: "ack", layer, number, took, ...seen(at)}),
+  lost: () => send({t: "lost"}),
+});
 
-/** Every picture is acknowledged, seen or not: the viewer waits for it before it sends more. */
-const ack = (number, took) => send({t: "ack", number, took});
+/** What is on its way: an update of the interface may come between the parts of a picture. */
+const arriving = {update: null, updateCame: 0, picture: null, pictureCame: 0, parts: [], bytes: 0};
 
-/** @param {Picture} picture @param {ArrayBuffer} image @param {WebSocket} socket  The one that it came from. */
-async function takePicture(picture, image, socket) {
-  let bitmap = null;
-  try {
-    bitmap = await createImageBitmap(new Blob([image], {type: `image/${picture.format}`}),
-                                     {colorSpaceConversion: "none"});
-  } catch {
-    console.warn(`Picture ${picture.number} could not be decoded`);
+/** @param {Answer} answer  Of which the data follow. */
+function announce(answer) {
+  const now = performance.now();
+  if (answer.t === "interface") {
+    Object.assign(arriving, {update: answer, updateCame: now});
+    if (!answer.sizes.length) takeData(new ArrayBuffer(0)); // a layout alone
+  } else {
+    Object.assign(arriving, {picture: answer, pictureCame: now, parts: [], bytes: 0});
   }
-  const took = performance.now() - picture.came;
-  if (socket !== link.socket) return bitmap && bitmap.close();
-  if (!bitmap || picture.number < pictures.newest) { // decoded late: a newer one was faster
-    if (bitmap) bitmap.close();
-    return ack(picture.number, took);
-  }
-  pictures.newest = picture.number;
-  draw(picture, bitmap);
-  ack(picture.number, took);
 }
 
-/** @param {Picture} picture @param {ImageBitmap} bitmap  Is closed. */
-function draw(picture, bitmap) {
-  const [width, height] = picture.size;
-  if (canvas.width !== width || canvas.height !== height) {
-    canvas.width = width; // empties the canvas: only here, where it is filled again at once
-    canvas.height = height;
+/** @param {ArrayBuffer} data */
+function takeData(data) {
+  const now = performance.now(), {update, picture} = arriving;
+  if (update) {
+    arriving.update = null;
+    layers.takeInterface(update, data, now - arriving.updateCame);
+  } else if (picture) {
+    arriving.parts.push(data);
+    arriving.bytes += data.byteLength;
+    if (arriving.bytes < picture.bytes) return;
+    arriving.picture = null;
+    layers.takePicture(picture, arriving.parts, now - arriving.pictureCame);
+    arriving.parts = [];
   }
-  context.drawImage(bitmap, 0, 0, width, height);
-  bitmap.close();
-  const now = performance.now();
+}
+
+/** Note an event that an update tells of as seen; what the viewer is told of that. */
+function seen(at) {
+  if (at <= pictures.at) return {}; // a stream's pictures may name the same event again
+  pictures.at = at;
+  const now = performance.now(), latency = Math.max(now - at, 0);
+  pictures.latencies.push({now, ms: latency});
+  return {latency};
+}
+
+/** @param {Picture | null} picture  That is shown; null: an interface is. */
+function shown(picture) {
   pictures.frames += 1;
-  pictures.drawn.push(now);
-  if (picture.at > pictures.at) { // a stream's pictures may name the same event again
-    pictures.at = picture.at;
-    pictures.latencies.push({now, ms: now - picture.at});
+  if (picture) {
+    pictures.drawn.push(performance.now());
+    pictures.shown = picture;
   }
-  const first = !pictures.shown;
-  pictures.shown = picture;
-  if (first) {
-    body.remove("empty");
-    showState();
-    wakeHud();
-  }
+  if (!body.contains("empty")) return;
+  body.remove("empty");
+  showState();
+  wakeHud();
 }
 
 // ---- the size: device pixels, as exact as the browser tells them, within what can be sent
@@ -660,14 +673,38 @@ function showRates() {
   el.readout.textContent = text;
   const {shown} = pictures;
   el.readout.title = "From what you do to the picture that shows it, and pictures drawn in the last second"
-    + (shown ? `\n${shown.size.join(" × ")}, `
+    + (shown ? `\n${shown.box.slice(2).join(" × ")}, `
       + (shown.lossless ? "lossless" : `${shown.format.toUpperCase()} quality ${shown.quality}`) : "");
 }
 
-function toggleFull() {
-  const change = document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen();
-  change.catch(() => toast("The browser allows no full screen here"));
-}
+// ---- what the viewer asks of the browser, which lets a page do it only soon after a press
+
+const favours = {
+  asked: "", until: 0,
+
+  take(favour) {
+    Object.assign(favours, {asked: favour, until: performance.now() + 5000});
+    favours.grant(true);
+  },
+
+  /** Do what was asked. `again`: it may be tried with the next press, if the browser refuses. */
+  async grant(again) {
+    const {asked} = favours;
+    favours.asked = "";
+    if (!asked || performance.now() > favours.until) return;
+    if (asked === "keyboard") {
+      el.field.blur(); // a keyboard that was put away comes back only for a new focus
+      el.field.focus({preventScroll: true});
+      return;
+    }
+    try {
+      await (document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen());
+    } catch {
+      if (again) favours.asked = asked;
+      else toast("The browser allows no full screen here");
+    }
+  },
+};
 
 // ---- everything together
 
@@ -707,7 +744,8 @@ on(el.keyboard, "click", () => {
 on(el.panel, "click", () => tapKey("h"));
 on(el.fit, "click", () => tapKey("f"));
 on(el.shot, "click", () => act({t: "screenshot", at: time()}));
-on(el.full, "click", toggleFull);
+on(el.full, "click", () => favours.take("fullscreen"));
+on(window, "pointerup keydown", () => { favours.grant(false); });
 on(el.copydone, "click", closeCopybox);
 on(el.again, "click", () => {
   if (link.outdated) location.reload();

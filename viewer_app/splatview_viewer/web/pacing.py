@@ -1,9 +1,10 @@
-"""The pace and the size of one page's pictures.
+"""The size and number of a page's pictures, by what its line carries.
 
-A page tells how long each picture took from its first byte to its decoded image. While
-that is more than SHRINK_ABOVE_S on average, the pictures shrink to about half their
-bytes; below GROW_BELOW_S they grow step by step: with each picture until one was too
-slow, then after some patience.
+A page tells how long the bytes of each picture took on the line, from the first to the
+last; the time that it decodes, and that the viewer encodes, is in none of this: a busy
+processor is no slow line. While that is more than SHRINK_ABOVE_S on average, the
+pictures shrink to about half their bytes; below GROW_BELOW_S they grow as far as that
+leaves room: with each picture until one was too slow, then after some patience.
 """
 
 from __future__ import annotations
@@ -51,11 +52,15 @@ MAX_LOSSLESS_S = 1.0
 _FIRST_LEVEL = 9
 """The level until a picture was acknowledged."""
 _SHRINK_STEPS = 3
+"""Levels that are half the bytes."""
+_MOST_STEPS_UP = 5
 _MIN_PATIENCE_S = 0.25
 _MAX_PATIENCE_S = 8.0
 """Seconds from a change to a step up; doubled each time that the step was wrong: it was
 taken back within _TOO_SOON_S."""
 _TOO_SOON_S = 3.0
+REST_S = 0.25
+"""Seconds without another picture after which the last one is sent without loss."""
 _WEIGHT = 0.3
 """Weight of one picture in the averages."""
 
@@ -80,7 +85,10 @@ class Pacer:
         self._level = _FIRST_LEVEL
         self._mean_s = 0.0
         """Average seconds of a picture at this level; 0: unknown."""
+        self._last_s = math.inf
+        """Seconds of the last picture at this level; inf: there was none."""
         self._s_per_byte = 1e-7
+        self._last_s_per_byte = math.inf
         self._changed_at = -math.inf
         self._rose_at = -math.inf
         self._patience_s = 0.0
@@ -106,12 +114,12 @@ class Pacer:
         """
         self._sent[number] = _SentPicture(size_bytes, moves)
 
-    def acked(self, number: int, took: float, now: float) -> None:
+    def acked(self, number: int, line_s: float, now: float) -> None:
         """Note that a picture and all before it are on the page, or were skipped there.
 
         Args:
-            number: the number of the picture.
-            took: seconds from its first byte to its decoded image.
+            number: of the picture.
+            line_s: seconds from its first byte to its last one.
             now: seconds by the same clock as before.
         """
         picture = self._sent.get(number)
@@ -119,25 +127,35 @@ class Pacer:
         if picture is None:
             return
         if picture.size_bytes:
-            s_per_byte = took / picture.size_bytes
-            self._s_per_byte += _WEIGHT * (s_per_byte - self._s_per_byte)
+            self._note_line(line_s / picture.size_bytes)
         if picture.moves:
-            self._average(took)
-            self._adapt(now)
+            is_first = self._last_s == math.inf
+            # A processor that is busy meanwhile delays one picture, a slow line all.
+            line_s, self._last_s = min(line_s, self._last_s), line_s
+            self._average(line_s)
+            self._adapt(now, may_shrink=not is_first)
 
-    def _average(self, took: float) -> None:
+    def _note_line(self, s_per_byte: float) -> None:
+        """Take the seconds of a byte into their average."""
+        lower = min(s_per_byte, self._last_s_per_byte)
+        self._last_s_per_byte = s_per_byte
+        self._s_per_byte += _WEIGHT * (lower - self._s_per_byte)
+
+    def _average(self, line_s: float) -> None:
         """Take the seconds of a picture that moves into the average."""
         if not self._mean_s:
-            self._mean_s = took
+            self._mean_s = line_s
             return
         # A single slow one may be an accident.
-        took = min(took, 4 * self._mean_s + 0.05)
-        self._mean_s += _WEIGHT * (took - self._mean_s)
+        line_s = min(line_s, 4 * self._mean_s + 0.05)
+        self._mean_s += _WEIGHT * (line_s - self._mean_s)
 
-    def _adapt(self, now: float) -> None:
+    def _adapt(self, now: float, *, may_shrink: bool) -> None:
         """Choose the level of the next picture by the average."""
         since_rise = now - self._rose_at
         if self._mean_s > SHRINK_ABOVE_S:
+            if not may_shrink:
+                return
             if since_rise < _TOO_SOON_S:
                 self._patience_s = min(self._patience_s * 2, _MAX_PATIENCE_S)
             self._patience_s = max(self._patience_s, _MIN_PATIENCE_S)
@@ -147,9 +165,14 @@ class Pacer:
         if self._mean_s < GROW_BELOW_S and has_waited:
             if since_rise > 2 * _TOO_SOON_S:
                 self._patience_s = min(self._patience_s, _MIN_PATIENCE_S)
-            is_far_below = self._mean_s <= GROW_BELOW_S / 3
-            self._change(-2 if is_far_below else -1, now)
+            self._change(-self._steps_up(), now)
             self._rose_at = now
+
+    def _steps_up(self) -> int:
+        """Return the levels by which pictures may grow, as far as their bytes tell."""
+        room = GROW_BELOW_S / max(self._mean_s, 1e-6)
+        steps = math.floor(_SHRINK_STEPS * math.log2(room)) - 1
+        return min(max(steps, 1), _MOST_STEPS_UP)
 
     def _change(self, steps: int, now: float) -> None:
         """Go down by a number of levels, or up by a negative one."""
@@ -157,4 +180,5 @@ class Pacer:
         if level != self._level:
             self._level = level
             self._mean_s = 0.0
+            self._last_s = math.inf
             self._changed_at = now

@@ -1,0 +1,140 @@
+"""Keys, palette, menus and the list of keys are made from the same tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from support.scene_files import ply_columns, truth, write_ply
+from support.viewer import Viewer
+
+from splatview_viewer.core.command import Command, command_of, parse_shortcut
+from splatview_viewer.core.events import KEYS, Key, Mods, Text
+from splatview_viewer.shell.commands import COMMANDS, named
+from splatview_viewer.shell.key_list import key_lines
+from splatview_viewer.ui import icons
+
+CTRL: Mods = frozenset({"ctrl"})
+
+
+@pytest.fixture
+def viewer(open_viewer: Callable[..., Viewer], tmp_path: Path) -> Viewer:
+    """Return a viewer of a picture."""
+    path = tmp_path / "picture.png"
+    Image.fromarray(np.zeros((40, 60, 3), np.uint8)).save(path)
+    app = open_viewer((1000, 700), files=(path,))
+    app.until(app.loaded)
+    return app
+
+
+@pytest.fixture
+def scene(open_viewer: Callable[..., Viewer], tmp_path: Path) -> Viewer:
+    """Return a viewer of a scene."""
+    path = write_ply(tmp_path / "a.ply", ply_columns(truth(100)))
+    app = open_viewer((920, 700), files=(path,))
+    app.until(app.loaded)
+    return app
+
+
+def all_commands(viewer: Viewer) -> Sequence[Command[Any]]:
+    return [*COMMANDS, *viewer.user.layout.active.commands()]
+
+
+def press_key(viewer: Viewer, name: str, mods: Mods = frozenset()) -> None:
+    viewer.do(Key(name, mods=mods), Key(name, pressed=False))
+
+
+def test_shortcut_names_a_key_and_its_modifiers() -> None:
+    shortcut = parse_shortcut("Ctrl Shift Page up")
+    assert shortcut.matches(Key("page_up", mods=frozenset({"ctrl", "shift"})))
+    assert not shortcut.matches(Key("page_up", mods=CTRL))
+    with pytest.raises(ValueError, match="no key"):
+        parse_shortcut("Ctrl Hyper")
+
+
+def test_no_key_has_two_meanings(viewer: Viewer, scene: Viewer) -> None:
+    for app in (viewer, scene):
+        commands = all_commands(app)
+        shortcuts = [parse_shortcut(k) for command in commands for k in command.keys]
+        assert len(shortcuts) == len(set(shortcuts))
+        names = [command.name for command in commands]
+        assert len(names) == len(set(names))
+
+
+def test_commands_have_icons_that_exist(viewer: Viewer, scene: Viewer) -> None:
+    for app in (viewer, scene):
+        for command in all_commands(app):
+            assert not command.icon or icons.glyph(command.icon)
+
+
+def test_every_shortcut_is_in_the_list_of_keys(viewer: Viewer, scene: Viewer) -> None:
+    for app in (viewer, scene):
+        text = "\n".join(line.keys for line in key_lines(app.user))
+        for command in COMMANDS:
+            assert all(keys in text for keys in command.keys)
+
+
+def test_list_of_keys_names_no_keys_twice(scene: Viewer) -> None:
+    lines = key_lines(scene.user)
+    keys = [line.keys for line in lines if line.keys != "Escape"]
+    assert len(keys) == len(set(keys))
+
+
+def test_held_key_runs_its_command_once(viewer: Viewer) -> None:
+    viewer.do(Key("h"), Key("h", repeat=True), Key("h", repeat=True))
+    assert not viewer.user.has_panel
+
+
+def test_command_that_cannot_be_run_says_why(viewer: Viewer) -> None:
+    press_key(viewer, "space")
+    assert any("nothing runs" in text for _, text in viewer.state.toasts)
+
+
+def test_question_mark_shows_the_list_and_the_press_that_hides_it_does_no_more(
+    viewer: Viewer,
+) -> None:
+    viewer.do(Text("?"))
+    assert viewer.state.help
+    before = viewer.pixels()
+    viewer.click("Data")
+    assert not viewer.state.help
+    assert (viewer.pixels() != before).any()
+    viewer.do(Text("?"))
+    press_key(viewer, "escape")
+    assert not viewer.state.help
+
+
+def test_panes_are_opened_walked_and_closed_by_keys(viewer: Viewer) -> None:
+    layout = viewer.user.layout
+    press_key(viewer, "enter", CTRL)
+    assert len(layout) == 2
+    active = layout.active
+    press_key(viewer, "right_bracket", CTRL)
+    assert layout.active is not active
+    press_key(viewer, "tab", CTRL)
+    assert layout.active is active
+    viewer.user.run(named("pane.close"))
+    press_key(viewer, "shift")
+    assert len(layout) == 1
+    assert named("pane.close").reason(viewer.user) == "there is one pane"
+
+
+def test_time_area_is_folded_by_its_key(viewer: Viewer) -> None:
+    height = viewer.user.interface.zones.time.height
+    press_key(viewer, "t")
+    assert viewer.user.interface.zones.time.height < height
+    press_key(viewer, "t")
+    assert viewer.user.interface.zones.time.height == height
+
+
+def test_every_key_of_the_tables_is_known() -> None:
+    for command in COMMANDS:
+        for keys in command.keys:
+            assert parse_shortcut(keys).key in KEYS
+    event = Key("z", mods=frozenset({"ctrl", "shift"}))
+    command = command_of(COMMANDS, event)
+    assert command is named("edit.redo")

@@ -1,0 +1,156 @@
+"""The keyboard reaches every control, and touches none while nothing has the focus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from imgui_bundle import imgui
+from support import widgets
+from support.scene_files import ply_columns, truth, write_ply
+from support.viewer import Viewer
+
+from splatview_viewer.core.events import (
+    Key,
+    Mods,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+)
+from splatview_viewer.core.screen import Rect
+
+SHIFT: Mods = frozenset({"shift"})
+
+
+@pytest.fixture
+def viewer(open_viewer: Callable[..., Viewer], tmp_path: Path) -> Viewer:
+    """Return a viewer of a scene."""
+    path = write_ply(tmp_path / "a.ply", ply_columns(truth(200)))
+    app = open_viewer((920, 1000), files=(path,))
+    app.until(app.loaded)
+    return app
+
+
+def press_key(viewer: Viewer, name: str, mods: Mods = frozenset()) -> None:
+    viewer.do(Key(name, mods=mods), Key(name, pressed=False))
+
+
+def is_focus_seen(viewer: Viewer) -> bool:
+    return viewer.user.interface.surface.input.has_focus
+
+
+def focused_rect(viewer: Viewer) -> Rect:
+    """Return the rectangle of the control that has the focus."""
+    viewer.user.mark(2)
+    viewer.do()
+    viewer.user.interface.surface.use()
+    rect = imgui.get_current_context().nav_scoring_rect
+    width = round(rect.max.x - rect.min.x)
+    height = round(rect.max.y - rect.min.y)
+    return Rect(round(rect.min.x), round(rect.min.y), width, height)
+
+
+def focused_name(viewer: Viewer) -> str:
+    """Return the name of the control that has the focus."""
+    widgets.drawn.clear()
+    rect = focused_rect(viewer)
+    for name, drawn in widgets.drawn.items():
+        if abs(drawn.x - rect.x) + abs(drawn.y - rect.y) <= 2:
+            return name
+    return f"? at {rect}"
+
+
+def zone_of(viewer: Viewer) -> str:
+    viewer.user.interface.surface.use()
+    return imgui.get_current_context().nav_window.root_window.name.removeprefix("##")
+
+
+def walk(viewer: Viewer, key: str, steps: int, mods: Mods = frozenset()) -> list[str]:
+    """Press a key so many times; return the zone and control after each."""
+    found = []
+    for _ in range(steps):
+        press_key(viewer, key, mods)
+        found.append(f"{zone_of(viewer)}: {focused_name(viewer)}")
+    return found
+
+
+def go_to(viewer: Viewer, place: str) -> None:
+    """Press Tab until a control has the focus."""
+    for _ in range(60):
+        if walk(viewer, "tab", 1) == [place]:
+            return
+    raise AssertionError(f"Tab never comes to {place}")
+
+
+def test_keys_without_focus_do_not_touch_the_panel(viewer: Viewer) -> None:
+    for name in ("space", "enter", "left", "right", "up", "down") * 5:
+        viewer.screen.push(Key(name), Key(name, pressed=False))
+    viewer.do()
+    assert not is_focus_seen(viewer)
+    chosen = viewer.user.interface.state.tab
+    viewer.click("Data")
+    assert (chosen, viewer.user.interface.state.tab) == ("look", "data")
+
+
+def test_click_right_after_thirty_keys_is_pressed_once(viewer: Viewer) -> None:
+    x, y = viewer.find("Light")
+    light = viewer.user.state.light
+    keys = [Key(name, pressed=on) for name in "wasdqezxcv" * 3 for on in (True, False)]
+    viewer.do(*keys, PointerMove(x, y), PointerPress(x, y), PointerRelease(x, y))
+    assert viewer.user.state.light is not light
+
+
+def test_tab_walks_through_all_zones_of_the_interface(viewer: Viewer) -> None:
+    found = walk(viewer, "tab", 60)
+    zones = [name.split(":")[0] for name in found]
+    assert {"streams", "tabs", "sections look", "footer", "strip 0"} <= set(zones)
+    for control in ("Data", "Show", "Scale", "Field of view", "Save", "Keys"):
+        assert any(control in name for name in found), (control, found)
+
+
+def test_shift_tab_walks_back(viewer: Viewer) -> None:
+    forth = walk(viewer, "tab", 12)
+    back = walk(viewer, "tab", 11, SHIFT)
+    assert back == forth[-2::-1]
+
+
+def test_f6_goes_from_zone_to_zone(viewer: Viewer) -> None:
+    zones = [name.split(":")[0] for name in walk(viewer, "f6", 5)]
+    assert zones[:2] == ["streams", "tabs"]
+    assert {"sections look", "footer"} <= set(zones)
+    back = walk(viewer, "f6", 1, SHIFT)[0].split(":")[0]
+    assert back == zones[-2]
+
+
+def test_focused_control_is_pressed_by_enter(viewer: Viewer) -> None:
+    go_to(viewer, "tabs: Data")
+    press_key(viewer, "enter")
+    assert viewer.user.interface.state.tab == "data"
+
+
+def test_arrows_move_a_focused_slider(viewer: Viewer) -> None:
+    view = viewer.user.view
+    assert view is not None
+    go_to(viewer, "sections look: Scale")
+    initial = view.view.state.scale
+    press_key(viewer, "right")
+    step = view.view.state.scale - initial
+    assert step > 0
+    press_key(viewer, "left")
+    assert view.view.state.scale == pytest.approx(initial, rel=1e-5)
+    press_key(viewer, "right", SHIFT)
+    assert view.view.state.scale > initial + 2 * step
+    press_key(viewer, "backspace")
+    assert view.view.state.scale == 1.0
+
+
+def test_escape_and_a_click_into_the_picture_end_the_focus(viewer: Viewer) -> None:
+    press_key(viewer, "tab")
+    assert is_focus_seen(viewer)
+    press_key(viewer, "escape")
+    assert not is_focus_seen(viewer)
+    press_key(viewer, "tab")
+    assert is_focus_seen(viewer)
+    viewer.do(PointerPress(700, 500), PointerRelease(700, 500))
+    assert not is_focus_seen(viewer)

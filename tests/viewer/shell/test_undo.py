@@ -1,0 +1,220 @@
+"""Undo brings back views and panes as they were, one gesture at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from support.scene_files import ply_columns, truth, write_ply
+from support.viewer import Viewer
+
+from splatview_viewer.core.events import (
+    Key,
+    Mods,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+    Wheel,
+)
+from splatview_viewer.shell.undo import MAX_STEPS
+
+CTRL: Mods = frozenset({"ctrl"})
+REDO: Mods = frozenset({"ctrl", "shift"})
+X = 700.0
+Y = 300.0
+
+
+@pytest.fixture
+def pictures(open_viewer: Callable[..., Viewer], tmp_path: Path) -> Viewer:
+    """Return a viewer of two pictures, of which the first is shown."""
+    files = []
+    for name in "ab":
+        path = tmp_path / f"{name}.png"
+        Image.fromarray(np.zeros((40, 60, 3), np.uint8)).save(path)
+        files.append(path)
+    viewer = open_viewer((1000, 600), files=tuple(files))
+    viewer.until(viewer.loaded)
+    viewer.user.select(viewer.state.entries[0].key)
+    viewer.until(viewer.loaded)
+    return viewer
+
+
+@pytest.fixture
+def scene(open_viewer: Callable[..., Viewer], tmp_path: Path) -> Viewer:
+    """Return a viewer of a scene."""
+    path = write_ply(tmp_path / "a.ply", ply_columns(truth(200)))
+    viewer = open_viewer((920, 900), files=(path,))
+    viewer.until(viewer.loaded)
+    return viewer
+
+
+def press_key(viewer: Viewer, name: str, mods: Mods = frozenset()) -> None:
+    viewer.do(Key(name, mods=mods), Key(name, pressed=False))
+
+
+def undo(viewer: Viewer) -> None:
+    press_key(viewer, "z", CTRL)
+
+
+def redo(viewer: Viewer) -> None:
+    press_key(viewer, "z", REDO)
+
+
+def rest(viewer: Viewer) -> None:
+    """Let the time go by after which moves are no longer joined."""
+    viewer.user.history._touched_at -= 5
+    for step in viewer.user.history._done:
+        step.at -= 5
+
+
+def state_of(viewer: Viewer) -> Any:
+    view = viewer.user.view
+    assert view is not None
+    return view.view.state
+
+
+def drag(viewer: Viewer, dx: float) -> None:
+    viewer.do(PointerMove(X, Y), PointerPress(X, Y))
+    for share in (0.25, 0.5, 0.75, 1):
+        viewer.do(PointerMove(X + dx * share, Y))
+    viewer.do(PointerRelease(X + dx, Y))
+
+
+def test_nothing_can_be_undone_at_first(pictures: Viewer) -> None:
+    assert pictures.user.undo_reason() == "nothing to undo"
+    assert pictures.user.redo_reason() == "nothing to redo"
+    undo(pictures)
+    assert state_of(pictures) == pictures.image.state
+
+
+def test_moves_within_a_second_are_one_step(pictures: Viewer) -> None:
+    initial = state_of(pictures)
+    drag(pictures, 40)
+    pictures.do(Wheel(X, Y, 1))
+    pictures.do(Wheel(X, Y, 1))
+    moved = state_of(pictures)
+    assert moved != initial
+    assert pictures.user.history.undo_words == "camera"
+    undo(pictures)
+    assert state_of(pictures) == initial
+    assert pictures.user.undo_reason() is not None
+    redo(pictures)
+    assert state_of(pictures) == moved
+
+
+def test_moves_after_a_rest_are_another_step(pictures: Viewer) -> None:
+    initial = state_of(pictures)
+    drag(pictures, 40)
+    first = state_of(pictures)
+    rest(pictures)
+    drag(pictures, -90)
+    undo(pictures)
+    assert state_of(pictures) == first
+    undo(pictures)
+    assert state_of(pictures) == initial
+
+
+def test_change_that_no_user_made_is_no_step(pictures: Viewer) -> None:
+    drag(pictures, 40)
+    rest(pictures)
+    count = len(pictures.user.history._done)
+    image = pictures.image
+    place = image.state.place
+    pictures.do(PointerMove(X, Y))
+    object.__setattr__(image, "state", type(image.state)())
+    pictures.do()
+    assert image.state.place != place
+    assert len(pictures.user.history._done) == count
+
+
+def test_new_change_leaves_nothing_to_redo(pictures: Viewer) -> None:
+    drag(pictures, 40)
+    undo(pictures)
+    assert pictures.user.redo_reason() is None
+    rest(pictures)
+    drag(pictures, 20)
+    assert pictures.user.redo_reason() is not None
+
+
+def test_steps_are_bounded(pictures: Viewer) -> None:
+    history = pictures.user.history
+    for number in range(MAX_STEPS + 20):
+        pictures.screen.push(Wheel(X, Y, 1 if number % 2 else -1))
+        pictures.step()
+        rest(pictures)
+    assert len(history._done) == MAX_STEPS
+
+
+def test_way_to_see_is_undone_by_itself(scene: Viewer) -> None:
+    camera = state_of(scene).place
+    press_key(scene, "v")
+    press_key(scene, "v")
+    assert state_of(scene).show == "alpha"
+    undo(scene)
+    assert state_of(scene).show == "depth"
+    undo(scene)
+    assert state_of(scene).show == "color"
+    assert state_of(scene).place == camera
+
+
+def test_drag_of_a_slider_is_one_step(scene: Viewer) -> None:
+    x, y = scene.find("Scale")
+    scene.do(PointerMove(x, y), PointerPress(x, y))
+    for step in range(1, 6):
+        scene.do(PointerMove(x + 8 * step, y))
+    scene.do(PointerRelease(x + 40, y))
+    assert state_of(scene).scale != 1.0
+    undo(scene)
+    assert state_of(scene).scale == 1.0
+    assert scene.user.undo_reason() is not None
+
+
+def test_flight_is_undone_to_where_it_began(scene: Viewer) -> None:
+    drag(scene, 80)
+    rest(scene)
+    place = state_of(scene).place
+    press_key(scene, "f")
+    view: Any = scene.user.view
+
+    def has_arrived() -> bool:
+        return not view.view.rig.motion.is_under_way
+
+    scene.until(has_arrived)
+    assert state_of(scene).place != place
+    undo(scene)
+    assert state_of(scene).place == place
+
+
+def test_closed_pane_comes_back_as_it_was(pictures: Viewer) -> None:
+    user = pictures.user
+    second = pictures.state.entries[1].key
+    user.show_beside(second)
+    pictures.until(pictures.loaded)
+    drag(pictures, 30)
+    rest(pictures)
+    pane = user.layout.active
+    kept = state_of(pictures)
+    pictures.click(f"close {user.layout.all.index(pane)}")
+    assert len(user.layout) == 1
+    assert user.history.undo_words == "layout"
+    undo(pictures)
+    pictures.until(pictures.loaded)
+    assert [viewport.key for viewport in user.layout][1] == second
+    assert user.layout.active.key == second
+    assert state_of(pictures) == kept
+    redo(pictures)
+    assert len(user.layout) == 1
+
+
+def test_chosen_stream_is_undone(pictures: Viewer) -> None:
+    first, second = (entry.key for entry in pictures.state.entries)
+    pictures.click(second)
+    pictures.until(pictures.loaded)
+    assert pictures.state.selected == second
+    undo(pictures)
+    pictures.until(pictures.loaded)
+    assert pictures.state.selected == first

@@ -1,0 +1,140 @@
+"""The runs of the list: which one is told of, their names, what was last shown of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from splatview_viewer.kinds.scalars.view import ScalarsData
+from splatview_viewer.workspace.names import preferred_entry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from splatview_viewer.core.settings import Entry
+    from splatview_viewer.kinds.scalars.curves import Curves
+    from splatview_viewer.shell.user import User
+    from splatview_viewer.workspace.slot import Slot
+
+_LEAST_HZ = 0.02
+"""A rate below this one is not told."""
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """The entries of one run, or the files."""
+
+    key: str
+    """Its entries' `group`."""
+    entries: Sequence[Entry]
+    title: str
+    """Its name, unlike those of all others."""
+
+    @property
+    def is_run(self) -> bool:
+        return not self.entries[0].is_file
+
+    @property
+    def lead(self) -> Entry:
+        """The entry that tells of the run."""
+        return self.entries[0]
+
+
+class Groups:
+    """The groups of the list, found anew when the list has changed."""
+
+    def __init__(self) -> None:
+        self.all: Sequence[Group] = ()
+        self._changes = -1
+
+    def update(self, user: User) -> Sequence[Group]:
+        """Return the groups in the order of the list."""
+        catalogue = user.catalogue
+        if self._changes != catalogue.list_changes:
+            self._changes = catalogue.list_changes
+            self.all = _groups_of(catalogue.entries)
+        return self.all
+
+    def of(self, entry: Entry | None) -> Group | None:
+        """Return the group of an entry."""
+        if entry is None:
+            return None
+        return next((group for group in self.all if group.key == entry.group), None)
+
+
+def _groups_of(entries: Sequence[Entry]) -> list[Group]:
+    members: dict[str, list[Entry]] = {}
+    for entry in entries:
+        members.setdefault(entry.group, []).append(entry)
+    names = [group[0].run_name or key for key, group in members.items()]
+    groups = []
+    for (key, group), name in zip(members.items(), names, strict=True):
+        title = name if names.count(name) == 1 else key
+        groups.append(Group(key, group, title))
+    return groups
+
+
+def told_entry(user: User) -> Entry | None:
+    """Return the entry whose run the interface tells of; None: nothing is shown."""
+    slot = told_slot(user)
+    return None if slot is None else slot.entry
+
+
+def told_slot(user: User) -> Slot | None:
+    """Return the entry of the active pane; of a comparison the first that it compares."""
+    slot = user.layout.active.slot
+    slots = user.catalogue.slots
+    while slot is not None:
+        parts = [slots[key] for key in slot.source.uses if key in slots]
+        if not parts:
+            return slot
+        slot = parts[0]
+    return None
+
+
+def entry_to_show(group: Group, last_shown: str) -> str:
+    """Return the key of what to show of a group: what was shown last, or its scene."""
+    keys = [entry.key for entry in group.entries]
+    if last_shown in keys:
+        return last_shown
+    entry = preferred_entry(group.entries)
+    assert entry is not None, "a group has entries"
+    return entry.key
+
+
+def run_step(user: User, group: Group) -> float | None:
+    """Return the newest step of a run that is known; None: none is."""
+    steps = [entry.step for entry in group.entries if entry.step is not None]
+    curves = _logged_curves(user, group)
+    if curves is not None:
+        steps.append(curves.step)
+    return max(steps, default=None)
+
+
+def run_rate(user: User, group: Group) -> str:
+    """Return how fast a run trains: "36.2 steps/s", or what it publishes: "3.6 /s"."""
+    curves = _logged_curves(user, group)
+    if curves is not None and curves.rate is not None:
+        return f"{rate_text(curves.rate.newest_value)} steps/s"
+    rate = max(entry.rate_hz for entry in group.entries)
+    return f"{rate_text(rate)} /s" if rate >= _LEAST_HZ else ""
+
+
+def rate_text(value: float) -> str:
+    """Return a frequency in three digits, without an exponent."""
+    if value >= 99.95:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 9.995 else f"{value:.2g}"
+
+
+def _logged_curves(user: User, group: Group) -> Curves | None:
+    """Return what a run logs, where it is read now."""
+    catalogue = user.catalogue
+    for entry in group.entries:
+        slot = catalogue.slots.get(entry.key)
+        if slot is None or slot not in catalogue.links.watched:
+            continue
+        content = slot.content
+        if isinstance(content, ScalarsData) and content.curves.all:
+            return content.curves
+    return None

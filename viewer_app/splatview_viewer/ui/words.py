@@ -1,0 +1,39 @@
+"""Words at exact places of the window that is drawn, on one line each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imgui_bundle import imgui
+
+from splatview_viewer.ui import lettering, theme
+from splatview_viewer.ui.widgets import fitted
+
+if TYPE_CHECKING:
+    from imgui_bundle import ImVec4
+
+
+def write(
+    text: str, x: float, middle: float, color: ImVec4, room: float = 1e6
+) -> float:
+    """Write a text in the font in use; return the pixel x where it ends.
+
+    Args:
+        text: cut where it is wider than `room`.
+        x: pixel of its left end.
+        middle: pixel y of its middle.
+        color: of its letters.
+        room: pixels.
+    """
+    text = fitted(text, room)
+    y = round(middle - imgui.get_text_line_height() / 2)
+    draw = imgui.get_window_draw_list()
+    lettering.write(draw, round(x), y, theme.u32(color), text)
+    return x + lettering.measure(text).x
+
+
+def write_right(text: str, right: float, middle: float, color: ImVec4) -> float:
+    """Write a text that ends at a pixel x; return the pixel x where it begins."""
+    x = right - lettering.measure(text).x
+    write(text, x, middle, color)
+    return x

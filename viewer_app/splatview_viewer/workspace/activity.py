@@ -1,0 +1,87 @@
+"""When each run published something last, and how often it does so as a rule."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING
+
+from splatview_viewer.workspace.shards import runs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from splatview_ipc.subscriber.remote_run import RemoteRun
+    from splatview_viewer.workspace.slot import Slot
+
+_GAPS = 9
+"""Gaps between two publishes of which the middle one is the usual one."""
+
+
+@dataclass(slots=True)
+class _RunTimes:
+    """What is known of one run."""
+
+    versions: int = 0
+    """Of all of its streams together, when it was looked at last."""
+    published_at: float = 0.0
+    """Seconds since the epoch; 0: never seen."""
+    read_at: float = 0.0
+    """When what was read last was published; 0: nothing was read."""
+    was_seen: bool = False
+    """True once it published something while it was looked at."""
+    gaps: deque[float] = field(default_factory=lambda: deque(maxlen=_GAPS))
+    usual_gap_s: float = 0.0
+
+    def look(self, versions: int, now: float) -> None:
+        """Take in the number of versions at `now`."""
+        if versions == self.versions:
+            return
+        is_first = not self.versions
+        self.versions = versions
+        if self.was_seen:
+            self.gaps.append(now - self.published_at)
+            self.usual_gap_s = median(self.gaps)
+        # Those of before it was looked at may be of any time.
+        self.was_seen = not is_first
+        self.published_at = now
+
+
+class Activity:
+    """Knows of all runs when they published something; opens none of their streams."""
+
+    def __init__(self) -> None:
+        self._times: dict[str, _RunTimes] = {}
+        """By the id of the run."""
+
+    def look(self, runs: Iterable[RemoteRun], now: float) -> None:
+        """Take in what runs published. now: seconds since the epoch."""
+        known = self._times
+        self._times = {}
+        for run in runs:
+            times = known.get(run.id) or _RunTimes()
+            self._times[run.id] = times
+            if run.alive:
+                versions = sum(stream.version for stream in run.streams.values())
+                times.look(versions, now)
+
+    def tell(self, slot: Slot) -> None:
+        """Write what is known of the runs of a stream into its entry."""
+        stream = slot.source.stream
+        if stream is None:
+            return
+        entry = slot.entry
+        published_at = 0.0
+        for run in runs_of(stream):
+            times = self._times.get(run.id)
+            if times is None:
+                continue
+            entry.usual_gap_s = times.usual_gap_s
+            times.read_at = max(times.read_at, slot.source.time_ns * 1e-9)
+            seen_at = times.published_at
+            if not times.was_seen and times.read_at:
+                # What was read says when it was published.
+                seen_at = min(times.read_at, seen_at)
+            published_at = max(published_at, seen_at)
+        entry.published_at = published_at
