@@ -268,3 +268,8 @@ def _multiples(low: float, high: float, step: float) -> list[float]:
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
     return [k * step for k in range(first, min(last, first + _MAX_TICKS) + 1)]
+
+
+def psnr_text(psnr: float) -> str:
+    """Return a peak signal-to-noise ratio: "24.0 dB PSNR", "no difference"."""
+    return "no difference" if math.isinf(psnr) else f"{psnr:.1f} dB PSNR"

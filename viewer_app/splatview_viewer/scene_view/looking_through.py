@@ -10,6 +10,7 @@ from splatview_viewer.geometry.orbit import SECONDS
 from splatview_viewer.render.cameras.photos import PhotoTexture
 from splatview_viewer.render.pair_compositor import PairCompositor
 from splatview_viewer.scene_view.psnr_meter import PsnrMeter
+from splatview_viewer.ui.color_legend import draw_difference_legend
 from splatview_viewer.ui.divider import Divider
 from splatview_viewer.ui.widgets import tag
 
@@ -255,6 +256,9 @@ class LookingThrough:
         elif how == "wipe":
             self.divider.position = self.view.state.training.at
             self.divider.draw(self.photo_rect(rect), scale, ("Render", "Photo"))
+        elif how == "error":
+            gain = self.view.state.training.gain
+            draw_difference_legend(gain, self.photo_rect(rect), scale)
         elif how == "side":
             both = self.photo_rect(rect, columns=2)
             middle = both.x + both.width / 2

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, ClassVar
 from imgui_bundle import imgui
 
 from splatview_viewer.core.view import Section
-from splatview_viewer.kinds.gaussians.legend import draw_legend, number_labels
 from splatview_viewer.kinds.gaussians.state import SHOWS, Show
 from splatview_viewer.scene import color_maps
 from splatview_viewer.scene_view.tool import Tool
 from splatview_viewer.ui import controls
 from splatview_viewer.ui import widgets as ui
+from splatview_viewer.ui.color_legend import draw_legend, number_labels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,17 +16,14 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.screen import Rect
 
-_WIDTH = 190.0
+_WIDTH = 226.0
 """Points."""
 _BAR_HEIGHT = 8.0
 """Points that the colours are high."""
-_PADDING = 9.0
+_PADDING = (12.0, 8.0)
 """Points around the colours and labels."""
 _MARGIN = 12.0
 """Points to the picture's edges."""
-_PLATE_COLOR = ImVec4(0.06, 0.065, 0.075, 0.82)
-_TITLE_COLOR = ImVec4(0.9, 0.91, 0.93, 1)
-_LABEL_COLOR = ImVec4(0.7, 0.72, 0.75, 1)
 
 
 def draw_legend(
@@ -44,31 +41,42 @@ def draw_legend(
         scale: pixels per point.
     """
     draw = imgui.get_background_draw_list()
-    with theme.font_size(12.0):
+    with theme.font_size(theme.SMALL_SIZE):
         line = imgui.get_text_line_height()
-        padding = _PADDING * scale
+        pad_x = _PADDING[0] * scale
+        pad_y = _PADDING[1] * scale
         width = _WIDTH * scale
-        height = 2 * line + (_BAR_HEIGHT + 6) * scale + 2 * padding
+        height = 2 * line + (_BAR_HEIGHT + 9) * scale + 2 * pad_y
         x = rect.x + rect.width - width - _MARGIN * scale
         y = rect.y + rect.height - height - _MARGIN * scale
-        if y < rect.y:
+        if x < rect.x or y < rect.y:
             return
-        plate = theme.u32(_PLATE_COLOR)
         corner = ImVec2(x + width, y + height)
-        draw.add_rect_filled(ImVec2(x, y), corner, plate, 6 * scale)
-        left = round(x + padding)
-        right = round(x + width - padding)
-        top = round(y + padding + line + 3 * scale)
-        title_y = round(y + padding - 1 * scale)
-        draw.add_text(ImVec2(left, title_y), theme.u32(_TITLE_COLOR), title)
+        draw.add_rect_filled(ImVec2(x, y), corner, theme.u32(theme.CARD), 6 * scale)
+        left = round(x + pad_x)
+        right = round(x + width - pad_x)
+        top = round(y + pad_y + line + 5 * scale)
+        draw.add_text(ImVec2(left, round(y + pad_y)), theme.u32(theme.INK), title)
         _draw_colors(draw, map_name, left, right, top, top + _BAR_HEIGHT * scale)
-        label_y = round(top + (_BAR_HEIGHT + 3) * scale)
-        color = theme.u32(_LABEL_COLOR)
+        label_y = round(top + (_BAR_HEIGHT + 4) * scale)
+        color = theme.u32(theme.INK_DIM)
         for label, share in zip(labels, (0.0, 0.5, 1.0), strict=True):
             free_width = right - left - imgui.calc_text_size(label).x
             draw.add_text(
                 ImVec2(round(left + share * free_width), label_y), color, label
             )
+
+
+def draw_difference_legend(gain: float, rect: Rect, scale: float) -> None:
+    """Draw the legend of a difference of two pictures, amplified by a factor."""
+    ends = [f"{share / gain:.3g}" for share in (0.5, 1.0)]
+    draw_legend(
+        f"Mean difference of colour, shown \u00d7 {gain:.3g}",
+        "inferno",
+        ["0", ends[0], f"{ends[1]} and more"],
+        rect,
+        scale,
+    )
 
 
 def _draw_colors(
