@@ -222,7 +222,7 @@ def test_boxes_are_drawn_in_a_difference_and_do_not_count_in_its_psnr(
     splatview.publish(255 - pixels, "two")
 
     def has_psnr() -> bool:
-        return any(line.startswith("PSNR") for line in view.info().details)
+        return any(line.endswith("dB PSNR") for line in view.info().details)
 
     rig.app.until(has_psnr)
 
@@ -259,7 +259,7 @@ def test_viewports_beside_each_other_are_tied(
         )
         assert len(set(cameras())) == 1
         assert cameras() != previous
-    rig.app.catalogue.features[0].tie(rig.app.user, False)  # type: ignore[attr-defined]
+    rig.app.user.switch_tie(layout[1])
     rig.app.do(Wheel(layout[0].rect.x + 40, layout[0].rect.y + 60, 3.0))
     assert len(set(cameras())) == 2
 

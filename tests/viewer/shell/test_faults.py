@@ -21,24 +21,19 @@ from splatview_viewer.core import events as ev
 from splatview_viewer.core.view import Section
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.ui.recovery import Faults
+from splatview_viewer.workspace.feature import Feature
 
 
-class ExtraSections:
+class ExtraSections(Feature):
     """Feature that adds sections to the panel, as comparisons do."""
 
     def __init__(self, *sections: Section) -> None:
         self.added = sections
 
-    def pull(self, user: Any) -> None:
-        """Prepare nothing."""
-
     def sections(self, viewport: Any) -> Sequence[Section]:
         if not self.added:
             raise RuntimeError("no sections today")
         return self.added
-
-    def compare(self, mode: str, viewport: Any, key: str) -> None:
-        """Compare nothing."""
 
 
 def leave_all_open() -> bool:
@@ -228,13 +223,13 @@ def test_user_that_cannot_be_drawn_ends_no_other(
         raise RuntimeError("no such corner")
 
     with monkeypatch.context() as failing:
-        failing.setattr("splatview_viewer.shell.panel.draw_heads", fail)
+        failing.setattr("splatview_viewer.shell.interface.draw_strips", fail)
         showing.user.mark(3)
         showing.do()
         failing.setattr("splatview_viewer.shell.user.caption_of", fail)
         showing.user.mark(3)
         showing.do()
-    assert showing.user.panel.faults.reason("heads") == "no such corner"
+    assert showing.user.interface.faults.reason("strips") == "no such corner"
     assert showing.state.notices == ["drawing a picture failed: no such corner"]
     showing.do(ev.Wheel(PICTURE.x + 50, 200, 2))
     assert showing.image.zoom > 1

@@ -59,8 +59,11 @@ def middle_colors(viewer: Viewer) -> list[tuple[int, ...]]:
 def test_each_viewport_shows_its_own_entry(make: Callable[..., Viewer]) -> None:
     viewer = make()
     assert middle_colors(viewer) == [COLORS["red"]]
-    # A viewport alone has no strip.
-    assert viewer.user.layout.active.rect == Rect(280, 0, 620, 494)
+    panes = viewer.user.interface.zones.panes
+    strip = round(STRIP_HEIGHT)
+    below = panes.y + strip
+    height = panes.height - strip
+    assert viewer.user.layout.active.rect == Rect(panes.x, below, panes.width, height)
     viewer.user.layout.add(key(viewer, "green"))
     viewer.user.layout.add(key(viewer, "blue"))
     viewer.do()
@@ -89,7 +92,7 @@ def test_pointer_is_for_the_viewport_under_it(make: Callable[..., Viewer]) -> No
     assert viewer.state.selected == key(viewer, "red")
     viewer.do(PointerRelease(x, y), Key("tab", mods=frozenset({"ctrl"})))
     assert viewer.user.layout.active is second
-    assert viewer.state.panel_open
+    assert viewer.user.has_panel
 
 
 def test_viewports_are_maximised_and_closed(make: Callable[..., Viewer]) -> None:

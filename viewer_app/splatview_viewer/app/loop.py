@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.settings import State
     from splatview_viewer.recording.recording import RecordOptions
     from splatview_viewer.web.browser import Browsers, BrowserScreen
-    from splatview_viewer.workspace.catalogue import Feature
+    from splatview_viewer.workspace.feature import Feature
     from splatview_viewer.workspace.sources import FileSource
 
 FEATURES: tuple[

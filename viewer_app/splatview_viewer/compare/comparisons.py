@@ -1,14 +1,19 @@
-"""Comparisons: entries that show others of the list, in one space or beside a line."""
+"""Comparisons: two entries beside each other or in one picture, or several together."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from imgui_bundle import ImVec2, imgui
-
+from splatview_viewer.compare.arrangement import (
+    Pairing,
+    Panes,
+    pair_view,
+    pairing_in,
+    panes_of,
+    set_pair_mode,
+)
 from splatview_viewer.compare.merged import MergedSource, name_of
 from splatview_viewer.compare.pair import (
     PairSource,
@@ -16,14 +21,13 @@ from splatview_viewer.compare.pair import (
     PairView,
     distinct_names,
 )
-from splatview_viewer.compare.ties import Ties
+from splatview_viewer.compare.panel import CompareSections
+from splatview_viewer.compare.ties import Ties, lead_of, playbacks_of
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.settings import Entry
-from splatview_viewer.core.view import Section, ShownView
+from splatview_viewer.core.view import ShownView
 from splatview_viewer.kinds import about
-from splatview_viewer.scene.turning import IDENTITY
-from splatview_viewer.ui import controls
-from splatview_viewer.ui import widgets as ui
+from splatview_viewer.workspace.feature import Feature, PaneNote
 from splatview_viewer.workspace.slot import Slot
 
 if TYPE_CHECKING:
@@ -31,27 +35,30 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from splatview_viewer.compare.merged import ComparedScene
+    from splatview_viewer.compare.arrangement import Way
+    from splatview_viewer.core.view import Section
     from splatview_viewer.gpu.work import GpuWork
-    from splatview_viewer.scene.turning import Triple
     from splatview_viewer.shell.user import User
     from splatview_viewer.shell.viewport import Viewport
     from splatview_viewer.workspace.catalogue import Catalogue
 
-_SCALES = (0.01, 100.0)
-_MAX_PLACEMENT = 1e9
-"""A typed number beyond this, or one that is none, moves nothing."""
-_LOGARITHMIC = imgui.SliderFlags_.logarithmic | imgui.SliderFlags_.always_clamp
-# The content of a fold has the whole width.
-_FOLD = (
-    imgui.TreeNodeFlags_.span_avail_width
-    | imgui.TreeNodeFlags_.frame_padding
-    | imgui.TreeNodeFlags_.no_tree_push_on_open
-)
+_BADGES = "AB"
 
 
-class Comparisons:
-    """Makes comparisons, and ties viewports."""
+@dataclass
+class UserComparison:
+    """What one user compares, and how."""
+
+    pairing: Pairing | None = None
+    """A and B, as they were chosen last."""
+    gain: float = 4.0
+    """Factor of differences."""
+    opacity: float = 0.5
+    """Of B over A."""
+
+
+class Comparisons(Feature):
+    """Shows entries beside others, and ties viewports."""
 
     def __init__(
         self,
@@ -60,25 +67,65 @@ class Comparisons:
         gpu_work: GpuWork,
         wake: Callable[[], None],
     ) -> None:
-        self._catalogue = catalogue
+        self.catalogue = catalogue
+        self.ties = Ties()
         self._ctx = ctx
         self._gpu_work = gpu_work
         self._wake = wake
-        self._chosen_keys: WeakKeyDictionary[Viewport, str] = WeakKeyDictionary()
-        """The key of the entry to compare with, as the panel shows it."""
-        self._ties = Ties()
+        self._of_users: WeakKeyDictionary[User, UserComparison] = WeakKeyDictionary()
         self._count = 0
-        """Number of comparisons that were made."""
+        """Number of entries that show others, as they were made."""
+        self._sections = CompareSections(self)
 
-    def _candidates(self, slot: Slot) -> list[Entry]:
-        """Return the entries that one can be compared with."""
-        if not about(slot.entry.kind).compared:
+    def of(self, user: User) -> UserComparison:
+        """Return what a user compares."""
+        return self._of_users.setdefault(user, UserComparison())
+
+    # -- what is compared --------------------------------------------------------------
+
+    def candidates(self, kind: str) -> list[Entry]:
+        """Return the entries of a kind that can be compared with each other."""
+        if not about(kind).compared:
             return []
-        candidates = []
-        for candidate in self._catalogue.slots.values():
-            if candidate is not slot and candidate.entry.kind == slot.entry.kind:
-                candidates.append(candidate.entry)
-        return candidates
+        entries = [slot.entry for slot in self.catalogue.slots.values()]
+        return [entry for entry in entries if entry.kind == kind]
+
+    def pairing(self, viewport: Viewport) -> Pairing | None:
+        """Return A and B for a viewport; None where there is nothing to compare.
+
+        They are those that it shows, or what it shows and the one that was last compared
+        with that, or could be.
+        """
+        shown = pairing_in(viewport)
+        if shown is not None:
+            return shown
+        slot = self.catalogue.slot_of(viewport)
+        if slot is None:
+            return None
+        key = slot.entry.key
+        chosen = self.of(viewport.user).pairing
+        if chosen is not None and key in chosen and self._is_valid(chosen):
+            return chosen
+        others = [e for e in self.candidates(slot.entry.kind) if e is not slot.entry]
+        if not others:
+            return None
+        # The same stream of another run is what one compares most.
+        others.sort(key=lambda entry: entry.name != slot.entry.name)
+        return Pairing(key, others[0].key)
+
+    def _is_valid(self, pairing: Pairing) -> bool:
+        slots = self.catalogue.slots
+        kinds = [slots[key].entry.kind for key in pairing if key in slots]
+        return len(kinds) == 2 and kinds[0] == kinds[1] and about(kinds[0]).compared
+
+    def psnr(self, user: User, pairing: Pairing) -> float | None:
+        """Return the PSNR of A and B in dB as it was last measured, everywhere alike."""
+        for view in panes_of(user, pairing).pair_views:
+            if view.psnr is not None:
+                return view.psnr
+        return None
+
+    # -- showing it --------------------------------------------------------------------
 
     def compare(self, mode: str, viewport: Viewport, key: str) -> None:
         """Show an entry together with the one that a viewport shows.
@@ -87,27 +134,142 @@ class Comparisons:
             mode: "pair", "together" or "beside".
             key: the key of the other entry.
         """
+        slot = self.catalogue.slot_of(viewport)
+        other_slot = self.catalogue.slots.get(key)
         if mode == "beside":
-            self.tie(viewport.user, True)
-            viewport.user.layout.add(key)
+            viewport.user.layout.active = viewport
+            viewport.user.show_beside(key)
             return
-        slot = self._catalogue.slot_of(viewport)
-        other_slot = self._catalogue.slots.get(key)
         if slot is None or other_slot is None or slot is other_slot:
             return
-        is_comparable = other_slot.entry in self._candidates(slot)
+        is_comparable = other_slot.entry in self.candidates(slot.entry.kind)
         if mode == "together":
             if is_comparable and about(slot.entry.kind).merged:
                 self._put_together(viewport, slot, other_slot)
             else:
                 viewport.host.notify("Only scenes can be put together")
-        elif is_comparable:
-            self._show_pair(viewport, slot, other_slot)
-        else:
+            return
+        if not is_comparable:
             viewport.host.notify(
                 f"{slot.entry.name} and {other_slot.entry.name} are not of one kind: "
                 "nothing to compare"
             )
+            return
+        pairing = Pairing(slot.entry.key, key)
+        self.of(viewport.user).pairing = pairing
+        if mode == "difference":
+            self.show_difference(viewport, pairing, True)
+        else:
+            self._show_pair(viewport, pairing)
+            set_pair_mode(viewport, "blend" if mode == "blend" else "split")
+
+    def choose(self, viewport: Viewport, pairing: Pairing) -> None:
+        """Compare other entries, or the same the other way round, in the same panes."""
+        user = viewport.user
+        previous = self.pairing(viewport)
+        panes = Panes(viewport, None, None, None)
+        if previous is not None:
+            panes = panes_of(user, previous)
+        self.of(user).pairing = pairing
+        ways = [
+            (pane, pair_view(pane)) for pane in (panes.joint, panes.difference) if pane
+        ]
+        if panes.first is not None:
+            panes.first.select(pairing.first)
+        elif not ways and panes.second is None:
+            viewport.select(pairing.first)
+        if panes.second is not None:
+            panes.second.select(pairing.second)
+        for pane, view in ways:
+            mode = "split" if view is None else view.mode
+            self._show_pair(pane, pairing)
+            set_pair_mode(pane, mode)
+            self._apply(pane)
+
+    def show(self, viewport: Viewport, pairing: Pairing, way: Way) -> None:
+        """Show A and B beside each other, split by a line, or one over the other."""
+        user = viewport.user
+        self.of(user).pairing = pairing
+        panes = panes_of(user, pairing)
+        if way == "beside":
+            self._show_beside(viewport, pairing, panes)
+            return
+        pane = panes.joint or panes.first or panes.second or viewport
+        self._show_pair(pane, pairing)
+        set_pair_mode(pane, way)
+        self._apply(pane)
+        for single in (panes.first, panes.second):
+            if single is not None and single is not pane:
+                user.layout.remove(single)
+        user.layout.activate(pane)
+
+    def _show_beside(self, viewport: Viewport, pairing: Pairing, panes: Panes) -> None:
+        """Show A and B in a pane each."""
+        user = viewport.user
+        if panes.way == "beside":
+            return
+        if panes.first is not None or panes.second is not None:
+            pane = panes.first or panes.second
+        else:
+            pane = panes.joint or viewport
+        assert pane is not None
+        missing = pairing.second
+        if pane is panes.second:
+            missing = pairing.first
+        elif pane is not panes.first:
+            self.ties.inherit_as(pane, pairing.first, lead_of(pane))
+            pane.select(pairing.first)
+        if panes.joint is not None and panes.joint is not pane:
+            user.layout.remove(panes.joint)
+        user.layout.activate(pane)
+        user.show_beside(missing)
+        user.layout.activate(pane)
+
+    def show_difference(self, viewport: Viewport, pairing: Pairing, on: bool) -> None:
+        """Show the difference of A and B in a pane of its own, or no longer."""
+        user = viewport.user
+        layout = user.layout
+        panes = panes_of(user, pairing)
+        if not on:
+            if panes.difference is not None:
+                layout.remove(panes.difference)
+            return
+        if panes.difference is not None:
+            return
+        self.of(user).pairing = pairing
+        active = layout.active
+        leader = panes.first or panes.joint or panes.second or viewport
+        layout.activate(panes.second or leader)
+        pane = layout.add(leader.key)
+        self.ties.inherit(pane, leader)
+        self._show_pair(pane, pairing)
+        set_pair_mode(pane, "difference")
+        self._apply(pane)
+        self.ties.tie(user, [leader, pane])
+        layout.activate(active)
+
+    def set_gain(self, user: User, pairing: Pairing, gain: float) -> None:
+        """Choose the factor of the differences of A and B."""
+        self.of(user).gain = gain
+        for view in panes_of(user, pairing).pair_views:
+            view.set_gain(gain)
+        user.mark()
+
+    def set_opacity(self, user: User, pairing: Pairing, opacity: float) -> None:
+        """Choose the opacity of B over A."""
+        self.of(user).opacity = opacity
+        for view in panes_of(user, pairing).pair_views:
+            if view.mode == "blend":
+                view.set_opacity(opacity)
+        user.mark()
+
+    def _apply(self, viewport: Viewport) -> None:
+        """Give a view of two entries the user's settings."""
+        view = pair_view(viewport)
+        own = self.of(viewport.user)
+        if view is not None:
+            view.set_gain(own.gain)
+            view.set_opacity(own.opacity if view.mode == "blend" else 0.5)
 
     def _put_together(self, viewport: Viewport, slot: Slot, other_slot: Slot) -> None:
         """Show the scenes of two entries in one space; a merged scene takes the other."""
@@ -118,196 +280,135 @@ class Comparisons:
             if isinstance(slot.source, MergedSource):
                 slot.source.add(keys)
             else:
-                source = MergedSource(self._catalogue, self._wake)
+                source = MergedSource(self.catalogue, self._wake)
                 source.add([slot.entry.key, *keys])
                 name = name_of([slot.entry, other_slot.entry], " + ")
-                self._add(name, slot.entry.kind, source, viewport)
+                new_slot = self._add(name, slot.entry.kind, source)
+                self._select(viewport, new_slot.entry.key)
         except ViewerError as e:
             viewport.host.notify(str(e))
         viewport.user.mark()
 
-    def _show_pair(self, viewport: Viewport, slot: Slot, other_slot: Slot) -> None:
+    def _show_pair(self, viewport: Viewport, pairing: Pairing) -> None:
         """Show two entries in one picture, with the entry that does so already, if any."""
-        keys = slot.entry.key, other_slot.entry.key
-        for pair_key, pair_slot in self._catalogue.slots.items():
-            source = pair_slot.source
-            if isinstance(source, PairSource) and set(source.uses) == set(keys):
-                viewport.select(pair_key)
+        for key, slot in self.catalogue.slots.items():
+            source = slot.source
+            if isinstance(source, PairSource) and Pairing(*source.uses) == pairing:
+                self._select(viewport, key)
                 return
-        source = PairSource(self._catalogue, keys, self._ctx, self._gpu_work)
-        name = name_of([slot.entry, other_slot.entry], " vs ")
-        pair_slot = self._add(name, PairView.kind, source, viewport)
+        source = PairSource(self.catalogue, pairing, self._ctx, self._gpu_work)
+        entries = [self.catalogue.slots[key].entry for key in pairing]
+        name = " vs ".join(distinct_names(entries))
+        slot = self._add(name, PairView.kind, source)
         view = ShownView(PairView(source, PairState()))
         view.update(None)
-        pair_slot.views[None] = view
-        pair_slot.view_kind = PairView.kind
+        slot.views[None] = view
+        slot.view_kind = PairView.kind
+        self._select(viewport, slot.entry.key)
 
-    def _add(
-        self,
-        name: str,
-        kind: str,
-        source: MergedSource | PairSource,
-        viewport: Viewport,
-    ) -> Slot:
-        """Add an entry that shows others to the list, and have a viewport show it."""
-        self._count += 1
-        key = f"comparison {self._count}"
-        slot = Slot(Entry(key, "Compare", name, kind, is_file=True), source)
-        self._catalogue.add(slot)
+    def _select(self, viewport: Viewport, key: str) -> None:
+        """Show an entry in a viewport, from where it looks now."""
+        heritage = self.ties.of(viewport.user).heritage.get(viewport)
+        leader = lead_of(viewport) if heritage is None else heritage.leader
         viewport.select(key)
+        self.ties.inherit_as(viewport, key, leader)
+
+    def _add(self, name: str, kind: str, source: MergedSource | PairSource) -> Slot:
+        """Add an entry that shows others to the list."""
+        self._count += 1
+        entry = Entry(f"comparison {self._count}", "Compare", name, kind, is_file=True)
+        slot = Slot(entry, source)
+        self.catalogue.add(slot)
         return slot
 
-    def tie(self, user: User, tied: bool) -> None:
-        """Have the cameras of a user's viewports move together, or no longer."""
-        self._ties.set_tied(user, tied)
+    # -- panes -------------------------------------------------------------------------
+
+    def join(self, viewport: Viewport, leader: Viewport) -> None:
+        if viewport is leader or viewport.entry is None or leader.entry is None:
+            return
+        user = viewport.user
+        self.ties.inherit(viewport, leader)
+        self.ties.tie(user, [viewport, leader])
+        pairing = Pairing(leader.entry.key, viewport.entry.key)
+        if leader.key == viewport.key or not self._is_valid(pairing):
+            return
+        own = self.of(user)
+        if own.pairing is None or set(own.pairing) != set(pairing):
+            own.pairing = pairing
+
+    def note(self, viewport: Viewport) -> PaneNote:
+        user = viewport.user
+        if len(user.layout) < 2:
+            return PaneNote()
+        badge = self._badge(viewport)
+        entry = viewport.entry
+        if entry is None or not (about(entry.kind).compared or pairing_in(viewport)):
+            return PaneNote(badge)
+        tied = self.ties.tied(user)
+        if viewport not in tied or len(tied) < 2:
+            tip = "Moves by itself. Click: tied to the active pane again"
+            return PaneNote(badge, False, tip)
+        if self._has_own_frame(viewport, tied):
+            tip = (
+                "Up or scale differ from the other scene's, so each moves in its own "
+                "frame. Click: this one by itself"
+            )
+            return PaneNote(badge, True, tip, "own frame")
+        tip = "Camera, step and look move together. Click: this one by itself"
+        return PaneNote(badge, True, tip)
+
+    def _has_own_frame(self, viewport: Viewport, tied: Sequence[Viewport]) -> bool:
+        """Return whether a viewport moves in another frame than one it is tied to."""
+        view = lead_of(viewport)
+        if view is None:
+            return False
+        leaders = [lead_of(other) for other in tied if other is not viewport]
+        for leader in leaders:
+            if leader is not None and leader.kind == view.kind:
+                return view.view.has_own_frame(leader.view)
+        return False
+
+    def _badge(self, viewport: Viewport) -> str:
+        """Return "A" or "B" for a pane that shows one of two that are compared."""
+        pairing = self.of(viewport.user).pairing
+        if pairing is None or viewport.key not in pairing:
+            return ""
+        panes = panes_of(viewport.user, pairing)
+        if panes.way is None and panes.difference is None:
+            return ""
+        return _BADGES[pairing.index(viewport.key)]
+
+    def switch_tie(self, viewport: Viewport) -> None:
+        user = viewport.user
+        tied = self.ties.tied(user)
+        if viewport in tied and len(tied) > 1:
+            self.ties.untie(user, viewport)
+            return
+        leaders = [v for v in tied if v is not viewport] or [
+            v for v in user.layout if v is not viewport and lead_of(v) is not None
+        ]
+        active = user.layout.active
+        if viewport is not active and lead_of(active) is not None:
+            leaders.insert(0, active)
+        if leaders:
+            self.ties.inherit(viewport, leaders[0])
+            self.ties.tie(user, [viewport, leaders[0]])
+
+    def go_to_step(self, viewport: Viewport, step: float) -> bool:
+        user = viewport.user
+        viewports = [viewport, *self.ties.tied(user)]
+        if not any(playbacks_of(v) for v in viewports):
+            viewports = list(user.layout)
+        playbacks = [p for v in viewports for p in playbacks_of(v)]
+        for playback in dict.fromkeys(playbacks):
+            playback.seek_step(step)
+        user.mark()
+        return bool(playbacks)
 
     def pull(self, user: User) -> None:
-        """Move the tied viewports of a user to the place of the one that was moved."""
-        self._ties.align(user)
+        self.ties.pull(user)
 
     # -- the panel ---------------------------------------------------------------------
 
-    def sections(self, viewport: Viewport) -> list[Section]:
-        """Return the parts of the panel for comparing what a viewport shows."""
-        slot = self._catalogue.slot_of(viewport)
-        if slot is None or not about(slot.entry.kind).compared:
-            return []
-        sections = []
-        if isinstance(slot.source, MergedSource):
-            sections.append(
-                Section(
-                    "Scenes",
-                    partial(self._draw_scenes, slot.source),
-                    opened=True,
-                    tip="Which scenes are seen in this picture, and where",
-                )
-            )
-        if self._candidates(slot) or len(viewport.user.layout) > 1:
-            sections.append(
-                Section(
-                    "Compare",
-                    partial(self._draw_compare, slot, viewport),
-                    tip="Another stream or file in the same picture, or beside it",
-                )
-            )
-        return sections
-
-    def _draw_compare(self, slot: Slot, viewport: Viewport) -> None:
-        """Draw the choice of another entry, and whether viewports are tied."""
-        candidates = self._candidates(slot)
-        if candidates:
-            self._draw_candidates(slot, viewport, candidates)
-        user = viewport.user
-        if len(user.layout) > 1:
-            was_tied = user in self._ties
-            tied = ui.check(
-                "Tied panes",
-                "What is moved in one pane moves in all that show the same kind",
-                was_tied,
-            )
-            if tied != was_tied:
-                self._catalogue.do(self.tie, user, tied)
-
-    def _draw_candidates(
-        self, slot: Slot, viewport: Viewport, candidates: Sequence[Entry]
-    ) -> None:
-        """Draw the choice of another entry, and the ways to compare with it."""
-        keys = [entry.key for entry in candidates]
-        options = dict(zip(keys, distinct_names(candidates), strict=True))
-        chosen_key = self._chosen_keys.get(viewport, "")
-        if chosen_key not in options:
-            chosen_key = keys[0]
-        key = ui.choice(
-            "With",
-            "The scene that this one is compared with",
-            chosen_key,
-            options,
-        )
-        self._chosen_keys[viewport] = key
-        pressed = ui.buttons(
-            "Show",
-            ["Split", "Beside"],
-            [
-                "Both in one picture, with a line between them that can be dragged; or "
-                "their difference",
-                "In a pane beside this one; what is moved in one moves in both",
-            ],
-        )
-        if pressed is not None:
-            mode = ("pair", "beside")[pressed]
-            self._catalogue.do(self.compare, mode, viewport, key)
-        if about(slot.entry.kind).merged:
-            tip = "Both scenes in one space, each where you like"
-            if ui.buttons("", ["Together"], [tip]) == 0:
-                self._catalogue.do(self.compare, "together", viewport, key)
-
-    def _draw_scenes(self, source: MergedSource) -> None:
-        """Draw a box for each scene that shows it, and a fold with its placement."""
-        slots = self._catalogue.slots
-        scenes = [compared for compared in source.scenes if compared.key in slots]
-        for index, compared in enumerate(scenes):
-            entry = slots[compared.key].entry
-            imgui.push_id(index)
-            compared.visible = imgui.checkbox("##visible", compared.visible)[1]
-            controls.tip("Whether this scene is seen")
-            imgui.same_line()
-            padding = ImVec2(0, imgui.get_style().frame_padding.y)
-            imgui.push_style_var(imgui.StyleVar_.frame_padding, padding)
-            is_open = imgui.tree_node_ex(f"{entry.name}###place", _FOLD)
-            imgui.pop_style_var()
-            controls.tip(f"{entry.name}, {entry.group}: where it is put")
-            if is_open:
-                self._draw_placement(source, compared)
-            imgui.pop_id()
-
-    def _draw_placement(self, source: MergedSource, compared: ComparedScene) -> None:
-        """Draw where a scene is put, and the buttons that put it back or remove it."""
-        placement = compared.placement
-        move = _triple(
-            "Move",
-            placement.move,
-            compared.radius / 300,
-            "%.4g",
-            "World units along x, y and z",
-        )
-        angles = _triple(
-            "Turn",
-            placement.turn,
-            0.5,
-            "%.1f",
-            "Degrees around x, then y, then z, about its own middle",
-        )
-        ui.row("Scale")
-        scale = imgui.slider_float(
-            "##Scale", placement.scale, *_SCALES, "%.3g \u00d7", _LOGARITHMIC
-        )[1]
-        # Numbers may be typed.
-        is_finite = all(abs(value) < _MAX_PLACEMENT for value in (*move, *angles))
-        if is_finite and _SCALES[0] <= scale <= _SCALES[1]:
-            compared.placement = replace(placement, move=move, turn=angles, scale=scale)
-        pressed = ui.buttons(
-            "",
-            ["Reset", "Remove"],
-            [
-                "Back to where it came from",
-                "Out of this picture; its entry stays in the list",
-            ],
-        )
-        if pressed == 0:
-            compared.placement = IDENTITY
-        elif pressed == 1:
-            self._catalogue.do(source.remove, compared)
-        imgui.dummy(ImVec2(0, 0.2 * imgui.get_font_size()))
-
-
-def _triple(label: str, value: Triple, speed: float, fmt: str, tip: str) -> Triple:
-    """Draw three numbers to drag, or to type with Ctrl + click, and return them."""
-    ui.row(label)
-    is_edited, edited = imgui.drag_float3(
-        f"##{label}", list(value), speed, 0.0, 0.0, fmt
-    )
-    controls.tip(f"{tip}. Drag, or Ctrl + click to type a number.")
-    if not is_edited:
-        return value
-    x, y, z = edited
-    return float(x), float(y), float(z)
+    def sections(self, viewport: Viewport) -> Sequence[Section]:
+        return self._sections.of(viewport)

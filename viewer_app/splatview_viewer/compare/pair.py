@@ -17,11 +17,13 @@ from splatview_viewer.core.events import (
     PointerRelease,
 )
 from splatview_viewer.core.host import Host
+from splatview_viewer.core.quantities import psnr_text
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.core.view import Info, KeyHelp, Section, View, Wants
 from splatview_viewer.render.pair_compositor import PairCompositor
 from splatview_viewer.ui.divider import MIN_SHARE, Divider
+from splatview_viewer.ui.legend import draw_difference_legend
 from splatview_viewer.workspace.sources import ValueSource
 
 if TYPE_CHECKING:
@@ -35,6 +37,12 @@ if TYPE_CHECKING:
     from splatview_viewer.workspace.catalogue import Catalogue
 
 T = TypeVar("T")
+PairStateMode = Literal["split", "difference", "blend"]
+_TITLES: dict[PairStateMode, str] = {
+    "split": "Split",
+    "difference": "Difference",
+    "blend": "Over",
+}
 _MEASURE_DELAY_S = 0.25
 """Seconds from a picture to the measurement of its PSNR."""
 _KEY = KeyHelp(
@@ -62,7 +70,7 @@ class PairPlace:
 class PairState:
     """The way in which two views make one picture."""
 
-    mode: Literal["split", "difference", "blend"] = "split"
+    mode: PairStateMode = "split"
     position: float = 0.5
     """The line, 0 to 1 from the left; or the opacity of the second view."""
     gain: float = 4.0
@@ -289,6 +297,8 @@ class PairView(View[PairSource, PairState]):
             return lead is not None and lead.draw_ui(rect, scale)
         finally:
             self._draw_line(rect, scale)
+            if self._state.mode == "difference" and len(self.views) == 2:
+                draw_difference_legend(self._state.gain, rect, scale)
 
     def _draw_line(self, rect: Rect, scale: float) -> None:
         """Draw the line between both, and the names on either side."""
@@ -384,56 +394,37 @@ class PairView(View[PairSource, PairState]):
         return [_KEY, *lead.view.keys]
 
     def panel(self) -> Sequence[Section]:
-        """Return its own controls, and those of the side that was pressed last."""
-        sections = [Section("", self._controls)]
+        """Return the sections of the side that was pressed last."""
         lead = self.lead
-        if lead is not None:
-            sections += lead.sections
-        return sections
+        return [] if lead is None else lead.sections
 
-    def _controls(self) -> None:
-        from splatview_viewer.ui import widgets as ui
+    def set_alike(self, alike: bool) -> None:
+        """Have both sides the same settings, or only the same place."""
+        self._state = replace(self._state, alike=alike)
 
-        state = self._state
-        mode = ui.choice(
-            "Compare",
-            "Both scenes beside a line, their difference, or one over the other",
-            state.mode,
-            {"split": "Split by a line", "difference": "Difference", "blend": "Blend"},
-        )
-        if mode == "difference":
-            gain = ui.slider(
-                "Amplify",
-                "Factor on the difference",
-                state.gain,
-                (1.0, 64.0),
-                "%.0f \u00d7",
-                reset=4.0,
-            )
-            state = replace(state, gain=gain)
-        if mode == "blend":
-            opacity = ui.slider(
-                "Opacity",
-                "Opacity of the second scene over the first",
-                state.position,
-                (0.0, 1.0),
-                "%.2f",
-                reset=0.5,
-            )
-            state = replace(state, position=opacity)
-        tip = (
-            "Both are shown in the same way. Off: only from the same place; what the "
-            "panel\n"
-            "says is then of the side that was clicked last."
-        )
-        alike = ui.check("Same view", tip, state.alike)
-        self._state = replace(state, mode=mode, alike=alike)
+    def set_mode(self, mode: PairStateMode) -> None:
+        """Choose how both make one picture."""
+        self._state = replace(self._state, mode=mode)
+
+    def set_gain(self, gain: float) -> None:
+        """Choose the factor of differences."""
+        self._state = replace(self._state, gain=gain)
+
+    def set_opacity(self, opacity: float) -> None:
+        """Choose the opacity of the second over the first, 0 to 1."""
+        self._state = replace(self._state, position=opacity)
+
+    @property
+    def mode(self) -> PairStateMode:
+        """How both make one picture."""
+        return self._state.mode
 
     def info(self) -> Info:
         state = self._state
         lead = self.lead
         infos = {id(view): view.info for view in self.views}
         details = _psnr_phrases(self.psnr)
+        facts = list(details)
         if state.mode == "difference":
             details.insert(0, f"brightest from {1 / state.gain:.0%} on")
         readout = ""
@@ -449,6 +440,9 @@ class PairView(View[PairSource, PairState]):
             extras=extras,
             readout=readout,
             path=list(dict.fromkeys(path)),
+            title=_TITLES[state.mode],
+            subtitle="A against B" if state.mode == "difference" else "A and B",
+            facts=facts,
         )
 
     @property
@@ -474,11 +468,7 @@ class PairView(View[PairSource, PairState]):
 
 
 def _psnr_phrases(psnr: float | None) -> list[str]:
-    if psnr is None:
-        return []
-    if psnr == math.inf:
-        return ["no difference"]
-    return [f"PSNR {psnr:.2f} dB"]
+    return [] if psnr is None else [psnr_text(psnr)]
 
 
 def distinct_names(entries: Sequence[Entry]) -> list[str]:

@@ -1,89 +1,226 @@
-"""Tied viewports: what a user moves in one of them moves in all.
-
-Viewports of scenes then share the camera, those of pictures the position and zoom. Both
-are the field `place` of a view's state.
-"""
+"""Viewports that are tied: their cameras, their steps, their ways to see."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary, WeakSet
 
 from splatview_viewer.compare.pair import PairView
-from splatview_viewer.core.view import ShownView
 from splatview_viewer.kinds import about
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from splatview_viewer.core.view import Playback, ShownView
     from splatview_viewer.shell.user import User
+    from splatview_viewer.shell.viewport import Viewport
+
+
+class _Seen(NamedTuple):
+    """A view as it was when all were last alike."""
+
+    place: Any
+    look: dict[str, Any]
+
+
+class _Heritage(NamedTuple):
+    """What a viewport is to begin with."""
+
+    key: str
+    """Of the entry that it is to show."""
+    leader: ShownView
+
+
+@dataclass(eq=False)
+class UserTies:
+    """Which viewports of one user are tied, and in what."""
+
+    camera: bool = True
+    step: bool = True
+    look: bool = True
+    viewports: WeakSet[Viewport] = field(default_factory=WeakSet)
+    seen: WeakKeyDictionary[ShownView, _Seen] = field(default_factory=WeakKeyDictionary)
+    steps: WeakKeyDictionary[Playback, int | None] = field(
+        default_factory=WeakKeyDictionary
+    )
+    heritage: WeakKeyDictionary[Viewport, _Heritage] = field(
+        default_factory=WeakKeyDictionary
+    )
 
 
 class Ties:
-    """Keeps the views of tied viewports at the same place, for each user."""
+    """The ties of all users."""
 
     def __init__(self) -> None:
-        self._last_positions: WeakKeyDictionary[User, dict[ShownView, Any]] = (
-            WeakKeyDictionary()
-        )
-        """The place of each view after the last `align`, for users whose viewports are tied."""
+        self._of_users: WeakKeyDictionary[User, UserTies] = WeakKeyDictionary()
 
-    def __contains__(self, user: User) -> bool:
-        return user in self._last_positions
+    def of(self, user: User) -> UserTies:
+        """Return the ties of a user."""
+        return self._of_users.setdefault(user, UserTies())
 
-    def set_tied(self, user: User, tied: bool) -> None:
-        """Tie the viewports of a user together, or untie them."""
-        positions = self._last_positions.pop(user, {})
-        if tied:
-            self._last_positions[user] = positions
+    def tied(self, user: User) -> list[Viewport]:
+        """Return the tied viewports of a user that are open, the active one first."""
+        active = user.layout.active
+        ties = self.of(user)
+        tied = [viewport for viewport in user.layout if viewport in ties.viewports]
+        return sorted(tied, key=lambda viewport: viewport is not active)
+
+    # -- changes -----------------------------------------------------------------------
+
+    def tie(self, user: User, viewports: Iterable[Viewport]) -> None:
+        """Tie viewports of a user to those that are tied already."""
+        self.of(user).viewports.update(viewports)
         user.mark()
 
-    def align(self, user: User) -> None:
-        """Move the tied viewports of a user to where one of them was moved.
+    def untie(self, user: User, viewport: Viewport) -> None:
+        """Leave a viewport where it is from now on."""
+        ties = self.of(user)
+        ties.viewports.discard(viewport)
+        view = lead_of(viewport)
+        if view is not None:
+            ties.seen.pop(view, None)
+        user.mark()
 
-        Views of different kinds do not follow each other.
+    def inherit(self, viewport: Viewport, leader: Viewport) -> None:
+        """Have a viewport begin as another one is: camera, step and way to see.
+
+        It takes them over with the first picture of the entry that it shows now.
         """
-        positions = self._last_positions.get(user)
-        if positions is None:
-            return
-        views = _comparable_views(user)
+        self.inherit_as(viewport, viewport.key, lead_of(leader))
+
+    def inherit_as(
+        self, viewport: Viewport, key: str | None, leader: ShownView | None
+    ) -> None:
+        """Have a viewport begin as a view is, with the entry of a key."""
+        if leader is not None and key is not None:
+            self.of(viewport.user).heritage[viewport] = _Heritage(key, leader)
+
+    def choose(self, user: User, *, camera: bool, step: bool, look: bool) -> None:
+        """Set in what the viewports of a user are tied.
+
+        In what is new, they follow the active one at once.
+        """
+        ties = self.of(user)
+        is_more = (camera > ties.camera) or (look > ties.look)
+        if is_more:
+            active = lead_of(user.layout.active)
+            for view in list(ties.seen):
+                if view is not active:
+                    del ties.seen[view]
+        if step > ties.step:
+            kept = playbacks_of(user.layout.active)
+            for playback in list(ties.steps):
+                if playback not in kept:
+                    del ties.steps[playback]
+        ties.camera = camera
+        ties.step = step
+        ties.look = look
+        user.mark()
+
+    # -- before each picture -----------------------------------------------------------
+
+    def pull(self, user: User) -> None:
+        """Move the tied viewports of a user to the place of the one that was moved."""
+        ties = self.of(user)
+        for viewport in user.layout.seen:
+            view = lead_of(viewport)
+            if view is not None:
+                view.rect = viewport.rect
+        self._bequeath(ties)
+        viewports = [v for v in self.tied(user) if v in user.layout.seen]
+        views = []
+        for viewport in viewports:
+            view = lead_of(viewport)
+            if view is not None:
+                views.append(view)
+            if viewport.view is not None and isinstance(viewport.view.view, PairView):
+                viewport.view.view.set_alike(ties.look)
         for kind in {view.kind for view in views}:
-            _align_views([view for view in views if view.kind == kind], positions)
-        self._last_positions[user] = {view: view.view.state.place for view in views}
+            _pull_alike([view for view in views if view.kind == kind], ties)
+        for view in views:
+            ties.seen[view] = _Seen(view.view.state.place, view.look)
+        if ties.step:
+            _pull_steps(viewports, ties)
+
+    def _bequeath(self, ties: UserTies) -> None:
+        """Have new viewports begin as they are to."""
+        for viewport, heritage in list(ties.heritage.items()):
+            if viewport.key != heritage.key:
+                del ties.heritage[viewport]
+                continue
+            view = lead_of(viewport)
+            if view is None:
+                continue
+            del ties.heritage[viewport]
+            if view.kind == heritage.leader.kind and view is not heritage.leader:
+                view.follow(heritage.leader)
+                view.follow_look(heritage.leader)
+                _follow_step(view.view.playback, heritage.leader.view.playback)
 
 
-def _comparable_views(user: User) -> list[ShownView]:
-    """Return the views of a user's viewports that have a place, the active one first.
+def lead_of(viewport: Viewport) -> ShownView | None:
+    """Return the view of a viewport that has a place; None without.
 
     A viewport with two scenes in one picture counts as the view that leads the other.
     """
-    active = user.layout.active
-    viewports = sorted(user.layout.seen, key=lambda viewport: viewport is not active)
-    views = []
-    for viewport in viewports:
-        view = viewport.view
-        if isinstance(view, ShownView) and isinstance(view.view, PairView):
-            view = view.view.lead
-        if view is not None and about(view.kind).compared and not view.empty:
-            views.append(view)
-    return views
+    view = viewport.view
+    if view is not None and isinstance(view.view, PairView):
+        view = view.view.lead
+    if view is None or view.empty or not about(view.kind).compared:
+        return None
+    return view
 
 
-def _align_views(views: list[ShownView], positions: dict[ShownView, Any]) -> None:
-    """Have views of one kind follow the one that was moved.
+def playbacks_of(viewport: Viewport) -> list[Playback]:
+    """Return what was recorded of the entries that a viewport shows."""
+    view = viewport.view
+    if view is None:
+        return []
+    views = view.view.views if isinstance(view.view, PairView) else [view]
+    playbacks = [v.view.playback for v in views if not v.empty]
+    return [playback for playback in playbacks if playback is not None]
 
-    If none was moved, views without a position are new and follow the others.
 
-    Args:
-        views: the active one first.
-        positions: the place of each view after the last alignment.
+def _pull_alike(alike: Sequence[ShownView], ties: UserTies) -> None:
+    """Have views of one kind follow the one that was changed since they were alike.
+
+    New ones follow the others; if all are new, the active one leads.
     """
-    known = [view for view in views if view in positions]
-    moved = [view for view in known if view.view.state.place != positions[view]]
-    if moved:
-        leader = moved[0]
-        followers = views
-    else:
-        leader = known[0] if known else views[0]
-        followers = [view for view in views if view not in positions]
-    for view in followers:
-        if view is not leader:
+    known = [view for view in alike if view in ties.seen]
+    moved = [v for v in known if ties.seen[v].place != v.view.state.place]
+    changed = [v for v in known if ties.seen[v].look != v.look]
+    first = (known or alike)[0]
+    for view in alike:
+        is_new = view not in ties.seen
+        leader = (moved or [first])[0]
+        if ties.camera and view is not leader and (is_new or moved):
             view.follow(leader)
+        leader = (changed or [first])[0]
+        if ties.look and view is not leader and (is_new or changed):
+            view.follow_look(leader)
+
+
+def _pull_steps(viewports: Sequence[Viewport], ties: UserTies) -> None:
+    """Have all recordings show the step to which one of them went."""
+    playbacks = [p for viewport in viewports for p in playbacks_of(viewport)]
+    playbacks = list(dict.fromkeys(playbacks))
+    known = [playback for playback in playbacks if playback in ties.steps]
+    moved = [playback for playback in known if ties.steps[playback] != playback.step]
+    leader = (moved or known or playbacks or [None])[0]
+    for playback in playbacks:
+        is_new = playback not in ties.steps
+        if playback is not leader and (is_new or moved):
+            _follow_step(playback, leader)
+    for playback in playbacks:
+        ties.steps[playback] = playback.step
+
+
+def _follow_step(playback: Playback | None, leader: Playback | None) -> None:
+    """Have a recording show the step of another one, or what comes live."""
+    if playback is None or leader is None or playback is leader:
+        return
+    if leader.step is not None:
+        playback.seek_step(leader.step)
+    elif playback.step is not None:
+        playback.live()

@@ -294,3 +294,8 @@ def count_labels(values: Sequence[float]) -> list[str]:
     if max(values) - min(values) >= 10:
         return [f"{round(value):,}" for value in values]
     return [f"{value:g}" for value in values]
+
+
+def psnr_text(psnr: float) -> str:
+    """Return a peak signal-to-noise ratio: "24.0 dB PSNR", "no difference"."""
+    return "no difference" if math.isinf(psnr) else f"{psnr:.1f} dB PSNR"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import (
     TYPE_CHECKING,
@@ -118,6 +118,29 @@ class Info:
     """The value under the pointer."""
     path: Sequence[str] = ()
     """Transfer of the data to the screen: upload, renderer."""
+    title: str = ""
+    """What it shows, where that is not the entry's name: "Difference"."""
+    subtitle: str = ""
+    """Of what, where that is not the entry's run: "A against B"."""
+    facts: Sequence[str] = ()
+    """The most important facts in few words, for a pane beside others."""
+
+
+class Playback(Protocol):
+    """What was recorded of an entry, and the version that all its views show."""
+
+    @property
+    def step(self) -> int | None:
+        """The step of the recorded version that is shown; None: what comes live."""
+        ...
+
+    def seek_step(self, step: float) -> None:
+        """Show the recorded version nearest to a step."""
+        ...
+
+    def live(self) -> None:
+        """Show what comes live, or the last recorded version."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -276,6 +299,22 @@ class View(Generic[Data, State]):
         """Return what a user can ask it for; each is run with this view."""
         return ()
 
+    def place_from(self, leader: Any) -> Any:
+        """Return the place that shows what another view of this kind shows."""
+        return leader.state.place
+
+    def has_own_frame(self, leader: Any) -> bool:
+        """Return whether its places are other ones than those of another view.
+
+        So it is for scenes of another scale or direction upward.
+        """
+        return False
+
+    @property
+    def playback(self) -> Playback | None:
+        """What was recorded of it; None without."""
+        return None
+
     def find_commands(self, text: str) -> Sequence[Command[Any]]:
         """Return commands for what is searched for, of which there are too many to list.
 
@@ -390,14 +429,24 @@ class ShownView:
         Args:
             alike: with the same settings as well.
         """
-        if alike:
-            state = leader.view.state
-        else:
-            state = replace(self.view.state, place=leader.view.state.place)
+        place = self.view.place_from(leader.view)
+        state = leader.view.state if alike else self.view.state
+        state = replace(state, place=place)
         rect = leader.rect
         if rect is not None and rect != self.rect and isinstance(state, PlacedState):
             state = replace(state, place=state.place.seen_from(rect))
         self.view.state = state
+
+    @property
+    def look(self) -> dict[str, Any]:
+        """The settings of how it shows its entry, by their names in the state."""
+        own = {"place", *getattr(type(self.view.state), "UNSHARED", ())}
+        names = [field.name for field in fields(self.view.state)]
+        return {n: getattr(self.view.state, n) for n in names if n not in own}
+
+    def follow_look(self, leader: ShownView) -> None:
+        """Show its own entry in the way in which `leader`, of the same kind, does."""
+        self.view.state = replace(self.view.state, **leader.look)
 
     def update(self, value: Value) -> bool:
         """Take a value; return False where it was overwritten meanwhile."""

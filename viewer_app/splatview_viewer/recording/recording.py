@@ -429,6 +429,19 @@ class Player:
             return None
         return self.recording.index_of(self.position)
 
+    @property
+    def step(self) -> int | None:
+        """The step of the displayed snapshot; None: the live version is displayed."""
+        return None if self.position is None else self.position.step
+
+    def seek_step(self, step: float) -> None:
+        """Show the snapshot nearest to a step."""
+        self.playing = False
+        snapshots = self.recording.snapshots
+        if snapshots:
+            distances = [abs(snapshot.step - step) for snapshot in snapshots]
+            self.seek(distances.index(min(distances)))
+
     def seek(self, index: int) -> None:
         """Show the snapshot of an index, or beyond them the first or the last one."""
         snapshots = self.recording.snapshots

@@ -182,7 +182,7 @@ def _draw_photo_controls(state: TrainingDisplay, psnr: str) -> TrainingDisplay:
     if psnr:
         ui.row("PSNR")
         imgui.align_text_to_frame_padding()
-        imgui.text(psnr.removeprefix("PSNR "))
+        imgui.text(psnr.removesuffix(" PSNR"))
     if comparison == "photo":
         opacity = ui.slider(
             "Opacity",

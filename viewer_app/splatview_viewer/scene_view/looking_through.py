@@ -11,6 +11,7 @@ from splatview_viewer.render.cameras.photos import PhotoTexture
 from splatview_viewer.render.pair_compositor import PairCompositor
 from splatview_viewer.scene_view.psnr_meter import PsnrMeter
 from splatview_viewer.ui.divider import Divider
+from splatview_viewer.ui.legend import draw_difference_legend
 from splatview_viewer.ui.widgets import tag
 
 if TYPE_CHECKING:
@@ -257,6 +258,9 @@ class LookingThrough:
         elif comparison == "wipe":
             self.divider.position = self.view.state.training.divider_position
             self.divider.draw(self.photo_rect(rect), scale, ("Render", "Photo"))
+        elif comparison == "error":
+            gain = self.view.state.training.gain
+            draw_difference_legend(gain, self.photo_rect(rect), scale)
         elif comparison == "side":
             both = self.photo_rect(rect, columns=2)
             middle = both.x + both.width / 2

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, NamedTuple
 
+from splatview_viewer.core.quantities import psnr_text
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.training_cameras import at_size
 from splatview_viewer.render.pair_compositor import PairCompositor
@@ -51,9 +51,7 @@ class PsnrMeter:
     @property
     def text(self) -> str:
         """The PSNR for users; "" while it is not known."""
-        if self.psnr is None:
-            return ""
-        return "Equal" if math.isinf(self.psnr) else f"PSNR {self.psnr:.2f} dB"
+        return "" if self.psnr is None else psnr_text(self.psnr)
 
     def forget(self) -> None:
         """Forget what was measured: another camera is looked through."""

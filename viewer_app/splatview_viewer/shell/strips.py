@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from imgui_bundle import ImVec2, imgui
 
+from splatview_viewer.shell.commands import named
 from splatview_viewer.shell.layout import Layout
+from splatview_viewer.shell.menu import (
+    RULE,
+    MenuRow,
+    command_row,
+    draw_menu,
+    open_menu,
+    open_on_item,
+)
 from splatview_viewer.ui import controls, icons, lettering, theme
 from splatview_viewer.ui.widgets import board, fitted
+from splatview_viewer.workspace.feature import PaneNote
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from splatview_viewer.core.command import Command
     from splatview_viewer.core.view import Info
     from splatview_viewer.shell.user import User
     from splatview_viewer.shell.viewport import Viewport
 
-_TIP = "Double click: this one alone, and back. Ctrl + Tab: the next one."
+_TIP = "Double click: this one alone, and back. Right click: the menu of the pane."
 _BUTTON = 24.0
+_BADGES = "AB"
+_MENU = "menu of the pane"
 
 
 def draw_strips(user: User, info: Info, scale: float) -> None:
@@ -40,7 +57,8 @@ def _draw_strip(viewport: Viewport, info: Info, user: User, scale: float) -> Non
     layout = user.layout
     number = layout.all.index(viewport)
     is_active = viewport is layout.active
-    right = _draw_buttons(viewport, user, scale)
+    note = _note_of(viewport)
+    right = _draw_buttons(viewport, note, user, scale)
     entry = viewport.entry
     name = "Empty" if entry is None else entry.name
     group = "" if entry is None else entry.group
@@ -50,24 +68,23 @@ def _draw_strip(viewport: Viewport, info: Info, user: User, scale: float) -> Non
         user.do(user.on_viewport, Layout.maximise, viewport)
     elif of.pressed:
         user.do(user.on_viewport, Layout.activate, viewport)
+    open_on_item(_MENU)
+    draw_menu(_MENU, _menu_rows(viewport, user))
     controls.tip(f"{name}, {group}\n{_TIP}" if group else _TIP)
     draw = imgui.get_window_draw_list()
     middle = strip.y + strip.height / 2
     x = strip.x + 12 * scale
-    kind = "" if entry is None else entry.kind
-    icons.draw(draw, icons.of_kind(kind), (x + 7 * scale, middle), theme.DIM, 14)
-    x += 20 * scale
-    room = right - x - 12 * scale
-    top = round(middle - imgui.get_text_line_height() / 2)
-    with theme.bold():
-        title = fitted(name, room)
-        ink = theme.TEXT if is_active or len(layout) == 1 else theme.DIM
-        lettering.write(draw, round(x), top, theme.u32(ink), title)
-        x += lettering.measure(title).x + 10 * scale
-    if group and x + lettering.measure(group).x <= right - 12 * scale:
-        lettering.write(draw, round(x), top, theme.u32(theme.DIM), group)
-        x += lettering.measure(group).x + 12 * scale
-    _draw_facts(_facts(info, user, is_active), x, right - 8 * scale, middle)
+    if note.badge:
+        color = theme.run_color(_BADGES.index(note.badge))
+        controls.badge(note.badge, color, (x, middle - 9 * scale))
+        x += 26 * scale
+    else:
+        kind = "" if entry is None else entry.kind
+        icons.draw(draw, icons.of_kind(kind), (x + 7 * scale, middle), theme.DIM, 14)
+        x += 20 * scale
+    x = _draw_title(info.title or name, info.subtitle or group, (x, right), middle)
+    facts = _facts(viewport, info, note, user)
+    _draw_facts(facts, x, right - 8 * scale, middle)
     if is_active and len(layout.seen) > 1:
         draw.add_rect_filled(
             ImVec2(strip.x, strip.y + strip.height - 2 * scale),
@@ -76,20 +93,68 @@ def _draw_strip(viewport: Viewport, info: Info, user: User, scale: float) -> Non
         )
 
 
-def _facts(info: Info, user: User, is_active: bool) -> list[str]:
+def _draw_title(
+    title: str, subtitle: str, between: tuple[float, float], middle: float
+) -> float:
+    """Write what a pane shows and of which run; return the pixel x after it."""
+    scale = theme.scale()
+    x, right = between
+    draw = imgui.get_window_draw_list()
+    top = round(middle - imgui.get_text_line_height() / 2)
+    with theme.bold():
+        text = fitted(title, right - x - 12 * scale)
+        lettering.write(draw, round(x), top, theme.u32(theme.TEXT), text)
+        x += lettering.measure(text).x + 8 * scale
+    if subtitle and x + lettering.measure(subtitle).x <= right - 12 * scale:
+        lettering.write(draw, round(x), top, theme.u32(theme.DIM), subtitle)
+        x += lettering.measure(subtitle).x + 12 * scale
+    return x
+
+
+def _note_of(viewport: Viewport) -> PaneNote:
+    """Return what comparisons tell of a pane."""
+    for feature in viewport.user.catalogue.features:
+        note = feature.note(viewport)
+        if note != PaneNote():
+            return note
+    return PaneNote()
+
+
+def _facts(viewport: Viewport, info: Info, note: PaneNote, user: User) -> list[str]:
     """Return the facts of a pane, the most important ones first."""
+    layout = user.layout
+    step = _past_step(viewport)
+    entry = viewport.entry
     facts = list(info.details)
+    if len(layout.seen) > 1 and info.facts:
+        facts = list(info.facts)
+        live_step = None if entry is None else entry.step
+        if step is None and live_step is not None:
+            facts.insert(0, f"step {live_step:,.12g}")
+    if step is not None:
+        words = f"step {step:,}"
+        facts = [words, *(fact for fact in facts if fact not in (words, "recorded"))]
+    if note.words:
+        facts.insert(0, note.words)
     rate = user.state.displayed_timings.fps
-    if is_active and rate >= 2:
+    if len(layout.seen) == 1 and rate >= 2:
         facts.append(f"{rate:.0f} pictures/s")
     return facts
+
+
+def _past_step(viewport: Viewport) -> int | None:
+    """Return the recorded step that a pane shows; None: what comes."""
+    found = viewport.working()
+    if found is None or found[1].view.playback is None:
+        return None
+    return found[1].view.playback.step
 
 
 def _draw_facts(facts: list[str], left: float, right: float, middle: float) -> None:
     """Write as many facts as fit, ending at a pixel x."""
     with theme.font_size(theme.SMALL_SIZE):
         for count in range(len(facts), 0, -1):
-            text = " \u00b7 ".join(facts[:count])
+            text = "  \u00b7  ".join(facts[:count])
             width = lettering.measure(text).x
             if left + width > right:
                 continue
@@ -99,34 +164,87 @@ def _draw_facts(facts: list[str], left: float, right: float, middle: float) -> N
             return
 
 
-def _draw_buttons(viewport: Viewport, user: User, scale: float) -> float:
+class _Button(NamedTuple):
+    """A button of a strip."""
+
+    icon: str
+    name: str
+    hint: str
+    press: Callable[[], object]
+    on: bool = False
+
+
+def _draw_buttons(
+    viewport: Viewport, note: PaneNote, user: User, scale: float
+) -> float:
     """Draw the buttons at the right of a strip; return the pixel x where they begin."""
-    layout = user.layout
     strip = viewport.head
-    number = layout.all.index(viewport)
     side = min(_BUTTON * scale, strip.height)
     x = strip.x + strip.width - side - 4 * scale
     y = strip.y + (strip.height - side) / 2
-    several = len(layout) > 1
-    buttons = [("panel", f"beside {number}", "Show another stream beside it")]
-    if several:
-        alone = "All panes again" if layout.maximised else "This pane alone"
-        buttons.append(("alone", f"alone {number}", alone))
-        buttons.append(
-            (
-                "close",
-                f"close {number}",
-                "Close this pane; its stream stays in the list",
-            )
-        )
-    actions = {
-        "panel": lambda: user.do(user.show_beside, viewport.key),
-        "alone": lambda: user.do(user.on_viewport, Layout.maximise, viewport),
-        "close": lambda: user.do(user.on_viewport, Layout.remove, viewport),
-    }
-    for icon, name, hint in reversed(buttons):
+    for button in reversed(_buttons_of(viewport, note, user)):
         imgui.set_cursor_screen_pos(ImVec2(x, y))
-        if controls.icon_button(icon, name, side=side / scale, hint=hint):
-            actions[icon]()
-        x -= side + 2 * scale
+        if controls.icon_button(
+            button.icon, button.name, side=side / scale, on=button.on, hint=button.hint
+        ):
+            button.press()
+        x -= side + 8 * scale
     return x + side
+
+
+def _buttons_of(viewport: Viewport, note: PaneNote, user: User) -> list[_Button]:
+    """Return the buttons of a strip, from the left."""
+    layout = user.layout
+    number = layout.all.index(viewport)
+    buttons = []
+    if note.tied is not None:
+        icon = "tied" if note.tied else "untied"
+        press = partial(user.do, user.switch_tie, viewport)
+        buttons.append(_Button(icon, f"tie {number}", note.tip, press, note.tied))
+    show = partial(user.do, _show_beside, user, viewport)
+    hint = "Another pane beside it, which begins as this one"
+    buttons.append(_Button("panel", f"beside {number}", hint, show))
+    if len(layout) == 1:
+        press = partial(open_menu, _MENU)
+        buttons.append(_Button("more", f"more {number}", "More of this pane", press))
+        return buttons
+    hint = "All panes again" if layout.maximised else "This pane alone"
+    press = partial(user.do, user.on_viewport, Layout.maximise, viewport)
+    buttons.append(_Button("alone", f"alone {number}", hint, press))
+    hint = "Close this pane; its stream stays in the list"
+    press = partial(user.do, user.on_viewport, Layout.remove, viewport)
+    buttons.append(_Button("close", f"close {number}", hint, press))
+    return buttons
+
+
+def _show_beside(user: User, viewport: Viewport) -> None:
+    """Show what a pane shows once more, beside it."""
+    user.on_viewport(Layout.activate, viewport)
+    user.show_beside(viewport.key)
+
+
+def _menu_rows(viewport: Viewport, user: User) -> list[MenuRow | None]:
+    """Return the rows of the menu of a pane."""
+    rows: list[MenuRow | None] = []
+    for group in _MENU_GROUPS:
+        if rows:
+            rows.append(RULE)
+        for name in group:
+            command = named(name)
+            row = command_row(user, command)
+            run = partial(user.do, _run_for, user, viewport, command)
+            rows.append(replace(row, run=run))
+    return rows
+
+
+def _run_for(user: User, viewport: Viewport, command: Command[User]) -> None:
+    """Run a command of the viewer for a pane, which becomes the active one."""
+    user.on_viewport(Layout.activate, viewport)
+    command.run(user)
+
+
+_MENU_GROUPS = (
+    ("pane.beside", "pane.alone", "pane.close"),
+    ("picture.save", "picture.save_transparent"),
+)
+"""Names of commands of the menu of a pane."""

@@ -441,12 +441,26 @@ class User:
             slot.entry.fault = ""
             self.mark(SETTLE)
 
-    def show_beside(self, key: str) -> None:
-        """Show an entry in another viewport."""
-        self.layout.add(key)
+    def show_beside(self, key: str | None) -> None:
+        """Show an entry in another viewport, from where the active one looks."""
+        leader = self.layout.active
+        viewport = self.layout.add(key)
+        for feature in self.catalogue.features:
+            feature.join(viewport, leader)
+
+    def switch_tie(self, viewport: Viewport) -> None:
+        """Untie a viewport from the others, or tie it again."""
+        for feature in self.catalogue.features:
+            feature.switch_tie(viewport)
+
+    def go_to_step(self, step: float) -> None:
+        """Show the snapshot of a step in the active viewport and those tied to it."""
+        features = self.catalogue.features
+        if not any([f.go_to_step(self.layout.active, step) for f in features]):
+            self.say("No snapshots are recorded of what is shown")
 
     def compare(self, how: str, key: str) -> None:
-        """Show an entry with what the active viewport shows: in a "pair" or "together"."""
+        """Show an entry with what the active viewport shows, as `Feature.compare`."""
         for feature in self.catalogue.features:
             feature.compare(how, self.layout.active, key)
 
@@ -553,7 +567,9 @@ class User:
         self.pictures_dirty = self.dirty
         framebuffer = self.screen.framebuffer
         self._draw_pictures(framebuffer, now)
-        self._draw_interface(framebuffer, now)
+        state = self.interface.state
+        if state.hides_all or not state.bare:
+            self._draw_interface(framebuffer, now)
 
     def _draw_layers(self, layer: InterfaceLayer, now: float) -> None:
         """Draw the interface and show it, and then the pictures, which may take long."""
@@ -574,11 +590,10 @@ class User:
     def _draw_pictures(self, framebuffer: moderngl.Framebuffer, now: float) -> None:
         """Draw the pictures of all panes, with nothing over them."""
         self.pace.draw(now)
+        area = self.area()
+        self.layout.place(area, self.screen.state.scale)
         for feature in self.catalogue.features:
             feature.pull(self)
-        area = self.area()
-        # Pulling may have changed the panes.
-        self.layout.place(area, self.screen.state.scale)
         if len(self.layout.seen) > 1:  # what lies between them
             framebuffer.use()
             framebuffer.clear(

@@ -385,11 +385,10 @@ def _is_release(event: Event) -> bool:
 def _info_of(slot: Slot, view: ShownView) -> Info:
     """Return the texts about what a view shows and where it comes from."""
     told = view.info
-    return Info(
-        told.details,
-        [*told.extras, *slot.source.notes],
-        told.readout,
-        [slot.source.path, *told.path],
+    return replace(
+        told,
+        extras=[*told.extras, *slot.source.notes],
+        path=[slot.source.path, *told.path],
     )
 
 

@@ -1,4 +1,4 @@
-"""The legend that says which number each colour of a picture stands for."""
+"""The legend of a colour map over a picture of numbers."""
 
 from __future__ import annotations
 
@@ -15,19 +15,16 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.screen import Rect
 
-_WIDTH = 190.0
-"""Width of the legend, in points."""
+_WIDTH = 226.0
+"""Points."""
 _BAR_HEIGHT = 8.0
-"""Height of the bar of colours, in points."""
-_PADDING = 9.0
-"""Space around the bar and the texts, in points."""
+"""Points that the colours are high."""
+_PADDING = (12.0, 8.0)
+"""Points around the colours and labels."""
 _MARGIN = 12.0
-"""Distance from the picture's edges, in points."""
+"""Points to the picture's edges."""
 _MIN_PICTURE_WIDTH = 280.0
-"""Width of a picture, in points, below which the legend is left out."""
-_BACKGROUND_COLOR = ImVec4(0.06, 0.065, 0.075, 0.82)
-_TITLE_COLOR = ImVec4(0.9, 0.91, 0.93, 1)
-_LABEL_COLOR = ImVec4(0.7, 0.72, 0.75, 1)
+"""Points of a picture's width below which the legend is left out."""
 
 
 def draw_legend(
@@ -35,60 +32,69 @@ def draw_legend(
 ) -> None:
     """Draw the legend in the lower right corner of a picture that has room for it.
 
-    Its own colours are the same in the dark and the light theme, because it lies over
-    pictures.
+    It lies over pictures, so its colours are the same in dark and light.
 
     Args:
-        title: name of the quantity.
+        title: what the numbers are.
         map_name: name of the colour map.
-        labels: texts below the left end, the middle and the right end of the bar.
+        labels: of its left, its middle and its right.
         rect: the picture's rectangle on the screen.
         scale: pixels per point.
     """
     if rect.width < _MIN_PICTURE_WIDTH * scale:
         return
-    draw_list = imgui.get_background_draw_list()
-    with theme.font_size(12.0):
-        line_height = imgui.get_text_line_height()
-        padding = _PADDING * scale
-        bar_height = _BAR_HEIGHT * scale
+    draw = imgui.get_background_draw_list()
+    with theme.font_size(theme.SMALL_SIZE):
+        line = imgui.get_text_line_height()
+        pad_x = _PADDING[0] * scale
+        pad_y = _PADDING[1] * scale
         width = _WIDTH * scale
-        height = 2 * line_height + bar_height + 6 * scale + 2 * padding
+        height = 2 * line + (_BAR_HEIGHT + 9) * scale + 2 * pad_y
         x = rect.x + rect.width - width - _MARGIN * scale
         y = rect.y + rect.height - height - _MARGIN * scale
-        if y < rect.y:
+        if x < rect.x or y < rect.y:
             return
-        draw_list.add_rect_filled(
-            ImVec2(x, y),
-            ImVec2(x + width, y + height),
-            theme.u32(_BACKGROUND_COLOR),
-            6 * scale,
-        )
-        left = round(x + padding)
-        right = round(x + width - padding)
-        title_y = round(y + padding - 1 * scale)
-        draw_list.add_text(ImVec2(left, title_y), theme.u32(_TITLE_COLOR), title)
-        bar_top = round(y + padding + line_height + 3 * scale)
-        _draw_bar(draw_list, map_name, left, right, bar_top, bar_top + bar_height)
-        label_y = round(bar_top + bar_height + 3 * scale)
-        _draw_labels(draw_list, labels, left, right, label_y)
+        corner = ImVec2(x + width, y + height)
+        draw.add_rect_filled(ImVec2(x, y), corner, theme.u32(theme.CARD), 6 * scale)
+        left = round(x + pad_x)
+        right = round(x + width - pad_x)
+        top = round(y + pad_y + line + 5 * scale)
+        draw.add_text(ImVec2(left, round(y + pad_y)), theme.u32(theme.INK), title)
+        _draw_colors(draw, map_name, left, right, top, top + _BAR_HEIGHT * scale)
+        label_y = round(top + (_BAR_HEIGHT + 4) * scale)
+        color = theme.u32(theme.INK_DIM)
+        for label, share in zip(labels, (0.0, 0.5, 1.0), strict=True):
+            free_width = right - left - imgui.calc_text_size(label).x
+            draw.add_text(
+                ImVec2(round(left + share * free_width), label_y), color, label
+            )
 
 
-def _draw_bar(
-    draw_list: imgui.ImDrawList,
+def draw_difference_legend(gain: float, rect: Rect, scale: float) -> None:
+    """Draw the legend of a difference of two pictures, amplified by a factor."""
+    ends = [f"{share / gain:.3g}" for share in (0.5, 1.0)]
+    draw_legend(
+        f"Mean difference of colour, shown \u00d7 {gain:.3g}",
+        "inferno",
+        ["0", ends[0], f"{ends[1]} and more"],
+        rect,
+        scale,
+    )
+
+
+def _draw_colors(
+    draw: imgui.ImDrawList,
     map_name: str,
     left: float,
     right: float,
     top: float,
     bottom: float,
 ) -> None:
-    """Draw all colours of a map from left to right."""
-    colors = [
-        theme.u32(ImVec4(r, g, b, 1)) for r, g, b in color_maps.table(map_name).tolist()
-    ]
+    table = color_maps.table(map_name).tolist()
+    colors = [theme.u32(ImVec4(r, g, b, 1)) for r, g, b in table]
     edges = np.linspace(left, right, len(colors)).tolist()
     for i in range(len(colors) - 1):
-        draw_list.add_rect_filled_multi_color(
+        draw.add_rect_filled_multi_color(
             ImVec2(edges[i], top),
             ImVec2(edges[i + 1], bottom),
             colors[i],
@@ -96,18 +102,3 @@ def _draw_bar(
             colors[i + 1],
             colors[i],
         )
-
-
-def _draw_labels(
-    draw_list: imgui.ImDrawList,
-    labels: Sequence[str],
-    left: int,
-    right: int,
-    y: int,
-) -> None:
-    """Draw three texts in a row: at the left, in the middle and at the right."""
-    color = theme.u32(_LABEL_COLOR)
-    for label, share in zip(labels, (0.0, 0.5, 1.0), strict=True):
-        free_width = right - left - imgui.calc_text_size(label).x
-        position = ImVec2(round(left + share * free_width), y)
-        draw_list.add_text(position, color, label)

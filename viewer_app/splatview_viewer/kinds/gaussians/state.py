@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from splatview_viewer.core.selection import EVERYTHING, Selection
 from splatview_viewer.render.base import PAINTS, Paint, PaintFacts
@@ -46,6 +46,8 @@ def paint_of(show: Show) -> Paint:
 class GaussianState:
     """The camera of a view, and what is drawn of the scene."""
 
+    UNSHARED: ClassVar[tuple[str, ...]] = ("selection", "training")
+    """Settings that panes which are tied do not share: they are of one scene."""
     place: CameraPlace = field(default_factory=CameraPlace)
     show: Show = "color"
     mode: Literal["scene", "classic", "antialiased"] = "scene"

@@ -28,6 +28,7 @@ from splatview_viewer.scene_view.camera_rig import CameraRig
 from splatview_viewer.scene_view.crop import Crop
 from splatview_viewer.scene_view.frustums import Frustums
 from splatview_viewer.scene_view.navigate import Navigate
+from splatview_viewer.scene_view.own_frame import has_own_frame, place_from
 from splatview_viewer.scene_view.path import PathTool
 from splatview_viewer.scene_view.tool import Tool, ToolSet
 from splatview_viewer.scene_view.tool_strip import ToolStrip
@@ -48,7 +49,9 @@ if TYPE_CHECKING:
     from splatview_viewer.core.view import KeyHelp, Value
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.kinds.gaussians.summary import GaussianSummary
+    from splatview_viewer.recording.recording import Player
     from splatview_viewer.render.picking import Hit
+    from splatview_viewer.scene_view.state import CameraPlace
 
 TOOLS: tuple[type[Tool[Any]], ...] = (
     ToolStrip,
@@ -312,6 +315,18 @@ class GaussianView(View[SceneCache, GaussianState]):
     def keys(self) -> Sequence[KeyHelp]:  # type: ignore[override]
         return self.tools.key_helps()
 
+    # -- beside other scenes -------------------------------------------------------
+
+    def place_from(self, leader: Any) -> CameraPlace:
+        return place_from(self, leader)
+
+    def has_own_frame(self, leader: Any) -> bool:
+        return has_own_frame(self, leader)
+
+    @property
+    def playback(self) -> Player | None:
+        return self.data.player
+
     # -- the caller's questions ----------------------------------------------------
 
     @property
@@ -350,6 +365,7 @@ class GaussianView(View[SceneCache, GaussianState]):
             details=self._details(summary),
             extras=[note] if note else [],
             path=[phrase for phrase in path if phrase],
+            facts=[f"{summary.count:,}"],
         )
 
     @property

@@ -1,0 +1,96 @@
+"""The panes of a user that show two entries, alone, in one picture, or subtracted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from splatview_viewer.compare.pair import PairSource, PairView
+
+if TYPE_CHECKING:
+    from splatview_viewer.compare.pair import PairStateMode
+    from splatview_viewer.shell.user import User
+    from splatview_viewer.shell.viewport import Viewport
+
+Way = Literal["beside", "split", "blend"]
+"""How two entries are shown."""
+
+
+class Pairing(NamedTuple):
+    """Two entries that are compared, by their keys."""
+
+    first: str
+    second: str
+
+
+class Panes(NamedTuple):
+    """The panes of a user that show two entries."""
+
+    first: Viewport | None
+    """A alone."""
+    second: Viewport | None
+    """B alone."""
+    joint: Viewport | None
+    """Both in one picture."""
+    difference: Viewport | None
+
+    @property
+    def way(self) -> Way | None:
+        """How both are shown; None: they are not."""
+        view = None if self.joint is None else pair_view(self.joint)
+        if view is not None:
+            return "blend" if view.mode == "blend" else "split"
+        if self.first is not None and self.second is not None:
+            return "beside"
+        return None
+
+    @property
+    def pair_views(self) -> list[PairView]:
+        """The views of both in one picture, the difference first."""
+        views = []
+        for viewport in (self.difference, self.joint):
+            view = None if viewport is None else pair_view(viewport)
+            if view is not None:
+                views.append(view)
+        return views
+
+
+def pair_view(viewport: Viewport) -> PairView | None:
+    """Return the view of two entries in a viewport; None for any other."""
+    view = viewport.view
+    if view is None or not isinstance(view.view, PairView):
+        return None
+    return view.view
+
+
+def pairing_in(viewport: Viewport) -> Pairing | None:
+    """Return the two entries that a viewport shows in one picture; None: it does not."""
+    slot = viewport.slot
+    if slot is None or not isinstance(slot.source, PairSource):
+        return None
+    return Pairing(*slot.source.uses)
+
+
+def panes_of(user: User, pairing: Pairing) -> Panes:
+    """Return the panes of a user that show two entries, the active one before others."""
+    active = user.layout.active
+    first = second = joint = difference = None
+    for viewport in sorted(user.layout, key=lambda v: v is not active):
+        if pairing_in(viewport) == pairing:
+            view = pair_view(viewport)
+            if view is not None and view.mode == "difference":
+                difference = difference or viewport
+            else:
+                joint = joint or viewport
+        elif viewport.key == pairing.first and first is None:
+            first = viewport
+        elif viewport.key == pairing.second:
+            second = second or viewport
+    return Panes(first, second, joint, difference)
+
+
+def set_pair_mode(viewport: Viewport, mode: PairStateMode) -> None:
+    """Choose how a viewport shows two entries."""
+    view = pair_view(viewport)
+    if view is not None:
+        view.set_mode(mode)
+        viewport.user.mark()

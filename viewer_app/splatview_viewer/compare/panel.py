@@ -1,0 +1,296 @@
+"""The sections of the tab Compare: A and B, and scenes that are put together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from imgui_bundle import ImVec2, imgui
+
+from splatview_viewer.compare.arrangement import Pairing, panes_of
+from splatview_viewer.compare.merged import MergedSource
+from splatview_viewer.core.quantities import psnr_text
+from splatview_viewer.core.view import Section
+from splatview_viewer.kinds import about
+from splatview_viewer.scene.turning import IDENTITY
+from splatview_viewer.ui import controls, theme
+from splatview_viewer.ui import widgets as ui
+
+if TYPE_CHECKING:
+    from splatview_viewer.compare.arrangement import Panes, Way
+    from splatview_viewer.compare.comparisons import Comparisons
+    from splatview_viewer.compare.merged import ComparedScene
+    from splatview_viewer.core.settings import Entry
+    from splatview_viewer.scene.turning import Triple
+    from splatview_viewer.shell.viewport import Viewport
+
+_SCALES = (0.01, 100.0)
+_MAX_PLACEMENT = 1e9
+"""A typed number beyond this, or one that is none, moves nothing."""
+_LOGARITHMIC = imgui.SliderFlags_.logarithmic | imgui.SliderFlags_.always_clamp
+# The content of a fold has the whole width.
+_FOLD = (
+    imgui.TreeNodeFlags_.span_avail_width
+    | imgui.TreeNodeFlags_.frame_padding
+    | imgui.TreeNodeFlags_.no_tree_push_on_open
+)
+_GAINS = (1.0, 32.0)
+_BADGE_SIDE = 18.0
+_BADGE_COLUMN = 30.0
+_SWAP_COLUMN = 32.0
+"""Points of the columns of the badge and of the button at the right."""
+_WAYS: dict[Way, str] = {"beside": "Beside", "split": "Split", "blend": "Over"}
+
+
+class CompareSections:
+    """Draws the sections about a comparison, and does what is chosen there."""
+
+    def __init__(self, comparisons: Comparisons) -> None:
+        self._comparisons = comparisons
+
+    def of(self, viewport: Viewport) -> list[Section]:
+        """Return the sections for what a viewport shows."""
+        sections = []
+        pairing = self._comparisons.pairing(viewport)
+        if pairing is not None:
+            panes = panes_of(viewport.user, pairing)
+            way = panes.way
+            sections.append(
+                Section(
+                    "What is compared",
+                    partial(self._draw_pairing, viewport, pairing, panes),
+                    opened=True,
+                    tip="Two streams or files of one kind, A and B",
+                    tab="compare",
+                    state="not yet shown" if way is None else _WAYS[way],
+                )
+            )
+        source = None if viewport.slot is None else viewport.slot.source
+        if isinstance(source, MergedSource):
+            sections.append(
+                Section(
+                    "Together",
+                    partial(self._draw_scenes, source),
+                    opened=True,
+                    tip="Which scenes are seen in this picture, and where",
+                    tab="compare",
+                    state=f"{len(source.scenes)} scenes",
+                )
+            )
+        elif pairing is not None and self._can_merge(viewport):
+            sections.append(
+                Section(
+                    "Together",
+                    partial(self._draw_merge, viewport, pairing),
+                    tip="Both scenes in one space, each where it is put",
+                    tab="compare",
+                    state="none",
+                )
+            )
+        return sections
+
+    def _can_merge(self, viewport: Viewport) -> bool:
+        entry = viewport.entry
+        return entry is not None and about(entry.kind).merged
+
+    # -- what is compared --------------------------------------------------------------
+
+    def _draw_pairing(self, viewport: Viewport, pairing: Pairing, panes: Panes) -> None:
+        """Draw A and B, how they are shown, in what they are tied, their difference."""
+        comparisons = self._comparisons
+        do = comparisons.catalogue.do
+        self._draw_sides(viewport, pairing)
+        options: dict[Any, str] = {**_WAYS}
+        way = ui.segments(
+            "Show",
+            "A and B in a pane each, beside a line in one picture, or B over A",
+            panes.way,
+            options,
+        )
+        if way is not None and way != panes.way:
+            do(comparisons.show, viewport, pairing, way)
+        if panes.way == "blend":
+            self._draw_opacity(viewport, pairing)
+        self._draw_ties(viewport)
+        has_difference = panes.difference is not None
+        wants_difference = ui.check(
+            "Difference",
+            "How far A and B are apart, beside them: black is equal",
+            has_difference,
+            "in a pane of its own",
+        )
+        if wants_difference != has_difference:
+            do(comparisons.show_difference, viewport, pairing, wants_difference)
+        own = comparisons.of(viewport.user)
+        gain = ui.slider(
+            "Amplify",
+            "Factor on the difference",
+            own.gain,
+            _GAINS,
+            "%.1f \u00d7",
+            reset=4.0,
+            log=True,
+        )
+        if gain != own.gain:
+            comparisons.set_gain(viewport.user, pairing, gain)
+        self._draw_psnr(viewport, pairing, panes)
+
+    def _draw_sides(self, viewport: Viewport, pairing: Pairing) -> None:
+        """Draw A and B, each a list to choose from, and the button that swaps them."""
+        do = self._comparisons.catalogue.do
+        slots = self._comparisons.catalogue.slots
+        kind = slots[pairing.first].entry.kind
+        entries = self._comparisons.candidates(kind)
+        options = {entry.key: _long_name(entry) for entry in entries}
+        first = _draw_side("A", 0, pairing.first, options)
+        imgui.same_line(0, 2 * theme.scale())
+        if controls.icon_button("swap", "swap", hint="Swap A and B"):
+            do(self._comparisons.choose, viewport, Pairing(*reversed(pairing)))
+        second = _draw_side("B", 1, pairing.second, options)
+        if first != pairing.first:
+            # The one that was B takes the place of A.
+            other = pairing.first if first == pairing.second else pairing.second
+            do(self._comparisons.choose, viewport, Pairing(first, other))
+        elif second != pairing.second:
+            other = pairing.second if second == pairing.first else pairing.first
+            do(self._comparisons.choose, viewport, Pairing(other, second))
+
+    def _draw_opacity(self, viewport: Viewport, pairing: Pairing) -> None:
+        own = self._comparisons.of(viewport.user)
+        opacity = ui.slider(
+            "Opacity", "Of B over A", own.opacity, (0.0, 1.0), "%.2f", reset=0.5
+        )
+        if opacity != own.opacity:
+            self._comparisons.set_opacity(viewport.user, pairing, opacity)
+
+    def _draw_ties(self, viewport: Viewport) -> None:
+        """Draw in what the tied panes follow each other."""
+        ties = self._comparisons.ties
+        own = ties.of(viewport.user)
+        gap = 4 * theme.scale()
+        ui.row("Tied")
+        camera = controls.toggle(
+            "Camera", own.camera, "A camera or place that is moved moves in all"
+        )
+        imgui.same_line(0, gap)
+        step = controls.toggle(
+            "Step", own.step, "A step of the training is gone to in all"
+        )
+        imgui.same_line(0, gap)
+        look = controls.toggle("Look", own.look, "All show it in the same way")
+        if (camera, step, look) != (own.camera, own.step, own.look):
+            ties.choose(viewport.user, camera=camera, step=step, look=look)
+
+    def _draw_psnr(self, viewport: Viewport, pairing: Pairing, panes: Panes) -> None:
+        """Write how alike A and B are."""
+        psnr = self._comparisons.psnr(viewport.user, pairing)
+        ui.row("A against B")
+        imgui.align_text_to_frame_padding()
+        if psnr is not None:
+            ui.colored(psnr_text(psnr), theme.TEXT)
+        elif panes.pair_views:
+            ui.colored("is being measured", theme.FAINT)
+        else:
+            ui.colored("measured with a difference", theme.FAINT)
+        controls.tip("Peak signal-to-noise ratio of A and B as they are seen from here")
+
+    # -- together ----------------------------------------------------------------------
+
+    def _draw_merge(self, viewport: Viewport, pairing: Pairing) -> None:
+        """Draw the button that puts two scenes into one space."""
+        tip = "A and B in one space, each where it is put"
+        if ui.buttons("", ["Put both in one picture"], [tip], ["together"]) == 0:
+            key = pairing.second
+            if viewport.key == key:
+                key = pairing.first
+            compare = self._comparisons.compare
+            self._comparisons.catalogue.do(compare, "together", viewport, key)
+
+    def _draw_scenes(self, source: MergedSource) -> None:
+        """Draw a box for each scene that shows it, and a fold with its placement."""
+        slots = self._comparisons.catalogue.slots
+        scenes = [compared for compared in source.scenes if compared.key in slots]
+        for index, compared in enumerate(scenes):
+            entry = slots[compared.key].entry
+            imgui.push_id(index)
+            compared.visible = imgui.checkbox("##visible", compared.visible)[1]
+            controls.tip("Whether this scene is seen")
+            imgui.same_line()
+            padding = ImVec2(0, imgui.get_style().frame_padding.y)
+            imgui.push_style_var(imgui.StyleVar_.frame_padding, padding)
+            is_open = imgui.tree_node_ex(f"{entry.name}###place", _FOLD)
+            imgui.pop_style_var()
+            controls.tip(f"{entry.name}, {entry.group}: where it is put")
+            if is_open:
+                self._draw_placement(source, compared)
+            imgui.pop_id()
+
+    def _draw_placement(self, source: MergedSource, compared: ComparedScene) -> None:
+        """Draw where a scene is put, and the buttons that put it back or remove it."""
+        placement = compared.placement
+        move = _triple(
+            "Move",
+            placement.move,
+            compared.radius / 300,
+            "%.4g",
+            "World units along x, y and z",
+        )
+        angles = _triple(
+            "Turn",
+            placement.turn,
+            0.5,
+            "%.1f",
+            "Degrees around x, then y, then z, about its own middle",
+        )
+        ui.row("Scale")
+        scale = imgui.slider_float(
+            "##Scale", placement.scale, *_SCALES, "%.3g \u00d7", _LOGARITHMIC
+        )[1]
+        # Numbers may be typed.
+        is_finite = all(abs(value) < _MAX_PLACEMENT for value in (*move, *angles))
+        if is_finite and _SCALES[0] <= scale <= _SCALES[1]:
+            compared.placement = replace(placement, move=move, turn=angles, scale=scale)
+        pressed = ui.buttons(
+            "",
+            ["Reset", "Remove"],
+            [
+                "Back to where it came from",
+                "Out of this picture; its entry stays in the list",
+            ],
+        )
+        if pressed == 0:
+            compared.placement = IDENTITY
+        elif pressed == 1:
+            self._comparisons.catalogue.do(source.remove, compared)
+        ui.gap(0.2 * imgui.get_font_size())
+
+
+def _long_name(entry: Entry) -> str:
+    """Return the name of an entry with its run's: "robot-mcmc / gaussians"."""
+    return entry.name if entry.is_file else f"{entry.group} / {entry.name}"
+
+
+def _draw_side(letter: str, index: int, key: str, options: dict[str, str]) -> str:
+    """Draw the list of A or B after its badge; return the key that is chosen now."""
+    scale = theme.scale()
+    corner = imgui.get_cursor_screen_pos()
+    width = imgui.get_content_region_avail().x
+    drop = (theme.ROW_HEIGHT - _BADGE_SIDE) / 2 * scale
+    controls.badge(letter, theme.run_color(index), (corner.x, corner.y + drop))
+    imgui.set_cursor_screen_pos(ImVec2(corner.x + _BADGE_COLUMN * scale, corner.y))
+    imgui.set_next_item_width(width - (_BADGE_COLUMN + _SWAP_COLUMN) * scale)
+    return ui.pick(letter, f"What {letter} is", key, options)
+
+
+def _triple(label: str, value: Triple, speed: float, fmt: str, tip: str) -> Triple:
+    """Draw three numbers to drag, or to type with Ctrl + click, and return them."""
+    ui.row(label)
+    is_edited, edited = imgui.drag_float3(
+        f"##{label}", list(value), speed, 0.0, 0.0, fmt
+    )
+    controls.tip(f"{tip}. Drag, or Ctrl + click to type a number.")
+    if not is_edited:
+        return value
+    x, y, z = edited
+    return float(x), float(y), float(z)

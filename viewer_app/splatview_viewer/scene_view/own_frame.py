@@ -1,0 +1,159 @@
+"""The frame of a scene: its middle, its size and what is up in it.
+
+Scenes of one world share their cameras as they are. A camera of a scene whose up or
+scale is another one is carried over from frame to frame.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from splatview_viewer.geometry.cameras import world_to_camera
+
+if TYPE_CHECKING:
+    from splatview_viewer.geometry.cameras import Camera
+    from splatview_viewer.geometry.orbit import OrbitPlace
+    from splatview_viewer.scene_view.protocol import SceneData, SceneView
+    from splatview_viewer.scene_view.state import CameraPlace
+
+_MAX_RATIO = 2.5
+"""Factor up to which the sizes of two scenes of one world differ."""
+_MAX_ANGLE = math.cos(math.radians(20))
+"""Cosine of the angle up to which their directions upward differ."""
+_SURE_SOURCES = ("file", "cameras", "custom")
+"""What is believed of a direction upward; a ground may be a wall."""
+
+
+@dataclass(frozen=True)
+class SceneFrame:
+    """The frame of a scene."""
+
+    center: np.ndarray
+    """(3,)"""
+    radius: float
+    up: np.ndarray | None
+    """(3,), of length 1; None where nothing sure is known."""
+
+    def is_like(self, other: SceneFrame) -> bool:
+        """Return whether both frames may be of one world."""
+        ratio = self.radius / other.radius
+        if not 1 / _MAX_RATIO <= ratio <= _MAX_RATIO:
+            return False
+        distance = float(np.linalg.norm(self.center - other.center))
+        if distance > 2 * (self.radius + other.radius):
+            return False
+        if self.up is None or other.up is None:
+            return True
+        return float(self.up @ other.up) >= _MAX_ANGLE
+
+
+_frames: WeakKeyDictionary[SceneData, SceneFrame] = WeakKeyDictionary()
+"""The frames of scenes as they were first compared: a training that goes on does not
+move what is tied to it."""
+
+
+def _frame_of(view: SceneView) -> SceneFrame | None:
+    """Return the frame of a view's scene; None while there is none."""
+    frame = _frames.get(view.data)
+    if frame is not None:
+        return frame
+    sample = view.data.sample
+    if sample is None:
+        return None
+    center, radius = sample.bounds
+    found = view.rig.up_axis.detect()
+    up = None
+    if found is not None and found.source in _SURE_SOURCES:
+        up = found.direction / np.linalg.norm(found.direction)
+    if not (np.isfinite(center).all() and math.isfinite(radius) and radius > 0):
+        return None
+    frame = SceneFrame(np.asarray(center, np.float64), float(radius), up)
+    _frames[view.data] = frame
+    return frame
+
+
+def _frames_of(
+    view: SceneView, leader: SceneView
+) -> tuple[SceneFrame, SceneFrame] | None:
+    """Return the frames of a view and of its leader if they differ; None: they do not."""
+    if view.data is leader.data:
+        return None
+    own = _frame_of(view)
+    other = _frame_of(leader)
+    if own is None or other is None or own.is_like(other):
+        return None
+    return own, other
+
+
+def has_own_frame(view: SceneView, leader: SceneView) -> bool:
+    """Return whether the up or scale of a view's scene differs from its leader's."""
+    return _frames_of(view, leader) is not None
+
+
+def place_from(view: SceneView, leader: SceneView) -> CameraPlace:
+    """Return the place from which a view shows what its leader shows."""
+    place = leader.state.place
+    frames = _frames_of(view, leader)
+    if frames is None or not place.framed:
+        return place
+    own, other = frames
+    turn = np.eye(3)
+    if own.up is not None and other.up is not None:
+        turn = _turn_between(other.up, own.up)
+    way = _Way(own.center, other.center, own.radius / other.radius, turn)
+    given = None if place.given is None else way.camera(place.given)
+    up_by = view.state.place.up_by
+    return replace(place, orbit=way.orbit(place.orbit), given=given, up_by=up_by)
+
+
+@dataclass(frozen=True)
+class _Way:
+    """The way from the frame of one scene to that of another."""
+
+    center: np.ndarray
+    other_center: np.ndarray
+    scale: float
+    turn: np.ndarray
+    """(3, 3)"""
+
+    def point(self, point: np.ndarray) -> np.ndarray:
+        """Return where a point (3,) of the other scene lies in this one."""
+        return self.center + self.scale * (self.turn @ (point - self.other_center))
+
+    def orbit(self, place: OrbitPlace) -> OrbitPlace:
+        """Return an orbit of the other scene in this one."""
+        rotation = np.array(place.rotation).reshape(3, 3) @ self.turn.T
+        target = self.point(np.array(place.target))
+        up = self.turn @ np.array(place.up)
+        return replace(
+            place,
+            rotation=tuple(rotation.ravel().tolist()),
+            target=tuple(target.tolist()),
+            distance=place.distance * self.scale,
+            up=tuple(up.tolist()),
+        )
+
+    def camera(self, camera: Camera) -> Camera:
+        """Return a camera of the other scene in this one."""
+        rotation = camera.viewmat[:3, :3] @ self.turn.T
+        position = self.point(camera.position)
+        return replace(camera, viewmat=world_to_camera(rotation, position))
+
+
+def _turn_between(start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Return the smallest rotation (3, 3) from one direction (3,) to another."""
+    axis = np.cross(start, end)
+    cosine = float(start @ end)
+    if cosine < -1 + 1e-9:
+        # Half a turn, around any axis across.
+        across = np.cross(start, np.eye(3)[int(abs(start).argmin())])
+        across /= np.linalg.norm(across)
+        return 2 * np.outer(across, across) - np.eye(3)
+    x, y, z = axis.tolist()
+    cross = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
+    return np.eye(3) + cross + cross @ cross / (1 + cosine)
