@@ -268,6 +268,7 @@ class Crop(Tool[SelectableView]):
             tip="Draw only what lies in a box or a sphere, or leave that out",
             tab="data",
             state=state_words(self),
+            reset=partial(self.set_shape, None),
         )
         return [section]
 
