@@ -93,6 +93,8 @@ class Section:
     """The tab that it is in."""
     state: str = ""
     """A few words beside its title, so that a closed one still tells."""
+    reset: Callable[[], bool | None] | None = None
+    """Sets its controls back to their defaults; None where that means nothing."""
 
 
 @dataclass(frozen=True)
@@ -506,7 +508,10 @@ class ShownView:
         sections = []
         for section in self.view.panel():
             draw = partial(self._draws_again, section.draw)
-            sections.append(replace(section, draw=draw))
+            reset = None
+            if section.reset is not None:
+                reset = partial(self._draws_again, section.reset)
+            sections.append(replace(section, draw=draw, reset=reset))
         return sections
 
     def close(self) -> None:

@@ -6,12 +6,11 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from imgui_bundle import imgui
 
 from splatview_viewer.core.errors import CameraError
 from splatview_viewer.geometry.cameras import FAR, look_at
-from splatview_viewer.ui import controls
 from splatview_viewer.ui import widgets as ui
+from splatview_viewer.ui.folds import draw_small_fold
 
 if TYPE_CHECKING:
     from splatview_viewer.geometry.orbit import Orbit
@@ -27,13 +26,10 @@ _SAME_DEGREES = 1e-3
 
 def draw(rig: CameraRig) -> None:
     """Draw the fold."""
-    is_open = imgui.tree_node("Numbers")
-    controls.tip("Position and roll: to be read and typed")
-    if not is_open:
+    if not draw_small_fold("Numbers", "Position and roll: to be read and typed"):
         return
     _draw_position(rig)
     _draw_roll(rig)
-    imgui.tree_pop()
 
 
 def put_camera(
@@ -135,6 +131,12 @@ def draw_range(rig: CameraRig) -> None:
     is_changed = abs(near - orbit.near) > 1e-9 * near or far != shown_far
     if is_changed and near < far:
         _set_range(rig, orbit, near, far, is_far_changed=far != shown_far)
+
+
+def reset_range(rig: CameraRig) -> None:
+    """Draw the scene from the least distance on, without a limit."""
+    orbit = rig.orbit
+    _set_range(rig, orbit, _least_near(orbit), _MAX_FAR, is_far_changed=True)
 
 
 def _set_range(

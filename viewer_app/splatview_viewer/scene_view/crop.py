@@ -260,6 +260,7 @@ class Crop(Tool[SelectableView]):
             tip="Draw only what lies in a box, a sphere or a cylinder, or leave that out",
             tab="data",
             state=state_words(self),
+            reset=partial(self.set_shape, None),
         )
         return [section]
 

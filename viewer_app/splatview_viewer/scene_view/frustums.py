@@ -26,6 +26,7 @@ from splatview_viewer.scene_view.clicks import ClickGesture
 from splatview_viewer.scene_view.frustums_panel import draw_bar, draw_panel, state_words
 from splatview_viewer.scene_view.looking_through import LookingThrough
 from splatview_viewer.scene_view.protocol import TrainedView
+from splatview_viewer.scene_view.state import TrainingDisplay
 from splatview_viewer.scene_view.tool import Tool
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.geometry.training_cameras import CameraSet
     from splatview_viewer.render.cameras.content import CamerasContent
-    from splatview_viewer.scene_view.state import TrainingDisplay
 
 BAR_HEIGHT = 40.0
 """Points that the bar is high while the view looks through a camera."""
@@ -92,6 +92,10 @@ class Frustums(Tool[TrainedView]):
     def change(self, **fields: Any) -> None:
         """Change fields of the state."""
         self.view.change(training=replace(self.state, **fields))
+
+    def reset(self) -> None:
+        """Show the cameras as at first; who looks through one goes on with it."""
+        self.view.change(training=TrainingDisplay(through=self.state.through))
 
     # -- the cameras ---------------------------------------------------------------
 
@@ -371,6 +375,7 @@ class Frustums(Tool[TrainedView]):
             opened=bool(content.hints.texts),
             tip="The cameras that the scene is trained with",
             state=state_words(self, content),
+            reset=self.reset,
         )
         return [section]
 

@@ -243,6 +243,7 @@ class Navigate(Tool[SceneView]):
                 partial(camera_numbers.draw_range, rig),
                 tip="How near and how far the scene is drawn",
                 state=camera_numbers.range_words(rig.orbit),
+                reset=partial(camera_numbers.reset_range, rig),
             ),
         ]
 

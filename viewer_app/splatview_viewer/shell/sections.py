@@ -10,7 +10,13 @@ from splatview_viewer.core.view import TABS
 from splatview_viewer.shell.overlay import latency_phrases, status_phrases
 from splatview_viewer.shell.zones import TABS_HEIGHT
 from splatview_viewer.ui import controls, theme
-from splatview_viewer.ui.widgets import fold, gap, noting_rows, seek_row, wrapped
+from splatview_viewer.ui.folds import draw_fold, is_head_clicked_right
+from splatview_viewer.ui.widgets import (
+    gap,
+    noting_rows,
+    seek_row,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,7 +66,13 @@ def draw_sections(
         if known.goal is not None and known.goal.section == section.title:
             _go_to(known.goal)
             known.goal = None
-        if fold(section.title, section.opened, section.tip, section.state):
+        tip = section.tip
+        if section.reset is not None:
+            tip = f"{tip}\nRight click: back to the defaults.".strip()
+        is_open = draw_fold(section.title, section.opened, tip, section.state)
+        if section.reset is not None and is_head_clicked_right():
+            changed |= bool(section.reset())
+        if is_open:
             with noting_rows() as labels:
                 changed |= bool(section.draw())
             if entry is not None:
@@ -94,7 +106,7 @@ def _go_to(goal: Goal) -> None:
 def _draw_details(user: User, info: Info) -> None:
     """Draw all that is known of how the picture came to the screen."""
     state = user.state
-    if not info.details or not fold("Details"):
+    if not info.details or not draw_fold("Details"):
         return
     for line in [*status_phrases(state, info), *latency_phrases(state), *info.extras]:
         wrapped(line, theme.DIM)
@@ -102,7 +114,7 @@ def _draw_details(user: User, info: Info) -> None:
 
 def _draw_picture(user: User) -> None:
     """Draw the buttons that keep a picture."""
-    if not fold("Picture", True, "What is shown, without the interface", "Ctrl S"):
+    if not draw_fold("Picture", True, "What is shown, without the interface", "Ctrl S"):
         return
     width = (imgui.get_content_region_avail().x / theme.scale() - theme.ROW_GAP) / 2
     keep = user.layout.active.keep_picture

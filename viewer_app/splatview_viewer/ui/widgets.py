@@ -17,8 +17,6 @@ from splatview_viewer.ui import controls, focus, icons, lettering, theme
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from splatview_viewer.core.settings import Color
-
     Line = tuple[str, ImVec4] | tuple[str, ImVec4, ImVec4]
 
 T = TypeVar("T")
@@ -459,64 +457,6 @@ def value_range(
     return (low, max(high, low))
 
 
-def color(label: str, tip: str, value: Color) -> Color:
-    """Draw a field for a colour; return RGB in [0, 1] after this frame.
-
-    A press opens a board to choose and to type it.
-    """
-    row(label)
-    scale = theme.scale()
-    width = imgui.get_content_region_avail().x
-    of = controls.item(f"##{label}", width, theme.ROW_HEIGHT * scale)
-    controls.tip(tip)
-    draw = imgui.get_window_draw_list()
-    ground = theme.OVER if of.hovered else theme.FIELD
-    rounding = theme.FIELD_ROUNDING * scale
-    draw.add_rect_filled(of.low, of.high, theme.u32(ground), rounding)
-    low = ImVec2(of.x + 10 * scale, of.middle[1] - 8 * scale)
-    swatch(draw, low, value, 16 * scale)
-    with theme.code():
-        y = round(of.middle[1] - imgui.get_text_line_height() / 2)
-        x = round(low.x + 25 * scale)
-        draw.add_text(ImVec2(x, y), theme.u32(theme.TEXT), hex_digits(value))
-    name = f"{label} board"
-    if of.pressed:
-        imgui.open_popup(name)
-    if not imgui.begin_popup(name):
-        return value
-    imgui.set_next_item_width(220 * scale)
-    edited, new = imgui.color_picker3(f"##{name}", list(value), _PICKER_FLAGS)
-    imgui.end_popup()
-    if not edited:
-        # What imgui returned was rounded to 32 bits.
-        return value
-    # Numbers that were typed may be out of range.
-    r, g, b = (min(max(channel, 0.0), 1.0) for channel in list(new)[:3])
-    return r, g, b
-
-
-_PICKER_FLAGS = (
-    imgui.ColorEditFlags_.no_options
-    | imgui.ColorEditFlags_.no_side_preview
-    | imgui.ColorEditFlags_.no_label
-    | imgui.ColorEditFlags_.display_hex
-    | imgui.ColorEditFlags_.display_rgb
-).value
-
-
-def hex_digits(value: Color) -> str:
-    """Return a colour's name as pages and drawing programs have it: "#0E0F11"."""
-    return "#" + "".join(f"{round(255 * channel):02X}" for channel in value)
-
-
-def swatch(draw: imgui.ImDrawList, low: ImVec2, value: Color, side: float) -> None:
-    """Draw a square of a colour, its upper left corner and its side in pixels."""
-    high = ImVec2(low.x + side, low.y + side)
-    rounding = 3 * theme.scale()
-    draw.add_rect_filled(low, high, theme.u32(ImVec4(*value, 1)), rounding)
-    draw.add_rect(low, high, theme.u32(theme.FAINT), rounding)
-
-
 def _entry_size() -> ImVec2:
     width = imgui.get_content_region_avail().x
     return ImVec2(width, imgui.get_text_line_height() + 10 * theme.scale())
@@ -802,30 +742,3 @@ def hover_card(
 def faint(color: ImVec4, alpha: float) -> ImVec4:
     """Return the same colour, more transparent."""
     return ImVec4(color.x, color.y, color.z, color.w * alpha)
-
-
-def fold(title: str, opened: bool = False, tip: str = "", state: str = "") -> bool:
-    """Draw the head of a section, which a click opens and closes.
-
-    Args:
-        title: its name.
-        opened: True to open it at first.
-        tip: shown beside the panel.
-        state: a few words at its right.
-
-    Returns:
-        True while it is open.
-    """
-    is_open = controls.head(title, opened, state, tip)
-    # Heads follow each other closely, and rows follow their head at once.
-    spacing = imgui.get_style().item_spacing
-    imgui.set_cursor_pos_y(imgui.get_cursor_pos_y() - spacing.y)
-    if not is_open:
-        imgui.push_style_var(imgui.StyleVar_.item_spacing, ImVec2(spacing.x, 0))
-        gap(_HEAD_GAP * theme.scale())
-        imgui.pop_style_var()
-    return is_open
-
-
-_HEAD_GAP = 2.0
-"""Points between two heads."""

@@ -361,6 +361,7 @@ class CamerasView(View[CamerasContent, CamerasState]):
     def _draw_controls(self) -> None:
         from splatview_viewer.ui import theme
         from splatview_viewer.ui import widgets as ui
+        from splatview_viewer.ui.color_field import draw_color
 
         for text in self.data.hints.texts:
             ui.wrapped(text, theme.FAULT)
@@ -374,7 +375,7 @@ class CamerasView(View[CamerasContent, CamerasState]):
             "%.2f",
             reset=1.0,
         )
-        background = ui.color(
+        background = draw_color(
             "Background", "Colour behind the cameras", self.state.background
         )
         self.state = replace(self.state, size=size, background=background)

@@ -204,6 +204,7 @@ class Filter(Tool["GaussianView"]):
                 tip="Draw only some of the Gaussians",
                 tab="data",
                 state=state_words(self),
+                reset=self.reset,
             ),
             Section(
                 "Save the scene",

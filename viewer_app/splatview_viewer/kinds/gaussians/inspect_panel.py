@@ -10,6 +10,8 @@ from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.ui import controls, plots, theme
 from splatview_viewer.ui import widgets as ui
+from splatview_viewer.ui.color_field import draw_swatch
+from splatview_viewer.ui.folds import draw_small_fold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -82,9 +84,8 @@ def draw_panel(tool: Inspect) -> None:
         )
     if len(tool.history) > 1:
         _draw_curves(list(tool.history))
-    if imgui.tree_node("Coefficients"):
+    if draw_small_fold("Coefficients", "All coefficients of spherical harmonics"):
         _draw_coefficients(values)
-        imgui.tree_pop()
     pressed = ui.buttons(
         "",
         ["Look at it", "Clear"],
@@ -154,7 +155,7 @@ def _draw_color(values: GaussianValues) -> None:
     side = imgui.get_text_line_height()
     red, green, blue = values.color
     draw = imgui.get_window_draw_list()
-    ui.swatch(draw, imgui.get_cursor_screen_pos(), (red, green, blue), side)
+    draw_swatch(draw, imgui.get_cursor_screen_pos(), (red, green, blue), side)
     imgui.dummy(ImVec2(side, side))
     imgui.same_line()
     imgui.text_unformatted("  ".join(f"{channel:.2f}" for channel in values.color))

@@ -6,18 +6,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from splatview_viewer.core.view import Section
-from splatview_viewer.kinds.gaussians.state import SHOWS, Show
+from splatview_viewer.kinds.gaussians.state import SHOWS, GaussianState, Show
 from splatview_viewer.scene import color_maps
 from splatview_viewer.scene_view.tool import Tool
 from splatview_viewer.ui import controls
 from splatview_viewer.ui import widgets as ui
+from splatview_viewer.ui.color_field import draw_color
 from splatview_viewer.ui.legend import draw_legend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.core.screen import Rect
-    from splatview_viewer.kinds.gaussians.state import GaussianState
     from splatview_viewer.kinds.gaussians.view import GaussianView
 
 _SCALES = 0.05, 3.0
@@ -32,7 +32,7 @@ class LookTool(Tool["GaussianView"]):
     view: GaussianView
 
     def sections(self) -> Sequence[Section]:
-        return [Section("Show", self._draw_controls, opened=True)]
+        return [Section("Show", self._draw_controls, opened=True, reset=self._reset)]
 
     def details(self) -> Sequence[str]:
         view = self.view
@@ -54,6 +54,13 @@ class LookTool(Tool["GaussianView"]):
         above_bars = view.tools.above_bars(rect)
         draw_legend(show_facts.legend, view.state.color_map, labels, above_bars, scale)
         return False
+
+    def _reset(self) -> None:
+        """Show the scene as at first: where it is seen from and what of it stays."""
+        state = self.view.state
+        self.view.state = GaussianState(
+            place=state.place, selection=state.selection, training=state.training
+        )
 
     # -- controls ------------------------------------------------------------------
 
@@ -148,7 +155,7 @@ class LookTool(Tool["GaussianView"]):
 
     def _draw_background(self, state: GaussianState) -> GaussianState:
         background = self.view.background
-        color = ui.color("Background", "Colour behind the scene", background)
+        color = draw_color("Background", "Colour behind the scene", background)
         differences = [abs(a - b) for a, b in zip(color, background, strict=True)]
         if max(differences) > _SAME_COLOR:
             return replace(state, background=color)

@@ -486,6 +486,7 @@ class ImageView(View[ImageContent, ImageState]):
 
     def _ground_controls(self) -> None:
         from splatview_viewer.ui import widgets as ui
+        from splatview_viewer.ui.color_field import draw_color
 
         if self.has_alpha:
             alpha = ui.choice(
@@ -495,7 +496,7 @@ class ImageView(View[ImageContent, ImageState]):
                 _ALPHA_LABELS,
             )
             self.state = replace(self.state, alpha=alpha)
-        background = ui.color(
+        background = draw_color(
             "Background", "Colour around and behind the image", self.state.background
         )
         self.state = replace(self.state, background=background)

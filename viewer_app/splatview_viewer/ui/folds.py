@@ -1,0 +1,62 @@
+"""The heads of sections, and of rarely needed rows in them."""
+
+from __future__ import annotations
+
+from imgui_bundle import ImVec2, imgui
+
+from splatview_viewer.ui import controls, icons, lettering, theme
+
+_HEAD_GAP = 2.0
+"""Points between two heads."""
+_is_head_clicked_right = False
+
+
+def draw_fold(title: str, opened: bool = False, tip: str = "", state: str = "") -> bool:
+    """Draw the head of a section, which a click opens and closes.
+
+    Args:
+        title: its name.
+        opened: True to open it at first.
+        tip: shown beside the panel.
+        state: a few words at its right.
+
+    Returns:
+        True while it is open.
+    """
+    global _is_head_clicked_right
+    is_open = controls.head(title, opened, state, tip)
+    _is_head_clicked_right = imgui.is_item_clicked(imgui.MouseButton_.right)
+    # Heads follow each other closely, and rows follow their head at once.
+    spacing = imgui.get_style().item_spacing
+    imgui.set_cursor_pos_y(imgui.get_cursor_pos_y() - spacing.y)
+    if not is_open:
+        imgui.push_style_var(imgui.StyleVar_.item_spacing, ImVec2(spacing.x, 0))
+        imgui.dummy(ImVec2(0, _HEAD_GAP * theme.scale()))
+        imgui.pop_style_var()
+    return is_open
+
+
+def is_head_clicked_right() -> bool:
+    """Return whether the last `draw_fold` was clicked on the right."""
+    return _is_head_clicked_right
+
+
+def draw_small_fold(title: str, tip: str = "") -> bool:
+    """Draw the head of rarely needed rows of a section; return True while it is open."""
+    scale = theme.scale()
+    storage = imgui.get_state_storage()
+    key = imgui.get_id(f"{title} is open")
+    is_open = storage.get_bool(key, False)
+    width = imgui.get_content_region_avail().x
+    of = controls.item(title, width, theme.ROW_HEIGHT * scale)
+    if of.pressed:
+        is_open = not is_open
+        storage.set_bool(key, is_open)
+    draw = imgui.get_window_draw_list()
+    ink = theme.TEXT if of.hovered else theme.DIM
+    caret = "down" if is_open else "right"
+    icons.draw(draw, caret, (of.x + 6 * scale, of.middle[1]), ink, 11)
+    y = of.middle[1] - imgui.get_text_line_height() / 2
+    lettering.write(draw, round(of.x + 20 * scale), round(y), theme.u32(ink), title)
+    controls.tip(tip)
+    return is_open
