@@ -330,7 +330,9 @@ class Comparisons(Feature):
         self.ties.inherit(viewport, leader)
         self.ties.tie(user, [viewport, leader])
         pairing = Pairing(leader.entry.key, viewport.entry.key)
-        if leader.key == viewport.key or not self._is_valid(pairing):
+        # A file that is still being read is of no kind yet.
+        is_alike = viewport.entry.kind in ("", leader.entry.kind)
+        if leader.key == viewport.key or not is_alike:
             return
         own = self.of(user)
         if own.pairing is None or set(own.pairing) != set(pairing):
@@ -371,7 +373,11 @@ class Comparisons(Feature):
     def _badge(self, viewport: Viewport) -> str:
         """Return "A" or "B" for a pane that shows one of two that are compared."""
         pairing = self.of(viewport.user).pairing
-        if pairing is None or viewport.key not in pairing:
+        if (
+            pairing is None
+            or viewport.key not in pairing
+            or not self._is_valid(pairing)
+        ):
             return ""
         panes = panes_of(viewport.user, pairing)
         if panes.way is None and panes.difference is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -41,6 +41,8 @@ class UserTies:
     look: bool = True
     viewports: WeakSet[Viewport] = field(default_factory=WeakSet)
     seen: WeakKeyDictionary[ShownView, _Seen] = field(default_factory=WeakKeyDictionary)
+    sizes: tuple[tuple[int, int], ...] = ()
+    """Of the tied viewports in the last picture."""
     steps: WeakKeyDictionary[Playback, int | None] = field(
         default_factory=WeakKeyDictionary
     )
@@ -136,8 +138,14 @@ class Ties:
                 views.append(view)
             if viewport.view is not None and isinstance(viewport.view.view, PairView):
                 viewport.view.view.set_alike(ties.look)
+        sizes = tuple((v.rect.width, v.rect.height) for v in viewports)
+        is_resized = sorted(sizes) != sorted(ties.sizes)
+        ties.sizes = sizes
         for kind in {view.kind for view in views}:
-            _pull_alike([view for view in views if view.kind == kind], ties)
+            alike = [view for view in views if view.kind == kind]
+            if is_resized and ties.camera:
+                _settle_size(alike[0], ties)
+            _pull_alike(alike, ties)
         for view in views:
             ties.seen[view] = _Seen(view.view.state.place, view.look)
         if ties.step:
@@ -180,6 +188,20 @@ def playbacks_of(viewport: Viewport) -> list[Playback]:
     views = view.view.views if isinstance(view.view, PairView) else [view]
     playbacks = [v.view.playback for v in views if not v.empty]
     return [playback for playback in playbacks if playback is not None]
+
+
+def _settle_size(view: ShownView, ties: UserTies) -> None:
+    """Have a view look as its own size asks for, once panes have other sizes.
+
+    It showed all of another pane before, and was smaller than need be.
+    """
+    place = view.view.state.place
+    if getattr(place, "seen_in", None) is None:
+        return
+    view.view.state = replace(view.view.state, place=replace(place, seen_in=None))
+    if view not in ties.seen:
+        # The others have to follow.
+        ties.seen[view] = _Seen(place, view.look)
 
 
 def _pull_alike(alike: Sequence[ShownView], ties: UserTies) -> None:

@@ -54,6 +54,8 @@ TABS: dict[Tab, str] = {
     "film": "Film",
 }
 """The tabs of the panel in their order, and their names."""
+_SAME_SIZE = 2
+"""Pixels by which the sides of two rectangles of one size differ at most."""
 Data = TypeVar("Data")
 State = TypeVar("State")
 
@@ -435,7 +437,8 @@ class ShownView:
         state = leader.view.state if alike else self.view.state
         state = replace(state, place=place)
         rect = leader.rect
-        if rect is not None and rect != self.rect and isinstance(state, PlacedState):
+        is_alike = rect is None or _are_alike(rect, self.rect)
+        if rect is not None and not is_alike and isinstance(state, PlacedState):
             state = replace(state, place=state.place.seen_from(rect))
         self.view.state = state
 
@@ -523,6 +526,14 @@ class ShownView:
             self.view.release("closed")
         else:
             self.view.release("last")
+
+
+def _are_alike(rect: Rect, other: Rect | None) -> bool:
+    """Return whether two rectangles are of one size, but for a line between panes."""
+    if other is None:
+        return False
+    across = abs(rect.width - other.width)
+    return across <= _SAME_SIZE and abs(rect.height - other.height) <= _SAME_SIZE
 
 
 def has_arrived(value: Value) -> bool:

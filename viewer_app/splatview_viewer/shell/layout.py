@@ -21,7 +21,7 @@ MOST = 9
 """Viewports of one user."""
 GAP = 1
 """Points between viewports."""
-_WISH = 1.6
+_WISH = 1.25
 """Width to height of a viewport that one likes to look at."""
 
 
