@@ -546,7 +546,7 @@ class WebServer:
                 1013, f"{MAX_CLIENTS} pages show this viewer already: close one."
             )
         key = secrets.token_urlsafe(16)
-        welcome = m.Welcome(m.PROTOCOL, VERSION, self.viewer, key, MAX_FILE)
+        welcome = m.Welcome(m.PAGE_PROTOCOL, VERSION, self.viewer, key, MAX_FILE)
         await response.send_str(m.encode(welcome))
         hello = await _receive_hello(response)
         if isinstance(hello, _Closing):
