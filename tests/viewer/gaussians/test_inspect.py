@@ -331,10 +331,7 @@ def test_side_of_a_cylinder_is_dragged_all_around_and_an_end_alone(
 
 
 def test_cylinder_is_chosen_in_the_panel_upright_and_fitted_again(
-    view: Any,
-    panel: Panel,
-    screen: OffscreenScreen,
-    monkeypatch: pytest.MonkeyPatch,
+    view: Any, panel: Panel, screen: OffscreenScreen
 ) -> None:
     screen.resize(440, 1200)
     tool = view.view.tools["crop"]
@@ -343,22 +340,8 @@ def test_cylinder_is_chosen_in_the_panel_upright_and_fitted_again(
     view.view.rig.apply_orbit()
     uncropped = view_pixels(view, screen)
 
-    def choose(kind: str) -> None:
-        """Choose a shape from the list, whose entries are no widgets with a place."""
-        combo = imgui.combo
-
-        def chosen(label: str, index: int, names: list[str]) -> tuple[bool, int]:
-            answer = combo(label, index, names)
-            if label == "##Shape":
-                return True, names.index(kind)
-            return answer
-
-        widgets.drawn.clear()
-        with monkeypatch.context() as patch:
-            patch.setattr(imgui, "combo", chosen)
-            see(view, panel, screen, "Crop")
-
-    choose("Cylinder")
+    widgets.choose("Shape", "Cylinder")
+    see(view, panel, screen, "Crop")
     assert set(widgets.drawn) == {
         *("Shape", "Keep", "Centre", "Radius", "Height", "Rotation", "Fit to scene")
     }
@@ -377,7 +360,8 @@ def test_cylinder_is_chosen_in_the_panel_upright_and_fitted_again(
         panel.handle(event(*pixel), RECT, covered=[Rect(0, 0, 4000, 4000)])
         see(view, panel, screen, "Crop")
     assert tool.shape == replace(fitted, outside=True)
-    choose("None")
+    widgets.choose("Shape", "None")
+    see(view, panel, screen, "Crop")
     assert tool.shape is None
     np.testing.assert_array_equal(view_pixels(view, screen), uncropped)
 
