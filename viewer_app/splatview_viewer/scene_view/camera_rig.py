@@ -44,11 +44,6 @@ class CameraRig:
             self._view.mark_moving()
         return self._orbit
 
-    @property
-    def up(self) -> np.ndarray:
-        """What is up in this view, (3,) in the world: as found, or as the user chose."""
-        return self.orbit.up
-
     def apply_orbit(self, **fields: Any) -> None:
         """Look from where `orbit` is now, and change other fields of the place."""
         is_framed = self._view.data.summary is not None

@@ -97,7 +97,7 @@ class Crop(Tool[SelectableView]):
 
     def fit(self, kind: type[Shape]) -> Shape:
         """Return a shape of this class around what can be seen of the scene."""
-        up = self.view.rig.up
+        up = self.view.rig.up_axis.direction
         sample = self.view.data.current_sample()
         if sample is None:
             return shapes.fit(kind, np.zeros((0, 3)), up=up)
