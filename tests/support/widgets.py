@@ -28,6 +28,7 @@ KINDS = (
     "input_int",
     "input_double",
     "tree_node",
+    "collapsing_header",
     "input_text_with_hint",
     "input_text_multiline",
 )
