@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
     from splatview_ipc.kinds.camera_hints import CameraHint
 
+PHOTO_DTYPES = ("uint8", "float16", "bfloat16", "float32", "float64")
+"""Not those of images: a photograph has no measurements, and uint16 would be white."""
+_DTYPE_ADVICE = {"uint16": ": use .float() / 65535", "bool": ": use .byte() * 255"}
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 """Characters that names of photographs do not hold.
 
@@ -237,14 +240,14 @@ def _photo_tensor(image: Any, index: int, layout: str | None) -> torch.Tensor:
         layout = "HW"
     elif layout is None:
         layout = guessed_layout(tensor)
-    # float64 is converted when the photograph is read.
-    dtype = dtype_name(tensor).replace("float64", "float32")
-    if dtype == "uint16":
+    dtype = dtype_name(tensor)
+    if dtype not in PHOTO_DTYPES:
         raise ValueError(
-            f"images[{index}] is uint16; legal are uint8 (0 to 255) and floating point "
-            "(0 to 1): use .float() / 65535"
+            f"images[{index}] is {dtype}; expected uint8 (0 to 255) or floating point "
+            f"(0 to 1){_DTYPE_ADVICE.get(dtype, '')}"
         )
-    shapes = {"image": (dtype, tuple(tensor.shape))}
+    # It is converted when the photograph is read.
+    shapes = {"image": ("uint8", tuple(tensor.shape))}
     try:
         kinds.check_frame("image", shapes, {"layout": layout})
     except ValueError as error:

@@ -61,8 +61,8 @@ def publish(
 
     Args:
         value: an image, (H, W), (H, W, 1|3|4) or (1|3|4, H, W), uint8 in 0..255,
-            uint16 or float16, bfloat16, float32 in [0, 1]; or a Gaussian scene in any form that
-            `splatview.adapters.gaussians` lists: a gsplat `ParameterDict` or mapping
+            uint16 or float16, bfloat16, float32 in [0, 1]; or a Gaussian scene in any
+            form that `splatview.adapters.gaussians` lists: a gsplat `ParameterDict` or mapping
             with its names, an inria `GaussianModel`, a nerfstudio model,
             async_torchwindow's tuple. OpenCV axes, quaternions w x y z. Tensors of the
             CPU or a GPU, also slices and those that require gradients; arrays of other

@@ -197,8 +197,8 @@ class Window:
         Args:
             image: (H, W, 3|4) or whatever else `splatview.publish` takes as an image:
                 (H, W), (1|3|4, H, W), uint8 in 0..255, uint16, or float16, bfloat16,
-                float32 in [0, 1], on a GPU or the CPU; also (1, H, W, 3|4). The upper row is the
-                first. In the older form the width of the picture.
+                float32 in [0, 1], on a GPU or the CPU; also (1, H, W, 3|4). The upper row
+                is the first. In the older form the width of the picture.
             height: the height of the picture at an address.
             data_ptr: the address of (height, width, channels) float32 pixels in a GPU's
                 or this process's memory. They are copied at the call: call it again when

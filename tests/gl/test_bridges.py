@@ -17,6 +17,7 @@ import pytest
 import torch
 from support.frames import remote
 
+from splatview_ipc.control.dtypes import DTYPES
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import DeviceTensor, Piece
 from splatview_ipc.cuda.memory import ExportableMemory
@@ -24,9 +25,9 @@ from splatview_ipc.gl.base import Bridge, Form, PixelSource
 from splatview_ipc.gl.buffers import BufferSource, GlMemory
 from splatview_ipc.gl.probe import BRIDGES, AutoBridge, make_canvas, probe
 from splatview_ipc.gl.sources import read_source
+from splatview_ipc.kinds.image import IMAGE_DTYPES
 
-DTYPES = ("uint8", "uint16", "float16", "bfloat16", "float32")
-INTEGERS = {"uint8": 255, "uint16": 65535}
+INTEGERS = {name: int(d.one) for name, d in DTYPES.items() if not d.is_float}
 """Integer dtypes and what a shader sees as 1."""
 FORMS = [
     ("HW", 1),
@@ -103,7 +104,9 @@ class Case:
 
 CASES = [
     Case(dtype, layout, channels, strides)
-    for (layout, channels), dtype, strides in itertools.product(FORMS, DTYPES, STRIDES)
+    for (layout, channels), dtype, strides in itertools.product(
+        FORMS, IMAGE_DTYPES, STRIDES
+    )
 ]
 
 

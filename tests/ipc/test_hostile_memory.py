@@ -20,6 +20,7 @@ from support.wait import wait_until
 import splatview
 from splatview.api import session as publishing
 from splatview_ipc.control import limits, messages
+from splatview_ipc.control.dtypes import DTYPES
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import RemoteTensor, StreamFrame
 from splatview_ipc.cuda.tensors import check_bounds
@@ -214,7 +215,7 @@ def _is_refused(check: Callable[..., object], *args: Any) -> bool:
         st.tuples(st.sampled_from(_EXTENTS), st.sampled_from(_EXTENTS)), max_size=4
     ),
     st.sampled_from([0, 1, 4, 512, 2**40, limits.MAX_SEGMENT]),
-    st.sampled_from(list(limits.ITEM_SIZE)),
+    st.sampled_from(list(DTYPES)),
     st.sampled_from([1, 4096, 2**40, limits.MAX_SEGMENT]),
 )
 def test_shapes_strides_and_offsets_never_reach_beyond_their_memory(
@@ -233,7 +234,7 @@ def test_shapes_strides_and_offsets_never_reach_beyond_their_memory(
     span = 0
     if 0 not in shape:
         span = 1 + sum((extent - 1) * stride for extent, stride in dims)
-    item_size = limits.ITEM_SIZE[dtype]
+    item_size = DTYPES[dtype].item_size
     fits = offset + span * item_size <= size and offset % item_size == 0
     assert _is_refused(check_tensors, in_place) != fits
     assert _is_refused(check_bounds, dtype, shape, strides, offset, size) != fits

@@ -28,14 +28,17 @@ KINDS = (
     "input_int",
     "input_double",
     "tree_node",
+    "collapsing_header",
     "input_text_with_hint",
     "input_text_multiline",
 )
 drawn: dict[str, Rect] = {}
 """Widgets in the last pictures of all screens, by the name that imgui shows.
 
-That is "Run", or "key" of "##key".
+That is "Run", or "key" of "##key". Each test begins with none.
 """
+_choices: dict[str, str] = {}
+"""Entries that lists are to choose when they are drawn next, by the lists' names."""
 
 
 def _noting(draw: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,8 +46,7 @@ def _noting(draw: Callable[..., Any]) -> Callable[..., Any]:
         result = draw(name, *args, **options)
         low = imgui.get_item_rect_min()
         high = imgui.get_item_rect_max()
-        visible, _, hidden = name.partition("##")
-        drawn[visible or hidden] = Rect(
+        drawn[_shown_name(name)] = Rect(
             round(low.x), round(low.y), round(high.x - low.x), round(high.y - low.y)
         )
         return result
@@ -52,8 +54,43 @@ def _noting(draw: Callable[..., Any]) -> Callable[..., Any]:
     return noted
 
 
+def _shown_name(name: str) -> str:
+    visible, _, hidden = name.partition("##")
+    return visible or hidden
+
+
+def _choosing(draw: Callable[..., Any]) -> Callable[..., Any]:
+    def combo(
+        name: str, index: int, entries: list[str], *args: Any, **options: Any
+    ) -> tuple[bool, int]:
+        result = draw(name, index, entries, *args, **options)
+        entry = _choices.pop(_shown_name(name), None)
+        if entry is None:
+            return result
+        return True, entries.index(entry)
+
+    return combo
+
+
+imgui.combo = _choosing(imgui.combo)
 for kind in KINDS:
     setattr(imgui, kind, _noting(getattr(imgui, kind)))
+
+
+def choose(label: str, entry: str) -> None:
+    """Have a list choose an entry when it is drawn next, as if a user had."""
+    _choices[label] = entry
+
+
+def clear() -> None:
+    """Forget the widgets that were drawn, and what lists were to choose.
+
+    Raises AssertionError if a list was not drawn since `choose`.
+    """
+    drawn.clear()
+    missing = dict(_choices)
+    _choices.clear()
+    assert not missing, f"no list was drawn to choose {missing}"
 
 
 def middle(name: str) -> tuple[int, int]:

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from support.browser_rig import Rig
 from support.viewer import Viewer
+
+
+@pytest.fixture(autouse=True)
+def forgotten_widgets() -> Iterator[None]:
+    """Have no test find the widgets of another one."""
+    yield
+    widgets = sys.modules.get("support.widgets")
+    if widgets is not None:
+        widgets.clear()
 
 
 @pytest.fixture

@@ -10,20 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from splatview_ipc.control.dtypes import DTYPES
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import torch
-
-_NUMPY = {
-    "uint8": np.uint8,
-    "uint16": np.uint16,
-    "float16": np.float16,
-    "bfloat16": np.uint16,
-    "float32": np.float32,
-    "float64": np.float64,
-    "int32": np.int32,
-}
 
 
 class Piece(NamedTuple):
@@ -72,7 +64,7 @@ class RemoteTensor:
     """A tensor in another process's memory on the host, read-only."""
 
     dtype: str
-    """"uint8", "uint16", "int32", "float16", "bfloat16", "float32" or "float64"."""
+    """One of `control.dtypes.DTYPES`."""
     array: np.ndarray
     """A view of the slot, which the writer may reuse: see `StreamFrame`.
 
@@ -102,9 +94,9 @@ class RemoteTensor:
     ) -> RemoteTensor:
         """Return a tensor at a byte offset of a buffer, within which all of it lies."""
         if 0 in shape:
-            return cls(dtype, np.empty(shape, _NUMPY[dtype]))
+            return cls(dtype, np.empty(shape, DTYPES[dtype].numpy))
         count = int(np.prod(shape, dtype=np.int64))
-        array = np.frombuffer(buffer, _NUMPY[dtype], count, offset)
+        array = np.frombuffer(buffer, DTYPES[dtype].numpy, count, offset)
         return cls(dtype, array.reshape(shape))
 
 

@@ -47,14 +47,3 @@ MAX_PIECES = 4096
 MIN_SLOTS = 2
 MAX_SLOTS = 16
 """Slots of a ring: one to write into beside the newest frame."""
-
-ITEM_SIZE = {
-    "uint8": 1,
-    "uint16": 2,
-    "float16": 2,
-    "bfloat16": 2,
-    "float32": 4,
-    "float64": 8,
-    "int32": 4,
-}
-"""Bytes per element of the types that can be shared."""

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from splatview_ipc.control import limits
+from splatview_ipc.control.dtypes import DType  # noqa: TC001  msgspec reads it
 from splatview_ipc.kinds.cameras import CAMERA_LIMITS
 
 Index = Annotated[int, Meta(ge=0, lt=limits.MAX_STREAMS)]
@@ -26,7 +27,6 @@ Text = Annotated[str, Meta(max_length=limits.MAX_META_TEXT)]
 Identifier = Annotated[
     str, Meta(min_length=1, max_length=40, pattern=r"\A[A-Za-z_][A-Za-z0-9_]*\Z")
 ]
-DType = Literal["uint8", "uint16", "float16", "bfloat16", "float32", "float64", "int32"]
 Kind = Literal["image", "gaussians", "cameras", "overlay", "scalars", "memory"]
 Extent = Annotated[int, Meta(ge=0, le=limits.MAX_EXTENT)]
 Shape = Annotated[tuple[Extent, ...], Meta(max_length=limits.MAX_DIMS)]

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from splatview_ipc.control import descriptors, limits
-from splatview_ipc.control.dtypes import dtype_name
+from splatview_ipc.control.dtypes import DTYPES, dtype_name
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.messages import FdMemory, IpcMemory, MemoryRef, TensorRef
 from splatview_ipc.control.sockets import close_all
@@ -73,8 +73,8 @@ def check_shareable(tensors: Mapping[str, torch.Tensor]) -> int:
             f"tensors on {names}: GPU memory is shared from one CUDA device at a time"
         )
     for name, tensor in tensors.items():
-        if dtype_name(tensor) not in limits.ITEM_SIZE:
-            expected = ", ".join(limits.ITEM_SIZE)
+        if dtype_name(tensor) not in DTYPES:
+            expected = ", ".join(DTYPES)
             raise SharingError(f"{name} is {dtype_name(tensor)}; expected {expected}")
         if tensor.layout is not torch.strided:
             raise SharingError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from splatview_ipc.control import limits
+from splatview_ipc.control.dtypes import DTYPES
 from splatview_ipc.control.errors import SharingError
 
 if TYPE_CHECKING:
@@ -110,9 +110,9 @@ def _is_within(
     dtype: str, shape: Sequence[int], strides: Sequence[int], offset: int, size: int
 ) -> bool:
     """Return whether a tensor lies within memory; its description may be anything."""
-    item_size = limits.ITEM_SIZE.get(dtype)
-    if item_size is None or len(shape) != len(strides):
+    if dtype not in DTYPES or len(shape) != len(strides):
         return False
+    item_size = DTYPES[dtype].item_size
     has_negative = any(number < 0 for number in (offset, *shape, *strides))
     is_aligned = offset % item_size == 0
     if has_negative or not is_aligned:

@@ -34,23 +34,21 @@ if TYPE_CHECKING:
     """A picture: another process's tensor, or one of this process, CUDA or not."""
 
 
-class Dtype(NamedTuple):
-    """A dtype of pictures."""
+class PictureDtype(NamedTuple):
+    """A dtype of pictures in OpenGL."""
 
     define: str
     """For `SHADER`."""
-    item: int
-    """Bytes of a value."""
     texture: str
     """moderngl's name of the texture format that keeps its bits."""
 
 
-DTYPES = {
-    "uint8": Dtype("DTYPE_U8", 1, "f1"),
-    "uint16": Dtype("DTYPE_U16", 2, "nu2"),
-    "float16": Dtype("DTYPE_F16", 2, "f2"),
-    "bfloat16": Dtype("DTYPE_BF16", 2, "u2"),
-    "float32": Dtype("DTYPE_F32", 4, "f4"),
+PICTURE_DTYPES = {
+    "uint8": PictureDtype("DTYPE_U8", "f1"),
+    "uint16": PictureDtype("DTYPE_U16", "nu2"),
+    "float16": PictureDtype("DTYPE_F16", "f2"),
+    "bfloat16": PictureDtype("DTYPE_BF16", "u2"),
+    "float32": PictureDtype("DTYPE_F32", "f4"),
 }
 LAYOUTS = ("HW", "HWC", "CHW")
 MAX_CHANNELS = 4
@@ -101,7 +99,7 @@ class Form:
     def of(cls, shape: tuple[int, ...], dtype: str, layout: str) -> Form:
         """Return the form of a picture. Raises SharingError for what is no picture."""
         is_layout = layout in LAYOUTS and len(shape) == len(layout)
-        is_picture = is_layout and min(shape, default=0) > 0 and dtype in DTYPES
+        is_picture = is_layout and min(shape, default=0) > 0 and dtype in PICTURE_DTYPES
         channels = 1
         if is_picture and "C" in layout:
             channels = shape[layout.index("C")]
@@ -109,7 +107,7 @@ class Form:
             raise SharingError(
                 f"{dtype} of shape {tuple(shape)} and layout {layout!r} is no picture; "
                 f"expected HW, HWC or CHW with 1 to {MAX_CHANNELS} channels of "
-                f"{', '.join(DTYPES)}"
+                f"{', '.join(PICTURE_DTYPES)}"
             )
         return cls(
             width=shape[layout.index("W")],
@@ -140,7 +138,7 @@ class PixelSource:
         It is more than 1 where textures are limited.
         """
         self.defines: tuple[str, ...] = (
-            DTYPES[form.dtype].define,
+            PICTURE_DTYPES[form.dtype].define,
             f"CHANNELS {form.channels}",
             *defines,
         )

@@ -12,9 +12,10 @@ from itertools import accumulate
 from math import lcm
 from typing import TYPE_CHECKING, NamedTuple
 
+from splatview_ipc.control.dtypes import DTYPES
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.gl import glapi
-from splatview_ipc.gl.base import DTYPES, PixelSource
+from splatview_ipc.gl.base import PixelSource
 from splatview_ipc.gl.glapi import GL
 from splatview_ipc.gl.sources import set_uniform, set_units
 
@@ -35,7 +36,7 @@ _SHORT_STEP = 16
 
 Others would make a program for every stride.
 """
-_FORMATS = {
+TEXEL_FORMATS = {
     # R8, RG8, RGBA8
     ("uint8", 1): 0x8229,
     ("uint8", 2): 0x822B,
@@ -123,7 +124,7 @@ def plan_access(
     Raises:
         SharingError: the picture is not within the memory, or OpenGL cannot address it.
     """
-    item = DTYPES[form.dtype].item
+    item = DTYPES[form.dtype].item_size
     steps = _Steps(
         row=strides[form.layout.index("H")],
         column=strides[form.layout.index("W")],
@@ -155,7 +156,7 @@ def plan_access(
             continue
         return Access(
             fetch="FETCH_TEXEL" if pixel_values else "FETCH_ELEMENT",
-            format=_FORMATS[form.dtype, texel_values],
+            format=TEXEL_FORMATS[form.dtype, texel_values],
             pieces=pieces,
             start=window.start,
             size=window.size,
@@ -184,7 +185,7 @@ def _pixel_texels(form: Form, plane: int) -> list[int]:
     if form.channels > 1 and plane != 1:
         return []
     counts = range(form.channels, 5)
-    return [n for n in counts if (form.dtype, n) in _FORMATS]
+    return [n for n in counts if (form.dtype, n) in TEXEL_FORMATS]
 
 
 def _window(

@@ -10,7 +10,7 @@ import numpy as np
 from splatview_ipc.control.dtypes import dtype_name
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import RemoteTensor
-from splatview_ipc.gl.base import DTYPES, Form, local_tensor
+from splatview_ipc.gl.base import PICTURE_DTYPES, Form, local_tensor
 from splatview_ipc.gl.sources import TextureSource
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class HostBridge:
             size=(form.width, rows),
             components=1 if key.is_planar else form.channels,
             alignment=1,
-            dtype=DTYPES[form.dtype].texture,
+            dtype=PICTURE_DTYPES[form.dtype].texture,
         )
         # Integers cannot be filtered.
         texture.filter = (moderngl.NEAREST, moderngl.NEAREST)

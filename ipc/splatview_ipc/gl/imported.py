@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from splatview_ipc.control.dtypes import dtype_name
+from splatview_ipc.control.dtypes import DTYPES, dtype_name
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.cuda import driver
-from splatview_ipc.gl.base import DTYPES, Form, local_tensor
+from splatview_ipc.gl.base import Form, local_tensor
 from splatview_ipc.gl.buffers import BufferSource, GlMemory
 from splatview_ipc.gl.direct import require_import
 from splatview_ipc.gl.glapi import GL
@@ -208,7 +208,7 @@ class ImportBridge:
         form = Form.of((height, width, channels), dtype, "HWC")
         # A shader reads pixels of four values with one fetch.
         pixel_values = 4 if channels == 3 and dtype != "float32" else channels
-        size = height * width * pixel_values * DTYPES[dtype].item
+        size = height * width * pixel_values * DTYPES[dtype].item_size
         slot_size = -(-size // _PAGE) * _PAGE
         if slot_size not in self._memories:
             self._memories[slot_size] = _Memory(slot_size, self._device)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from splatview_ipc import kinds
 from splatview_ipc.control import limits
+from splatview_ipc.control.dtypes import DTYPES
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import StreamFrame
 from splatview_ipc.control.messages import (
@@ -164,7 +165,7 @@ class SlotReader(SlotLayout):
         header = decode_frame_header(raw)
         specs = {}
         for tensor in header.tensors:
-            size = math.prod(tensor.shape) * limits.ITEM_SIZE[tensor.dtype]
+            size = math.prod(tensor.shape) * DTYPES[tensor.dtype].item_size
             if tensor.offset % ALIGN or tensor.offset + size > self.capacity:
                 raise ValueError(f"{tensor.name} {tensor.shape} is outside of its slot")
             specs[tensor.name] = (tensor.dtype, tensor.shape)

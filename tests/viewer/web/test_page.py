@@ -195,7 +195,7 @@ def test_older_page_reloads_once(viewer: Viewer, open_page: Open) -> None:
     def old(route: Route) -> None:
         loads.append(route.request.url)
         script = route.fetch().text()
-        line = f"const PROTOCOL = {m.PROTOCOL};"
+        line = f"const PROTOCOL = {m.PAGE_PROTOCOL};"
         assert line in script
         route.fulfill(
             body=script.replace(line, "const PROTOCOL = 0;"),

@@ -110,7 +110,7 @@ def _turntable(view: GaussianView, size: tuple[int, int]) -> Film:
     sight = view.data.sample
     if camera is None or sight is None:
         raise ViewerError("video: there are no Gaussians to film")
-    return Film(turntable(camera, sight.middle, view.rig.orbit.up))
+    return Film(turntable(camera, sight.middle, view.rig.up_axis.direction))
 
 
 def _wait_for(filming: Filming) -> None:

@@ -190,7 +190,11 @@ class Host:
         return value
 
     def remember(self, topic: str, value: Any) -> None:
-        """Keep a JSON value of the entry; None: forget it."""
+        """Keep a JSON value of the entry; None: forget it.
+
+        Bookmarks and camera paths outlive the viewer so. Nothing else of a view does: its
+        state, a crop for example, ends with it.
+        """
         self.memo.put(f"{topic}/{self.identity or self.name}", value)
 
     @contextmanager

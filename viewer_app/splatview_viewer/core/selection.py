@@ -1,4 +1,9 @@
-"""A choice of Gaussians as plain numbers, which holds for every version of a scene."""
+"""A choice of Gaussians as plain numbers, which holds for every version of a scene.
+
+`scene/selecting.py` makes masks of it, `scene/shapes.py` knows the geometry of boxes,
+spheres and cylinders (edges, handles, fitting), and `scene_view/crop.py` is the tool
+with which users crop, `scene_view/crop_panel.py` its panel.
+"""
 
 from __future__ import annotations
 

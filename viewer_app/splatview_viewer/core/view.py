@@ -201,9 +201,12 @@ class View(Generic[Data, State]):
 
     A picture depends on the data and `state` alone, so following, bookmarks, undo and
     memory are copies of `state`. A state with a field `place`
-    (`PlacedState`) is seen whole by followers with other rectangles. The caller draws again after each call that changed `state`; the results of `tick`,
-    `handle`, `ui` and of a section's `draw` are True for any other reason to draw
-    again.
+    (`PlacedState`) is seen whole by followers with other rectangles. The caller draws
+    again after each call that changed `state`; the results of `tick`, `handle`, `ui`
+    and of a section's `draw` are True for any other reason to draw again.
+
+    A still picture (`app/still.py`) ticks before `take`, and then only once it is drawn:
+    what a view finds out in `tick` about a new value is missing there.
     """
 
     kind: ClassVar[str]

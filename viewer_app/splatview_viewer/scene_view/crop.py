@@ -117,7 +117,7 @@ class Crop(Tool[SelectableView]):
             points = self.view.seen_points()
         except RendererError:
             points = np.zeros((0, 3))
-        up = self.view.rig.orbit.up
+        up = self.view.rig.up_axis.direction
         return shapes.fit(kind, points, up=up, without_far=self.without_far)
 
     def fit_shape(self) -> None:

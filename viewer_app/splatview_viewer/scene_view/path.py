@@ -135,7 +135,7 @@ class PathTool(Tool[SceneView]):
         camera = self.view.rig.camera()
         sample = self.view.data.current_sample()
         if camera is not None and sample is not None:
-            path = turntable(camera, sample.middle, self.view.rig.orbit.up)
+            path = turntable(camera, sample.middle, self.view.rig.up_axis.direction)
             self.use(replace(self.film, path=path))
 
     def move_key(self, index: int, seconds: float) -> None:

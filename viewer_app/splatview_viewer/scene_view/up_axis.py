@@ -51,6 +51,11 @@ class UpAxis:
         summary = self._view.data.summary
         return None if summary is None else summary.up
 
+    @property
+    def direction(self) -> np.ndarray:
+        """The direction upward now, (3,) in the world: found, or chosen by the user."""
+        return self._view.rig.orbit.up
+
     # -- words ---------------------------------------------------------------------
 
     @property

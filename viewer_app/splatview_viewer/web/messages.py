@@ -18,7 +18,7 @@ from splatview_ipc.system.terminal import without_surrogates
 from splatview_viewer.core import events
 from splatview_viewer.core.screen import Caption, Favour
 
-PROTOCOL = 5
+PAGE_PROTOCOL = 5
 """Raised when page and viewer of two versions would misunderstand each other."""
 MAX_MESSAGE = 64 * 1024
 """Bytes; no message of a page is longer."""
@@ -198,7 +198,7 @@ def parse(text: str | bytes) -> ClientMessage:
     try:
         return _decoder.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError) as e:
-        raise MessageError(f"not a message of protocol {PROTOCOL}: {e}") from None
+        raise MessageError(f"not a message of protocol {PAGE_PROTOCOL}: {e}") from None
 
 
 def encode(message: ServerMessage | ClientMessage) -> str:

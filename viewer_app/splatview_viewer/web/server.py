@@ -556,7 +556,7 @@ class WebServer:
             )
         key = secrets.token_urlsafe(16)
         welcome = m.Welcome(
-            m.PROTOCOL, VERSION, self.viewer, key, MAX_FILE, self.command
+            m.PAGE_PROTOCOL, VERSION, self.viewer, key, MAX_FILE, self.command
         )
         await response.send_str(m.encode(welcome))
         hello = await _receive_hello(response)

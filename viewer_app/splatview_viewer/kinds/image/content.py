@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from splatview_ipc.control.dtypes import DTYPES
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.gl.base import fragment_head
 from splatview_ipc.gl.host import HostBridge
@@ -19,7 +20,6 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.view import VERTEX, Stopwatch, meta_phrases
 from splatview_viewer.kinds.image.layers import CAMERA_META, ImageLayers
 from splatview_viewer.kinds.image.measurement import (
-    MAX_VALUE,
     MEASUREMENT_META,
     measurement_of,
 )
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.view import Value
     from splatview_viewer.gpu.work import GpuWork
 
-INTEGERS = {"uint8": 255.0, "uint16": MAX_VALUE}
+INTEGERS = {name: d.one for name, d in DTYPES.items() if not d.is_float}
 """Integer dtypes and what a shader sees as 1."""
 _ARRIVAL_WAIT_S = 0.5
 """Seconds for which a frame in other memory than the one shown must have arrived; then

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from splatview_ipc.control.dtypes import DTYPES
 from splatview_ipc.kinds.image import IMAGE_AXES, holds_measurements
 from splatview_viewer.core.quantities import number_labels
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.image.view import ImageState
 
 MEASUREMENT_META = ("unit", "scale")
-MAX_VALUE = 65535.0
+MAX_VALUE = DTYPES["uint16"].one
 """The value that a shader sees as 1."""
 
 
