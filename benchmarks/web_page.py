@@ -26,7 +26,7 @@ GAUSSIANS = 30_000
 HZ = 2.0
 """Versions that are published in a second."""
 SECONDS = 8.0
-FIELD = (276, 601)
+FIELD = (276, 797)
 """The slider "Field of view", which Ctrl and a click make a field."""
 _COUNT_BYTES = """
 window.received = 0;

@@ -106,6 +106,13 @@ def on_canvas(page: Page) -> np.ndarray:
     return _content(page, "scene")[..., :3]
 
 
+def png(pixels: np.ndarray) -> bytes:
+    """Return (H, W, 4) uint8 as a file of PNG."""
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return file.getvalue()
+
+
 def on_interface(page: Page) -> np.ndarray:
     """Read the content of the interface's canvas, (H, W, 4) uint8."""
     return _content(page, "canvas")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from support.pages import (
     connected,
     drag,
@@ -17,6 +19,8 @@ from support.pages import (
     elsewhere,
     mask,
     on_canvas,
+    on_interface,
+    png,
     screenshot,
     send,
     shows,
@@ -126,7 +130,26 @@ def test_page_shows_title_and_trouble_and_writes_the_clipboard(
     assert page.evaluate("navigator.clipboard.readText()") == "0.25, 0.5"
 
 
-def test_phone_page_has_large_touch_targets(viewer: Viewer, open_page: Open) -> None:
+def test_viewer_asks_the_page_for_full_screen_and_keyboard(
+    viewer: Viewer, open_page: Open
+) -> None:
+    """A browser lets a page do so only after a press, which may still be to come."""
+    page, client = connected(viewer, open_page)
+    full = "!!document.fullscreenElement"
+    client.connection.send(m.Ask("fullscreen"))
+    page.wait_for_timeout(200)
+    page.mouse.click(300, 200)
+    wait_for_script(page, full)
+    client.connection.send(m.Ask("fullscreen"))
+    wait_for_script(page, f"!({full})")
+    client.connection.send(m.Caption("render", "", True))
+    wait_for_script(page, "document.activeElement.id === 'field'")
+    client.connection.send(m.Ask("keyboard"))
+    page.wait_for_timeout(100)
+    assert page.evaluate("document.activeElement.id") == "field"
+
+
+def test_page_draws_no_controls_of_its_own(viewer: Viewer, open_page: Open) -> None:
     page, client = connected(
         viewer, open_page, (390, 844), 3, has_touch=True, is_mobile=True
     )
@@ -135,26 +158,63 @@ def test_phone_page_has_large_touch_targets(viewer: Viewer, open_page: Open) -> 
         2532,
         3.0,
     )
-    for name in ("panel", "fit", "shot"):
-        box = page.locator(f"#{name}").bounding_box()
-        assert box is not None
-        assert box["width"] >= 44
-        assert box["height"] >= 44
-        assert box["x"] >= 195
-        assert box["x"] + box["width"] <= 390  # beside the panel
-    for button, key in (("#panel", "h"), ("#fit", "f")):
-        page.tap(button)
-        client.wait(ev.Key, 2)
-        assert [key_event.name for key_event in client.received(ev.Key)] == [
-            key,
-            key,
-        ]
-        assert not client.received(ev.PointerPress)
-        client.forget()
-    client.connection.send(m.Caption("render", "", True))
-    page.wait_for_selector("#keyboard")
-    page.tap("#keyboard")
-    assert page.evaluate("document.activeElement.id") == "field"
+    assert page.locator("button:visible").count() == 0
+    page.keyboard.press("F6")
+    assert client.wait(ev.Key).name == "f6"
+
+
+def test_interface_lies_over_pictures_and_changes_in_parts(
+    viewer: Viewer, open_page: Open
+) -> None:
+    page = open_page(viewer.url, (400, 300))
+    client = viewer.client()
+    pixels = drawn(400, 300)
+    client.arrange((400, 300), m.PaneBox(7, (100, 50, 200, 200)))
+    shows(client, pixels)
+    half = np.full((50, 60, 4), (250, 40, 10, 128), np.uint8)
+    client.update(((20, 30, 60, 50), png(half)))
+    wait_until(lambda: client.update_number in client.update_acks)
+    expected = np.zeros((300, 400, 4), np.uint8)
+    expected[30:80, 20:80] = half
+    np.testing.assert_allclose(on_interface(page).astype(int), expected, atol=1)
+    over = pixels[30:80, 20:80] * (127 / 255) + half[..., :3] * (128 / 255)
+    np.testing.assert_allclose(screenshot(page)[30:80, 20:80], over, atol=2)
+    opaque = np.full((10, 10, 4), (1, 2, 3, 255), np.uint8)
+    client.update(
+        ((70, 70, 10, 10), png(opaque)), ((0, 0, 10, 10), png(opaque[:, ::-1]))
+    )
+    wait_until(lambda: client.update_number in client.update_acks)
+    for top in (70, 0):
+        assert (on_interface(page)[top + 5, top + 5] == (1, 2, 3, 255)).all()
+    assert (on_interface(page)[40, 40, 3] == 128).all(), "what is left out stays"
+
+
+def test_picture_of_an_old_layout_is_shown_in_its_panes_of_now(
+    viewer: Viewer, open_page: Open
+) -> None:
+    page = open_page(viewer.url, (400, 300))
+    client = viewer.client()
+    red, blue = (220, 20, 30), (20, 40, 210)
+    left, right = (0, 50, 200, 250), (200, 50, 200, 250)
+    client.arrange((400, 300), m.PaneBox(1, left), m.PaneBox(2, right))
+    pixels = np.zeros((300, 400, 3), np.uint8)
+    pixels[:, :200] = red
+    pixels[:, 200:] = blue
+    shows(client, pixels)
+    client.arrange((400, 300), m.PaneBox(2, (100, 50, 300, 250)))
+    wait_until(lambda: client.update_number in client.update_acks)
+    shown = on_canvas(page)
+    assert (shown[60:290, 110:390] == blue).all()
+    assert not (shown == red).all(-1).any()
+    send(client, pixels)  # of a layout that its interface has not announced yet
+    client.layout = m.Layout(9, (400, 300), [m.PaneBox(2, (0, 0, 400, 300))])
+    client.put(client.layout)
+    green = np.full((300, 400, 3), (10, 200, 40), np.uint8)
+    shows(client, green)
+    assert not (on_canvas(page) == green).all()
+    client.update()
+    wait_until(lambda: client.update_number in client.update_acks)
+    np.testing.assert_array_equal(on_canvas(page), green)
 
 
 # ---- the connection
@@ -170,9 +230,7 @@ def test_page_reconnects_after_the_viewer_restarts(
     page.mouse.move(300, 200)
     page.mouse.down()
     first.close()
-    wait_for_script(
-        page, "splatview.state().notice === 'The viewer is gone. Trying again…'"
-    )
+    wait_for_script(page, "splatview.state().stopped")
     np.testing.assert_array_equal(
         on_canvas(page), drawn(800, 600)
     )  # the last picture is kept
@@ -182,11 +240,50 @@ def test_page_reconnects_after_the_viewer_restarts(
     assert fresh.hello.id == client.hello.id
     shows(fresh, drawn(800, 600, 9))
     np.testing.assert_array_equal(on_canvas(page), drawn(800, 600, 9))
+    wait_for_script(page, "!splatview.state().stopped")
     assert (state(page)["notice"], state(page)["typing"]) == ("", False)
     page.mouse.up()  # of the press before: the new viewer knows nothing of it
     page.keyboard.press("f")
     fresh.wait(ev.Key, 2)
     assert not fresh.received(ev.PointerPress, ev.PointerRelease)
+
+
+def test_page_says_that_the_viewer_stopped_and_what_to_do(
+    start: Callable[..., Viewer], open_page: Open
+) -> None:
+    first = start(token="kept")
+    first.command = f"splatview serve --web --port {first.port}"
+    page, client = connected(
+        first,
+        open_page,
+        expected="ERR_CONNECTION_REFUSED",
+        permissions=["clipboard-read", "clipboard-write"],
+    )
+    client.connection.send(m.Caption("render", "", False, light=True))
+    half = np.full((600, 400, 4), (240, 10, 20, 255), np.uint8)
+    client.update(((0, 0, 400, 600), png(half)))
+    wait_until(lambda: client.update_number in client.update_acks)
+    first.close()
+    page.wait_for_selector("#stopped:visible")
+    words = page.inner_text("#stopped")
+    for part in ("The viewer stopped", "since", "Your training is not affected"):
+        assert part in words
+    assert re.search(r"since \d\d:\d\d:\d\d", words)
+    wait_for_script(page, "/next try in \\d s|trying/.test(stopped.innerText)")
+    color = "getComputedStyle(stopped).backgroundColor"
+    assert page.evaluate(color) == "rgb(255, 255, 255)", "in the colours of the theme"
+    page.click("#copycommand")
+    assert page.evaluate("navigator.clipboard.readText()") == first.command
+    with page.expect_download() as waiting:
+        page.click("#keep")
+    with Image.open(waiting.value.path()) as kept:
+        picture = np.asarray(kept.convert("RGB"))
+    np.testing.assert_array_equal(picture[:, :400], half[..., :3])
+    np.testing.assert_array_equal(picture[:, 400:], drawn(800, 600)[:, 400:])
+    restarted = start(first.port, token="kept")
+    page.click("#retry")
+    shows(restarted.client(), drawn(800, 600, 9))
+    page.wait_for_selector("#stopped", state="hidden")
 
 
 def test_older_page_reloads_once(viewer: Viewer, open_page: Open) -> None:
@@ -572,9 +669,6 @@ def test_page_says_why_a_file_is_not_sent_and_can_cancel(
 def test_files_are_downloaded(viewer: Viewer, open_page: Open, tmp_path: Path) -> None:
     """Downloads: a screenshot, a file that the viewer wrote, and one that is gone."""
     page, client = connected(viewer, open_page, expected="404")
-    page.mouse.move(400, 300)
-    page.click("#shot")
-    assert client.wait(ev.Screenshot).at > 0
     path = tmp_path / "fox & 狐-step7000.ply"
     path.write_bytes(os.urandom(3_000_000))
     for name, content in (("render 12.png", os.urandom(1000)), (path.name, path)):
@@ -699,18 +793,18 @@ def test_one_finger_presses_the_left_button_and_two_pinch_and_pan(
     touch(cdp, "Move", (300, 600))  # the finger that stays does nothing more
     touch(cdp, "End")
     page.touchscreen.tap(100, 700)
-    client.wait(ev.PointerRelease, 2)
+    client.wait(ev.PointerRelease)
     kinds = [
         type(pointer_event) for pointer_event in client.received(*POINTER, ev.Pinch)
     ]
     pinches = client.received(ev.Pinch)
     assert kinds == [
-        ev.PointerPress,
-        ev.PointerRelease,
+        ev.PointerMove,
         *[ev.Pinch] * len(pinches),
+        ev.PointerMove,
         ev.PointerPress,
         ev.PointerRelease,
-    ], "the drag ends where it began, before the pinch begins"
+    ], "two fingers press nothing"
     assert np.prod([pinch.factor for pinch in pinches]) == pytest.approx(2, rel=1e-3)
     assert sum(pinch.dx for pinch in pinches) == pytest.approx(90, abs=0.1)
     assert sum(pinch.dy for pinch in pinches) == pytest.approx(60, abs=0.1)
@@ -743,6 +837,36 @@ def test_one_finger_presses_the_left_button_and_two_pinch_and_pan(
     assert rotate(370, 40) == pytest.approx(
         370 - 14, abs=24
     )  # all the way round and on
+
+
+def test_finger_that_rests_is_the_right_button(viewer: Viewer, open_page: Open) -> None:
+    """A ring shows it; nothing was pressed before. Two taps are a double click."""
+    page, client = connected(
+        viewer, open_page, (390, 844), 3, has_touch=True, is_mobile=True
+    )
+    cdp = page.context.new_cdp_session(page)
+    began = page.evaluate("performance.now()")
+    touch(cdp, "Start", (200, 300))
+    page.wait_for_selector("#ring:visible")
+    touch(cdp, "Move", (203, 302))  # no finger is quite still
+    release = client.wait(ev.PointerRelease)
+    press = client.wait(ev.PointerPress)
+    assert (press.button, release.button) == ("right", "right")
+    assert (press.x, press.y, release.x, release.y) == (600, 900, 600, 900)
+    assert press.at - began >= 490
+    page.wait_for_selector("#ring", state="hidden")
+    touch(cdp, "Move", (300, 500))
+    touch(cdp, "End")
+    client.wait(ev.PointerLeave)
+    assert len(client.received(ev.PointerPress)) == 1
+    client.forget()
+    for x in (100, 110):
+        page.touchscreen.tap(x, 700)
+    second = client.wait(ev.PointerPress, 2)
+    first = client.received(ev.PointerPress)[0]
+    assert (first.x, first.y) == (second.x, second.y)
+    assert second.at - first.at < 400
+    assert {press.button for press in (first, second)} == {"left"}
 
 
 def test_keys_arrive_with_the_viewers_names(viewer: Viewer, open_page: Open) -> None:

@@ -137,6 +137,24 @@ def _list_keys(user: User) -> None:
     user.toggle_help()
 
 
+def _fill_screen(user: User) -> None:
+    user.screen.desktop.ask("fullscreen")
+
+
+def _why_not_filled(user: User) -> str | None:
+    can = "fullscreen" in user.screen.desktop.favours
+    return None if can else "it has no screen"
+
+
+def _show_keyboard(user: User) -> None:
+    user.screen.desktop.ask("keyboard")
+
+
+def _why_no_keyboard(user: User) -> str | None:
+    can = "keyboard" in user.screen.desktop.favours
+    return None if can else "only on a page"
+
+
 def _tab_command(tab: Tab, name: str) -> Command[User]:
     """Return the command that shows a tab of the panel."""
 
@@ -247,6 +265,20 @@ COMMANDS: tuple[Command[User], ...] = (
         icon="keyboard",
     ),
     Command(PALETTE, "Find a command", _open_palette, ("Ctrl K",), icon="find"),
+    Command(
+        "screen.full",
+        "Full screen, or leave it",
+        _fill_screen,
+        icon="full_screen",
+        reason=_why_not_filled,
+    ),
+    Command(
+        "screen.keyboard",
+        "Show the keyboard of a phone",
+        _show_keyboard,
+        icon="keyboard",
+        reason=_why_no_keyboard,
+    ),
     Command("theme.switch", "Light or dark colours", _switch_theme, icon="moon"),
     Command("keys.list", "List the keys", _list_keys, typed="?", icon="keyboard"),
 )

@@ -71,9 +71,18 @@ _TYPES = {
     "js": "text/javascript",
     "css": "text/css",
     "svg": "image/svg+xml",
+    "ttf": "font/ttf",
 }
+_FONTS = (
+    "Roboto/Roboto-Regular.ttf",
+    "Roboto/Roboto-Bold.ttf",
+    "Inconsolata-Medium.ttf",
+)
+"""Those of the interface, in imgui-bundle, for what the page itself says."""
+_FONTS_FOR_S = 24 * 3600
+"""Seconds for which browsers keep them."""
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; "
     "img-src 'self' blob: data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'"
 )
@@ -495,11 +504,13 @@ class WebServer:
 
     async def _asset(self, request: web.Request) -> web.StreamResponse:
         body, content_type = self._assets[request.path]
+        is_font = content_type == _TYPES["ttf"]
+        keeping = f"max-age={_FONTS_FOR_S}" if is_font else "no-cache"
         return web.Response(
             body=body,
             content_type=content_type,
-            charset="utf-8",
-            headers={"Cache-Control": "no-cache"},
+            charset=None if is_font else "utf-8",
+            headers={"Cache-Control": keeping},
         )
 
     async def _check(self, request: web.Request) -> web.StreamResponse:
@@ -614,5 +625,10 @@ def _assets() -> dict[str, tuple[bytes, str]]:
     for file in (resources.files("splatview_viewer.web") / "page").iterdir():
         suffix = file.name.rpartition(".")[2]
         assets[f"/{file.name}"] = (file.read_bytes(), _TYPES[suffix])
+    fonts = resources.files("imgui_bundle") / "assets" / "fonts"
+    for name in _FONTS:
+        file = fonts / name
+        if file.is_file():
+            assets[f"/{file.name}"] = (file.read_bytes(), _TYPES["ttf"])
     assets["/"] = assets.pop("/index.html")
     return assets

@@ -145,7 +145,7 @@ export function makeFiles({el, address, credentials, say, welcome, leave}) {
 }
 
 /** Have the browser keep a file. @param {Blob} blob @param {string} name */
-function save(blob, name) {
+export function save(blob, name) {
   const anchor = document.createElement("a");
   anchor.href = URL.createObjectURL(blob);
   anchor.download = name;

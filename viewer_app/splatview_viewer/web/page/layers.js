@@ -38,6 +38,7 @@ export function makeLayers({scene, canvas, ack, lost, shown}) {
     updates = Promise.resolve();
     if (late) late.bitmap.close();
     late = null;
+    if (last && last.picture.of) last.picture.of = {...last.picture.of, number: 0}; // none of the next ones
   }
 
   /** @param {Layout} layout */
@@ -67,7 +68,7 @@ export function makeLayers({scene, canvas, ack, lost, shown}) {
   /** @param {Interface} update @param {ImageBitmap[]} bitmaps  Are closed. */
   function drawInterface(update, bitmaps) {
     const layout = layouts.get(update.layout);
-    if (layout && layout !== current) arrange(layout);
+    if (layout && (!current || layout.number !== current.number)) arrange(layout);
     update.boxes.forEach(([x, y, width, height], i) => {
       over.clearRect(x, y, width, height);
       over.drawImage(bitmaps[i], x, y);
@@ -100,8 +101,8 @@ export function makeLayers({scene, canvas, ack, lost, shown}) {
   function place({picture, bitmap}) {
     const [left, top, width, height] = picture.box;
     const layout = picture.of;
-    if (layout === current) return pictures.drawImage(bitmap, left, top, width, height);
     if (!layout || !current) return undefined;
+    if (layout.number === current.number) return pictures.drawImage(bitmap, left, top, width, height);
     const scale = bitmap.width / width;
     for (const [number, to] of current.panes) {
       const before = layout.panes.find(([one]) => one === number);

@@ -1,9 +1,10 @@
 // The page of a splatview viewer: its pictures and its interface, what the user does back to it.
 // The messages are those of events.py and web/messages.py. No dependencies, no build step.
 
-import {makeFiles} from "./files.js";
+import {makeFiles, save} from "./files.js";
 import {makeLayers} from "./layers.js";
 import {framed, store, takeToken} from "./session.js";
+import {makeTouch} from "./touch.js";
 
 /**
  * @typedef {import("./layers.js").Picture} Picture  Its image follows in binary messages.
@@ -23,8 +24,8 @@ const MAX_SIDE = 4096, MAX_PIXELS = 3840 * 2160; // of the picture: a phone's or
 const MAX_TEXT = 10000; // characters of one message
 const RETRY_FIRST = 250, RETRY_LAST = 3000, RETRY_GROWTH = 1.6; // ms
 const OPEN_WITHIN = 10000; // ms from the first try to the viewer's welcome
-const TAP_TIME = 400, TAP_REACH = 30; // ms and CSS pixels within which a second tap is the first one's
-const TWIST = 0.25; // radians that two fingers turn before they roll the scene
+const FONTS_AFTER = 3000; // ms after the first picture, which they would delay
+const STOPPED_AFTER = 1000; // ms without a viewer after which the page says that it stopped
 const BLOCKED = "The viewer answers, but something in between lets no WebSocket through. A reverse proxy has to pass it on"
   + " (nginx: proxy_http_version 1.1 and the headers Upgrade and Connection); around a filter, ssh -L leads to the viewer.";
 const MODS = ["shift", "ctrl", "alt", "super"]; // of a bit mask
@@ -41,7 +42,7 @@ el.unloaded.hidden = true;
 
 const link = {
   socket: null, open: false, since: 0, opening: 0, delay: RETRY_FIRST, timer: 0, tries: 0,
-  refusal: "", ended: false, outdated: false, caption: {title: "", trouble: "", typing: false, light: false}, welcome: null,
+  next: 0, lost: 0, lostAt: "", command: "", refusal: "", ended: false, outdated: false, caption: {title: "", trouble: "", typing: false, light: false}, welcome: null,
 };
 
 const token = takeToken();
@@ -87,6 +88,7 @@ function connect() {
 async function disconnected(event) {
   const {open: opened, welcome: welcomed} = link;
   letGo();
+  if (welcomed) Object.assign(link, {lost: performance.now(), lostAt: new Date().toTimeString().slice(0, 8)});
   clearTimeout(link.opening);
   Object.assign(link, {open: false, welcome: null, tries: link.tries + 1});
   if (opened && performance.now() - link.since > RETRY_LAST) link.delay = RETRY_FIRST;
@@ -102,6 +104,7 @@ async function disconnected(event) {
   showState();
   if (link.ended) return;
   link.timer = setTimeout(connect, link.delay);
+  link.next = performance.now() + link.delay;
   link.delay = Math.min(link.delay * RETRY_GROWTH, RETRY_LAST);
 }
 
@@ -167,7 +170,7 @@ function takeAnswer(answer) {
     }
   } else if (answer.t === "welcome") {
     clearTimeout(link.opening);
-    Object.assign(link, {welcome: answer, refusal: "", tries: 0});
+    Object.assign(link, {welcome: answer, command: answer.command, refusal: "", tries: 0});
     takeCaption({...link.caption, title: "", trouble: "", typing: false}); // until it says otherwise
   } else if (answer.t === "caption") {
     takeCaption(answer);
@@ -190,9 +193,10 @@ function takeCaption(caption) {
 
 /** Say over the picture what there is to say about it and the connection. */
 function showState() {
-  const gone = !link.welcome && link.tries > 0;
+  const gone = !link.welcome && link.tries > 0, now = performance.now();
+  const stopped = gone && !link.ended && !link.refusal && pictures.frames > 0 && now - link.lost > STOPPED_AFTER;
   const words = link.ended ? link.refusal
-    : gone ? (link.refusal ? `${link.refusal} Trying again…` : "The viewer is gone. Trying again…")
+    : gone ? (link.refusal ? `${link.refusal} Trying again…` : pictures.frames ? "" : "Connecting…")
     : pictures.frames ? link.caption.trouble : "Connecting…";
   body.toggle("gone", gone);
   body.toggle("refused", link.ended);
@@ -201,6 +205,29 @@ function showState() {
   if (el.words.textContent !== words) el.words.textContent = words;
   el.again.hidden = !link.ended;
   el.again.textContent = link.outdated ? "Reload" : "Try again";
+  showStopped(stopped);
+}
+
+function showStopped(stopped) {
+  const was = !el.stopped.hidden;
+  el.stopped.hidden = !stopped;
+  if (stopped) {
+    const left = Math.ceil((link.next - performance.now()) / 1000);
+    const next = link.socket || left <= 0 ? "trying…" : `next try in ${left} s`;
+    if (el.next.textContent !== next) el.next.textContent = next;
+  }
+  if (stopped && !was) {
+    el.since.textContent = `Nothing answers at this address since ${link.lostAt}.`;
+    el.command.textContent = link.command;
+    if (document.hasFocus()) el.retry.focus({preventScroll: true});
+  } else if (was && !stopped && (el.stopped.contains(document.activeElement) || document.activeElement === document.body)) {
+    focusViewer();
+  }
+}
+
+async function keepPicture() {
+  const picture = await layers.picture();
+  if (picture) save(picture, `splatview ${link.lostAt.replaceAll(":", ".")}.png`);
 }
 
 // ---- what is shown
@@ -251,6 +278,11 @@ function seen(at) {
   return {latency};
 }
 
+/** Have the fonts of what the page may have to say when no viewer is there any more. */
+function loadFonts() {
+  for (const font of ["13px Roboto", "bold 13px Roboto", "13px Inconsolata"]) document.fonts.load(font).catch(() => {});
+}
+
 /** @param {Picture | null} picture  That is shown; null: an interface is. */
 function shown(picture) {
   pictures.frames += 1;
@@ -260,8 +292,8 @@ function shown(picture) {
   }
   if (!body.contains("empty")) return;
   body.remove("empty");
+  setTimeout(loadFonts, FONTS_AFTER);
   showState();
-  wakeHud();
 }
 
 // ---- the size: device pixels, as exact as the browser tells them, within what can be sent
@@ -303,8 +335,6 @@ function watchSize() {
 const BUTTONS = [["left", 1], ["right", 2], ["middle", 4]];
 const held = new Map(); // buttons that the viewer knows to be down
 const pointer = {x: 0, y: 0};
-const touch = {fingers: new Map(), mode: "none", last: null, turned: 0, turning: false,
-               tap: {x: 0, y: 0, time: -1e9}};
 const paced = {action: null, frame: 0, last: null};
 
 /** Now, or when an event happened, which is a little earlier. */
@@ -369,87 +399,12 @@ function moveTo({x, y}, modifiers, at) {
   pace(() => send({t: "move", x, y, mods: modifiers, at}));
 }
 
-/** The middle of the two fingers that came first, how far they are apart, and which way the second lies. */
-function span() {
-  const [a, b] = [...touch.fingers.values()];
-  return {x: (a.x + b.x) / 2, y: (a.y + b.y) / 2, size: Math.max(Math.hypot(a.x - b.x, a.y - b.y), 16 * view.scale),
-          angle: Math.atan2(b.y - a.y, b.x - a.x)};
-}
-
-/** How far the fingers turned since `last`, in radians; 0 until it is more than nobody avoids. */
-function twist(now, last) {
-  const by = Math.atan2(Math.sin(now.angle - last.angle), Math.cos(now.angle - last.angle));
-  touch.turned += by;
-  if (touch.turning) return by;
-  touch.turning = Math.abs(touch.turned) > TWIST;
-  return 0;
-}
-
-function sendPinch(at) {
-  const now = span(), {last} = touch;
-  touch.last = now;
-  const factor = Math.min(Math.max(now.size / last.size, 0.1), 10);
-  send({t: "pinch", x: now.x, y: now.y, factor, dx: now.x - last.x, dy: now.y - last.y, turn: twist(now, last), at});
-}
-
-/** One finger is the left button; a second one ends that and takes hold of the picture. */
-function onTouch(e) {
-  const at = time(e), where = toFramebuffer(e.clientX, e.clientY);
-  const {fingers} = touch;
-  if (e.type === "pointerdown") {
-    const finger = {...where, dx: 0, dy: 0};
-    if (fingers.size === 0) {
-      startTap(finger, at);
-      touch.mode = "drag";
-      held.set("left", true);
-      act({t: "press", x: finger.x, y: finger.y, button: "left", mods: mods(e), at, touch: true});
-      Object.assign(pointer, {x: finger.x, y: finger.y});
-    } else if (touch.mode === "drag") {
-      endDrag(at);
-    }
-    fingers.set(e.pointerId, finger);
-    if (fingers.size === 2) {
-      touch.mode = "pinch";
-      Object.assign(touch, {last: span(), turned: 0, turning: false});
-    }
-  } else if (e.type === "pointermove" && fingers.has(e.pointerId)) {
-    const finger = fingers.get(e.pointerId);
-    Object.assign(finger, {x: where.x + finger.dx, y: where.y + finger.dy});
-    if (touch.mode === "drag") {
-      const to = Object.assign(pointer, {x: finger.x, y: finger.y});
-      pace(() => send({t: "move", x: to.x, y: to.y, mods: mods(e), at}));
-    } else if (touch.mode === "pinch") {
-      pace(() => sendPinch(at));
-    }
-  } else if (fingers.has(e.pointerId)) { // up, cancelled, or lost
-    flushPaced();
-    if (touch.mode === "drag") endDrag(at);
-    fingers.delete(e.pointerId);
-    touch.mode = fingers.size ? "over" : "none"; // the finger that stays longer must not turn what was moved
-  }
-}
-
-/** The second of two taps lands where the first one did: fingers do not hit twice within a mouse's few pixels. */
-function startTap(finger, at) {
-  const {tap} = touch, reach = TAP_REACH * view.scale;
-  if (at - tap.time < TAP_TIME && Math.hypot(finger.x - tap.x, finger.y - tap.y) < reach) {
-    Object.assign(finger, {x: tap.x, y: tap.y, dx: tap.x - finger.x, dy: tap.y - finger.y});
-  }
-  touch.tap = {x: finger.x, y: finger.y, time: at};
-}
-
-function endDrag(at) {
-  held.delete("left");
-  act({t: "release", ...pointer, button: "left", mods: 0, at});
-  send({t: "leave", at}); // no finger hovers
-}
-
 function onPointer(e) {
   if (e.type === "pointerdown") {
     focusViewer();
     try { canvas.setPointerCapture(e.pointerId); } catch { /* already up again */ }
   }
-  if (e.pointerType === "touch") onTouch(e); else onMouse(e);
+  if (e.pointerType === "touch") touch.take(e); else onMouse(e);
 }
 
 function onWheel(e) {
@@ -472,7 +427,7 @@ function onWheel(e) {
 function letGo() {
   for (const button of held.keys()) act({t: "release", ...pointer, button, mods: 0, at: time()});
   held.clear();
-  if (touch.mode !== "none") touch.mode = "over";
+  touch.letGo();
   paced.action = null;
   letGoKeys();
 }
@@ -517,7 +472,7 @@ function typedBy(e) {
   return plain && [...e.key].length === 1 ? e.key : "";
 }
 
-const isOwn = (target) => [el.hud, el.notice, el.copybox, el.sending].some((own) => own.contains(target));
+const isOwn = (target) => [el.stopped, el.notice, el.copybox, el.sending].some((own) => own.contains(target));
 
 function onKeyDown(e) {
   if (isOwn(e.target)) { // the page's own buttons
@@ -525,11 +480,6 @@ function onKeyDown(e) {
     return;
   }
   if (e.isComposing || e.keyCode === 229 || e.key === "Dead") return; // the text field says what becomes of it
-  if (e.key === "F6") { // the way to the buttons: Tab is the viewer's
-    e.preventDefault();
-    wakeHud();
-    return el.panel.focus();
-  }
   const name = keyName(e), text = typedBy(e);
   if (isForBrowser(e, name)) return;
   if (name) {
@@ -645,17 +595,6 @@ function toast(words, ms = 1800) {
   toastTimer = setTimeout(() => el.toast.classList.remove("shown"), ms);
 }
 
-// ---- the corner: numbers and buttons, which fade while the pointer rests
-
-let restTimer = 0;
-function wakeHud() {
-  body.remove("rest");
-  clearTimeout(restTimer);
-  restTimer = setTimeout(() => {
-    if (el.hud.matches(":hover, :focus-within")) wakeHud(); else body.add("rest");
-  }, 2500);
-}
-
 /** Pictures drawn in the last second, and the median of the last latencies, if any is fresh. */
 function rates() {
   const now = performance.now();
@@ -663,18 +602,6 @@ function rates() {
   pictures.latencies = pictures.latencies.filter((l) => l.now > now - 2000).slice(-9);
   const sorted = pictures.latencies.map((l) => l.ms).sort((a, b) => a - b);
   return {fps: pictures.drawn.length, latencyMs: sorted.length ? sorted[sorted.length >> 1] : null};
-}
-
-function showRates() {
-  const {fps, latencyMs} = rates();
-  body.toggle("still", !fps && latencyMs === null);
-  const text = `${latencyMs === null ? "–" : `${Math.round(latencyMs)} ms`} · ${fps}/s`;
-  if (el.readout.textContent === text) return;
-  el.readout.textContent = text;
-  const {shown} = pictures;
-  el.readout.title = "From what you do to the picture that shows it, and pictures drawn in the last second"
-    + (shown ? `\n${shown.box.slice(2).join(" × ")}, `
-      + (shown.lossless ? "lossless" : `${shown.format.toUpperCase()} quality ${shown.quality}`) : "");
 }
 
 // ---- what the viewer asks of the browser, which lets a page do it only soon after a press
@@ -712,6 +639,7 @@ const on = (target, names, handler, options) => {
   for (const name of names.split(" ")) target.addEventListener(name, handler, options);
 };
 const prevent = (e) => e.preventDefault();
+const touch = makeTouch({view, pointer, held, ring: el.ring, toFramebuffer, mods, time, send, act, pace, flushPaced});
 const files = makeFiles({el, address, credentials, say: toast, welcome: () => link.welcome, leave: focusViewer});
 
 on(canvas, "pointerdown pointermove pointerup pointercancel lostpointercapture", onPointer);
@@ -727,25 +655,17 @@ on(window, "keydown", onKeyDown);
 on(window, "keyup", onKeyUp);
 on(window, "paste", onPaste);
 on(window, "blur pagehide", letGo);
-on(window, "pointermove pointerdown", (e) => { if (!held.size || e.pointerType === "touch") wakeHud(); });
 on(window, "online", retryNow);
+on(window, "pointerup keydown", () => { favours.grant(false); });
 on(document, "visibilitychange", () => {
   if (document.hidden) letGo();
   act({t: "visible", on: !document.hidden});
   if (!document.hidden) retryNow();
 });
 on(el.field, "input compositionend", onFieldInput);
-on(el.hud, "mousedown", prevent); // the canvas keeps the focus
-on(el.hud, "keydown", (e) => { if (e.key === "Escape") focusViewer(); });
-on(el.keyboard, "click", () => {
-  el.field.blur(); // a keyboard that was put away comes back only for a new focus
-  el.field.focus({preventScroll: true});
-});
-on(el.panel, "click", () => tapKey("h"));
-on(el.fit, "click", () => tapKey("f"));
-on(el.shot, "click", () => act({t: "screenshot", at: time()}));
-on(el.full, "click", () => favours.take("fullscreen"));
-on(window, "pointerup keydown", () => { favours.grant(false); });
+on(el.retry, "click", () => { link.delay = RETRY_FIRST; retryNow(); });
+on(el.keep, "click", keepPicture);
+on(el.copycommand, "click", () => copy(el.command.textContent));
 on(el.copydone, "click", closeCopybox);
 on(el.again, "click", () => {
   if (link.outdated) location.reload();
@@ -753,10 +673,8 @@ on(el.again, "click", () => {
   showState();
   connect();
 });
-el.full.hidden = !document.fullscreenEnabled;
-showRates();
 setInterval(() => {
-  showRates();
+  if (!link.welcome) showState();
   measure(); // another ratio of pixels is not always told: a page on its way to another monitor, an emulated phone
 }, 250);
 watchSize();
@@ -770,5 +688,6 @@ const state = () => ({
   frames: pictures.frames, number: pictures.shown ? pictures.shown.number : 0,
   lossless: !!pictures.shown && pictures.shown.lossless, quality: pictures.shown ? pictures.shown.quality : 0,
   typing: link.caption.typing, notice: el.notice.hidden ? "" : el.words.textContent,
+  stopped: !el.stopped.hidden,
 });
 Object.defineProperty(window, "splatview", {value: Object.freeze({state})});
