@@ -277,11 +277,15 @@ class _Bar:
                 self._draw_command(name)
 
     def _draw_latency(self, right: float) -> None:
-        ms = self.user.state.displayed_timings.latency_ms
+        ms = self.user.screen.state.latency_ms
+        tip = "From a press or a move to the picture that shows it"
+        if ms is None:
+            ms = self.user.state.displayed_timings.latency_ms
+            tip = "From publish to the screen"
         width = _LATENCY_WIDTH * self.scale
         self._go(right - width)
         controls.item("latency", width, _BUTTON * self.scale, enabled=False)
-        controls.tip("From publish to the screen")
+        controls.tip(tip)
         if ms is not None:
             text = f"{ms:.0f} ms" if ms < 9999.5 else f"{ms / 1e3:.0f} s"
             with theme.font_size(theme.SMALL_SIZE):
