@@ -25,6 +25,10 @@ _FROM_RIGHT = 56.0
 """Points from the middle to the picture's right edge."""
 _FROM_TOP = 62.0
 """Points from the middle to the picture's upper edge."""
+_PHONE_EDGE = 44.0
+"""Points from the middle to the left and upper edge, on a phone."""
+_PHONE_SIZE = 0.73
+"""Size of the axes on a phone, of that elsewhere."""
 _MIN_SIDE = 260.0
 """Points of the picture's shorter side below which the axes are left out."""
 _COLORS = (
@@ -80,6 +84,10 @@ class Gizmo:
         is_small = min(rect.width, rect.height) < _MIN_SIDE * scale
         if is_small or self._view.data.summary is None:
             return None
+        if self._view.host.around == "phone":
+            # Its tools are at the right.
+            edge = _PHONE_EDGE * scale
+            return _GizmoPlace(rect.x + edge, rect.y + edge, scale * _PHONE_SIZE)
         x = rect.x + rect.width - _FROM_RIGHT * scale
         return _GizmoPlace(x, rect.y + _FROM_TOP * scale, scale)
 
@@ -128,13 +136,14 @@ class Gizmo:
         place = self._find_place(rect)
         if place is None or self._view.host.exact:
             return
+        scale = place.scale
         draw = imgui.get_background_draw_list()
         middle = ImVec2(place.x, place.y)
         if self._hovered is not None:
             extent = (_RADIUS + _DOT + 4) * scale
             draw.add_circle_filled(middle, extent, theme.u32(theme.BAR, 0.5), 48)
         dots = self._dots(place)
-        with theme.bold(12.9):
+        with theme.bold(12.9 * scale / theme.scale()):
             # Far dots come first, so that near ones lie over them.
             for index in np.argsort(-dots[:, 2], kind="stable"):
                 x, y, depth = dots[index].tolist()

@@ -89,6 +89,8 @@ class ImguiInput:
         self._picture: Rect | None = None
         """Where the panes lie; None: there is no interface around them."""
         self._covered: Sequence[Rect] = ()
+        self.grips: Sequence[Rect] = ()
+        """Parts of the interface that a finger drags in every direction."""
         self.clipboard = ""
         """The text of imgui's clipboard that the user's own has as well."""
 
@@ -128,7 +130,8 @@ class ImguiInput:
             not self._surface.has_popup and self._is_over(event.x, event.y)
         )
         scale = self._surface.scale
-        if self._finger.handle(event, self._held, scale, on_interface):
+        drags = any(grip.contains(*_place_of(event)) for grip in self.grips)
+        if self._finger.handle(event, self._held, scale, on_interface, drags):
             return True, True
         moves = isinstance(event, (ev.PointerMove, ev.PointerLeave))
         was_over = self._surface.has_popup or (self._is_inside and moves)
@@ -284,6 +287,13 @@ class ImguiInput:
         return bool(io.nav_visible) and event.name in _FOCUS_KEYS
 
 
+def _place_of(event: Event) -> tuple[float, float]:
+    """Return where a press is; nowhere for other events."""
+    if isinstance(event, ev.PointerPress):
+        return event.x, event.y
+    return math.nan, math.nan
+
+
 def _add_key(event: ev.Key) -> None:
     """Give imgui a key and the modifiers that are down with it."""
     io = imgui.get_io()
@@ -311,21 +321,29 @@ class Finger:
     def __init__(self) -> None:
         self._from: tuple[float, float] | None = None
         """The place of the press, while it is not the left button."""
+        self._drags = False
+        """It is the left button in whichever direction it goes."""
         self._y = 0.0
         self._scrolls = False
 
     def handle(
-        self, event: Event, held: set[str], scale: float, on_panel: bool
+        self,
+        event: Event,
+        held: set[str],
+        scale: float,
+        on_panel: bool,
+        drags: bool = False,
     ) -> bool:
         """Give imgui what an event of a finger means, True if it is one.
 
-        `held`: the buttons that the panel has.
+        `held`: the buttons that the panel has. `drags`: it is on what a finger drags.
         """
         io = imgui.get_io()
         if isinstance(event, ev.PointerPress) and event.touch and on_panel:
             self._from = (event.x, event.y)
             self._y = event.y
             self._scrolls = False
+            self._drags = drags
             io.add_mouse_pos_event(event.x, event.y)
             held.add("left")
             return True
@@ -346,13 +364,14 @@ class Finger:
             return True
         dx = abs(event.x - x)
         dy = abs(event.y - y)
-        if self._scrolls or dy >= max(REACH * scale, dx):
+        is_far = max(dx, dy) >= REACH * scale
+        if not self._drags and (self._scrolls or dy >= max(REACH * scale, dx)):
             self._scrolls = True
             io.add_mouse_wheel_event(
                 0.0, (event.y - self._y) / (_NOTCH * theme.FONT_SIZE * scale)
             )
             self._y = event.y
-        elif dx >= REACH * scale:  # a slider
+        elif is_far if self._drags else dx >= REACH * scale:  # a slider
             io.add_mouse_pos_event(x, y)
             io.add_mouse_button_event(0, True)
             io.add_mouse_pos_event(event.x, event.y)

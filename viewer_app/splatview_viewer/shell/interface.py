@@ -19,6 +19,7 @@ from splatview_viewer.shell.overlay import draw_overlay, draw_readout, draw_toas
 from splatview_viewer.shell.palette import Palette
 from splatview_viewer.shell.run_state import run_state
 from splatview_viewer.shell.runs import Groups
+from splatview_viewer.shell.sheet import SheetDrag, draw_sheet, head_of
 from splatview_viewer.shell.sparklines import draw_sparklines
 from splatview_viewer.shell.stream_list import draw_list
 from splatview_viewer.shell.strips import draw_strips
@@ -70,6 +71,7 @@ class Interface:
         """The runs of the list."""
         self._states: list[str] = []
         """Of the runs, in words."""
+        self.sheet = SheetDrag()
         self.zones = place((1, 1), scale, self.state.wishes())
 
     @property
@@ -82,6 +84,7 @@ class Interface:
     def place(self, size: tuple[int, int], scale: float) -> Zones:
         """Place the zones on a screen of so many pixels; return them."""
         self.zones = place(size, scale, self.state.wishes())
+        self.surface.input.grips = [head_of(self.zones)]
         return self.zones
 
     def have_states_changed(self, user: User) -> bool:
@@ -122,6 +125,7 @@ class Interface:
             shown = user.layout.active.describe(self.state.tab)
         section_list, info = shown
         self.surface.light = user.state.light
+        self.surface.touch = self.zones.form == "phone"
         names = [name for e in user.state.entries for name in (e.name, e.group)]
         self.surface.cover([*names, info.readout])
         changed = False
@@ -136,7 +140,11 @@ class Interface:
             active = user.layout.active
             self._zone("readout", draw_readout, info, active.rect, scale)
             changed |= self._zone("time area", draw_time_area, user, zones.time, scale)
-            if zones.panel.width:
+            if zones.form == "phone":
+                changed |= self._zone(
+                    "panel", draw_sheet, user, section_list, info, self._part
+                )
+            elif zones.panel.width:
                 changed |= self._zone(
                     "panel", self._draw_panel, user, section_list, info
                 )

@@ -25,7 +25,11 @@ class InterfaceState:
     """Points."""
     time_folded: bool = False
     sheet: float = 0.5
-    """The share of a phone's height that its sheet has."""
+    """The share of a phone's height that its sheet has while it is raised."""
+    dragged_sheet: float | None = None
+    """The share while the user drags it."""
+    on_streams: bool = False
+    """True while a phone's sheet lists the streams, in place of a tab."""
     pinned: list[str] = field(default_factory=list)
     """Keys of the streams at the top of the list, in their order."""
     folded_runs: set[str] = field(default_factory=set)
@@ -43,11 +47,12 @@ class InterfaceState:
         """Return what the places of the zones depend on."""
         if self.bare:
             return Wishes(panel=False, time="none", top=False)
+        is_dragged = self.dragged_sheet is not None
         return Wishes(
-            panel=self.panel_open,
+            panel=self.panel_open or is_dragged,
             panel_width=self.panel_width,
             time="folded" if self.time_folded else "open",
-            sheet=self.sheet,
+            sheet=self.sheet if self.dragged_sheet is None else self.dragged_sheet,
         )
 
     def recall(self, memo: Memo) -> None:

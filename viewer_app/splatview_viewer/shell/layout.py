@@ -135,14 +135,16 @@ class Layout:
     def place(self, area: Rect, scale: float) -> None:
         """Give those that are seen their parts of `area`, each with a strip above it."""
         seen = self.seen
-        is_bare = self._user.interface.state.bare
-        placed = (area, scale, is_bare, *seen)
+        around = self._user.interface.around
+        # A phone's top bar tells what its only pane shows.
+        is_named = around == "desktop" or (around == "phone" and len(seen) > 1)
+        placed = (area, scale, is_named, *seen)
         if placed == self._placed:
             return
         self._placed = placed
         columns, rows = grid(len(seen), area.width, area.height)
         header = 0
-        if not is_bare:
+        if is_named:
             header = min(round(STRIP_HEIGHT * scale), area.height // (2 * rows))
         gap = max(round(GAP * scale), 1)
         for i, viewport in enumerate(seen):
@@ -203,8 +205,12 @@ class Layout:
         strips above them.
         """
         heads = [viewport.head for viewport in self.seen if viewport.head.height]
+        zones = self._user.interface.zones
+        # A phone's time strip lies over the picture.
+        over = [zones.time] if zones.form == "phone" else []
         return [
             *heads,
+            *over,
             *(board for viewport in self.seen for board in viewport.covered()),
         ]
 

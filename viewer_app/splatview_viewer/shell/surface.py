@@ -53,12 +53,14 @@ class Surface:
         self.scale = scale
         """Pixels per point of the last frame."""
         self.light = False
+        self.touch = False
+        """True if it is for fingers: all is larger."""
         self.size = (1, 1)
         """Width and height of the last framebuffer, in pixels."""
         self.input = ImguiInput(self)
         self.has_popup = False
         """True if the last frame showed a popup."""
-        self._styled: tuple[float, bool] | None = None
+        self._styled: tuple[float, bool, bool] | None = None
         self._is_open = True
         self._last_time = time.perf_counter()
 
@@ -104,8 +106,9 @@ class Surface:
         self.use()
         self.scale = scale
         theme.use(self.light)
-        if self._styled != (scale, self.light):
-            self._styled = scale, self.light
+        theme.use_touch(self.touch)
+        if self._styled != (scale, self.light, self.touch):
+            self._styled = scale, self.light, self.touch
             theme.apply(scale)
             plots.apply(scale)
             imgui.get_style().hover_stationary_delay = _TIP_DELAY_S

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from imgui_bundle import ImVec2, imgui
+from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.core.lane import EmptyLane
 from splatview_viewer.core.screen import Rect
@@ -18,8 +18,6 @@ from splatview_viewer.ui.widgets import board, fitted, pointer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from imgui_bundle import ImVec4
 
     from splatview_viewer.core.lane import Lane, LaneButton
     from splatview_viewer.shell.user import User
@@ -43,6 +41,8 @@ _NARROW = 560.0
 """Points of width below which lanes have no captions, and icons for names."""
 _BUTTON = (60.0, 26.0)
 """Points of the button at the right end of a lane."""
+_SEEN_THROUGH = ImVec4(22 / 255, 24 / 255, 28 / 255, 0.92)
+"""The ground over a picture, the same in both themes."""
 _FULL_HEIGHT = 80.0
 """Points of height from which there is room for the lanes."""
 _EDGE = 6.0
@@ -53,11 +53,12 @@ def draw_time_area(user: User, rect: Rect, scale: float) -> bool:
     """Draw the time area; return True to draw the picture again."""
     if not rect.height:
         return False
-    with board("time", rect, color=theme.BAR) as opened:
+    is_phone = user.interface.zones.form == "phone"
+    with board("time", rect, color=_SEEN_THROUGH if is_phone else theme.BAR) as opened:
         if not opened:
             return False
         area = _Area(user, rect, scale)
-        if user.interface.zones.form == "phone":
+        if is_phone:
             return area.draw_strip()
         _draw_upper_line(rect)
         if rect.height < _FULL_HEIGHT * scale:

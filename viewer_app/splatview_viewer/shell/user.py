@@ -509,6 +509,7 @@ class User:
     def choose_tab(self, tab: Tab) -> None:
         """Show a tab of the panel, which opens if it is closed."""
         self.interface.state.tab = tab
+        self.interface.state.on_streams = False
         self.interface.state.panel_open = True
         self.interface.state.remember(self.catalogue.memo)
         self.mark(SETTLE)
@@ -520,6 +521,26 @@ class User:
     def redo_reason(self) -> str | None:
         """Return why nothing can be redone now; None: something can."""
         return self.history.redo_reason()
+
+    def show_streams(self) -> None:
+        """List the streams in a phone's sheet."""
+        self.interface.state.on_streams = True
+        self.interface.state.panel_open = True
+        self.mark(SETTLE)
+
+    def drag_sheet(self, share: float) -> None:
+        """Have a phone's sheet take this share of the height for now."""
+        self.interface.state.dragged_sheet = share
+        self.mark(SETTLE)
+
+    def settle_sheet(self, share: float) -> None:
+        """Have a phone's sheet take this share of the height; 0: only its handle."""
+        state = self.interface.state
+        state.dragged_sheet = None
+        state.panel_open = share > 0
+        if share > 0:
+            state.sheet = share
+        self.mark(SETTLE)
 
     def open_palette(self) -> None:
         """Open the palette, with nothing typed."""

@@ -36,6 +36,8 @@ _MIN_SECTIONS = 160.0
 """Points that the area of sections has at least, as far as the screen has them."""
 _PHONE_TOP = 48.0
 _PHONE_TIME = 44.0
+_MIN_PHONE_PANES = 132.0
+"""Points of a phone's picture from which it has a time strip."""
 SHEET_PEEK = 12.0
 """Points of a phone's sheet that stay when it is lowered."""
 
@@ -51,7 +53,7 @@ class Wishes:
     """"none" for pictures with nothing around them."""
     top: bool = True
     sheet: float = 0.5
-    """The share of a phone's height that its sheet has; 0: only its handle."""
+    """The share of a phone's height that its sheet has while it is raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +147,15 @@ def _place_phone(width: int, height: int, scale: float, wishes: Wishes) -> Zones
     """Return the zones of a phone that is held upright."""
     top_height = _pixels(_PHONE_TOP, scale, height // 6) if wishes.top else 0
     sheet_height = 0
-    if wishes.panel:
-        peek = round(SHEET_PEEK * scale)
-        sheet_height = max(round((height - top_height) * wishes.sheet), peek)
+    if wishes.top:
+        share = wishes.sheet if wishes.panel else 0.0
+        peek = _pixels(SHEET_PEEK, scale, height // 6)
+        sheet_height = max(round((height - top_height) * share), peek)
+        sheet_height = min(sheet_height, height - top_height - 1)
     panes_height = max(height - top_height - sheet_height, 1)
     panes = Rect(0, top_height, width, panes_height)
     time_height = 0
-    if wishes.time != "none":
+    if wishes.time != "none" and panes_height >= _MIN_PHONE_PANES * scale:
         time_height = _pixels(_PHONE_TIME, scale, panes_height // 4)
     time = Rect(0, panes.y + panes.height - time_height, width, time_height)
     panel = Rect(0, height - sheet_height, width, sheet_height)

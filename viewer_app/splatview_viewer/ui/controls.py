@@ -192,7 +192,7 @@ def button(
     *,
     name: str = "",
     width: float = 0.0,
-    height: float = theme.ROW_HEIGHT,
+    height: float = 0.0,
     primary: bool = False,
     flat: bool = False,
     reason: str | None = None,
@@ -205,7 +205,7 @@ def button(
         icon: before the text, one of `icons`; "" for none.
         name: for imgui; without, the text.
         width: points; 0: as wide as its content, -1: what is left of the line.
-        height: points.
+        height: points; 0: that of a row.
         primary: True for the one that most people look for; at most one in a zone.
         flat: True for no ground while it rests.
         reason: why it cannot be pressed now; None: it can.
@@ -220,6 +220,7 @@ def button(
     else:
         pixels = content + 24 * scale
     enabled = reason is None
+    height = height or theme.ROW_HEIGHT
     of = item(name or text or icon, pixels, height * scale, enabled=enabled)
     if not enabled:
         ground = _CLEAR if flat else theme.FIELD
@@ -268,7 +269,7 @@ def icon_button(
     icon: str,
     name: str,
     *,
-    side: float = theme.BUTTON_HEIGHT,
+    side: float = 0.0,
     on: bool = False,
     ground: ImVec4 | None = None,
     reason: str | None = None,
@@ -279,12 +280,13 @@ def icon_button(
     Args:
         icon: one of `icons`.
         name: for imgui.
-        side: points.
+        side: points; 0: that of a button.
         on: True for what is on or chosen.
         ground: its colour while it rests; none without.
         reason: why it cannot be pressed now; None: it can.
         hint: its tip.
     """
+    side = side or theme.BUTTON_HEIGHT
     pixels = side * theme.scale()
     enabled = reason is None
     of = item(name, pixels, pixels, enabled=enabled)

@@ -30,6 +30,15 @@ LABEL_WIDTH = 100.0
 HEAD_HEIGHT = 34.0
 """Points of the head of a section."""
 BUTTON_HEIGHT = 30.0
+_TOUCH_SIZES: dict[str, tuple[float, float]] = {
+    "FONT_SIZE": (FONT_SIZE, 17.0),
+    "ROW_HEIGHT": (ROW_HEIGHT, 40.0),
+    "ROW_GAP": (ROW_GAP, 8.0),
+    "LABEL_WIDTH": (LABEL_WIDTH, 108.0),
+    "HEAD_HEIGHT": (HEAD_HEIGHT, 44.0),
+    "BUTTON_HEIGHT": (BUTTON_HEIGHT, 44.0),
+}
+"""Sizes for a pointer and for fingers: read them while drawing."""
 FIELD_ROUNDING = 5.0
 POPUP_ROUNDING = 7.0
 
@@ -131,6 +140,20 @@ def use(light: bool) -> bool:
 
 
 use(False)
+_touch = False
+
+
+def use_touch(touch: bool) -> None:
+    """Make rows, buttons and letters large enough for fingers from now on, or not.
+
+    Every screen may have its own, so this is called before each frame.
+    """
+    global _touch
+    if touch is _touch:
+        return
+    _touch = touch
+    for name, sizes in _TOUCH_SIZES.items():
+        globals()[name] = sizes[touch]
 
 
 def run_color(index: int) -> ImVec4:
@@ -198,7 +221,7 @@ def _imgui_colors() -> dict[imgui.Col_, ImVec4]:
 def _set_sizes(style: imgui.Style) -> None:
     """Set distances and roundings, in points."""
     style.window_padding = ImVec2(12, 8)
-    style.frame_padding = ImVec2(10, 6)
+    style.frame_padding = ImVec2(10, (ROW_HEIGHT - FONT_SIZE) / 2)
     style.item_spacing = ImVec2(8, ROW_GAP)
     style.item_inner_spacing = ImVec2(4, 4)
     style.frame_rounding = FIELD_ROUNDING
@@ -251,9 +274,12 @@ def _add_font(atlas: imgui.ImFontAtlas, file: Path, points: float) -> imgui.ImFo
 
 
 @contextmanager
-def bold(points: float = FONT_SIZE) -> Iterator[None]:
-    """Draw bold text inside an imgui frame."""
-    imgui.push_font(fonts().bold, points)
+def bold(points: float = 0.0) -> Iterator[None]:
+    """Draw bold text inside an imgui frame.
+
+    points: its size; 0: that of most text.
+    """
+    imgui.push_font(fonts().bold, points or FONT_SIZE)
     try:
         yield
     finally:
