@@ -44,6 +44,7 @@ _BOARDS = (
     "top bar",
     "streams",
     "sparks",
+    "sheet",
     "tabs",
     "sections",
     "footer",
