@@ -84,11 +84,11 @@ def test_zones_lie_on_the_screen_and_never_over_each_other(
 def test_zones_of_a_desktop_are_as_high_as_drawn() -> None:
     zones = place((1600, 1000), 1.0, Wishes())
     assert zones.form == "desktop"
-    assert zones.top == Rect(0, 0, 1600, TOP_HEIGHT)
+    assert zones.top == Rect(0, 0, 1600, int(TOP_HEIGHT))
     assert zones.panel == Rect(0, 44, 340, 956)
     assert zones.streams.height == STREAMS_HEIGHT
-    assert zones.footer == Rect(0, 956, 340, FOOTER_HEIGHT)
-    assert zones.time == Rect(340, 912, 1260, TIME_HEIGHT)
+    assert zones.footer == Rect(0, 956, 340, int(FOOTER_HEIGHT))
+    assert zones.time == Rect(340, 912, 1260, int(TIME_HEIGHT))
     assert zones.panes == Rect(340, 44, 1260, 868)
 
 
