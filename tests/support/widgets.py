@@ -20,6 +20,7 @@ KINDS = (
     "menu_item",
     "checkbox",
     "combo",
+    "begin_combo",
     "slider_float",
     "slider_int",
     "table_header",
