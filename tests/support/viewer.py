@@ -24,8 +24,8 @@ from support.wait import clock, turns
 V = TypeVar("V")
 SIZE = 900, 520
 """Width and height of the screen, in pixels."""
-PICTURE = Rect(280, 0, 620, 494)
-"""The part of the screen that panel and status line leave at scale 1."""
+PICTURE = Rect(340, 74, 560, 358)
+"""The part of the screen that the interface leaves to one picture at scale 1."""
 
 
 class Viewer(App):

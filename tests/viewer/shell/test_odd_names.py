@@ -52,10 +52,10 @@ def test_file_of_any_name_is_shown_in_list_and_panel(
     viewer.do(ev.PointerMove(x, y))
     viewer.user.mark(3)
     viewer.do()
-    panel = viewer.user.panel.faults
+    interface = viewer.user.interface.faults
     viewport = viewer.user.layout.active.faults
-    assert not panel.reason("list")
-    assert not panel.reason("panel")
+    assert not interface.reason("list of streams")
+    assert not interface.reason("panel")
     assert not viewport.reason("overlay")
     assert [entry.name for entry in viewer.state.entries] == [f"{READABLE}.{ending}"]
     viewer.user.drop([str(folder / f"{ODD}.{ending}")])
@@ -109,7 +109,7 @@ def test_menu_belongs_to_its_file_among_names_that_imgui_confuses(
     x, y = viewer.find(str(paths[0]))
     viewer.do(ev.PointerMove(x, y), ev.PointerPress(x, y, "right"))
     viewer.do(ev.PointerRelease(x, y, "right"))
-    viewer.click("Close this file")
+    viewer.click("Take out of the list")
     assert [entry.key for entry in viewer.state.entries] == [str(paths[1])]
 
 

@@ -13,8 +13,18 @@ if TYPE_CHECKING:
     from splatview_viewer.shell.user import User
 
 
-def draw(user: User, rect: Rect, scale: float) -> None:
-    """Draw the footer in its rectangle."""
+class Footer:
+    """Draws the footer of one user's panel."""
+
+    def open_files(self) -> None:
+        """Open the list of files to choose from."""
+
+    def draw(self, user: User, rect: Rect, scale: float) -> None:
+        """Draw the footer in its rectangle."""
+        _draw(user, rect, scale)
+
+
+def _draw(user: User, rect: Rect, scale: float) -> None:
     top = rect.y + (rect.height - theme.BUTTON_HEIGHT * scale) / 2
     imgui.set_cursor_screen_pos(ImVec2(rect.x + 8 * scale, top))
     if controls.button(

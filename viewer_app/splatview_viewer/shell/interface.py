@@ -21,7 +21,7 @@ from splatview_viewer.shell.run_state import run_state
 from splatview_viewer.shell.runs import Groups
 from splatview_viewer.shell.sheet import SheetDrag, draw_sheet, head_of
 from splatview_viewer.shell.sparklines import draw_sparklines
-from splatview_viewer.shell.stream_list import draw_list
+from splatview_viewer.shell.stream_list import Rows, draw_list
 from splatview_viewer.shell.strips import draw_strips
 from splatview_viewer.shell.surface import Surface
 from splatview_viewer.shell.time_area import draw_time_area
@@ -70,6 +70,9 @@ class Interface:
         self.palette = Palette()
         self.groups = Groups()
         """The runs of the list."""
+        self.rows = Rows()
+        """Those of the list."""
+        self.footer = footer.Footer()
         self._states: list[str] = []
         """Of the runs, in words."""
         self.sheet = SheetDrag()
@@ -197,9 +200,7 @@ class Interface:
         changed = False
         pad = (12 * scale, 4 * scale)
         with controls.tips_beside(zones.panel.x + zones.panel.width):
-            with board(
-                "streams", zones.streams, (8 * scale, 4 * scale), scroll=True
-            ) as opened:
+            with board("streams", zones.streams, (0, 4 * scale), scroll=True) as opened:
                 if opened:
                     self._part("list of streams", draw_list, user)
             with board("sparks", zones.sparks, (12 * scale, 6 * scale)) as opened:
@@ -225,7 +226,7 @@ class Interface:
             with board("footer", zones.footer, (8 * scale, 0), theme.BAR) as opened:
                 if opened:
                     self._draw_line(zones.footer)
-                    self._part("footer", footer.draw, user, zones.footer, scale)
+                    self._part("footer", self.footer.draw, user, zones.footer, scale)
         if zones.form == "desktop":
             self._zone("edge", self._draw_edge, user)
         return changed

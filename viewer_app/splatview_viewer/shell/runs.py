@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from splatview_viewer.kinds.scalars.view import ScalarsData
+from splatview_viewer.shell.run_state import run_state
+from splatview_viewer.ui import theme
 from splatview_viewer.workspace.names import preferred_entry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from imgui_bundle import ImVec4
+
     from splatview_viewer.core.settings import Entry
     from splatview_viewer.kinds.scalars.curves import Curves
+    from splatview_viewer.shell.run_state import RunState
     from splatview_viewer.shell.user import User
     from splatview_viewer.workspace.slot import Slot
 
@@ -138,3 +144,27 @@ def _logged_curves(user: User, group: Group) -> Curves | None:
         if isinstance(content, ScalarsData) and content.curves.all:
             return content.curves
     return None
+
+
+# -- words -----------------------------------------------------------------------------
+
+
+def state_of(group: Group | None) -> RunState:
+    """Return the state of a run."""
+    return run_state(None if group is None else group.lead, time.time())
+
+
+def hue_color(state: RunState) -> ImVec4:
+    """Return the colour of a state's dot."""
+    if state.hue == "good":
+        return theme.GOOD
+    return theme.WAITS if state.hue == "waits" else theme.FAINT
+
+
+def group_words(user: User, group: Group, state: RunState) -> str:
+    """Return what the list says beside a run: "36 steps/s", "ended 13:58"."""
+    if not group.is_run:
+        return f"{len(group.entries):,}"
+    if state.mode == "training":
+        return run_rate(user, group) or "training"
+    return state.words[:1].lower() + state.words[1:]

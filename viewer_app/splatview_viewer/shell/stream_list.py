@@ -1,121 +1,570 @@
-"""The list of streams and files in the panel, the menu of each, the buttons that pause
-a run, and small plots of it.
+"""The list of streams in the panel: runs with their streams, files, and their menus.
+
+Rows never change their order while runs come and go. Only those in sight are drawn: a
+list may have thousands.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from imgui_bundle import imgui
+from imgui_bundle import ImVec2, imgui
 
 from splatview_ipc.system.terminal import printable
 from splatview_viewer import kinds
 from splatview_viewer.core.screen import Caption
 from splatview_viewer.core.settings import ENDED
-from splatview_viewer.ui import controls, theme
-from splatview_viewer.ui import widgets as ui
+from splatview_viewer.shell.menu import (
+    RULE,
+    MenuRow,
+    draw_menu,
+    is_menu_key_pressed,
+    open_menu,
+)
+from splatview_viewer.shell.runs import group_words, hue_color, rate_text, state_of
+from splatview_viewer.ui import controls, icons, theme
+from splatview_viewer.ui.words import write, write_right
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from imgui_bundle import ImVec4
+
     from splatview_viewer.core.settings import Entry
+    from splatview_viewer.shell.runs import Group
     from splatview_viewer.shell.user import User
 
-_MOST_SCALARS = 2
-"""Of a run without a loss, plotted in the panel."""
+_HEAD_HEIGHT = 30.0
+_ROW_HEIGHT = theme.ROW_HEIGHT
+_MARGIN = 8.0
+"""Points at both sides of a row."""
+_MORE = 22.0
+"""Points of the place of the button for a menu."""
+_MENU = "menu of a row"
+_AHEAD = 2
+"""Rows beyond those in sight that are placed, so that arrows reach them."""
+_LEAST_HZ = 0.05
+"""Publishes a second below which a stream's rate is not told."""
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """A row of the list: the head of a group, or an entry."""
+
+    group: Group
+    entry: Entry | None = None
+    """None: it is the head."""
+    is_pinned: bool = False
+
+    @property
+    def name(self) -> str:
+        """Return its name for imgui, unlike all others."""
+        if self.entry is None:
+            return f"head {id(self.group.lead)}"
+        return f"{'pinned' if self.is_pinned else 'row'} {id(self.entry)}"
+
+    @property
+    def height(self) -> float:
+        """Return its points."""
+        return _HEAD_HEIGHT if self.entry is None else _ROW_HEIGHT
+
+
+class Rows:
+    """The rows of one user's list, made anew when the list or a choice has changed."""
+
+    def __init__(self) -> None:
+        self.all: Sequence[Row] = ()
+        self.tops: Sequence[float] = (0.0,)
+        """Points from the top of the list to each row, and to the end."""
+        self._made_of: tuple[object, ...] = ()
+
+    def update(self, user: User) -> None:
+        """Take in what has changed."""
+        state = user.interface.state
+        groups = user.interface.groups.update(user)
+        changes = user.catalogue.list_changes
+        made_of = (changes, tuple(state.pinned), frozenset(state.folded_runs))
+        if made_of == self._made_of:
+            return
+        self._made_of = made_of
+        self.all = _rows_of(groups, state.pinned, state.folded_runs)
+        self.tops = [0.0, *accumulate(row.height for row in self.all)]
+
+    def in_sight(self, top: float, height: float) -> range:
+        """Return the numbers of the rows between two places of the list, in points."""
+        first = bisect_right(self.tops, top) - 1 - _AHEAD
+        last = bisect_right(self.tops, top + height) + _AHEAD
+        return range(max(first, 0), min(last, len(self.all)))
+
+
+def _rows_of(
+    groups: Sequence[Group], pinned: Sequence[str], folded: set[str]
+) -> list[Row]:
+    """Return all rows, pinned entries first in their own order."""
+    rows = []
+    if pinned:
+        by_pin = {pin_of(e): (group, e) for group in groups for e in group.entries}
+        found = [by_pin[pin] for pin in pinned if pin in by_pin]
+        rows += [Row(group, entry, is_pinned=True) for group, entry in found]
+    for group in groups:
+        rows.append(Row(group))
+        if group.key not in folded:
+            rows += [Row(group, entry) for entry in group.entries]
+    return rows
 
 
 def draw_list(user: User) -> None:
-    """Draw all entries, run by run: dot, name, and on the right its rate; and the menu
-    of each.
-    """
-    state = user.state
-    scale = user.screen.state.scale
-    if not state.entries:
-        ui.colored("splatview", theme.TEXT)
-        ui.gap(2 * scale)
-        ui.wrapped("No stream yet", theme.DIM)
-    for group, entries in groupby(state.entries, key=lambda e: (e.group, e.is_file)):
-        ui.colored(group[0], theme.DIM)
-        for entry in entries:
-            if ui.is_entry_visible():
-                # Names do not tell entries apart: imgui cuts them at "###", and bytes
-                # that are no text are written out.
-                imgui.push_id(str(id(entry)))
-                _draw_entry(entry, user)
-                imgui.pop_id()
-        ui.gap(6 * scale)
+    """Draw the rows that are in sight, and the menu that is open."""
+    if not user.state.entries:
+        _draw_empty(user)
+        return
+    state = user.interface.state
+    selected = user.state.selected_entry
+    if selected is not None:
+        state.last_shown[selected.group] = selected.key
+    rows = user.interface.rows
+    rows.update(user)
+    scale = theme.scale()
+    corner = imgui.get_cursor_screen_pos()
+    scrolled = imgui.get_window_pos().y - corner.y
+    height = imgui.get_window_height()
+    width = imgui.get_content_region_avail().x
+    letters = _letters(user)
+    for number in rows.in_sight(scrolled / scale, height / scale):
+        row = rows.all[number]
+        y = corner.y + round(rows.tops[number] * scale)
+        imgui.set_cursor_screen_pos(ImVec2(corner.x, y))
+        # Names do not tell entries apart: imgui cuts them at "###", and bytes that are
+        # no text are written out.
+        imgui.push_id(row.name)
+        if row.entry is None:
+            _draw_head(user, row.group, width, letters)
+        else:
+            _draw_entry(user, row, row.entry, width, letters)
+        imgui.pop_id()
+    imgui.set_cursor_screen_pos(corner)
+    imgui.dummy(ImVec2(width, rows.tops[-1] * scale))
 
 
-def _draw_entry(entry: Entry, user: User) -> None:
-    """Draw the line of an entry, its tip and its menu."""
-    state = user.state
+def _draw_empty(user: User) -> None:
+    """Say that there is no run yet, and offer to open a file."""
+    scale = theme.scale()
+    corner = imgui.get_cursor_screen_pos()
+    imgui.set_cursor_screen_pos(ImVec2(corner.x + 12 * scale, corner.y + 10 * scale))
+    imgui.begin_group()
+    with theme.bold():
+        imgui.text_unformatted("No run yet")
+    width = imgui.get_content_region_avail().x - 24 * scale
+    imgui.push_text_wrap_pos(imgui.get_cursor_pos_x() + width)
+    imgui.push_style_color(imgui.Col_.text, theme.u32(theme.DIM))
+    imgui.text_unformatted(
+        "Runs appear here when a script publishes, before or after this viewer was "
+        "started."
+    )
+    imgui.pop_style_color()
+    imgui.dummy(ImVec2(0, 4 * scale))
+    if controls.button("Open a file", "open", height=30, primary=True):
+        user.do(user.interface.footer.open_files)
+    imgui.dummy(ImVec2(0, 4 * scale))
+    imgui.push_style_color(imgui.Col_.text, theme.u32(theme.FAINT))
+    with theme.font_size(theme.SMALL_SIZE):
+        imgui.text_unformatted(
+            "Or drop a scene, a picture or a memory snapshot anywhere."
+        )
+        imgui.text_unformatted("No script at hand?")
+        imgui.same_line(0, 4 * scale)
+        imgui.push_style_color(imgui.Col_.text, theme.u32(theme.TEXT))
+        with theme.code(theme.SMALL_SIZE):
+            imgui.text_unformatted("splatview demo")
+        imgui.pop_style_color()
+        imgui.same_line(0, 4 * scale)
+        imgui.text_unformatted("trains a small scene.")
+    imgui.pop_style_color()
+    imgui.end_group()
+
+
+# -- rows ------------------------------------------------------------------------------
+
+
+def _draw_head(user: User, group: Group, width: float, letters: dict[str, str]) -> None:
+    """Draw the head of a run, or of the files; a press folds and unfolds it."""
+    scale = theme.scale()
+    imgui.set_next_item_allow_overlap()
+    of = controls.item(f"##{printable(group.key)}", width, _HEAD_HEIGHT * scale)
+    opens_menu = _asks_for_menu()
+    is_folded = group.key in user.interface.state.folded_runs
+    state = state_of(group)
+    if of.pressed:
+        user.do(_fold, user, group.key)
+    middle = of.middle[1]
+    right = of.x + of.width - _MARGIN * scale
+    is_over = _is_pointed(of)
+    opens_menu |= _draw_more(right - _MORE * scale, middle, is_lit=True)
+    draw = imgui.get_window_draw_list()
+    x = of.x + 12 * scale
+    caret = "right" if is_folded else "down"
+    ink = theme.TEXT if is_over else theme.DIM
+    icons.draw(draw, caret, (x + 6 * scale, middle), ink, 12)
+    x += 20 * scale
+    hidden = [letters[entry.key] for entry in group.entries if entry.key in letters]
+    if is_folded and hidden:
+        _draw_badge(hidden[0], x, middle)
+        x += 26 * scale
+    elif group.is_run:
+        dot = ImVec2(x + 4 * scale, middle)
+        draw.add_circle_filled(dot, 4 * scale, theme.u32(hue_color(state)), 16)
+        x += 16 * scale
+    else:
+        icon = "file" if group.key == "Files" else "together"
+        icons.draw(draw, icon, (x + 4 * scale, middle), theme.DIM, 12)
+        x += 16 * scale
+    is_training = state.mode == "training"
+    right -= (_MORE + 8) * scale
+    with theme.font_size(theme.SMALL_SIZE):
+        color = theme.FAINT if state.hue == "faint" else hue_color(state)
+        words = group_words(user, group, state)
+        right = write_right(words, right, middle, color)
+    with theme.bold():
+        ink = theme.TEXT if is_training else theme.DIM
+        write(group.title, x, middle, ink, right - x - 8 * scale)
+    if opens_menu:
+        open_menu(_MENU)
+    if imgui.is_popup_open(_MENU):
+        draw_menu(_MENU, _head_menu(user, group), _beside(user, of))
+
+
+def _draw_entry(
+    user: User, row: Row, entry: Entry, width: float, letters: dict[str, str]
+) -> None:
+    """Draw the row of an entry, its tip and its menu."""
+    scale = theme.scale()
+    corner = imgui.get_cursor_screen_pos()
+    x = corner.x + _MARGIN * scale
+    imgui.set_cursor_screen_pos(ImVec2(x, corner.y))
+    imgui.set_next_item_allow_overlap()
+    width -= 2 * _MARGIN * scale
+    # The names of drawn items tell pinned rows apart.
+    pin = "pinned " if row.is_pinned else ""
+    name = f"##{pin}{printable(entry.key)}"
+    of = controls.item(name, width, _ROW_HEIGHT * scale)
+    if of.pressed:
+        held = imgui.get_io()
+        beside = held.key_ctrl or held.key_shift
+        user.do(user.show_beside if beside else user.choose, entry.key)
+    opens_menu = _asks_for_menu()
+    is_focused = bool(imgui.is_item_focused())
+    asks_to_go = is_focused and imgui.is_key_pressed(imgui.Key.delete, False)
+    if asks_to_go and _why_not_taken_out(entry) is None:
+        user.do(take_out, user, [entry.key])
+    controls.tip(_tip(entry))
+    is_chosen = entry.key == user.state.selected
+    is_over = _is_pointed(of)
+    ink = _draw_ground(of, is_chosen, is_over)
+    middle = of.middle[1]
+    right = of.x + of.width - 4 * scale
+    is_lit = is_over or is_chosen or is_focused
+    opens_menu |= _draw_more(right - _MORE * scale, middle, is_lit, ink)
+    right -= (_MORE + 10) * scale
+    sign_ink = ink if is_chosen else theme.FAINT
+    x = _draw_sign(of, entry, letters.get(entry.key, ""), sign_ink)
+    with theme.font_size(theme.SMALL_SIZE):
+        fact = fact_of(user, entry)
+        color = ink if is_chosen else theme.DIM
+        right = write_right(fact, right, middle, color) - 10 * scale
+    text = f"{entry.name}  \u00b7  {row.group.title}" if row.is_pinned else entry.name
+    write(text, x, middle, ink, right - x)
+    if entry.progress is not None:
+        _draw_progress(of, entry.progress)
+    if opens_menu:
+        open_menu(_MENU)
+    if imgui.is_popup_open(_MENU):
+        draw_menu(_MENU, _entry_menu(user, entry), _beside(user, of))
+
+
+def _draw_ground(of: controls.Item, is_chosen: bool, is_over: bool) -> ImVec4:
+    """Draw what lies under a row; return the colour of its letters."""
+    color = theme.CHOSEN
+    if not is_chosen:
+        color = theme.DOWN if of.held else theme.FIELD
+    if is_chosen or is_over:
+        draw = imgui.get_window_draw_list()
+        rounding = theme.FIELD_ROUNDING * theme.scale()
+        draw.add_rect_filled(of.low, of.high, theme.u32(color), rounding)
+    return theme.ON_CHOSEN if is_chosen else theme.TEXT
+
+
+def _draw_sign(of: controls.Item, entry: Entry, letter: str, ink: ImVec4) -> float:
+    """Draw the icon of a row, or its letter; return the pixel x where its name begins."""
+    scale = theme.scale()
+    x = of.x + 10 * scale
+    if letter:
+        _draw_badge(letter, x - scale, of.middle[1])
+    else:
+        has_fault = bool(entry.fault or entry.fault_of_source)
+        icon = "warning" if has_fault else icons.of_kind(entry.kind)
+        color = theme.FAULT if has_fault else ink
+        center = (x + 8 * scale, of.middle[1])
+        icons.draw(imgui.get_window_draw_list(), icon, center, color, 15)
+    return x + 26 * scale
+
+
+def _draw_badge(letter: str, x: float, middle: float) -> None:
+    color = theme.run_color("AB".index(letter))
+    controls.badge(letter, color, (x, middle - 9 * theme.scale()))
+
+
+def _draw_more(
+    x: float, middle: float, is_lit: bool, ink: ImVec4 | None = None
+) -> bool:
+    """Draw the button for a row's menu, if it is lit; return True if it was pressed."""
+    scale = theme.scale()
+    side = _MORE * scale
+    if not is_lit:
+        return False
+    imgui.set_cursor_screen_pos(ImVec2(x, middle - side / 2))
+    imgui.push_item_flag(imgui.ItemFlags_.no_nav.value, True)
+    of = controls.item("##more", side, side)
+    imgui.pop_item_flag()
+    draw = imgui.get_window_draw_list()
+    if of.hovered or of.held:
+        color = theme.DOWN if of.held else theme.OVER
+        draw.add_rect_filled(of.low, of.high, theme.u32(color), 4 * scale)
+    icons.draw(draw, "more", of.middle, ink or theme.DIM, 14)
+    return of.pressed
+
+
+def _draw_progress(of: controls.Item, progress: float) -> None:
+    """Draw a line below a row that loads."""
+    scale = theme.scale()
+    bottom = of.y + of.height
+    draw = imgui.get_window_draw_list()
+    for share, color in ((1.0, theme.LINE), (max(progress, 0.02), theme.ACCENT)):
+        low = ImVec2(of.x, bottom - 2 * scale)
+        high = ImVec2(of.x + of.width * share, bottom)
+        draw.add_rect_filled(low, high, theme.u32(color), scale)
+
+
+def _is_pointed(of: controls.Item) -> bool:
+    """Return whether the pointer is over a row, also over its button."""
+    if not imgui.is_window_hovered(
+        imgui.HoveredFlags_.allow_when_blocked_by_active_item
+    ):
+        return False
+    return bool(imgui.is_mouse_hovering_rect(of.low, of.high))
+
+
+def _beside(user: User, of: controls.Item) -> tuple[float, float]:
+    """Return where the menu of a row opens: beside the panel, which stays readable."""
+    panel = user.interface.zones.panel
+    scale = theme.scale()
+    return panel.x + panel.width + 6 * scale, of.y - 6 * scale
+
+
+def _asks_for_menu() -> bool:
+    """Return whether the last item's menu is asked for, by a right click or by key."""
+    right = imgui.MouseButton_.right
+    is_clicked = imgui.is_item_hovered() and imgui.is_mouse_released(right)
+    return is_clicked or is_menu_key_pressed()
+
+
+# -- what rows say ---------------------------------------------------------------------
+
+
+def fact_of(user: User, entry: Entry) -> str:
+    """Return the one fact that a row tells of its entry."""
+    if entry.progress is not None:
+        return f"{entry.progress:.0%}"
+    if entry.fault or entry.fault_of_source:
+        return ""
+    kind = kinds.about(entry.kind)
+    if not entry.alive and entry.step is not None:
+        return f"step {entry.step:,.12g}"
+    if entry.count is not None:
+        return f"{entry.count:,}"
+    slot = user.catalogue.slots.get(entry.key)
+    view = None if slot is None else slot.view
+    if view is not None and not view.empty and view.kind == entry.kind:
+        fact = kind.fact(view.content)
+        if fact:
+            return fact
+    if entry.is_file or not entry.alive:
+        return ""
+    return f"{rate_text(entry.rate_hz)} /s" if entry.rate_hz >= _LEAST_HZ else ""
+
+
+def _tip(entry: Entry) -> str:
+    """Return what a row says once the pointer rests on it."""
     fault = entry.fault or entry.fault_of_source
     if fault:
-        dot = theme.FAULT
-    elif entry.alive:
-        dot = theme.GOOD
-    else:
-        dot = theme.FAINT
-    if entry.progress is not None:
-        beside = f"{entry.progress:.0%}"
-    elif entry.is_file or not entry.alive:
-        beside = entry.kind if entry.is_file else "ended"
-    else:
-        if entry.rate_hz >= 0.05:
-            beside = f"{entry.rate_hz:.3g} Hz"
-        else:
-            beside = f"v{entry.version}"
-    key = printable(entry.key)
-    if ui.entry(
-        key,
-        entry.name,
-        beside,
-        dot,
-        entry.key == state.selected,
-        dim_name=not entry.alive,
-    ):
-        held = imgui.get_io()
-        user.do(
-            user.show_beside if held.key_ctrl or held.key_shift else user.choose,
-            entry.key,
-        )
-    alive = "publishing" if entry.alive else "its run has ended"
-    about = f"{entry.kind}, version {entry.version:,}, {alive}"
+        return f"{printable(entry.name)} cannot be shown: {fault}"
     if entry.is_file:
-        about = f"{key}\n{entry.kind}. Right click to close it."
-    controls.tip(fault or about)
-    if imgui.begin_popup_context_item(f"menu##{key}"):
-        shown = state.selected_entry
-        kind = kinds.about(entry.kind)
-        commands = [
-            ("Show", "", user.choose),
-            ("Show beside", "Ctrl + click", user.show_beside),
-        ]
-        if (
-            shown is not None
-            and shown is not entry
-            and shown.kind == entry.kind
-            and kind.compared
-        ):
-            commands.append(
-                ("Split with what is shown", "", partial(user.compare, "pair"))
-            )
-            if kind.merged:
-                commands.append(
-                    (
-                        "Together with what is shown",
-                        "",
-                        partial(user.compare, "together"),
-                    )
-                )
-        if entry.is_file:
-            close = "Close this file" if entry.group == "Files" else "Close"
-            commands.append((close, "", user.catalogue.forget))
-        for label, key, command in commands:
-            if imgui.menu_item(label, key, False)[0]:
-                user.do(command, entry.key)
-        imgui.end_popup()
+        return f"{printable(entry.key)}\n{entry.kind or 'being read'}"
+    alive = "publishing" if entry.alive else "its run has ended"
+    return f"{entry.kind}, version {entry.version:,}, {alive}"
+
+
+def _letters(user: User) -> dict[str, str]:
+    """Return the letters of the entries that panes compare, by their keys."""
+    if len(user.layout) < 2:
+        return {}
+    letters = {}
+    for viewport in user.layout:
+        for feature in user.catalogue.features:
+            note = getattr(feature, "note", None)
+            badge = note(viewport).badge if note is not None else ""
+            if badge and viewport.key is not None:
+                letters[viewport.key] = badge
+    return letters
+
+
+# -- menus -----------------------------------------------------------------------------
+
+
+def _entry_menu(user: User, entry: Entry) -> list[MenuRow | None]:
+    """Return the rows of an entry's menu."""
+    key = entry.key
+    split = _why_not_compared(user, entry, merged=False)
+    together = _why_not_compared(user, entry, merged=True)
+    is_pinned = pin_of(entry) in user.interface.state.pinned
+    pin = "Unpin it" if is_pinned else "Pin to the top of the list"
+    return [
+        MenuRow("Show", partial(user.do, user.choose, key), "eye", "Enter"),
+        MenuRow(
+            "Show beside",
+            partial(user.do, user.show_beside, key),
+            "panel",
+            "Ctrl Enter",
+            tip="A pane of its own. It begins with the active pane's camera, step and "
+            "look, and stays tied until it is untied.",
+        ),
+        MenuRow(
+            "Split with what is shown",
+            partial(user.do, user.compare, "pair", key),
+            "difference",
+            reason=split,
+        ),
+        MenuRow(
+            "Together with what is shown",
+            partial(user.do, user.compare, "together", key),
+            "layers",
+            reason=together,
+        ),
+        RULE,
+        MenuRow(pin, partial(user.do, pin_entry, user, pin_of(entry)), "pin"),
+        MenuRow("Copy its name", partial(_copy, user, entry.name), "copy"),
+        MenuRow(
+            "Save as .ply \u2026",
+            partial(user.do, save_scene, user, key),
+            "export",
+            reason=_why_not_saved(user, entry),
+        ),
+        RULE,
+        MenuRow(
+            "Take out of the list",
+            partial(user.do, take_out, user, [key]),
+            "close",
+            "Delete",
+            reason=_why_not_taken_out(entry),
+        ),
+    ]
+
+
+def _head_menu(user: User, group: Group) -> list[MenuRow | None]:
+    """Return the rows of the menu of a run, or of the files."""
+    is_folded = group.key in user.interface.state.folded_runs
+    fold = "List its streams" if is_folded else "Fold its streams"
+    keys = [entry.key for entry in group.entries]
+    reason = None
+    if any(_why_not_taken_out(entry) for entry in group.entries):
+        reason = "it still runs"
+    return [
+        MenuRow(fold, partial(user.do, _fold, user, group.key), "list"),
+        MenuRow("Copy its name", partial(_copy, user, group.title), "copy"),
+        RULE,
+        MenuRow(
+            "Take out of the list",
+            partial(user.do, take_out, user, keys),
+            "close",
+            reason=reason,
+        ),
+    ]
+
+
+def _why_not_compared(user: User, entry: Entry, *, merged: bool) -> str | None:
+    """Return why an entry cannot be shown together with what is shown; None: it can."""
+    shown = user.state.selected_entry
+    kind = kinds.about(entry.kind)
+    if shown is None:
+        return "nothing is shown"
+    if shown is entry:
+        return "it is shown"
+    if shown.kind != entry.kind:
+        return "not of one kind"
+    is_possible = kind.merged if merged else kind.compared
+    return None if is_possible else "not possible for it"
+
+
+def _why_not_saved(user: User, entry: Entry) -> str | None:
+    """Return why an entry cannot be saved as a scene now; None: it can."""
+    if not kinds.about(entry.kind).filmed:
+        return "no scene"
+    if entry.key != user.layout.active.key:
+        return "show it first"
+    view = user.view
+    return None if view is not None and not view.empty else "not seen yet"
+
+
+def _why_not_taken_out(entry: Entry) -> str | None:
+    """Return why an entry stays in the list; None: it can be taken out."""
+    return "it is published" if entry.alive and not entry.is_file else None
+
+
+def pin_of(entry: Entry) -> str:
+    """Return what a pin remembers of an entry, which the next run's has as well."""
+    return entry.key if entry.is_file else f"{entry.run_name}/{entry.name}"
+
+
+def pin_entry(user: User, pin: str) -> None:
+    """Pin an entry to the top of the list, or undo that; remembered."""
+    state = user.interface.state
+    if pin in state.pinned:
+        state.pinned.remove(pin)
+    else:
+        state.pinned.append(pin)
+    state.remember(user.catalogue.memo)
+    user.mark_interface()
+
+
+def save_scene(user: User, key: str) -> None:
+    """Save the scene that the active pane shows as a file."""
+    active = user.layout.active
+    if active.key != key:
+        return
+    for command in active.commands():
+        if command.name == "scene.save":
+            active.run(command)
+
+
+def take_out(user: User, keys: Sequence[str]) -> None:
+    """Take entries out of the list."""
+    for key in keys:
+        user.catalogue.forget(key)
+
+
+def _copy(user: User, text: str) -> None:
+    text = printable(text)
+    user.do(user.screen.desktop.copy, text)
+    user.do(user.say, f"Copied {text}")
+
+
+def _fold(user: User, key: str) -> None:
+    """Fold or unfold the streams of a run."""
+    user.interface.state.folded_runs ^= {key}
+    user.mark_interface()
 
 
 def caption_of(entry: Entry | None, typing: bool) -> Caption:

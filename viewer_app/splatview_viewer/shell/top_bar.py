@@ -22,15 +22,20 @@ from splatview_viewer.shell.menu import (
     draw_menu,
     open_menu,
 )
-from splatview_viewer.shell.run_state import run_state
-from splatview_viewer.shell.runs import entry_to_show, run_rate, run_step, told_entry
+from splatview_viewer.shell.runs import (
+    entry_to_show,
+    group_words,
+    hue_color,
+    run_rate,
+    run_step,
+    state_of,
+    told_entry,
+)
 from splatview_viewer.ui import controls, icons, lettering, theme
 from splatview_viewer.ui.widgets import board
 from splatview_viewer.ui.words import write, write_right
 
 if TYPE_CHECKING:
-    from imgui_bundle import ImVec4
-
     from splatview_viewer.core.command import Command
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.shell.run_state import RunState
@@ -93,8 +98,10 @@ class _Bar:
         self.middle = rect.y + rect.height / 2
         entry = told_entry(user)
         self.group = user.interface.groups.of(entry)
-        self.state = run_state(entry, time.time())
+        self.state = state_of(self.group)
         self.texts = _texts(user, self.group, self.state)
+        if entry is not None and entry.is_file:
+            self.texts = _Texts(entry.name, "", "")
 
     # -- on a desk ---------------------------------------------------------------------
 
@@ -206,7 +213,8 @@ class _Bar:
         self._draw_chip(x)
         x += (max(_CHIP_WIDTH, self._chip_width()) + 10) * scale
         if self.texts.step and "step" not in dropped:
-            x = write(self.texts.step, x, self.middle, theme.TEXT)
+            room = self._right_start(dropped) - x - 8 * scale
+            x = write(self.texts.step, x, self.middle, theme.TEXT, room)
         x += 16 * scale
         more = []
         if "rate" not in dropped:
@@ -360,7 +368,8 @@ class _Bar:
             key = entry_to_show(group, last)
             icon = "check" if group is self.group else ""
             choose = partial(user.do, user.choose, key)
-            rows.append(MenuRow(group.title, choose, icon, group_words(user, group)))
+            words = group_words(user, group, state_of(group))
+            rows.append(MenuRow(group.title, choose, icon, words))
         if not rows:
             reason = "none was seen yet"
             rows.append(MenuRow("No run", _do_nothing, reason=reason))
@@ -452,29 +461,10 @@ class _Bar:
 # -- words -----------------------------------------------------------------------------
 
 
-def hue_color(state: RunState) -> ImVec4:
-    """Return the colour of a state's dot."""
-    if state.hue == "good":
-        return theme.GOOD
-    return theme.WAITS if state.hue == "waits" else theme.FAINT
-
-
-def group_words(user: User, group: Group) -> str:
-    """Return what the list says beside a run: "36 steps/s", "ended 13:58"."""
-    if not group.is_run:
-        return f"{len(group.entries):,}"
-    state = run_state(group.lead, time.time())
-    if state.mode == "training":
-        return run_rate(user, group) or "training"
-    return state.words[:1].lower() + state.words[1:]
-
-
 def _texts(user: User, group: Group | None, state: RunState) -> _Texts:
     """Return what the bar says of a run beside its state."""
     if group is None:
         return _Texts("", "This machine, runs of yours", "")
-    if not group.is_run:
-        return _Texts("", "", "")
     entry = group.lead
     step = run_step(user, group)
     step_text = "" if step is None else f"Step {step:,.12g}"
