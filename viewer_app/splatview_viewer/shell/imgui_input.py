@@ -48,6 +48,7 @@ _MODIFIERS = {
     "alt": imgui.Key.mod_alt,
     "super": imgui.Key.mod_super,
 }
+_WITH_MODIFIERS = (ev.PointerMove, ev.PointerPress, ev.PointerRelease, ev.Wheel)
 _FOCUS_KEYS = frozenset(
     [
         "tab",
@@ -187,6 +188,9 @@ class ImguiInput:
         io = imgui.get_io()
         is_typing = io.want_text_input
         has_popup = self._surface.has_popup
+        if isinstance(event, _WITH_MODIFIERS):
+            # Keys by themselves may be for a pane.
+            _add_modifiers(event.mods)
         match event:
             case ev.PointerMove():
                 io.add_mouse_pos_event(event.x, event.y)
@@ -203,8 +207,6 @@ class ImguiInput:
                 self._held.discard(event.button)
                 io.add_mouse_pos_event(event.x, event.y)
                 io.add_mouse_button_event(_BUTTONS[event.button], False)
-                if is_ours:
-                    _add_modifiers(event.mods)
                 return is_ours
             case ev.Wheel() | ev.Pinch():
                 if has_popup or self._is_over(event.x, event.y):
@@ -224,7 +226,6 @@ class ImguiInput:
             # The picture has the keyboard now.
             imgui.set_nav_cursor_visible(False)
             return False
-        _add_modifiers(event.mods)
         button = _BUTTONS[event.button]
         # imgui drops a press without a release before it.
         if event.button not in self._held:

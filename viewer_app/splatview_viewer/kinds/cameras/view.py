@@ -26,6 +26,7 @@ from splatview_viewer.geometry.cameras import frame_points
 from splatview_viewer.geometry.orbit import Orbit, OrbitPlace
 from splatview_viewer.geometry.pan_zoom import FITTED, PanZoom, Place
 from splatview_viewer.geometry.upward import snap_to_axis, up_of_cameras
+from splatview_viewer.kinds.cameras.commands import COMMANDS, photo_commands
 from splatview_viewer.render.cameras.content import CamerasContent
 from splatview_viewer.render.cameras.drawing import (
     FrustumStyle,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     import moderngl
 
+    from splatview_viewer.core.command import Command
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.view import Value
     from splatview_viewer.geometry.cameras import Camera
@@ -214,6 +216,29 @@ class CamerasView(View[CamerasContent, CamerasState]):
         """Have the photograph of a camera fill the picture; None: of none."""
         self._change_place(opened=index, photo=FITTED)
 
+    def open_next(self, step: int) -> None:
+        """Open the photograph of the next camera (1), or of the one before (-1)."""
+        count = len(self._cameras)
+        if not count:
+            return
+        if self.opened is None:
+            self.open(0 if step > 0 else count - 1)
+        else:
+            self.open((self.opened + step) % count)
+
+    def see_all(self) -> None:
+        """See all cameras; with an open photograph, all of it."""
+        if self.opened is None:
+            self._change_place(orbit=None)
+        else:
+            self._change_place(photo=FITTED)
+
+    def commands(self) -> Sequence[Command[Any]]:
+        return COMMANDS
+
+    def find_commands(self, text: str) -> Sequence[Command[Any]]:
+        return photo_commands(self, text)
+
     def handle(self, event: Event, rect: Rect) -> bool:
         if isinstance(event, Key):
             self._handle_key(event, rect)
@@ -266,17 +291,15 @@ class CamerasView(View[CamerasContent, CamerasState]):
     def _handle_key(self, event: Key, rect: Rect) -> None:
         if not event.pressed or event.mods:
             return
-        count = len(self._cameras)
         step = {"page_down": 1, "page_up": -1}.get(event.name, 0)
-        if self.opened is None:
-            if event.name == "f":
-                self._change_place(orbit=None)
-            elif step:
-                self.open(0 if step > 0 else count - 1)
+        if step:
+            self.open_next(step)
+        elif event.name == "f":
+            self.see_all()
+        elif self.opened is None:
+            return
         elif event.name == "escape":
             self.open(None)
-        elif step:
-            self.open((self.opened + step) % count)
         else:
             self._move_photo(event, rect)
 

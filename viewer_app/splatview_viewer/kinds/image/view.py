@@ -22,6 +22,7 @@ from splatview_viewer.core.view import (
     bridge_phrases,
 )
 from splatview_viewer.geometry.pan_zoom import FITTED, PanZoom, Place
+from splatview_viewer.kinds.image.commands import COMMANDS, RANGES
 from splatview_viewer.kinds.image.content import INTEGERS, ImageContent
 from splatview_viewer.kinds.image.drawing import OverlayText
 from splatview_viewer.kinds.image.measurement import (
@@ -34,6 +35,7 @@ from splatview_viewer.scene import color_maps
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from splatview_viewer.core.command import Command
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.view import Value
 
@@ -44,12 +46,6 @@ _READOUT_PERIOD_S = 0.05
 _ALPHA = {"checkerboard": 0, "background": 1, "ignore": 2}
 _BGR_ORDER = [2, 1, 0, 3]
 _ZOOMS = (("Fit", 0.0), ("1:1", 1.0), ("2x", 2.0), ("4x", 4.0))
-_RANGES = {
-    UNIT: "0 to 1",
-    (0.0, 255.0): "0 to 255",
-    (-1.0, 1.0): "-1 to 1",
-    None: "Automatic",
-}
 _ALPHA_LABELS = {
     "checkerboard": "Checkerboard",
     "background": "Background",
@@ -427,6 +423,9 @@ class ImageView(View[ImageContent, ImageState]):
             return ()
         return self.data.hints.covered(rect)
 
+    def commands(self) -> Sequence[Command[Any]]:
+        return COMMANDS
+
     def panel(self) -> Sequence[Section]:
         return (Section("", self._controls),)
 
@@ -447,8 +446,11 @@ class ImageView(View[ImageContent, ImageState]):
         pressed = ui.buttons("Zoom", [label for label, _ in _ZOOMS])
         if pressed is None:
             return
+        self.zoom_to(_ZOOMS[pressed][1])
+
+    def zoom_to(self, zoom: float) -> None:
+        """Show a pixel of the picture as so many of the screen; 0: all of the picture."""
         pan_zoom = self.pan_zoom
-        _, zoom = _ZOOMS[pressed]
         if zoom:
             pan_zoom.set_zoom(zoom, self._rect)
         else:
@@ -462,7 +464,7 @@ class ImageView(View[ImageContent, ImageState]):
             "Range",
             "The values that are shown as black and as white",
             self.state.range,
-            _RANGES,
+            RANGES,
         )
         exposure = ui.slider(
             "Exposure",

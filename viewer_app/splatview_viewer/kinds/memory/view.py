@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.core.events import Key
 from splatview_viewer.core.quantities import size_text
 from splatview_viewer.core.view import Info, KeyHelp, Section, frame_of, meta_phrases
+from splatview_viewer.kinds.memory.commands import COMMANDS
 from splatview_viewer.kinds.memory.live import MemoryFacts, MemoryHistory, read_frame
 from splatview_viewer.kinds.memory.plot import draw_plot
 from splatview_viewer.ui import controls
@@ -20,6 +21,7 @@ from splatview_viewer.ui.plots import PlotView
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from splatview_viewer.core.command import Command
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.view import Value
@@ -184,6 +186,9 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
         if is_answered and facts.snapshot_path is not None:
             self.host.open(facts.snapshot_path)
         return self._request is None
+
+    def commands(self) -> Sequence[Command[Any]]:
+        return COMMANDS
 
     def panel(self) -> Sequence[Section]:
         return (Section("", self._controls),)

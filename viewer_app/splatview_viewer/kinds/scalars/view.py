@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from splatview_viewer.core.events import Key
 from splatview_viewer.core.view import Info, KeyHelp, Section, frame_of, meta_phrases
+from splatview_viewer.kinds.scalars.commands import ACROSS, COMMANDS
 from splatview_viewer.kinds.scalars.curves import Curve, Curves, Origin, read_frame
 from splatview_viewer.kinds.scalars.plots import draw_plots
 from splatview_viewer.ui import widgets as ui
@@ -19,6 +20,7 @@ from splatview_viewer.ui.plots import PlotView
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from splatview_viewer.core.command import Command
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.view import Value
@@ -48,11 +50,15 @@ class ScalarsData:
         return plots
 
 
+Across = Literal["step", "time", "clock"]
+"""What the horizontal axis counts: steps, seconds, or the time of day."""
+
+
 @dataclass(frozen=True)
 class ScalarsState:
     """The visible part of the plots, and how it is drawn."""
 
-    across: Literal["step", "time", "clock"] = "step"
+    across: Across = "step"
     """Unit of the horizontal axis: steps, time since the beginning, or the time of day.
     """
     smoothing: float = 0.6
@@ -147,19 +153,23 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
             self.state = replace(self.state, log_up=log_up, heights={})
         return False
 
+    def commands(self) -> Sequence[Command[Any]]:
+        return COMMANDS
+
     def panel(self) -> Sequence[Section]:
         return (Section("", self._controls),)
 
     def _controls(self) -> None:
         previous = self.state
+        across: Across = ui.choice(
+            "Horizontal",
+            "The horizontal axis: training steps, or time",
+            previous.across,
+            ACROSS,
+        )
         s = replace(
             previous,
-            across=ui.choice(
-                "Horizontal",
-                "The horizontal axis: training steps, or time",
-                previous.across,
-                {"step": "Steps", "time": "Time since start", "clock": "By the clock"},
-            ),
+            across=across,
             smoothing=ui.slider(
                 "Smoothing",
                 "Weight of the past in the smoothed curve, as in TensorBoard; 0 draws "

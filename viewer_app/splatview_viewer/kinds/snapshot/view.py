@@ -15,6 +15,7 @@ from splatview_viewer.core.quantities import count_text, size_text
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import GradualView, Info, KeyHelp, Section
 from splatview_viewer.kinds.snapshot import world
+from splatview_viewer.kinds.snapshot.commands import COMMANDS
 from splatview_viewer.kinds.snapshot.content import Content
 from splatview_viewer.kinds.snapshot.controls import draw_controls
 from splatview_viewer.kinds.snapshot.picture import Sheet, TimelinePicture
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     import moderngl
 
+    from splatview_viewer.core.command import Command
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.view import Value
     from splatview_viewer.kinds.snapshot.world import PlotWorld
@@ -305,9 +307,7 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
         name = event.name
         state = self.state
         plot_world = self.world()
-        moment = state.pointed_moment
-        if moment is None:
-            moment = state.moment
+        moment = self.pointed_or_chosen_moment()
         if plot_world is not None and name in MOVES:
             pointer = self.pointer if state.pointed_moment is not None else None
             along_x = "shift" in event.mods
@@ -323,6 +323,15 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
         is_search = name == "slash"
         self.focus_search |= is_search
         return is_search
+
+    def pointed_or_chosen_moment(self) -> int | None:
+        """Return the moment under the pointer, otherwise the chosen one."""
+        if self.state.pointed_moment is not None:
+            return self.state.pointed_moment
+        return self.state.moment
+
+    def commands(self) -> Sequence[Command[Any]]:
+        return COMMANDS
 
     def tick(self, now: float) -> bool:
         content = self.data.content

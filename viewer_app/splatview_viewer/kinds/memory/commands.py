@@ -1,0 +1,69 @@
+"""What a user can ask of the memory of a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from splatview_viewer.core.command import Command
+
+if TYPE_CHECKING:
+    from splatview_viewer.kinds.memory.view import MemoryView
+
+
+def _see_all(view: MemoryView) -> None:
+    view.see_all()
+
+
+def _take_snapshot(view: MemoryView) -> None:
+    view.ask()
+
+
+def _open_snapshot(view: MemoryView) -> None:
+    path = view.data.about.snapshot_path
+    if path is not None:
+        view.host.open(path)
+
+
+def _switch_host(view: MemoryView) -> None:
+    view.state = replace(view.state, host=not view.state.host)
+
+
+def _why_no_host(view: MemoryView) -> str | None:
+    return None if view.data.history.on_gpu else "it is what is shown"
+
+
+def _why_no_snapshot(view: MemoryView) -> str | None:
+    if view.data.about.device == "cpu":
+        return "CUDA is not in use there"
+    return None if view.data.ask is not None else "nothing runs"
+
+
+def _why_none_open(view: MemoryView) -> str | None:
+    return None if view.data.about.snapshot_path is not None else "there is none yet"
+
+
+COMMANDS: tuple[Command[MemoryView], ...] = (
+    Command("memory.fit", "See all of the time", _see_all, ("F", "Home"), icon="fit"),
+    Command(
+        "memory.host",
+        "Show or hide the memory of the host",
+        _switch_host,
+        icon="memory",
+        reason=_why_no_host,
+    ),
+    Command(
+        "memory.take",
+        "Take a full snapshot of the memory",
+        _take_snapshot,
+        icon="memory",
+        reason=_why_no_snapshot,
+    ),
+    Command(
+        "memory.open",
+        "Open the last snapshot of the memory",
+        _open_snapshot,
+        icon="open",
+        reason=_why_none_open,
+    ),
+)

@@ -1,0 +1,58 @@
+"""What a user can ask of the plots of a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from splatview_viewer.core.command import Command
+
+if TYPE_CHECKING:
+    from splatview_viewer.kinds.scalars.view import Across, ScalarsView
+
+ACROSS: dict[Across, str] = {
+    "step": "Steps",
+    "time": "Time since start",
+    "clock": "By the clock",
+}
+"""The horizontal axes and their names."""
+
+
+def _see_all(view: ScalarsView) -> None:
+    view.state = view.state.fitted()
+
+
+def _switch_scale(view: ScalarsView) -> None:
+    view.state = replace(view.state, log_up=not view.state.log_up, heights={})
+
+
+def _choose_axis(across: Across, view: ScalarsView) -> None:
+    view.state = replace(view.state, across=across, window=None)
+
+
+def _smooth(weight: float, view: ScalarsView) -> None:
+    view.state = replace(view.state, smoothing=weight)
+
+
+COMMANDS: tuple[Command[ScalarsView], ...] = (
+    Command("plots.fit", "See all of the curves", _see_all, ("F", "Home"), icon="fit"),
+    Command(
+        "plots.log",
+        "Vertical axes: linear or logarithmic",
+        _switch_scale,
+        ("L",),
+        icon="scalars",
+    ),
+    *(
+        Command(
+            f"plots.across.{across}",
+            f"Across: {name.lower()}",
+            partial(_choose_axis, across),
+            icon="scalars",
+        )
+        for across, name in ACROSS.items()
+    ),
+    Command("plots.raw", "Smoothing: none", partial(_smooth, 0.0), icon="sliders"),
+    Command("plots.smooth", "Smoothing: 0.6", partial(_smooth, 0.6), icon="sliders"),
+)
