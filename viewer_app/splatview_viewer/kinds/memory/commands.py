@@ -12,21 +12,21 @@ if TYPE_CHECKING:
 
 
 def _see_all(view: MemoryView) -> None:
-    view.see_all()
+    view.show_all()
 
 
 def _take_snapshot(view: MemoryView) -> None:
-    view.ask()
+    view.request_snapshot()
 
 
 def _open_snapshot(view: MemoryView) -> None:
-    path = view.data.about.snapshot_path
+    path = view.data.facts.snapshot_path
     if path is not None:
         view.host.open(path)
 
 
 def _switch_host(view: MemoryView) -> None:
-    view.state = replace(view.state, host=not view.state.host)
+    view.state = replace(view.state, shows_host=not view.state.shows_host)
 
 
 def _why_no_host(view: MemoryView) -> str | None:
@@ -34,13 +34,13 @@ def _why_no_host(view: MemoryView) -> str | None:
 
 
 def _why_no_snapshot(view: MemoryView) -> str | None:
-    if view.data.about.device == "cpu":
+    if view.data.facts.device == "cpu":
         return "CUDA is not in use there"
-    return None if view.data.ask is not None else "nothing runs"
+    return None if view.data.request_snapshot is not None else "nothing runs"
 
 
 def _why_none_open(view: MemoryView) -> str | None:
-    return None if view.data.about.snapshot_path is not None else "there is none yet"
+    return None if view.data.facts.snapshot_path is not None else "there is none yet"
 
 
 COMMANDS: tuple[Command[MemoryView], ...] = (
