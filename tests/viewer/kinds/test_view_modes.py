@@ -110,6 +110,10 @@ def test_overdraw_has_the_colors_of_its_map(view: Any, screen: OffscreenScreen) 
     assert 0.9 * np.percentile(counts, 98) <= high <= pixels.color.max()
     colors = color_maps.colors("magma", counts / high) * pixels.alpha[..., None]
     assert_alike(drawn, over_background(colors, pixels.alpha), max_share=0.01)
+    view.view.change(overdraw_range=(1.0, 5.0))
+    colors = color_maps.colors("magma", (counts - 1) / 4) * pixels.alpha[..., None]
+    expected = over_background(colors, pixels.alpha)
+    assert_alike(view_pixels(view, screen), expected, max_share=0.01)
 
 
 def test_size_and_selection_reach_the_picture(

@@ -94,13 +94,15 @@ class LookTool(Tool["GaussianView"]):
             tip = "Colours that stand for numbers"
             name = ui.choice("Colour map", tip, state.color_map, color_maps.NAMES)
             state = replace(state, color_map=name)
+        automatic = self.view.picture.numbers.range
         if show == "depth":
-            depth_range = ui.value_range(
-                "The depths at both ends of the colour map",
-                state.depth_range,
-                self.view.picture.numbers.range,
-            )
-            state = replace(state, depth_range=depth_range)
+            tip = "The depths at both ends of the colour map"
+            depths = ui.value_range(tip, state.depth_range, automatic)
+            return replace(state, depth_range=depths)
+        if show == "overdraw":
+            tip = "The numbers of Gaussians at both ends of the colour map"
+            counts = ui.value_range(tip, state.overdraw_range, automatic)
+            return replace(state, overdraw_range=counts)
         return state
 
     def _draw_mode(self, state: GaussianState) -> GaussianState:

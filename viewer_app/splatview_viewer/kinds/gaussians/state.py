@@ -65,6 +65,9 @@ class GaussianState:
     depth_range: tuple[float, float] | None = None
     """Depth at both ends of the colour map, world units; None: the 1st and 99th
     percentile of what is seen."""
+    overdraw_range: tuple[float, float] | None = None
+    """Gaussians per pixel at both ends of the colour map; None: none, and nearly the
+    most that are seen."""
     selection: Selection = EVERYTHING
     """The Gaussians that are drawn."""
     training: TrainingDisplay = field(default_factory=TrainingDisplay)

@@ -169,9 +169,12 @@ class GaussianView(View[SceneCache, GaussianState]):
     @property
     def number_range(self) -> tuple[float, float]:
         """The numbers at both ends of the colour map."""
-        if self.state.show == "depth" and self.state.depth_range is not None:
-            return self.state.depth_range
-        return self.picture.numbers.range
+        by_hand = None
+        if self.state.show == "depth":
+            by_hand = self.state.depth_range
+        elif self.state.show == "overdraw":
+            by_hand = self.state.overdraw_range
+        return by_hand or self.picture.numbers.range
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         data = self.data
