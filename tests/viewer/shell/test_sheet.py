@@ -9,10 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 from support import widgets
+from support.frames import SIZE, cloud, photographs, ring
 from support.scene_files import ply_columns, truth, write_ply
 from support.viewer import Viewer
 
-from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease
+import splatview
+from splatview_viewer.core.events import (
+    Key,
+    Pinch,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+)
 
 
 @pytest.fixture
@@ -92,3 +100,55 @@ def test_finger_on_the_time_strip_moves_no_camera(viewer: Viewer) -> None:
     viewer.do(PointerPress(x, y, touch=True), PointerMove(x - 90, y - 60))
     viewer.do(PointerRelease(x - 90, y - 60))
     np.testing.assert_array_equal(view.view.rig.orbit.rotation, rotation)
+
+
+def test_finger_pans_a_photograph_and_never_leaves_its_camera(
+    open_viewer: Callable[..., Viewer],
+) -> None:
+    viewer = open_viewer((390, 844))
+    views, Ks = ring(8)
+    splatview.publish_cameras(views, Ks, *SIZE, photographs(8))
+    scene = cloud()
+    scene["sh0"] = scene["sh0"][:, None]
+    splatview.publish(scene, "splats")
+
+    def frustums() -> Any:
+        view: Any = viewer.user.view
+        tools = getattr(getattr(view, "view", None), "tools", {})
+        return tools.get("frustums")
+
+    def has_cameras() -> bool:
+        return frustums() is not None and frustums().cameras is not None
+
+    def is_there() -> bool:
+        return frustums().through.is_there
+
+    viewer.until(has_cameras)
+    viewer.do()
+    frustums().enter(3)
+    viewer.until(is_there)
+    frustums().change(comparison="wipe")
+    widgets.drawn.clear()
+    sheet = sheet_height(viewer)
+    # Five ways and a strip of photographs are all that the sheet has.
+    assert {"Wipe", "Error", "photo 3", "Follow"} <= set(widgets.drawn)
+    assert "Look" not in widgets.drawn
+    assert sheet < 250
+    rect = viewer.user.layout.active.rect
+    x = rect.x + 40
+    y = rect.y + rect.height // 2
+    through = frustums().through
+    whole = through.photo_rect(rect)
+    for factor in (1.0, 2.0):
+        viewer.do(Pinch(x, y, factor=factor))
+        viewer.do(PointerPress(x, y, touch=True), PointerMove(x + 60, y + 10))
+        viewer.do(PointerRelease(x + 60, y + 10))
+        viewer.until(is_there)
+        assert through.index == 3
+    assert through.photo_rect(rect).width == pytest.approx(2 * whole.width, abs=2)
+    viewer.click("photo 4")
+    viewer.until(is_there)
+    assert through.index == 4
+    viewer.click("leave camera")
+    assert through.index is None
+    assert sheet_height(viewer) > sheet

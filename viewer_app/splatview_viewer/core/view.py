@@ -100,6 +100,27 @@ class Section:
 
 
 @dataclass(frozen=True)
+class Visit:
+    """What a phone shows while a view looks through a training camera.
+
+    It takes the place of the top bar and of the tabs.
+    """
+
+    title: str
+    """"Camera 14"."""
+    beside: str
+    """"of 30"."""
+    words: str
+    """Facts of it, such as its name and PSNR."""
+    draw: Callable[[], bool | None]
+    """Draws its part of the sheet with imgui; True to draw the picture again."""
+    step: Callable[[int], object]
+    """Goes to the next one (1) or the one before (-1)."""
+    leave: Callable[[], object]
+    """Goes back to where the view was before."""
+
+
+@dataclass(frozen=True)
 class KeyHelp:
     """One line of the list of keys."""
 
@@ -340,6 +361,10 @@ class View(Generic[Data, State]):
     def restore(self, state: State) -> None:
         """Return to a state that it had, whatever is under way."""
         self.state = state
+
+    def visit(self) -> Visit | None:
+        """Return what a phone shows in place of all else; None as a rule."""
+        return None
 
     def lanes(self) -> Sequence[Lane]:
         """Return its lanes of the time area; the caller asks in each picture."""

@@ -14,6 +14,7 @@ from splatview_viewer.core.events import (
     PointerMove,
     PointerPress,
     PointerRelease,
+    Wheel,
 )
 from splatview_viewer.core.view import KeyHelp, Section
 from splatview_viewer.geometry.orbit import SECONDS
@@ -25,6 +26,7 @@ from splatview_viewer.render.cameras.drawing import (
 from splatview_viewer.scene_view.clicks import ClickGesture
 from splatview_viewer.scene_view.frustums_panel import draw_bar, draw_panel, state_words
 from splatview_viewer.scene_view.looking_through import LookingThrough
+from splatview_viewer.scene_view.phone_visit import visit_of
 from splatview_viewer.scene_view.protocol import TrainedView
 from splatview_viewer.scene_view.state import TrainingDisplay
 from splatview_viewer.scene_view.tool import Tool
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Rect
+    from splatview_viewer.core.view import Visit
     from splatview_viewer.geometry.training_cameras import CameraSet
     from splatview_viewer.render.cameras.content import CamerasContent
 
@@ -80,6 +83,8 @@ class Frustums(Tool[TrainedView]):
         self._click = ClickGesture()
         self._clicked: int | None = None
         """The camera that was pressed."""
+        self._panned_from: tuple[float, float] | None = None
+        """Where a finger that pans the photograph was last."""
         self._is_pressed = False
         """Some button is down: a drag is no hovering."""
         self._needs_redraw = False
@@ -198,7 +203,38 @@ class Frustums(Tool[TrainedView]):
                 return needs_redraw
         if isinstance(event, Key):
             return self._handle_key(event)
+        if self.through.index is not None and self.view.host.around == "phone":
+            needs_redraw = self._handle_pan(event, rect)
+            if needs_redraw is not None:
+                return needs_redraw
         return self._handle_pointer(event, rect)
+
+    def _handle_pan(self, event: Event, rect: Rect) -> bool | None:
+        """Pan and magnify the photograph: a finger never leaves its camera."""
+        through = self.through
+        match event:
+            case PointerPress(button="left", clicks=2):
+                through.magnify(0.0, (event.x, event.y), rect)
+                return True
+            case PointerPress(button="left"):
+                self._panned_from = (event.x, event.y)
+                return False
+            case PointerMove() if self._panned_from is not None:
+                x, y = self._panned_from
+                self._panned_from = (event.x, event.y)
+                through.pan(event.x - x, event.y - y, rect)
+                return True
+            case PointerRelease() if self._panned_from is not None:
+                self._panned_from = None
+                return False
+            case Pinch():
+                through.magnify(event.factor, (event.x, event.y), rect)
+                through.pan(event.dx, event.dy, rect)
+                return True
+            case Wheel():
+                through.magnify(1.15**event.dy, (event.x, event.y), rect)
+                return True
+        return None
 
     def _handle_divider(self, event: Event, rect: Rect) -> bool | None:
         divider = self.through.divider
@@ -286,7 +322,9 @@ class Frustums(Tool[TrainedView]):
             self._up_cameras = cameras
             if cameras.is_valid.any():
                 self.view.rig.up_axis.use_cameras(cameras.viewmats[cameras.is_valid])
-        content.wants_thumbnails = self.state.shown and self.state.pictures
+        is_visit = self.view.host.around == "phone" and self.through.index is not None
+        shows_pictures = self.state.shown and self.state.pictures
+        content.wants_thumbnails = shows_pictures or is_visit
         content.tick(now)
         is_due = now - self._drawn_at >= _REDRAW_PERIOD
         if content.changes != self._drawn_changes and is_due:
@@ -355,9 +393,15 @@ class Frustums(Tool[TrainedView]):
         return False
 
     def bar_height(self) -> float:
+        # A phone has it in its sheet.
+        if self.view.host.around == "phone":
+            return 0.0
         if self.through.index is not None and self.content is not None:
             return BAR_HEIGHT
         return 0.0
+
+    def visit(self) -> Visit | None:
+        return None if self.content is None else visit_of(self)
 
     def bar(self, rect: Rect, scale: float) -> bool:
         if self.cameras is not None and self.through.index is not None:

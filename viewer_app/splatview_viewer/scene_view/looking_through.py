@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.orbit import SECONDS
 from splatview_viewer.render.cameras.photos import PhotoTexture
@@ -16,7 +18,6 @@ from splatview_viewer.ui.widgets import tag
 
 if TYPE_CHECKING:
     import moderngl
-    import numpy as np
 
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.geometry.orbit import Orbit
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from splatview_viewer.render.pair_compositor import PairMode
     from splatview_viewer.scene_view.protocol import TrainedView
 
+_MAX_ZOOM = 8.0
 _SAME_POSE = 1e-6
 """Relative difference of two view matrices that counts as none."""
 
@@ -57,6 +59,10 @@ class LookingThrough:
         self._size = _FreeSize(0, 0, 0)
         """The sizes when the view went to the camera."""
         self._has_arrived = False
+        self._zoom = 1.0
+        """How much larger the photograph is than one that is seen whole."""
+        self._shift = (0.0, 0.0)
+        """Pixels by which it is moved then."""
         self._origin: _ViewBefore | None = None
         ctx = view.data.ctx
         self._pair = PairCompositor(ctx, view.data.work)
@@ -81,6 +87,8 @@ class LookingThrough:
         if index != self.index:
             self.meter.forget()
         self._set_arrived(False)
+        self._zoom = 1.0
+        self._shift = (0.0, 0.0)
         self.index = index
         self._camera = camera
         self._fly_to_target(seconds)
@@ -122,9 +130,46 @@ class LookingThrough:
         """Return the camera of the picture; the photograph lies above the bars."""
         assert self._camera is not None
         size = self._size
-        return replace(
-            self._camera.fitted(size.width, size.above_bars), height=size.height
-        )
+        camera = self._camera.fitted(size.width, size.above_bars)
+        K = camera.K.copy()
+        K[:2, :2] *= self._zoom
+        middle = np.array([size.width, size.above_bars]) / 2
+        K[:2, 2] = (K[:2, 2] - middle) * self._zoom + middle + self._shift
+        return replace(camera, K=K, height=size.height)
+
+    def pan(self, dx: float, dy: float, rect: Rect) -> None:
+        """Move the photograph by pixels, as far as it is larger than the picture."""
+        size = self._free_size(rect)
+        most_x = (self._zoom - 1) * size.width / 2
+        most_y = (self._zoom - 1) * size.above_bars / 2
+        x = min(max(self._shift[0] + dx, -most_x), most_x)
+        y = min(max(self._shift[1] + dy, -most_y), most_y)
+        if (x, y) != self._shift:
+            self._shift = (x, y)
+            self._show_target()
+
+    def magnify(self, factor: float, point: tuple[float, float], rect: Rect) -> None:
+        """Magnify the photograph around a pixel of the screen.
+
+        factor: 0 to see all of it again.
+        """
+        size = self._free_size(rect)
+        zoom = min(max(self._zoom * factor, 1.0), _MAX_ZOOM)
+        ratio = zoom / self._zoom
+        x = point[0] - rect.x - size.width / 2
+        y = point[1] - rect.y - size.above_bars / 2
+        self._zoom = zoom
+        # The pixel stays where it is.
+        shift_x = x + (self._shift[0] - x) * ratio
+        shift_y = y + (self._shift[1] - y) * ratio
+        self._shift = (0.0, 0.0)
+        self.pan(shift_x, shift_y, rect)
+        self._show_target()
+
+    def _show_target(self) -> None:
+        """Show the camera's picture as it is magnified and moved now."""
+        if self._has_arrived and self._camera is not None:
+            self._fly_to_target(0.0)
 
     @property
     def is_there(self) -> bool:
@@ -197,6 +242,12 @@ class LookingThrough:
         scale = min(rect.width / width, above_bars / height)
         left = rect.x + (rect.width - width * scale) / 2
         top = rect.y + (above_bars - height * scale) / 2
+        if columns == 1:
+            middle_x = rect.x + rect.width / 2
+            middle_y = rect.y + above_bars / 2
+            left = middle_x + (left - middle_x) * self._zoom + self._shift[0]
+            top = middle_y + (top - middle_y) * self._zoom + self._shift[1]
+            scale *= self._zoom
         x = round(left)
         y = round(top)
         right = round(left + width * scale)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.lane import Lane
-    from splatview_viewer.core.view import KeyHelp, Section
+    from splatview_viewer.core.view import KeyHelp, Section, Visit
 
 V = TypeVar("V", bound=SceneView)
 T = TypeVar("T", bound="Tool")
@@ -148,6 +148,10 @@ class Tool(Generic[V]):
         """
         return False
 
+    def visit(self) -> Visit | None:
+        """Return what a phone shows in place of all else; None as a rule."""
+        return None
+
     def lane(self) -> Lane | None:
         """Return its lane of the time area; None without one."""
         return None
@@ -253,6 +257,14 @@ class ToolSet(dict[str, Tool]):
         for tool in self._covering:
             covered += tool.covered(rect)
         return covered
+
+    def visit(self) -> Visit | None:
+        """Return what a phone shows in place of all else; None as a rule."""
+        for tool in self.values():
+            visit = tool.visit()
+            if visit is not None:
+                return visit
+        return None
 
     def lanes(self) -> list[Lane]:
         """Return the lanes of all tools, from above."""

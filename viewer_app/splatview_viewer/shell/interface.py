@@ -25,10 +25,12 @@ from splatview_viewer.shell.stream_list import Rows, draw_list
 from splatview_viewer.shell.strips import draw_strips
 from splatview_viewer.shell.surface import Surface
 from splatview_viewer.shell.time_area import draw_time_area
+from splatview_viewer.shell.visit import draw_bar
 from splatview_viewer.shell.zones import PANEL_WIDTH, PANEL_WIDTHS, Zones, place
 from splatview_viewer.ui import controls, theme
 from splatview_viewer.ui.recovery import Faults
 from splatview_viewer.ui.widgets import board, wrapped
+from splatview_viewer.workspace.catalogue import SETTLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from splatview_viewer.core.view import Section
+    from splatview_viewer.core.view import Section, Visit
     from splatview_viewer.shell.user import User
     from splatview_viewer.shell.viewport import Viewport
 
@@ -124,6 +126,7 @@ class Interface:
             True when a setting changed: the picture has to be drawn again.
         """
         scale = user.screen.state.scale
+        visit = self._take_visit(user)
         shown: tuple[list[Section], Info] = ([], Info())
         if not self.state.bare:
             shown = user.layout.active.describe(self.state.tab)
@@ -146,13 +149,16 @@ class Interface:
             changed |= self._zone("time area", draw_time_area, user, zones.time, scale)
             if zones.form == "phone":
                 changed |= self._zone(
-                    "panel", draw_sheet, user, section_list, info, self._part
+                    "panel", draw_sheet, user, section_list, info, visit, self._part
                 )
             elif zones.panel.width:
                 changed |= self._zone(
                     "panel", self._draw_panel, user, section_list, info
                 )
-            self._zone("top bar", top_bar.draw, user, zones.top, scale)
+            if visit is not None:
+                changed |= self._zone("top bar", draw_bar, visit, zones.top, scale)
+            else:
+                self._zone("top bar", top_bar.draw, user, zones.top, scale)
             self._zone("palette", self.palette.draw, user)
             if user.state.help:
                 self._zone("keys", draw_key_list, user, zones.panes, scale)
@@ -160,6 +166,18 @@ class Interface:
         if text is not None:
             user.do(user.screen.desktop.copy, text)
         return changed
+
+    def _take_visit(self, user: User) -> Visit | None:
+        """Return what a phone shows in place of all else, and place the zones for it."""
+        visit = None
+        if self.around == "phone":
+            visit = user.layout.active.visit()
+        if self.state.visits != (visit is not None):
+            self.state.visits = visit is not None
+            # The ways to compare are seen at once.
+            self.state.panel_open |= self.state.visits
+            user.mark(SETTLE)
+        return visit
 
     def _zone(self, name: str, draw: Callable[..., object], *values: object) -> bool:
         """Draw a zone, and return its result; False where it failed."""

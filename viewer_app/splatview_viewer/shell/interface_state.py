@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from splatview_viewer.core.view import TABS, Tab
 from splatview_viewer.shell.zones import PANEL_WIDTH, PANEL_WIDTHS, Wishes
@@ -11,6 +11,8 @@ from splatview_viewer.shell.zones import PANEL_WIDTH, PANEL_WIDTHS, Wishes
 if TYPE_CHECKING:
     from splatview_viewer.core.host import Memo
 
+VISIT_HEIGHT = 236.0
+"""Points of a phone's sheet while it shows a `Visit`."""
 _MEMO_KEY = "interface"
 _MAX_PINNED = 200
 
@@ -36,6 +38,8 @@ class InterfaceState:
     """Names of the runs whose streams are not listed; not remembered."""
     last_shown: dict[str, str] = field(default_factory=dict)
     """The key of the entry that was shown last of each run; not remembered."""
+    visits: bool = False
+    """True while a phone shows a `Visit`."""
     bare: bool = False
     """True for pictures with nothing around or over them."""
     hides_all: bool = False
@@ -51,9 +55,16 @@ class InterfaceState:
         return Wishes(
             panel=self.panel_open or is_dragged,
             panel_width=self.panel_width,
-            time="folded" if self.time_folded else "open",
+            time=self._time_wish(),
+            sheet_points=VISIT_HEIGHT if self.visits and not is_dragged else 0.0,
             sheet=self.sheet if self.dragged_sheet is None else self.dragged_sheet,
         )
+
+    def _time_wish(self) -> Literal["open", "folded", "none"]:
+        """Return how much of the time area is seen."""
+        if self.visits:
+            return "none"
+        return "folded" if self.time_folded else "open"
 
     def recall(self, memo: Memo) -> None:
         """Take what is remembered; what makes no sense is left out."""

@@ -21,7 +21,7 @@ from splatview_viewer.ui.widgets import board, gap, pointer
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from splatview_viewer.core.view import Info, Section
+    from splatview_viewer.core.view import Info, Section, Visit
     from splatview_viewer.shell.user import User
     from splatview_viewer.shell.zones import Zones
 
@@ -97,11 +97,17 @@ def draw_sheet(
     user: User,
     shown: Sequence[Section],
     info: Info,
+    visit: Visit | None,
     part: Callable[..., bool],
 ) -> bool:
     """Draw the sheet; return True to draw the picture again.
 
-    part: draws one part of it, and shows its fault in its place.
+    Args:
+        user: whose it is.
+        shown: the sections of the chosen tab.
+        info: of what is shown.
+        visit: what is in place of the tabs; None: they are there.
+        part: draws one part of it, and shows its fault in its place.
     """
     interface = user.interface
     zones = interface.zones
@@ -115,6 +121,10 @@ def draw_sheet(
             user.do(user.toggle_panel)
     if not zones.tabs.height:
         return False
+    if visit is not None:
+        below = Rect(panel.x, zones.tabs.y, panel.width, panel.height - handle.height)
+        with board("visit", below, (_MARGIN * scale, 10 * scale)) as opened:
+            return opened and part("ways to compare", visit.draw)
     with board("tabs", zones.tabs) as opened:
         if opened:
             part("tabs", _draw_tabs, user, zones.tabs.height / scale)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.host import Host
     from splatview_viewer.core.lane import Lane
     from splatview_viewer.core.settings import Color, Entry
-    from splatview_viewer.core.view import ShownView, Tab
+    from splatview_viewer.core.view import ShownView, Tab, Visit
     from splatview_viewer.shell.user import User
     from splatview_viewer.workspace.slot import Slot
 
@@ -184,6 +184,13 @@ class Viewport:
         return self._attempt(
             "commands", lambda _, view: view.view.find_commands(text), ()
         )
+
+    def visit(self) -> Visit | None:
+        """Return what a phone shows in place of all else; None as a rule."""
+        found = self.working()
+        if found is None or found[1].empty:
+            return None
+        return self._attempt("visit", lambda _, view: view.view.visit(), None)
 
     def lanes(self) -> Sequence[Lane]:
         """Return the lanes of the time area of what it shows; none without data."""

@@ -54,6 +54,8 @@ class Wishes:
     top: bool = True
     sheet: float = 0.5
     """The share of a phone's height that its sheet has while it is raised."""
+    sheet_points: float = 0.0
+    """Points that a phone's sheet has in place of that share, if it is not 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,8 @@ def _place_phone(width: int, height: int, scale: float, wishes: Wishes) -> Zones
     sheet_height = 0
     if wishes.top:
         share = wishes.sheet if wishes.panel else 0.0
+        if wishes.sheet_points and wishes.panel:
+            share = min(wishes.sheet_points * scale / max(height - top_height, 1), 0.6)
         peek = _pixels(SHEET_PEEK, scale, height // 6)
         sheet_height = max(round((height - top_height) * share), peek)
         sheet_height = min(sheet_height, height - top_height - 1)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _REACH = 7.0
 """Points to either side of the line within which it can be dragged."""
+_TOUCH_REACH = 22.0
+"""The same for a finger."""
 MIN_SHARE = 0.02
 """Share of the width that stays on either side, so that the line can be dragged again.
 """
@@ -77,7 +79,9 @@ class Divider:
 
     def _press(self, press: PointerPress, rect: Rect, scale: float) -> bool | None:
         """Start to drag the line, or centre it by a double click."""
-        if not self._is_near(press.x, press.y, rect, scale):
+        # A finger is less exact than a pointer.
+        reach = scale * (_TOUCH_REACH / _REACH if press.touch else 1.0)
+        if not self._is_near(press.x, press.y, rect, reach):
             return None
         if press.clicks == 2:
             self.position = 0.5

@@ -79,6 +79,7 @@ _GLYPHS = {
     "gauge": "\uf625",
     "training": "\uf017",
     "loop": "\uf021",
+    "follow": "\uf519",
 }
 
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.lane import Lane
     from splatview_viewer.core.settings import Color
-    from splatview_viewer.core.view import KeyHelp, Value
+    from splatview_viewer.core.view import KeyHelp, Value, Visit
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.kinds.gaussians.summary import GaussianSummary
     from splatview_viewer.recording.recording import Player
@@ -307,6 +307,9 @@ class GaussianView(View[SceneCache, GaussianState]):
 
     def commands(self) -> Sequence[Command[Any]]:
         return commands_of(self)
+
+    def visit(self) -> Visit | None:
+        return self.tools.visit()
 
     def lanes(self) -> Sequence[Lane]:
         return self.tools.lanes()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import moderngl
 import numpy as np
@@ -61,6 +61,15 @@ class FrustumStyle:
     """Opacity of the photographs."""
     background: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """RGB in [0, 1], seen where a photograph is transparent."""
+
+
+class TexturePart(NamedTuple):
+    """A rectangle of a texture, in shares of its size."""
+
+    texture: int
+    """OpenGL's name of it."""
+    low: tuple[float, float]
+    high: tuple[float, float]
 
 
 def thumbnail_side(count: int) -> int:
@@ -158,6 +167,18 @@ class FrustumDrawing:
             self._table.write(self._flags[index].tobytes(), (_FLAGS, index, 1, 1))
         self._atlas.build_mipmaps(0, _LEVELS)
         return True
+
+    def thumbnail(self, index: int) -> TexturePart | None:
+        """Return where the thumbnail of a camera is; None while it has not come."""
+        if self._atlas is None or not 0 <= index < len(self._flags):
+            return None
+        if not self._flags[index, 0]:
+            return None
+        row, column = divmod(index, ATLAS // self._side)
+        width, height = self._atlas.size
+        low = (column * self._side / width, row * self._side / height)
+        high = ((column + 1) * self._side / width, (row + 1) * self._side / height)
+        return TexturePart(self._atlas.glo, low, high)
 
     def _make_atlas(self) -> moderngl.Texture:
         rows = ceil_div(len(self._flags), ATLAS // self._side)
