@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from support import widgets
+from support.scene_files import ply_columns, truth, write_ply
 from support.viewer import Viewer
 
 from splatview_viewer.core.events import Key, Mods, Text
@@ -173,3 +174,23 @@ def test_palette_draws_a_bounded_number_of_many_streams(viewer: Viewer) -> None:
     drawn = [name for name in rows(viewer) if name.startswith("stream ")]
     assert f"stream {palette.index}" in drawn
     assert len(drawn) < 60
+
+
+def test_palette_finds_settings_of_closed_sections_in_other_tabs(
+    open_viewer: Callable[..., Viewer], tmp_path: Path
+) -> None:
+    path = write_ply(tmp_path / "a.ply", ply_columns(truth(100)))
+    scene = open_viewer((920, 900), files=(path,))
+    scene.until(scene.loaded)
+    state = scene.user.view
+    assert state is not None
+    initial = state.view.state
+    press_key(scene, "k", CTRL)
+    items = scene.user.interface.palette.matches
+    beside = {match.item.beside for match in items if match.item.icon == "sliders"}
+    assert {place.split(",")[0] for place in beside} >= {"Look", "Data", "Film"}
+    assert state.view.state == initial
+    scene.do(Text("rate video"))
+    press_key(scene, "enter")
+    assert scene.user.interface.state.tab == "film"
+    assert "Rate" in rows(scene)

@@ -218,3 +218,15 @@ def test_chosen_stream_is_undone(pictures: Viewer) -> None:
     undo(pictures)
     pictures.until(pictures.loaded)
     assert pictures.state.selected == first
+
+
+def test_escape_ends_a_drag_as_if_it_had_not_been(pictures: Viewer) -> None:
+    drag(pictures, 30)
+    initial = state_of(pictures)
+    pictures.do(PointerMove(X, Y), PointerPress(X, Y), PointerMove(X - 80, Y))
+    assert state_of(pictures) != initial
+    press_key(pictures, "escape")
+    assert state_of(pictures) == initial
+    pictures.do(PointerMove(X - 20, Y), PointerRelease(X - 20, Y))
+    pictures.do(PointerMove(X - 60, Y))
+    assert state_of(pictures) == initial

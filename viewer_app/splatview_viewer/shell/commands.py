@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from splatview_ipc.control.limits import VERSION
 from splatview_viewer.core.command import Command
 from splatview_viewer.core.view import TABS
 from splatview_viewer.shell.layout import Layout
@@ -131,6 +132,14 @@ def _why_no_undo(user: User) -> str | None:
 
 def _why_no_redo(user: User) -> str | None:
     return user.history.redo_reason()
+
+
+def _show_performance(user: User) -> None:
+    user.go_to_setting("data", "Details", "")
+
+
+def _tell_about(user: User) -> None:
+    user.say(f"splatview {VERSION}, drawn by {user.state.screen}")
 
 
 def _list_keys(user: User) -> None:
@@ -280,10 +289,23 @@ COMMANDS: tuple[Command[User], ...] = (
         reason=_why_no_keyboard,
     ),
     Command("theme.switch", "Light or dark colours", _switch_theme, icon="moon"),
+    Command(
+        "performance.show",
+        "Performance and details",
+        _show_performance,
+        icon="gauge",
+        reason=_why_no_picture,
+    ),
+    Command("about.show", "About splatview", _tell_about, icon="help"),
     Command("keys.list", "List the keys", _list_keys, typed="?", icon="keyboard"),
 )
 """Everything that a user can ask the viewer for."""
 _BY_NAME = {command.name: command for command in COMMANDS}
+
+
+def is_known(name: str) -> bool:
+    """Return whether there is a command of this name."""
+    return name in _BY_NAME
 
 
 def named(name: str) -> Command[User]:

@@ -7,12 +7,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from imgui_bundle import ImVec2, imgui
+
 from splatview_viewer.core.view import TABS, Tab
+from splatview_viewer.shell.zones import PANEL_WIDTH
+from splatview_viewer.ui import theme
+from splatview_viewer.ui.widgets import noting_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from splatview_viewer.shell.viewport import Viewport
+
+
+_FAR = 20000.0
+"""Pixels outside of every screen."""
+_FLAGS = (
+    imgui.WindowFlags_.no_decoration
+    | imgui.WindowFlags_.no_inputs
+    | imgui.WindowFlags_.no_nav
+    | imgui.WindowFlags_.no_saved_settings
+    | imgui.WindowFlags_.no_focus_on_appearing
+).value
 
 
 class KnownSection(NamedTuple):
@@ -38,6 +54,39 @@ class KnownSettings:
         self._labels: dict[tuple[str, str], dict[str, None]] = {}
         self.goal: Goal | None = None
         """What a user chose to see next."""
+
+    def take_goal(self, section: str) -> Goal | None:
+        """Return the goal, once, if it is this section or in it."""
+        goal = self.goal
+        if goal is None or goal.section != section:
+            return None
+        self.goal = None
+        return goal
+
+    def learn(self, viewport: Viewport) -> None:
+        """Draw the sections that were never open outside of the screen.
+
+        Within a frame, outside of all windows.
+        """
+        entry = viewport.entry
+        if entry is None:
+            return
+        unknown = [
+            section
+            for tab in TABS
+            for section in viewport.describe(tab)[0]
+            if (entry.kind, section.title) not in self._labels
+        ]
+        if not unknown:
+            return
+        imgui.set_next_window_pos(ImVec2(-_FAR, -_FAR))
+        imgui.set_next_window_size(ImVec2(PANEL_WIDTH * theme.scale(), _FAR / 2))
+        imgui.begin("##settings that are learnt", None, _FLAGS)
+        for section in unknown:
+            with noting_rows() as labels:
+                section.draw()
+            self.note(entry.kind, section.title, labels)
+        imgui.end()
 
     def note(self, kind: str, section: str, labels: Iterable[str]) -> None:
         """Learn the labels of a section that was drawn."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
-from splatview_viewer.shell.commands import named
+from splatview_viewer.shell.commands import is_known, named
 from splatview_viewer.ui import controls, icons, lettering, theme
 from splatview_viewer.ui.widgets import fitted
 
@@ -297,19 +297,32 @@ def draw_main_menu(user: User, at: tuple[float, float] | None = None) -> bool:
 
     Returns True while it is open.
     """
+    if not imgui.is_popup_open(MAIN_MENU):
+        return False
+    titles = {
+        "panel.toggle": "Hide the panel" if user.has_panel else "Show the panel",
+        "time.fold": "Open the time area"
+        if user.interface.state.time_folded
+        else "Fold the time area",
+        "theme.switch": "Dark colours" if user.state.light else "Light colours",
+        "pane.alone": "All panes again" if user.layout.maximised else "This pane alone",
+    }
     rows: list[MenuRow | None] = []
     for group in _MAIN_GROUPS:
         if rows:
             rows.append(RULE)
-        rows += [command_row(user, named(name)) for name in group]
+        commands = [named(name) for name in group if is_known(name)]
+        rows += [
+            command_row(user, each, titles.get(each.name, "")) for each in commands
+        ]
     return draw_menu(MAIN_MENU, rows, at)
 
 
 MAIN_MENU = "main menu"
 _MAIN_GROUPS = (
-    ("picture.save", "picture.save_transparent"),
+    ("file.open", "picture.save", "picture.save_transparent"),
     ("pane.beside", "pane.alone", "pane.close"),
-    ("panel.toggle", "time.fold", "theme.switch"),
-    ("keys.list",),
+    ("panel.toggle", "time.fold", "screen.full", "theme.switch"),
+    ("performance.show", "keys.list", "about.show"),
 )
 """Names of commands of the main menu."""

@@ -93,6 +93,7 @@ class Palette:
         if self._found == self.query:
             return
         if self._found is None:
+            user.interface.settings.learn(user.layout.active)
             self._items = palette_items.all_items(user)
         self._found = self.query
         found = user.layout.active.find_commands(self.query)

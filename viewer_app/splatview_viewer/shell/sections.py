@@ -63,9 +63,7 @@ def draw_sections(
     entry = user.state.selected_entry
     known = user.interface.settings
     for section in sections:
-        if known.goal is not None and known.goal.section == section.title:
-            _go_to(known.goal)
-            known.goal = None
+        _go_to(known.take_goal(section.title))
         tip = section.tip
         if section.reset is not None:
             tip = f"{tip}\nRight click: back to the defaults.".strip()
@@ -93,8 +91,10 @@ def draw_sections(
     return changed
 
 
-def _go_to(goal: Goal) -> None:
-    """Open the next section and scroll to what a user chose in it."""
+def _go_to(goal: Goal | None) -> None:
+    """Open the next section and scroll to what a user chose in it, if anything."""
+    if goal is None:
+        return
     controls.open_head(goal.section)
     if goal.label:
         seek_row(goal.label)
@@ -106,7 +106,10 @@ def _go_to(goal: Goal) -> None:
 def _draw_details(user: User, info: Info) -> None:
     """Draw all that is known of how the picture came to the screen."""
     state = user.state
-    if not info.details or not draw_fold("Details"):
+    if not info.details:
+        return
+    _go_to(user.interface.settings.take_goal("Details"))
+    if not draw_fold("Details"):
         return
     for line in [*status_phrases(state, info), *latency_phrases(state), *info.extras]:
         wrapped(line, theme.DIM)

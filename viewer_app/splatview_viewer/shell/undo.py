@@ -114,6 +114,8 @@ class History:
         self._undone: list[Step] = []
         self._known: dict[int, tuple[Undoable, Any]] = {}
         """The views and their states of the last turn, by the views' ids."""
+        self._at_press: dict[int, tuple[Undoable, Any]] = {}
+        """The same, when the last drag began."""
         self._layout: LayoutMemory | None = None
         self._gesture = 0
         """Counts presses, keys and wheels."""
@@ -175,6 +177,22 @@ class History:
         """Note that the user pressed something: what changes now is a new step."""
         self._gesture += 1
         self._touched_at = now
+
+    def begin_drag(self) -> None:
+        """Keep the states before a press, for `cancel_drag`."""
+        self._look()
+        self._at_press = dict(self._known)
+
+    def cancel_drag(self) -> None:
+        """Return to the states before the drag that is under way."""
+        self._ignored = self._gesture
+        for view, state in self._at_press.values():
+            _, values = _differences(view.undoable_state(), state)
+            if values:
+                view.restore(replace(view.state, **values))
+        self._at_press = {}
+        self._look()
+        self._user.mark(_SETTLE)
 
     def touch(self, now: float) -> None:
         """Note that the user still does something."""

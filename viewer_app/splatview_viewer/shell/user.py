@@ -15,11 +15,11 @@ import msgspec
 
 from splatview_ipc.system.terminal import printable_lines
 from splatview_viewer.core import events as ev
-from splatview_viewer.core.command import command_of
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.screen import Pane, takes_pictures
 from splatview_viewer.core.settings import BACKDROP, State
-from splatview_viewer.shell.commands import COMMANDS, PALETTE
+from splatview_viewer.shell import keyboard
+from splatview_viewer.shell.commands import PALETTE
 from splatview_viewer.shell.held import Held
 from splatview_viewer.shell.interface import Interface
 from splatview_viewer.shell.known_settings import Goal
@@ -290,7 +290,7 @@ class User:
             return None
         event = checked
         self.held.note(event)
-        self._note_gesture(event, now)
+        keyboard.note_gesture(self, event, now)
         match event:
             case ev.Resize() | ev.Expose() | ev.Close():
                 return self.mark(SETTLE)
@@ -318,9 +318,9 @@ class User:
         if changed:
             self.mark_interface(min(max(self.dirty + 1, SETTLE), _MOST_SETTLE))
             self._hover_at = now + _HOVER
-        if self._switches_help(event, ours) and not ours:
+        if keyboard.switches_help(self, event, ours) and not ours:
             return None
-        if not ours and isinstance(event, ev.Key) and self._take_shortcut(event):
+        if not ours and isinstance(event, ev.Key) and keyboard.take_key(self, event):
             return None
         if isinstance(event, ev.Key) and not event.pressed:
             for (
@@ -331,42 +331,6 @@ class User:
         if isinstance(event, ev.PointerPress) and not ours:
             self.layout.activate(viewport)
         viewport.take(event, ours)
-
-    def _note_gesture(self, event: Event, now: float) -> None:
-        """Tell the history that the user does something, and what is a new step."""
-        goes_down = isinstance(event, ev.Key) and event.pressed and not event.repeat
-        begins = (ev.PointerPress, ev.Wheel, ev.Pinch, ev.Text, ev.FileDrop)
-        if goes_down or isinstance(event, begins):
-            self.history.begin_gesture(now)
-        elif isinstance(event, (ev.Key, ev.PointerRelease)):
-            self.history.touch(now)
-
-    def _switches_help(self, event: Event, ours: bool) -> bool:
-        """Show or hide the list of keys if an event asks for that; return whether.
-
-        It goes with an event that does nothing else then.
-        """
-        is_typed = isinstance(event, ev.Text) and event.text == "?"
-        asks = is_typed and (self.state.help or not ours)
-        if self.state.help:
-            is_escape = isinstance(event, ev.Key) and event.name == "escape"
-            asks |= isinstance(event, ev.PointerPress)
-            asks |= is_escape and isinstance(event, ev.Key) and event.pressed
-        if asks:
-            self.toggle_help()
-        return asks
-
-    def _take_shortcut(self, event: ev.Key) -> bool:
-        """Run the command that a key is the shortcut of; return False without one."""
-        if not event.pressed:
-            return False
-        first = msgspec.structs.replace(event, repeat=False)
-        command = command_of(COMMANDS, first)
-        if command is not None:
-            if command.repeats or not event.repeat:
-                self.run(command)
-            return True
-        return self.layout.active.take_shortcut(event)
 
     def run(self, command: Command[User]) -> None:
         """Run one of the viewer's own commands, or tell why it cannot be done now."""
