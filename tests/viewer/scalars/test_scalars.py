@@ -27,7 +27,7 @@ from splatview_viewer.kinds.scalars.plots import (
     smoothed,
 )
 from splatview_viewer.kinds.scalars.view import ScalarsView
-from splatview_viewer.shell.sparklines import Strips, strips_of
+from splatview_viewer.shell.sparklines import Spark, sparks_of
 from splatview_viewer.ui import theme
 
 
@@ -143,15 +143,15 @@ def test_pixel_columns_span_the_values_in_them(
 
 @pytest.fixture
 def viewer(open_viewer: Callable[..., Viewer]) -> Viewer:
-    return open_viewer((820, 640), max_fps=15)
+    return open_viewer((1160, 640), max_fps=15)
 
 
-def strips_beside_scene(viewer: Viewer) -> Strips:
-    """Return the strips beside the shown scene, empty ones where nothing is shown."""
+def curves_beside_scene(viewer: Viewer) -> list[Spark]:
+    """Return the small curves beside the shown scene, none where nothing is shown."""
     slot = viewer.user.shown
     if slot is None:
-        return Strips()
-    return strips_of(viewer.catalogue, slot)
+        return []
+    return sparks_of(viewer.catalogue, slot)
 
 
 def until_step(viewer: Viewer, step: int) -> ScalarsView:
@@ -279,19 +279,21 @@ def test_scalars_are_shown_beside_the_scene_of_their_run(viewer: Viewer) -> None
         step += 1
         splatview.publish(cloud(50 + step), meta={"step": step})
         splatview.log(step, other=1.0, loss=1 / (step + 1))
-        return len(strips_beside_scene(viewer).curves) == 2
+        return len(curves_beside_scene(viewer)) == 3
 
     viewer.until(has_both_curves)
     assert viewer.user.shown is not None
     assert viewer.user.shown.entry.kind == "gaussians"
-    strip = strips_beside_scene(viewer)
+    curves = curves_beside_scene(viewer)
     # Losses come before other scalars.
-    assert [title for title, _ in strip.curves] == ["loss", "Gaussians"]
-    assert strip.head.startswith("Step ")
+    assert [curve.title for curve in curves] == ["Loss", "Gaussians", "Other"]
+    # Both end at the last step.
+    loss, gaussians, _ = curves
+    assert gaussians.curve["time"][-1] >= loss.curve["time"][-1]
     scalars = next(
         s for s in viewer.catalogue.slots.values() if s.entry.kind == "scalars"
     )
-    assert strip.key == scalars.entry.key
+    assert loss.key == scalars.entry.key
     # Without the panel, the scalars are not needed.
     viewer.do(Key("h"), Key("h", pressed=False))
     viewer.until(lambda: scalars not in viewer.catalogue.watched())
@@ -304,4 +306,5 @@ def test_scalars_are_shown_beside_the_scene_of_their_run(viewer: Viewer) -> None
         return view is not None and "Gaussians" in view.data.plots
 
     viewer.until(has_plot_of_gaussians)
-    assert not strips_beside_scene(viewer).curves
+    # They stay beside the plots.
+    assert len(curves_beside_scene(viewer)) == 3

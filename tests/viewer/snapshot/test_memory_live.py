@@ -27,7 +27,7 @@ from splatview_viewer.kinds.memory.live import MemoryHistory
 from splatview_viewer.kinds.memory.reduction import pixel_columns
 from splatview_viewer.kinds.memory.view import MemoryData, MemoryState, MemoryView
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.shell.sparklines import Strips, strips_of
+from splatview_viewer.shell.sparklines import MEMORY, Spark, sparks_of
 from splatview_viewer.workspace.slot import Slot
 
 COLUMN = {name: i for i, name in enumerate(MEMORY_COLUMNS)}
@@ -165,35 +165,39 @@ def shows_file(viewer: Viewer) -> bool:
     return viewer.user.shown is not None and viewer.user.shown.entry.is_file
 
 
-def strips(viewer: Viewer) -> Strips:
-    """Return the strips beside the shown view."""
+def memory_curve(viewer: Viewer) -> Spark | None:
+    """Return the small curve of memory beside the shown view."""
     assert viewer.user.shown is not None
-    return strips_of(viewer.catalogue, viewer.user.shown)
+    sparks = sparks_of(viewer.catalogue, viewer.user.shown)
+    return next((spark for spark in sparks if spark.title == MEMORY), None)
 
 
 def test_memory_is_plotted_beside_the_scene_that_takes_it(
     viewer: Viewer, train: Callable[[], None]
 ) -> None:
     def shows_scene_with_memory() -> bool:
-        return shows(viewer, "render") and strips(viewer).memory is not None
+        return shows(viewer, "render") and memory_curve(viewer) is not None
 
     def has_newer_memory() -> bool:
-        return strips(viewer).memory is not newest
+        spark = memory_curve(viewer)
+        return spark is not None and len(spark.curve) > newest
 
     def watches_memory_alone() -> bool:
         return viewer.catalogue.watched() == [viewer.user.shown]
 
     def watches_scene_and_memory() -> bool:
-        has_strip = strips(viewer).memory is not None
+        has_strip = memory_curve(viewer) is not None
         return has_strip and len(viewer.catalogue.watched()) > 1
 
     # The scene is shown first.
     train_until(viewer, train, shows_scene_with_memory)
-    newest = strips(viewer).memory
+    shown = memory_curve(viewer)
+    assert shown is not None
+    newest = len(shown.curve)
     train_until(viewer, train, has_newer_memory)
     select(viewer, "memory")
     viewer.until(watches_memory_alone)
-    assert strips(viewer).memory is None
+    assert memory_curve(viewer) is not None
     select(viewer, "render")
     train_until(viewer, train, watches_scene_and_memory)
 

@@ -23,7 +23,7 @@ _NEIGHBOURS = 256
 """Cameras of which the distance to the nearest other one is measured."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CameraSet:
     """N cameras; a camera is known by its index from 0 on."""
 

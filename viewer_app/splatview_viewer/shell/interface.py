@@ -20,7 +20,7 @@ from splatview_viewer.shell.palette import Palette
 from splatview_viewer.shell.run_state import run_state
 from splatview_viewer.shell.runs import Groups
 from splatview_viewer.shell.sheet import SheetDrag, draw_sheet, head_of
-from splatview_viewer.shell.sparklines import draw_sparklines
+from splatview_viewer.shell.sparklines import Sparklines
 from splatview_viewer.shell.stream_list import Rows, draw_list
 from splatview_viewer.shell.strips import draw_strips
 from splatview_viewer.shell.surface import Surface
@@ -74,6 +74,7 @@ class Interface:
         """The runs of the list."""
         self.rows = Rows()
         """Those of the list."""
+        self.sparklines = Sparklines()
         self.footer = footer.Footer()
         self._states: list[str] = []
         """Of the runs, in words."""
@@ -221,10 +222,12 @@ class Interface:
             with board("streams", zones.streams, (0, 4 * scale), scroll=True) as opened:
                 if opened:
                     self._part("list of streams", draw_list, user)
-            with board("sparks", zones.sparks, (12 * scale, 6 * scale)) as opened:
+            with board(
+                "sparks", zones.sparks, (12 * scale, 6 * scale), scroll=True
+            ) as opened:
                 if opened:
                     self._draw_line(zones.sparks)
-                    self._part("curves of the run", draw_sparklines, user, zones.sparks)
+                    self._part("curves of the run", self.sparklines.draw, user)
             with board("tabs", zones.tabs, (8 * scale, 0)) as opened:
                 if opened:
                     self._draw_line(zones.tabs)

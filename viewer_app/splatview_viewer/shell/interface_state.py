@@ -15,6 +15,7 @@ VISIT_HEIGHT = 236.0
 """Points of a phone's sheet while it shows a `Visit`."""
 _MEMO_KEY = "interface"
 _MAX_PINNED = 200
+_MAX_SPARKS = 3
 
 
 @dataclass
@@ -34,6 +35,8 @@ class InterfaceState:
     """True while a phone's sheet lists the streams, in place of a tab."""
     pinned: list[str] = field(default_factory=list)
     """Keys of the streams at the top of the list, in their order."""
+    sparks: list[str] = field(default_factory=list)
+    """Titles of the small curves that were chosen; empty: the first ones."""
     folded_runs: set[str] = field(default_factory=set)
     """Names of the runs whose streams are not listed; not remembered."""
     last_shown: dict[str, str] = field(default_factory=dict)
@@ -75,9 +78,8 @@ class InterfaceState:
             self.tab = values["tab"]
         self.panel_width = _number(values.get("panel_width"), PANEL_WIDTHS, PANEL_WIDTH)
         self.time_folded = values.get("time_folded") is True
-        pinned = values.get("pinned")
-        if isinstance(pinned, list):
-            self.pinned = [key for key in pinned if isinstance(key, str)][:_MAX_PINNED]
+        self.pinned = _texts(values.get("pinned"), _MAX_PINNED)
+        self.sparks = _texts(values.get("sparks"), _MAX_SPARKS)
 
     def remember(self, memo: Memo) -> None:
         """Keep the choices for the next time."""
@@ -86,6 +88,7 @@ class InterfaceState:
             "panel_width": self.panel_width,
             "time_folded": self.time_folded,
             "pinned": self.pinned[:_MAX_PINNED],
+            "sparks": self.sparks[:_MAX_SPARKS],
         }
         memo.put(_MEMO_KEY, values)
 
@@ -97,3 +100,10 @@ def _number(value: Any, limits: tuple[float, float], default: float) -> float:
     if not limits[0] <= value <= limits[1]:
         return default
     return float(value)
+
+
+def _texts(value: Any, most: int) -> list[str]:
+    """Return the first texts of a list; none for anything else."""
+    if not isinstance(value, list):
+        return []
+    return [text for text in value if isinstance(text, str)][:most]

@@ -12,9 +12,7 @@ from imgui_bundle import ImVec2, imgui
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import TABS
 from splatview_viewer.shell import sections
-from splatview_viewer.shell.sparklines import draw_sparklines
 from splatview_viewer.shell.stream_list import draw_list
-from splatview_viewer.shell.zones import SPARKS_HEIGHT
 from splatview_viewer.ui import controls, theme
 from splatview_viewer.ui.widgets import board, gap, pointer
 
@@ -136,11 +134,7 @@ def draw_sheet(
         if interface.state.on_streams:
             part("list of streams", draw_list, user)
             gap(8 * scale)
-            corner = imgui.get_cursor_screen_pos()
-            width = round(imgui.get_content_region_avail().x)
-            height = round(SPARKS_HEIGHT * scale)
-            rect = Rect(round(corner.x), round(corner.y), width, height)
-            part("curves of the run", draw_sparklines, user, rect)
+            part("curves of the run", user.interface.sparklines.draw, user)
             return False
         return part("sections", sections.draw_sections, user, shown, info, part)
 

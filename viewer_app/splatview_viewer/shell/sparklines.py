@@ -1,108 +1,318 @@
-"""Small curves of the run of what is shown: loss, Gaussians, memory."""
+"""Small curves of the run of what is shown: loss, Gaussians, memory.
+
+They lie over one time: what the pointer is over in one is told in all of them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from splatview_viewer.kinds.memory import plot as memory
+import numpy as np
+from imgui_bundle import ImVec2, imgui
+
+from splatview_viewer.core.quantities import size_text, value_text
 from splatview_viewer.kinds.memory.view import MemoryData
-from splatview_viewer.kinds.scalars import plots as scalars
+from splatview_viewer.kinds.scalars.curves import Curve
+from splatview_viewer.kinds.scalars.plots import (
+    HorizontalAxis,
+    pixel_columns,
+    vertical_limits,
+)
 from splatview_viewer.kinds.scalars.view import ScalarsData
-from splatview_viewer.ui import theme
-from splatview_viewer.ui import widgets as ui
+from splatview_viewer.shell.menu import MenuRow, draw_menu, open_on_item
+from splatview_viewer.shell.runs import told_slot
+from splatview_viewer.ui import controls, theme
+from splatview_viewer.ui.widgets import wrapped
+from splatview_viewer.ui.words import write, write_right
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from splatview_viewer.core.screen import Rect
     from splatview_viewer.kinds.memory.live import MemoryHistory
-    from splatview_viewer.kinds.scalars.curves import Curve
     from splatview_viewer.shell.user import User
     from splatview_viewer.workspace.catalogue import Catalogue
     from splatview_viewer.workspace.slot import Slot
 
-_MOST_SCALARS = 2
-"""Of a run without a loss, plotted in the panel."""
+_HEAD_HEIGHT = 18.0
+_PLOT_HEIGHT = 34.0
+_GAP = 6.0
+_MOST = 3
+"""Curves that are chosen at most."""
+_AT_FIRST = 2
+"""Curves that are seen while nothing was chosen."""
+_COLUMNS = 160
+"""Points across a plot, about."""
+_SMOOTHING = 0.6
+_MENU = "curves of the run"
+GAUSSIANS = "Gaussians"
+MEMORY = "Memory"
 
 
-def draw_sparklines(user: User, rect: Rect) -> None:
-    """Draw the curves into the window that is open; a click shows the large plot."""
-    working = user.layout.active.working()
-    if working is None:
-        ui.wrapped(
-            "Loss and the number of Gaussians stand here while a run trains.",
-            theme.FAINT,
+@dataclass(frozen=True, eq=False)
+class Spark:
+    """One curve, as it can be drawn."""
+
+    title: str
+    value: str
+    """Its newest value, in words."""
+    curve: Curve
+    key: str
+    """Of the entry that shows more; "" where there is none."""
+    text: Callable[[float], str] = value_text
+    """Puts a value into words."""
+    clock: Curve | None = None
+    """Knows which step was when; None: the steps of the curve do."""
+
+    def step_at(self, time: float) -> float:
+        """Return the step of a time."""
+        clock = self.clock or self.curve
+        return float(np.interp(time, clock["time"], clock["step"]))
+
+    def value_at(self, time: float) -> str:
+        """Return what it was at a time, in words."""
+        times = self.curve["time"]
+        row = int(np.searchsorted(times, time, "right")) - 1
+        return self.text(float(self.curve["value"][max(row, 0)]))
+
+
+class _Plot(NamedTuple):
+    """A curve in a plot of one size: shares of its width and of its height, from above."""
+
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+
+class Sparklines:
+    """Draws the curves beside one user's pictures."""
+
+    def __init__(self) -> None:
+        self._time: float | None = None
+        """Where the pointer was in the last picture, in seconds; None: nowhere."""
+
+    def draw(self, user: User) -> None:
+        """Draw the curves into the window that is open."""
+        slot = told_slot(user)
+        sparks = [] if slot is None else sparks_of(user.catalogue, slot)
+        if not sparks:
+            with theme.font_size(theme.SMALL_SIZE):
+                wrapped(
+                    "Loss and the number of Gaussians stand here while a run trains.",
+                    theme.FAINT,
+                )
+            return
+        time = self._time
+        self._time = None
+        span = _span_of(sparks)
+        for spark in _chosen(user, sparks):
+            self._draw_spark(user, spark, span, time)
+        draw_menu(_MENU, _menu_rows(user, sparks))
+
+    def _draw_spark(
+        self,
+        user: User,
+        spark: Spark,
+        span: tuple[float, float],
+        time: float | None,
+    ) -> None:
+        """Draw a curve below its title and value, and take the pointer over it."""
+        scale = theme.scale()
+        width = imgui.get_content_region_avail().x
+        height = (_HEAD_HEIGHT + _PLOT_HEIGHT) * scale
+        of = controls.item(f"curve {spark.title}", width, height)
+        open_on_item(_MENU)
+        controls.tip(
+            "Click: that step. Double click: all plots. Right click: which ones"
         )
+        begin, end = span
+        if of.hovered:
+            share = (imgui.get_mouse_pos().x - of.x) / of.width
+            self._time = begin + min(max(share, 0.0), 1.0) * (end - begin)
+        self._take_clicks(user, spark, of)
+        middle = of.y + _HEAD_HEIGHT / 2 * scale
+        title = spark.title
+        value = spark.value
+        if time is not None:
+            title = f"{spark.title}, step {spark.step_at(time):,.0f}"
+            value = spark.value_at(time)
+        with theme.bold(theme.SMALL_SIZE):
+            right = write_right(value, of.x + of.width, middle, theme.TEXT)
+        with theme.font_size(theme.SMALL_SIZE):
+            write(title, of.x, middle, theme.DIM, right - of.x - 8 * scale)
+        top = of.y + _HEAD_HEIGHT * scale
+        _draw_curve(spark, span, (of.x, top, of.width, _PLOT_HEIGHT * scale))
+        if time is not None and end > begin:
+            x = round(of.x + (time - begin) / (end - begin) * of.width)
+            bottom = ImVec2(x, of.y + of.height)
+            draw = imgui.get_window_draw_list()
+            draw.add_line(ImVec2(x, top), bottom, theme.u32(theme.FAINT))
+
+    def _take_clicks(self, user: User, spark: Spark, of: controls.Item) -> None:
+        """Go to the step that was clicked; show all plots after two clicks."""
+        left = imgui.MouseButton_.left
+        if of.hovered and imgui.is_mouse_double_clicked(left):
+            if spark.key:
+                user.do(user.show_beside, spark.key)
+        elif of.pressed and self._time is not None:
+            user.do(user.go_to_step, spark.step_at(self._time))
+
+
+def _draw_curve(
+    spark: Spark, span: tuple[float, float], rect: tuple[float, float, float, float]
+) -> None:
+    """Draw a curve on its ground, with its last value as a dot.
+
+    rect: x, y, width and height in pixels.
+    """
+    scale = theme.scale()
+    x, y, width, height = rect
+    draw = imgui.get_window_draw_list()
+    low = ImVec2(x, y)
+    high = ImVec2(x + width, y + height)
+    draw.add_rect_filled(low, high, theme.u32(theme.PLOT), 4 * scale)
+    plot = _plot_of(spark.curve, span)
+    if not plot.x:
         return
-    key = strips_of(user.catalogue, working[0]).draw(theme.scale())
-    if key:
-        user.do(user.choose, key)
+    left = x + 2 * scale
+    top = y + 5 * scale
+    across = width - 8 * scale
+    down = height - 9 * scale
+    points: list[Any] = [
+        ImVec2(left + px * across, top + py * down)
+        for px, py in zip(plot.x, plot.y, strict=True)
+    ]
+    color = theme.u32(theme.ACCENT)
+    draw.add_polyline(points, color, 1.5 * scale, 0)
+    draw.add_circle_filled(points[-1], 2.6 * scale, color, 16)
 
 
-@dataclass(frozen=True)
-class Strips:
-    """The plots of one run.
-
-    Keys are those of the entries that show more, "" where there is none.
-    """
-
-    head: str = ""
-    """A line over the curves."""
-    curves: Sequence[tuple[str, Curve]] = ()
-    """With their titles."""
-    key: str = ""
-    memory: MemoryHistory | None = None
-    memory_key: str = ""
-
-    def draw(self, scale: float) -> str:
-        """Draw them one under the other into the window that is open; return the key of
-        the one that was clicked.
-        """
-        clicked = ""
-        if self.head:
-            ui.dim(self.head)
-        for title, curve in self.curves:
-            if scalars.draw_strip(curve, title, self.key):
-                clicked = self.key
-        if self.memory is not None:
-            ui.gap(4 * scale)
-            if memory.draw_strip(self.memory, self.memory_key):
-                clicked = self.memory_key
-        return clicked
+@lru_cache(32)
+def _plot_of(curve: Curve, span: tuple[float, float]) -> _Plot:
+    """Return the points of a curve over a time. Cached: few curves change at once."""
+    begin, end = span
+    axis = HorizontalAxis(begin, max(end, begin + 1e-3), _COLUMNS)
+    weight = _SMOOTHING if len(curve) > _COLUMNS else 0.0
+    parts = pixel_columns(curve, axis, weight, "time")
+    if not parts:
+        return _Plot((), ())
+    low, high = vertical_limits(parts, axis, False)
+    x = np.concatenate([part.x for part in parts])
+    y = np.concatenate([part.smooth for part in parts])
+    x = ((x - begin) / (axis.end - begin)).clip(0, 1)
+    y = ((high - y) / ((high - low) or 1.0)).clip(0, 1)
+    return _Plot(tuple(x.tolist()), tuple(y.tolist()))
 
 
-def strips_of(catalogue: Catalogue, slot: Slot) -> Strips:
-    """The strips beside an entry: its run's losses, otherwise what was logged first;
-    the number of Gaussians where it changes; memory.
-    """
-    head = ""
-    key = ""
-    curves = list[tuple[str, "Curve"]]()
-    history = None
-    memory_key = ""
+def _span_of(sparks: Sequence[Spark]) -> tuple[float, float]:
+    """Return the time that all curves have: of what is logged, or else of all."""
+    timed = [spark for spark in sparks if spark.title != MEMORY] or sparks
+    begin = min(float(spark.curve["time"][0]) for spark in timed)
+    end = max(float(spark.curve["time"][-1]) for spark in timed)
+    return begin, end
+
+
+# -- which ones ------------------------------------------------------------------------
+
+
+def sparks_of(catalogue: Catalogue, slot: Slot) -> list[Spark]:
+    """Return all curves of an entry's run: losses first, Gaussians, memory, others."""
+    logged: list[Spark] = []
+    memory: list[Spark] = []
+    clock = None
     for beside in catalogue.links.plots(slot):
         if beside.view is None or beside.view.empty or beside.entry.fault:
             continue
         content = beside.view.content
-        if isinstance(content, MemoryData):
-            history = content.history
-            memory_key = beside.entry.key
-        if isinstance(content, ScalarsData):
-            key = beside.entry.key
-            logged = content.curves
-            if logged.all:
-                if logged.rate is not None:
-                    rate = f" \u00b7 {logged.rate.newest_value:.3g} steps/s"
-                else:
-                    rate = ""
-                head = f"Step {logged.step:,.12g}{rate}"
-            losses = [c for c in logged.all if "loss" in c.name.lower()][:1]
-            curves = [
-                (c.name, c)
-                for c in losses or [c for c in logged.all if len(c) > 1][:_MOST_SCALARS]
-            ]
-    count = catalogue.counts.curves.get(id(slot.source.stream))
-    if count is not None:
-        curves.append(("Gaussians", count))
-    return Strips(head, curves, key, history, memory_key)
+        key = beside.entry.key
+        if isinstance(content, ScalarsData) and content.curves.all:
+            clock = content.curves.clock
+            logged = [_logged(curve, key) for curve in content.curves.all]
+        elif isinstance(content, MemoryData):
+            memory = [_memory_spark(content.history, key)]
+    losses = [spark for spark in logged if "loss" in spark.title.lower()]
+    others = [spark for spark in logged if spark not in losses and len(spark.curve) > 1]
+    key = logged[0].key if logged else ""
+    counted = _counted(catalogue, slot, clock, key)
+    return [*losses[:1], *counted, *memory, *losses[1:], *others]
+
+
+def _logged(curve: Curve, key: str) -> Spark:
+    title = curve.name[:1].upper() + curve.name[1:]
+    return Spark(title, value_text(curve.newest_value), curve, key)
+
+
+def _counted(
+    catalogue: Catalogue, slot: Slot, clock: Curve | None, key: str
+) -> list[Spark]:
+    """Return the number of Gaussians of the run, up to its last step."""
+    counted = catalogue.counts.of_run(slot.source.stream)
+    if counted is None:
+        return []
+    curve = counted
+    if clock is not None:
+        curve = _held(counted, float(clock["time"][-1]))
+    return [Spark(GAUSSIANS, value_text(curve.newest_value), curve, key, clock=clock)]
+
+
+@lru_cache(8)
+def _held(curve: Curve, until: float) -> Curve:
+    """Return a curve whose last value holds until a time."""
+    if until <= curve["time"][-1]:
+        return curve
+    last = curve.rows[-1:].copy()
+    last[0, 1] = until
+    return Curve(curve.name, np.asfortranarray(np.concatenate([curve.rows, last])))
+
+
+def _memory_spark(history: MemoryHistory, key: str) -> Spark:
+    name = "peak" if history.on_gpu else "host"
+    newest = history.newest("allocated" if history.on_gpu else "host")
+    curve = _memory_curve(history, name)
+    return Spark(MEMORY, size_text(newest), curve, key, size_text)
+
+
+@lru_cache(4)
+def _memory_curve(history: MemoryHistory, name: str) -> Curve:
+    """Return memory over time as a curve."""
+    value = history[name]
+    ones = np.ones(len(value))
+    steps = history["step"]
+    columns = [steps, history.time, value, value, value, ones, 0 * ones]
+    return Curve(MEMORY, np.asfortranarray(np.stack(columns, axis=1)))
+
+
+def _chosen(user: User, sparks: Sequence[Spark]) -> list[Spark]:
+    """Return the curves that are seen: those that were chosen, or the first ones."""
+    titles = user.interface.state.sparks
+    chosen = [spark for spark in sparks if spark.title in titles]
+    return chosen[:_MOST] or list(sparks[:_AT_FIRST])
+
+
+def _menu_rows(user: User, sparks: Sequence[Spark]) -> list[MenuRow | None]:
+    """Return the rows of the menu that chooses the curves."""
+    if not imgui.is_popup_open(_MENU):
+        return []
+    seen = [spark.title for spark in _chosen(user, sparks)]
+    rows: list[MenuRow | None] = []
+    for spark in sparks:
+        is_seen = spark.title in seen
+        reason = None
+        if is_seen and len(seen) == 1:
+            reason = "one stays"
+        elif not is_seen and len(seen) >= _MOST:
+            reason = "three at most"
+        titles = [title for title in seen if title != spark.title]
+        if not is_seen:
+            titles.append(spark.title)
+        choose = partial(user.do, choose_sparks, user, titles)
+        icon = "check" if is_seen else ""
+        rows.append(MenuRow(spark.title, choose, icon, reason=reason))
+    return rows
+
+
+def choose_sparks(user: User, titles: list[str]) -> None:
+    """Show these curves, now and in later sessions."""
+    user.interface.state.sparks = titles
+    user.interface.state.remember(user.catalogue.memo)
+    user.mark_interface()

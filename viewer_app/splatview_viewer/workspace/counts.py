@@ -11,6 +11,7 @@ import numpy as np
 from splatview_ipc.kinds.series import Series, scalar_rows, scalar_series
 from splatview_viewer.kinds import about
 from splatview_viewer.kinds.scalars.curves import Curve
+from splatview_viewer.workspace.shards import runs_of
 
 if TYPE_CHECKING:
     from splatview_viewer.workspace.catalogue import Catalogue
@@ -27,6 +28,8 @@ class _CountedScene:
     """The numbers of Gaussians that one stream has had."""
 
     series: Series = field(default_factory=lambda: scalar_series(_MAX_ROWS))
+    run: Any = None
+    """That publishes it."""
     last_count: int = -1
     last_version: int = -1
     """The version that had `last_count`; -1: none yet."""
@@ -48,6 +51,22 @@ class CountRecorder:
         self._scenes: dict[int, _CountedScene] = {}
         """By the `id` of the stream."""
         self._next_update = 0.0
+
+    def of_run(self, stream: Any) -> Curve | None:
+        """Return the curve of a stream, or else of a scene of its run; None: none.
+
+        Its steps are versions.
+        """
+        if stream is None:
+            return None
+        own = self.curves.get(id(stream))
+        if own is not None:
+            return own
+        runs = runs_of(stream)
+        for key, scene in self._scenes.items():
+            if scene.run in runs and key in self.curves:
+                return self.curves[key]
+        return None
 
     def update(self, catalogue: Catalogue, now: float) -> None:
         """Note the number of Gaussians of all scenes. Opens none: shapes are known."""
@@ -83,6 +102,7 @@ class CountRecorder:
         if not has_changed and version == scene.last_version:
             return False
         was_counted = scene.last_count >= 0
+        scene.run = stream.run
         scene.add(version, count)
         self._scenes[id(stream)] = scene
         if id(stream) in self.curves or (was_counted and has_changed):
