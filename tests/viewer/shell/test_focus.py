@@ -116,8 +116,8 @@ def test_shift_tab_walks_back(viewer: Viewer) -> None:
 
 
 def test_f6_goes_from_zone_to_zone(viewer: Viewer) -> None:
-    zones = [name.split(":")[0] for name in walk(viewer, "f6", 5)]
-    assert zones[:2] == ["streams", "tabs"]
+    zones = [name.split(":")[0] for name in walk(viewer, "f6", 6)]
+    assert zones[:3] == ["top bar", "streams", "tabs"]
     assert {"sections look", "footer"} <= set(zones)
     back = walk(viewer, "f6", 1, SHIFT)[0].split(":")[0]
     assert back == zones[-2]

@@ -216,11 +216,8 @@ class ImguiInput:
 
     def _handle_press(self, event: ev.PointerPress, is_asked_for: bool) -> bool:
         io = imgui.get_io()
-        io.add_mouse_pos_event(event.x, event.y)
         if (io.mouse_pos.x, io.mouse_pos.y) != (event.x, event.y):
-            # A finger does not hover before it presses. imgui takes a press behind a
-            # wheel in the next frame, when it knows what is below.
-            io.add_mouse_wheel_event(1e-30, 0.0)
+            _hover(event.x, event.y)
         self._is_inside = self._is_over(event.x, event.y)
         if not (self._is_inside or is_asked_for):
             # The picture has the keyboard now.
@@ -314,6 +311,17 @@ def _add_modifiers(mods: ev.Mods) -> None:
         io.add_key_event(modifier, mod in mods)
 
 
+def _hover(x: float, y: float) -> None:
+    """Have imgui see the pointer at a pixel for a frame before it is pressed.
+
+    A finger does not hover before; imgui has to know what is below. It takes a press
+    behind a wheel in the next frame.
+    """
+    io = imgui.get_io()
+    io.add_mouse_pos_event(x, y)
+    io.add_mouse_wheel_event(1e-30, 0.0)
+
+
 class Finger:
     """A finger on the panel: it scrolls when it goes up or down, and is the left button
     when it taps or goes sideways. Holds a press back until that is clear.
@@ -357,7 +365,7 @@ class Finger:
             if event.button != "left":
                 return False
             if not self._scrolls:
-                io.add_mouse_pos_event(x, y)
+                _hover(x, y)
                 io.add_mouse_button_event(0, True)
                 io.add_mouse_button_event(0, False)
             self._from = None
@@ -373,7 +381,7 @@ class Finger:
             )
             self._y = event.y
         elif is_far if self._drags else dx >= REACH * scale:  # a slider
-            io.add_mouse_pos_event(x, y)
+            _hover(x, y)
             io.add_mouse_button_event(0, True)
             io.add_mouse_pos_event(event.x, event.y)
             self._from = None
