@@ -19,13 +19,13 @@ from support.viewer import Viewer
 import splatview
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, PointerMove, Wheel
-from splatview_viewer.kinds.scalars.curves import Curve, read_frame
-from splatview_viewer.kinds.scalars.plots import (
+from splatview_viewer.kinds.scalars.columns import (
     HorizontalAxis,
-    color_of,
     pixel_columns,
     smoothed,
 )
+from splatview_viewer.kinds.scalars.curves import Curve, read_frame
+from splatview_viewer.kinds.scalars.runs import color_of
 from splatview_viewer.kinds.scalars.view import ScalarsView
 from splatview_viewer.shell.sparklines import Spark, sparks_of
 from splatview_viewer.ui import theme

@@ -22,6 +22,7 @@ from splatview_viewer.compare.pair import (
     distinct_names,
 )
 from splatview_viewer.compare.panel import CompareSections
+from splatview_viewer.compare.runs import RunsInPlots
 from splatview_viewer.compare.ties import Ties, lead_of, playbacks_of
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.settings import Entry
@@ -76,6 +77,7 @@ class Comparisons(Feature):
         self._count = 0
         """Number of entries that show others, as they were made."""
         self._sections = CompareSections(self)
+        self._runs = RunsInPlots(self)
 
     def of(self, user: User) -> UserComparison:
         """Return what a user compares."""
@@ -413,8 +415,12 @@ class Comparisons(Feature):
 
     def pull(self, user: User) -> None:
         self.ties.pull(user)
+        self._runs.pull(user)
+
+    def uses(self, viewport: Viewport) -> Sequence[str]:
+        return self._runs.uses(viewport)
 
     # -- the panel ---------------------------------------------------------------------
 
     def sections(self, viewport: Viewport) -> Sequence[Section]:
-        return self._sections.of(viewport)
+        return [*self._sections.of(viewport), *self._runs.sections(viewport)]

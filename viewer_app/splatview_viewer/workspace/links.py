@@ -223,6 +223,12 @@ class Links:
             if link.kind in first_of_kind
         }
 
+    def _plotted_in(self, viewport: ViewportLike) -> list[Slot]:
+        """Return the entries that additions plot in a viewport, or in its panel."""
+        catalogue = self._catalogue
+        keys = [k for feature in catalogue.features for k in feature.uses(viewport)]
+        return [catalogue.slots[key] for key in keys if key in catalogue.slots]
+
     def is_visible_in(self, viewport: ViewportLike, slot: Slot) -> bool:
         """Return whether a viewport, or the panel beside it, shows an entry."""
         return slot in self._visible.get(viewport, ())
@@ -244,9 +250,9 @@ class Links:
             if slot is None:
                 continue
             pictures = [slot, *self._in_picture(slot)]
-            plots: list[Slot] = []
+            plots = self._plotted_in(viewport)
             if viewport.has_panel:
-                plots = self.plots(slot)
+                plots += self.plots(slot)
             self._visible[viewport] = [*pictures, *plots]
             in_panel = dict.fromkeys(plots, False)
             self.watched = in_panel | self.watched | dict.fromkeys(pictures, True)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 ACROSS: dict[Across, str] = {
     "step": "Steps",
-    "time": "Time since start",
-    "clock": "By the clock",
+    "time": "Time",
+    "clock": "Clock",
 }
 """The horizontal axes and their names."""
 
