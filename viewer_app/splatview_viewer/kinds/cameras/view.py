@@ -379,7 +379,21 @@ class CamerasView(View[CamerasContent, CamerasState]):
     # -- panel and status line -----------------------------------------------------
 
     def panel(self) -> Sequence[Section]:
-        return (Section("", self._draw_controls),)
+        count = len(self._cameras)
+        return (
+            Section(
+                "Show",
+                self._draw_controls,
+                opened=True,
+                tip="How large the cameras are drawn, and on what",
+                state=f"{count:,} cameras",
+                reset=self._reset,
+            ),
+        )
+
+    def _reset(self) -> None:
+        """Draw the cameras as at first, seen from where they are seen."""
+        self.state = CamerasState(place=self.state.place)
 
     def _draw_controls(self) -> None:
         from splatview_viewer.ui import theme
@@ -388,7 +402,7 @@ class CamerasView(View[CamerasContent, CamerasState]):
 
         for text in self.data.hints.texts:
             ui.wrapped(text, theme.FAULT)
-        if ui.buttons("Cameras", ["See all"], ["All cameras (F)"]) is not None:
+        if ui.buttons("", ["See all"], ["All cameras (F)"], ["fit"]) is not None:
             self._change_place(orbit=None, opened=None)
         size = ui.slider(
             "Size",

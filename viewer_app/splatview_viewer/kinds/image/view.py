@@ -22,12 +22,11 @@ from splatview_viewer.core.view import (
     bridge_phrases,
 )
 from splatview_viewer.geometry.pan_zoom import FITTED, PanZoom, Place
-from splatview_viewer.kinds.image.commands import COMMANDS, RANGES
+from splatview_viewer.kinds.image.commands import COMMANDS
 from splatview_viewer.kinds.image.content import INTEGERS, ImageContent
 from splatview_viewer.kinds.image.drawing import OverlayText
 from splatview_viewer.kinds.image.measurement import (
     MAX_VALUE,
-    draw_measurement_controls,
     draw_measurement_legend,
 )
 from splatview_viewer.scene import color_maps
@@ -45,12 +44,6 @@ _READOUT_PERIOD_S = 0.05
 """Seconds between looks at a value on a GPU that changes, which wait for it."""
 _ALPHA = {"checkerboard": 0, "background": 1, "ignore": 2}
 _BGR_ORDER = [2, 1, 0, 3]
-_ZOOMS = (("Fit", 0.0), ("1:1", 1.0), ("2x", 2.0), ("4x", 4.0))
-_ALPHA_LABELS = {
-    "checkerboard": "Checkerboard",
-    "background": "Background",
-    "ignore": "Ignored",
-}
 
 
 @dataclass(frozen=True)
@@ -427,26 +420,9 @@ class ImageView(View[ImageContent, ImageState]):
         return COMMANDS
 
     def panel(self) -> Sequence[Section]:
-        return (Section("", self._controls),)
+        from splatview_viewer.kinds.image.panel import sections_of
 
-    def _controls(self) -> None:
-        self._zoom_buttons()
-        if self.is_float:
-            self._tone_controls()
-        if self.data.values.measurement is not None:
-            automatic = self.data.values.measurement.converted(self.data.values.range)
-            self.state = draw_measurement_controls(self.state, automatic)
-        self._ground_controls()
-        if self.data.layers:
-            self._overlay_controls()
-
-    def _zoom_buttons(self) -> None:
-        from splatview_viewer.ui import widgets as ui
-
-        pressed = ui.buttons("Zoom", [label for label, _ in _ZOOMS])
-        if pressed is None:
-            return
-        self.zoom_to(_ZOOMS[pressed][1])
+        return sections_of(self)
 
     def zoom_to(self, zoom: float) -> None:
         """Show a pixel of the picture as so many of the screen; 0: all of the picture."""
@@ -456,74 +432,6 @@ class ImageView(View[ImageContent, ImageState]):
         else:
             pan_zoom.fit()
         self.state = replace(self.state, place=pan_zoom.place)
-
-    def _tone_controls(self) -> None:
-        from splatview_viewer.ui import widgets as ui
-
-        value_range = ui.choice(
-            "Range",
-            "The values that are shown as black and as white",
-            self.state.range,
-            RANGES,
-        )
-        exposure = ui.slider(
-            "Exposure",
-            "Brightness in stops: + 1 doubles the values",
-            self.state.exposure,
-            (-10.0, 10.0),
-            "%+.1f EV",
-            reset=0.0,
-        )
-        gamma = ui.slider(
-            "Gamma",
-            "Exponent of the display: values are raised to 1 / gamma",
-            self.state.gamma,
-            (0.2, 4.0),
-            "%.2f",
-            reset=1.0,
-        )
-        self.state = replace(
-            self.state, range=value_range, exposure=exposure, gamma=gamma
-        )
-
-    def _ground_controls(self) -> None:
-        from splatview_viewer.ui import widgets as ui
-        from splatview_viewer.ui.color_field import draw_color
-
-        if self.has_alpha:
-            alpha = ui.choice(
-                "Alpha",
-                "How transparent pixels are shown",
-                self.state.alpha,
-                _ALPHA_LABELS,
-            )
-            self.state = replace(self.state, alpha=alpha)
-        background = draw_color(
-            "Background", "Colour around and behind the image", self.state.background
-        )
-        self.state = replace(self.state, background=background)
-
-    def _overlay_controls(self) -> None:
-        from splatview_viewer.ui import widgets as ui
-
-        overlay = ui.check(
-            "Overlay",
-            "Boxes, masks, points and lines that were published for the image",
-            self.state.overlay,
-        )
-        self.state = replace(self.state, overlay=overlay)
-        if not overlay:
-            return
-        labels = ui.check("Labels", "Names and scores beside boxes", self.state.labels)
-        threshold = ui.slider(
-            "Threshold",
-            "Detections of a lower score (confidence) are hidden",
-            self.state.threshold,
-            (0.0, 1.0),
-            "%.2f",
-            reset=0.0,
-        )
-        self.state = replace(self.state, labels=labels, threshold=threshold)
 
 
 def _value_text(value: float) -> str:
