@@ -273,7 +273,7 @@ def annotate_box(x: int, class_id: int) -> None:
 
 @pytest.fixture
 def viewer(open_viewer: Callable[..., Viewer]) -> Viewer:
-    return open_viewer((700, 400))
+    return open_viewer((1040, 562))
 
 
 def shows_box(viewer: Viewer, x: int, class_id: int) -> bool:

@@ -461,9 +461,9 @@ class ShownView:
         Args:
             alike: with the same settings as well.
         """
-        place = self.view.place_from(leader.view)
         state = leader.view.state if alike else self.view.state
-        state = replace(state, place=place)
+        if isinstance(state, PlacedState):
+            state = replace(state, place=self.view.place_from(leader.view))
         rect = leader.rect
         is_alike = rect is None or _are_alike(rect, self.rect)
         if rect is not None and not is_alike and isinstance(state, PlacedState):

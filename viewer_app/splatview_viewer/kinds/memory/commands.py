@@ -34,9 +34,7 @@ def _why_no_host(view: MemoryView) -> str | None:
 
 
 def _why_no_snapshot(view: MemoryView) -> str | None:
-    if view.data.facts.device == "cpu":
-        return "CUDA is not in use there"
-    return None if view.data.request_snapshot is not None else "nothing runs"
+    return view.why_no_request()
 
 
 def _why_none_open(view: MemoryView) -> str | None:

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from imgui_bundle import ImVec2, imgui
+from imgui_bundle import imgui
 
 from splatview_viewer.core.events import Key
 from splatview_viewer.core.quantities import size_text
@@ -14,7 +14,7 @@ from splatview_viewer.core.view import Info, KeyHelp, Section, frame_of, meta_ph
 from splatview_viewer.kinds.memory.commands import COMMANDS
 from splatview_viewer.kinds.memory.live import MemoryFacts, MemoryHistory, read_frame
 from splatview_viewer.kinds.memory.plot import draw_plot
-from splatview_viewer.ui import controls
+from splatview_viewer.ui import controls, theme
 from splatview_viewer.ui import widgets as ui
 from splatview_viewer.ui.plots import PlotView
 
@@ -191,39 +191,92 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
         return COMMANDS
 
     def panel(self) -> Sequence[Section]:
-        return (Section("", self._controls),)
-
-    def _controls(self) -> None:
-        """Draw the choice of memory and the buttons for snapshots."""
+        sections = [self._snapshot_section()]
         if self.data.history.on_gpu:
-            shows_host = ui.choice(
-                "Host memory",
-                "The memory of the process beside that of the GPU",
-                self.state.shows_host,
-                {False: "Hidden", True: "Shown"},
+            shown = "with the host's" if self.state.shows_host else "of the GPU"
+            show = Section(
+                "Show",
+                self._draw_show,
+                opened=True,
+                tip="Which memory is plotted",
+                state=shown,
+                reset=self._reset_show,
             )
-            self.state = replace(self.state, shows_host=shows_host)
-        self._draw_request_button()
-        path = self.data.facts.snapshot_path
-        if path is not None and imgui.button("Open the last one", ImVec2(-1, 0)):
-            self.host.open(path)
+            sections.insert(0, show)
+        return sections
 
-    def _draw_request_button(self) -> None:
-        """Draw the button that requests a full snapshot."""
-        uses_cuda = self.data.facts.device != "cpu"
-        is_waiting = self._request is not None
-        label = "Waiting for the snapshot" if is_waiting else "Take a full snapshot"
-        can_request = self.data.request_snapshot is not None and not is_waiting
-        imgui.begin_disabled(not (uses_cuda and can_request))
-        if imgui.button(label, ImVec2(-1, 0)):
+    def _snapshot_section(self) -> Section:
+        """Return the section of the full snapshots."""
+        path = self.data.facts.snapshot_path
+        return Section(
+            "Full snapshots",
+            self._draw_snapshots,
+            opened=True,
+            tip="Every allocation with its stack, at one moment of the training",
+            tab="data",
+            state="none yet" if path is None else path.name,
+        )
+
+    def _reset_show(self) -> None:
+        """Plot the memory of the GPU alone."""
+        self.state = replace(self.state, shows_host=False)
+
+    def _draw_show(self) -> None:
+        """Draw the choice of memory."""
+        shows_host = ui.segments(
+            "Host memory",
+            "The memory of the process beside that of the GPU",
+            self.state.shows_host,
+            {False: "Hidden", True: "Shown"},
+        )
+        self.state = replace(self.state, shows_host=shows_host)
+
+    def _draw_snapshots(self) -> None:
+        """Draw the buttons that take a full snapshot, and open the last one."""
+        path = self.data.facts.snapshot_path
+        is_pressed = controls.button(
+            "Take a full snapshot" if self._request is None else "Waiting for it",
+            "memory",
+            name="Take a full snapshot",
+            width=-1,
+            reason=self.why_no_request(),
+            hint="Every allocation with its stack. The training stops for a moment.",
+        )
+        if is_pressed:
             self.request_snapshot()
-        imgui.end_disabled()
-        if uses_cuda:
-            controls.tip(
-                "Every allocation with its stack. The training stops for a moment."
+        reason = self._cpu_reason
+        if reason is None and path is None:
+            reason = "there is none yet"
+        if (
+            controls.button(
+                "Open the last one",
+                "open",
+                width=-1,
+                reason=reason,
+                hint="" if path is None else str(path),
             )
-        else:
-            ui.dim("CUDA is not in use there")
+            and path is not None
+        ):
+            self.host.open(path)
+        if self._cpu_reason is not None:
+            ui.wrapped(self._cpu_reason, theme.FAINT)
+
+    @property
+    def _cpu_reason(self) -> str | None:
+        """Why there are no full snapshots of this training; None: there may be."""
+        if self.data.facts.device == "cpu":
+            return "CUDA is not in use there"
+        return None
+
+    def why_no_request(self) -> str | None:
+        """Return why no full snapshot can be asked for now; None: one can."""
+        if self._cpu_reason is not None:
+            return self._cpu_reason
+        if self._request is not None:
+            return "the trainer is taking it"
+        if self.data.request_snapshot is None:
+            return "nothing runs"
+        return None
 
     # -- texts -------------------------------------------------------------------------
 

@@ -1,19 +1,69 @@
-"""The controls of a memory snapshot in the panel."""
+"""The sections of the panel about a memory snapshot."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from splatview_viewer.kinds.snapshot.state import COLORS
+from splatview_viewer.core.view import Section
+from splatview_viewer.kinds.snapshot.panes.details import (
+    allocation_state,
+    draw_allocation,
+)
+from splatview_viewer.kinds.snapshot.state import COLORS, SnapshotState
 from splatview_viewer.snapshot.model import device_text
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
+_UNITS = {"events": "Events", "time": "Clock"}
 
-def draw_controls(view: SnapshotView) -> None:
-    """Draw the controls of the panel, and change the state as the user does."""
+
+def sections_of(view: SnapshotView) -> Sequence[Section]:
+    """Return the sections of the panel for a snapshot."""
+    return (
+        _look_section(view),
+        Section(
+            "Chosen allocation",
+            partial(draw_allocation, view),
+            opened=True,
+            tip="Size, address, lifetime and stack of the allocation that was clicked",
+            tab="data",
+            state=allocation_state(view),
+        ),
+    )
+
+
+def _look_section(view: SnapshotView) -> Section:
+    """Return the section about how the bands look."""
+    by = COLORS[view.state.color_by].lower()
+    axis = "time" if view.state.unit == "time" else "event"
+    return Section(
+        "Look of the bands",
+        partial(_draw_look, view),
+        opened=True,
+        tip="Which memory is shown, in which colours, along which axis",
+        state=f"by {by}, by {axis}",
+        reset=partial(_reset_look, view),
+    )
+
+
+def _reset_look(view: SnapshotView) -> None:
+    """Show the bands as at first, of the same device."""
+    default = SnapshotState()
+    view.change(
+        color_by=default.color_by,
+        unit=default.unit,
+        legend=default.legend,
+        x=view.state.x if view.state.unit == default.unit else None,
+    )
+
+
+def _draw_look(view: SnapshotView) -> None:
+    """Draw the controls of the bands, and change the state as the user does."""
     _choose_device(view)
     state = view.state
     color_by: Any = ui.choice(
@@ -49,9 +99,10 @@ def _choose_unit(
         return unit
     if not axis.has_times:
         return "events"
-    return ui.choice(
+    chosen: Any = ui.segments(
         "Axis",
         "Events at equal distances, or by the time at which they happened",
         unit,
-        {"events": "Events", "time": "Clock"},
+        _UNITS,
     )
+    return chosen

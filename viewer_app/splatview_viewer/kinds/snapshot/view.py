@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -17,7 +16,6 @@ from splatview_viewer.core.view import GradualView, Info, KeyHelp, Section
 from splatview_viewer.kinds.snapshot import world
 from splatview_viewer.kinds.snapshot.commands import COMMANDS
 from splatview_viewer.kinds.snapshot.content import Content
-from splatview_viewer.kinds.snapshot.controls import draw_controls
 from splatview_viewer.kinds.snapshot.picture import Sheet, TimelinePicture
 from splatview_viewer.kinds.snapshot.state import (
     PLOTS,
@@ -249,7 +247,7 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
         previous_state = self.state
         self.scale = scale
         self._drawn_changes = self.content.changes
-        has_details = self.state.selected is not None
+        has_details = self.state.selected is not None and self.host.around == "none"
         layout = world.lay_out(rect, scale, self.tab, details=has_details)
         minimap = layout.minimap
         if layout.plot is None:
@@ -370,7 +368,9 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
         return (rect,)
 
     def panel(self) -> Sequence[Section]:
-        return (Section("", partial(draw_controls, self)),)
+        from splatview_viewer.kinds.snapshot.controls import sections_of
+
+        return sections_of(self)
 
     def info(self) -> Info:
         snapshot = self.content.snapshot

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.state import Range, SnapshotState
     from splatview_viewer.snapshot.timeline.bands import Addresses, TimelineAxis
 
-BAR = 40
+BAR = 38
 """Height of the bar with the tabs and the search, in points; so are the following."""
 MINIMAP = 44
 GAP = 8

@@ -1,15 +1,14 @@
-"""The pane of details: everything about the selected allocation."""
+"""Everything about the selected allocation: a section of the panel."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import numpy as np
-from imgui_bundle import ImVec2, imgui
+from imgui_bundle import ImVec2, ImVec4, imgui
 
+from splatview_viewer.core.quantities import size_text
 from splatview_viewer.kinds.snapshot.panes.parts import (
-    GROWN,
-    chip,
     draw_centered,
     draw_tooltip,
     latest_answer,
@@ -17,11 +16,29 @@ from splatview_viewer.kinds.snapshot.panes.parts import (
 from splatview_viewer.snapshot.analysis import frames as kinds
 from splatview_viewer.snapshot.analysis.details import describe
 from splatview_viewer.ui import controls, theme
-from splatview_viewer.ui.widgets import colored, fitted, gap, wrapped
+from splatview_viewer.ui.widgets import buttons, colored, fitted, gap, wrapped
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from splatview_viewer.kinds.snapshot.view import SnapshotView
     from splatview_viewer.snapshot.analysis.details import Details, FrameLine
+
+
+def draw_allocation(view: SnapshotView) -> None:
+    """Draw the section of the panel about the chosen allocation."""
+    if view.state.selected is None:
+        wrapped("Click an allocation in the timeline to see whose it is.", theme.FAINT)
+        return
+    draw_details(view)
+
+
+def allocation_state(view: SnapshotView) -> str:
+    """Return a few words on the chosen allocation for the head of its section."""
+    selected = view.state.selected
+    if selected is None or selected >= len(view.trace.allocations):
+        return "none"
+    return size_text(int(view.trace.allocations.size[selected]))
 
 
 def draw_details(view: SnapshotView) -> None:
@@ -31,9 +48,6 @@ def draw_details(view: SnapshotView) -> None:
     if allocation is None or allocation >= len(view.trace.allocations):
         draw_centered("Click an allocation")
         return
-    if view.pane_memory.get("details of") != (device, allocation):
-        view.pane_memory["details of"] = (device, allocation)
-        imgui.set_scroll_y(0)
     snapshot = view.content.snapshot
     trace = view.trace
     moment = view.state.moment
@@ -47,85 +61,109 @@ def draw_details(view: SnapshotView) -> None:
     if latest is None or latest.answer.allocation != allocation:
         return
     details: Details = latest.answer
-    _draw_head(view, details)
-    _draw_actions(view, details)
-    values_x = 5.4 * imgui.get_font_size() + imgui.get_style().window_padding.x
+    _draw_title(view, details)
+    values_x = imgui.get_cursor_pos_x() + theme.LABEL_WIDTH * view.scale
     for name, value in details.rows:
         colored(name, theme.DIM)
         imgui.same_line(values_x)
         wrapped(value, theme.TEXT)
-    _draw_user_frames(details)
+    _draw_actions(view, details)
+    if details.user_frames:
+        _draw_heading("Your code")
+        for frame in details.user_frames:
+            draw_frame(frame)
     _draw_stack(details)
     if details.freed_frames:
         _draw_heading("Freed by")
         for frame in details.freed_frames:
             if frame.kind != kinds.MACHINERY:
-                _draw_frame(frame)
+                draw_frame(frame)
 
 
 def _draw_heading(text: str) -> None:
-    """Draw the title of a section."""
+    """Draw the title of a list of frames."""
     gap(4 * theme.scale())
-    colored(text, theme.ACCENT)
+    with theme.bold():
+        colored(text, theme.TEXT)
 
 
-def _draw_head(view: SnapshotView, details: Details) -> None:
-    """Draw the size of the allocation and its stack on one line, and a close button."""
+def _draw_title(view: SnapshotView, details: Details) -> None:
+    """Draw the stack of the allocation in its colour, its size, and a close button."""
     scale = view.scale
     size, _, site = details.title.partition("  ")
-    imgui.align_text_to_frame_padding()
-    colored(size, theme.TEXT)
-    imgui.same_line(0, 10 * scale)
-    button_size = imgui.get_frame_height()
-    available_width = imgui.get_content_region_avail().x - button_size - 4 * scale
-    colored(fitted(site, available_width), theme.DIM)
-    imgui.same_line(imgui.get_window_width() - button_size - 10 * scale)
-    if imgui.button("\u00d7", ImVec2(button_size, 0)):
+    x = imgui.get_cursor_pos_x()
+    width = imgui.get_content_region_avail().x
+    side = 24 * scale
+    draw_swatch(view, details.allocation)
+    with theme.bold():
+        size_width = imgui.calc_text_size(size).x
+        name_width = width - size_width - side - 34 * scale
+        colored(fitted(site or "no stack", name_width), theme.TEXT)
+        imgui.same_line(x + width - side - size_width - 6 * scale)
+        colored(size, theme.TEXT)
+    imgui.same_line(x + width - side)
+    y = imgui.get_cursor_pos_y()
+    imgui.set_cursor_pos_y(y - (side - imgui.get_text_line_height()) / 2)
+    if controls.icon_button("close", "no allocation", side=24, hint="None (Escape)"):
         view.change(selected=None)
-    controls.tip("Close (Escape)")
+
+
+def draw_swatch(view: SnapshotView, allocation: int | None) -> None:
+    """Draw a square in the colour of an allocation, and go on beside it."""
+    scale = view.scale
+    colors = view.content.colors(view.device, view.state.color_by)
+    corner = imgui.get_cursor_screen_pos()
+    y = corner.y + (imgui.get_text_line_height() - 11 * scale) / 2
+    if colors is not None and allocation is not None:
+        red, green, blue = colors.palette[colors.classes[allocation]].tolist()
+        imgui.get_window_draw_list().add_rect_filled(
+            ImVec2(corner.x, y),
+            ImVec2(corner.x + 11 * scale, y + 11 * scale),
+            theme.u32(ImVec4(red / 255, green / 255, blue / 255, 1)),
+            3 * scale,
+        )
+    imgui.dummy(ImVec2(11 * scale, 1))
+    imgui.same_line(0, 8 * scale)
 
 
 def _draw_actions(view: SnapshotView, details: Details) -> None:
-    """Draw buttons that copy the details, move the timeline and highlight the stack."""
+    """Draw buttons that move the timeline, highlight the stack and copy the details."""
+    gap(2 * view.scale)
     allocations = view.trace.allocations
     allocation = details.allocation
-    if _action_button(view, "Copy", "All that stands here, as text"):
-        imgui.set_clipboard_text(details.text())
-    if _action_button(view, "Begin", "Move the timeline to where it was allocated"):
-        view.choose_moment(int(allocations.start[allocation]) + 1)
-    end_tooltip = "Move the timeline to the last moment that it was live"
     end = int(allocations.end[allocation])
-    if _action_button(view, "End", end_tooltip) and end < len(view.trace.events):
+    is_freed = end < len(view.trace.events)
+    pressed = buttons(
+        "",
+        ["Begin", "End"],
+        [
+            "Move the timeline to where it was allocated",
+            "Move the timeline to the last moment that it was live",
+        ],
+        reasons=[None, None if is_freed else "it is live until the end"],
+    )
+    if pressed == 0:
+        view.choose_moment(int(allocations.start[allocation]) + 1)
+    elif pressed == 1:
         view.choose_moment(end)
     stack = int(allocations.stack[allocation])
-    key = ("stack", view.device)
-    if chip("Same stack", view.is_highlighted(key, stack)) and stack >= 0:
+    pressed = buttons(
+        "",
+        ["Same stack", "Copy"],
+        [
+            "Light all allocations of this stack in the timeline",
+            "All that stands here, as text",
+        ],
+        ["find", "copy"],
+        [None if stack >= 0 else "its stack is not known", None],
+    )
+    if pressed == 0:
         site = details.title.partition("  ")[2]
         ids = np.flatnonzero(allocations.stack == stack)
+        key = ("stack", view.device)
         view.toggle_highlight(key, stack, ids, f"all of {site or 'this stack'}")
-    controls.tip("Light all allocations of this stack in the timeline")
-
-
-def _action_button(view: SnapshotView, name: str, tooltip: str) -> bool:
-    """Draw a button in a row of buttons; return whether it was pressed."""
-    pressed = imgui.button(name)
-    controls.tip(tooltip)
-    imgui.same_line(0, 4 * view.scale)
-    return pressed
-
-
-def _draw_user_frames(details: Details) -> None:
-    """Draw the user's own frames, each with its file below."""
-    if not details.user_frames:
-        return
-    _draw_heading("Your code")
-    for frame in details.user_frames:
-        width = imgui.get_content_region_avail().x
-        location = f"{frame.file}:{frame.line}"
-        colored(fitted(frame.name, width), theme.TEXT)
-        colored(fitted(location, width, tail=True), theme.DIM)
-        if imgui.is_item_hovered():
-            draw_tooltip(location)
+    elif pressed == 1:
+        imgui.set_clipboard_text(details.text())
 
 
 def _draw_stack(details: Details) -> None:
@@ -137,36 +175,43 @@ def _draw_stack(details: Details) -> None:
         )
         return
     _draw_heading("Stack")
-    telling = [frame for frame in details.frames if frame.kind != kinds.MACHINERY]
-    telling = telling or details.frames
+    draw_frames(details.frames)
+
+
+def draw_frames(frames: Sequence[FrameLine]) -> None:
+    """Draw the frames of a stack that tell something, and how many more there are."""
+    telling = [frame for frame in frames if frame.kind != kinds.MACHINERY]
+    telling = telling or list(frames)
     for frame in telling:
-        _draw_frame(frame)
-    hidden_count = len(details.frames) - len(telling)
+        draw_frame(frame)
+    hidden_count = len(frames) - len(telling)
     if hidden_count:
         text = f"{hidden_count} frames of machinery more; Copy has them"
-        colored(text, theme.DIM)
+        colored(text, theme.FAINT)
 
 
-def _draw_frame(frame: FrameLine) -> None:
-    """Draw a frame on one line."""
+def draw_frame(frame: FrameLine) -> None:
+    """Draw a frame on one line: its function, and at the right its place in code."""
     is_python = frame.file not in ("", "??")
     location = ""
     tooltip = frame.name
     if is_python:
         location = f"{kinds.short_file(frame.file)}:{frame.line}"
         tooltip = f"{frame.name}\n{frame.file}:{frame.line}"
-    location_width = imgui.calc_text_size(location).x
+    with theme.code(theme.SMALL_SIZE):
+        location_width = imgui.calc_text_size(location).x
     available_width = imgui.get_content_region_avail().x - location_width
     location_x = imgui.get_cursor_pos_x() + available_width
     name_width = available_width - imgui.get_style().item_spacing.x
     name = fitted(kinds.short_name(frame.name), name_width) or "??"
     if frame.kind == kinds.USER:
-        colored(name, GROWN)
+        colored(name, theme.RUN_B)
     else:
         colored(name, theme.TEXT if is_python else theme.DIM)
     is_hovered = imgui.is_item_hovered()
     if location:
         imgui.same_line(location_x)
-        colored(location, theme.DIM)
+        with theme.code(theme.SMALL_SIZE):
+            colored(location, theme.DIM)
     if is_hovered or imgui.is_item_hovered():
         draw_tooltip(tooltip)
