@@ -18,14 +18,24 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import ShownView
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.shell.zones import STRIP_HEIGHT, Wishes, place
 from support import widgets
 from support.wait import clock, turns
 
 V = TypeVar("V")
-SIZE = 900, 520
-"""Width and height of the screen, in pixels."""
-PICTURE = Rect(340, 74, 560, 358)
-"""The part of the screen that the interface leaves to one picture at scale 1."""
+SIZE = 1100, 760
+"""Width and height of the screen, in pixels: wide enough for a panel beside the picture."""
+
+
+def picture_of(size: tuple[int, int], wishes: Wishes | None = None) -> Rect:
+    """Return the part of a screen that one pane's picture has at scale 1."""
+    panes = place(size, 1.0, wishes or Wishes()).panes
+    strip = round(STRIP_HEIGHT)
+    return Rect(panes.x, panes.y + strip, panes.width, panes.height - strip)
+
+
+PICTURE = picture_of(SIZE)
+"""The part of the screen that the zones of the interface leave to the picture."""
 
 
 class Viewer(App):

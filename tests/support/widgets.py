@@ -26,6 +26,7 @@ KINDS = (
     "table_header",
     "drag_float",
     "drag_float3",
+    "drag_float_range2",
     "input_int",
     "input_double",
     "tree_node",
@@ -45,14 +46,19 @@ _choices: dict[str, str] = {}
 def _noting(draw: Callable[..., Any]) -> Callable[..., Any]:
     def noted(name: str, *args: Any, **options: Any) -> Any:
         result = draw(name, *args, **options)
-        low = imgui.get_item_rect_min()
-        high = imgui.get_item_rect_max()
-        drawn[_shown_name(name)] = Rect(
-            round(low.x), round(low.y), round(high.x - low.x), round(high.y - low.y)
-        )
+        _note(name)
         return result
 
     return noted
+
+
+def _note(name: str) -> None:
+    """Note the place of the last item."""
+    low = imgui.get_item_rect_min()
+    high = imgui.get_item_rect_max()
+    drawn[_shown_name(name)] = Rect(
+        round(low.x), round(low.y), round(high.x - low.x), round(high.y - low.y)
+    )
 
 
 def _shown_name(name: str) -> str:
@@ -73,9 +79,62 @@ def _choosing(draw: Callable[..., Any]) -> Callable[..., Any]:
     return combo
 
 
+_open_choice: list[str] = []
+"""The entry that the list that is being drawn is to choose, until it is found."""
+
+
+def _beginning(begin: Callable[..., bool]) -> Callable[..., bool]:
+    """Return `begin_combo`, which opens a list that is to choose an entry."""
+
+    def begin_combo(name: str, preview: str, *args: Any, **options: Any) -> bool:
+        is_open = begin(name, preview, *args, **options)
+        if not is_open:
+            _note(name)
+        entry = _choices.pop(_shown_name(name), None)
+        if entry is None:
+            return is_open
+        if is_open:
+            imgui.close_current_popup()
+            imgui.end_combo()
+        _open_choice.append(entry)
+        return True
+
+    return begin_combo
+
+
+def _selecting(draw: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `selectable`, of which one chooses in a list that `choose` named."""
+
+    def selectable(name: str, *args: Any, **options: Any) -> Any:
+        if not _open_choice:
+            return draw(name, *args, **options)
+        chosen = _shown_name(name) == _open_choice[-1]
+        if chosen:
+            _open_choice[-1] = ""
+        return chosen, chosen
+
+    return selectable
+
+
+def _ending(end: Callable[[], None]) -> Callable[[], None]:
+    """Return `end_combo`, which ends a list that `choose` named as well."""
+
+    def end_combo() -> None:
+        if not _open_choice:
+            end()
+            return
+        entry = _open_choice.pop()
+        assert not entry, f"the list has no entry {entry!r}"
+
+    return end_combo
+
+
 imgui.combo = _choosing(imgui.combo)
 for kind in KINDS:
     setattr(imgui, kind, _noting(getattr(imgui, kind)))
+imgui.selectable = _selecting(imgui.selectable)
+imgui.begin_combo = _beginning(imgui.begin_combo)
+imgui.end_combo = _ending(imgui.end_combo)
 
 
 def choose(label: str, entry: str) -> None:

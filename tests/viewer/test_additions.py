@@ -22,7 +22,7 @@ from support.reference import ReferencePicture, ReferenceRenderer
 from support.renderer_cases import Chance, random_scene
 from support.scene_files import truth, write_splat
 from support.view_cases import scene_view, view_pixels
-from support.viewer import Viewer
+from support.viewer import SIZE, Viewer
 
 from splatview_ipc.control.frame import StreamFrame
 from splatview_ipc.transports import TRANSPORTS, Transport
@@ -42,6 +42,7 @@ from splatview_viewer.render import choose
 from splatview_viewer.render.base import PAINTS, PaintFacts, RenderOptions
 from splatview_viewer.scene_view.tool import Tool
 from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.workspace.feature import Feature
 
 
 def is_frame(value: object) -> bool:
@@ -164,10 +165,10 @@ def test_added_screen_is_served(
     monkeypatch.setattr(commands, "SCREENS", (open_once, *commands.SCREENS))
     Image.new("RGB", (400, 300), (255, 0, 0)).save(tmp_path / "in.png")
     out = tmp_path / "out.png"
-    arguments = ["serve", str(tmp_path / "in.png"), "--offscreen", "--size", "640x400"]
+    arguments = ["serve", str(tmp_path / "in.png"), "--offscreen", "--size", "1000x600"]
     assert main([*arguments, "--out", str(out)]) == 0
     picture = Image.open(out).convert("RGB")
-    assert picture.getpixel((480, 200)) == (255, 0, 0)
+    assert picture.getpixel((750, 300)) == (255, 0, 0)
 
 
 def draw_nothing() -> bool:
@@ -184,20 +185,14 @@ class Counter(Tool):
         return ["counted"]
 
 
-class Notes:
+class Notes(Feature):
     """Feature with a section of the panel."""
 
     def __init__(self, *args: Any) -> None:
         """Take nothing of the viewer."""
 
-    def pull(self, user: Any) -> None:
-        """Prepare nothing."""
-
     def sections(self, viewport: Any) -> Sequence[Section]:
         return [Section("Notes", draw_nothing)]
-
-    def compare(self, mode: str, viewport: Any, key: str) -> None:
-        """Compare nothing."""
 
 
 def test_added_tool_and_section_are_in_the_panel(
@@ -205,10 +200,10 @@ def test_added_tool_and_section_are_in_the_panel(
 ) -> None:
     monkeypatch.setattr(gaussians, "TOOLS", (*gaussians.TOOLS, Counter))
     monkeypatch.setattr(loop, "FEATURES", (*loop.FEATURES, Notes))
-    viewer = open_viewer((900, 520))
+    viewer = open_viewer(SIZE)
     viewer.catalogue.open_file(write_splat(tmp_path / "in.splat", truth(20)))
     viewer.until(viewer.loaded)
-    sections, info = viewer.user.layout.active.describe()
+    sections, info = viewer.user.layout.active.describe("look")
     assert {"Counter", "Notes"} <= {section.title for section in sections}
     assert "counted" in info.details
 

@@ -156,7 +156,9 @@ def test_published_depth_has_a_legend(viewer: Viewer) -> None:
     values = torch.full((H, W), 1234, dtype=torch.uint16)
     splatview.publish(values[None], "depth", meta={**METRES, "step": 3})
     viewer.until(viewer.loaded)
-    viewer.do(PointerMove(PICTURE.x + PICTURE.width // 2, PICTURE.height // 2))
+    viewer.do(
+        PointerMove(PICTURE.x + PICTURE.width // 2, PICTURE.y + PICTURE.height // 2)
+    )
     assert viewer.image.info().readout.endswith("   1234   1.234 m")
     assert has_legend(viewer.picture())
     splatview.publish((values.float() / 65535)[None], "depth")

@@ -150,17 +150,17 @@ def test_failing_overlay_leaves_the_picture(
     def fail(*_: Any) -> bool:
         return leave_all_open()
 
-    monkeypatch.setattr(ImageView, "ui", fail)
-    viewer.user.mark(3)
-    viewer.do()
-    faults = viewer.user.layout.active.faults
-    assert "the sensor is cross" in faults.reason("overlay")
-    assert viewer.state.selected_entry is not None
-    assert not viewer.state.selected_entry.fault
-    changed = (viewer.picture() != initial).any(axis=2)
-    # A card shows the reason.
-    assert 0.001 < changed.mean() < 0.3
-    monkeypatch.undo()
+    with monkeypatch.context() as failing:
+        failing.setattr(ImageView, "ui", fail)
+        viewer.user.mark(3)
+        viewer.do()
+        faults = viewer.user.layout.active.faults
+        assert "the sensor is cross" in faults.reason("overlay")
+        assert viewer.state.selected_entry is not None
+        assert not viewer.state.selected_entry.fault
+        changed = (viewer.picture() != initial).any(axis=2)
+        # A card shows the reason.
+        assert 0.001 < changed.mean() < 0.3
     viewer.user.mark(3)
     viewer.do()
     np.testing.assert_array_equal(viewer.picture(), initial)

@@ -53,9 +53,9 @@ def test_file_of_any_name_is_shown_in_list_and_panel(
     viewer.user.mark(3)
     viewer.do()
     interface = viewer.user.interface.faults
+    for part in ("list of streams", "sections", "details", "panel", "strips"):
+        assert not interface.reason(part)
     viewport = viewer.user.layout.active.faults
-    assert not interface.reason("list of streams")
-    assert not interface.reason("panel")
     assert not viewport.reason("overlay")
     assert [entry.name for entry in viewer.state.entries] == [f"{READABLE}.{ending}"]
     viewer.user.drop([str(folder / f"{ODD}.{ending}")])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from support.viewer import PICTURE, SIZE, Viewer
+from support.viewer import PICTURE, SIZE, Viewer, picture_of
 from support.wait import clock, wait_until
 
 from splatview_viewer.app.loop import run, step
@@ -23,20 +23,20 @@ from splatview_viewer.core.events import (
     PointerRelease,
     Wheel,
 )
-from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.pan_zoom import FITTED
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.shell.zones import Wishes
 
 
 @pytest.fixture
 def picture_file(tmp_path: Path) -> Path:
-    """Write a picture that fills the window beside the panel.
+    """Write a picture that fills what the interface leaves of the window.
 
-    No two of its rows or columns are alike.
+    No two rows or columns are alike.
     """
     y, x = np.mgrid[0 : PICTURE.height, 0 : PICTURE.width]
-    channels = [x * 255 // PICTURE.width, y * 255 // PICTURE.height, (x + y) % 256]
+    channels = [x * 255 // x.max(), y * 255 // y.max(), (x + y) % 256]
     path = tmp_path / "picture.png"
     Image.fromarray(np.stack(channels, -1).astype(np.uint8)).save(path)
     return path
@@ -53,17 +53,31 @@ def assert_exact(viewer: Viewer, file: Path) -> None:
     np.testing.assert_array_equal(viewer.picture(), np.asarray(Image.open(file)))
 
 
-def test_picture_fills_the_window_beside_the_panel_which_can_be_hidden(
+def test_picture_fills_what_the_interface_leaves_and_the_panel_can_be_hidden(
     showing: Viewer, picture_file: Path
 ) -> None:
     viewer = showing
     assert viewer.user.layout.active.rect == PICTURE
     assert_exact(viewer, picture_file)
+    initial = viewer.picture()
     viewer.do(Key("h"), Key("h", pressed=False))
-    wide = viewer.user.layout.active.rect
-    assert wide == Rect(0, PICTURE.y, SIZE[0], PICTURE.height)
+    # The strip above and the time area below it stay.
+    rect = picture_of(SIZE, Wishes(panel=False))
+    assert viewer.user.layout.active.rect == rect
+    assert (rect.x, rect.width) == (0, SIZE[0])
+    assert (rect.y, rect.height) == (PICTURE.y, PICTURE.height)
+    beside = viewer.pixels()[PICTURE.y :, : PICTURE.x]
     viewer.do(Key("h"), Key("h", pressed=False), PointerLeave())
-    assert_exact(viewer, picture_file)
+    assert (viewer.pixels()[PICTURE.y :, : PICTURE.x] != beside).any()
+    np.testing.assert_array_equal(viewer.picture(), initial)
+
+
+def test_tab_moves_the_focus_and_leaves_the_panel_open(showing: Viewer) -> None:
+    viewer = showing
+    initial = viewer.picture()
+    viewer.do(Key("tab"), Key("tab", pressed=False))
+    assert viewer.user.has_panel
+    np.testing.assert_array_equal(viewer.picture(), initial)
 
 
 def test_click_in_the_list_shows_its_entry(
@@ -84,22 +98,23 @@ def test_click_in_the_list_shows_its_entry(
 
 def test_events_go_to_the_picture_or_to_the_panel(showing: Viewer) -> None:
     viewer = showing
+    x = PICTURE.x + 200
     # The wheel is over the panel.
     viewer.do(Wheel(100, 400, 2))
     assert viewer.image.state.place == FITTED
-    viewer.do(Wheel(500, 300, 2))
+    viewer.do(Wheel(x, 300, 2))
     zoom = viewer.image.zoom
     assert zoom == pytest.approx(1.2**2)
-    viewer.do(PointerMove(500, 300), PointerPress(500, 300))
+    viewer.do(PointerMove(x, 300), PointerPress(x, 300))
     # A drag of the picture continues over the panel.
-    viewer.do(PointerMove(300, 300), PointerMove(100, 300))
+    viewer.do(PointerMove(x - 100, 300), PointerMove(100, 300))
     center = viewer.image.state.place.center
     viewer.do(PointerRelease(100, 300))
-    viewer.do(PointerMove(400, 300))
+    viewer.do(PointerMove(x - 50, 300))
     assert viewer.image.state.place.center == center
     viewer.do(PointerMove(100, 300), PointerPress(100, 400))
     # A drag that started in the panel is the panel's.
-    viewer.do(PointerMove(500, 300), PointerRelease(500, 300))
+    viewer.do(PointerMove(x, 300), PointerRelease(x, 300))
     assert viewer.image.state.place.center == center
 
 
@@ -135,16 +150,16 @@ def test_fault_in_a_view_is_shown_and_logged_once(
     def fail(*_: Any) -> Any:
         raise RuntimeError("the shader is cross")
 
-    monkeypatch.setattr(ImageView, "draw", fail)
-    viewer.catalogue.open_file(picture_file)
-    viewer.until(viewer.loaded)
-    for x in range(3):
-        viewer.do(PointerMove(PICTURE.x + x, 100))
-    assert viewer.state.selected_entry is not None
-    assert viewer.state.selected_entry.fault == "the shader is cross"
-    assert caplog.text.count("the shader is cross") == 1
-    assert not viewer.user.dirty
-    monkeypatch.undo()
+    with monkeypatch.context() as failing:
+        failing.setattr(ImageView, "draw", fail)
+        viewer.catalogue.open_file(picture_file)
+        viewer.until(viewer.loaded)
+        for x in range(3):
+            viewer.do(PointerMove(PICTURE.x + x, PICTURE.y + 26))
+        assert viewer.state.selected_entry is not None
+        assert viewer.state.selected_entry.fault == "the shader is cross"
+        assert caplog.text.count("the shader is cross") == 1
+        assert not viewer.user.dirty
     # A click tries to draw it again.
     viewer.click(str(picture_file))
     assert viewer.state.selected_entry.fault == ""

@@ -74,7 +74,7 @@ def test_click_on_a_hint_corrects_the_display(
     viewer.click(viewer.user.view.content.hints.hint.button)  # type: ignore[union-attr]
     viewer.until(lambda: not viewer.user.layout.active.covered())
     x = PICTURE.x + 220
-    y = 100
+    y = PICTURE.y + 100
     viewer.do(PointerMove(x, y), Key("f"), PointerLeave())
     corrected = viewer.picture()
     publish_and_show(viewer, right, "right", device)
