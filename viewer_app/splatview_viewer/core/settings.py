@@ -11,7 +11,6 @@ BACKDROP: Color = (0.075, 0.08, 0.09)
 """What surrounds a picture in the viewer."""
 Wish = bool | Literal["step"]
 """A request to a run: True pauses it, False resumes it, "step" lets it do one step."""
-ENDED = "The run has ended: this is its last picture"
 
 
 @dataclass

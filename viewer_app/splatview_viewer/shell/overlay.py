@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
-from splatview_viewer.core.settings import ENDED
+from splatview_viewer.shell.cards import draw_empty, draw_end, has_end_card
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import card, faint, lines_of
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from splatview_viewer.core.view import Info
     from splatview_viewer.shell.viewport import Viewport
 
+_NOTHING = "Nothing is shown here"
+_CHOOSE = "Choose a stream from the list"
 _MOST_TROUBLES = 4
 _MOST_LINES = 6
 _WIDEST = 46
@@ -35,9 +37,12 @@ def draw_overlay(state: State, viewport: Viewport, scale: float) -> None:
     entry = viewport.entry
     picture = viewport.rect
     found = viewport.working()
+    viewport.cards.clear()
     if entry is None:
-        if state.hint:
-            _message(picture, scale, state.hint.split("\n"), theme.DIM)
+        if state.hint and state.entries:
+            _message(picture, scale, [_NOTHING, _CHOOSE], theme.INK_DIM)
+        elif state.hint:
+            draw_empty(viewport.user, viewport, scale)
         return
     fault = entry.fault or entry.fault_of_source
     if entry.progress is not None:
@@ -72,10 +77,9 @@ def draw_overlay(state: State, viewport: Viewport, scale: float) -> None:
             words = "The run ended before it was seen"
         _message(picture, scale, [entry.name, words], theme.DIM)
     else:
-        if not entry.alive and not state.screen_shows_faults:
-            lines = [(ENDED, theme.TEXT)]
-        else:
-            lines = []
+        lines = []
+        if has_end_card(viewport, entry):
+            draw_end(viewport.user, viewport, entry, scale)
         troubles = viewport.user.catalogue.links.troubles(found[0])[:_MOST_TROUBLES]
         reason = viewport.faults.reason("overlay")
         if reason:

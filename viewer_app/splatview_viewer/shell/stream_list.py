@@ -17,7 +17,6 @@ from imgui_bundle import ImVec2, imgui
 from splatview_ipc.system.terminal import printable
 from splatview_viewer import kinds
 from splatview_viewer.core.screen import Caption
-from splatview_viewer.core.settings import ENDED
 from splatview_viewer.shell.menu import (
     RULE,
     MenuRow,
@@ -175,6 +174,7 @@ def _draw_empty(user: User) -> None:
         imgui.text_unformatted(
             "Or drop a scene, a picture or a memory snapshot anywhere."
         )
+        imgui.pop_text_wrap_pos()
         imgui.text_unformatted("No script at hand?")
         imgui.same_line(0, 4 * scale)
         imgui.push_style_color(imgui.Col_.text, theme.u32(theme.TEXT))
@@ -381,7 +381,7 @@ def fact_of(user: User, entry: Entry) -> str:
     if entry.fault or entry.fault_of_source:
         return ""
     kind = kinds.about(entry.kind)
-    if not entry.alive and entry.step is not None:
+    if not entry.alive and entry.step is not None and not kind.strip:
         return f"step {entry.step:,.12g}"
     if entry.count is not None:
         return f"{entry.count:,}"
@@ -572,4 +572,5 @@ def caption_of(entry: Entry | None, typing: bool) -> Caption:
     if entry is None:
         return Caption(typing=typing)
     title = f"{printable(entry.name)} \u00b7 {printable(entry.group)} \u2013 splatview"
-    return Caption(title, "" if entry.alive else ENDED, typing)
+    # That its run ended is said by a card over the picture.
+    return Caption(title, "", typing)

@@ -61,7 +61,7 @@ def _draw_strip(viewport: Viewport, info: Info, user: User, scale: float) -> Non
     right = _draw_buttons(viewport, note, user, scale)
     entry = viewport.entry
     name = "Empty" if entry is None else entry.name
-    group = "" if entry is None else entry.group
+    group = "" if entry is None else entry.run_name or entry.group
     imgui.set_cursor_screen_pos(ImVec2(strip.x, strip.y))
     of = controls.item(f"name {number}", right - strip.x, strip.height)
     if of.hovered and imgui.is_mouse_double_clicked(imgui.MouseButton_.left):
@@ -79,7 +79,7 @@ def _draw_strip(viewport: Viewport, info: Info, user: User, scale: float) -> Non
         controls.badge(note.badge, color, (x, middle - 9 * scale))
         x += 26 * scale
     else:
-        kind = "" if entry is None else entry.kind
+        kind = "gaussians" if entry is None else entry.kind
         icons.draw(draw, icons.of_kind(kind), (x + 7 * scale, middle), theme.DIM, 14)
         x += 20 * scale
     x = _draw_title(info.title or name, info.subtitle or group, (x, right), middle)

@@ -60,6 +60,10 @@ class Viewport:
         """The rectangle of the strip above it; of no height without one."""
         self.key: str | None = None
         """The entry that it shows."""
+        self.cards: list[Rect] = []
+        """The rectangles of the cards with buttons over it, in the last picture."""
+        self.dismissed = ""
+        """The end of a run that the user was told, and put away."""
         self.captured = False
         """True while a drag that began in it lasts."""
         self.faults = Faults("viewport")
@@ -145,7 +149,8 @@ class Viewport:
 
     def covered(self) -> Sequence[Rect]:
         """Return the rectangles of imgui's windows over the picture."""
-        return self._attempt("covered", lambda _, view: view.covered(self.rect), ())
+        own = self._attempt("covered", lambda _, view: view.covered(self.rect), ())
+        return [*self.cards, *own]
 
     def take(self, event: Event, ours: bool) -> None:
         """Take what the user did over it. `ours`: it was meant for the panel."""

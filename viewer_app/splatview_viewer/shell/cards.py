@@ -1,0 +1,307 @@
+"""Cards over a pane with buttons: what to do while there is no run, and its end."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from imgui_bundle import ImVec2, ImVec4, imgui
+
+from splatview_viewer import kinds
+from splatview_viewer.core.screen import Rect
+from splatview_viewer.ui import controls, icons, lettering, theme
+from splatview_viewer.ui.widgets import board
+from splatview_viewer.ui.words import write
+
+if TYPE_CHECKING:
+    from splatview_viewer.core.settings import Entry
+    from splatview_viewer.shell.user import User
+    from splatview_viewer.shell.viewport import Viewport
+
+LINES = """\
+import splatview
+
+for step in range(30_000):
+    ...
+    splatview.publish(splats, step=step)
+    splatview.log(step, loss=loss)
+    splatview.wait_while_paused()
+"""
+"""What a training script needs, to be pasted."""
+
+
+def _rgb(red: int, green: int, blue: int) -> ImVec4:
+    return ImVec4(red / 255, green / 255, blue / 255, 1.0)
+
+
+_WORD = _rgb(0xC7, 0x92, 0xEA)
+_CALL = _rgb(0x82, 0xB1, 0xFF)
+_NUMBER = _rgb(0xF2, 0xB8, 0x5C)
+_COMMENT = _rgb(0x8B, 0x93, 0xA1)
+_BOX = _rgb(0x16, 0x18, 0x1C)
+_EDGE = _rgb(0x2E, 0x32, 0x3A)
+_BUTTON = _rgb(0x28, 0x2C, 0x33)
+_BUTTON_OVER = _rgb(0x33, 0x38, 0x42)
+_CLEAR = ImVec4(0, 0, 0, 0)
+# All of this lies over pictures, which are dark in both themes.
+_CODE: tuple[tuple[tuple[tuple[str, ImVec4], ...], str], ...] = (
+    ((("import ", _WORD), ("splatview", theme.INK)), ""),
+    ((), ""),
+    (
+        (
+            ("for ", _WORD),
+            ("step ", theme.INK),
+            ("in ", _WORD),
+            ("range", _CALL),
+            ("(", theme.INK),
+            ("30_000", _NUMBER),
+            ("):", theme.INK),
+        ),
+        "",
+    ),
+    ((("    ...", theme.INK),), "# your training step, as it is"),
+    (
+        (
+            ("    splatview.", theme.INK),
+            ("publish", _CALL),
+            ("(splats, step=step)", theme.INK),
+        ),
+        "# the scene",
+    ),
+    (
+        (
+            ("    splatview.", theme.INK),
+            ("log", _CALL),
+            ("(step, loss=loss)", theme.INK),
+        ),
+        "# its curves",
+    ),
+    (
+        (
+            ("    splatview.", theme.INK),
+            ("wait_while_paused", _CALL),
+            ("()", theme.INK),
+        ),
+        "# the Pause button",
+    ),
+)
+"""The lines in colours, and the comment behind each."""
+_WIDTH = 640.0
+_LINE = 23.0
+_COMMENTS_AT = 47
+"""Letters before the comments."""
+_HEIGHT = 318.0
+_END_HEIGHT = 48.0
+
+
+# -- no run yet ------------------------------------------------------------------------
+
+
+def draw_empty(user: User, viewport: Viewport, scale: float) -> None:
+    """Draw the lines that a training script needs, and copy them at a press."""
+    picture = viewport.rect
+    width = min(_WIDTH * scale, picture.width - 24 * scale)
+    height = min(_HEIGHT * scale, picture.height)
+    if width < 120 * scale or height < 60 * scale:
+        return
+    x = round(picture.x + (picture.width - width) / 2)
+    y = round(picture.y + max((picture.height - height) / 2, 0))
+    rect = Rect(x, y, round(width), round(height))
+    viewport.cards.append(rect)
+    number = user.layout.all.index(viewport)
+    with board(f"empty {number}", rect, color=_CLEAR) as opened:
+        if opened:
+            _draw_empty(user, rect, scale)
+
+
+def _draw_empty(user: User, rect: Rect, scale: float) -> None:
+    x = rect.x
+    y = rect.y + 13 * scale
+    with theme.bold(23.5):
+        write("Waiting for a run", x, y, theme.INK, rect.width)
+    y += 28 * scale
+    words = (
+        "Three lines in your training script. They take it a few microseconds a step."
+    )
+    write(words, x, y, theme.INK_DIM, rect.width)
+    y += 27 * scale
+    height = (30 + _LINE * len(_CODE)) * scale
+    draw = imgui.get_window_draw_list()
+    low = ImVec2(x, y)
+    high = ImVec2(x + rect.width, y + height)
+    draw.add_rect_filled(low, high, theme.u32(_BOX), 7 * scale)
+    draw.add_rect(low, high, theme.u32(_EDGE), 7 * scale)
+    draw.push_clip_rect(low, high, True)
+    _draw_code(x + 16 * scale, y + 14 * scale, rect.width)
+    draw.pop_clip_rect()
+    place = (high.x - 10 * scale - 74 * scale, y + 10 * scale)
+    if dark_button("Copy", "copy", place, 74):
+        user.do(user.screen.desktop.copy, LINES)
+        user.do(user.say, "Copied the lines")
+    y += height + 24 * scale
+    with theme.font_size(theme.SMALL_SIZE):
+        words = (
+            "Looked for in the run folder of this user. A script on another machine, or "
+            "of another user, is not seen:"
+        )
+        write(words, x, y, theme.INK_DIM, rect.width)
+        y += 20 * scale
+        for text, is_code in (
+            ("run ", False),
+            ("splatview serve --web", True),
+            (" there, and ", False),
+            ("splatview doctor", True),
+            (" if it stays empty.", False),
+        ):
+            if is_code:
+                with theme.code(theme.SMALL_SIZE):
+                    x = write(text, x, y, theme.INK)
+            else:
+                x = write(text, x, y, theme.INK_DIM)
+
+
+def _draw_code(x: float, y: float, width: float) -> None:
+    """Draw the lines of code, with comments where there is room."""
+    scale = theme.scale()
+    with theme.code(15):
+        letter = lettering.measure("0").x
+        has_comments = (_COMMENTS_AT + 30) * letter + 24 * scale <= width
+        for parts, comment in _CODE:
+            middle = y + _LINE / 2 * scale
+            end = x
+            for text, color in parts:
+                end = write(text, end, middle, color)
+            if comment and has_comments:
+                write(comment, x + _COMMENTS_AT * letter, middle, _COMMENT)
+            y += _LINE * scale
+
+
+# -- the end of a run ------------------------------------------------------------------
+
+
+def draw_end(user: User, viewport: Viewport, entry: Entry, scale: float) -> None:
+    """Say once that the run of what is shown ended, and offer to save it."""
+    picture = viewport.rect
+    step = "" if entry.step is None else f" at step {entry.step:,.12g}"
+    said = f"The run ended{step}."
+    more = f"{_LAST.get(entry.kind, 'This is the last that')} it published."
+    save = _save_button(entry)
+    with theme.bold():
+        said_width = lettering.measure(said).x
+    more_width = lettering.measure(more).x + 6 * scale
+    save_width = 0.0 if save is None else (save[2] + 14) * scale
+    room = min(picture.width - 24 * scale, picture.width - 120 * scale)
+    around = 16 * scale + 14 * scale + 40 * scale
+    if said_width + more_width + save_width + around > room:
+        more = ""
+        more_width = 0.0
+    if said_width + save_width + around > room:
+        save = None
+        save_width = 0.0
+    width = round(said_width + more_width + save_width + around)
+    height = round(_END_HEIGHT * scale)
+    if width > picture.width or height > picture.height / 2:
+        return
+    x = round(picture.x + (picture.width - width) / 2)
+    rect = Rect(x, round(picture.y + 14 * scale), width, height)
+    viewport.cards.append(rect)
+    number = user.layout.all.index(viewport)
+    with board(f"end {number}", rect, color=_CLEAR) as opened:
+        if not opened:
+            return
+        draw = imgui.get_window_draw_list()
+        high = ImVec2(rect.x + rect.width, rect.y + rect.height)
+        draw.add_rect_filled(
+            ImVec2(rect.x, rect.y), high, theme.u32(theme.CARD), 6 * scale
+        )
+        middle = rect.y + rect.height / 2
+        with theme.bold():
+            end = write(said, rect.x + 16 * scale, middle, theme.INK)
+        if more:
+            write(more, end + 6 * scale, middle, theme.INK_DIM)
+        top = middle - 15 * scale
+        right = rect.x + rect.width - 10 * scale - 30 * scale
+        if dark_button("", "close", (right, top), 30, name="close the card"):
+            user.do(_dismiss, viewport, entry)
+        if save is not None:
+            text, icon, points = save
+            place = (right - (points + 6) * scale, top)
+            if dark_button(text, icon, place, points):
+                user.do(partial(_save, user, viewport, entry))
+
+
+_LAST = {
+    "gaussians": "This is the last scene",
+    "image": "This is the last picture",
+    "cameras": "These are the last cameras",
+    "scalars": "These are the last curves",
+    "memory": "This is the last memory",
+}
+"""What is shown of a run that ended, by kind."""
+
+
+def has_end_card(viewport: Viewport, entry: Entry) -> bool:
+    """Return whether a viewport is to say that the run of its entry ended."""
+    return not entry.alive and viewport.dismissed != _end_of(entry)
+
+
+def _end_of(entry: Entry) -> str:
+    return f"{entry.key} {entry.ended_at}"
+
+
+def _dismiss(viewport: Viewport, entry: Entry) -> None:
+    viewport.dismissed = _end_of(entry)
+    viewport.user.mark_interface()
+
+
+def _save_button(entry: Entry) -> tuple[str, str, float] | None:
+    """Return text, icon and points of the button that saves what is shown."""
+    if kinds.about(entry.kind).filmed:
+        return "Save as .ply", "save", 114
+    if entry.kind == "image":
+        return "Save the picture", "camera", 146
+    return None
+
+
+def _save(user: User, viewport: Viewport, entry: Entry) -> None:
+    if not kinds.about(entry.kind).filmed:
+        viewport.keep_picture()
+        return
+    for command in viewport.commands():
+        if command.name == "scene.save":
+            viewport.run(command)
+
+
+# -- drawing ---------------------------------------------------------------------------
+
+
+def dark_button(
+    text: str, icon: str, place: tuple[float, float], width: float, name: str = ""
+) -> bool:
+    """Draw a button over a picture; return True if it was pressed.
+
+    Args:
+        text: on it; "" for an icon alone.
+        icon: one of `ui.icons`.
+        place: the pixel of its corner.
+        width: points.
+        name: for imgui; without, the text.
+    """
+    scale = theme.scale()
+    imgui.set_cursor_screen_pos(ImVec2(round(place[0]), round(place[1])))
+    height = 28 if text == "Copy" else 30
+    of = controls.item(name or text, width * scale, height * scale)
+    draw = imgui.get_window_draw_list()
+    ground = _BUTTON if text else _CLEAR
+    if of.hovered or of.held:
+        ground = _BUTTON_OVER
+    rounding = theme.FIELD_ROUNDING * scale
+    draw.add_rect_filled(of.low, of.high, theme.u32(ground), rounding)
+    if not text:
+        icons.draw(draw, icon, of.middle, theme.INK_DIM, 15)
+        return of.pressed
+    words_width = lettering.measure(text).x
+    x = of.x + (of.width - words_width - 22 * scale) / 2
+    icons.draw(draw, icon, (x + 8 * scale, of.middle[1]), theme.INK_DIM, 15)
+    write(text, x + 22 * scale, of.middle[1], theme.INK)
+    return of.pressed
