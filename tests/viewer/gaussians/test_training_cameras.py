@@ -372,6 +372,11 @@ def test_cameras_are_drawn_over_the_scene_and_can_be_looked_through(
     viewer.do(Key("page_down"))
     viewer.until(has_arrived)
     assert through.index == (index + 1) % COUNT
+    view.view.tools["inspect"].choose(0)
+    # Escape ends one layer: the selection, then the camera.
+    viewer.do(Key("escape"), Key("escape", pressed=False))
+    assert view.view.state.selection.marked == ()
+    assert through.index is not None
     viewer.do(Key("escape"))
     assert through.index is None
 

@@ -230,3 +230,25 @@ def test_escape_ends_a_drag_as_if_it_had_not_been(pictures: Viewer) -> None:
     pictures.do(PointerMove(X - 20, Y), PointerRelease(X - 20, Y))
     pictures.do(PointerMove(X - 60, Y))
     assert state_of(pictures) == initial
+
+
+def test_tied_panes_are_undone_together(pictures: Viewer) -> None:
+    user = pictures.user
+    user.do(user.compare, "beside", pictures.state.entries[1].key)
+    press_key(pictures, "shift")
+
+    def are_both_shown() -> bool:
+        views = [viewport.view for viewport in user.layout]
+        return len(views) == 2 and all(view and not view.empty for view in views)
+
+    pictures.until(are_both_shown)
+    rest(pictures)
+    views: list[Any] = [viewport.view for viewport in user.layout]
+    initial = [view.view.state.place for view in views]
+    drag(pictures, 30)
+    moved = [view.view.state.place for view in views]
+    assert all(a != b for a, b in zip(moved, initial, strict=True))
+    undo(pictures)
+    assert [view.view.state.place for view in views] == initial
+    redo(pictures)
+    assert [view.view.state.place for view in views] == moved

@@ -59,6 +59,7 @@ class Frustums(Tool[TrainedView]):
     """Draws the cameras over the scene, and has the view look through them."""
 
     name: ClassVar[str] = "frustums"
+    escape_layer: ClassVar[int] = 1
     keys: ClassVar[Sequence[KeyHelp]] = (
         KeyHelp("Training cameras", "Click a camera", "Look through it"),
         KeyHelp("Training cameras", "Page up, Page down", "The one before, after"),

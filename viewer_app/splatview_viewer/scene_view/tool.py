@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
+from splatview_viewer.core.events import Key
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.scene_view.protocol import SceneView
 
@@ -80,6 +81,9 @@ class Tool(Generic[V]):
     """Help texts for the tool's keys and gestures."""
     button: ClassVar[ToolButton | None] = None
     """Its button in the strip of tools; None for a tool that is always at work."""
+
+    escape_layer: ClassVar[int] = 0
+    """Escape ends what a tool of a lower layer began before that of a higher one."""
 
     def __init__(self, view: V) -> None:
         self.view = view
@@ -203,7 +207,10 @@ class ToolSet(dict[str, Tool]):
 
     def handle(self, event: Event, rect: Rect) -> bool:
         """Offer an event to the tools; return whether to draw the picture again."""
-        for tool in self._handling:
+        tools = self._handling
+        if isinstance(event, Key) and event.name == "escape":
+            tools = sorted(tools, key=_escape_layer)
+        for tool in tools:
             needs_redraw = tool.handle(event, rect)
             if needs_redraw is not None:
                 return needs_redraw
@@ -294,6 +301,10 @@ def _with_own(method: Callable[..., Any], tools: Sequence[Tool]) -> list[Tool]:
     """Return the tools that override a method of `Tool`."""
     name = method.__name__
     return [tool for tool in tools if getattr(type(tool), name) is not method]
+
+
+def _escape_layer(tool: Tool) -> int:
+    return tool.escape_layer
 
 
 def in_order(sections: Sequence[Section]) -> list[Section]:

@@ -280,9 +280,7 @@ def _draw_tip(row: MenuRow, of: controls.Item) -> None:
         x = max(low.x - (_TIP_WIDTH + 8) * scale, 0)
     imgui.set_next_window_pos(ImVec2(round(x), round(of.y)))
     imgui.push_style_var(imgui.StyleVar_.window_padding, ImVec2(11 * scale, 8 * scale))
-    imgui.push_style_var(
-        imgui.StyleVar_.window_rounding, theme.POPUP_ROUNDING * scale
-    )
+    imgui.push_style_var(imgui.StyleVar_.window_rounding, theme.POPUP_ROUNDING * scale)
     if imgui.begin_tooltip():
         imgui.push_text_wrap_pos((_TIP_WIDTH - 22) * scale)
         with theme.bold():
