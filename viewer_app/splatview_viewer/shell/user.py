@@ -62,6 +62,8 @@ _RATES_PERIOD = 0.5
 """Seconds within which streams' rates are shown; other pictures show them as well."""
 _STATES_PERIOD = 1.0
 """Seconds between two looks at the states of the runs."""
+_TOGETHER = 0.1
+"""Seconds that an interface waits for pictures that it changes with."""
 _HOVER = 0.35
 """Seconds that the pointer rests before the panel is drawn again, for tooltips."""
 
@@ -110,6 +112,10 @@ class User:
         self._pictures_answer = False
         """The next pictures show what the user did last, not the interface alone."""
         self._drew_pictures = False
+        self._interface_first = False
+        """The interface waits for no pictures: something changed in it alone."""
+        self._refresh_at = math.inf
+        """When what is written over pictures is drawn again, by what they show."""
         self.host = Host(
             self.say,
             lambda path: self.do(self.open, path),
@@ -210,6 +216,9 @@ class User:
         if now >= self._hover_at:
             self._hover_at = math.inf
             self.mark_interface(SETTLE)
+        if now >= self._refresh_at:
+            self._refresh_at = math.inf
+            self.mark_interface()
         if self._rate_shown and now > self.pace.drawn_at + 1.05:
             self.mark_interface()  # once more, so that no rate stands there that is over
         if (
@@ -269,10 +278,21 @@ class User:
             return self.pace.next(now)
         times = []
         if self._interface_waits:
-            times.append(self.pace.next_interface)
+            times.append(self._next_interface(now))
         if self._pictures_wait:
             times.append(self.pace.next(now))
         return min(times, default=math.inf)
+
+    def _next_interface(self, now: float) -> float:
+        """Return the time of the next interface that is drawn apart, at the earliest.
+
+        One that changes with the pictures is drawn with them, if they come soon.
+        """
+        earliest = self.pace.next_interface
+        if self._interface_first or not self.pictures_dirty:
+            return earliest
+        pictures_at = self.pace.next(now) if self._pictures_wait else math.inf
+        return max(earliest, min(pictures_at, self.pace.drawn_at + _TOGETHER))
 
     # -- events ------------------------------------------------------------------------
 
@@ -383,6 +403,7 @@ class User:
     def mark_interface(self, times: int = 1) -> None:
         """Draw the interface so often at least; pictures only where it lies in them."""
         self.dirty = max(self.dirty, times)
+        self._interface_first = True
 
     def say(self, text: str) -> None:
         """Show a text for a few seconds."""
@@ -558,8 +579,9 @@ class User:
 
     def _draw_layers(self, layer: InterfaceLayer, now: float) -> None:
         """Draw the interface and show it, and then the pictures, which may take long."""
-        if self._interface_waits and now >= self.pace.next_interface:
+        if self._interface_waits and now >= self._next_interface(now):
             self.dirty -= 1
+            self._interface_first = False
             self.pace.draw_interface(now)
             self._draw_interface(layer.framebuffer, now, clear=True)
             answers = not self._pictures_answer
@@ -569,8 +591,7 @@ class User:
             self.pictures_dirty -= 1
             self._pictures_answer = False
             self._draw_pictures(self.screen.framebuffer, now)
-            # What is written over them may be told by what they show.
-            self.mark_interface()
+            self._refresh_at = now + _TOGETHER
 
     def _draw_pictures(self, framebuffer: moderngl.Framebuffer, now: float) -> None:
         """Draw the pictures of all panes, with nothing over them."""
