@@ -11,6 +11,7 @@ import json
 import math
 import os
 import shutil
+import tempfile
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -75,16 +76,24 @@ def run() -> list[dict[str, str]]:
 
 
 def _measure() -> list[dict[str, str]]:
-    from playwright.sync_api import sync_playwright
-
     chromium = os.environ.get("SPLATVIEW_TEST_CHROMIUM") or shutil.which(
         "chromium-headless-shell"
     )
     if chromium is None:
         raise Skipped("no Chromium")
+    with tempfile.TemporaryDirectory() as folder:
+        # No other run of this machine is seen.
+        env = {"SPLATVIEW_RUNTIME_DIR": folder}
+        return _measure_in(chromium, env)
+
+
+def _measure_in(chromium: str, env: dict[str, str]) -> list[dict[str, str]]:
+    from playwright.sync_api import sync_playwright
+
+    options = ("--web", "--port", "0")
     with (
-        Program("benchmarks.browser.publisher", "cpu") as publisher,
-        Program("benchmarks.browser.serve", "--web", "--port", "0") as viewer,
+        Program("benchmarks.browser.publisher", "cpu", env=env) as publisher,
+        Program("benchmarks.browser.serve", *options, env=env) as viewer,
         sync_playwright() as playwright,
     ):
         publisher.request("training", gaussians=GAUSSIANS, hz=HZ, timeout=60)
@@ -172,6 +181,7 @@ def _type(page: Page, step: int, now: float) -> None:
         page.mouse.down()
         page.mouse.up()
         page.keyboard.up("Control")
+        page.wait_for_timeout(1500)
     page.keyboard.press("Backspace" if step % 2 else "4")
     page.wait_for_timeout(120)
 

@@ -162,7 +162,7 @@ class InterfaceLayer(Protocol):
         """
         ...
 
-    def present_pictures(self, panes: Sequence[Pane]) -> None:
+    def present_pictures(self, panes: Sequence[Pane], *, answers: bool) -> None:
         """Show the pictures that were drawn into the screen's framebuffer."""
         ...
 

@@ -64,6 +64,12 @@ _STATES_PERIOD = 1.0
 """Seconds between two looks at the states of the runs."""
 _TOGETHER = 0.1
 """Seconds that an interface waits for pictures that it changes with."""
+_SLOW_S = 0.05
+"""Seconds of drawing pictures from which on they are slow."""
+_USED_FOR = 0.25
+"""Seconds after an input for which the interface is being used."""
+_LONGEST_WAIT = 1.0
+"""Seconds that slow pictures wait for that at most."""
 _HOVER = 0.35
 """Seconds that the pointer rests before the panel is drawn again, for tooltips."""
 
@@ -114,6 +120,12 @@ class User:
         self._drew_pictures = False
         self._interface_first = False
         """The interface waits for no pictures: something changed in it alone."""
+        self._pictures_s = 0.0
+        """Seconds that drawing the last pictures took in this thread."""
+        self._pictures_at = -math.inf
+        """When they were drawn."""
+        self._input_at = -math.inf
+        """When the user did something in the interface."""
         self._refresh_at = math.inf
         """When what is written over pictures is drawn again, by what they show."""
         self.host = Host(
@@ -248,7 +260,7 @@ class User:
 
         One for a remote screen is taken with the next picture.
         """
-        in_time = not self._far or now >= self.pace.next(now)
+        in_time = not self._far or now >= self._next_pictures(now)
         return in_time and takes_pictures(self.screen)
 
     @property
@@ -280,8 +292,19 @@ class User:
         if self._interface_waits:
             times.append(self._next_interface(now))
         if self._pictures_wait:
-            times.append(self.pace.next(now))
+            times.append(self._next_pictures(now))
         return min(times, default=math.inf)
+
+    def _next_pictures(self, now: float) -> float:
+        """Return the time of the next pictures that are drawn apart, at the earliest.
+
+        Slow ones that the user does not wait for leave time to use the interface.
+        """
+        earliest = self.pace.next(now)
+        if self._pictures_answer or self._pictures_s < _SLOW_S:
+            return earliest
+        wanted = min(self._input_at + _USED_FOR, self._pictures_at + _LONGEST_WAIT)
+        return max(earliest, wanted)
 
     def _next_interface(self, now: float) -> float:
         """Return the time of the next interface that is drawn apart, at the earliest.
@@ -291,7 +314,7 @@ class User:
         earliest = self.pace.next_interface
         if self._interface_first or not self.pictures_dirty:
             return earliest
-        pictures_at = self.pace.next(now) if self._pictures_wait else math.inf
+        pictures_at = self._next_pictures(now) if self._pictures_wait else math.inf
         return max(earliest, min(pictures_at, self.pace.drawn_at + _TOGETHER))
 
     # -- events ------------------------------------------------------------------------
@@ -338,6 +361,7 @@ class User:
         if changed:
             self.mark_interface(min(max(self.dirty + 1, SETTLE), _MOST_SETTLE))
             self._hover_at = now + _HOVER
+            self._input_at = now
         if keyboard.switches_help(self, event, ours) and not ours:
             return None
         if not ours and isinstance(event, ev.Key) and keyboard.take_key(self, event):
@@ -586,11 +610,14 @@ class User:
             self._draw_interface(layer.framebuffer, now, clear=True)
             answers = not self._pictures_answer
             layer.present(self._caption(), self._panes(), answers=answers)
-        self._drew_pictures = self._pictures_wait and now >= self.pace.next(now)
-        if self._drew_pictures:
+        may_draw = self._pictures_wait and now >= self._next_pictures(now)
+        self._drew_pictures = may_draw
+        if may_draw:
             self.pictures_dirty -= 1
-            self._pictures_answer = False
+            self._pictures_at = now
+            begin = time.perf_counter()
             self._draw_pictures(self.screen.framebuffer, now)
+            self._pictures_s = time.perf_counter() - begin
             self._refresh_at = now + _TOGETHER
 
     def _draw_pictures(self, framebuffer: moderngl.Framebuffer, now: float) -> None:
@@ -644,7 +671,8 @@ class User:
         if layer is None:
             self.screen.present(self._caption())
         elif self._drew_pictures:
-            layer.present_pictures(self._panes())
+            layer.present_pictures(self._panes(), answers=self._pictures_answer)
+            self._pictures_answer = False
         else:
             return
         self.pace.present()

@@ -89,8 +89,8 @@ class _PageInterface:
     ) -> None:
         self._screen.present_interface(caption, panes, answers=answers)
 
-    def present_pictures(self, panes: Sequence[Pane]) -> None:
-        self._screen.present_pictures(panes)
+    def present_pictures(self, panes: Sequence[Pane], *, answers: bool) -> None:
+        self._screen.present_pictures(panes, answers=answers)
 
 
 class BrowserScreen:
@@ -277,7 +277,7 @@ class BrowserScreen:
         """
         self._tell(caption)
         pane = Pane(0, Rect(0, 0, *self._size))
-        self.present_pictures([pane])
+        self.present_pictures([pane], answers=True)
 
     def present_interface(
         self, caption: Caption, panes: Sequence[Pane], *, answers: bool
@@ -291,7 +291,7 @@ class BrowserScreen:
             copy = copied(self._targets.interface, event_ms, self._device)
             self._sender.put_interface(copy, self._size, panes)
 
-    def present_pictures(self, panes: Sequence[Pane]) -> None:
+    def present_pictures(self, panes: Sequence[Pane], *, answers: bool) -> None:
         """Send the pictures of panes as one.
 
         While they are not taken, an Expose follows once they are.
@@ -305,7 +305,7 @@ class BrowserScreen:
             size = area.width, area.height
             encoded_size = scaled_size(size, self._sender.level.scale)
             self._work.governor.charge(("encode", *encoded_size), "cuda")
-        event_ms = self._take_event_ms()
+        event_ms = self._take_event_ms() if answers else 0.0
         with self._ending("no picture can be read"):
             copy = copied(self._targets.pictures, event_ms, self._device, area)
             self._sender.put(copy, self._size, panes, area)
