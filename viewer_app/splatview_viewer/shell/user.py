@@ -361,7 +361,8 @@ class User:
         if changed:
             self.mark_interface(min(max(self.dirty + 1, SETTLE), _MOST_SETTLE))
             self._hover_at = now + _HOVER
-            self._input_at = now
+            if ours:
+                self._input_at = now
         if keyboard.switches_help(self, event, ours) and not ours:
             return None
         if not ours and isinstance(event, ev.Key) and keyboard.take_key(self, event):
