@@ -30,16 +30,17 @@ if TYPE_CHECKING:
 
     from splatview_viewer.shell.user import User
 
+Color = tuple[float, float, float, float]
 PANES = [Pane(3, Rect(40, 10, 50, 40))]
 
 
 def show_interface(
-    screen: BrowserScreen, color: tuple[float, ...], *boxes: tuple[int, int, int, int]
+    screen: BrowserScreen, color: Color, *boxes: tuple[int, int, int, int]
 ) -> np.ndarray:
     """Show an interface of a colour, with black boxes; return it, premultiplied."""
     poll(screen, lambda: screen.state.ready)
     framebuffer = screen.interface.framebuffer
-    framebuffer.clear(*color)
+    framebuffer.clear(color=color)
     for x, y, width, height in boxes:
         bottom = framebuffer.height - y - height
         framebuffer.clear(0, 0, 0, 1, viewport=(x, bottom, width, height))
