@@ -12,6 +12,7 @@ from support.memory_data import Recorder, event, snapshot
 from splatview_viewer.snapshot.loading import from_pickled
 from splatview_viewer.snapshot.model import Trace
 from splatview_viewer.snapshot.timeline.bands import (
+    DARK,
     Addresses,
     Bands,
     TimelineAxis,
@@ -162,7 +163,8 @@ def test_pixels_have_the_mean_color_of_their_bytes(
     layers = painter.layers
     live = Bands(trace).live
     # No line marks the end of reserved memory.
-    layers = replace(layers, grounds=(*layers.grounds[:2], layers.grounds[1]))
+    reserved = DARK.free if layers.has_gaps else DARK.reserved
+    grounds = replace(DARK, edge=reserved)
     classes = rng.integers(0, 7, len(size))
     colors = rng.integers(40, 255, (7, 3))
     highlighted = None
@@ -182,7 +184,7 @@ def test_pixels_have_the_mean_color_of_their_bytes(
         canvas = np.zeros((rows, width), np.uint32), np.zeros((rows, width), np.int32)
         cut = int(rng.integers(0, width + 1))
         for column_range in ((cut, width), (0, cut)):
-            layers.paint(canvas, column_range, column_moments, low, per, inks)
+            layers.paint(canvas, column_range, column_moments, low, per, inks, grounds)
         for x, moment_index in enumerate(column_moments.tolist()):
             ids = _indices_at(trace.allocations, moment_index)
             span_ids = _indices_at(spans, moment_index)
@@ -199,7 +201,12 @@ def test_pixels_have_the_mean_color_of_their_bytes(
             rects = zip(ids.tolist(), bottoms.tolist(), size[ids].tolist(), strict=True)
             pixel_bottoms = low + np.arange(rows) * per
             expected, expected_ids = column(
-                rects, inks, pixel_bottoms, per, ground, np.array(layers.grounds)
+                rects,
+                inks,
+                pixel_bottoms,
+                per,
+                ground,
+                np.array([grounds.nothing, reserved]),
             )
             pixels = canvas[0][:, x].copy().view(np.uint8).reshape(rows, 4)
             assert canvas[1][:, x].tolist() == expected_ids.tolist()

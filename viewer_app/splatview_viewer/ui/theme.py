@@ -156,6 +156,11 @@ def use_touch(touch: bool) -> None:
         globals()[name] = sizes[touch]
 
 
+def is_light() -> bool:
+    """Return whether the theme in use is the light one."""
+    return bool(_light)
+
+
 def run_color(index: int) -> ImVec4:
     """Return the colour of the run at an index of those compared."""
     return _rgb(RUN_COLORS[index % len(RUN_COLORS)][bool(_light)])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from imgui_bundle import ImVec2, ImVec4, imgui
+from imgui_bundle import ImVec2, ImVec4, imgui, implot
 
 from splatview_viewer.core import quantities
 from splatview_viewer.core.quantities import size_text
@@ -21,11 +22,13 @@ from splatview_viewer.kinds.snapshot.state import PLOTS
 from splatview_viewer.kinds.snapshot.world import MIN_WINDOW, MIN_WINDOW_BYTES
 from splatview_viewer.snapshot.analysis.annotations import annotated_ranges
 from splatview_viewer.snapshot.analysis.details import life, summary
-from splatview_viewer.snapshot.timeline.bands import BACKGROUND, peaks
+from splatview_viewer.snapshot.timeline.bands import peaks
 from splatview_viewer.ui import plots, theme
 from splatview_viewer.ui.widgets import board, card, faint, fitted, pointer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from splatview_viewer.kinds.snapshot.state import Range
     from splatview_viewer.kinds.snapshot.view import SnapshotView
     from splatview_viewer.kinds.snapshot.world import PlotWorld
@@ -36,13 +39,7 @@ _FONT_SIZE = 13.0
 """Points: the size of the labels of axes."""
 _CLICK_DISTANCE = 4.0
 """Points that the pointer may move between press and release of a click."""
-_MARK_COLOR = ImVec4(0.98, 0.78, 0.32, 1.0)
-_MOMENT_COLOR = ImVec4(0.87, 0.88, 0.90, 0.75)
-_LIFETIME_COLOR = ImVec4(0.97, 0.98, 1.0, 0.9)
-_LIVE = ImVec4(0.31, 0.41, 0.54, 1.0)
-_RESERVED = ImVec4(0.098, 0.108, 0.127, 1.0)
 _CLEAR = ImVec4(0, 0, 0, 0)
-_GROUND = ImVec4(*(c / 255 for c in BACKGROUND), 1)  # type: ignore[call-arg]
 
 
 def draw_plot(view: SnapshotView, rect: Rect) -> Rect:
@@ -68,7 +65,10 @@ def draw_plot(view: SnapshotView, rect: Rect) -> Rect:
         available = imgui.get_content_region_avail()
         x_axis, y_axis = _axes(view, world, available)
         size = (max(available.x, 1), max(available.y, 1))
-        with plots.plot("timeline", size, x_axis, y_axis, ground=_GROUND) as plot:
+        with (
+            _thin_grid(),
+            plots.plot("timeline", size, x_axis, y_axis, ground=theme.PLOT) as plot,
+        ):
             if plot is None:
                 return rect
             view.paint(world, plot.rect)
@@ -89,6 +89,16 @@ def draw_plot(view: SnapshotView, rect: Rect) -> Rect:
             moment = state.moment
         view.change(selected=state.hovered, moment=moment)
     return plot.rect
+
+
+@contextmanager
+def _thin_grid() -> Iterator[None]:
+    """Have the grid, which lies over the bands, let them shine through."""
+    implot.push_style_color(implot.Col_.axis_grid.value, faint(theme.TEXT, 0.09))
+    try:
+        yield
+    finally:
+        implot.pop_style_color()
 
 
 def _axes(
@@ -243,19 +253,19 @@ def _draw_marks(
         draw.add_rect_filled(
             ImVec2(screen_x(mark_a), r.y),
             ImVec2(screen_x(mark_b), bottom),
-            theme.u32(_MARK_COLOR, 0.07),
+            theme.u32(theme.WAITS, 0.07),
         )
     for moment, name in ((mark_a, "A"), (mark_b, "B")):
         if moment is not None:
-            draw_line(moment, _MARK_COLOR, name, bottom - 3 * scale, 1)
+            draw_line(moment, theme.WAITS, name, bottom - 3 * scale, 1)
     if state.moment is not None:
         x = screen_x(state.moment)
         size = 5 * scale
         left_corner = ImVec2(x - size, r.y)
         right_corner = ImVec2(x + size, r.y)
         tip = ImVec2(x, r.y + 1.3 * size)
-        color = theme.u32(_MOMENT_COLOR)
-        plot.upright(world.axis.x_of(state.moment), _MOMENT_COLOR)
+        color = theme.u32(theme.TEXT)
+        plot.upright(world.axis.x_of(state.moment), theme.TEXT)
         draw.add_triangle_filled(left_corner, right_corner, tip, color)
     if state.selected is not None:
         allocations = view.trace.allocations
@@ -266,7 +276,7 @@ def _draw_marks(
         draw.add_rect_filled(
             ImVec2(left, bottom - 3 * scale),
             ImVec2(right, bottom),
-            theme.u32(_LIFETIME_COLOR),
+            theme.u32(theme.TEXT),
         )
 
 
@@ -280,20 +290,20 @@ def _draw_pointer(view: SnapshotView, world: PlotWorld, plot: plots.Plot) -> Non
     draw = imgui.get_window_draw_list()
     x, y = pointer()
     bottom = r.y + r.height
-    color = theme.u32(theme.INK, 0.2)
+    color = theme.u32(theme.TEXT, 0.3)
     right = r.x + r.width
     draw.add_line(ImVec2(x, r.y), ImVec2(x, bottom), color, scale)
     draw.add_line(ImVec2(r.x, y), ImVec2(right, y), color, scale)
     label = f"{moment:,}"
     if world.axis.unit == "time" and world.axis.has_times:
         label = quantities.clock_text(world.axis.time_us(moment))
-    card(draw, (x, bottom + 3 * scale), [(label, theme.INK)], (0.5, 0))
+    card(draw, (x, bottom + 3 * scale), [(label, theme.TEXT)], (0.5, 0))
     y_label = world.y_text(plot.pointer[1])
     if y_label:
         left = round(imgui.get_window_pos().x)
         bounds = Rect(left, r.y, r.width, r.height)
         corner = (r.x - 3 * scale, y)
-        card(draw, corner, [(y_label, theme.INK)], (1, 0.5), within=bounds)
+        card(draw, corner, [(y_label, theme.TEXT)], (1, 0.5), within=bounds)
     lines = _pointer_lines(view, world, moment)
     if lines:
         plot.set_card(lines)
@@ -409,7 +419,7 @@ def _draw_range(
     if size.x > 28 * scale:
         text_corner = ImVec2(corner.x + 5 * scale, corner.y + 2.5 * scale)
         text = fitted(name, size.x - 8 * scale)
-        draw.add_text(text_corner, theme.u32(theme.INK), text)
+        draw.add_text(text_corner, theme.u32(theme.TEXT), text)
 
 
 # -- the minimap -----------------------------------------------------------------------
@@ -444,17 +454,16 @@ def draw_minimap(view: SnapshotView, rect: Rect) -> None:
     peak = max(outline.live.max(initial=0), outline.reserved.max(initial=0), 1.0)
     top = float(peak) * 1.06
     name = f"snapshot minimap {id(view)}"
-    ground = ImVec4(0.075, 0.081, 0.093, 1)
     size = (rect.width, rect.height)
     with (
-        board(name, rect, color=ground),
+        board(name, rect, color=theme.FIELD),
         plots.bare("minimap", size, axis.extent, (0, top)) as plot,
     ):
         if plot is None:
             return
         zeros = np.zeros_like(outline.x)
-        plot.shade("##bytes", outline.x, zeros, outline.reserved, _RESERVED)
-        plot.shade("##bytes", outline.x, zeros, outline.live, _LIVE)
+        plot.shade("##bytes", outline.x, zeros, outline.reserved, theme.OVER)
+        plot.shade("##bytes", outline.x, zeros, outline.live, theme.FILL)
         if view.state.x is not None:
             _draw_window(plot, rect, axis.extent, view.state.x)
         _drag_window(view, world, rect)
@@ -485,7 +494,7 @@ def _draw_window(plot: plots.Plot, rect: Rect, extent: Range, window: Range) -> 
         draw.add_rect(
             ImVec2(left - 1, rect.y),
             ImVec2(max(right, left + 1) + 1, rect.y + rect.height),
-            theme.u32(theme.MARK),
+            theme.u32(theme.ACCENT),
         )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from imgui_bundle import ImVec2, imgui, implot
 
 from splatview_viewer.core.jobs import Job, JobQueue
-from splatview_viewer.snapshot.timeline.bands import inks_of, peaks
+from splatview_viewer.snapshot.timeline.bands import DARK, Grounds, inks_of, peaks
 from splatview_viewer.snapshot.timeline.compiled import pool
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ class Sheet:
     """Bytes of a row."""
     height: int
     """Height in pixels."""
+    grounds: Grounds = DARK
+    """Colours of what holds no allocation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +91,7 @@ def paint_sheet(
         highlighted: allocations that are not dimmed, bool (A,); None for all.
     """
     started_at = time.perf_counter()
-    inks = inks_of(colors.classes, colors.palette, highlighted)
+    inks = inks_of(colors.classes, colors.palette, highlighted, sheet.grounds)
     x1 = sheet.x0 + sheet.step * sheet.width
     edges = world.axis.edges(sheet.x0, x1, sheet.width)
     column_moments = peaks(world.bands.live, edges)
@@ -107,6 +109,7 @@ def paint_sheet(
             low=sheet.low,
             per_pixel=sheet.per_pixel,
             inks=inks,
+            grounds=sheet.grounds,
         )
 
     list(pool().map(paint_piece, range(0, sheet.width, piece_width)))

@@ -29,7 +29,9 @@ from splatview_viewer.snapshot.model import (
     MemorySnapshot,
     find_device,
 )
+from splatview_viewer.snapshot.timeline.bands import DARK, LIGHT
 from splatview_viewer.snapshot.timeline.compiled import pool
+from splatview_viewer.ui import theme
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,8 +46,6 @@ if TYPE_CHECKING:
     from splatview_viewer.snapshot.timeline.bands import Addresses, Bands
 
 _TABS = dict(zip("123456789", TABS, strict=False))
-_PAGE = (0.083, 0.088, 0.100)
-"""Colour around the plot, RGB in [0, 1]."""
 
 
 class SnapshotData:
@@ -237,7 +237,10 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         self._sync()
         framebuffer.use()
-        framebuffer.clear(*_PAGE, 1.0, viewport=rect.viewport(framebuffer.height))
+        page = theme.PLOT
+        framebuffer.clear(
+            page.x, page.y, page.z, 1.0, viewport=rect.viewport(framebuffer.height)
+        )
 
     def ui(self, rect: Rect, scale: float) -> bool:
         from splatview_viewer.kinds.snapshot.axes import draw_minimap, draw_plot
@@ -289,6 +292,7 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
                 low=y0,
                 per_pixel=(y1 - y0) / plot.height,
                 height=plot.height,
+                grounds=LIGHT if theme.is_light() else DARK,
             )
             self.picture.request(sheet, plot_world, colors, mask)
         hovered = None if self.host.exact else state.hovered

@@ -163,16 +163,28 @@ def peaks(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
 
 Color = tuple[int, int, int]
 """Red, green, blue, 0 to 255."""
-BACKGROUND: Color = (16, 17, 20)
-"""The ground where there is no memory."""
-RESERVED: Color = (25, 28, 32)
-"""Bytes that are reserved and not live."""
-EDGE: Color = (76, 85, 102)
-"""The line where reserved bytes end."""
-RESERVED_FREE: Color = (32, 35, 41)
-"""In the address space: reserved memory that holds nothing."""
-_DIM: Color = (40, 42, 48)
-"""The colour towards which those of dimmed allocations are mixed."""
+
+
+@dataclass(frozen=True)
+class Grounds:
+    """The colours of what holds no allocation."""
+
+    nothing: Color
+    """The ground where there is no memory."""
+    reserved: Color
+    """Bytes that are reserved and not live."""
+    free: Color
+    """In the address space: reserved memory that holds nothing."""
+    edge: Color
+    """The line where reserved bytes end."""
+    dim: Color
+    """The colour towards which those of dimmed allocations are mixed."""
+
+
+DARK = Grounds((19, 21, 25), (27, 30, 35), (35, 38, 45), (76, 85, 102), (42, 44, 50))
+LIGHT = Grounds(
+    (255, 255, 255), (240, 243, 247), (228, 232, 238), (150, 160, 175), (226, 229, 234)
+)
 _DIMMING = 0.8
 """Share of _DIM in dimmed colours."""
 
@@ -183,7 +195,10 @@ dimmed, or empty, if all are not; float64 (2 K, 3) colours, the dimmed ones last
 
 
 def inks_of(
-    classes: np.ndarray, palette: np.ndarray, lit: np.ndarray | None = None
+    classes: np.ndarray,
+    palette: np.ndarray,
+    lit: np.ndarray | None = None,
+    grounds: Grounds = DARK,
 ) -> Inks:
     """Return the colours of allocations, for the kernel.
 
@@ -191,9 +206,10 @@ def inks_of(
         classes: uint16 (A,), rows of the palette.
         palette: uint8 (K, 3).
         lit: allocations that are not dimmed, bool (A,); None for all.
+        grounds: what dimmed allocations fade into.
     """
     bright = palette.astype(np.float64)
-    dimmed = bright + (np.array(_DIM) - bright) * _DIMMING
+    dimmed = bright + (np.array(grounds.dim) - bright) * _DIMMING
     shades = np.concatenate([bright, dimmed]).round().clip(0, 255)
     return (
         frozen(classes, np.uint16),
@@ -218,8 +234,8 @@ class TimelineLayers:
     """Reserved memory."""
     reserved: np.ndarray
     """Reserved bytes at each moment, int64 (M + 1,), instead of `spans`; or empty."""
-    grounds: tuple[Color, ...]
-    """Colours of the background, of reserved memory, and of the line where it ends."""
+    has_gaps: bool = False
+    """Reserved memory lies between allocations, as in the address space."""
 
     def paint(
         self,
@@ -229,6 +245,7 @@ class TimelineLayers:
         low: float,
         per_pixel: float,
         inks: Inks,
+        grounds: Grounds = DARK,
     ) -> None:
         """Paint columns of a picture.
 
@@ -244,12 +261,15 @@ class TimelineLayers:
             low: the lowest byte; row y shows the bytes from low + y * per_pixel on.
             per_pixel: bytes of a row.
             inks: colours of the allocations.
+            grounds: colours of what holds none.
         """
+        reserved = grounds.free if self.has_gaps else grounds.reserved
+        tones = (grounds.nothing, reserved, grounds.edge)
         kernels().paint(
             self.blocks,
             self.spans,
             self.reserved,
-            (*inks, frozen(self.grounds, np.float64)),
+            (*inks, frozen(tones, np.float64)),
             (frozen(moments, np.int32), float(low), float(per_pixel)),
             columns,
             canvas,
@@ -280,7 +300,6 @@ class Bands:
             ),
             spans=(live_index(no_events, no_events), _EMPTY, _EMPTY),
             reserved=self.reserved,
-            grounds=(BACKGROUND, RESERVED, EDGE),
         )
 
 
@@ -325,7 +344,7 @@ class Addresses:
                 frozen(spans.size, np.int64),
             ),
             reserved=_EMPTY,
-            grounds=(BACKGROUND, RESERVED_FREE, EDGE),
+            has_gaps=True,
         )
 
     def _stack_ranges(self, first: np.ndarray, end: np.ndarray) -> None:

@@ -44,7 +44,7 @@ def draw_pane(view: SnapshotView, name: str, rect: Rect) -> bool:
         f"snapshot {name} {id(view)}",
         rect,
         (12 * scale, 9 * scale),
-        theme.PANEL if is_details else theme.BAR,
+        theme.PANEL,
         scroll=is_details,
     ):
         return bool(PANES[name](view))

@@ -12,7 +12,7 @@ from splatview_viewer.snapshot.analysis.frames import (
     frame_kinds,
     frame_text,
 )
-from splatview_viewer.ui import theme
+from splatview_viewer.ui import controls, theme
 from splatview_viewer.ui.widgets import colored, wrapped
 
 if TYPE_CHECKING:
@@ -48,14 +48,19 @@ def draw_centered(text: str) -> None:
 
 
 def chip(text: str, on: bool) -> bool:
-    """Draw a flat button, bright while `on`; return whether it was pressed."""
-    button_color = theme.CHOSEN if on else CLEAR
-    text_color = theme.TEXT if on else theme.DIM
-    imgui.push_style_color(imgui.Col_.button, imgui.get_color_u32(button_color))
-    imgui.push_style_color(imgui.Col_.text, imgui.get_color_u32(text_color))
-    pressed = imgui.button(text)
-    imgui.pop_style_color(2)
-    return pressed
+    """Draw one of several words to choose from; return whether it was pressed.
+
+    text: the word, and after "##" the name of all of them.
+    """
+    word, _, name = text.partition("##")
+    height = theme.ROW_HEIGHT * theme.scale()
+    return controls.choosable(word, name, on, chip_width(word), height)
+
+
+def chip_width(word: str) -> float:
+    """Return the pixels of width of a word to choose."""
+    with theme.bold(15):
+        return imgui.calc_text_size(word).x + 20 * theme.scale()
 
 
 def draw_choice(view: SnapshotView, name: str, options: Mapping[K, str]) -> K:
@@ -67,8 +72,7 @@ def draw_choice(view: SnapshotView, name: str, options: Mapping[K, str]) -> K:
     chosen = next((key for key in options if key == saved), next(iter(options)))
     for i, (key, text) in enumerate(options.items()):
         if i:
-            padding = 2 * imgui.get_style().frame_padding.x
-            continue_line(imgui.calc_text_size(text).x + padding, 2)
+            continue_line(chip_width(text), 2)
         if chip(f"{text}##{name}", key == chosen):
             chosen = key
             view.state = view.state.with_choice(name, key)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
@@ -19,6 +20,7 @@ from splatview_viewer.ui.widgets import fitted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from splatview_viewer.kinds.snapshot.answers import Key
     from splatview_viewer.kinds.snapshot.view import SnapshotView
@@ -28,7 +30,6 @@ _MIN_WIDTH = 13
 """Width of columns that have none of their own, at least, in units of the font's height."""
 _TABLE_FLAGS = (
     imgui.TableFlags_.scroll_y
-    | imgui.TableFlags_.row_bg
     | imgui.TableFlags_.no_saved_settings
     | imgui.TableFlags_.sizing_fixed_fit
     | imgui.TableFlags_.sort_tristate
@@ -36,7 +37,8 @@ _TABLE_FLAGS = (
 _ROW_FLAGS = (
     imgui.SelectableFlags_.span_all_columns | imgui.SelectableFlags_.allow_double_click
 ).value
-_ALTERNATE_ROW = ImVec4(1, 1, 1, 0.018)
+_ROW_HEIGHT = 26
+"""Points of a row, and of the head."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class Cell(NamedTuple):
     """A row of small columns instead of a text, each 0 to 1."""
     paint: Callable[[imgui.ImDrawList, float, float, float, float], None] | None = None
     """Draws the cell instead: called with its left, right, top and height."""
+    font: Literal["", "bold", "code"] = ""
 
 
 @dataclass
@@ -110,28 +113,30 @@ def draw_table(view: SnapshotView, name: str, rows: TableRows) -> bool:
         flags |= imgui.TableFlags_.scroll_x.value
     if rows.sort_values is not None:
         flags |= imgui.TableFlags_.sortable.value
-    padding = ImVec2(0.35 * em, 3 * view.scale)
+    row_height = _row_height(view)
+    padding = ImVec2(8 * view.scale, (row_height - imgui.get_text_line_height()) / 2)
     imgui.push_style_var(imgui.StyleVar_.cell_padding, padding)
+    # A chosen row is coloured over its whole height.
+    spacing = ImVec2(imgui.get_style().item_spacing.x, 2 * padding.y)
+    imgui.push_style_var(imgui.StyleVar_.item_spacing, spacing)
+    imgui.push_style_var(imgui.StyleVar_.selectable_rounding, 0)
     imgui.push_style_color(imgui.Col_.table_header_bg, imgui.get_color_u32(CLEAR))
-    imgui.push_style_color(
-        imgui.Col_.table_row_bg_alt, imgui.get_color_u32(_ALTERNATE_ROW)
-    )
     needs_redraw = False
     column_count = len(rows.columns)
     if imgui.begin_table(f"{name} {column_count}", column_count, flags):
-        _draw_head(rows.columns, scrolls_sideways)
+        _draw_head(rows.columns, scrolls_sideways, row_height)
         hovered_row = _draw_rows(view, name, rows)
         needs_redraw = _scroll_to(view, rows.reveal)
         imgui.end_table()
         _react_to_pointer(view, rows, hovered_row)
-    imgui.pop_style_color(2)
-    imgui.pop_style_var()
+    imgui.pop_style_color()
+    imgui.pop_style_var(3)
     return needs_redraw
 
 
 def _row_height(view: SnapshotView) -> float:
     """Return the height of a row in pixels."""
-    return imgui.get_text_line_height() + 6 * view.scale
+    return round(_ROW_HEIGHT * view.scale)
 
 
 def _scroll_to(view: SnapshotView, row: int | None) -> bool:
@@ -161,8 +166,10 @@ def _react_to_pointer(
             draw_tooltip(text)
 
 
-def _draw_head(columns: Sequence[TableColumn], scrolls_sideways: bool) -> None:
-    """Set up the columns, and draw their titles."""
+def _draw_head(
+    columns: Sequence[TableColumn], scrolls_sideways: bool, height: float
+) -> None:
+    """Set up the columns, and draw their titles over a line."""
     flags = imgui.TableColumnFlags_
     em = imgui.get_font_size()
     imgui.table_setup_scroll_freeze(0, 1)
@@ -177,10 +184,17 @@ def _draw_head(columns: Sequence[TableColumn], scrolls_sideways: bool) -> None:
             column_flags |= flags.width_fixed.value
             width = (column.width or _MIN_WIDTH) * em
         imgui.table_setup_column(column.title, column_flags, width)
-    imgui.table_next_row(imgui.TableRowFlags_.headers.value)
+    imgui.table_next_row(imgui.TableRowFlags_.headers.value, height)
+    corner = imgui.get_window_pos()
     for i, column in enumerate(columns):
         imgui.table_set_column_index(i)
         _draw_title(column)
+    right = ImVec2(corner.x + imgui.get_window_width(), corner.y + height)
+    draw = imgui.get_window_draw_list()
+    draw.push_clip_rect(corner, ImVec2(right.x, right.y + 1), False)
+    line = ImVec2(corner.x, right.y - 0.5)
+    draw.add_line(line, ImVec2(right.x, line.y), theme.u32(theme.LINE))
+    draw.pop_clip_rect()
 
 
 def _draw_title(column: TableColumn) -> None:
@@ -194,15 +208,18 @@ def _draw_title(column: TableColumn) -> None:
     is_sorted = bool(imgui.table_get_column_flags() & sorted_flag)
     if is_sorted:
         available_width -= imgui.get_font_size()
-    title = fitted(column.title, available_width)
-    x = 0.0
-    if column.align_right:
-        x = max(available_width - imgui.calc_text_size(title).x, 0.0)
-    imgui.get_window_draw_list().add_text(
-        ImVec2(round(corner.x + x), corner.y),
-        theme.u32(theme.TEXT if is_sorted else theme.DIM),
-        title,
-    )
+    line_height = imgui.get_text_line_height()
+    with theme.font_size(theme.SMALL_SIZE):
+        title = fitted(column.title, available_width)
+        x = 0.0
+        if column.align_right:
+            x = max(available_width - imgui.calc_text_size(title).x, 0.0)
+        y = corner.y + (line_height - imgui.get_text_line_height()) / 2
+        imgui.get_window_draw_list().add_text(
+            ImVec2(round(corner.x + x), round(y)),
+            theme.u32(theme.TEXT if is_sorted else theme.DIM),
+            title,
+        )
 
 
 class _SavedOrder(NamedTuple):
@@ -255,6 +272,7 @@ def _draw_rows(view: SnapshotView, name: str, rows: TableRows) -> int | None:
 def _draw_row(widget_id: str, rows: TableRows, row: int) -> bool:
     """Draw one row; return whether the pointer is over it."""
     is_hovered = False
+    is_chosen = rows.is_chosen(row)
     columns_and_cells = zip(rows.columns, rows.cells(row), strict=True)
     for i, (column, cell) in enumerate(columns_and_cells):
         imgui.table_set_column_index(i)
@@ -262,15 +280,16 @@ def _draw_row(widget_id: str, rows: TableRows, row: int) -> bool:
         width = imgui.get_content_region_avail().x
         if i == 0:
             size = ImVec2(0, imgui.get_text_line_height())
-            is_chosen = rows.is_chosen(row)
             if imgui.selectable(widget_id, is_chosen, _ROW_FLAGS, size)[0]:
                 is_double = imgui.is_mouse_double_clicked(imgui.MouseButton_.left)
                 rows.on_click(row, is_double)
             is_hovered = imgui.is_item_hovered()
         if isinstance(cell, str):
-            _draw_cell(Cell(cell), column.align_right, corner, width)
-        else:
-            _draw_cell(cell, column.align_right, corner, width)
+            cell = Cell(cell)
+        is_plain = cell.color is None or cell.color is theme.DIM
+        if is_chosen and is_plain:
+            cell = cell._replace(color=theme.ON_CHOSEN)
+        _draw_cell(cell, column.align_right, corner, width)
     return is_hovered
 
 
@@ -293,12 +312,22 @@ def _draw_cell(cell: Cell, align_right: bool, corner: ImVec2, width: float) -> N
             theme.u32(cell.color or theme.ACCENT, 0.22),
             2 * scale,
         )
-    text = fitted(cell.text, width)
-    x = 0.0
-    if align_right:
-        x = max(width - imgui.calc_text_size(text).x, 0.0)
-    position = ImVec2(round(corner.x + x), corner.y)
-    draw.add_text(position, theme.u32(cell.color or theme.TEXT), text)
+    with _font_of(cell):
+        text = fitted(cell.text, width)
+        x = 0.0
+        if align_right:
+            x = max(width - imgui.calc_text_size(text).x, 0.0)
+        position = ImVec2(round(corner.x + x), corner.y)
+        draw.add_text(position, theme.u32(cell.color or theme.TEXT), text)
+
+
+def _font_of(cell: Cell) -> AbstractContextManager[None]:
+    """Return what draws in the letters of a cell."""
+    if cell.font == "bold":
+        return theme.bold()
+    if cell.font == "code":
+        return theme.code()
+    return nullcontext()
 
 
 def _draw_spark(
