@@ -1,5 +1,5 @@
 # `make demo` and `make test` do all set-up on a fresh Debian or Ubuntu machine with Python 3.11 or newer.
-.PHONY: demo test soak check bench clean
+.PHONY: demo test soak check bench pictures clean
 
 WORKERS ?= $(shell nproc)
 PYTEST = .venv/bin/python -m pytest --durations=30
@@ -16,6 +16,10 @@ test:  # one worker a processor; what repeats for long is `make soak`
 soak:  # kills, stops, floods, load, growth, fuzzing: at most 20 minutes, by hand and nightly
 	@bash .ci/setup test
 	@timeout --foreground 1200 $(PYTEST) -n $(WORKERS) --dist loadfile -m soak
+
+pictures:  # the interface in its states, into build/pictures; SCENE=scene.ply for another scene
+	@bash .ci/setup dev
+	@.venv/bin/python tools/pictures.py build/pictures $(if $(SCENE),--scene $(SCENE))
 
 check:  # format, lint, spelling, the arrows between rooms, and the types of product, tools, examples, benchmarks and tests
 	@bash .ci/setup dev
