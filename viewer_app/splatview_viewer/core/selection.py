@@ -67,6 +67,18 @@ Shape = Box | Sphere | Cylinder
 """A region that a scene is cut to."""
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Mask:
+    """Some of a scene's Gaussians, by their indices; equal to itself alone."""
+
+    bits: bytes
+    """A bit for each, as `numpy.packbits` packs them."""
+    total: int
+    """Gaussians of the scene."""
+    count: int
+    """Those that it has."""
+
+
 @dataclass(frozen=True)
 class Selection:
     """The conditions that a Gaussian must meet, all of them, to be drawn.
@@ -90,6 +102,16 @@ class Selection:
     marked: tuple[int, ...] = ()
     """Indices into the scene of Gaussians that stand out, ascending. Those that it does
     not have do not count."""
+
+    chosen: Mask | None = None
+    """Gaussians that the user has chosen; they stand out as well."""
+    hidden: Mask | None = None
+    """Gaussians that the user has hidden."""
+
+    @property
+    def unmarked(self) -> Selection:
+        """The same conditions, with nothing that stands out."""
+        return replace(self, marked=(), chosen=None)
 
     @property
     def shapes(self) -> tuple[Shape, ...]:

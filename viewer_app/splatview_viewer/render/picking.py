@@ -7,7 +7,7 @@ float64, on the scene's device.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -127,7 +127,7 @@ def _nearest_layers(
     chunks = []
     for start in range(0, max(len(scene), 1), _CHUNK):
         chunk = scene[start : start + _CHUNK]
-        z, alpha = _alpha_at(chunk, camera, pixel, options)
+        z, alpha = _alpha_at(chunk, camera, pixel, options, start)
         nearest = torch.topk(z, min(_MAX_LAYERS, len(z)), largest=False)
         index = nearest.indices
         chunks.append((nearest.values, index + start, alpha[index]))
@@ -141,8 +141,12 @@ def _alpha_at(
     camera: Camera,
     pixel: tuple[float, float],
     options: RenderOptions,
+    first: int = 0,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return camera z and alpha of each Gaussian at a pixel; z is infinite if unseen."""
+    """Return camera z and alpha of each Gaussian at a pixel; z is infinite if unseen.
+
+    first: the index of the first of them in their scene.
+    """
     import torch
 
     projected = _project(scene, camera, options.scale)
@@ -159,9 +163,9 @@ def _alpha_at(
     alpha = (opacities * (-sigma).exp()).clamp(max=ALPHA_MAX)
     is_seen = (sigma >= 0) & (xx + yy < COVARIANCE_MAX) & (alpha >= ALPHA_MIN)
     is_seen &= (z >= camera.near) & (z <= camera.far)
-    selection = replace(options.selection, marked=())
+    selection = options.selection.unmarked
     if selection != EVERYTHING:
-        is_seen &= (flags(scene, selection) & HIDDEN) == 0
+        is_seen &= (flags(scene, selection, first) & HIDDEN) == 0
     return torch.where(is_seen, z, math.inf), alpha
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from splatview_viewer.core.selection import Cylinder, Sphere
+import numpy as np
+
+from splatview_viewer.core.selection import Cylinder, Mask, Sphere
 
 if TYPE_CHECKING:
     import torch
@@ -20,10 +23,15 @@ _ANY = (0.0, math.inf)
 """Limits that hide nothing."""
 
 
-def flags(scene: GaussianScene, selection: Selection) -> torch.Tensor:
+def flags(scene: GaussianScene, selection: Selection, first: int = 0) -> torch.Tensor:
     """Return `HIDDEN` and `MARKED` for each Gaussian of an activated scene, (N,) uint8.
 
     On the scene's device: on torch's current stream and without waiting.
+
+    Args:
+        scene: all of it, or a piece.
+        selection: the conditions.
+        first: the index of the piece's first Gaussian.
     """
     hidden = _is_beyond(scene.opacities, selection.opacity)
     if selection.scale != _ANY:
@@ -32,12 +40,50 @@ def flags(scene: GaussianScene, selection: Selection) -> torch.Tensor:
         hidden |= _is_beyond(sh_energy(scene), selection.sh_energy)
     for shape in selection.shapes:
         hidden |= _is_excluded(scene.means, shape)
+    if selection.hidden is not None:
+        hidden |= _masked(selection.hidden, scene, first)
     bits = hidden.byte()
+    if selection.chosen is not None:
+        bits |= _masked(selection.chosen, scene, first) * MARKED
     # One at a time, so that no indices have to come to the GPU.
     for index in selection.marked:
-        if index < len(scene):
-            bits[index] |= MARKED
+        if first <= index < first + len(scene):
+            bits[index - first] |= MARKED
     return bits
+
+
+def mask_of(chosen: np.ndarray) -> Mask:
+    """Return the mask of those Gaussians for which (N,) bool is True."""
+    bits = np.packbits(chosen).tobytes()
+    return Mask(bits, len(chosen), int(np.count_nonzero(chosen)))
+
+
+@lru_cache(4)
+def array_of(mask: Mask) -> np.ndarray:
+    """Return (N,) bool for a mask, which must not be written."""
+    packed = np.frombuffer(mask.bits, np.uint8)
+    chosen = np.unpackbits(packed, count=mask.total).astype(bool)
+    chosen.flags.writeable = False
+    return chosen
+
+
+@lru_cache(4)
+def _tensor_of(mask: Mask, device: torch.device) -> torch.Tensor:
+    """Return (N,) uint8 for a mask, 1 for what it has."""
+    import torch
+
+    return torch.from_numpy(array_of(mask).astype(np.uint8)).to(device)
+
+
+def _masked(mask: Mask, scene: GaussianScene, first: int) -> torch.Tensor:
+    """Return (N,) bool for a piece of a scene: those that a mask has."""
+    import torch
+
+    part = _tensor_of(mask, scene.means.device)[first : first + len(scene)]
+    if len(part) < len(scene):
+        # Of a version with more Gaussians.
+        part = torch.nn.functional.pad(part, (0, len(scene) - len(part)))
+    return part.bool()
 
 
 def largest_scale(scene: GaussianScene) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -104,7 +104,7 @@ def count_later(scene: GaussianScene, selection: Selection) -> Callable[[], Stat
 
     It may be called in any thread. The scene is read as `HostCopy` says.
     """
-    selection = replace(selection, marked=())
+    selection = selection.unmarked
     copy = HostCopy(scene, lambda: [_count_all(scene, selection)])
 
     def read() -> Statistics:
@@ -134,9 +134,9 @@ def _count_all(scene: GaussianScene, selection: Selection) -> torch.Tensor:
     import torch
 
     rows = []
-    for _, chunk in scene.chunks():
+    for first, chunk in scene.chunks():
         is_drawn = chunk.opacities > 0
-        is_selected = is_drawn & ((flags(chunk, selection) & HIDDEN) == 0)
+        is_selected = is_drawn & ((flags(chunk, selection, first) & HIDDEN) == 0)
         row = [is_drawn.sum()[None], is_selected.sum()[None]]
         for quantity in QUANTITIES:
             row += _count_bins(chunk, quantity, is_drawn, is_selected)

@@ -9,6 +9,7 @@ from splatview_viewer.core.command import Command
 from splatview_viewer.kinds.gaussians.filter import Filter
 from splatview_viewer.kinds.gaussians.history import HistoryTool
 from splatview_viewer.kinds.gaussians.inspect import Inspect
+from splatview_viewer.kinds.gaussians.select import REGION_TOOLS, Select
 from splatview_viewer.kinds.gaussians.state import SHOWS, Show
 from splatview_viewer.scene import Box, Cylinder, Sphere
 from splatview_viewer.scene.scene import UPS
@@ -306,7 +307,7 @@ def _choose_tool(name: str, view: GaussianView) -> None:
 
 def _tool_commands() -> list[Of]:
     commands: list[Of] = []
-    for tool in (Navigate, Inspect, Crop):
+    for tool in (Navigate, Inspect, *REGION_TOOLS, Crop):
         button = tool.button
         assert button is not None
         command: Of = Command(
@@ -315,6 +316,44 @@ def _tool_commands() -> list[Of]:
             partial(_choose_tool, tool.name),
             (button.keys,) if button.keys else (),
             icon=button.icon,
+        )
+        commands.append(command)
+    return commands
+
+
+# -- what is chosen --------------------------------------------------------------------
+
+
+def _why_none_chosen(view: GaussianView) -> str | None:
+    return view.tools.of(Select).why_none
+
+
+def _on_chosen(method: str, view: GaussianView) -> None:
+    getattr(view.tools.of(Select), method)()
+
+
+def _select_commands() -> list[Of]:
+    actions = (
+        ("hide", "Hide the chosen Gaussians", "hide"),
+        ("show_only", "Show only the chosen Gaussians", "eye"),
+        ("save", "Save the chosen Gaussians", "save"),
+        ("choose_none", "Choose no Gaussians", "close"),
+    )
+    commands: list[Of] = [
+        Command(
+            "select.invert",
+            "Choose the other Gaussians",
+            partial(_on_chosen, "invert"),
+            icon="swap",
+        )
+    ]
+    for method, title, icon in actions:
+        command: Of = Command(
+            f"select.{method}",
+            title,
+            partial(_on_chosen, method),
+            icon=icon,
+            reason=_why_none_chosen,
         )
         commands.append(command)
     return commands
@@ -530,6 +569,7 @@ COMMANDS: tuple[Command[Any], ...] = (
     *_camera_moves(),
     *_bookmark_commands(),
     *_tool_commands(),
+    *_select_commands(),
     *_training_commands(),
     *_history_commands(),
     *_path_commands(),

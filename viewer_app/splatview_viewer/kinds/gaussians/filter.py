@@ -20,6 +20,7 @@ from splatview_viewer.kinds.gaussians.filter_panel import (
 )
 from splatview_viewer.kinds.gaussians.scene_reader import SceneReader
 from splatview_viewer.scene import EVERYTHING, HIDDEN, Selection, flags
+from splatview_viewer.scene.selecting import array_of
 from splatview_viewer.scene.statistics import Quantity, Statistics, count_later
 from splatview_viewer.scene_view.tool import Tool
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.core.screen import Rect
+    from splatview_viewer.core.selection import Mask
     from splatview_viewer.kinds.gaussians.view import GaussianView
 
 _MAX_NAME = 80
@@ -76,8 +78,9 @@ class Filter(Tool["GaussianView"]):
             quantity: None: end whatever hides some of them, a crop included.
         """
         if quantity is None:
-            marked = self.view.state.selection.marked
-            self.view.change(selection=replace(EVERYTHING, marked=marked))
+            selection = self.view.state.selection
+            kept = replace(EVERYTHING, marked=selection.marked, chosen=selection.chosen)
+            self.view.change(selection=kept)
         else:
             self._select(**{quantity.name: getattr(EVERYTHING, quantity.name)})
 
@@ -92,8 +95,8 @@ class Filter(Tool["GaussianView"]):
 
     @property
     def _unmarked(self) -> Selection:
-        """The selection without the Gaussian that is inspected."""
-        return replace(self.view.state.selection, marked=())
+        """The selection without what stands out."""
+        return self.view.state.selection.unmarked
 
     @property
     def known_statistics(self) -> Statistics | None:
@@ -136,7 +139,7 @@ class Filter(Tool["GaussianView"]):
             return "a file is being written"
         return None
 
-    def save(self, *, only_shown: bool) -> None:
+    def save(self, *, only_shown: bool, chosen: Mask | None = None) -> None:
         """Save Gaussians as a .ply in the folder where the viewer runs.
 
         A scene on a GPU is copied to the host at once, which takes a tenth of a second
@@ -144,6 +147,7 @@ class Filter(Tool["GaussianView"]):
 
         Args:
             only_shown: leave out what the selection hides.
+            chosen: save those alone; None: all.
         """
         view = self.view
         summary = view.data.summary
@@ -162,9 +166,15 @@ class Filter(Tool["GaussianView"]):
         scene = scene.to_host()
 
         def write(job: Job[tuple[Path, int]]) -> tuple[Path, int]:
+            import torch
+
             from splatview_viewer.formats.ply import write_ply
 
-            keep = (flags(scene, selection) & HIDDEN) == 0 if only_shown else None
+            keep = None
+            if chosen is not None:
+                keep = torch.from_numpy(array_of(chosen).copy())
+            elif only_shown:
+                keep = (flags(scene, selection) & HIDDEN) == 0
             return write_ply(
                 scene,
                 path,

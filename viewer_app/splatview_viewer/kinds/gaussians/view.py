@@ -19,6 +19,12 @@ from splatview_viewer.kinds.gaussians.history import HistoryTool
 from splatview_viewer.kinds.gaussians.inspect import Inspect
 from splatview_viewer.kinds.gaussians.look import LookTool
 from splatview_viewer.kinds.gaussians.picture import ViewportPicture
+from splatview_viewer.kinds.gaussians.select import (
+    BoxSelect,
+    BrushSelect,
+    LassoSelect,
+    Select,
+)
 from splatview_viewer.kinds.gaussians.state import SHOWS, GaussianState, paint_of
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.choose import renderer_note
@@ -55,6 +61,10 @@ if TYPE_CHECKING:
 
 TOOLS: tuple[type[Tool[Any]], ...] = (
     ToolStrip,
+    BoxSelect,
+    LassoSelect,
+    BrushSelect,
+    Select,
     LookTool,
     Frustums,
     Crop,
@@ -151,7 +161,7 @@ class GaussianView(View[SceneCache, GaussianState]):
             mode = "antialiased" if is_antialiased else "classic"
         selection = state.selection
         if self.host.exact:
-            selection = replace(selection, marked=())
+            selection = selection.unmarked
         return RenderOptions(
             mode=mode,
             sh_degree=state.sh_degree,
@@ -244,7 +254,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         Raises RendererError while the scene cannot be read.
         """
         scene = self.data.renderer.scene().to_host()
-        selection = replace(self.state.selection.cropped_by(None), marked=())
+        selection = self.state.selection.cropped_by(None).unmarked
         is_seen = (flags(scene, selection) & HIDDEN) == 0
         is_seen &= scene.opacities >= _FAINTEST
         return scene.means[is_seen].numpy()

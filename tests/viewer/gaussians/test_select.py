@@ -1,0 +1,219 @@
+"""Choosing Gaussians in the picture with a box, a lasso and a brush."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.scene_files import ply_columns, truth, write_ply
+from support.viewer import Viewer
+
+from splatview_viewer.core.events import (
+    Key,
+    Mods,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+)
+from splatview_viewer.core.selection import EVERYTHING
+from splatview_viewer.formats import open_file
+from splatview_viewer.geometry.cameras import (
+    Camera,
+    CameraModel,
+    intrinsics,
+    look_at,
+    project,
+)
+from splatview_viewer.kinds.gaussians.select import RegionKind, region_of
+from splatview_viewer.render.region import choose_later
+from splatview_viewer.scene import HIDDEN, flags
+from splatview_viewer.scene.scene import GaussianScene
+from splatview_viewer.scene.selecting import MARKED, array_of, mask_of
+
+W = 320
+H = 240
+SHIFT: Mods = frozenset({"shift"})
+CTRL: Mods = frozenset({"ctrl"})
+
+
+def scene_of(means: np.ndarray, opacity: float = 0.9) -> GaussianScene:
+    count = len(means)
+    return GaussianScene(
+        torch.tensor(means, dtype=torch.float64),
+        torch.tensor([[1.0, 0, 0, 0]]).repeat(count, 1),
+        torch.full((count, 3), 0.01),
+        torch.full((count,), opacity),
+        torch.zeros(count, 3),
+        torch.zeros(count, 0, 3),
+        activated=True,
+    )
+
+
+def camera_of(model: CameraModel = "pinhole") -> Camera:
+    return Camera(look_at((0, 0, -5), (0, 0, 0)), intrinsics(50, W, H), W, H, model)
+
+
+def test_mask_keeps_what_is_chosen() -> None:
+    chosen = np.random.default_rng(0).random(1003) < 0.3
+    mask = mask_of(chosen)
+    np.testing.assert_array_equal(array_of(mask), chosen)
+    assert mask.count == chosen.sum()
+    scene = scene_of(np.zeros((1003, 3)))
+    bits = flags(scene, replace(EVERYTHING, chosen=mask, hidden=mask_of(~chosen)))
+    np.testing.assert_array_equal((bits & MARKED).numpy() > 0, chosen)
+    np.testing.assert_array_equal((bits & HIDDEN).numpy() > 0, ~chosen)
+    # A piece of the scene is told apart, and a longer version is not cut.
+    piece = flags(scene[100:200], replace(EVERYTHING, hidden=mask), 100)
+    np.testing.assert_array_equal((piece & HIDDEN).numpy() > 0, chosen[100:200])
+    longer = flags(scene_of(np.zeros((1100, 3))), replace(EVERYTHING, hidden=mask))
+    assert int((longer & HIDDEN).sum()) == mask.count
+
+
+@pytest.mark.parametrize("model", ["pinhole", "ortho", "fisheye"])
+def test_region_takes_the_centres_that_are_seen_in_it(model: CameraModel) -> None:
+    rng = np.random.default_rng(1)
+    # Some are behind the camera, and one is nowhere.
+    means = rng.normal(size=(5000, 3)) * [2, 2, 4] + [1e5, 0, 0]
+    means[7] = np.nan
+    camera = Camera(
+        look_at((1e5, 0, -5), (1e5, 0, 0)), intrinsics(50, W, H), W, H, model
+    )
+    corners = [(40.0, 30.0), (200.0, 60.0), (150.0, 200.0)]
+    region = region_of("lasso", corners, (W, H), 1.0)
+    found = choose_later(scene_of(means), camera, region, EVERYTHING, through=True)()
+    pixels = project(camera, means)
+    with np.errstate(invalid="ignore"):
+        inside = ((pixels >= 0) & (pixels < (W, H))).all(1)
+        at = np.where(inside[:, None], pixels, 0).astype(int)
+    expected = inside & region[at[:, 1], at[:, 0]]
+    # One on the border may fall to either side.
+    assert (found != expected).sum() <= 2
+    assert found.sum() > 20
+
+
+def test_what_is_in_front_hides_what_is_behind() -> None:
+    side = np.linspace(-1, 1, 60)
+    x, y = np.meshgrid(side, side)
+    wall = np.stack([x.ravel(), y.ravel(), np.zeros(x.size)], 1)
+    means = np.concatenate([wall, wall * 0.8 + [0, 0, 2.0]])
+    region = np.ones((H, W), bool)
+    options: dict[str, Any] = {"camera": camera_of(), "region": region}
+    scene = scene_of(means)
+    in_front = choose_later(scene, selection=EVERYTHING, through=False, **options)()
+    through = choose_later(scene, selection=EVERYTHING, through=True, **options)()
+    assert through.all()
+    assert in_front[: len(wall)].all()
+    assert in_front[len(wall) :].mean() < 0.02
+    # What is hidden hides nothing, and is not chosen itself.
+    hidden = mask_of(np.arange(len(means)) < len(wall))
+    selection = replace(EVERYTHING, hidden=hidden)
+    behind = choose_later(scene, selection=selection, through=False, **options)()
+    np.testing.assert_array_equal(behind, np.arange(len(means)) >= len(wall))
+
+
+@pytest.mark.parametrize("kind", ["box", "lasso", "brush"])
+def test_region_may_reach_beyond_the_picture(kind: RegionKind) -> None:
+    points = [(-50.0, -20.0), (W + 400.0, -20.0), (W + 10.0, H + 900.0)]
+    region = region_of(kind, points, (W, H), 12.0)
+    assert region.shape == (H, W)
+    assert region.dtype == bool
+    assert region_of(kind, [(5.0, 5.0)] * 3, (W, H), 12.0)[5, 5]
+
+
+# -- in the viewer ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def viewer(
+    open_viewer: Callable[..., Viewer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Viewer:
+    monkeypatch.chdir(tmp_path)
+    scene = write_ply(tmp_path / "scene.ply", ply_columns(truth(2000)))
+    app = open_viewer((1200, 800), files=(scene,))
+    app.until(app.loaded)
+    return app
+
+
+def select_of(viewer: Viewer) -> Any:
+    view: Any = viewer.user.view
+    return view.view.tools["select"]
+
+
+def count(viewer: Viewer) -> int:
+    mask = select_of(viewer).mask
+    return 0 if mask is None else mask.count
+
+
+def drag(
+    viewer: Viewer, *places: tuple[float, float], mods: Mods = frozenset()
+) -> None:
+    """Drag through places, in shares of the picture."""
+    rect = viewer.user.layout.active.rect
+    points = [(rect.x + rect.width * x, rect.y + rect.height * y) for x, y in places]
+    viewer.do(PointerMove(*points[0]), PointerPress(*points[0], mods=mods))
+    for point in points[1:]:
+        viewer.do(PointerMove(*point, mods=mods))
+    viewer.do(PointerRelease(*points[-1], mods=mods))
+
+
+def test_box_chooses_adds_and_takes_away(viewer: Viewer) -> None:
+    select_of(viewer).through = True
+    view: Any = viewer.user.view
+    rotation = view.view.rig.orbit.rotation.copy()
+    viewer.do(Key("b"))
+    drag(viewer, (0.3, 0.3), (0.5, 0.7))
+    left = count(viewer)
+    assert left > 0
+    drag(viewer, (0.5, 0.3), (0.7, 0.7), mods=SHIFT)
+    both = count(viewer)
+    assert both > left
+    drag(viewer, (0.3, 0.3), (0.5, 0.7), mods=CTRL)
+    assert 0 < count(viewer) <= both - left + 2
+    # The camera did not take the drags.
+    np.testing.assert_array_equal(view.view.rig.orbit.rotation, rotation)
+    viewer.do(Key("escape"))
+    assert count(viewer) == 0
+
+
+@pytest.mark.parametrize("key", ["b", "l", "n"])
+def test_chosen_gaussians_are_counted_hidden_and_saved(
+    viewer: Viewer, tmp_path: Path, key: str
+) -> None:
+    select = select_of(viewer)
+    select.through = True
+    viewer.do(Key(key))
+    drag(viewer, (0.3, 0.3), (0.7, 0.35), (0.65, 0.7), (0.35, 0.7))
+    chosen = count(viewer)
+    assert 0 < chosen < 2000
+    viewer.click("Save as .ply")
+
+    def is_saved() -> bool:
+        return len(list(tmp_path.glob("*.ply"))) == 2
+
+    viewer.until(is_saved)
+    viewer.until(lambda: viewer.state.toasts)
+    (saved,) = [p for p in tmp_path.glob("*.ply") if p.name != "scene.ply"]
+    assert len(open_file(saved)) == chosen
+    viewer.click("Only these")
+    assert count(viewer) == 0
+    selection = select.view.state.selection
+    assert selection.hidden.count == 2000 - chosen
+    select.invert()
+    viewer.click("Hide")
+    assert select.view.state.selection.hidden.count == 2000
+    view: Any = viewer.user.view
+    view.view.tools["filter"].reset()
+    assert select.view.state.selection == EVERYTHING
+
+
+def test_click_beside_everything_chooses_none(viewer: Viewer) -> None:
+    select_of(viewer).invert()
+    assert count(viewer) == 2000
+    viewer.do(Key("l"))
+    drag(viewer, (0.9, 0.5))
+    assert count(viewer) == 0

@@ -1,0 +1,252 @@
+"""The section "Select", the bar of chosen Gaussians, and regions while they are drawn."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from imgui_bundle import ImVec2, ImVec4, imgui
+
+from splatview_viewer.core.screen import Rect
+from splatview_viewer.scene_view.tool import ORBIT
+from splatview_viewer.ui import controls, icons, lettering, theme
+from splatview_viewer.ui import widgets as ui
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from splatview_viewer.kinds.gaussians.select import RegionKind, Select
+
+_TOOLS = {"box": "Box", "lasso": "Lasso", "brush": "Brush"}
+_INK = ImVec4(1.0, 0xD3 / 255, 0x4D / 255, 1.0)
+"""The colour of regions over pictures, the same in both themes."""
+_DASH = (6.0, 4.0)
+_PAD = 14.0
+_HEIGHT = 42.0
+_BOTTOM = 14.0
+_BUTTON = 28.0
+_GAP = 6.0
+_WORDS_WIDTH = 184.0
+_BUTTONS = (
+    ("hide", "Hide", 78.0),
+    ("eye", "Only these", 116.0),
+    ("save", "Save as .ply", 124.0),
+)
+"""Icons, texts and widths of the buttons of the bar, points."""
+
+
+def state_words(tool: Select) -> str:
+    """Return how many are chosen: "3,118 chosen"."""
+    mask = tool.mask
+    return "none" if mask is None else f"{mask.count:,} chosen"
+
+
+def draw_panel(tool: Select) -> bool:
+    """Draw the section; return True to draw the picture again."""
+    view = tool.view
+    tools = view.tools
+    before = tool.view.state.selection
+    ui.row("With")
+    chosen = controls.segments("With", tools.chosen, _TOOLS)
+    if chosen != tools.chosen:
+        tools.choose(chosen)
+    elif tools.chosen == ORBIT:
+        controls.tip("Keys: B, L, N")
+    tool.through = ui.segments(
+        "Take",
+        "In front: only what is seen. Through: also what is behind it",
+        tool.through,
+        {False: "In front", True: "Through"},
+    )
+    if tools.chosen == "brush":
+        tool.radius = ui.slider(
+            "Brush",
+            "Radius of the brush",
+            tool.radius,
+            (4.0, 120.0),
+            "%.0f",
+            reset=24.0,
+        )
+    pressed = ui.buttons(
+        "",
+        ["Invert", "Choose none"],
+        ["Choose those that are not chosen", "Escape"],
+    )
+    if pressed == 0:
+        tool.invert()
+    elif pressed == 1:
+        tool.choose_none()
+    hidden = before.hidden
+    if hidden is not None:
+        ui.wrapped(f"{hidden.count:,} are hidden: Show all brings them back", theme.DIM)
+    return before is not tool.view.state.selection
+
+
+def place_bar(tool: Select, rect: Rect, scale: float) -> Rect | None:
+    """Return where the bar of the chosen Gaussians lies; None while none are."""
+    if tool.mask is None or tool.view.host.around == "none":
+        return None
+    width = _bar_width(is_wide=True)
+    if width + 2 * _PAD > rect.width / scale:
+        width = _bar_width(is_wide=False)
+    if width > rect.width / scale or rect.height < 3 * _HEIGHT * scale:
+        return None
+    bottom = _BOTTOM * scale
+    if tool.view.host.around == "phone":
+        # Its time strip lies there.
+        bottom += 44 * scale
+    bottom += tool.view.tools.bars_height
+    pixels = round(width * scale)
+    height = round(_HEIGHT * scale)
+    x = rect.x + (rect.width - pixels) // 2
+    return Rect(x, round(rect.y + rect.height - bottom - height), pixels, height)
+
+
+def _bar_width(*, is_wide: bool) -> float:
+    """Return the points of the bar, with or without the texts of its buttons."""
+    widths = [width if is_wide else _BUTTON for _, _, width in _BUTTONS]
+    words = _WORDS_WIDTH if is_wide else 96.0
+    return _PAD + words + sum(widths) + len(widths) * _GAP + _BUTTON + _GAP + 8
+
+
+def draw_bar(tool: Select, rect: Rect, scale: float) -> bool:
+    """Draw how many are chosen, and what can be done with them."""
+    place = place_bar(tool, rect, scale)
+    mask = tool.mask
+    if place is None or mask is None:
+        return False
+    is_wide = place.width >= round(_bar_width(is_wide=True) * scale)
+    imgui.push_style_var(imgui.StyleVar_.window_rounding.value, 6 * scale)
+    with ui.board(f"chosen {id(tool)}", place, color=theme.CARD) as is_open:
+        imgui.pop_style_var()
+        if not is_open:
+            return False
+        _write_count(place, f"{mask.count:,}", is_wide=is_wide, scale=scale)
+        words = _WORDS_WIDTH if is_wide else 96.0
+        x = place.x + (_PAD + words) * scale
+        y = place.y + (place.height - _BUTTON * scale) / 2
+        pressed = ""
+        for icon, text, width in _BUTTONS:
+            points = width if is_wide else _BUTTON
+            imgui.set_cursor_screen_pos(ImVec2(x, y))
+            if _draw_button(icon, text if is_wide else "", text, points * scale, scale):
+                pressed = text
+            x += (points + _GAP) * scale
+        imgui.set_cursor_screen_pos(ImVec2(x, y))
+        if _draw_button("close", "", "choose none", _BUTTON * scale, scale):
+            pressed = "choose none"
+        actions = {
+            "Hide": tool.hide,
+            "Only these": tool.show_only,
+            "Save as .ply": tool.save,
+            "choose none": tool.choose_none,
+        }
+        if pressed:
+            actions[pressed]()
+        return bool(pressed)
+
+
+def _write_count(place: Rect, count: str, *, is_wide: bool, scale: float) -> None:
+    """Write the number of chosen Gaussians at the left of the bar."""
+    draw = imgui.get_window_draw_list()
+    x = place.x + _PAD * scale
+    with theme.bold():
+        y = round(place.y + (place.height - imgui.get_text_line_height()) / 2)
+        lettering.write(draw, round(x), y, theme.u32(theme.INK), count)
+        x += lettering.measure(count).x + 5 * scale
+    if is_wide:
+        ink = theme.u32(theme.INK)
+        lettering.write(draw, round(x), y, ink, "Gaussians chosen")
+
+
+def _draw_button(icon: str, text: str, name: str, width: float, scale: float) -> bool:
+    """Draw a button on the bar, whose colours are those over pictures."""
+    of = controls.item(f"{name}##chosen", width, _BUTTON * scale)
+    ground = ImVec4(0x28 / 255, 0x2C / 255, 0x33 / 255, 1)
+    if of.hovered:
+        ground = ImVec4(0x33 / 255, 0x38 / 255, 0x42 / 255, 1)
+    draw = imgui.get_window_draw_list()
+    if text or of.hovered:
+        rounding = theme.FIELD_ROUNDING * scale
+        draw.add_rect_filled(of.low, of.high, theme.u32(ground), rounding)
+    middle_x, middle_y = of.middle
+    if not text:
+        icons.draw(draw, icon, (middle_x, middle_y), theme.INK_DIM, 14)
+        controls.tip("Choose none (Escape)" if name == "choose none" else name)
+        return of.pressed
+    content = 20 * scale + lettering.measure(text).x
+    x = middle_x - content / 2
+    icons.draw(draw, icon, (x + 7 * scale, middle_y), theme.INK_DIM, 14)
+    top = round(middle_y - imgui.get_text_line_height() / 2)
+    lettering.write(draw, round(x + 20 * scale), top, theme.u32(theme.INK), text)
+    return of.pressed
+
+
+# -- regions ---------------------------------------------------------------------------
+
+
+def draw_region(
+    kind: RegionKind,
+    points: Sequence[tuple[float, float]],
+    radius: float,
+    rect: Rect,
+    scale: float,
+) -> None:
+    """Draw the region that the pointer draws, over the picture in `rect`."""
+    draw = imgui.get_background_draw_list()
+    low = ImVec2(rect.x, rect.y)
+    draw.push_clip_rect(low, ImVec2(rect.x + rect.width, rect.y + rect.height), True)
+    corners = [ImVec2(x, y) for x, y in points]
+    if kind == "brush":
+        line = theme.u32(_INK, 0.25)
+        draw.add_polyline(corners, line, 2 * radius, 0)
+        for corner in (corners[0], corners[-1]):
+            draw.add_circle_filled(corner, radius, line, 32)
+    elif len(corners) > 1:
+        if kind == "box":
+            first, last = corners[0], corners[-1]
+            corners = [first, ImVec2(last.x, first.y), last, ImVec2(first.x, last.y)]
+        draw.add_concave_poly_filled(corners, theme.u32(_INK, 0.07))
+        shade = theme.u32(theme.STAGE, 0.7)
+        draw.add_polyline([*corners, corners[0]], shade, 4 * scale, 0)
+        _draw_dashes(draw, [*corners, corners[0]], scale)
+    draw.pop_clip_rect()
+
+
+def _draw_dashes(
+    draw: imgui.ImDrawList, corners: Sequence[ImVec2], scale: float
+) -> None:
+    """Draw a dashed line through corners."""
+    dash, gap = (points * scale for points in _DASH)
+    color = theme.u32(_INK)
+    along = 0.0
+    for a, b in itertools.pairwise(corners):
+        length = ((b.x - a.x) ** 2 + (b.y - a.y) ** 2) ** 0.5
+        position = 0.0
+        while position < length:
+            phase = (along + position) % (dash + gap)
+            step = (dash if phase < dash else dash + gap) - phase
+            end = min(position + max(step, 0.5), length)
+            if phase < dash:
+                start_at = _between(a, b, position / length)
+                draw.add_line(
+                    start_at, _between(a, b, end / length), color, 1.6 * scale
+                )
+            position = end
+        along += length
+
+
+def _between(a: ImVec2, b: ImVec2, share: float) -> ImVec2:
+    return ImVec2(a.x + (b.x - a.x) * share, a.y + (b.y - a.y) * share)
+
+
+def draw_brush(
+    point: tuple[float, float], radius: float, rect: Rect, scale: float
+) -> None:
+    """Draw the circle of the brush around the pointer."""
+    if not rect.contains(*point):
+        return
+    draw = imgui.get_background_draw_list()
+    middle = ImVec2(*point)
+    draw.add_circle(middle, radius, theme.u32(theme.STAGE, 0.7), 48, 3.5 * scale)
+    draw.add_circle(middle, radius, theme.u32(_INK), 48, 1.6 * scale)
