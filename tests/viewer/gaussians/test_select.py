@@ -88,7 +88,7 @@ def test_region_takes_the_centres_that_are_seen_in_it(model: CameraModel) -> Non
     found = choose_later(scene_of(means), camera, region, EVERYTHING, through=True)()
     pixels = project(camera, means)
     with np.errstate(invalid="ignore"):
-        inside = ((pixels >= 0) & (pixels < (W, H))).all(1)
+        inside = np.all((pixels >= 0) & (pixels < (W, H)), axis=1)
         at = np.where(inside[:, None], pixels, 0).astype(int)
     expected = inside & region[at[:, 1], at[:, 0]]
     # One on the border may fall to either side.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, ImVec4, imgui
@@ -14,6 +15,8 @@ from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from imgui_bundle import ImVec2Like
 
     from splatview_viewer.kinds.gaussians.select import RegionKind, Select
 
@@ -196,32 +199,33 @@ def draw_region(
     draw = imgui.get_background_draw_list()
     low = ImVec2(rect.x, rect.y)
     draw.push_clip_rect(low, ImVec2(rect.x + rect.width, rect.y + rect.height), True)
-    corners = [ImVec2(x, y) for x, y in points]
+    outline = list(points)
+    if kind == "box":
+        (x0, y0), (x1, y1) = points[0], points[-1]
+        outline = [(x0, y0), (x1, y0), (x1, y1), (x0, y1)]
+    corners: list[ImVec2Like] = [ImVec2(x, y) for x, y in outline]
     if kind == "brush":
         line = theme.u32(_INK, 0.25)
         draw.add_polyline(corners, line, 2 * radius, 0)
         for corner in (corners[0], corners[-1]):
             draw.add_circle_filled(corner, radius, line, 32)
-    elif len(corners) > 1:
-        if kind == "box":
-            first, last = corners[0], corners[-1]
-            corners = [first, ImVec2(last.x, first.y), last, ImVec2(first.x, last.y)]
+    elif len(points) > 1:
         draw.add_concave_poly_filled(corners, theme.u32(_INK, 0.07))
         shade = theme.u32(theme.STAGE, 0.7)
         draw.add_polyline([*corners, corners[0]], shade, 4 * scale, 0)
-        _draw_dashes(draw, [*corners, corners[0]], scale)
+        _draw_dashes(draw, [*outline, outline[0]], scale)
     draw.pop_clip_rect()
 
 
 def _draw_dashes(
-    draw: imgui.ImDrawList, corners: Sequence[ImVec2], scale: float
+    draw: imgui.ImDrawList, corners: Sequence[tuple[float, float]], scale: float
 ) -> None:
     """Draw a dashed line through corners."""
     dash, gap = (points * scale for points in _DASH)
     color = theme.u32(_INK)
     along = 0.0
     for a, b in itertools.pairwise(corners):
-        length = ((b.x - a.x) ** 2 + (b.y - a.y) ** 2) ** 0.5
+        length = math.dist(a, b)
         position = 0.0
         while position < length:
             phase = (along + position) % (dash + gap)
@@ -236,8 +240,8 @@ def _draw_dashes(
         along += length
 
 
-def _between(a: ImVec2, b: ImVec2, share: float) -> ImVec2:
-    return ImVec2(a.x + (b.x - a.x) * share, a.y + (b.y - a.y) * share)
+def _between(a: tuple[float, float], b: tuple[float, float], share: float) -> ImVec2:
+    return ImVec2(a[0] + (b[0] - a[0]) * share, a[1] + (b[1] - a[1]) * share)
 
 
 def draw_brush(
