@@ -71,8 +71,12 @@ def test_click_on_a_hint_corrects_the_display(
 ) -> None:
     caplog.set_level(logging.WARNING, "splatview")
     publish_and_show(viewer, value, "odd", device, **options)
-    viewer.click(viewer.user.view.content.hints.hint.button)  # type: ignore[union-attr]
-    viewer.until(lambda: not viewer.user.layout.active.covered())
+    hints = viewer.user.view.content.hints  # type: ignore[union-attr]
+    viewer.find(hints.hint.button)
+    covered = viewer.user.layout.active.covered
+    count = len(covered())
+    viewer.click(hints.hint.button)
+    viewer.until(lambda: len(covered()) < count)
     x = PICTURE.x + 220
     y = PICTURE.y + 100
     viewer.do(PointerMove(x, y), Key("f"), PointerLeave())
