@@ -323,6 +323,7 @@ PAGE: list[Any] = [
     ev.Text("äöü 日本 🙂"),
     ev.Screenshot(at=8.0),
     m.Ack(0xFFFFFFFF, 12.5),
+    m.Lost(),
 ]
 """One message of each kind that pages send."""
 
@@ -330,7 +331,7 @@ PAGE: list[Any] = [
 def _page_message(data: bytes) -> None:
     with contextlib.suppress(m.MessageError):
         message = m.parse(data)
-        if not isinstance(message, (m.Hello, m.Visible, m.Ack)):
+        if not isinstance(message, (m.Hello, m.Visible, m.Ack, m.Lost)):
             m.event_of(message, ClickCounter(), 1.0)
         assert m.parse(m.encode(message)) == message
 

@@ -147,7 +147,7 @@ def test_readout_has_the_stored_value_and_the_unit(
 
 def has_legend(picture: np.ndarray) -> bool:
     """Return whether some row at the lower right has all colours of the map."""
-    bar = picture[-60:, -193:-21]
+    bar = picture[-80:, -226:-24]
     colors = color_maps.colors("turbo", np.linspace(0, 1, bar.shape[1])) * 255
     return bool((np.abs(bar - colors).max(axis=(1, 2)) < 25).any())
 

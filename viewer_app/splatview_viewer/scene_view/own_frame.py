@@ -106,9 +106,9 @@ def place_from(view: SceneView, leader: SceneView) -> CameraPlace:
     if own.up is not None and other.up is not None:
         turn = _turn_between(other.up, own.up)
     way = _Way(own.center, other.center, own.radius / other.radius, turn)
-    given = None if place.given is None else way.camera(place.given)
+    exact = None if place.exact_camera is None else way.camera(place.exact_camera)
     up_by = view.state.place.up_by
-    return replace(place, orbit=way.orbit(place.orbit), given=given, up_by=up_by)
+    return replace(place, orbit=way.orbit(place.orbit), exact_camera=exact, up_by=up_by)
 
 
 @dataclass(frozen=True)
