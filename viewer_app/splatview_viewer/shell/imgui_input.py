@@ -90,6 +90,8 @@ class ImguiInput:
         self._picture: Rect | None = None
         """Where the panes lie; None: there is no interface around them."""
         self._covered: Sequence[Rect] = ()
+        self.lists: Sequence[Rect] = ()
+        """Parts of the popup that is open which a finger scrolls."""
         self.grips: Sequence[Rect] = ()
         """Parts of the interface that a finger drags in every direction."""
         self.clipboard = ""
@@ -127,9 +129,7 @@ class ImguiInput:
         if isinstance(event, (ev.Key, ev.Text)):
             is_ours = self._handle_key(event, clipboard)
             return is_ours, is_ours
-        on_interface = isinstance(event, ev.PointerPress) and (
-            not self._surface.has_popup and self._is_over(event.x, event.y)
-        )
+        on_interface = isinstance(event, ev.PointerPress) and self._can_scroll(event)
         scale = self._surface.scale
         drags = any(grip.contains(*_place_of(event)) for grip in self.grips)
         if self._finger.handle(event, self._held, scale, on_interface, drags):
@@ -176,6 +176,12 @@ class ImguiInput:
         return text
 
     # -- the pointer -------------------------------------------------------------------
+
+    def _can_scroll(self, press: ev.PointerPress) -> bool:
+        """Return whether a finger may scroll what it presses."""
+        if self._surface.has_popup:
+            return any(rect.contains(press.x, press.y) for rect in self.lists)
+        return self._is_over(press.x, press.y)
 
     def _is_over(self, x: float, y: float) -> bool:
         """Return whether a point is over the interface."""

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from splatview_viewer.core.command import Command
     from splatview_viewer.shell.user import User
 
-ROW_HEIGHT = 28.0
-"""Points of a row of a menu."""
 _PAD = 6.0
 """Points around the rows, the border included."""
 _RULE_HEIGHT = 11.0
@@ -185,7 +183,7 @@ def _corner_on_screen(
 ) -> ImVec2:
     """Return the pixel of a menu's corner, so that all of it is on the screen."""
     scale = theme.scale()
-    heights = [_RULE_HEIGHT if row is None else ROW_HEIGHT for row in rows]
+    heights = [_RULE_HEIGHT if row is None else theme.ROW_HEIGHT for row in rows]
     height = (sum(heights) + 2 * _PAD) * scale
     size = imgui.get_io().display_size
     gap = 4 * scale
@@ -207,7 +205,7 @@ def _draw_rule(width: float) -> None:
 def _draw_row(row: MenuRow, width: float) -> bool:
     """Draw a row; return True if it was chosen."""
     enabled = row.reason is None
-    height = ROW_HEIGHT * theme.scale()
+    height = theme.ROW_HEIGHT * theme.scale()
     of = controls.item(f"{row.title}##menu", width, height, enabled=enabled)
     is_focused = imgui.is_item_focused() and imgui.get_io().nav_visible
     ink = theme.TEXT if enabled else theme.FAINT
@@ -283,7 +281,7 @@ def _draw_tip(row: MenuRow, of: controls.Item) -> None:
     imgui.push_style_var(imgui.StyleVar_.window_rounding, theme.POPUP_ROUNDING * scale)
     if imgui.begin_tooltip():
         imgui.push_text_wrap_pos((_TIP_WIDTH - 22) * scale)
-        with theme.bold():
+        with theme.bold(theme.FONT_SIZE):
             imgui.text_unformatted(row.title)
         imgui.push_style_color(imgui.Col_.text, theme.u32(theme.DIM))
         imgui.text_unformatted(row.tip)

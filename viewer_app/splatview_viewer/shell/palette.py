@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.core import events as ev
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.shell import palette_items
 from splatview_viewer.shell.menu import draw_chosen, draw_icon, draw_words
 from splatview_viewer.shell.palette_items import NOT_NOW, Match, PaletteItem
@@ -22,7 +23,6 @@ _WIDTH = 600.0
 _TOP = 110.0
 _PAD = 8.0
 _FIELD_HEIGHT = 38.0
-_ROW_HEIGHT = 32.0
 _GROUP_HEIGHT = 30.0
 _FOOT_HEIGHT = 34.0
 _MOST_ROWS_HEIGHT = 420.0
@@ -32,6 +32,11 @@ _DIM = 0.45
 _KEY_CAPS = (("\u2191 \u2193", "choose"), ("Enter", "do it"), ("Esc", "close"))
 _NO_NAV = imgui.WindowFlags_.no_nav_inputs.value
 _MOST_LETTERS = 200
+
+
+def _row_height() -> float:
+    """Return the points of a row."""
+    return theme.ROW_HEIGHT + 4
 
 
 class Palette:
@@ -119,6 +124,8 @@ class Palette:
             self._had_focus = imgui.get_current_context().nav_cursor_visible
             imgui.open_popup(_POPUP)
         if not imgui.is_popup_open(_POPUP):
+            if self._is_open:
+                user.interface.surface.input.lists = ()
             self._is_open = False
             return
         self.refresh(user)
@@ -138,11 +145,12 @@ class Palette:
             _dim_behind()
             self._draw_field()
             self.refresh(user)
-            chosen = self._draw_rows(rows_height)
+            chosen = self._draw_rows(user, rows_height)
             self._draw_foot()
             self._take_keys(chosen)
             if not self._is_open:
                 imgui.close_current_popup()
+                user.interface.surface.input.lists = ()
                 imgui.set_nav_cursor_visible(self._had_focus)
             imgui.end_popup()
         imgui.pop_style_var(2)
@@ -150,8 +158,8 @@ class Palette:
     def _rows_height(self) -> float:
         """Return the pixels of all rows and heads of groups."""
         groups = {match.item.shown_group for match in self.matches}
-        points = len(self.matches) * _ROW_HEIGHT + len(groups) * _GROUP_HEIGHT
-        return max(points, _ROW_HEIGHT) * theme.scale()
+        points = len(self.matches) * _row_height() + len(groups) * _GROUP_HEIGHT
+        return max(points, _row_height()) * theme.scale()
 
     def _draw_field(self) -> None:
         """Draw the field, which has the keyboard."""
@@ -184,11 +192,15 @@ class Palette:
         self.query = text[:_MOST_LETTERS]
         imgui.set_cursor_screen_pos(ImVec2(corner.x, far.y))
 
-    def _draw_rows(self, height: float) -> bool:
+    def _draw_rows(self, user: User, height: float) -> bool:
         """Draw the rows that can be seen; return True if one was clicked."""
         scale = theme.scale()
         clicked = False
         flags = imgui.WindowFlags_.no_nav_inputs.value
+        corner = imgui.get_cursor_screen_pos()
+        width = imgui.get_content_region_avail().x
+        place = Rect(round(corner.x), round(corner.y), round(width), round(height))
+        user.interface.surface.input.lists = [place]
         if imgui.begin_child("rows", ImVec2(0, height), 0, flags):
             if not self.matches:
                 _draw_group("Nothing is found")
@@ -205,10 +217,10 @@ class Palette:
                     y += _GROUP_HEIGHT * scale
                 if index == self.index and self._must_scroll:
                     self._scroll_to(index, y, height)
-                if top - _ROW_HEIGHT * scale <= y <= top + height:
+                if top - _row_height() * scale <= y <= top + height:
                     imgui.set_cursor_pos_y(start + y)
                     clicked |= self._draw_row(index, match)
-                y += _ROW_HEIGHT * scale
+                y += _row_height() * scale
             imgui.set_cursor_pos_y(start + y)
             imgui.dummy(ImVec2(1, 0))
         imgui.end_child()
@@ -218,7 +230,7 @@ class Palette:
     def _scroll_to(self, index: int, y: float, height: float) -> None:
         """Scroll so that the chosen row at a pixel y of the list is seen."""
         scale = theme.scale()
-        row = _ROW_HEIGHT * scale
+        row = _row_height() * scale
         top = imgui.get_scroll_y()
         if index == 0:
             imgui.set_scroll_y(0)
@@ -233,7 +245,7 @@ class Palette:
         enabled = item.reason is None
         imgui.push_id(index)
         width = imgui.get_content_region_avail().x
-        height = _ROW_HEIGHT * theme.scale()
+        height = _row_height() * theme.scale()
         of = controls.item(f"{item.title}##palette", width, height, enabled=enabled)
         imgui.pop_id()
         moved = imgui.get_io().mouse_delta
@@ -285,7 +297,7 @@ class Palette:
 
     def _take_keys(self, is_clicked: bool) -> None:
         """Move by keys; do what is chosen, and close."""
-        page = int(_MOST_ROWS_HEIGHT / _ROW_HEIGHT) - 2
+        page = int(_MOST_ROWS_HEIGHT / _row_height()) - 2
         key = imgui.Key
         steps = ((key.up_arrow, -1), (key.down_arrow, 1))
         pages = ((key.page_up, -page), (key.page_down, page))
@@ -359,7 +371,7 @@ def _write_title(
     at = 0
     for begin, end in (*match.bold, (len(title), len(title))):
         x = _write(title[at:begin], x, middle, ink)
-        with theme.bold():
+        with theme.bold(theme.FONT_SIZE):
             x = _write(title[begin:end], x, middle, ink)
         at = end
     draw.pop_clip_rect()

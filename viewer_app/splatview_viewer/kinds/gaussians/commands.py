@@ -176,6 +176,7 @@ def _bookmark_commands() -> list[Of]:
             (str(digit),),
             icon="bookmark",
             reason=partial(_why_no_bookmark, digit),
+            group="Bookmarks",
         )
         keep: Of = Command(
             f"bookmark.keep.{digit}",
@@ -183,6 +184,7 @@ def _bookmark_commands() -> list[Of]:
             partial(_keep_bookmark, digit),
             (f"Shift {digit}",),
             icon="bookmark",
+            group="Bookmarks",
         )
         commands += [go, keep]
     return commands
@@ -291,6 +293,7 @@ def _camera_commands(cameras: CameraSet) -> tuple[Of, ...]:
             f"Look through camera {index}: {cameras.label(index)}",
             partial(_enter_camera, index),
             icon="camera",
+            group="Cameras",
         )
         for index in range(min(len(cameras), _MAX_CAMERAS))
     )
