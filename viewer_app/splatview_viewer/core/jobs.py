@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from splatview_ipc.control.errors import IpcError
@@ -107,6 +108,18 @@ class Job(Generic[T]):
             self.error = error
         self.function = None
         self.ended.set()
+
+
+@dataclass(frozen=True)
+class RunningJob:
+    """A job that a user began, as a list of them tells of it."""
+
+    title: str
+    """"The film", "Loading robot.ply"."""
+    progress: float
+    """0 to 1."""
+    cancel: Callable[[], object] | None = None
+    """Gives it up; None: it cannot be."""
 
 
 class JobQueue:

@@ -87,9 +87,9 @@ class ScreenState(NamedTuple):
     None: unknown."""
 
 
-Favour = Literal["fullscreen", "keyboard"]
+Favour = Literal["fullscreen", "keyboard", "files"]
 """What a screen can do beside showing pictures: fill the monitor, or stop that; show a
-phone's keyboard."""
+phone's keyboard; have its user choose files, which are opened."""
 
 
 class Desktop(Protocol):

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.command import Command
     from splatview_viewer.core.events import Event
+    from splatview_viewer.core.jobs import RunningJob
     from splatview_viewer.core.lane import Lane
     from splatview_viewer.core.screen import Rect
 
@@ -368,6 +369,10 @@ class View(Generic[Data, State]):
 
     def lanes(self) -> Sequence[Lane]:
         """Return its lanes of the time area; the caller asks in each picture."""
+        return ()
+
+    def jobs(self) -> Sequence[RunningJob]:
+        """Return what it works on for its user, such as a film."""
         return ()
 
     @property

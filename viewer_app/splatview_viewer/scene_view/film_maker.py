@@ -6,12 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.jobs import RunningJob
 from splatview_viewer.formats.camera_paths import check_length, make_writer
 from splatview_viewer.formats.pictures import output_path
 from splatview_viewer.scene_view.film import Camerawork, Filming
 from splatview_viewer.scene_view.path_storage import file_stem
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from splatview_viewer.scene_view.path import PathTool
 
 
@@ -50,6 +53,14 @@ class FilmMaker:
         self.filming = Filming(
             camerawork, film, writer, transparent=transparent, wake=view.host.wake
         )
+
+    def jobs(self) -> Sequence[RunningJob]:
+        """Return the film in the making, if there is one."""
+        filming = self.filming
+        if filming is None:
+            return ()
+        share = filming.drawn / max(filming.total, 1)
+        return [RunningJob("The film", share, self.cancel)]
 
     def cancel(self) -> None:
         """Give up the film."""

@@ -46,6 +46,10 @@ def _why_no_step(user: User) -> str | None:
 # -- what the commands do --------------------------------------------------------------
 
 
+def _open_files(user: User) -> None:
+    user.interface.footer.open_files(user)
+
+
 def _save_picture(user: User) -> None:
     user.layout.active.keep_picture()
 
@@ -178,6 +182,7 @@ def _tab_command(tab: Tab, name: str) -> Command[User]:
 PALETTE = "palette.open"
 """The name of the command that finds all others."""
 COMMANDS: tuple[Command[User], ...] = (
+    Command("file.open", "Open a file", _open_files, ("Ctrl O",), icon="open"),
     Command(
         "picture.save",
         "Save the picture",

@@ -160,6 +160,7 @@ class Interface:
                 changed |= self._zone("top bar", draw_bar, visit, zones.top, scale)
             else:
                 self._zone("top bar", top_bar.draw, user, zones.top, scale)
+            self._zone("popups", self.footer.draw_popups, user)
             self._zone("palette", self.palette.draw, user)
             if user.state.help:
                 self._zone("keys", draw_key_list, user, zones.panes, scale)

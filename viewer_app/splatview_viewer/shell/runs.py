@@ -111,7 +111,7 @@ def entry_to_show(group: Group, last_shown: str) -> str:
 def run_step(user: User, group: Group) -> float | None:
     """Return the newest step of a run that is known; None: none is."""
     steps = [entry.step for entry in group.entries if entry.step is not None]
-    curves = _logged_curves(user, group)
+    curves = logged_curves(user, group)
     if curves is not None:
         steps.append(curves.step)
     return max(steps, default=None)
@@ -119,7 +119,7 @@ def run_step(user: User, group: Group) -> float | None:
 
 def run_rate(user: User, group: Group) -> str:
     """Return how fast a run trains: "36.2 steps/s", or what it publishes: "3.6 /s"."""
-    curves = _logged_curves(user, group)
+    curves = logged_curves(user, group)
     if curves is not None and curves.rate is not None:
         return f"{rate_text(curves.rate.newest_value)} steps/s"
     rate = max(entry.rate_hz for entry in group.entries)
@@ -133,7 +133,7 @@ def rate_text(value: float) -> str:
     return f"{value:.1f}" if value >= 9.995 else f"{value:.2g}"
 
 
-def _logged_curves(user: User, group: Group) -> Curves | None:
+def logged_curves(user: User, group: Group) -> Curves | None:
     """Return what a run logs, where it is read now."""
     catalogue = user.catalogue
     for entry in group.entries:

@@ -20,6 +20,7 @@ from splatview_viewer.core.screen import Pane, takes_pictures
 from splatview_viewer.core.settings import BACKDROP, State
 from splatview_viewer.shell import keyboard
 from splatview_viewer.shell.commands import PALETTE
+from splatview_viewer.shell.files import note_recent
 from splatview_viewer.shell.held import Held
 from splatview_viewer.shell.interface import Interface
 from splatview_viewer.shell.known_settings import Goal
@@ -389,6 +390,7 @@ class User:
             self.do(command.run, self)
 
     def open(self, path: Path) -> None:
+        note_recent(self.catalogue.memo, path)
         if str(path) in self.catalogue.slots:
             self.select(str(path))
         else:

@@ -367,7 +367,7 @@ class _PageDesktop:
     """
 
     shows_captions = True
-    favours: frozenset[Favour] = frozenset({"fullscreen", "keyboard"})
+    favours: frozenset[Favour] = frozenset({"fullscreen", "keyboard", "files"})
 
     def __init__(self, connection: PageConnection) -> None:
         self._connection = connection

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from splatview_viewer.core.errors import FileError, RendererError
-from splatview_viewer.core.jobs import Job, JobQueue
+from splatview_viewer.core.jobs import Job, JobQueue, RunningJob
 from splatview_viewer.core.view import Section
 from splatview_viewer.formats.pictures import output_path
 from splatview_viewer.kinds.gaussians.filter_panel import (
@@ -185,6 +185,19 @@ class Filter(Tool["GaussianView"]):
             )
 
         self._job = self._jobs.submit(write)
+
+    def jobs(self) -> Sequence[RunningJob]:
+        """Return the file that is being written, if there is one."""
+        if self._job is None:
+            return ()
+        return [RunningJob("Saving the scene", self._job.progress, self._give_up)]
+
+    def _give_up(self) -> None:
+        """Write no more of the file."""
+        if self._job is not None:
+            self._job.cancel()
+            self._job = None
+            self.view.host.notify("The scene is not saved")
 
     def _finish_saving(self, job: Job[tuple[Path, int]]) -> None:
         """Tell the user about a file that is written."""

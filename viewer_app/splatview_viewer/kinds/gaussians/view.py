@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from splatview_ipc.gl.base import PixelSource
     from splatview_viewer.core.command import Command
     from splatview_viewer.core.events import Event
+    from splatview_viewer.core.jobs import RunningJob
     from splatview_viewer.core.lane import Lane
     from splatview_viewer.core.settings import Color
     from splatview_viewer.core.view import KeyHelp, Value, Visit
@@ -323,6 +324,9 @@ class GaussianView(View[SceneCache, GaussianState]):
 
     def lanes(self) -> Sequence[Lane]:
         return self.tools.lanes()
+
+    def jobs(self) -> Sequence[RunningJob]:
+        return [*self.path.film_maker.jobs(), *self.tools.of(Filter).jobs()]
 
     def panel(self) -> Sequence[Section]:
         return self.tools.sections()

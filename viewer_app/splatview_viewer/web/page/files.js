@@ -96,6 +96,15 @@ export function makeFiles({el, address, credentials, say, welcome, leave}) {
     return items.length > 0;
   }
 
+  /** Have the user choose files of their machine, which are sent. */
+  function choose() {
+    const field = document.createElement("input");
+    field.type = "file";
+    field.multiple = true;
+    field.addEventListener("change", () => { if (field.files) send(field.files); });
+    field.click();
+  }
+
   const hasFiles = (e) => !!e.dataTransfer && e.dataTransfer.types.includes("Files");
 
   function over(e) {
@@ -141,7 +150,7 @@ export function makeFiles({el, address, credentials, say, welcome, leave}) {
   addEventListener("drop", drop);
   addEventListener("dragleave", (e) => { if (!e.relatedTarget) away(); });
   el.stopsending.addEventListener("click", stop);
-  return {send, take, fetchOffer};
+  return {send, take, choose, fetchOffer};
 }
 
 /** Have the browser keep a file. @param {Blob} blob @param {string} name */

@@ -624,6 +624,11 @@ const favours = {
       el.field.focus({preventScroll: true});
       return;
     }
+    if (asked === "files") {
+      if (again && navigator.userActivation && !navigator.userActivation.isActive) favours.asked = asked;
+      else files.choose();
+      return;
+    }
     try {
       await (document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen());
     } catch {
