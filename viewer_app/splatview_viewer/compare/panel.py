@@ -18,6 +18,8 @@ from splatview_viewer.ui import controls, theme
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from splatview_viewer.compare.arrangement import Panes, Way
     from splatview_viewer.compare.comparisons import Comparisons
     from splatview_viewer.compare.merged import ComparedScene
@@ -142,7 +144,7 @@ class CompareSections:
         slots = self._comparisons.catalogue.slots
         kind = slots[pairing.first].entry.kind
         entries = self._comparisons.candidates(kind)
-        options = {entry.key: _long_name(entry) for entry in entries}
+        options = dict(zip(map(_key_of, entries), _long_names(entries), strict=True))
         first = _draw_side("A", 0, pairing.first, options)
         imgui.same_line(0, 2 * theme.scale())
         if controls.icon_button("swap", "swap", hint="Swap A and B"):
@@ -266,9 +268,20 @@ class CompareSections:
         ui.gap(0.2 * imgui.get_font_size())
 
 
-def _long_name(entry: Entry) -> str:
-    """Return the name of an entry with its run's: "robot-mcmc / gaussians"."""
-    return entry.name if entry.is_file else f"{entry.group} / {entry.name}"
+def _key_of(entry: Entry) -> str:
+    return entry.key
+
+
+def _long_names(entries: Sequence[Entry]) -> list[str]:
+    """Return the names of entries with their runs': "robot-mcmc / gaussians"."""
+    groups: dict[str, set[str]] = {}
+    for entry in entries:
+        groups.setdefault(entry.run_name, set()).add(entry.group)
+    names = []
+    for entry in entries:
+        run = entry.run_name if len(groups[entry.run_name]) == 1 else entry.group
+        names.append(entry.name if entry.is_file else f"{run} / {entry.name}")
+    return names
 
 
 def _draw_side(letter: str, index: int, key: str, options: dict[str, str]) -> str:

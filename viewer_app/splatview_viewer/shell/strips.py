@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from imgui_bundle import ImVec2, imgui
 
+from splatview_viewer.kinds import about
 from splatview_viewer.shell.commands import named
 from splatview_viewer.shell.layout import Layout
 from splatview_viewer.shell.menu import (
@@ -61,7 +62,8 @@ def _draw_strip(viewport: Viewport, info: Info, user: User, scale: float) -> Non
     right = _draw_buttons(viewport, note, user, scale)
     entry = viewport.entry
     name = "Empty" if entry is None else entry.name
-    group = "" if entry is None else entry.run_name or entry.group
+    run = user.interface.groups.of(entry)
+    group = "" if run is None else run.title
     imgui.set_cursor_screen_pos(ImVec2(strip.x, strip.y))
     of = controls.item(f"name {number}", right - strip.x, strip.height)
     if of.hovered and imgui.is_mouse_double_clicked(imgui.MouseButton_.left):
@@ -129,7 +131,8 @@ def _facts(viewport: Viewport, info: Info, note: PaneNote, user: User) -> list[s
     if len(layout.seen) > 1 and info.facts:
         facts = list(info.facts)
         live_step = None if entry is None else entry.step
-        if step is None and live_step is not None:
+        is_curve = entry is not None and about(entry.kind).strip
+        if step is None and live_step is not None and not is_curve:
             facts.insert(0, f"step {live_step:,.12g}")
     if step is not None:
         words = f"step {step:,}"

@@ -199,11 +199,12 @@ class Plot:
                 )
 
     def dot(self, x: float, y: float, color: ImVec4) -> None:
-        """Draw a dot at a point."""
+        """Draw a dot at a point, with a line around it that tells it from curves."""
         with self.drawing() as draw:
-            draw.add_circle_filled(
-                ImVec2(*self.to_pixel(x, y)), 3.5 * self.scale, theme.u32(color), 12
-            )
+            center = ImVec2(*self.to_pixel(x, y))
+            ring = theme.u32(theme.PLOT)
+            draw.add_circle_filled(center, 5 * self.scale, ring, 16)
+            draw.add_circle_filled(center, 3.5 * self.scale, theme.u32(color), 12)
 
     def text_card(self, pixel: tuple[float, float], text: str, color: ImVec4) -> Rect:
         """Write on a card on the right of a pixel, or where it does not fit on its left.
@@ -485,7 +486,7 @@ def apply(scale: float) -> None:
         (c.legend_bg, faint(theme.PANEL, 0.85)),
         (c.legend_border, _CLEAR),
         (c.legend_text, theme.TEXT),
-        (c.axis_text, theme.FAINT),
+        (c.axis_text, theme.DIM),
         (c.axis_grid, theme.GRID),
         (c.axis_bg, _CLEAR),
         (c.axis_bg_hovered, faint(theme.TEXT, 0.06)),
@@ -594,6 +595,11 @@ class PlotView(View[Data, State]):
     def timings(self) -> Mapping[str, float]:
         return {} if self._plot_ms is None else {"plot": self._plot_ms}
 
+    @property
+    def ground(self) -> ImVec4:
+        """The colour around the plots."""
+        return theme.PANEL
+
     def plot(self, scale: float) -> None:
         """Draw into imgui's window that is open.
 
@@ -603,19 +609,15 @@ class PlotView(View[Data, State]):
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         framebuffer.use()
-        framebuffer.clear(
-            theme.PANEL.x,
-            theme.PANEL.y,
-            theme.PANEL.z,
-            1.0,
-            viewport=rect.viewport(framebuffer.height),
-        )
+        ground = self.ground
+        viewport = rect.viewport(framebuffer.height)
+        framebuffer.clear(ground.x, ground.y, ground.z, 1.0, viewport=viewport)
 
     def ui(self, rect: Rect, scale: float) -> bool:
         previous_pointer = self.pointer
         started_at = time.perf_counter()
         pad = (min(14 * scale, rect.width // 20), min(12 * scale, rect.height // 20))
-        with board(f"plots {id(self)}", rect, pad, scroll=True):
+        with board(f"plots {id(self)}", rect, pad, self.ground, scroll=True):
             self.plot(scale)
         self._plot_ms = (time.perf_counter() - started_at) * 1e3
         return self.pointer != previous_pointer

@@ -6,7 +6,7 @@ import math
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from imgui_bundle import ImVec2, implot
+from imgui_bundle import ImVec2, imgui, implot
 
 from splatview_viewer.core.quantities import value_text
 from splatview_viewer.kinds.scalars.columns import smoothed
@@ -16,7 +16,7 @@ from splatview_viewer.ui.widgets import fitted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from imgui_bundle import ImVec4, imgui
+    from imgui_bundle import ImVec4
 
     from splatview_viewer.kinds.scalars.curves import Curve, Origin
     from splatview_viewer.kinds.scalars.runs import DrawnCurve
@@ -42,18 +42,30 @@ class _Row(NamedTuple):
 
 
 def draw_cursor(
-    plot: Plot, drawn: Sequence[DrawnCurve], pointer: float, is_log: bool
+    plot: Plot,
+    drawn: Sequence[DrawnCurve],
+    pointer: float,
+    *,
+    log_up: bool,
+    legend: object,
 ) -> None:
     """Draw a line at a place on the axis, dots on the curves, and their values.
 
-    The card is drawn only in the plot that the pointer is in.
+    The card is drawn only in the plot that the pointer is in, below its legend.
+
+    Args:
+        plot: the plot.
+        drawn: its curves.
+        pointer: the place on the horizontal axis.
+        log_up: the vertical axis is logarithmic.
+        legend: None for a plot without one.
     """
     plot.upright(pointer, theme.TEXT, 1.5)
     rows = []
     title = ""
     for one in drawn:
         row = row_at(one.curve, one.origin, pointer)
-        if row is None:
+        if row is None or (len(drawn) > 1 and not _covers(one, plot, pointer)):
             continue
         if not title:
             title = _title_of(one.curve, row)
@@ -65,11 +77,23 @@ def draw_cursor(
         if one.weight > 0 and len(drawn) == 1:
             text = f"{text}   ({value_text(value)})"
         rows.append(_Row(name, text, one.color))
-        if math.isfinite(height) and (height > 0 or not is_log):
+        if math.isfinite(height) and (height > 0 or not log_up):
             x = one.curve.axis_values(one.origin)
             plot.dot(float(x[row]), height, one.color)
     if plot.hovered and rows:
-        _draw_card(plot, plot.to_pixel_x(pointer), title, rows[:_MAX_ROWS])
+        top = 0.0
+        if legend is not None:
+            line = imgui.get_text_line_height()
+            top = len(drawn) * (line + 4 * plot.scale) + 8 * plot.scale
+        corner = (plot.to_pixel_x(pointer), plot.rect.y + top)
+        _draw_card(plot, corner, title, rows[:_MAX_ROWS])
+
+
+def _covers(one: DrawnCurve, plot: Plot, pointer: float) -> bool:
+    """Return whether a curve is drawn about a place on the axis."""
+    x = one.curve.axis_values(one.origin)
+    reach = 0.01 * (plot.x[1] - plot.x[0])
+    return float(x.min()) - reach <= pointer <= float(x.max()) + reach
 
 
 def _title_of(curve: Curve, row: int) -> str:
@@ -90,8 +114,11 @@ def row_at(curve: Curve, origin: Origin, pointer: float) -> int | None:
     return run.start + int(abs(x[run] - pointer).argmin())
 
 
-def _draw_card(plot: Plot, column: float, title: str, rows: Sequence[_Row]) -> None:
-    """Draw the card beside the cursor, within the plot."""
+def _draw_card(
+    plot: Plot, corner: tuple[float, float], title: str, rows: Sequence[_Row]
+) -> None:
+    """Draw the card beside the cursor, below a pixel y, within the plot."""
+    column, top = corner
     scale = plot.scale
     with theme.font_size(theme.SMALL_SIZE):
         names = [fitted(row.name, _MAX_NAME * scale) for row in rows]
@@ -109,7 +136,7 @@ def _draw_card(plot: Plot, column: float, title: str, rows: Sequence[_Row]) -> N
         if x + width > rect.x + rect.width:
             x = column - _GAP * scale - width
         x = round(max(x, rect.x))
-        y = round(rect.y + _GAP * scale)
+        y = round(top + _GAP * scale)
         draw = implot.get_plot_draw_list()
         high = ImVec2(x + width, y + height)
         draw.add_rect_filled(

@@ -14,7 +14,7 @@ import numpy as np
 from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.core.arithmetic import ceil_div
-from splatview_viewer.core.quantities import log_ticks, value_text
+from splatview_viewer.core.quantities import count_ticks, log_ticks, value_text
 from splatview_viewer.kinds.scalars.columns import (
     HorizontalAxis,
     pixel_columns,
@@ -38,6 +38,8 @@ _MAX_HEIGHT = 360.0
 """Points: the width of a plot where there is room for several, and its height."""
 _STILL = 3.0
 """Pixels by which the pointer of a click moves at most."""
+_TICK_WIDTH = 80.0
+"""Points from a label of an axis to the next at least."""
 _DASH = 10.0
 """Points from dash to dash."""
 _STRIP_SMOOTHING = 0.8
@@ -133,10 +135,13 @@ def _draw_plot(
     span = state.heights.get(title)
     if span is None:
         span = vertical_limits(all_parts, axis, state.log_up)
-    x = _x_axis(view, window)
+    x = _x_axis(view, window, size[0])
     y = plots.Axis(span, "log", log_ticks(*span)) if state.log_up else plots.Axis(span)
     legend = "list" if len(drawn) > 1 and state.legend else None
-    with plots.plot(title, size, x, y, legend=legend, ground=theme.PLOT) as plot:
+    with (
+        theme.font_size(theme.AXES_SIZE),
+        plots.plot(title, size, x, y, legend=legend, ground=theme.PLOT) as plot,
+    ):
         if plot is None:
             return
         for one, of_curve in zip(drawn, parts, strict=True):
@@ -156,7 +161,7 @@ def _draw_plot(
             view.pointer = plot.pointer[0]
             pointer = plot.pointer[0]
         if pointer is not None and window[0] <= pointer <= window[1]:
-            draw_cursor(plot, drawn, pointer, state.log_up)
+            draw_cursor(plot, drawn, pointer, log_up=state.log_up, legend=legend)
     _follow_user(view, title, plot)
 
 
@@ -172,12 +177,14 @@ def _place_of_step(view: ScalarsView) -> float | None:
     return float(clock.axis_values(view.origin)[row])
 
 
-def _x_axis(view: ScalarsView, window: tuple[float, float]) -> plots.Axis:
+def _x_axis(view: ScalarsView, window: tuple[float, float], width: float) -> plots.Axis:
     """Return the horizontal axis, with labels in steps, time, or the time of day."""
     if view.state.across == "clock":
         return plots.Axis(window, "time")
     if view.state.across != "time":
-        return plots.Axis(window)
+        count = max(round(width / (_TICK_WIDTH * theme.scale())), 2)
+        ticks = count_ticks(*window, count) if window[1] - window[0] > 4 else ()
+        return plots.Axis(window, ticks=ticks)
     seconds, unit = view.unit
     if seconds > 1:
         return plots.Axis(window, format=f"%g {unit[:3].rstrip('su')}")

@@ -15,11 +15,14 @@ from splatview_viewer.kinds.scalars.commands import ACROSS, COMMANDS
 from splatview_viewer.kinds.scalars.curves import Curve, Curves, Origin, read_frame
 from splatview_viewer.kinds.scalars.plots import draw_plots
 from splatview_viewer.kinds.scalars.runs import curves_of_one, curves_of_runs
+from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui
 from splatview_viewer.ui.plots import PlotView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from imgui_bundle import ImVec4
 
     from splatview_viewer.core.command import Command
     from splatview_viewer.core.events import Event
@@ -188,6 +191,10 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
         row = int(abs(clock.axis_values(self.origin) - place).argmin())
         step = place if self.state.across == "step" else float(clock["step"][row])
         self.go_to(step)
+
+    @property
+    def ground(self) -> ImVec4:
+        return theme.PLOT
 
     def plot(self, scale: float) -> None:
         draw_plots(self, scale)

@@ -1,0 +1,251 @@
+"""Panes that are tied: what they begin with, and what they follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.scene_files import ply_columns, truth, write_ply
+from support.view_cases import change_state
+from support.viewer import Viewer
+
+import splatview
+from splatview_viewer.compare.pair import PairView
+from splatview_viewer.core.events import Wheel
+from splatview_viewer.recording.recording import RecordOptions
+
+pytestmark = pytest.mark.usefixtures("sharp")
+SIZE = 1400, 800
+
+
+def write_scene(folder: Path, name: str, scale: float = 1.0) -> Path:
+    """Write a scene of random Gaussians, larger by a factor."""
+    columns = ply_columns(truth(200, seed=ord(name)))
+    for axis in "xyz":
+        columns[axis] = (columns[axis] * scale).astype(np.float32)
+    return write_ply(folder / f"{name}.ply", columns)
+
+
+class Panes:
+    """A viewer with its interface, and scenes as files."""
+
+    def __init__(self, viewer: Viewer, files: list[Path]) -> None:
+        self.viewer = viewer
+        self.keys = [str(file.absolute()) for file in files]
+        viewer.until(viewer.loaded)
+        viewer.user.select(self.keys[0])
+        viewer.until(viewer.loaded)
+
+    @property
+    def views(self) -> list[Any]:
+        return [viewport.view for viewport in self.viewer.user.layout]
+
+    @property
+    def cameras(self) -> list[bytes]:
+        self.viewer.do()
+        return [v.view.rig.camera().viewmat.tobytes() for v in self.views]
+
+    def beside(self, key: str) -> None:
+        """Show an entry beside the active one, and wait for it."""
+        self.viewer.user.show_beside(key)
+        self.viewer.until(lambda: not any(v is None or v.empty for v in self.views))
+        self.viewer.do()
+
+    def zoom(self, index: int, notches: float = 2.0) -> None:
+        """Turn the wheel over a pane."""
+        rect = self.viewer.user.layout.all[index].rect
+        self.viewer.do(Wheel(rect.x + 60, rect.y + 60, notches))
+
+
+@pytest.fixture
+def open_scenes(
+    open_viewer: Callable[..., Viewer], tmp_path: Path
+) -> Callable[..., Panes]:
+    """Return `open_scenes(*scales)`: scenes a, b ... that are larger by factors."""
+
+    def open_panes(*scales: float) -> Panes:
+        files = [
+            write_scene(tmp_path, "abc"[index], scale)
+            for index, scale in enumerate(scales)
+        ]
+        return Panes(open_viewer(SIZE, files=tuple(files)), files)
+
+    return open_panes
+
+
+def test_pane_beside_begins_where_the_active_one_looks(
+    open_scenes: Callable[..., Panes],
+) -> None:
+    panes = open_scenes(1, 1)
+    panes.zoom(0, 3.0)
+    change_state(panes.views[0], show="depth")
+    before = panes.cameras
+    panes.beside(panes.keys[1])
+    assert panes.cameras == before * 2
+    assert [view.view.state.show for view in panes.views] == ["depth", "depth"]
+
+
+def test_chain_unties_a_pane_and_ties_it_again(
+    open_scenes: Callable[..., Panes],
+) -> None:
+    panes = open_scenes(1, 1)
+    panes.beside(panes.keys[1])
+    viewer = panes.viewer
+    panes.zoom(0)
+    assert len(set(panes.cameras)) == 1
+    viewer.click("tie 1")
+    panes.zoom(0)
+    change_state(panes.views[0], show="depth")
+    assert len(set(panes.cameras)) == 2
+    assert panes.views[1].view.state.show == "color"
+    viewer.user.layout.activate(viewer.user.layout.all[0])
+    kept = panes.cameras[0]
+    viewer.click("tie 1")
+    assert panes.cameras == [kept, kept]
+    assert panes.views[1].view.state.show == "depth"
+
+
+def test_look_is_followed_only_while_it_is_tied(
+    open_scenes: Callable[..., Panes],
+) -> None:
+    panes = open_scenes(1, 1)
+    panes.beside(panes.keys[1])
+    viewer = panes.viewer
+    viewer.user.choose_tab("compare")
+    viewer.do()
+    change_state(panes.views[1], show="depth")
+    viewer.user.mark()
+    viewer.do()
+    assert panes.views[0].view.state.show == "depth"
+    viewer.click("Look")
+    change_state(panes.views[1], show="alpha")
+    viewer.user.mark()
+    viewer.do()
+    shows = [view.view.state.show for view in panes.views]
+    assert shows == ["depth", "alpha"]
+
+
+def test_scenes_of_another_scale_move_in_frames_of_their_own(
+    open_scenes: Callable[..., Panes],
+) -> None:
+    panes = open_scenes(1, 20)
+    panes.beside(panes.keys[1])
+    panes.zoom(0, 3.0)
+    panes.viewer.do()
+    distances = [view.view.state.place.orbit.distance for view in panes.views]
+    assert distances[1] / distances[0] == pytest.approx(20, rel=0.2)
+    user = panes.viewer.user
+    notes = [user.catalogue.features[0].note(v) for v in user.layout]
+    assert [note.words for note in notes] == ["own frame", "own frame"]
+    # The other way round it is the same way back.
+    panes.zoom(1, -3.0)
+    panes.viewer.do()
+    distances = [view.view.state.place.orbit.distance for view in panes.views]
+    assert distances[1] / distances[0] == pytest.approx(20, rel=0.2)
+
+
+def test_split_over_and_difference_keep_the_camera(
+    open_scenes: Callable[..., Panes],
+) -> None:
+    panes = open_scenes(1, 1)
+    panes.zoom(0, 3.0)
+    viewer = panes.viewer
+    before = panes.cameras[0]
+    viewer.user.choose_tab("compare")
+    viewer.click("Split")
+    viewer.until(lambda: isinstance(panes.views[0].view, PairView))
+    pair = panes.views[0].view
+    viewer.until(lambda: len(pair.views) == 2)
+    viewer.do()
+    assert [v.view.rig.camera().viewmat.tobytes() for v in pair.views] == [before] * 2
+    viewer.click("Over")
+    assert pair.mode == "blend"
+    viewer.click("in a pane of its own")
+    assert [v.view.mode for v in panes.views] == ["blend", "difference"]
+    difference = panes.views[1].view
+    viewer.until(lambda: difference.psnr is not None)
+    viewer.click("Beside")
+    viewer.until(lambda: len(panes.views) == 3)
+    viewer.do()
+    cameras = {v.view.rig.camera().viewmat.tobytes() for v in difference.views}
+    assert cameras == {before}
+    viewer.click("in a pane of its own")
+    assert len(panes.views) == 2
+
+
+def test_a_and_b_are_swapped(open_scenes: Callable[..., Panes]) -> None:
+    panes = open_scenes(1, 1)
+    panes.beside(panes.keys[1])
+    viewer = panes.viewer
+    viewer.user.choose_tab("compare")
+    feature = viewer.catalogue.features[0]
+
+    def badges() -> list[tuple[str, str | None]]:
+        return [(feature.note(v).badge, v.key) for v in viewer.user.layout]
+
+    first, second = panes.keys
+    assert badges() == [("A", first), ("B", second)]
+    viewer.click("swap")
+    assert badges() == [("A", second), ("B", first)]
+
+
+def publish(i: int) -> None:
+    """Publish version i of two scenes: step 10 i."""
+    for name in ("one", "two"):
+        n = 100 + i
+        splatview.publish(
+            {
+                "means": torch.randn(n, 3, generator=torch.Generator().manual_seed(0)),
+                "quats": torch.ones(n, 4),
+                "scales": torch.full((n, 3), -2.0),
+                "opacities": torch.full((n,), 3.0),
+                "sh0": torch.full((n, 1, 3), i / 100),
+                "shN": torch.zeros(n, 0, 3),
+            },
+            name,
+            meta={"step": 10 * i},
+        )
+
+
+def test_steps_of_tied_panes_are_one_and_live_brings_all_back(
+    open_viewer: Callable[..., Viewer],
+) -> None:
+    viewer = open_viewer(SIZE, record=RecordOptions(every=10))
+    publish(0)
+    viewer.until(lambda: len(viewer.state.entries) == 2)
+    keys = {entry.name: entry.key for entry in viewer.state.entries}
+    viewer.user.select(keys["one"])
+    viewer.until(viewer.loaded)
+    viewer.user.show_beside(keys["two"])
+    viewer.until(viewer.loaded)
+
+    def playbacks() -> list[Any]:
+        views: list[Any] = [viewport.view for viewport in viewer.user.layout]
+        return [view.view.playback for view in views]
+
+    def recorded(step: int) -> bool:
+        found = playbacks()
+        if any(playback is None for playback in found):
+            return False
+        return all(p.recording.snapshots[-1].step == step for p in found)
+
+    for i in (1, 2):
+        publish(i)
+        viewer.until(lambda i=i: recorded(10 * i))
+    first, second = playbacks()
+    first.seek_step(10)
+    viewer.until(lambda: second.step == 10)
+    second.live()
+    viewer.until(lambda: first.step is None)
+    viewer.user.switch_tie(viewer.user.layout.all[1])
+    first.seek_step(10)
+    viewer.user.mark()
+    viewer.do()
+    assert second.step is None
+    viewer.user.layout.activate(viewer.user.layout.all[0])
+    viewer.user.switch_tie(viewer.user.layout.all[1])
+    viewer.until(lambda: second.step == 10)
