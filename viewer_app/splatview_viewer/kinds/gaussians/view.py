@@ -30,6 +30,7 @@ from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.choose import renderer_note
 from splatview_viewer.render.picking import pick_later
 from splatview_viewer.scene import HIDDEN, flags
+from splatview_viewer.scene.scene import HostCopy
 from splatview_viewer.scene_view.camera_rig import CameraRig
 from splatview_viewer.scene_view.crop import Crop
 from splatview_viewer.scene_view.frustums import Frustums
@@ -254,11 +255,15 @@ class GaussianView(View[SceneCache, GaussianState]):
 
         Raises RendererError while the scene cannot be read.
         """
-        scene = self.data.renderer.scene().to_host()
+        scene = self.data.renderer.scene()
         selection = self.state.selection.cropped_by(None).unmarked
-        is_seen = (flags(scene, selection) & HIDDEN) == 0
-        is_seen &= scene.opacities >= _FAINTEST
-        return scene.means[is_seen].numpy()
+
+        def compute() -> list[torch.Tensor]:
+            return [scene.means, scene.opacities, flags(scene, selection)]
+
+        # The coefficients of a large scene are more than half of it, and stay there.
+        means, opacities, bits = HostCopy(scene, compute).arrays()
+        return means[(bits & HIDDEN == 0) & (opacities >= _FAINTEST)]
 
     # -- the loop ------------------------------------------------------------------
 
