@@ -66,8 +66,8 @@ def redo(viewer: Viewer) -> None:
 
 def rest(viewer: Viewer) -> None:
     """Let the time go by after which moves are no longer joined."""
-    viewer.user.history._touched_at -= 5
-    for step in viewer.user.history._done:
+    viewer.user.history.touched_at -= 5
+    for step in viewer.user.history.done:
         step.at -= 5
 
 
@@ -121,14 +121,14 @@ def test_moves_after_a_rest_are_another_step(pictures: Viewer) -> None:
 def test_change_that_no_user_made_is_no_step(pictures: Viewer) -> None:
     drag(pictures, 40)
     rest(pictures)
-    count = len(pictures.user.history._done)
+    count = len(pictures.user.history.done)
     image = pictures.image
     place = image.state.place
     pictures.do(PointerMove(X, Y))
     object.__setattr__(image, "state", type(image.state)())
     pictures.do()
     assert image.state.place != place
-    assert len(pictures.user.history._done) == count
+    assert len(pictures.user.history.done) == count
 
 
 def test_new_change_leaves_nothing_to_redo(pictures: Viewer) -> None:
@@ -146,7 +146,7 @@ def test_steps_are_bounded(pictures: Viewer) -> None:
         pictures.screen.push(Wheel(X, Y, 1 if number % 2 else -1))
         pictures.step()
         rest(pictures)
-    assert len(history._done) == MAX_STEPS
+    assert len(history.done) == MAX_STEPS
 
 
 def test_way_to_see_is_undone_by_itself(scene: Viewer) -> None:

@@ -68,7 +68,7 @@ def test_run_is_told_quiet_and_ended_by_what_it_published(viewer: Viewer) -> Non
     assert entry.run_name
     assert entry.published_at >= entry.started_at > 0
     assert entry.usual_gap_s == 0 or 0.1 < entry.usual_gap_s < 10
-    assert entry.count == 60
+    viewer.until(lambda: entry.count == 60)
     splatview.close()
     viewer.until(lambda: not entry.alive)
     assert entry.ended_at >= entry.published_at

@@ -181,7 +181,7 @@ def _draw_video(tool: PathTool) -> None:
         "Render",
         "film",
         width=-1,
-        primary=True,
+        look="primary",
         reason=None if tool.path.keys else _NO_KEYS,
         hint="Into the current folder of the viewer; drawing goes on meanwhile",
     )

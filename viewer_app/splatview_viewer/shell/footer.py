@@ -129,12 +129,12 @@ class Footer:
         top = rect.y + (rect.height - height * scale) / 2
         imgui.set_cursor_screen_pos(ImVec2(rect.x + 8 * scale, top))
         if controls.button(
-            "Open", "open", height=height, flat=True, hint="A file (Ctrl O)"
+            "Open", "open", height=height, look="flat", hint="A file (Ctrl O)"
         ):
             user.do(self.open_files, user)
         imgui.same_line(0, 4 * scale)
         hint = "The scene, a picture, the path, curves"
-        if controls.button("Save", "save", height=height, flat=True, hint=hint):
+        if controls.button("Save", "save", height=height, look="flat", hint=hint):
             self.show("save")
         side = height * scale
         right = rect.x + rect.width - 8 * scale

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 _HEAD_HEIGHT = 18.0
 _PLOT_HEIGHT = 34.0
-_GAP = 6.0
 _MOST = 3
 """Curves that are chosen at most."""
 _AT_FIRST = 2

@@ -166,7 +166,7 @@ def _draw_empty(user: User) -> None:
     )
     imgui.pop_style_color()
     imgui.dummy(ImVec2(0, 4 * scale))
-    if controls.button("Open a file", "open", height=30, primary=True):
+    if controls.button("Open a file", "open", height=30, look="primary"):
         user.do(user.interface.footer.open_files, user)
     imgui.dummy(ImVec2(0, 4 * scale))
     imgui.push_style_color(imgui.Col_.text, theme.u32(theme.FAINT))

@@ -187,7 +187,7 @@ class _Area:
             name="time play",
             width=width or side,
             height=side,
-            flat=flat,
+            look="flat" if flat else "field",
             reason=lane.reason,
             hint=f"{word} {lane.name.lower()} (P)",
         )

@@ -110,7 +110,8 @@ class History:
 
     def __init__(self, user: User) -> None:
         self._user = user
-        self._done: deque[Step] = deque(maxlen=MAX_STEPS)
+        self.done: deque[Step] = deque(maxlen=MAX_STEPS)
+        """The steps that can be undone, the last one last."""
         self._undone: list[Step] = []
         self._known: dict[int, tuple[Undoable, Any]] = {}
         """The views and their states of the last turn, by the views' ids."""
@@ -119,7 +120,8 @@ class History:
         self._layout: LayoutMemory | None = None
         self._gesture = 0
         """Counts presses, keys and wheels."""
-        self._touched_at = -1e9
+        self.touched_at = -1e9
+        """The time of the user's last action."""
         self._ignored = -1
         """The gesture whose changes are those of an undo or a redo."""
         self._restoring: list[PaneMemory] = []
@@ -129,7 +131,7 @@ class History:
 
     def undo_reason(self) -> str | None:
         """Return why nothing can be undone now; None: something can."""
-        return None if self._done else "nothing to undo"
+        return None if self.done else "nothing to undo"
 
     def redo_reason(self) -> str | None:
         """Return why nothing can be redone now; None: something can."""
@@ -138,7 +140,7 @@ class History:
     @property
     def undo_words(self) -> str:
         """The name of what `undo` takes back: "camera"; "" for nothing."""
-        return self._done[-1].words if self._done else ""
+        return self.done[-1].words if self.done else ""
 
     @property
     def redo_words(self) -> str:
@@ -147,8 +149,8 @@ class History:
 
     def undo(self) -> None:
         """Take back the last step."""
-        if self._done:
-            step = self._done.pop()
+        if self.done:
+            step = self.done.pop()
             self._undone.append(step)
             self._apply(step, back=True)
 
@@ -156,7 +158,7 @@ class History:
         """Do the step again that was taken back last."""
         if self._undone:
             step = self._undone.pop()
-            self._done.append(step)
+            self.done.append(step)
             self._apply(step, back=False)
 
     def _apply(self, step: Step, *, back: bool) -> None:
@@ -176,7 +178,7 @@ class History:
     def begin_gesture(self, now: float) -> None:
         """Note that the user pressed something: what changes now is a new step."""
         self._gesture += 1
-        self._touched_at = now
+        self.touched_at = now
 
     def begin_drag(self) -> None:
         """Keep the states before a press, for `cancel_drag`."""
@@ -196,19 +198,19 @@ class History:
 
     def touch(self, now: float) -> None:
         """Note that the user still does something."""
-        self._touched_at = now
+        self.touched_at = now
 
     def watch(self, now: float) -> None:
         """Note what has changed, once in each turn of the loop. Quick if nothing has."""
         held = self._user.held
         if held.keys or held.buttons:
-            self._touched_at = now
+            self.touched_at = now
         known = self._known
         layout = self._layout
         self._restore_states()
         self._look()
         assert self._layout is not None
-        is_by_user = now - self._touched_at < _JOIN_S
+        is_by_user = now - self.touched_at < _JOIN_S
         if not is_by_user or self._gesture == self._ignored:
             return
         if layout is not None and layout.shape != self._layout.shape:
@@ -260,15 +262,15 @@ class History:
     def _open_step(self, changed: frozenset[str], now: float) -> Step:
         """Return the step that a change belongs to, which may be a new one."""
         self._undone.clear()
-        if self._done:
-            step = self._done[-1]
+        if self.done:
+            step = self.done[-1]
             moves_on = now - step.at < _JOIN_S and step.layout is None
             moves_on &= changed == _CAMERA and step.fields == _CAMERA
             if step.gesture == self._gesture or moves_on:
                 step.at = now
                 return step
         step = Step(self._gesture, now)
-        self._done.append(step)
+        self.done.append(step)
         return step
 
     # -- the layout ----------------------------------------------------------------------

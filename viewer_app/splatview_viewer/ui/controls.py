@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
@@ -185,6 +185,8 @@ def _write(text: str, x: float, middle: float, color: ImVec4) -> None:
 
 # -- buttons ---------------------------------------------------------------------------
 
+ButtonLook = Literal["field", "primary", "flat"]
+
 
 def button(
     text: str,
@@ -193,8 +195,7 @@ def button(
     name: str = "",
     width: float = 0.0,
     height: float = 0.0,
-    primary: bool = False,
-    flat: bool = False,
+    look: ButtonLook = "field",
     reason: str | None = None,
     hint: str = "",
 ) -> bool:
@@ -206,8 +207,8 @@ def button(
         name: for imgui; without, the text.
         width: points; 0: as wide as its content, -1: what is left of the line.
         height: points; 0: that of a row.
-        primary: True for the one that most people look for; at most one in a zone.
-        flat: True for no ground while it rests.
+        look: "primary" for the one that most people look for, at most one in a zone;
+            "flat" for no ground while it rests.
         reason: why it cannot be pressed now; None: it can.
         hint: its tip.
     """
@@ -222,17 +223,18 @@ def button(
     enabled = reason is None
     height = height or theme.ROW_HEIGHT
     of = item(name or text or icon, pixels, height * scale, enabled=enabled)
+    rest = _CLEAR if look == "flat" else theme.FIELD
     if not enabled:
-        ground = _CLEAR if flat else theme.FIELD
+        ground = rest
         ink = theme.FAINT
-    elif primary:
+    elif look == "primary":
         ground = theme.ACCENT
         ink = theme.ON_ACCENT
     else:
-        ground = _ground(of, _CLEAR if flat else theme.FIELD)
+        ground = _ground(of, rest)
         ink = theme.TEXT
     _fill(of, ground)
-    icon_ink = ink if primary or not enabled else theme.DIM
+    icon_ink = ink if look == "primary" or not enabled else theme.DIM
     _draw_content(of, text, icon, ink, icon_ink)
     tip(reason or hint)
     return of.pressed and enabled
