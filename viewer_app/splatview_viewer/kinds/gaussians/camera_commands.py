@@ -1,0 +1,254 @@
+"""What a user can ask of a scene's camera: moves, bookmarks, training cameras."""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING
+
+from splatview_viewer.core.command import Command
+from splatview_viewer.scene.scene import UPS
+from splatview_viewer.scene_view.camera_panel import MODELS
+from splatview_viewer.scene_view.frustums import Frustums
+from splatview_viewer.scene_view.frustums_panel import COMPARISONS
+from splatview_viewer.scene_view.navigate import Navigate
+
+if TYPE_CHECKING:
+    from splatview_viewer.geometry.cameras import CameraModel
+    from splatview_viewer.geometry.training_cameras import CameraSet
+    from splatview_viewer.kinds.gaussians.view import GaussianView
+
+    Of = Command[GaussianView]
+
+_MAX_CAMERAS = 500
+"""Training cameras that have a command of their own."""
+
+
+# -- the camera ------------------------------------------------------------------------
+
+
+def _frame(view: GaussianView) -> None:
+    view.rig.motion.fly_to_whole_scene()
+
+
+def _level(view: GaussianView) -> None:
+    view.rig.motion.fly_to_whole_scene(upright=True)
+
+
+def _project(model: CameraModel, view: GaussianView) -> None:
+    view.rig.set_lens(model, view.rig.orbit.fov)
+
+
+def _set_up(name: str, view: GaussianView) -> None:
+    view.rig.up_axis.choose(name)
+
+
+def _detect_up(view: GaussianView) -> None:
+    view.rig.up_axis.detect_again()
+
+
+def _switch_drag(view: GaussianView) -> None:
+    view.tools.of(Navigate).switch_drag()
+
+
+def _copy_camera(view: GaussianView) -> None:
+    view.tools.of(Navigate).copy_later()
+
+
+def _paste_camera(view: GaussianView) -> None:
+    view.tools.of(Navigate).paste_from_clipboard()
+
+
+def _camera_moves() -> list[Of]:
+    commands: list[Of] = [
+        Command("camera.frame", "See the whole scene", _frame, ("F",), icon="fit"),
+        Command("camera.level", "Hold the camera level", _level, ("R",), icon="orbit"),
+        Command(
+            "camera.drag", "Drag: orbit or fly", _switch_drag, ("O",), icon="orbit"
+        ),
+        Command(
+            "camera.copy", "Copy the camera", _copy_camera, ("Ctrl C",), icon="copy"
+        ),
+        Command(
+            "camera.paste", "Paste a camera", _paste_camera, ("Ctrl V",), icon="paste"
+        ),
+        Command("camera.up.detect", "Up: find it again", _detect_up, icon="orbit"),
+    ]
+    for model, name in MODELS.items():
+        title = f"Projection: {name.lower()}"
+        run = partial(_project, model)
+        commands.append(Command(f"camera.{model}", title, run, icon="camera"))
+    for name in UPS:
+        title = f"Up: {name}".replace("-", "\u2212")
+        run = partial(_set_up, name)
+        commands.append(Command(f"camera.up.{name}", title, run, icon="orbit"))
+    return commands
+
+
+# -- bookmarks -------------------------------------------------------------------------
+
+
+def _keep_bookmark(digit: int | None, view: GaussianView) -> None:
+    view.tools.of(Navigate).bookmarks.add(digit)
+
+
+def _visit_bookmark(digit: int, view: GaussianView) -> None:
+    view.tools.of(Navigate).bookmarks.visit(digit)
+
+
+def _why_no_room(view: GaussianView) -> str | None:
+    return view.tools.of(Navigate).bookmarks.reason_full
+
+
+def _why_no_bookmark(digit: int, view: GaussianView) -> str | None:
+    if digit in view.tools.of(Navigate).bookmarks.by_digit:
+        return None
+    return f"there is no bookmark {digit}"
+
+
+def _bookmark_commands() -> list[Of]:
+    commands: list[Of] = [
+        Command(
+            "bookmark.add",
+            "Keep this camera as a bookmark",
+            partial(_keep_bookmark, None),
+            icon="bookmark",
+            reason=_why_no_room,
+        )
+    ]
+    for digit in range(1, 10):
+        go: Of = Command(
+            f"bookmark.go.{digit}",
+            f"Go to bookmark {digit}",
+            partial(_visit_bookmark, digit),
+            (str(digit),),
+            icon="bookmark",
+            reason=partial(_why_no_bookmark, digit),
+            group="Bookmarks",
+        )
+        keep: Of = Command(
+            f"bookmark.keep.{digit}",
+            f"Keep this camera as bookmark {digit}",
+            partial(_keep_bookmark, digit),
+            (f"Shift {digit}",),
+            icon="bookmark",
+            group="Bookmarks",
+        )
+        commands += [go, keep]
+    return commands
+
+
+# -- training cameras ------------------------------------------------------------------
+
+
+def _why_no_cameras(view: GaussianView) -> str | None:
+    if view.tools.of(Frustums).cameras is None:
+        return "there are no training cameras"
+    return None
+
+
+def _why_not_through(view: GaussianView) -> str | None:
+    if view.tools.of(Frustums).through.index is None:
+        return "the view looks through no training camera"
+    return None
+
+
+def _step_camera(by: int, view: GaussianView) -> None:
+    frustums = view.tools.of(Frustums)
+    if frustums.through.index is None:
+        frustums.enter(frustums.last_index)
+    else:
+        frustums.step(by)
+
+
+def _leave_camera(view: GaussianView) -> None:
+    view.tools.of(Frustums).leave()
+
+
+def _enter_camera(index: int, view: GaussianView) -> None:
+    frustums = view.tools.of(Frustums)
+    frustums.is_following = False
+    frustums.enter(index)
+
+
+def _switch_cameras(field: str, view: GaussianView) -> None:
+    frustums = view.tools.of(Frustums)
+    frustums.change(**{field: not getattr(frustums.state, field)})
+
+
+def _compare_photo(comparison: str, view: GaussianView) -> None:
+    view.tools.of(Frustums).change(comparison=comparison)
+
+
+def _training_commands() -> list[Of]:
+    commands: list[Of] = [
+        Command(
+            "training.next",
+            "Training camera: the next",
+            partial(_step_camera, 1),
+            ("Page down",),
+            icon="cameras",
+            reason=_why_no_cameras,
+        ),
+        Command(
+            "training.previous",
+            "Training camera: the one before",
+            partial(_step_camera, -1),
+            ("Page up",),
+            icon="cameras",
+            reason=_why_no_cameras,
+        ),
+        Command(
+            "training.leave",
+            "Training camera: leave it",
+            _leave_camera,
+            icon="cameras",
+            reason=_why_not_through,
+        ),
+        Command(
+            "training.shown",
+            "Training cameras: show or hide",
+            partial(_switch_cameras, "shown"),
+            icon="cameras",
+            reason=_why_no_cameras,
+        ),
+        Command(
+            "training.photos",
+            "Training cameras: their photographs",
+            partial(_switch_cameras, "pictures"),
+            icon="cameras",
+            reason=_why_no_cameras,
+        ),
+    ]
+    for comparison, name in COMPARISONS.items():
+        command: Of = Command(
+            f"training.{comparison}",
+            f"Photograph: {name.lower()}",
+            partial(_compare_photo, comparison),
+            icon="image",
+            reason=_why_not_through,
+        )
+        commands.append(command)
+    return commands
+
+
+@lru_cache(4)
+def commands_of_cameras(cameras: CameraSet) -> tuple[Of, ...]:
+    """Return a command for each training camera."""
+    return tuple(
+        Command(
+            f"training.camera.{index}",
+            f"Look through camera {index}: {cameras.label(index)}",
+            partial(_enter_camera, index),
+            icon="camera",
+            group="Cameras",
+        )
+        for index in range(min(len(cameras), _MAX_CAMERAS))
+    )
+
+
+CAMERA_COMMANDS: tuple[Of, ...] = (
+    *_camera_moves(),
+    *_bookmark_commands(),
+    *_training_commands(),
+)
+"""The commands of every scene's camera."""
