@@ -27,7 +27,7 @@ SHIFT: Mods = frozenset({"shift"})
 def viewer(open_viewer: Callable[..., Viewer], tmp_path: Path) -> Viewer:
     """Return a viewer of a scene."""
     path = write_ply(tmp_path / "a.ply", ply_columns(truth(200)))
-    app = open_viewer((920, 1000), files=(path,))
+    app = open_viewer((910, 620), files=(path,))
     app.until(app.loaded)
     return app
 
@@ -152,5 +152,5 @@ def test_escape_and_a_click_into_the_picture_end_the_focus(viewer: Viewer) -> No
     assert not is_focus_seen(viewer)
     press_key(viewer, "tab")
     assert is_focus_seen(viewer)
-    viewer.do(PointerPress(700, 500), PointerRelease(700, 500))
+    viewer.do(PointerPress(600, 300), PointerRelease(600, 300))
     assert not is_focus_seen(viewer)

@@ -222,7 +222,9 @@ def test_chosen_stream_is_undone(pictures: Viewer) -> None:
 
 def test_escape_ends_a_drag_as_if_it_had_not_been(pictures: Viewer) -> None:
     drag(pictures, 30)
+    rest(pictures)
     initial = state_of(pictures)
+    steps = len(pictures.user.history.done)
     pictures.do(PointerMove(X, Y), PointerPress(X, Y), PointerMove(X - 80, Y))
     assert state_of(pictures) != initial
     press_key(pictures, "escape")
@@ -230,6 +232,7 @@ def test_escape_ends_a_drag_as_if_it_had_not_been(pictures: Viewer) -> None:
     pictures.do(PointerMove(X - 20, Y), PointerRelease(X - 20, Y))
     pictures.do(PointerMove(X - 60, Y))
     assert state_of(pictures) == initial
+    assert len(pictures.user.history.done) == steps
 
 
 def test_tied_panes_are_undone_together(pictures: Viewer) -> None:

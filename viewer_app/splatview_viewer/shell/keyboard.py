@@ -56,7 +56,7 @@ def take_key(user: User, event: ev.Key) -> bool:
         # The drag ends, as if it had not been.
         for viewport in user.layout:
             viewport.let_go()
-        user.history.cancel_drag()
+        user.do(user.history.cancel_drag)
         return True
     command = command_of(COMMANDS, msgspec.structs.replace(event, repeat=False))
     if command is None:

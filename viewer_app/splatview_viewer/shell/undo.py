@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from splatview_viewer.core.view import ShownView
     from splatview_viewer.shell.user import User
     from splatview_viewer.shell.viewport import Viewport
 
@@ -117,6 +116,8 @@ class History:
         """The views and their states of the last turn, by the views' ids."""
         self._at_press: dict[int, tuple[Undoable, Any]] = {}
         """The same, when the last drag began."""
+        self._drag = -1
+        """The gesture of that drag."""
         self._layout: LayoutMemory | None = None
         self._gesture = 0
         """Counts presses, keys and wheels."""
@@ -184,6 +185,8 @@ class History:
         """Keep the states before a press, for `cancel_drag`."""
         self._look()
         self._at_press = dict(self._known)
+        # `begin_gesture` follows.
+        self._drag = self._gesture + 1
 
     def cancel_drag(self) -> None:
         """Return to the states before the drag that is under way."""
@@ -193,6 +196,8 @@ class History:
             if values:
                 view.restore(replace(view.state, **values))
         self._at_press = {}
+        if self.done and self.done[-1].gesture == self._drag:
+            self.done.pop()
         self._look()
         self._user.mark(_SETTLE)
 
@@ -229,7 +234,7 @@ class History:
         panes = []
         for viewport in self._user.layout:
             shown = viewport.view
-            state = None if shown is None else _settled_state(shown)
+            state = viewport.undoable_state()
             if shown is not None and state is not None:
                 self._known[id(shown.view)] = shown.view, state
             panes.append(PaneMemory(viewport, viewport.key, state))
@@ -302,11 +307,6 @@ class History:
                 shown.view.restore(pane.state)
                 self._user.mark(_SETTLE)
         self._restoring = waiting
-
-
-def _settled_state(shown: ShownView) -> Any:
-    """Return the part of a view's state that can be undone; None for none yet."""
-    return None if shown.empty else shown.view.undoable_state()
 
 
 def _differences(before: Any, after: Any) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -184,6 +184,10 @@ class Viewport:
         """Return what the user can ask of what it shows; each is run with the view."""
         return self._attempt("commands", lambda _, view: view.view.commands(), ())
 
+    def undoable_state(self) -> Any:
+        """Return what undo can bring back of its view; None for nothing yet."""
+        return self._attempt("undo", _undoable_state, None)
+
     def find_commands(self, text: str) -> Sequence[Command[Any]]:
         """Return the commands of what it shows that are found by a text alone."""
         return self._attempt(
@@ -392,6 +396,10 @@ def _is_release(event: Event) -> bool:
     """Return whether an event ends what another one began."""
     goes_up = isinstance(event, ev.Key) and not event.pressed
     return goes_up or isinstance(event, (ev.PointerRelease, ev.PointerLeave))
+
+
+def _undoable_state(_: Slot, view: ShownView) -> Any:
+    return None if view.empty else view.view.undoable_state()
 
 
 def _info_of(slot: Slot, view: ShownView) -> Info:
