@@ -23,7 +23,7 @@ import splatview
 
 for step in range(30_000):
     ...
-    splatview.publish(splats, step=step)
+    splatview.publish(splats, meta={"step": step})
     splatview.log(step, loss=loss)
     splatview.wait_while_paused()
 """
@@ -64,7 +64,7 @@ _CODE: tuple[tuple[tuple[tuple[str, ImVec4], ...], str], ...] = (
         (
             ("    splatview.", theme.INK),
             ("publish", _CALL),
-            ("(splats, step=step)", theme.INK),
+            ('(splats, meta={"step": step})', theme.INK),
         ),
         "# the scene",
     ),
@@ -88,7 +88,7 @@ _CODE: tuple[tuple[tuple[tuple[str, ImVec4], ...], str], ...] = (
 """The lines in colours, and the comment behind each."""
 _WIDTH = 640.0
 _LINE = 23.0
-_COMMENTS_AT = 47
+_COMMENTS_AT = 52
 """Letters before the comments."""
 _HEIGHT = 318.0
 _END_HEIGHT = 48.0
@@ -163,7 +163,7 @@ def _draw_empty(user: User, rect: Rect, scale: float) -> None:
 def _draw_code(x: float, y: float, width: float) -> None:
     """Draw the lines of code, with comments where there is room."""
     scale = theme.scale()
-    with theme.code(15):
+    with theme.code(14.5):
         letter = lettering.measure("0").x
         has_comments = (_COMMENTS_AT + 30) * letter + 24 * scale <= width
         for parts, comment in _CODE:

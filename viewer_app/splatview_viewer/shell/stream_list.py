@@ -10,7 +10,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from imgui_bundle import ImVec2, imgui
 
@@ -37,12 +37,20 @@ if TYPE_CHECKING:
     from splatview_viewer.shell.runs import Group
     from splatview_viewer.shell.user import User
 
-_HEAD_HEIGHT = 30.0
-_ROW_HEIGHT = theme.ROW_HEIGHT
-_MARGIN = 8.0
-"""Points at both sides of a row."""
-_MORE = 22.0
-"""Points of the place of the button for a menu."""
+
+class _Sizes(NamedTuple):
+    """Sizes of rows, in points."""
+
+    head: float
+    row: float
+    margin: float
+    """At both sides of a row."""
+    more: float
+    """Of the place of the button for a menu."""
+
+
+_DESK = _Sizes(30.0, theme.ROW_HEIGHT, 8.0, 22.0)
+_PHONE = _Sizes(44.0, 44.0, 0.0, 40.0)
 _MENU = "menu of a row"
 _AHEAD = 2
 """Rows beyond those in sight that are placed, so that arrows reach them."""
@@ -66,10 +74,9 @@ class Row:
             return f"head {id(self.group.lead)}"
         return f"{'pinned' if self.is_pinned else 'row'} {id(self.entry)}"
 
-    @property
-    def height(self) -> float:
+    def height(self, sizes: _Sizes) -> float:
         """Return its points."""
-        return _HEAD_HEIGHT if self.entry is None else _ROW_HEIGHT
+        return sizes.head if self.entry is None else sizes.row
 
 
 class Rows:
@@ -86,12 +93,13 @@ class Rows:
         state = user.interface.state
         groups = user.interface.groups.update(user)
         changes = user.catalogue.list_changes
-        made_of = (changes, tuple(state.pinned), frozenset(state.folded_runs))
+        sizes = _sizes(user)
+        made_of = (changes, tuple(state.pinned), frozenset(state.folded_runs), sizes)
         if made_of == self._made_of:
             return
         self._made_of = made_of
         self.all = _rows_of(groups, state.pinned, state.folded_runs)
-        self.tops = [0.0, *accumulate(row.height for row in self.all)]
+        self.tops = [0.0, *accumulate(row.height(sizes) for row in self.all)]
 
     def in_sight(self, top: float, height: float) -> range:
         """Return the numbers of the rows between two places of the list, in points."""
@@ -114,6 +122,10 @@ def _rows_of(
         if group.key not in folded:
             rows += [Row(group, entry) for entry in group.entries]
     return rows
+
+
+def _sizes(user: User) -> _Sizes:
+    return _PHONE if user.interface.zones.form == "phone" else _DESK
 
 
 def draw_list(user: User) -> None:
@@ -193,19 +205,21 @@ def _draw_empty(user: User) -> None:
 def _draw_head(user: User, group: Group, width: float, letters: dict[str, str]) -> None:
     """Draw the head of a run, or of the files; a press folds and unfolds it."""
     scale = theme.scale()
+    sizes = _sizes(user)
     imgui.set_next_item_allow_overlap()
-    of = controls.item(f"##{printable(group.key)}", width, _HEAD_HEIGHT * scale)
+    of = controls.item(f"##{printable(group.key)}", width, sizes.head * scale)
     opens_menu = _asks_for_menu()
     is_folded = group.key in user.interface.state.folded_runs
     state = state_of(group)
     if of.pressed:
         user.do(_fold, user, group.key)
     middle = of.middle[1]
-    right = of.x + of.width - _MARGIN * scale
+    right = of.x + of.width - sizes.margin * scale
     is_over = _is_pointed(of)
-    opens_menu |= _draw_more(right - _MORE * scale, middle, is_lit=True)
+    more = sizes.more * scale
+    opens_menu |= _draw_more(right - more, middle, more, is_lit=True)
     draw = imgui.get_window_draw_list()
-    x = of.x + 12 * scale
+    x = of.x + (sizes.margin + 4) * scale
     caret = "right" if is_folded else "down"
     ink = theme.TEXT if is_over else theme.DIM
     icons.draw(draw, caret, (x + 6 * scale, middle), ink, 12)
@@ -223,7 +237,7 @@ def _draw_head(user: User, group: Group, width: float, letters: dict[str, str]) 
         icons.draw(draw, icon, (x + 4 * scale, middle), theme.DIM, 12)
         x += 16 * scale
     is_training = state.mode == "training"
-    right -= (_MORE + 8) * scale
+    right -= more + 8 * scale
     with theme.font_size(theme.SMALL_SIZE):
         color = theme.FAINT if state.hue == "faint" else hue_color(state)
         words = group_words(user, group, state)
@@ -242,15 +256,16 @@ def _draw_entry(
 ) -> None:
     """Draw the row of an entry, its tip and its menu."""
     scale = theme.scale()
+    sizes = _sizes(user)
     corner = imgui.get_cursor_screen_pos()
-    x = corner.x + _MARGIN * scale
+    x = corner.x + sizes.margin * scale
     imgui.set_cursor_screen_pos(ImVec2(x, corner.y))
     imgui.set_next_item_allow_overlap()
-    width -= 2 * _MARGIN * scale
+    width -= 2 * sizes.margin * scale
     # The names of drawn items tell pinned rows apart.
     pin = "pinned " if row.is_pinned else ""
     name = f"##{pin}{printable(entry.key)}"
-    of = controls.item(name, width, _ROW_HEIGHT * scale)
+    of = controls.item(name, width, sizes.row * scale)
     if of.pressed:
         held = imgui.get_io()
         beside = held.key_ctrl or held.key_shift
@@ -267,8 +282,9 @@ def _draw_entry(
     middle = of.middle[1]
     right = of.x + of.width - 4 * scale
     is_lit = is_over or is_chosen or is_focused
-    opens_menu |= _draw_more(right - _MORE * scale, middle, is_lit, ink)
-    right -= (_MORE + 10) * scale
+    more = sizes.more * scale
+    opens_menu |= _draw_more(right - more, middle, more, is_lit, ink)
+    right -= more + 10 * scale
     sign_ink = ink if is_chosen else theme.FAINT
     x = _draw_sign(of, entry, letters.get(entry.key, ""), sign_ink)
     with theme.font_size(theme.SMALL_SIZE):
@@ -318,11 +334,10 @@ def _draw_badge(letter: str, x: float, middle: float) -> None:
 
 
 def _draw_more(
-    x: float, middle: float, is_lit: bool, ink: ImVec4 | None = None
+    x: float, middle: float, side: float, is_lit: bool, ink: ImVec4 | None = None
 ) -> bool:
     """Draw the button for a row's menu, if it is lit; return True if it was pressed."""
     scale = theme.scale()
-    side = _MORE * scale
     if not is_lit:
         return False
     imgui.set_cursor_screen_pos(ImVec2(x, middle - side / 2))
