@@ -181,17 +181,22 @@ class _Area:
         """Draw the button that plays a lane, at imgui's cursor; sizes are points."""
         word = "Stop" if lane.playing else "Play"
         icon = "stop" if lane.playing else "play"
-        is_pressed = controls.button(
-            "",
-            icon,
-            name="time play",
-            width=width or side,
-            height=side,
-            look="flat" if flat else "field",
-            reason=lane.reason,
-            hint=f"{word} {lane.name.lower()} (P)",
-        )
-        if is_pressed:
+        enabled = lane.reason is None
+        size = ((width or side) * self.scale, side * self.scale)
+        of = controls.item("time play", *size, enabled=enabled)
+        ground = None if flat else theme.FIELD
+        if of.held:
+            ground = theme.DOWN
+        elif of.hovered:
+            ground = theme.OVER
+        draw = imgui.get_window_draw_list()
+        if ground is not None:
+            rounding = theme.FIELD_ROUNDING * self.scale
+            draw.add_rect_filled(of.low, of.high, theme.u32(ground), rounding)
+        ink = theme.TEXT if enabled else theme.FAINT
+        icons.draw(draw, icon, of.middle, ink, 18 if flat else 15)
+        controls.tip(lane.reason or f"{word} {lane.name.lower()} (P)")
+        if of.pressed and enabled:
             lane.play(not lane.playing)
 
     def _draw_lane(self, lane: Lane, y: int, *, is_chosen: bool) -> bool:

@@ -161,6 +161,7 @@ class Select(Tool["GaussianView"]):
         section = Section(
             "Select",
             partial(select_panel.draw_panel, self),
+            opened=True,
             tip="Choose Gaussians in the picture, to hide or save them",
             tab="data",
             state=select_panel.state_words(self),
