@@ -26,6 +26,7 @@ from splatview_viewer.core.events import (
     Text,
     Wheel,
 )
+from splatview_viewer.core.host import Host
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.snapshot.captions import missing_caption
 from splatview_viewer.kinds.snapshot.content import Content
@@ -164,6 +165,8 @@ def test_click_selects_and_double_click_shows_all(
 
 
 def test_minimap_moves_the_window(user: User) -> None:
+    # Without a time area, which has it as a rule.
+    user.view.host = Host(around="none")
     user.do(PointerMove(500, 300), Wheel(500, 300, 5))
     first = user.state.x
     assert first is not None

@@ -107,7 +107,7 @@ class _Area:
         changed = False
         for lane, top in zip(lanes, _LANE_TOPS, strict=False):
             y = round(self.rect.y + top * self.scale)
-            changed |= self._draw_lane(lane, y, is_chosen=lane is chosen)
+            changed |= self._draw_lane(lane, y, is_chosen=lane.name == chosen.name)
         return changed
 
     def draw_folded(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui, implot
@@ -18,18 +18,17 @@ from splatview_viewer.kinds.snapshot.captions import (
     missing_caption,
     status_caption,
 )
+from splatview_viewer.kinds.snapshot.lane import draw_outline, move_window, outline_of
 from splatview_viewer.kinds.snapshot.state import PLOTS
 from splatview_viewer.kinds.snapshot.world import MIN_WINDOW, MIN_WINDOW_BYTES
 from splatview_viewer.snapshot.analysis.annotations import annotated_ranges
 from splatview_viewer.snapshot.analysis.details import life, summary
-from splatview_viewer.snapshot.timeline.bands import peaks
 from splatview_viewer.ui import plots, theme
 from splatview_viewer.ui.widgets import board, card, faint, fitted, pointer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from splatview_viewer.kinds.snapshot.state import Range
     from splatview_viewer.kinds.snapshot.view import SnapshotView
     from splatview_viewer.kinds.snapshot.world import PlotWorld
 
@@ -425,14 +424,6 @@ def _draw_range(
 # -- the minimap -----------------------------------------------------------------------
 
 
-class _Outline(NamedTuple):
-    """The complete timeline as two curves of steps."""
-
-    x: np.ndarray
-    live: np.ndarray
-    reserved: np.ndarray
-
-
 def draw_minimap(view: SnapshotView, rect: Rect) -> None:
     """Draw the complete timeline, and the window that the plot shows.
 
@@ -441,61 +432,12 @@ def draw_minimap(view: SnapshotView, rect: Rect) -> None:
     world = view.world()
     if world is None:
         return
-    axis = world.axis
-    columns = rect.width
-    outline = view.content.request(
-        ("minimap", view.device, view.state.unit, columns),
-        partial(_outline, world, columns),
-        newest=True,
-        lane="layout",
-    )
+    outline = outline_of(view, world, rect.width)
     if outline is None:
         return
-    peak = max(outline.live.max(initial=0), outline.reserved.max(initial=0), 1.0)
-    top = float(peak) * 1.06
-    name = f"snapshot minimap {id(view)}"
-    size = (rect.width, rect.height)
-    with (
-        board(name, rect, color=theme.FIELD),
-        plots.bare("minimap", size, axis.extent, (0, top)) as plot,
-    ):
-        if plot is None:
-            return
-        zeros = np.zeros_like(outline.x)
-        plot.shade("##bytes", outline.x, zeros, outline.reserved, theme.OVER)
-        plot.shade("##bytes", outline.x, zeros, outline.live, theme.FILL)
-        if view.state.x is not None:
-            _draw_window(plot, rect, axis.extent, view.state.x)
+    with board(f"snapshot minimap {id(view)}", rect, color=theme.FIELD):
+        draw_outline(view, world, outline, rect)
         _drag_window(view, world, rect)
-
-
-def _outline(world: PlotWorld, columns: int) -> _Outline:
-    """Return the outline of the timeline, with two points for each column of pixels."""
-    axis = world.axis
-    bands = world.bands
-    edges = axis.edges(*axis.extent, columns)
-    live = bands.live[peaks(bands.live, edges)]
-    reserved = bands.reserved[peaks(bands.reserved, edges)]
-    x = np.linspace(*axis.extent, columns + 1)
-    return _Outline(
-        x=np.repeat(x, 2)[1:-1],
-        live=np.repeat(live.astype(np.float64), 2),
-        reserved=np.repeat(reserved.astype(np.float64), 2),
-    )
-
-
-def _draw_window(plot: plots.Plot, rect: Rect, extent: Range, window: Range) -> None:
-    """Draw a frame around the window, and fade the rest."""
-    plot.fade(extent[0], window[0])
-    plot.fade(window[1], extent[1])
-    with plot.drawing() as draw:
-        left = plot.to_pixel(window[0])[0]
-        right = plot.to_pixel(window[1])[0]
-        draw.add_rect(
-            ImVec2(left - 1, rect.y),
-            ImVec2(max(right, left + 1) + 1, rect.y + rect.height),
-            theme.u32(theme.ACCENT),
-        )
 
 
 def _drag_window(view: SnapshotView, world: PlotWorld, rect: Rect) -> None:
@@ -505,12 +447,5 @@ def _drag_window(view: SnapshotView, world: PlotWorld, rect: Rect) -> None:
         view.pane_memory["minimap held"] = True
     if not imgui.is_mouse_down(imgui.MouseButton_.left):
         view.pane_memory.pop("minimap held", None)
-    if "minimap held" not in view.pane_memory:
-        return
-    low, high = world.axis.extent
-    extent = high - low
-    x0, x1 = view.state.x or (low, low + extent / 8)
-    half = (x1 - x0) / 2
-    share = (pointer().x - rect.x) / rect.width
-    center = low + share * extent
-    view.state = world.with_window(view.state, (center - half, center + half))
+    if "minimap held" in view.pane_memory:
+        move_window(view, world, rect)

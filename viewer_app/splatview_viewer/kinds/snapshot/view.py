@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.command import Command
     from splatview_viewer.core.events import Event
+    from splatview_viewer.core.lane import Lane
     from splatview_viewer.core.view import Value
     from splatview_viewer.kinds.snapshot.world import PlotWorld
     from splatview_viewer.snapshot.model import Trace
@@ -251,7 +252,11 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
         self.scale = scale
         self._drawn_changes = self.content.changes
         has_details = self.state.selected is not None and self.host.around == "none"
-        layout = world.lay_out(rect, scale, self.tab, details=has_details)
+        # The time area has the overview.
+        is_alone = self.host.around == "none"
+        layout = world.lay_out(
+            rect, scale, self.tab, details=has_details, overview=is_alone
+        )
         minimap = layout.minimap
         if layout.plot is None:
             self.picture.release()
@@ -370,6 +375,13 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
 
     def covered(self, rect: Rect) -> Sequence[Rect]:
         return (rect,)
+
+    def lanes(self) -> Sequence[Lane]:
+        if self.data.content is None:
+            return ()
+        from splatview_viewer.kinds.snapshot.lane import OverviewLane
+
+        return (OverviewLane(self),)
 
     def panel(self) -> Sequence[Section]:
         from splatview_viewer.kinds.snapshot.controls import sections_of

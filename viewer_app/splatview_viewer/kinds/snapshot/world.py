@@ -46,7 +46,9 @@ class PaneLayout:
     details: Rect | None = None
 
 
-def lay_out(rect: Rect, scale: float, tab: str, *, details: bool) -> PaneLayout:
+def lay_out(
+    rect: Rect, scale: float, tab: str, *, details: bool, overview: bool = True
+) -> PaneLayout:
     """Return the rectangles of the view's parts.
 
     Args:
@@ -54,6 +56,7 @@ def lay_out(rect: Rect, scale: float, tab: str, *, details: bool) -> PaneLayout:
         scale: pixels per point.
         tab: one of TABS.
         details: an allocation is selected.
+        overview: the minimap is here, and not in the time area.
     """
     if rect.width < _MIN_WIDTH * scale or rect.height < _MIN_HEIGHT * scale:
         return PaneLayout(plot=rect)
@@ -77,13 +80,13 @@ def lay_out(rect: Rect, scale: float, tab: str, *, details: bool) -> PaneLayout:
         details_rect = Rect(x, y + height, width, details_height)
     pane = None
     if tab not in PLOTS:
-        plot_height = px(MINIMAP + 2 * GAP)
+        plot_height = px(MINIMAP + 2 * GAP) if overview else 0
         if height >= _MIN_TIMELINE_HEIGHT * scale:
             plot_height = max(height * 36 // 100, px(190))
         pane = Rect(x, y + plot_height, width, height - plot_height)
         height = plot_height
     minimap = None
-    has_height = height >= px(MINIMAP + 2 * GAP)
+    has_height = overview and height >= px(MINIMAP + 2 * GAP)
     is_low_plot = px(150) < height < px(_MIN_MINIMAP_HEIGHT)
     if has_height and (pane is None or not is_low_plot):
         minimap = Rect(

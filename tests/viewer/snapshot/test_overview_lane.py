@@ -1,0 +1,64 @@
+"""The overview of a memory snapshot is a lane of the time area."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import widgets
+from support.memory_data import event, snapshot
+from support.viewer import Viewer
+
+from splatview_viewer.core.events import (
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+    Wheel,
+)
+from splatview_viewer.shell.time_area import lanes_of
+
+pytestmark = pytest.mark.usefixtures("timeline_kernels")
+
+
+def test_lane_moves_and_zooms_the_window(
+    open_viewer: Callable[..., Viewer], tmp_path: Path
+) -> None:
+    events = []
+    for address in range(200):
+        events.append(event("alloc", 512 * address, time_us=10 * address))
+        if address % 3:
+            freed = {"time_us": 10 * address + 5}
+            events.append(event("free_completed", 512 * address, **freed))
+    file = tmp_path / "memory.pickle"
+    file.write_bytes(pickle.dumps(snapshot(events)))
+    viewer = open_viewer((1200, 800), files=(file,))
+    viewer.until(viewer.loaded)
+    (lane,) = lanes_of(viewer.user)
+    assert lane.caption.endswith("events")
+    assert lane.reason
+    view: Any = viewer.user.view
+
+    def is_drawn() -> bool:
+        return "Overview track" in widgets.drawn and view.view.world() is not None
+
+    widgets.drawn.clear()
+    viewer.until(is_drawn)
+    x, y = widgets.middle("Overview track")
+    assert view.view.state.x is None
+    viewer.do(PointerMove(x, y))
+    viewer.do(PointerPress(x, y))
+    window = view.view.state.x
+    assert window is not None
+    viewer.do(PointerMove(x + 100, y))
+    viewer.do(PointerRelease(x + 100, y))
+    moved = view.view.state.x
+    assert moved[0] > window[0]
+    assert moved[1] - moved[0] == pytest.approx(window[1] - window[0])
+    viewer.do(Wheel(x + 100, y, 2))
+    zoomed = view.view.state.x
+    assert zoomed[1] - zoomed[0] < moved[1] - moved[0]
+    # The pane does not have it a second time.
+    assert view.view.host.around == "desktop"
