@@ -47,18 +47,22 @@ def test_lane_moves_and_zooms_the_window(
     widgets.drawn.clear()
     viewer.until(is_drawn)
     x, y = widgets.middle("Overview track")
-    assert view.view.state.x is None
+
+    def window_now() -> Any:
+        return view.view.state.x
+
+    assert window_now() is None
     viewer.do(PointerMove(x, y))
     viewer.do(PointerPress(x, y))
-    window = view.view.state.x
+    window = window_now()
     assert window is not None
     viewer.do(PointerMove(x + 100, y))
     viewer.do(PointerRelease(x + 100, y))
-    moved = view.view.state.x
+    moved = window_now()
     assert moved[0] > window[0]
     assert moved[1] - moved[0] == pytest.approx(window[1] - window[0])
     viewer.do(Wheel(x + 100, y, 2))
-    zoomed = view.view.state.x
+    zoomed = window_now()
     assert zoomed[1] - zoomed[0] < moved[1] - moved[0]
     # The pane does not have it a second time.
     assert view.view.host.around == "desktop"
