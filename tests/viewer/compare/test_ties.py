@@ -177,6 +177,27 @@ def test_split_over_and_difference_keep_the_camera(
     assert len(panes.views) == 2
 
 
+def test_psnr_is_told_beside_and_is_that_of_the_difference(
+    open_scenes: Callable[..., Panes],
+) -> None:
+    panes = open_scenes(1, 1)
+    panes.beside(panes.keys[1])
+    viewer = panes.viewer
+    viewer.user.choose_tab("compare")
+    feature: Any = viewer.catalogue.features[0]
+
+    def psnr() -> float | None:
+        pairing = feature.pairing(viewer.user.layout.active)
+        return feature.psnr(viewer.user, pairing)
+
+    viewer.until(lambda: psnr() is not None)
+    beside = psnr()
+    viewer.user.choose_tab("look")
+    viewer.until(lambda: psnr() is None)
+    viewer.user.choose_tab("compare")
+    viewer.until(lambda: psnr() == beside)
+
+
 def test_a_and_b_are_swapped(open_scenes: Callable[..., Panes]) -> None:
     panes = open_scenes(1, 1)
     panes.beside(panes.keys[1])

@@ -21,6 +21,7 @@ from splatview_viewer.compare.pair import (
     PairView,
     distinct_names,
 )
+from splatview_viewer.compare.pair_meter import PairMeter
 from splatview_viewer.compare.panel import CompareSections
 from splatview_viewer.compare.runs import RunsInPlots
 from splatview_viewer.compare.ties import Ties, lead_of, playbacks_of
@@ -76,6 +77,7 @@ class Comparisons(Feature):
         self._of_users: WeakKeyDictionary[User, UserComparison] = WeakKeyDictionary()
         self._count = 0
         """Number of entries that show others, as they were made."""
+        self._meters: WeakKeyDictionary[User, PairMeter] = WeakKeyDictionary()
         self._sections = CompareSections(self)
         self._runs = RunsInPlots(self)
 
@@ -125,7 +127,10 @@ class Comparisons(Feature):
         for view in panes_of(user, pairing).pair_views:
             if view.psnr is not None:
                 return view.psnr
-        return None
+        meter = self._meters.get(user)
+        if meter is None or meter.pairing != pairing:
+            return None
+        return meter.psnr
 
     # -- showing it --------------------------------------------------------------------
 
@@ -416,6 +421,34 @@ class Comparisons(Feature):
     def pull(self, user: User) -> None:
         self.ties.pull(user)
         self._runs.pull(user)
+        self._measure(user)
+
+    def tick(self, user: User, now: float) -> bool:
+        meter = self._meters.get(user)
+        return meter is not None and meter.tick(now)
+
+    def _measure(self, user: User) -> None:
+        """Compare A and B beside each other, while the panel tells how alike they are."""
+        meter = self._meters.get(user)
+        pairing = self.of(user).pairing
+        leader = None
+        is_told = user.has_panel and user.interface.state.tab == "compare"
+        if is_told and pairing is not None and self._is_valid(pairing):
+            panes = panes_of(user, pairing)
+            if panes.way == "beside" and panes.difference is None and panes.first:
+                leader = lead_of(panes.first)
+        if meter is not None and (leader is None or meter.pairing != pairing):
+            del self._meters[user]
+            meter.close()
+            meter = None
+        if leader is None or pairing is None:
+            return
+        if meter is None:
+            meter = PairMeter(
+                self.catalogue, pairing, self._ctx, self._gpu_work, user.host
+            )
+            self._meters[user] = meter
+        meter.look_from(leader)
 
     def uses(self, viewport: Viewport) -> Sequence[str]:
         return self._runs.uses(viewport)

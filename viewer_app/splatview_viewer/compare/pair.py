@@ -366,6 +366,23 @@ class PairView(View[PairSource, PairState]):
         # As each picture is measured, only another PSNR draws it again.
         return needs_redraw or _psnr_phrases(self.psnr) != previous
 
+    def measure_soon(self, leader: ShownView, rect: Rect) -> None:
+        """Measure what another view of the first entry sees, though it is drawn nowhere.
+
+        rect: as large as the picture of `leader`, in the upper left corner.
+        """
+        first = self._both()[0]
+        if first is None or len(self.views) < 2:
+            self.psnr = None
+            return
+        first.rect = rect
+        first.follow(leader)
+        first.follow_look(leader)
+        self._state = replace(self._state, active_side=0)
+        self._framebuffer_size = rect.width, rect.height
+        self._rect = rect
+        self._measure_at = min(self._measure_at, self._now + _MEASURE_DELAY_S)
+
     def dropped(self, file: Path) -> bool:
         lead = self.lead
         return lead is not None and lead.view.dropped(file)

@@ -191,10 +191,10 @@ class CompareSections:
         imgui.align_text_to_frame_padding()
         if psnr is not None:
             ui.colored(psnr_text(psnr), theme.TEXT)
-        elif panes.pair_views:
-            ui.colored("is being measured", theme.FAINT)
+        elif panes.way is None:
+            ui.colored("measured once both are seen", theme.FAINT)
         else:
-            ui.colored("measured with a difference", theme.FAINT)
+            ui.colored("is being measured", theme.FAINT)
         controls.tip("Peak signal-to-noise ratio of A and B as they are seen from here")
 
     # -- together ----------------------------------------------------------------------
@@ -216,7 +216,7 @@ class CompareSections:
         for index, compared in enumerate(scenes):
             entry = slots[compared.key].entry
             imgui.push_id(index)
-            compared.visible = imgui.checkbox("##visible", compared.visible)[1]
+            compared.visible = controls.check_box("visible", compared.visible)
             controls.tip("Whether this scene is seen")
             imgui.same_line()
             padding = ImVec2(0, imgui.get_style().frame_padding.y)

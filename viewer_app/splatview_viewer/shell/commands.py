@@ -78,6 +78,10 @@ def _close_pane(user: User) -> None:
     user.on_viewport(Layout.remove, user.layout.active)
 
 
+def _switch_tie(user: User) -> None:
+    user.switch_tie(user.layout.active)
+
+
 def _see_pane_alone(user: User) -> None:
     user.on_viewport(Layout.maximise, user.layout.active)
 
@@ -267,6 +271,13 @@ COMMANDS: tuple[Command[User], ...] = (
     ),
     Command(
         "pane.close", "Close this pane", _close_pane, icon="close", reason=_why_one_pane
+    ),
+    Command(
+        "pane.tie",
+        "Tie this pane to the others, or untie it",
+        _switch_tie,
+        icon="tied",
+        reason=_why_one_pane,
     ),
     Command(
         "zone.next", "Keyboard: the next zone", _next_zone, ("F6",), icon="keyboard"

@@ -247,7 +247,7 @@ def _run_for(user: User, viewport: Viewport, command: Command[User]) -> None:
 
 
 _MENU_GROUPS = (
-    ("pane.beside", "pane.alone", "pane.close"),
+    ("pane.beside", "pane.tie", "pane.alone", "pane.close"),
     ("picture.save", "picture.save_transparent"),
 )
 """Names of commands of the menu of a pane."""

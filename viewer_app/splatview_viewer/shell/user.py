@@ -217,6 +217,8 @@ class User:
             self._hide()
         for viewport in self.layout.seen:
             viewport.tick(now)
+        if any([f.tick(self, now) for f in self.catalogue.features]):
+            self.mark_interface()
         self.history.watch(now)
         toasts = self.state.toasts
         self.state.toasts = [

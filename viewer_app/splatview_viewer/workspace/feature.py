@@ -31,6 +31,10 @@ class Feature:
     def pull(self, user: Any) -> None:
         """Prepare the viewports of a user, which have their places, to be drawn."""
 
+    def tick(self, user: Any, now: float) -> bool:
+        """Do what is due for a user, once a turn; return whether other words are told."""
+        return False
+
     def sections(self, viewport: Any) -> Sequence[Section]:
         """Return its parts of the panel for a viewport."""
         return ()
