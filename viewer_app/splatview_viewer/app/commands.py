@@ -251,8 +251,8 @@ class Serve(_Viewer):
     that it prints.
 
     Mouse: wheel zooms, drag moves a picture; over Gaussians, left drag orbits, right
-    drag moves. Touch: one finger drags, two zoom and move. Keys: F fits, H or Tab hides
-    the panel, 1 shows a picture pixel by pixel.
+    drag moves. Touch: one finger drags, two zoom and move. Keys: Ctrl + K finds every
+    command, stream and setting, F fits, H hides the panel, ? lists all keys.
     """
 
     files: Annotated[
