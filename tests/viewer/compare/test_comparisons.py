@@ -216,7 +216,9 @@ def test_boxes_are_drawn_in_a_difference_and_do_not_count_in_its_psnr(
         return rig.picture().max() > 100
 
     rig.app.until(has_box)
+    # The next picture is measured anew.
     view.psnr = None
+    rig.app.user.mark()
     rig.app.until(lambda: view.psnr is not None)
     assert "no difference" in view.info().details
     splatview.publish(255 - pixels, "two")
