@@ -1,6 +1,6 @@
 """Stands for the page, without a browser: `python -m benchmarks.browser.page JSON`.
 
-JSON: {"port", "token", "size"}. Pictures are counted when they have come whole, and acknowledged at once. Commands:
+JSON: {"port", "token", "size"}; the size is that of the picture without the panel. Pictures are counted when they have come whole, and acknowledged at once. Commands:
 
 | do | what |
 |---|---|
@@ -41,6 +41,10 @@ from benchmarks.browser.websocket import Closed, WebSocket
 from splatview_viewer.core import events as ev
 from splatview_viewer.web import messages
 
+_ABOVE = 44 + 30
+"""Pixels above the picture: the top bar and the pane's strip."""
+_BELOW = 88
+"""Pixels below it: the time area."""
 _CHECKED = 24
 """Pictures of a measurement that are decoded."""
 
@@ -66,9 +70,9 @@ class Page:
         self._coming: tuple[messages.Picture, float]
         self._parts = b""
         self._socket = WebSocket(options["port"], f"/ws?token={options['token']}")
-        self._send(
-            messages.Hello(id="benchmark", width=self._size[0], height=self._size[1])
-        )
+        width, height = self._size
+        height += _ABOVE + _BELOW
+        self._send(messages.Hello(id="benchmark", width=width, height=height))
         threading.Thread(target=self._reading, daemon=True).start()
 
     def _send(self, message: messages.ClientMessage) -> None:
@@ -225,7 +229,7 @@ class Page:
         self._received = []
         self._decoding = True
         x0, y0 = pictures.hand_position(0, self._size)
-        self._send(ev.PointerPress(x0, y0, at=time.perf_counter() * 1e3))
+        self._send(ev.PointerPress(x0, y0 + _ABOVE, at=time.perf_counter() * 1e3))
         started_at = time.monotonic()
         due = started_at
         step = 0
@@ -233,14 +237,14 @@ class Page:
             step += 1
             x, y = pictures.hand_position(step, self._size)
             moved_at = time.perf_counter() * 1e3
-            self._send(ev.PointerMove(x, y, at=moved_at))
+            self._send(ev.PointerMove(x, y + _ABOVE, at=moved_at))
             self._moves.append((moved_at, x - x0, y - y0))
             due += 1 / hz
             time.sleep(max(due - time.monotonic(), 0))
-        time.sleep(0.5)
+        time.sleep(1.5)
         self._send(
             ev.PointerRelease(
-                *(x0 + self._moves[-1][1], y0 + self._moves[-1][2]),
+                *(x0 + self._moves[-1][1], y0 + self._moves[-1][2] + _ABOVE),
                 at=time.perf_counter() * 1e3,
             )
         )

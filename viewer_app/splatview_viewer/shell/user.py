@@ -379,6 +379,10 @@ class User:
         if isinstance(event, ev.PointerPress) and not ours:
             self.layout.activate(viewport)
         viewport.take(event, ours)
+        if viewport.captured and isinstance(event, ev.PointerMove):
+            # A camera that moves smoothly asks for its pictures later.
+            self._pictures_answer = True
+        return None
 
     def run(self, command: Command[User]) -> None:
         """Run one of the viewer's own commands, or tell why it cannot be done now."""
