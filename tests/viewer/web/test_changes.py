@@ -6,6 +6,7 @@ import io
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
@@ -26,6 +27,20 @@ HEIGHT = 200
 def copy_of(pixels: np.ndarray) -> Copy:
     """Return a picture with its top row first as OpenGL reads it."""
     return Copy(np.ascontiguousarray(pixels[::-1]), 0.0)
+
+
+def test_tensors_are_compared_as_arrays_are() -> None:
+    """Check the way of pictures that stay on a GPU, here on the CPU."""
+    rng = np.random.default_rng(2)
+    before = np.zeros((HEIGHT, WIDTH, 4), np.uint8)
+    after = before.copy()
+    after[rng.integers(0, HEIGHT, 9), rng.integers(0, WIDTH, 9)] = 255
+    arrays = copy_of(after), copy_of(before)
+    tensors = [Copy(torch.from_numpy(copy.pixels), 0.0) for copy in arrays]
+    rects = changed_rects(*arrays)
+    assert changed_rects(*tensors) == rects
+    files = [encode_part(copy, rects[0]) for copy in (arrays[0], tensors[0])]
+    assert files[0] == files[1]
 
 
 def covered(rects: list[Rect]) -> np.ndarray:
