@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 from support.scene_files import ply_columns, truth, write_ply
 from support.viewer import Viewer
+from support.wait import turns
 
 from splatview_viewer.app.loop import step
 from splatview_viewer.core.events import (
@@ -151,3 +152,17 @@ def test_kept_picture_has_no_mark_on_it(viewer: Viewer, tmp_path: Path) -> None:
     first, second = (np.asarray(Image.open(file)) for file in tmp_path.glob("*.png"))
     np.testing.assert_array_equal(first, second)
     assert view(viewer).view.state.selection.marked == (3,)
+
+
+def test_all_that_was_typed_is_seen_in_the_next_picture(viewer: Viewer) -> None:
+    """However much came since the last one: imgui itself takes a key in each frame."""
+    viewer.user.open_palette()
+    viewer.do()
+    for letter in "fit":
+        viewer.screen.push(Key(letter), Text(letter), Key(letter, pressed=False))
+    drawn_at = viewer.user.pace.drawn_at
+    for _ in turns("another picture"):
+        viewer.step()
+        if viewer.user.pace.drawn_at > drawn_at:
+            break
+    assert not viewer.user.interface.surface.is_behind

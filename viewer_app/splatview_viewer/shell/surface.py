@@ -22,6 +22,24 @@ if TYPE_CHECKING:
 _TIP_DELAY_S = 0.6
 
 
+def _render(
+    framebuffer: moderngl.Framebuffer,
+    work: Callable[[], AbstractContextManager[object]],
+    clear: bool,
+) -> None:
+    """Render the frame that has ended, over what is there or over nothing."""
+    drawn = imgui.get_draw_data()
+    if clear:
+        framebuffer.use()
+        framebuffer.clear(0.0, 0.0, 0.0, 0.0)
+    if drawn.total_vtx_count:
+        with work():
+            framebuffer.use()
+            imgui.backends.opengl3_render_draw_data(drawn)
+            # This tells moderngl what imgui left bound.
+            framebuffer.use()
+
+
 class Surface:
     """An imgui context that draws into framebuffers.
 
@@ -60,6 +78,10 @@ class Surface:
         self.input = ImguiInput(self)
         self.has_popup = False
         """True if the last frame showed a popup."""
+        self.is_behind = False
+        """True if events are left for the next frame: imgui takes few in one."""
+        self.catches_up = False
+        """True while frames that are behind are not rendered: the next one follows."""
         self._styled: tuple[float, bool, bool] | None = None
         self._is_open = True
         self._last_time = time.perf_counter()
@@ -120,6 +142,7 @@ class Surface:
         self._last_time = now
         imgui.backends.opengl3_new_frame()
         imgui.new_frame()
+        self.is_behind = len(imgui.get_current_context().input_events_queue) > 0
         self.input.begin_frame()
         self.focus.begin_frame()
         try:
@@ -129,16 +152,8 @@ class Surface:
                 self.has_popup = imgui.is_popup_open("", imgui.PopupFlags_.any_popup)
         finally:
             end_frame()
-            drawn = imgui.get_draw_data()
-            if clear:
-                framebuffer.use()
-                framebuffer.clear(0.0, 0.0, 0.0, 0.0)
-            if drawn.total_vtx_count:
-                with work():
-                    framebuffer.use()
-                    imgui.backends.opengl3_render_draw_data(drawn)
-                    # This tells moderngl what imgui left bound.
-                    framebuffer.use()
+            if not (self.is_behind and self.catches_up):
+                _render(framebuffer, work, clear)
 
     def draw_over(
         self,

@@ -65,6 +65,8 @@ _STATES_PERIOD = 1.0
 """Seconds between two looks at the states of the runs."""
 _TOGETHER = 0.1
 """Seconds that an interface waits for pictures that it changes with."""
+_MOST_FRAMES = 8
+"""Frames of imgui in one interface, which takes few events in each."""
 _SLOW_S = 0.05
 """Seconds of drawing pictures from which on they are slow."""
 _USED_FOR = 0.25
@@ -658,8 +660,14 @@ class User:
             self._say_at = now + _SAID_FOR
             self.state.displayed_timings = replace(t, stages=dict(t.stages))
         work = partial(self._work, "panel", *framebuffer.size, self.has_panel)
-        changed = self.interface.draw(self, framebuffer, work, clear=clear)
-        if self.interface.surface.focus.is_moving:
+        surface = self.interface.surface
+        changed = False
+        for frame in range(_MOST_FRAMES):
+            surface.catches_up = frame < _MOST_FRAMES - 1
+            changed |= self.interface.draw(self, framebuffer, work, clear=clear)
+            if not surface.is_behind:
+                break
+        if surface.focus.is_moving or surface.is_behind:
             self.mark_interface(SETTLE)
         if changed:
             self.mark(SETTLE)
