@@ -16,7 +16,7 @@ from support import widgets
 from support.snapshot_cases import EVENT_INDEX, User
 from support.wait import PATIENCE
 
-from splatview_viewer.core.events import Key, PointerMove
+from splatview_viewer.core.events import Key, PointerMove, Wheel
 from splatview_viewer.kinds.snapshot.panes.sql import run_query
 from splatview_viewer.kinds.snapshot.state import TABS
 from splatview_viewer.screens.offscreen import OffscreenScreen
@@ -152,8 +152,7 @@ def test_flame_graph_zooms_highlights_and_goes_back(
 def test_moments_and_snapshots_are_compared(
     user: Any, real: MemorySnapshot, full: MemorySnapshot
 ) -> None:
-    other_user = user(full, "timeline")
-    u = user(real, "compare")
+    u = user(real, "timeline", shows="both")
     trace = real.traces[0]
     live = live_bytes(trace)
     # Without marks the start and the peak are compared.
@@ -169,12 +168,50 @@ def test_moments_and_snapshots_are_compared(
         .allocations(0)
         .tolist()
     )
-    u.view.state = u.state.with_choice("with", full.name)
+    # A second file fills B by itself.
+    other_user = user(full, "timeline")
+    u.view.change(highlight=None, line_up="peak", moment=None)
     u.settle()
-    assert u.answer_of("compare").bytes_before == live_bytes(full.traces[0]).max()
+    assert u.answer_of("compare").bytes_before == live.max()
+    assert u.answer_of("compare").bytes_after == live_bytes(full.traces[0]).max()
+    u.press("compare 0")
+    ids = u.answer_of("compare").sides_of(0)[1]
+    partner = u.view.two_runs.partner
+    lit = partner.state.highlight
+    assert np.flatnonzero(lit.mask).tolist() == ids.tolist()
     other_user.close()
     u.settle()
     assert u.answer_of("compare").bytes_before == live[3000]
+
+
+def test_two_timelines_share_their_axis(
+    user: Any, real: MemorySnapshot, full: MemorySnapshot
+) -> None:
+    other_user = user(full, "timeline")
+    u = user(real, "timeline", shows="both")
+    partner = u.view.two_runs.partner
+    assert partner.content is other_user.view.content
+    for line_up in ("start", "peak"):
+        u.view.change(line_up=line_up, x=(100.0, 200.0))
+        u.settle()
+        shift = u.view.two_runs.shift(partner)
+        assert shift is not None
+        assert (shift != 0) == (line_up == "peak")
+        assert partner.state.x == (100.0 + shift, 200.0 + shift)
+    # The lower timeline is zoomed, and the upper one goes along.
+    u.view.change(line_up="start", x=None)
+    u.settle()
+    u.do(PointerMove(300, 380), Wheel(300, 380, 3))
+    assert u.state.x is not None
+    assert u.state.x == partner.state.x
+    u.view.change(tied_time=False)
+    u.settle()
+    u.do(Wheel(300, 380, 3))
+    assert u.state.x != partner.state.x
+    for shows in ("growth", "alone"):
+        u.view.change(shows=shows)
+        u.settle()
+    assert u.view.two_runs.partner is None
 
 
 def test_leaks_pane_highlights_leaked_allocations(

@@ -68,10 +68,19 @@ class _Viewer:
         files: tuple[Path, ...],
         run: str | None,
         record: RecordOptions | None = None,
+        *,
+        compares: bool = False,
     ) -> None:
         """Open the viewer, and show files and runs until it is closed.
 
         `run` and `record` as in AppOptions.
+
+        Args:
+            command: its name, for messages.
+            files: to show.
+            run: that is followed.
+            record: what is recorded.
+            compares: the first file is shown with the second at first.
         """
         signals = list[int]()
         with entry.handle_signals(lambda signal, _: signals.append(signal)):
@@ -92,6 +101,8 @@ class _Viewer:
             check_files(paths)
             # They are read while the screen is being opened.
             sources = tuple(FileSource(path) for path in paths)
+            if compares:
+                sources[0].first_state = {"shows": "both"}
             screen = self._make_screen(size)
             with ExitStack() as stack:
                 browsers = self._serve_pages(screen, run)
@@ -107,6 +118,7 @@ class _Viewer:
                     gpu_budget=self.gpu_budget,
                     memo=Memo(memo_file()),
                     record=record,
+                    tab="compare" if compares else None,
                 )
                 app = loop.App(screen, options, browsers=browsers)
                 stack.pop_all()
@@ -376,7 +388,8 @@ class Memory(_Viewer, _SnapshotOptions):
         if self.png is not None:
             Shot(self.png, self.file, size=self.size, device=self.device).execute()
         else:
-            self._serve("memory", tuple(files), None)
+            is_pair = len(files) == 2
+            self._serve("memory", tuple(files), None, compares=is_pair)
 
     def _check_answer(self) -> None:
         """Raise ViewerError where an option does not go with the answer asked for."""

@@ -97,6 +97,9 @@ class Kind:
     `request_snapshot`, which the workspace sets."""
     holds_many: bool = False
     """The first side of its shape is the number of things that it holds."""
+    fed_unseen: bool = False
+    """A file of it is given to a view once it is read, whether it is shown or not: others
+    are compared with it."""
     fact: Callable[[Any], str] = lambda _: ""
     """Returns what the list of streams says of a content, in a word; "" for nothing."""
     links: tuple[Link, ...] = ()

@@ -78,6 +78,12 @@ class Feeder:
             return slot.missed < _MAX_MISSES and self._has_ready_screen(slot)
         return False
 
+    def feed_unseen(self, slot: Slot, now: float) -> None:
+        """Give a file that others are compared with to a view, though it is not shown."""
+        is_new = not slot.views and about(slot.entry.kind).fed_unseen
+        if is_new and slot.entry.is_file and slot.source.has_new_value():
+            self._feed(slot, now)
+
     def has_new_value(self, now: float) -> bool:
         """Return whether `Pump.poll` would take a visible value, in a hundredth of its time."""
         try:

@@ -63,6 +63,7 @@ class Pump:
             has_commands = self._keep_up(now, has_news)
         for slot in list(catalogue.slots.values()):
             self._feeder.work_on(slot)
+            self._feeder.feed_unseen(slot, now)
         has_values = False
         for slot in catalogue.watched():
             has_values |= self._feeder.take_in(slot, now)

@@ -30,7 +30,7 @@ def _holds(value: Any) -> bool:
     return isinstance(value, MemorySnapshot)
 
 
-KIND = Kind("snapshot", view=_view, still="plot", holds=_holds)
+KIND = Kind("snapshot", view=_view, still="plot", holds=_holds, fed_unseen=True)
 
 
 def expect(path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui, implot
@@ -23,12 +23,13 @@ from splatview_viewer.kinds.snapshot.state import PLOTS
 from splatview_viewer.kinds.snapshot.world import MIN_WINDOW, MIN_WINDOW_BYTES
 from splatview_viewer.snapshot.analysis.annotations import annotated_ranges
 from splatview_viewer.snapshot.analysis.details import life, summary
-from splatview_viewer.ui import plots, theme
+from splatview_viewer.ui import controls, plots, theme
 from splatview_viewer.ui.widgets import board, card, faint, fitted, pointer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from splatview_viewer.kinds.snapshot.state import Range
     from splatview_viewer.kinds.snapshot.view import SnapshotView
     from splatview_viewer.kinds.snapshot.world import PlotWorld
 
@@ -41,10 +42,29 @@ _CLICK_DISTANCE = 4.0
 _CLEAR = ImVec4(0, 0, 0, 0)
 
 
-def draw_plot(view: SnapshotView, rect: Rect) -> Rect:
+class PlotNote(NamedTuple):
+    """What a timeline of two that are compared has beside its bands."""
+
+    badge: str
+    """"A" or "B"."""
+    color: ImVec4
+    """Of the run."""
+    line: int | None
+    """The moment at the line that goes through both."""
+    has_labels: bool
+    """The labels of the time axis are below it."""
+
+
+def draw_plot(view: SnapshotView, rect: Rect, note: PlotNote | None = None) -> Rect:
     """Draw the timeline, and react to what the user does in it.
 
-    Returns the area within the axes.
+    Args:
+        view: whose timeline it is.
+        rect: with the axes, in pixels.
+        note: of one of two that are compared.
+
+    Returns:
+        The area within the axes.
     """
     scale = view.scale
     world = view.world()
@@ -62,7 +82,8 @@ def draw_plot(view: SnapshotView, rect: Rect) -> Rect:
             )
             return rect
         available = imgui.get_content_region_avail()
-        x_axis, y_axis = _axes(view, world, available)
+        has_labels = note is None or note.has_labels
+        x_axis, y_axis = _axes(view, world, available, has_labels=has_labels)
         size = (max(available.x, 1), max(available.y, 1))
         with (
             _thin_grid(),
@@ -73,7 +94,7 @@ def draw_plot(view: SnapshotView, rect: Rect) -> Rect:
             view.paint(world, plot.rect)
             _point(view, world, plot)
             if not plot.small:
-                _draw_over(view, world, plot)
+                _draw_over(view, world, plot, note)
     if plot.reset:
         # The first of the two clicks has chosen an allocation.
         view.state = replace(view.state.without_window(), selected=None)
@@ -101,7 +122,7 @@ def _thin_grid() -> Iterator[None]:
 
 
 def _axes(
-    view: SnapshotView, world: PlotWorld, available: ImVec2
+    view: SnapshotView, world: PlotWorld, available: ImVec2, *, has_labels: bool
 ) -> tuple[plots.Axis, plots.Axis]:
     """Return the axes of the plot. available: pixels of the plot with its labels."""
     scale = view.scale
@@ -109,7 +130,6 @@ def _axes(
     axis = world.axis
     x, y = world.window(view.state)
     x_tick_count = max(int(available.x / (85 * scale)), 2)
-    y_tick_count = max(int(available.y / (45 * scale)), 2)
     if axis.unit == "events":
         ticks = quantities.count_ticks(*x, x_tick_count)
     else:
@@ -121,24 +141,38 @@ def _axes(
     for value, label in ticks:
         space_right = (x[1] - value) * pixels_per_x + margin
         if space_right >= imgui.calc_text_size(label).x / 2:
-            complete_ticks.append((value, label))
+            complete_ticks.append((value, label if has_labels else ""))
     x_axis = plots.Axis(
         x,
         ticks=complete_ticks,
-        limit=axis.extent,
+        limit=world.extent,
         min_extent=MIN_WINDOW[axis.unit],
         locked=io.key_ctrl,
         grid_above=True,
     )
-    y_axis = plots.Axis(
-        y,
-        ticks=quantities.byte_ticks(*y, y_tick_count),
+    y_axis = byte_axis(world, y, available.y / scale, locked=io.key_shift)
+    return x_axis, y_axis
+
+
+def byte_axis(
+    world: PlotWorld, span: Range, points: float, *, locked: bool = False
+) -> plots.Axis:
+    """Return the axis of bytes.
+
+    Args:
+        world: of the plot.
+        span: what is visible of it.
+        points: of height.
+        locked: it is not moved.
+    """
+    return plots.Axis(
+        span,
+        ticks=quantities.byte_ticks(*span, max(int(points / 45), 2)),
         limit=world.full,
         min_extent=MIN_WINDOW_BYTES,
-        locked=io.key_shift,
+        locked=locked,
         grid_above=True,
     )
-    return x_axis, y_axis
 
 
 def _is_clicked(scale: float) -> bool:
@@ -171,7 +205,9 @@ def _point(view: SnapshotView, world: PlotWorld, plot: plots.Plot) -> None:
     view.pointer = x, y
 
 
-def _draw_over(view: SnapshotView, world: PlotWorld, plot: plots.Plot) -> None:
+def _draw_over(
+    view: SnapshotView, world: PlotWorld, plot: plots.Plot, note: PlotNote | None
+) -> None:
     """Draw ranges, marks, the legend, texts, and what is under the pointer."""
     scale = view.scale
     r = plot.rect
@@ -180,8 +216,12 @@ def _draw_over(view: SnapshotView, world: PlotWorld, plot: plots.Plot) -> None:
     bottom = r.y + r.height - 6 * scale
     with plot.drawing() as draw:
         top = r.y + _draw_annotations(draw, view, world, plot)
-        _draw_marks(draw, view, world, plot)
-        _draw_legend(draw, view, r, top)
+        _draw_marks(draw, view, world, plot, note)
+        if note is None:
+            _draw_legend(draw, view, r, top)
+        if note is not None:
+            _draw_note(draw, view, world, plot, note)
+            top += 34 * scale
         text = missing_caption(view)
         if view.state.highlight is not None:
             text = f"Lit: {view.state.highlight.label}   (Esc: everything again)"
@@ -197,6 +237,81 @@ def _draw_over(view: SnapshotView, world: PlotWorld, plot: plots.Plot) -> None:
             line = (status, theme.DIM)
             card(draw, (right, bottom), [line], (1, 1))
     _draw_pointer(view, world, plot)
+
+
+def _draw_note(
+    draw: imgui.ImDrawList,
+    view: SnapshotView,
+    world: PlotWorld,
+    plot: plots.Plot,
+    note: PlotNote,
+) -> None:
+    """Draw whose timeline it is, the most that was reserved, and what is at the line."""
+    scale = plot.scale
+    r = plot.rect
+    bands = world.bands
+    right = r.x + r.width
+    reserved = int(bands.reserved.max(initial=0))
+    y = plot.to_pixel(plot.x[0], reserved)[1]
+    if reserved and r.y <= y <= r.y + r.height:
+        _draw_dashes(draw, (r.x, right), y, scale)
+        text = f"reserved {size_text(reserved)}"
+        width = imgui.calc_text_size(text).x
+        line_height = imgui.get_text_line_height()
+        above = y - line_height - 2 * scale
+        top = above if above > r.y else y + 2 * scale
+        corner = ImVec2(right - width - 6 * scale, top)
+        draw.add_text(corner, theme.u32(theme.DIM), text)
+    if note.line is not None and note.line < len(bands.live):
+        x = world.axis.x_of(note.line)
+        plot.upright(x, theme.TEXT, 1.3)
+        live = int(bands.live[note.line])
+        px, py = plot.to_pixel(x, live)
+        draw.add_circle_filled(ImVec2(px, py), 5 * scale, theme.u32(theme.PLOT), 16)
+        draw.add_circle_filled(ImVec2(px, py), 4 * scale, theme.u32(note.color), 16)
+        with theme.bold(theme.SMALL_SIZE):
+            line = (size_text(live), theme.TEXT)
+            card(draw, (px + 9 * scale, py), [line], (0, 0.5), within=r)
+    _draw_title(draw, view, r, note, int(bands.live.max(initial=0)))
+
+
+def _draw_dashes(
+    draw: imgui.ImDrawList, between: tuple[float, float], y: float, scale: float
+) -> None:
+    """Draw a dashed line at a pixel y."""
+    x, right = between
+    color = theme.u32(theme.TEXT, 0.6)
+    while x < right:
+        end = min(x + 4 * scale, right)
+        draw.add_line(ImVec2(x, y), ImVec2(end, y), color, scale)
+        x += 8 * scale
+
+
+def _draw_title(
+    draw: imgui.ImDrawList, view: SnapshotView, r: Rect, note: PlotNote, highest: int
+) -> None:
+    """Draw whose timeline it is, on a card in the upper left corner."""
+    scale = view.scale
+    name = fitted(view.content.snapshot.name, r.width * 0.4)
+    fact = f"highest {size_text(highest)}"
+    with theme.bold(theme.FONT_SIZE):
+        name_width = imgui.calc_text_size(name).x
+    with theme.font_size(theme.FONT_SIZE):
+        fact_width = imgui.calc_text_size(fact).x
+        line_height = imgui.get_text_line_height()
+    low = ImVec2(r.x + 12 * scale, r.y + 6 * scale)
+    height = 28 * scale
+    width = name_width + fact_width + 52 * scale
+    high = ImVec2(low.x + width, low.y + height)
+    draw.add_rect_filled(low, high, theme.u32(theme.BAR, 0.86), 6 * scale)
+    controls.badge(note.badge, note.color, (low.x + 6 * scale, low.y + 5 * scale))
+    y = round(low.y + (height - line_height) / 2)
+    x = low.x + 33 * scale
+    with theme.bold(theme.FONT_SIZE):
+        draw.add_text(ImVec2(x, y), theme.u32(theme.TEXT), name)
+    with theme.font_size(theme.FONT_SIZE):
+        x += name_width + 9 * scale
+        draw.add_text(ImVec2(x, y), theme.u32(theme.DIM), fact)
 
 
 def _draw_legend(
@@ -223,7 +338,11 @@ def _draw_legend(
 
 
 def _draw_marks(
-    draw: imgui.ImDrawList, view: SnapshotView, world: PlotWorld, plot: plots.Plot
+    draw: imgui.ImDrawList,
+    view: SnapshotView,
+    world: PlotWorld,
+    plot: plots.Plot,
+    note: PlotNote | None,
 ) -> None:
     """Draw out of memory errors, the marked and chosen moments, and a lifetime.
 
@@ -257,7 +376,7 @@ def _draw_marks(
     for moment, name in ((mark_a, "A"), (mark_b, "B")):
         if moment is not None:
             draw_line(moment, theme.WAITS, name, bottom - 3 * scale, 1)
-    if state.moment is not None:
+    if state.moment is not None and note is None:
         x = screen_x(state.moment)
         size = 5 * scale
         left_corner = ImVec2(x - size, r.y)

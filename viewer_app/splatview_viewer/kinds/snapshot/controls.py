@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from splatview_viewer.core.view import Section
+from splatview_viewer.kinds.snapshot.compare_panel import compare_sections
 from splatview_viewer.kinds.snapshot.panes.details import (
     allocation_state,
     draw_allocation,
@@ -28,13 +30,30 @@ def sections_of(view: SnapshotView) -> Sequence[Section]:
         _look_section(view),
         Section(
             "Chosen allocation",
-            partial(draw_allocation, view),
+            partial(draw_allocation, _with_chosen(view)),
             opened=True,
             tip="Size, address, lifetime and stack of the allocation that was clicked",
             tab="data",
-            state=allocation_state(view),
+            state=allocation_state(_with_chosen(view)),
         ),
+        *compare_sections(view),
+        *_look_of_compared(view),
     )
+
+
+def _with_chosen(view: SnapshotView) -> SnapshotView:
+    """Return the view whose allocation is chosen, of those that are compared."""
+    partner = view.two_runs.partner
+    if partner is None or view.state.selected is not None:
+        return view
+    return view if partner.state.selected is None else partner
+
+
+def _look_of_compared(view: SnapshotView) -> Sequence[Section]:
+    """Return the section about the bands as the tab Compare has it, closed."""
+    if view.state.shows == "alone":
+        return ()
+    return (replace(_look_section(view), tab="compare", opened=False),)
 
 
 def _look_section(view: SnapshotView) -> Section:

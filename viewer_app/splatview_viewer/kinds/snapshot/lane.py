@@ -12,9 +12,11 @@ from splatview_viewer.kinds.snapshot.world import zoom_range
 from splatview_viewer.snapshot.timeline.bands import peaks
 from splatview_viewer.ui import plots, theme
 from splatview_viewer.ui.tracks import Track
-from splatview_viewer.ui.widgets import pointer
+from splatview_viewer.ui.widgets import faint, pointer
 
 if TYPE_CHECKING:
+    from imgui_bundle import ImVec4
+
     from splatview_viewer.core.lane import LaneButton
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.kinds.snapshot.state import Range
@@ -40,6 +42,10 @@ class OverviewLane:
 
     def __init__(self, view: SnapshotView) -> None:
         self._view = view
+        self._color: ImVec4 | None = None
+        """Of the run, of one of two; None: of one alone."""
+        self._line: int | None = None
+        """The moment of a line through two lanes."""
 
     @property
     def caption(self) -> str:
@@ -65,7 +71,14 @@ class OverviewLane:
             if world is None or outline is None:
                 track.write(draw, "Counting")
                 return False
-            draw_outline(view, world, outline, rect)
+            draw_outline(view, world, outline, rect, self._color)
+            if self._line is not None:
+                share = world.axis.x_of(self._line) - world.extent[0]
+                share /= world.extent[1] - world.extent[0]
+                x = round(rect.x + share * rect.width)
+                low = ImVec2(x - scale, rect.y)
+                high = ImVec2(x + scale, rect.y + rect.height)
+                draw.add_rect_filled(low, high, theme.u32(theme.TEXT))
         return view.state != previous
 
     def _take_pointer(self, world: PlotWorld, rect: Rect, *, is_held: bool) -> None:
@@ -76,10 +89,42 @@ class OverviewLane:
         wheel = imgui.get_io().mouse_wheel
         if not wheel or not imgui.is_item_hovered():
             return
-        low, high = world.axis.extent
+        low, high = world.extent
         center = low + (pointer().x - rect.x) / max(rect.width, 1) * (high - low)
         window = zoom_range(view.state.x or (low, high), center, _ZOOM**wheel)
         view.state = world.with_window(view.state, window)
+
+
+class ComparedLane(OverviewLane):
+    """The overview of A or of B, of two snapshots that are compared."""
+
+    def __init__(self, view: SnapshotView, side: SnapshotView) -> None:
+        """Describe it.
+
+        Args:
+            view: the user's.
+            side: the view of the lane's snapshot, `view` or its partner.
+        """
+        super().__init__(side)
+        self._owner = view
+        badge = view.two_runs.badge_of(side)
+        self.icon = badge
+        self.name = "Before" if badge == "A" else "After"
+        self._color = faint(theme.run_color("AB".index(badge)), 0.5)
+
+    def draw_track(self, rect: Rect, scale: float) -> bool:
+        owner = self._owner
+        side = self._view
+        partner = owner.two_runs.partner
+        if partner is None:
+            return False
+        line = owner.two_runs.line(partner)
+        self._line = None if line is None else line[side is not owner]
+        previous = side.state
+        changed = super().draw_track(rect, scale)
+        if side is partner and side.state != previous:
+            owner.two_runs.take_back(partner, previous)
+        return changed
 
 
 class Outline(NamedTuple):
@@ -99,7 +144,7 @@ class Outline(NamedTuple):
 def outline_of(view: SnapshotView, world: PlotWorld, columns: int) -> Outline | None:
     """Return the outline in so many columns of pixels; None while it is computed."""
     return view.content.request(
-        ("minimap", view.device, view.state.unit, columns),
+        ("minimap", view.device, view.state.unit, columns, world.extent),
         partial(_outline, world, columns),
         newest=True,
         lane="layout",
@@ -110,10 +155,10 @@ def _outline(world: PlotWorld, columns: int) -> Outline:
     """Return the outline of the timeline, with two points for each column of pixels."""
     axis = world.axis
     bands = world.bands
-    edges = axis.edges(*axis.extent, columns)
-    live = bands.live[peaks(bands.live, edges)]
-    reserved = bands.reserved[peaks(bands.reserved, edges)]
-    x = np.linspace(*axis.extent, columns + 1)
+    edges = axis.edges(*world.extent, columns)
+    live = _values_at(bands.live, edges)
+    reserved = _values_at(bands.reserved, edges)
+    x = np.linspace(*world.extent, columns + 1)
     return Outline(
         x=np.repeat(x, 2)[1:-1],
         live=np.repeat(live.astype(np.float64), 2),
@@ -121,18 +166,31 @@ def _outline(world: PlotWorld, columns: int) -> Outline:
     )
 
 
+def _values_at(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Return the greatest value in each column of pixels; 0 beyond the trace."""
+    indices = peaks(values, edges)
+    return np.where(indices >= 0, values[indices], 0)
+
+
 def draw_outline(
-    view: SnapshotView, world: PlotWorld, outline: Outline, rect: Rect
+    view: SnapshotView,
+    world: PlotWorld,
+    outline: Outline,
+    rect: Rect,
+    color: ImVec4 | None = None,
 ) -> None:
-    """Draw the outline at imgui's cursor, and the window in it."""
-    extent = world.axis.extent
+    """Draw the outline at imgui's cursor, and the window in it.
+
+    color: of the bytes; the theme's without.
+    """
+    extent = world.extent
     size = (rect.width, rect.height)
     with plots.bare("minimap", size, extent, (0, outline.top)) as plot:
         if plot is None:
             return
         zeros = np.zeros_like(outline.x)
         plot.shade("##bytes", outline.x, zeros, outline.reserved, theme.OVER)
-        plot.shade("##bytes", outline.x, zeros, outline.live, theme.FILL)
+        plot.shade("##bytes", outline.x, zeros, outline.live, color or theme.FILL)
         if view.state.x is not None:
             _draw_window(plot, rect, extent, view.state.x)
 
@@ -153,7 +211,7 @@ def _draw_window(plot: plots.Plot, rect: Rect, extent: Range, window: Range) -> 
 
 def move_window(view: SnapshotView, world: PlotWorld, rect: Rect) -> None:
     """Put the middle of the window where the pointer is."""
-    low, high = world.axis.extent
+    low, high = world.extent
     extent = high - low
     x0, x1 = view.state.x or (low, low + extent * _FIRST_WINDOW)
     half = (x1 - x0) / 2

@@ -20,7 +20,6 @@ TABS = {
     "segments": "Segments",
     "events": "Events",
     "stacks": "Stacks",
-    "compare": "Compare",
     "leaks": "Leaks",
     "oom": "OOM",
     "sql": "SQL",
@@ -83,6 +82,20 @@ class SnapshotState:
     highlight: Highlight | None = None
     choices: tuple[tuple[str, str], ...] = ()
     """Values chosen in panes, by name."""
+    shows: Literal["alone", "both", "growth"] = "alone"
+    """Whether the timeline is compared: two timelines, or how one outgrew the other."""
+    other: str = ""
+    """The name of the snapshot that it is compared with; "": the first other one."""
+    swapped: bool = False
+    """The snapshot itself is B, and the other one A."""
+    line_up: Literal["start", "peak", "mark"] = "start"
+    """The moments of two snapshots that are at the same x."""
+    tied_time: bool = True
+    """Two timelines show the same time."""
+    tied_bytes: bool = True
+    """Two timelines show the same bytes."""
+    partner: SnapshotState | None = None
+    """What is chosen in the timeline of the other snapshot."""
 
     def choice(self, name: str, default: str) -> str:
         """Return the value chosen in a pane."""
@@ -113,8 +126,11 @@ class SnapshotState:
         """Return the state after Escape, which takes back one thing at a time."""
         if self.selected is not None:
             return replace(self, selected=None)
+        if self.partner is not None and self.partner.selected is not None:
+            return replace(self, partner=replace(self.partner, selected=None))
         if self.highlight is not None:
-            return replace(self, highlight=None)
+            partner = self.partner and replace(self.partner, highlight=None)
+            return replace(self, highlight=None, partner=partner)
         if self.search:
             return replace(self, search="")
         if self.marks[0] is not None:
@@ -130,4 +146,10 @@ class SnapshotState:
             device=device,
             tab=self.tab,
             choices=self.choices,
+            shows=self.shows,
+            other=self.other,
+            swapped=self.swapped,
+            line_up=self.line_up,
+            tied_time=self.tied_time,
+            tied_bytes=self.tied_bytes,
         )

@@ -23,6 +23,7 @@ from splatview_viewer.kinds.snapshot.state import (
     Highlight,
     SnapshotState,
 )
+from splatview_viewer.kinds.snapshot.two_runs import SharedAxes, TwoRuns
 from splatview_viewer.kinds.snapshot.window_keys import MOVES, move_window
 from splatview_viewer.snapshot import check_timeline
 from splatview_viewer.snapshot.model import (
@@ -64,6 +65,13 @@ class SnapshotData:
         self.content = Content(snapshot, self.has_answers.set)
         self.content.bands(self.content.busiest)
 
+    def beside(self, content: Content) -> SnapshotData:
+        """Return the data of another snapshot, for a plot beside this one's."""
+        data = SnapshotData(self.ctx)
+        data.content = content
+        data.has_answers = self.has_answers
+        return data
+
     def close(self) -> None:
         """Drop the snapshot. Idempotent."""
         if self.content is not None:
@@ -96,6 +104,9 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
         """The last position of the pointer in the plot, on both axes."""
         self.focus_search = False
         """The search field gets the keyboard with the next picture."""
+        self.two_runs = TwoRuns(self)
+        self.shared = SharedAxes()
+        """What its plot has in common with another one, while it is drawn."""
         self.pane_memory: dict[Any, Any] = {}
         """What panes keep from one picture to the next."""
         self._shown_content = data.content
@@ -106,7 +117,10 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
         """The last drawing changed the state."""
 
     def undoable_state(self) -> SnapshotState:
-        return replace(self.state, hovered=None, pointed_moment=None)
+        partner = self.state.partner
+        if partner is not None:
+            partner = replace(partner, hovered=None, pointed_moment=None)
+        return replace(self.state, hovered=None, pointed_moment=None, partner=partner)
 
     def take(self, link: str, value: Value) -> bool:
         if not isinstance(value, MemorySnapshot):
@@ -190,7 +204,7 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
             painter = content.addresses(device)
         if axis is None or bands is None or painter is None:
             return None
-        return world.PlotWorld(axis, bands, painter)
+        return world.PlotWorld(axis, bands, painter, self.shared)
 
     def change(self, **changes: Any) -> None:
         """Set fields of the state."""
@@ -250,7 +264,15 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
 
         previous_state = self.state
         self.scale = scale
-        self._drawn_changes = self.content.changes
+        self._drawn_changes = self._changes()
+        if self._is_comparing:
+            from splatview_viewer.kinds.snapshot.comparison import draw_comparison
+
+            is_drawn, needs_redraw = draw_comparison(self, rect)
+            if is_drawn:
+                self._state_changed = self.state != previous_state
+                return needs_redraw or self._state_changed
+        self.shared = SharedAxes()
         has_details = self.state.selected is not None and self.host.around == "none"
         # The time area has the overview.
         is_alone = self.host.around == "none"
@@ -276,6 +298,17 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
             needs_redraw |= draw_pane(self, "details", layout.details)
         self._state_changed = self.state != previous_state
         return needs_redraw or self._state_changed
+
+    @property
+    def _is_comparing(self) -> bool:
+        """True while the timeline is compared, with another one or at two moments."""
+        return self.state.shows != "alone" and self.tab == "timeline"
+
+    def _changes(self) -> int:
+        """Return a number that differs once there are more answers."""
+        partner = self.two_runs.partner
+        others = 0 if partner is None else partner.content.changes
+        return self.content.changes + others
 
     def paint(self, plot_world: PlotWorld, plot: Rect) -> None:
         """Draw the picture into ImPlot's open plot, which covers this rectangle."""
@@ -344,8 +377,12 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
         content = self.data.content
         if content is None or self._sync():
             return content is not None
-        if content.changes != self._drawn_changes:
-            self._drawn_changes = content.changes
+        changes = self._changes()
+        if changes != self._drawn_changes:
+            self._drawn_changes = changes
+            return True
+        partner = self.two_runs.partner
+        if partner is not None and partner.picture.tick():
             return True
         return self.picture.tick()
 
@@ -354,7 +391,12 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
         content = self.data.content
         if content is None or content.busy or self._state_changed:
             return False
-        return content.changes == self._drawn_changes and self.picture.complete
+        partner = self.two_runs.partner
+        if partner is not None:
+            is_busy = partner.content.busy or partner._state_changed
+            if is_busy or not partner.picture.complete:
+                return False
+        return self._changes() == self._drawn_changes and self.picture.complete
 
     @property
     def fault(self) -> str:
@@ -362,12 +404,16 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
 
     def wait(self, timeout: float) -> None:
         if not self.complete and not self._state_changed:
+            if self.two_runs.partner is not None:
+                # The other one's answers set another event.
+                timeout = min(timeout, 0.02)
             self.data.has_answers.wait(timeout)
             self.data.has_answers.clear()
 
     def release(self, occasion: Literal["idle", "away", "closed", "last"]) -> None:
         if occasion != "idle":
             self.picture.release()
+            self.two_runs.close()
         if occasion == "last":
             self.data.close()
 
@@ -379,9 +425,12 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
     def lanes(self) -> Sequence[Lane]:
         if self.data.content is None:
             return ()
-        from splatview_viewer.kinds.snapshot.lane import OverviewLane
+        from splatview_viewer.kinds.snapshot.lane import ComparedLane, OverviewLane
 
-        return (OverviewLane(self),)
+        partner = self.two_runs.partner
+        if partner is None or self.tab != "timeline":
+            return (OverviewLane(self),)
+        return [ComparedLane(self, side) for side in self.two_runs.sides(partner)]
 
     def panel(self) -> Sequence[Section]:
         from splatview_viewer.kinds.snapshot.controls import sections_of
@@ -409,7 +458,16 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
             [*snapshot.notes, *settings],
             readout,
             [f"painted by {pool()._max_workers} threads"],
+            *self._titles(),
         )
+
+    def _titles(self) -> tuple[str, str]:
+        """Return what is compared, for the strip; "" for a snapshot alone."""
+        partner = self.two_runs.partner
+        if partner is None:
+            return "", ""
+        names = [v.content.snapshot.name for v in self.two_runs.sides(partner)]
+        return "Memory", " and ".join(names)
 
     @property
     def timings(self) -> Mapping[str, float]:

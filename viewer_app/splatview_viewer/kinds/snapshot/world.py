@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from splatview_viewer.core.quantities import size_text
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.snapshot.state import PLOTS
+from splatview_viewer.kinds.snapshot.two_runs import NOT_SHARED, SharedAxes
 from splatview_viewer.snapshot.timeline.bands import Bands
 
 if TYPE_CHECKING:
@@ -102,6 +103,48 @@ def lay_out(
     return PaneLayout(plot, bar, minimap, pane, details_rect)
 
 
+_MIN_GROWTH_HEIGHT = 110
+"""Height of the table of what grew, at least."""
+_GROWTH_HEIGHT = 188
+"""Height of the table of what grew below two timelines."""
+
+
+@dataclass(frozen=True)
+class ComparedLayout:
+    """Rectangles of a comparison, as in `PaneLayout`."""
+
+    bar: Rect
+    plots: tuple[Rect, ...]
+    """Of A above and B below; of one plot alone."""
+    table: Rect
+
+
+def lay_out_compared(rect: Rect, scale: float, *, count: int) -> ComparedLayout | None:
+    """Return the rectangles of a comparison; None where there is no room for it.
+
+    count: the number of plots.
+    """
+    bar_height = round(BAR * scale)
+    height = rect.height - bar_height
+    table_height = round(min(max(height * 0.24, _GROWTH_HEIGHT * scale), height * 0.45))
+    if count < 2:
+        table_height = round(height * 0.5)
+    is_small = rect.width < 2 * _MIN_WIDTH * scale
+    if is_small or table_height < _MIN_GROWTH_HEIGHT * scale:
+        return None
+    y = rect.y + bar_height
+    plots = []
+    for number in range(count):
+        end = rect.y + bar_height + (height - table_height) * (number + 1) // count
+        plots.append(Rect(rect.x, y, rect.width, end - y))
+        y = end
+    return ComparedLayout(
+        Rect(rect.x, rect.y, rect.width, bar_height),
+        tuple(plots),
+        Rect(rect.x, y, rect.width, table_height),
+    )
+
+
 def zoom_range(span: Range, center: float, factor: float) -> Range:
     """Return a range after zooming in by a factor, where `center` keeps its place."""
     return center - (center - span[0]) / factor, center + (span[1] - center) / factor
@@ -137,11 +180,18 @@ class PlotWorld:
     bands: Bands
     painter: Bands | Addresses
     """The layers of the tab: `bands`, or the address space."""
+    shared: SharedAxes = NOT_SHARED
+    """What it has in common with another plot."""
+
+    @property
+    def extent(self) -> Range:
+        """The complete time axis."""
+        return self.shared.extent or self.axis.extent
 
     @property
     def full(self) -> Range:
         """The complete bytes axis."""
-        height = max(self.painter.height, MIN_WINDOW_BYTES)
+        height = max(self.shared.height or self.painter.height, MIN_WINDOW_BYTES)
         if self.painter is self.bands:
             height *= _HEADROOM
         return 0.0, height
@@ -151,7 +201,7 @@ class PlotWorld:
         y = state.y
         if state.tab == "addresses":
             y = state.address_window
-        return state.x or self.axis.extent, y or self.full
+        return state.x or self.extent, y or self.full
 
     def with_window(
         self, state: SnapshotState, x: Range | None, y: Range | None = None
@@ -161,7 +211,7 @@ class PlotWorld:
         None: the range stays.
         """
         if x is not None:
-            x = clamp_range(x, self.axis.extent, MIN_WINDOW[state.unit])
+            x = clamp_range(x, self.extent, MIN_WINDOW[state.unit])
             state = replace(state, x=x)
         if y is None:
             return state

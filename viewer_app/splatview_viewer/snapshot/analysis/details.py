@@ -100,12 +100,12 @@ def describe(
             *_origin_rows(snapshot, trace, allocation),
             ("Number", f"{allocation:,} on {device_text(trace.device)}"),
         ],
-        frames=_frame_lines(snapshot, stack),
-        freed_frames=_frame_lines(snapshot, freed_stack),
+        frames=frames_of_stack(snapshot, stack),
+        freed_frames=frames_of_stack(snapshot, freed_stack),
     )
 
 
-def _frame_lines(snapshot: MemorySnapshot, stack: int) -> list[FrameLine]:
+def frames_of_stack(snapshot: MemorySnapshot, stack: int) -> list[FrameLine]:
     """Return the lines of a stack, innermost first."""
     kinds = _frames.frame_kinds(snapshot)
     lines = []

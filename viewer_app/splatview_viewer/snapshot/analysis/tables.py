@@ -248,6 +248,15 @@ class Comparison:
             count_after=after.count,
         )
 
+    def sides_of(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ids of the allocations of a row's group before and after, int32."""
+        ids = [np.zeros(0, np.int32), np.zeros(0, np.int32)]
+        for side, row in enumerate(self._rows[index].tolist()):
+            if row >= 0:
+                table = self.tables[side]
+                ids[side] = table.allocations(int(table.keys[row]))
+        return ids[0], ids[1]
+
     def allocations(self, index: int) -> np.ndarray:
         """Return the ids of the allocations of a row's group, int32.
 

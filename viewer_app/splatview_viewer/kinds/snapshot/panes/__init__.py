@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from splatview_viewer.kinds.snapshot.panes.details import draw_details
 from splatview_viewer.kinds.snapshot.panes.events import draw_events
 from splatview_viewer.kinds.snapshot.panes.growth import (
-    draw_compare,
     draw_leaks,
     draw_oom,
 )
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
 PANES = {
-    "compare": draw_compare,
     "details": draw_details,
     "events": draw_events,
     "leaks": draw_leaks,

@@ -1,0 +1,210 @@
+"""The sections of the panel about what a snapshot is compared with."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from imgui_bundle import ImVec2, imgui
+
+from splatview_viewer.core.quantities import change_text, count_text
+from splatview_viewer.core.view import Section
+from splatview_viewer.kinds.snapshot.panes.compare import (
+    color_of,
+    is_row_chosen,
+    shown_growth,
+    split_label,
+    text_of,
+    toggle_row,
+)
+from splatview_viewer.kinds.snapshot.panes.details import draw_frames
+from splatview_viewer.kinds.snapshot.two_runs import MARKS, names_of_others
+from splatview_viewer.snapshot.analysis.details import frames_of_stack
+from splatview_viewer.ui import controls, theme
+from splatview_viewer.ui import widgets as ui
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from splatview_viewer.kinds.snapshot.panes.compare import Grown
+    from splatview_viewer.kinds.snapshot.view import SnapshotView
+
+_BADGE_SIDE = 18.0
+_BADGE_COLUMN = 30.0
+_SWAP_COLUMN = 32.0
+"""Points of the columns of the badge and of the button at the right."""
+_SHOWS = {"alone": "Alone", "both": "Both", "growth": "Growth"}
+_LINE_UPS = {"start": "Start", "peak": "Peak", "mark": "Mark"}
+
+
+def compare_sections(view: SnapshotView) -> Sequence[Section]:
+    """Return the sections of the tab Compare."""
+    sections = [
+        Section(
+            "What is compared",
+            partial(_draw_compared, view),
+            opened=True,
+            tip="Two snapshots, or two moments of one, A and B",
+            tab="compare",
+            state=_SHOWS[view.state.shows].lower(),
+        )
+    ]
+    grown = None if view.state.shows == "alone" else shown_growth(view)
+    if grown is None:
+        return sections
+    row = _chosen_row(view, grown)
+    count = "none"
+    if row is not None:
+        change = grown.comparison[row]
+        count = count_text(max(change.count_after, change.count_before), "allocation")
+    sections.append(
+        Section(
+            "Chosen stack",
+            partial(_draw_chosen, view, grown, row),
+            opened=True,
+            tip="The row of the table that was clicked",
+            tab="compare",
+            state=count,
+        )
+    )
+    return sections
+
+
+# -- what is compared ------------------------------------------------------------------
+
+
+def _draw_compared(view: SnapshotView) -> None:
+    """Draw A and B, how they are lined up, shown and tied."""
+    names = {name: name for name in names_of_others(view)}
+    own = view.content.snapshot.name
+    other = view.two_runs.other_name
+    is_swapped = view.state.swapped and other != MARKS
+    for number, letter in enumerate("AB"):
+        is_own = (number == 1) == is_swapped
+        options = {"": own, **names}
+        value = "" if is_own else other
+        if not is_own:
+            options[MARKS] = "Two moments of it"
+        chosen = _draw_side(letter, number, value, options)
+        if number == 0:
+            imgui.same_line(0, 2 * theme.scale())
+            reason = "its two moments are in order" if other == MARKS else None
+            if controls.icon_button("swap", "swap", hint="Swap A and B", reason=reason):
+                view.change(swapped=not view.state.swapped)
+        if chosen == value:
+            continue
+        if is_own or chosen == "":
+            view.change(swapped=not view.state.swapped)
+        if chosen:
+            view.change(other=chosen, partner=None)
+    shows: Any = ui.segments(
+        "Show",
+        "This snapshot alone, both timelines, or how one outgrew the other",
+        view.state.shows,
+        _SHOWS,
+    )
+    if shows != view.state.shows:
+        view.change(shows=shows)
+        if shows != "alone":
+            view.change(tab="timeline")
+    has_two = other != MARKS
+    reason = "" if has_two else "\nThere is no second snapshot: open one"
+    imgui.begin_disabled(not has_two)
+    line_up: Any = ui.segments(
+        "Line up by",
+        "What is above each other: both beginnings, both peaks, or the moments marked "
+        "by M in both (else the first step of the same name)" + reason,
+        view.state.line_up,
+        _LINE_UPS,
+    )
+    ui.row("Tied")
+    time = controls.toggle(
+        "Time", view.state.tied_time, "Both show the same time" + reason
+    )
+    imgui.same_line(0, 4 * theme.scale())
+    tied_bytes = controls.toggle(
+        "Bytes", view.state.tied_bytes, "Both show the same bytes" + reason
+    )
+    imgui.end_disabled()
+    view.change(line_up=line_up, tied_time=time, tied_bytes=tied_bytes)
+
+
+def _draw_side(letter: str, index: int, key: str, options: dict[str, str]) -> str:
+    """Draw the list of A or B after its badge; return the key that is chosen now."""
+    scale = theme.scale()
+    corner = imgui.get_cursor_screen_pos()
+    width = imgui.get_content_region_avail().x
+    drop = (theme.ROW_HEIGHT - _BADGE_SIDE) / 2 * scale
+    controls.badge(letter, theme.run_color(index), (corner.x, corner.y + drop))
+    imgui.set_cursor_screen_pos(ImVec2(corner.x + _BADGE_COLUMN * scale, corner.y))
+    imgui.set_next_item_width(width - (_BADGE_COLUMN + _SWAP_COLUMN) * scale)
+    return ui.pick(letter, f"What {letter} is", key, options)
+
+
+# -- the chosen stack ------------------------------------------------------------------
+
+
+def _chosen_row(view: SnapshotView, grown: Grown) -> int | None:
+    """Return the row of the table that was clicked."""
+    highlight = view.state.highlight
+    if highlight is None or highlight.key != grown.key:
+        return None
+    is_there = highlight.row < len(grown.comparison)
+    if not is_there or not is_row_chosen(view, grown, highlight.row):
+        return None
+    return highlight.row
+
+
+def _draw_chosen(view: SnapshotView, grown: Grown, row: int | None) -> None:
+    """Draw how much a stack grew, its frames, and what can be done with it."""
+    if row is None:
+        ui.wrapped("Click a row of the table below the timelines.", theme.FAINT)
+        return
+    change = grown.comparison[row]
+    scale = view.scale
+    corner = imgui.get_cursor_screen_pos()
+    width = imgui.get_content_region_avail().x
+    height = imgui.get_text_line_height()
+    draw = imgui.get_window_draw_list()
+    low = ImVec2(corner.x, corner.y + (height - 11 * scale) / 2)
+    high = ImVec2(low.x + 11 * scale, low.y + 11 * scale)
+    color = color_of(view, grown, row)
+    draw.add_rect_filled(low, high, theme.u32(color), 3 * scale)
+    growth = change_text(change.bytes_after - change.bytes_before)
+    name, _ = split_label(change)
+    with theme.bold():
+        growth_width = imgui.calc_text_size(growth).x
+        room = width - growth_width - 27 * scale
+        name = ui.fitted(name, room)
+        text = theme.u32(theme.TEXT)
+        draw.add_text(ImVec2(corner.x + 19 * scale, corner.y), text, name)
+        draw.add_text(ImVec2(corner.x + width - growth_width, corner.y), text, growth)
+    imgui.dummy(ImVec2(width, height))
+    _draw_stack(grown, row)
+    pressed = ui.buttons(
+        "",
+        ["Not lit", "Copy"],
+        ["Show all allocations bright again", "All rows of the table, as text"],
+        ["find", "copy"],
+    )
+    if pressed == 0:
+        toggle_row(view, grown, row)
+    elif pressed == 1:
+        imgui.set_clipboard_text(text_of(grown))
+
+
+def _draw_stack(grown: Grown, row: int) -> None:
+    """Draw the stack of the first allocation of a row."""
+    before, after = grown.comparison.sides_of(row)
+    for side, ids in ((grown.second, after), (grown.first, before)):
+        if not len(ids):
+            continue
+        allocations = side.view.trace.allocations
+        stacks = np.unique(allocations.stack[ids[:1]])
+        frames = frames_of_stack(side.view.content.snapshot, int(stacks[0]))
+        if frames:
+            draw_frames(frames)
+        else:
+            ui.wrapped("The snapshot does not say where it was allocated.", theme.FAINT)
+        return
