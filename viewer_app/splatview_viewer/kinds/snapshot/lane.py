@@ -185,7 +185,7 @@ def draw_outline(
     """
     extent = world.extent
     size = (rect.width, rect.height)
-    with plots.bare("minimap", size, extent, (0, outline.top)) as plot:
+    with plots.bare(f"minimap {id(view)}", size, extent, (0, outline.top)) as plot:
         if plot is None:
             return
         zeros = np.zeros_like(outline.x)
