@@ -15,7 +15,7 @@ from support.viewer import Viewer
 
 import splatview
 from splatview_viewer.compare.pair import PairView
-from splatview_viewer.core.events import Wheel
+from splatview_viewer.core.events import Key, Wheel
 from splatview_viewer.recording.recording import RecordOptions
 
 pytestmark = pytest.mark.usefixtures("sharp")
@@ -175,6 +175,23 @@ def test_split_over_and_difference_keep_the_camera(
     assert cameras == {before}
     viewer.click("in a pane of its own")
     assert len(panes.views) == 2
+
+
+def test_keys_and_lanes_of_a_split_pane_are_those_of_its_side(
+    open_scenes: Callable[..., Panes],
+) -> None:
+    panes = open_scenes(1, 1)
+    viewer = panes.viewer
+    lanes = [lane.name for lane in viewer.user.layout.active.lanes()]
+    viewer.user.compare("pair", panes.keys[1])
+    viewer.until(lambda: isinstance(panes.views[0].view, PairView))
+    pair = panes.views[0].view
+    viewer.until(lambda: len(pair.views) == 2)
+    assert [lane.name for lane in viewer.user.layout.active.lanes()] == lanes
+    # The next way to see.
+    viewer.do(Key("v"), Key("v", pressed=False))
+    shows = [view.view.state.show for view in pair.views]
+    assert shows == ["depth", "depth"]
 
 
 def test_psnr_is_told_beside_and_is_that_of_the_difference(

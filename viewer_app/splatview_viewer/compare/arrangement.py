@@ -92,5 +92,5 @@ def set_pair_mode(viewport: Viewport, mode: PairStateMode) -> None:
     """Choose how a viewport shows two entries."""
     view = pair_view(viewport)
     if view is not None:
-        view.set_mode(mode)
+        view.change(mode=mode)
         viewport.user.mark()

@@ -15,13 +15,9 @@ from splatview_viewer.compare.arrangement import (
     set_pair_mode,
 )
 from splatview_viewer.compare.merged import MergedSource, name_of
-from splatview_viewer.compare.pair import (
-    PairSource,
-    PairState,
-    PairView,
-    distinct_names,
-)
+from splatview_viewer.compare.pair import PairSource, PairState, PairView
 from splatview_viewer.compare.pair_meter import PairMeter
+from splatview_viewer.compare.pair_words import distinct_names
 from splatview_viewer.compare.panel import CompareSections
 from splatview_viewer.compare.runs import RunsInPlots
 from splatview_viewer.compare.ties import Ties, lead_of, playbacks_of
@@ -259,7 +255,7 @@ class Comparisons(Feature):
         """Choose the factor of the differences of A and B."""
         self.of(user).gain = gain
         for view in panes_of(user, pairing).pair_views:
-            view.set_gain(gain)
+            view.change(gain=gain)
         user.mark()
 
     def set_opacity(self, user: User, pairing: Pairing, opacity: float) -> None:
@@ -267,7 +263,7 @@ class Comparisons(Feature):
         self.of(user).opacity = opacity
         for view in panes_of(user, pairing).pair_views:
             if view.mode == "blend":
-                view.set_opacity(opacity)
+                view.change(position=opacity)
         user.mark()
 
     def _apply(self, viewport: Viewport) -> None:
@@ -275,8 +271,8 @@ class Comparisons(Feature):
         view = pair_view(viewport)
         own = self.of(viewport.user)
         if view is not None:
-            view.set_gain(own.gain)
-            view.set_opacity(own.opacity if view.mode == "blend" else 0.5)
+            view.change(gain=own.gain)
+            view.change(position=own.opacity if view.mode == "blend" else 0.5)
 
     def _put_together(self, viewport: Viewport, slot: Slot, other_slot: Slot) -> None:
         """Show the scenes of two entries in one space; a merged scene takes the other."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import moderngl
 
+from splatview_viewer.compare.pair_words import distinct_names, for_lead
 from splatview_viewer.core.events import (
     Key,
     PointerLeave,
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from splatview_viewer.core.command import Command
     from splatview_viewer.core.events import Event
+    from splatview_viewer.core.lane import Lane
     from splatview_viewer.core.settings import Entry
     from splatview_viewer.core.view import Release, ShownView, Value
     from splatview_viewer.gpu.work import GpuWork
@@ -415,21 +418,23 @@ class PairView(View[PairSource, PairState]):
         lead = self.lead
         return [] if lead is None else lead.sections
 
-    def set_alike(self, alike: bool) -> None:
-        """Have both sides the same settings, or only the same place."""
-        self._state = replace(self._state, alike=alike)
+    def commands(self) -> Sequence[Command[Any]]:
+        lead = self.lead
+        return [] if lead is None else list(map(for_lead, lead.view.commands()))
 
-    def set_mode(self, mode: PairStateMode) -> None:
-        """Choose how both make one picture."""
-        self._state = replace(self._state, mode=mode)
+    def find_commands(self, text: str) -> Sequence[Command[Any]]:
+        lead = self.lead
+        if lead is None:
+            return []
+        return list(map(for_lead, lead.view.find_commands(text)))
 
-    def set_gain(self, gain: float) -> None:
-        """Choose the factor of differences."""
-        self._state = replace(self._state, gain=gain)
+    def lanes(self) -> Sequence[Lane]:
+        lead = self.lead
+        return () if lead is None else lead.view.lanes()
 
-    def set_opacity(self, opacity: float) -> None:
-        """Choose the opacity of the second over the first, 0 to 1."""
-        self._state = replace(self._state, position=opacity)
+    def change(self, **fields: Any) -> None:
+        """Change how both make one picture: fields of the state, not those of sides."""
+        self._state = replace(self._state, **fields)
 
     @property
     def mode(self) -> PairStateMode:
@@ -486,15 +491,3 @@ class PairView(View[PairSource, PairState]):
 
 def _psnr_phrases(psnr: float | None) -> list[str]:
     return [] if psnr is None else [psnr_text(psnr)]
-
-
-def distinct_names(entries: Sequence[Entry]) -> list[str]:
-    """Return the names of entries, with the run's where several have the same."""
-    names = [entry.name for entry in entries]
-    titles = []
-    for entry in entries:
-        title = entry.name
-        if names.count(title) > 1:
-            title = f"{title} \u00b7 {entry.group}"
-        titles.append(title)
-    return titles

@@ -137,7 +137,7 @@ class Ties:
             if view is not None:
                 views.append(view)
             if viewport.view is not None and isinstance(viewport.view.view, PairView):
-                viewport.view.view.set_alike(ties.look)
+                viewport.view.view.change(alike=ties.look)
         sizes = tuple((v.rect.width, v.rect.height) for v in viewports)
         is_resized = sorted(sizes) != sorted(ties.sizes)
         ties.sizes = sizes
