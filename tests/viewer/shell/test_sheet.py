@@ -42,8 +42,9 @@ def drag(viewer: Viewer, name: str, dy: float, *, touch: bool) -> None:
     x, y = viewer.find(name)
     if not touch:
         viewer.do(PointerMove(x, y))
-    viewer.do(PointerPress(x, y, touch=touch))
-    for part in (0.1, 0.4, 0.7, 1.0):
+    # At once: a finger that rests is the right button.
+    viewer.do(PointerPress(x, y, touch=touch), PointerMove(x, y + dy * 0.1))
+    for part in (0.4, 0.7, 1.0):
         viewer.do(PointerMove(x, y + dy * part))
     viewer.do(PointerRelease(x, y + dy))
 
@@ -152,3 +153,25 @@ def test_finger_pans_a_photograph_and_never_leaves_its_camera(
     viewer.click("leave camera")
     assert through.index is None
     assert sheet_height(viewer) > sheet
+
+
+def test_long_press_of_a_finger_is_a_right_click(viewer: Viewer) -> None:
+    viewer.do(Key("h"))
+    x, y = viewer.find("Scale")
+    view: Any = viewer.user.view
+    view.view.change(scale=2.0)
+    viewer.do()
+    viewer.screen.push(PointerPress(x, y, touch=True))
+
+    def is_reset() -> bool:
+        return view.view.state.scale == 1.0
+
+    # A right click on a slider brings its default back.
+    viewer.until(is_reset)
+    viewer.do(PointerMove(x + 60, y), PointerRelease(x + 60, y))
+    assert is_reset()
+    # A tap is none.
+    view.view.change(scale=2.0)
+    viewer.do()
+    viewer.do(PointerPress(x, y, touch=True), PointerRelease(x, y))
+    assert not is_reset()

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 REACH = 8.0
 """Points that a finger moves until it is clear what it does."""
+LONG_PRESS_S = 0.5
+"""Seconds after which a finger that rests is the right button."""
+_RING_AFTER_S = 0.15
+"""Seconds after which a ring shows how long it has rested."""
 _NOTCH = 5.0
 """Heights of a letter by which imgui scrolls for a notch of a wheel."""
 _NOWHERE = float(np.finfo(np.float32).max)
@@ -138,6 +142,21 @@ class ImguiInput:
         was_over = self._surface.has_popup or (self._is_inside and moves)
         is_ours = self._handle_pointer(event)
         return is_ours, is_ours or was_over
+
+    def wait(self, now: float) -> bool:
+        """Take a long press of a finger as the right button.
+
+        Called in each turn of the loop. Returns whether to draw the interface again.
+        """
+        if not self._finger.is_waiting:
+            return False
+        self._surface.use()
+        return self._finger.wait(now, self._held)
+
+    @property
+    def ring(self) -> tuple[float, float, float] | None:
+        """x, y and the share of a long press that is over; None for no ring."""
+        return self._finger.ring
 
     def let_go(self) -> None:
         """Release what is held on the interface; nothing is clicked by that."""
@@ -340,6 +359,48 @@ class Finger:
         """It is the left button in whichever direction it goes."""
         self._y = 0.0
         self._scrolls = False
+        self._pressed_at = math.inf
+        """Time at which it came down, seconds; infinite until `wait` was asked."""
+        self._share = 0.0
+        """How much of a long press is over, once a ring shows it."""
+        self._is_spent = False
+        """It was a long press: the rest of it does nothing."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """True while it is down, and not clear yet what it does."""
+        return self._from is not None and not self._scrolls and not self._is_spent
+
+    def wait(self, now: float, held: set[str]) -> bool:
+        """Take a long press as the right button; return whether to draw again.
+
+        Args:
+            now: `time.monotonic()`.
+            held: the buttons that the panel has.
+        """
+        if self._from is None or not self.is_waiting:
+            return False
+        if self._pressed_at == math.inf:
+            self._pressed_at = now
+        if now - self._pressed_at < LONG_PRESS_S:
+            if now - self._pressed_at >= _RING_AFTER_S:
+                self._share = (now - self._pressed_at) / LONG_PRESS_S
+            return self._share > 0
+        x, y = self._from
+        _hover(x, y)
+        io = imgui.get_io()
+        io.add_mouse_button_event(_BUTTONS["right"], True)
+        io.add_mouse_button_event(_BUTTONS["right"], False)
+        self._is_spent = True
+        held.discard("left")
+        return True
+
+    @property
+    def ring(self) -> tuple[float, float, float] | None:
+        """x, y and the share of a long press that is over; None for no ring."""
+        if self._from is None or not self.is_waiting or not self._share:
+            return None
+        return *self._from, self._share
 
     def handle(
         self,
@@ -359,6 +420,9 @@ class Finger:
             self._y = event.y
             self._scrolls = False
             self._drags = drags
+            self._pressed_at = math.inf
+            self._share = 0.0
+            self._is_spent = False
             io.add_mouse_pos_event(event.x, event.y)
             held.add("left")
             return True
@@ -370,12 +434,14 @@ class Finger:
         if isinstance(event, ev.PointerRelease):
             if event.button != "left":
                 return False
-            if not self._scrolls:
+            if not self._scrolls and not self._is_spent:
                 _hover(x, y)
                 io.add_mouse_button_event(0, True)
                 io.add_mouse_button_event(0, False)
             self._from = None
             held.discard("left")
+            return True
+        if self._is_spent:
             return True
         dx = abs(event.x - x)
         dy = abs(event.y - y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import ExitStack
 from functools import partial
@@ -160,6 +161,7 @@ class Interface:
                 changed |= self._zone("top bar", draw_bar, visit, zones.top, scale)
             else:
                 self._zone("top bar", top_bar.draw, user, zones.top, scale)
+            self._zone("ring", _draw_ring, self.surface.input.ring, scale)
             self._zone("popups", self.footer.draw_popups, user)
             self._zone("palette", self.palette.draw, user)
             if user.state.help:
@@ -294,3 +296,18 @@ class Interface:
 
 
 _CLEAR = ImVec4(0, 0, 0, 0)
+_RING_RADIUS = 28.0
+"""Points of the ring around a finger, which does not cover it."""
+
+
+def _draw_ring(place: tuple[float, float, float] | None, scale: float) -> None:
+    """Draw how far a long press is, around the finger."""
+    if place is None:
+        return
+    x, y, share = place
+    draw = imgui.get_foreground_draw_list()
+    start = -math.pi / 2
+    draw.path_arc_to(
+        ImVec2(x, y), _RING_RADIUS * scale, start, start + share * math.tau
+    )
+    draw.path_stroke(theme.u32(theme.ACCENT), 3 * scale)

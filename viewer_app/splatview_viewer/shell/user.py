@@ -233,6 +233,8 @@ class User:
         if now >= self._hover_at:
             self._hover_at = math.inf
             self.mark_interface(SETTLE)
+        if self.interface.surface.input.wait(now):
+            self.mark_interface(SETTLE)
         if now >= self._refresh_at:
             self._refresh_at = math.inf
             self.mark_interface()
