@@ -46,7 +46,7 @@ window.WebSocket = class extends Real {
 
 @dataclass(frozen=True)
 class Measured:
-    """What the page saw within one scenario."""
+    """Holds what the page saw within one scenario."""
 
     seconds: float
     received_bytes: int

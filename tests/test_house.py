@@ -45,7 +45,7 @@ MOST_CASES = 12
 
 @dataclass
 class Source:
-    """What the rules ask of one file."""
+    """Answers what the rules ask of one file."""
 
     path: Path
     statements: int

@@ -65,7 +65,7 @@ SUPERSAMPLE = 2
 
 @dataclass(frozen=True)
 class _Hits:
-    """What rays hit."""
+    """Holds what rays hit."""
 
     rgb: torch.Tensor
     """(3, n) display RGB in [0, 1]; black where nothing is hit."""

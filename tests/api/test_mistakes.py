@@ -1,4 +1,4 @@
-"""What each function refuses, and one phrase of what it says: the one table of the
+"""Lists what each function refuses, and one phrase of what it says: the one table of the
 wording of these mistakes.
 """
 

@@ -52,7 +52,7 @@ class Image(m.Picture, frozen=True, tag="picture"):
 
 
 class Update(m.Interface, frozen=True, tag="interface"):
-    """What changed in an interface, with its files."""
+    """Tells what changed in an interface, with its files."""
 
     data: bytes = b""
 

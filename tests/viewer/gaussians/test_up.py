@@ -1,4 +1,4 @@
-"""What is up in a scene: by its cameras, its file's custom, its ground, or the user."""
+"""Up in a scene: by its cameras, its file's custom, its ground, or the user."""
 
 from __future__ import annotations
 

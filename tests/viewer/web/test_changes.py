@@ -1,4 +1,4 @@
-"""Which parts of an interface are sent, and what their files hold."""
+"""Parts of an interface that are sent, and what their files hold."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Panes(NamedTuple):
 
     @property
     def way(self) -> Way | None:
-        """How both are shown; None: they are not."""
+        """The way both are shown; None: they are not."""
         view = None if self.joint is None else pair_view(self.joint)
         if view is not None:
             return "blend" if view.mode == "blend" else "split"

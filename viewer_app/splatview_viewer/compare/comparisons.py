@@ -45,7 +45,7 @@ _BADGES = "AB"
 
 @dataclass
 class UserComparison:
-    """What one user compares, and how."""
+    """Holds what one user compares, and how."""
 
     pairing: Pairing | None = None
     """A and B, as they were chosen last."""

@@ -63,7 +63,7 @@ class _MergedVersion(NamedTuple):
 
 @dataclass(frozen=True)
 class MergedState:
-    """What users choose of a merged picture, for undo."""
+    """Holds what users choose of a merged picture, for undo."""
 
     scenes: tuple[ComparedScene, ...]
     placement: tuple[tuple[bool, Placement], ...]

@@ -438,7 +438,7 @@ class PairView(View[PairSource, PairState]):
 
     @property
     def mode(self) -> PairStateMode:
-        """How both make one picture."""
+        """The way both make one picture."""
         return self._state.mode
 
     def info(self) -> Info:

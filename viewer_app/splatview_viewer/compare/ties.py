@@ -25,7 +25,7 @@ class _Seen(NamedTuple):
 
 
 class _Heritage(NamedTuple):
-    """What a viewport is to begin with."""
+    """Holds what a viewport is to begin with."""
 
     key: str
     """Of the entry that it is to show."""
@@ -34,7 +34,7 @@ class _Heritage(NamedTuple):
 
 @dataclass(eq=False)
 class UserTies:
-    """Which viewports of one user are tied, and in what."""
+    """Knows which viewports of one user are tied, and in what."""
 
     camera: bool = True
     step: bool = True

@@ -37,12 +37,12 @@ class Lane(Protocol):
 
     @property
     def empty_text(self) -> str:
-        """What its track says while it has nothing; "" while it has something."""
+        """The words of its track while it has nothing; "" while it has something."""
         ...
 
     @property
     def caption(self) -> str:
-        """Where it is, in a few words: "step 12,400"."""
+        """The place where it is, in a few words: "step 12,400"."""
         ...
 
     @property
@@ -52,7 +52,7 @@ class Lane(Protocol):
 
     @property
     def reason(self) -> str | None:
-        """Why it can neither be played nor stepped through now; None: it can."""
+        """The reason why it can neither be played nor stepped through now; None: it can."""
         ...
 
     @property

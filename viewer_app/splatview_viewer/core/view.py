@@ -102,7 +102,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Visit:
-    """What a phone shows while a view looks through a training camera.
+    """Tells what a phone shows while a view looks through a training camera.
 
     It takes the place of the top bar and of the tabs.
     """
@@ -153,7 +153,7 @@ class Info:
 
 
 class Playback(Protocol):
-    """What was recorded of an entry, and the version that all its views show."""
+    """Holds what was recorded of an entry, and the version that all its views show."""
 
     @property
     def step(self) -> int | None:
@@ -341,7 +341,7 @@ class View(Generic[Data, State]):
 
     @property
     def playback(self) -> Playback | None:
-        """What was recorded of it; None without."""
+        """The record of it; None without."""
         return None
 
     def find_commands(self, text: str) -> Sequence[Command[Any]]:

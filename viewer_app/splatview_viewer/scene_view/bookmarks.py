@@ -35,7 +35,7 @@ class Bookmarks:
 
     @property
     def reason_full(self) -> str | None:
-        """Why none can be added; None: one can."""
+        """The reason why none can be added; None: one can."""
         if len(self.by_digit) < len(_DIGITS):
             return None
         return "There are nine bookmarks: delete one first"

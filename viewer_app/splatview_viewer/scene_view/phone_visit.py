@@ -1,4 +1,4 @@
-"""What a phone shows while the view looks through a training camera.
+"""The controls of a phone while the view looks through a training camera.
 
 Its sheet has the ways to compare and a strip of photographs; the picture has all the
 rest.

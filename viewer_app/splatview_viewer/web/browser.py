@@ -54,7 +54,7 @@ sent last."""
 
 
 class _Targets:
-    """What a page's pictures and its interface are drawn into."""
+    """Holds what a page's pictures and its interface are drawn into."""
 
     def __init__(
         self, ctx: moderngl.Context, size: tuple[int, int], *, shared: bool
@@ -178,7 +178,7 @@ class BrowserScreen:
 
     @property
     def targets(self) -> _Targets:
-        """What is drawn into; made anew for a picture to keep of a hidden page."""
+        """The targets to draw into; made anew for a picture to keep of a hidden page."""
         return self._targets or self._make_targets(self._size)
 
     @property

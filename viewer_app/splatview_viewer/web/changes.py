@@ -1,4 +1,4 @@
-"""Which rectangles of a picture changed, and their files without loss."""
+"""The rectangles of a picture that changed, and their files without loss."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ class PaneBox(NamedTuple):
 
 
 class Layout(_Message, frozen=True):
-    """Where the panes lie.
+    """Tells where the panes lie.
 
     It holds from the first `Interface` on that names it. A `Picture` of another one is
     shown in the rectangles of now.

@@ -1,4 +1,4 @@
-"""When each run published something last, and how often it does so as a rule."""
+"""The last time when each run published something, and how often it does as a rule."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GAPS = 9
 
 @dataclass(slots=True)
 class _RunTimes:
-    """What is known of one run."""
+    """Holds what is known of one run."""
 
     versions: int = 0
     """Of all of its streams together, when it was looked at last."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PaneNote:
-    """What an addition tells of a pane, in the strip above it."""
+    """Holds what an addition tells of a pane, in the strip above it."""
 
     badge: str = ""
     """"A" or "B" for one of two that are compared; "": it is none of them."""

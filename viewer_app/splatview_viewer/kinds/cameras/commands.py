@@ -1,4 +1,4 @@
-"""What a user can ask of the cameras of a training."""
+"""Commands of the cameras of a training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user can ask of a scene's camera: moves, bookmarks, training cameras."""
+"""Commands of a scene's camera: moves, bookmarks, training cameras."""
 
 from __future__ import annotations
 

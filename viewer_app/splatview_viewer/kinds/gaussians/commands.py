@@ -1,4 +1,4 @@
-"""What a user can ask of a scene: ways to see it, its camera, bookmarks, path, crop."""
+"""Commands of a scene: ways to see it, its camera, bookmarks, path, crop."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ class Filter(Tool["GaussianView"]):
 
     @property
     def why_not_saved(self) -> str | None:
-        """Why the scene cannot be saved now; None: it can."""
+        """The reason why the scene cannot be saved now; None: it can."""
         if self.view.data.summary is None:
             return "there is no scene"
         if self._job is not None:

@@ -126,7 +126,7 @@ class Select(Tool["GaussianView"]):
 
     @property
     def why_none(self) -> str | None:
-        """Why nothing can be done with the chosen ones; None: it can."""
+        """The reason why nothing can be done with the chosen ones; None: it can."""
         return "no Gaussian is chosen" if self.mask is None else None
 
     # -- the methods of tools ------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a user can ask of an image."""
+"""Commands of an image."""
 
 from __future__ import annotations
 

@@ -263,7 +263,7 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
 
     @property
     def _cpu_reason(self) -> str | None:
-        """Why there are no full snapshots of this training; None: there may be."""
+        """Return why there are no full snapshots of this training; None: there may be."""
         if self.data.facts.device == "cpu":
             return "CUDA is not in use there"
         return None

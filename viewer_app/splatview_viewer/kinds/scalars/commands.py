@@ -1,4 +1,4 @@
-"""What a user can ask of the plots of a run."""
+"""Commands of the plots of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user can ask of a snapshot of memory."""
+"""Commands of a snapshot of memory."""
 
 from __future__ import annotations
 
