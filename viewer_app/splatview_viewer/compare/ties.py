@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from splatview_viewer.shell.viewport import Viewport
 
 
-class _Seen(NamedTuple):
+class _LastAlike(NamedTuple):
     """A view as it was when all were last alike."""
 
     place: Any
@@ -40,7 +40,9 @@ class UserTies:
     step: bool = True
     look: bool = True
     viewports: WeakSet[Viewport] = field(default_factory=WeakSet)
-    seen: WeakKeyDictionary[ShownView, _Seen] = field(default_factory=WeakKeyDictionary)
+    seen: WeakKeyDictionary[ShownView, _LastAlike] = field(
+        default_factory=WeakKeyDictionary
+    )
     sizes: tuple[tuple[int, int], ...] = ()
     """Of the tied viewports in the last picture."""
     steps: WeakKeyDictionary[Playback, int | None] = field(
@@ -147,7 +149,7 @@ class Ties:
                 _settle_size(alike[0], ties)
             _pull_alike(alike, ties)
         for view in views:
-            ties.seen[view] = _Seen(view.view.state.place, view.look)
+            ties.seen[view] = _LastAlike(view.view.state.place, view.look)
         if ties.step:
             _pull_steps(viewports, ties)
 
@@ -201,7 +203,7 @@ def _settle_size(view: ShownView, ties: UserTies) -> None:
     view.view.state = replace(view.view.state, place=replace(place, seen_in=None))
     if view not in ties.seen:
         # The others have to follow.
-        ties.seen[view] = _Seen(place, view.look)
+        ties.seen[view] = _LastAlike(place, view.look)
 
 
 def _pull_alike(alike: Sequence[ShownView], ties: UserTies) -> None:

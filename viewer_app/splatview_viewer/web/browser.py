@@ -53,7 +53,7 @@ pixel: of its interface and of its pictures what is drawn, waits, is encoded, an
 sent last."""
 
 
-class _Targets:
+class _PageTargets:
     """Holds what a page's pictures and its interface are drawn into."""
 
     def __init__(
@@ -138,12 +138,12 @@ class BrowserScreen:
         self._shared = self._device is not None
         self._sender = Sender(connection, encoder)
         self.interface = _PageInterface(self)
-        self._targets: _Targets | None = None
+        self._targets: _PageTargets | None = None
         """None while the page is hidden."""
         if self._visible:
             self._make_targets(self._size)
 
-    def _make_targets(self, size: tuple[int, int]) -> _Targets:
+    def _make_targets(self, size: tuple[int, int]) -> _PageTargets:
         """Make targets of this size in place of those before.
 
         Raises:
@@ -162,14 +162,14 @@ class BrowserScreen:
         self._size = size
         return targets
 
-    def _new_targets(self, size: tuple[int, int]) -> _Targets:
+    def _new_targets(self, size: tuple[int, int]) -> _PageTargets:
         """Return targets that CUDA can read, if they can be made for this page."""
         try:
-            return _Targets(self.ctx, size, shared=self._shared)
+            return _PageTargets(self.ctx, size, shared=self._shared)
         except IpcError as e:
             log.warning("pictures for browsers are read and encoded on the CPU: %s", e)
             self._shared = False
-            return _Targets(self.ctx, size, shared=False)
+            return _PageTargets(self.ctx, size, shared=False)
 
     def _release_targets(self) -> None:
         if self._targets is not None:
@@ -177,7 +177,7 @@ class BrowserScreen:
             self._targets = None
 
     @property
-    def targets(self) -> _Targets:
+    def targets(self) -> _PageTargets:
         """The targets to draw into; made anew for a picture to keep of a hidden page."""
         return self._targets or self._make_targets(self._size)
 

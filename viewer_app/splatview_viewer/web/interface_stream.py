@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from splatview_viewer.screens.draw_target import Copy
 
 
-class _Drawn(NamedTuple):
+class _DrawnInterface(NamedTuple):
     picture: Copy
     layout: int
 
@@ -43,8 +43,8 @@ class InterfaceStream:
         `with_pixels(picture)` is a context within which its pixels can be read.
         """
         self._with_pixels = with_pixels
-        self._waiting: _Drawn | None = None
-        self._sent: _Drawn | None = None
+        self._waiting: _DrawnInterface | None = None
+        self._sent: _DrawnInterface | None = None
         """What the page shows once all updates have arrived."""
         self._number = 0
         self._acked = 0
@@ -65,7 +65,7 @@ class InterfaceStream:
 
     def put(self, picture: Copy, layout: int) -> None:
         """Send a drawing, as far as the page does not show it."""
-        self._waiting = _Drawn(picture, layout)
+        self._waiting = _DrawnInterface(picture, layout)
 
     def clear(self) -> None:
         """Forget what the page shows: the next drawing is sent as a whole."""
@@ -107,7 +107,7 @@ class InterfaceStream:
         return message, data
 
     def _encode(
-        self, drawn: _Drawn, previous: _Drawn | None
+        self, drawn: _DrawnInterface, previous: _DrawnInterface | None
     ) -> tuple[Interface, bytes]:
         """Encode what changed, in a worker."""
         picture = drawn.picture

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from splatview_ipc.subscriber.remote_run import RemoteRun
     from splatview_viewer.core.settings import Entry
     from splatview_viewer.gpu.work import GpuWork
-    from splatview_viewer.workspace.catalogue import Catalogue, Command, ViewportLike
+    from splatview_viewer.workspace.catalogue import Catalogue, Deferred, ViewportLike
 
 _UPKEEP_PERIOD_S = 0.1
 """The most seconds between two looks at the whole list while the pointer moves."""
@@ -155,7 +155,7 @@ class Pump:
             self._execute(commands.popleft())
         return has_commands
 
-    def _execute(self, command: Command) -> None:
+    def _execute(self, command: Deferred) -> None:
         """Execute a command; a failure is shown, and the others go on."""
         try:
             with recovering():

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.kinds.image.layers import Age, ImageLayers, Layer
-    from splatview_viewer.kinds.image.overlay import Mask, OverlayResult
+    from splatview_viewer.kinds.image.overlay import BoxMask, OverlayResult
     from splatview_viewer.kinds.image.view import ImageState
 
 _STROKE = np.dtype(
@@ -86,7 +86,7 @@ class _Batch(NamedTuple):
 class _PackedMask(NamedTuple):
     """A mask and its upper left texel in the atlas."""
 
-    mask: Mask
+    mask: BoxMask
     x: int
     y: int
 
@@ -184,7 +184,7 @@ class Shapes:
             _draw_batch(batch, {**uniforms, "u_core": 1.0})
         ctx.disable(moderngl.BLEND)
 
-    def _upload_masks(self, masks: list[Mask]) -> np.ndarray:
+    def _upload_masks(self, masks: list[BoxMask]) -> np.ndarray:
         """Put all masks into one texture; return their instances."""
         limit = min(int(self._ctx.info["GL_MAX_TEXTURE_SIZE"]), _MAX_ATLAS_SIDE)
         width = _atlas_width(masks, limit)
@@ -226,7 +226,7 @@ def _draw_batch(batch: _Batch, uniforms: Mapping[str, Any]) -> None:
     )
 
 
-def _atlas_width(masks: list[Mask], limit: int) -> int:
+def _atlas_width(masks: list[BoxMask], limit: int) -> int:
     """Return a width at which the masks fill about a square."""
     sizes = [mask.inside.shape for mask in masks]
     side = int(1.1 * sum(h * w for h, w in sizes) ** 0.5)
@@ -235,7 +235,7 @@ def _atlas_width(masks: list[Mask], limit: int) -> int:
 
 
 def _pack_masks(
-    masks: list[Mask], width: int, limit: int
+    masks: list[BoxMask], width: int, limit: int
 ) -> tuple[list[_PackedMask], int]:
     """Put masks row by row into an atlas, with an empty texel around each.
 

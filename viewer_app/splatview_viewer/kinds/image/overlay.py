@@ -23,7 +23,7 @@ _MAX_TEXELS = 1 << 22
 
 
 @dataclass
-class Mask:
+class BoxMask:
     """A box's mask, cut to the pixels inside it."""
 
     box_index: int
@@ -59,7 +59,7 @@ def _crop_mask(index: int, mask: np.ndarray) -> _Crop | None:
     )
 
 
-def _crop_masks(masks: np.ndarray) -> list[Mask]:
+def _crop_masks(masks: np.ndarray) -> list[BoxMask]:
     """Cut masks (N, h, w) to what is inside; those without a pixel are left out."""
     height, width = masks.shape[1:]
     crops = []
@@ -73,7 +73,7 @@ def _crop_masks(masks: np.ndarray) -> list[Mask]:
     for index, x0, y0, x1, y1 in crops:
         bounds = (x0 / width, y0 / height, x1 / width, y1 / height)
         inside = masks[index, y0:y1:step, x0:x1:step] != 0
-        cut.append(Mask(index, bounds, inside))
+        cut.append(BoxMask(index, bounds, inside))
     return cut
 
 
@@ -175,7 +175,7 @@ class OverlayResult:
     """Labels as they came, N of them or none."""
     class_names: list[bytes]
     """Names of classes, from 0 on, where there are no labels."""
-    masks: list[Mask]
+    masks: list[BoxMask]
     points: np.ndarray
     """(M, K, 3) x y and whether it was seen (1 or 0)."""
     skeleton: np.ndarray
