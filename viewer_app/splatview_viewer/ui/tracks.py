@@ -63,11 +63,12 @@ class Track:
         draw = imgui.get_window_draw_list()
         rounding = theme.FIELD_ROUNDING * self.scale
         draw.add_rect_filled(low, high, theme.u32(theme.FIELD), rounding)
-        draw.push_clip_rect(low, high, True)
+        # Also of the window: a plot inside would leave this clip as the window's.
+        imgui.push_clip_rect(low, high, True)
         try:
             yield draw
         finally:
-            draw.pop_clip_rect()
+            imgui.pop_clip_rect()
 
     def draw_tick(self, draw: imgui.ImDrawList, share: float, text: str) -> None:
         """Draw a tick at the lower edge with its text at the right."""

@@ -63,7 +63,7 @@ class OverviewLane:
         track = Track(rect, scale)
         world = view.world()
         if world is not None:
-            is_held = track.take_pointer("Overview track")
+            is_held = track.take_pointer(f"{self.name} track")
             self._take_pointer(world, rect, is_held=is_held)
         with track.drawing() as draw:
             imgui.set_cursor_screen_pos(ImVec2(rect.x, rect.y))
