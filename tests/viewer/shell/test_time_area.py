@@ -73,6 +73,12 @@ def test_key_sets_a_keyframe_and_chooses_its_lane(viewer: Viewer) -> None:
     assert lane.caption.startswith("2.0 /")
 
 
+def test_key_k_chooses_the_lane_of_the_path(viewer: Viewer) -> None:
+    viewer.click("lane Training")
+    viewer.do(Key("k"))
+    assert chosen_lane(viewer.user).name == "Path"
+
+
 def test_time_area_folds_and_its_handle_opens_it(viewer: Viewer) -> None:
     open_height = viewer.user.interface.zones.time.height
     viewer.do(Key("t"))

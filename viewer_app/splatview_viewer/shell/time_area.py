@@ -5,13 +5,16 @@ Its lanes are those of the active pane. The transport is for the chosen one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.core.lane import EmptyLane
 from splatview_viewer.core.screen import Rect
+from splatview_viewer.shell.run_state import run_state
+from splatview_viewer.shell.runs import told_entry
 from splatview_viewer.ui import controls, icons, lettering, theme
 from splatview_viewer.ui.tracks import Track
 from splatview_viewer.ui.widgets import board, fitted, pointer
@@ -70,6 +73,21 @@ def draw_time_area(user: User, rect: Rect, scale: float) -> bool:
 def lanes_of(user: User) -> Sequence[Lane]:
     """Return the lanes of the active pane; two empty ones where it has none."""
     return user.layout.active.lanes() or _NO_LANES
+
+
+def lane_of_command(name: str) -> str | None:
+    """Return the name of the lane that a view's command is about: "path.key"."""
+    return {"path": "Path", "history": "Training"}.get(name.partition(".")[0])
+
+
+def _button_of(lane: Lane, user: User) -> LaneButton | None:
+    """Return the button of a lane: "Live" is "Last" where nothing new comes."""
+    button = lane.button
+    if button is None or button.on is None:
+        return button
+    if run_state(told_entry(user), time.time()).live != "Last":
+        return button
+    return replace(button, text="Last", on=None, tip="The newest snapshot (End)")
 
 
 def chosen_lane(user: User) -> Lane:
@@ -149,7 +167,7 @@ class _Area:
         y = self.rect.y + (self.rect.height - height) // 2
         track = Rect(left, y, max(right - left, 1), height)
         changed = self._draw_track(lane, track)
-        button = lane.button
+        button = _button_of(lane, self.user)
         if button is not None:
             height = min(36 * scale, self.rect.height)
             y = self.rect.y + (self.rect.height - height) / 2
@@ -213,10 +231,11 @@ class _Area:
         track = Rect(left, y, max(round(right) - left, 1), height)
         changed = self._draw_track(lane, track)
         end = self.rect.x + self.rect.width - _MARGIN * scale
-        if lane.button is not None:
+        button = _button_of(lane, self.user)
+        if button is not None:
             size = (_BUTTON[0] * scale, _BUTTON[1] * scale)
             corner = (end - size[0], y + (height - size[1]) / 2)
-            self._draw_button(lane, lane.button, corner, size)
+            self._draw_button(lane, button, corner, size)
             end = corner[0] - 8 * scale
         if not is_narrow:
             self._draw_caption(lane, end, right + 6 * scale, y + height / 2)

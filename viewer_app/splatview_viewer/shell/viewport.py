@@ -22,6 +22,7 @@ from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.core.view import Info, Section
 from splatview_viewer.scene_view.film import see_through
 from splatview_viewer.scene_view.tool import in_order
+from splatview_viewer.shell.time_area import lane_of_command
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.recovery import Faults
 from splatview_viewer.ui.widgets import wrapped
@@ -231,6 +232,9 @@ class Viewport:
         if reason is not None:
             self.user.say(f"{command.title}: {reason}")
             return
+        lane = lane_of_command(command.name)
+        if lane is not None:
+            self.user.interface.state.lane = lane
         if self._attempt("input", lambda _, view: view.run(command), False):
             self.user.mark()
         fault = self.faults.reason("input")
