@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from splatview_viewer.core.view import ShownView
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.workspace.catalogue import Catalogue
+
+log = logging.getLogger("splatview")
 
 
 class PairMeter:
@@ -33,6 +36,7 @@ class PairMeter:
         source = PairSource(catalogue, pairing, ctx, gpu_work)
         self._view = PairView(source, PairState())
         self._view.host = replace(host)
+        self._has_failed = False
 
     @property
     def psnr(self) -> float | None:
@@ -41,15 +45,25 @@ class PairMeter:
 
     def look_from(self, leader: ShownView) -> None:
         """Measure soon what a view of the first entry, which was just drawn, sees."""
-        if leader.rect is None:
+        if leader.rect is None or self._has_failed:
             return
         rect = Rect(0, 0, leader.rect.width, leader.rect.height)
         self._view.measure_soon(leader, rect)
 
     def tick(self, now: float) -> bool:
-        """Measure if it is due; return True when the PSNR is another one."""
+        """Measure if it is due; return True when the PSNR is another one.
+
+        After a failure, which is logged, nothing is measured any more.
+        """
+        if self._has_failed:
+            return False
         previous = self.psnr
-        self._view.tick(now)
+        try:
+            self._view.tick(now)
+        except Exception:
+            self._has_failed = True
+            self._view.psnr = None
+            log.warning("two panes cannot be compared", exc_info=True)
         return self.psnr != previous
 
     def close(self) -> None:
