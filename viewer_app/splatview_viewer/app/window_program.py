@@ -105,7 +105,7 @@ class _OneWindow(App):
         self.catalogue.join(self._waiting)
         self.user.interface.state.bare = True
         self.user.interface.state.hides_all = True
-        self.state.hint = ""
+        self.state.helps = False
 
     def tick(self, now: float, events: Sequence[Event] = ()) -> float:
         line = self._caller.newest()

@@ -96,11 +96,6 @@ class Desktop(Protocol):
     """The clipboard and the files of a screen's user, who may be at another machine."""
 
     @property
-    def shows_captions(self) -> bool:
-        """True if a caption's trouble is shown around the picture, not written over it."""
-        ...
-
-    @property
     def favours(self) -> frozenset[Favour]:
         """What can be asked of it."""
         ...

@@ -90,8 +90,8 @@ class State:
     """True while the list of keys is shown."""
     toasts: list[tuple[float, str]] = field(default_factory=list)
     """Messages for a few seconds: the end of each, and its words."""
-    hint: str = ""
-    """Advice for a viewer with nothing to show."""
+    helps: bool = True
+    """A pane with nothing to show says what to do."""
     notices: list[str] = field(default_factory=list)
     """Faults of the surroundings, one line each."""
     timings: Timings = field(default_factory=Timings)
@@ -100,8 +100,6 @@ class State:
     that pictures of what does not change are alike."""
     screen: str = ""
     """The OpenGL renderer's name: the GPU's, where it runs on one."""
-    screen_shows_faults: bool = False
-    """True where the screen itself shows that a run has ended."""
 
     @property
     def selected_entry(self) -> Entry | None:

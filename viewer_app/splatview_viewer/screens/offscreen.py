@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 class LocalDesktop:
     """The user of a screen on this machine: files are where they were written."""
 
-    shows_captions = False
     favours: frozenset[Favour] = frozenset()
 
     def __init__(self) -> None:

@@ -39,9 +39,9 @@ def draw_overlay(state: State, viewport: Viewport, scale: float) -> None:
     found = viewport.working()
     viewport.cards.clear()
     if entry is None:
-        if state.hint and state.entries:
+        if state.helps and state.entries:
             _message(picture, scale, [_NOTHING, _CHOOSE], theme.INK_DIM)
-        elif state.hint:
+        elif state.helps:
             draw_empty(viewport.user, viewport, scale)
         return
     fault = entry.fault or entry.fault_of_source

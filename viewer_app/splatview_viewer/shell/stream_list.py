@@ -429,8 +429,7 @@ def _letters(user: User) -> dict[str, str]:
     letters = {}
     for viewport in user.layout:
         for feature in user.catalogue.features:
-            note = getattr(feature, "note", None)
-            badge = note(viewport).badge if note is not None else ""
+            badge = feature.note(viewport).badge
             if badge and viewport.key is not None:
                 letters[viewport.key] = badge
     return letters

@@ -359,6 +359,8 @@ class _Bar:
 
     def _draw_runs_menu(self, at: tuple[float, float]) -> None:
         """Draw the list of runs while it is open."""
+        if not imgui.is_popup_open(_RUNS_MENU):
+            return
         user = self.user
         rows: list[MenuRow | None] = []
         for group in user.interface.groups.all:

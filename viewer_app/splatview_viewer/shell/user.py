@@ -47,11 +47,6 @@ if TYPE_CHECKING:
     from splatview_viewer.workspace.catalogue import Catalogue
     from splatview_viewer.workspace.slot import Slot
 
-HINT = (
-    "Waiting for a run\n"
-    "In your training script:  import splatview;  splatview.publish(tensor)\n"
-    "Or drop a scene or a picture here"
-)
 SMALL = 500
 """Points of width below which the panel is closed at first: a phone."""
 TOAST = 4.0
@@ -109,7 +104,6 @@ class User:
         self.state = State(
             entries=catalogue.entries,
             notices=catalogue.notices,
-            hint=HINT,
         )
         self.state.screen = str(screen.ctx.info["GL_RENDERER"]).split(" (")[0]
         self.dirty = SETTLE
@@ -164,7 +158,6 @@ class User:
     def sit(self, screen: Screen) -> None:
         """Continue on another screen, after a browser connected again."""
         self.screen = screen
-        self.state.screen_shows_faults = screen.desktop.shows_captions
         self.let_go()
         self.layout.look(True)
         self.mark(SETTLE)

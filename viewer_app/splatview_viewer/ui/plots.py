@@ -20,7 +20,7 @@ from imgui_bundle import ImVec2, ImVec4, imgui, implot
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import Data, State, View
 from splatview_viewer.geometry.pan_zoom import ZOOM_STEP
-from splatview_viewer.ui import controls, theme
+from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import board, card, faint, hover_card, pointer
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 _MAX_PIXEL = 1e6
 """Pixels from the corner of the screen beyond which nothing is drawn."""
-STRIP_HEIGHT = 34.0
-"""Points of a small plot in the panel."""
 _X = implot.ImAxis_.x1.value
 _X2 = implot.ImAxis_.x2.value
 _Y = implot.ImAxis_.y1.value
@@ -390,49 +388,6 @@ def bare(
             yield new_plot
     finally:
         implot.pop_style_var()
-
-
-@contextmanager
-def strip(
-    name: str, title: str, value: str, x: Range, y: Range, *, tip: str = ""
-) -> Iterator[tuple[Plot | None, bool]]:
-    """Draw a small plot across the window, below its title and newest value.
-
-    Args:
-        name: unlike those of all other plots.
-        title: on the left.
-        value: on the right.
-        x: range of the horizontal axis.
-        y: range of the vertical axis.
-        tip: text under the pointer, of a plot that can be clicked.
-
-    Yields:
-        The plot as of `bare`, and True if it was clicked.
-    """
-    scale = theme.scale()
-    corner = imgui.get_cursor_screen_pos()
-    width = max(imgui.get_content_region_avail().x, 8.0)
-    height = STRIP_HEIGHT * scale
-    head_height = 1.3 * imgui.get_text_line_height()
-    clicked = imgui.invisible_button(_id(name), ImVec2(width, head_height + height))
-    if tip:
-        controls.tip(tip)
-    hovered = bool(tip) and imgui.is_item_hovered()
-    end = imgui.get_cursor_screen_pos()
-    imgui.set_cursor_screen_pos(corner)
-    head(title, value, width)
-    imgui.set_cursor_screen_pos(ImVec2(corner.x, corner.y + head_height))
-    with bare(name, (width, height), x, y) as new_plot:
-        yield new_plot, clicked and bool(tip)
-        if new_plot is not None and hovered:
-            r = new_plot.rect
-            implot.get_plot_draw_list().add_rect(
-                ImVec2(r.x, r.y),
-                ImVec2(r.x + r.width, r.y + r.height),
-                theme.u32(theme.ACCENT, 0.6),
-            )
-    imgui.set_cursor_screen_pos(ImVec2(end.x, end.y - imgui.get_style().item_spacing.y))
-    imgui.dummy(ImVec2(0, 0))
 
 
 def head(left: str, right: str, width: float, fault: str = "") -> None:

@@ -457,69 +457,6 @@ def value_range(
     return (low, max(high, low))
 
 
-def _entry_size() -> ImVec2:
-    width = imgui.get_content_region_avail().x
-    return ImVec2(width, imgui.get_text_line_height() + 10 * theme.scale())
-
-
-def is_entry_visible() -> bool:
-    """Return True if the next `entry` is to be drawn.
-
-    One that is scrolled out of sight leaves its space: a list may have thousands.
-    """
-    size = _entry_size()
-    if imgui.is_rect_visible(size):
-        return True
-    imgui.dummy(size)
-    return False
-
-
-def entry(
-    key: str,
-    name: str,
-    right: str,
-    dot: ImVec4,
-    is_selected: bool,
-    *,
-    dim_name: bool = False,
-) -> bool:
-    """Draw a line of a list; return True if it was clicked.
-
-    Args:
-        key: for imgui, unlike all others.
-        name: cut to the width that is left for it.
-        right: text on the right.
-        dot: colour of the dot before the name.
-        is_selected: True if the line is marked.
-        dim_name: True for a dim name.
-    """
-    scale = theme.scale()
-    line = imgui.get_text_line_height()
-    corner = imgui.get_cursor_screen_pos()
-    size = _entry_size()
-    width = size.x
-    height = size.y
-    pad = 8 * scale
-    pressed, _ = imgui.selectable(f"##{key}", is_selected, 0, size)
-    draw = imgui.get_window_draw_list()
-    middle = corner.y + height / 2
-    draw.add_circle_filled(
-        ImVec2(corner.x + pad + 3 * scale, middle), 3.5 * scale, theme.u32(dot), 16
-    )
-    name_color = theme.DIM if dim_name else theme.TEXT
-    start = corner.x + pad + 16 * scale
-    end = corner.x + width - pad - imgui.calc_text_size(right).x
-    lettering.write(
-        draw,
-        start,
-        middle - line / 2,
-        theme.u32(name_color),
-        fitted(name, end - 6 * scale - start),
-    )
-    draw.add_text(ImVec2(end, middle - line / 2), theme.u32(theme.DIM), right)
-    return bool(pressed)
-
-
 def buttons(
     label: str,
     names: Sequence[str],

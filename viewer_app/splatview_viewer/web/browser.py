@@ -366,7 +366,6 @@ class _PageDesktop:
     Files are downloads, and of the clipboard only what was copied here is known.
     """
 
-    shows_captions = True
     favours: frozenset[Favour] = frozenset({"fullscreen", "keyboard", "files"})
 
     def __init__(self, connection: PageConnection) -> None:

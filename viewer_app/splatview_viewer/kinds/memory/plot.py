@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 HOST = ImVec4(0.80, 0.62, 0.30, 1.0)
 _ACTIVE = ImVec4(0.58, 0.44, 0.85, 0.35)
 _RETRY = ImVec4(0.93, 0.70, 0.30, 1.0)
-_STRIP_S = 120.0
-"""Seconds that the panel shows."""
 _MAX_MARKS = 50
 _READOUT_LABELS = {
     "peak": "allocated, at most",
@@ -115,43 +113,6 @@ def _draw_limit(plot: plots.Plot, view: MemoryView, top: float) -> None:
             f"{facts.gpu}: {size_text(facts.total)}",
             theme.FAULT,
         )
-
-
-def draw_strip(history: MemoryHistory, key: str) -> bool:
-    """Draw the last minutes across the panel; return whether the strip was clicked.
-
-    Args:
-        history: what is drawn.
-        key: the key of the stream's entry.
-    """
-    end = history.last_time
-    begin = max(end - _STRIP_S, min(history.first_time, end - 10.0))
-    columns = pixel_columns(history, begin, end, 256)
-    if history.on_gpu:
-        title = "Memory"
-        reserved = size_text(history.newest("reserved"))
-        value = f"{size_text(history.newest('allocated'))} of {reserved}"
-        highest = columns.reserved.max(initial=1.0)
-    else:
-        title = "Host memory"
-        value = size_text(history.newest("host"))
-        highest = columns.host.max(initial=1.0)
-    with plots.strip(
-        f"memory {key}",
-        title,
-        value,
-        (begin, end),
-        (0.0, 1.1 * highest),
-        tip="The memory of this run. Click to see more",
-    ) as (plot, clicked):
-        if plot is not None:
-            _draw_areas(plot, history, columns, False)
-            for name, color in (("retries", _RETRY), ("ooms", theme.FAULT)):
-                for event_time in increase_times(history, name, begin, end)[
-                    -_MAX_MARKS:
-                ]:
-                    plot.upright(event_time, color)
-    return clicked
 
 
 def _draw_areas(

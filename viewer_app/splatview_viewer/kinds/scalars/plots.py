@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.kinds.scalars.columns import PixelColumns
-    from splatview_viewer.kinds.scalars.curves import Curve
     from splatview_viewer.kinds.scalars.runs import DrawnCurve
     from splatview_viewer.kinds.scalars.view import ScalarsView
 
@@ -42,7 +41,6 @@ _TICK_WIDTH = 80.0
 """Points from a label of an axis to the next at least."""
 _DASH = 10.0
 """Points from dash to dash."""
-_STRIP_SMOOTHING = 0.8
 
 
 def draw_plots(view: ScalarsView, scale: float) -> None:
@@ -252,30 +250,3 @@ def _dashed(
     period = _DASH * plot.scale
     values[pixels % period > 0.6 * period] = np.nan
     return along[inside], values[inside]
-
-
-def draw_strip(curve: Curve, title: str, key: str) -> bool:
-    """Draw a curve over time across the panel; return whether it was clicked.
-
-    Args:
-        curve: what is drawn.
-        title: the text over it.
-        key: the entry that shows more, or "".
-    """
-    times = curve["time"]
-    begin = float(times[0])
-    axis = HorizontalAxis(begin, max(float(times[-1]), begin + 1e-3), 256)
-    weight = _STRIP_SMOOTHING if len(curve) > axis.width else 0.0
-    parts = pixel_columns(curve, axis, weight, "time")
-    with plots.strip(
-        f"{title} {key}",
-        title,
-        value_text(curve.newest_value),
-        (axis.begin, axis.end),
-        vertical_limits(parts, axis, False),
-        tip="Click to see more" if key else "",
-    ) as (plot, clicked):
-        if plot is not None:
-            for part in parts:
-                plot.line("##curve", part.x, part.smooth, theme.ACCENT, 1.4)
-    return clicked
