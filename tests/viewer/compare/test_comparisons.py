@@ -22,6 +22,7 @@ from splatview_viewer.app.loop import step
 from splatview_viewer.compare.merged import MergedSource
 from splatview_viewer.compare.pair import PairView
 from splatview_viewer.core.events import (
+    Key,
     PointerMove,
     PointerPress,
     PointerRelease,
@@ -174,6 +175,17 @@ def test_sides_show_their_own_scene_and_move_together(
     second = rig.picture_of(names[1], second_view)
     np.testing.assert_array_equal(moved[:, :line], first[:, :line])
     np.testing.assert_array_equal(moved[:, line:], second[:, line:])
+
+
+def test_commands_of_the_pressed_side_are_those_of_the_pair(
+    open_files: Callable[..., CompareRig],
+) -> None:
+    rig = open_files("a", "b")
+    view = rig.pair("a", "b")
+    rig.app.do(Key("v"), Key("v", pressed=False))
+    assert [side.view.state.show for side in view.views] == ["depth", "depth"]
+    rig.app.do(Key("z", mods=frozenset({"ctrl"})), Key("z", pressed=False))
+    assert [side.view.state.show for side in view.views] == ["color", "color"]
 
 
 def test_dragging_the_line_moves_nothing_else(

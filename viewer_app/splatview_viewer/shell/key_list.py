@@ -37,6 +37,7 @@ _GROUPS = {
     "training": "Training cameras",
     "history": "Training",
     "path": "Camera path",
+    "tool": "Scene",
 }
 """Groups of a view's commands by the first part of their names."""
 _FIRST = ("Camera", "Picture", "Scene", "Plots")

@@ -13,6 +13,8 @@ from splatview_viewer.scene_view.frustums_panel import COMPARISONS
 from splatview_viewer.scene_view.navigate import Navigate
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from splatview_viewer.geometry.cameras import CameraModel
     from splatview_viewer.geometry.training_cameras import CameraSet
     from splatview_viewer.kinds.gaussians.view import GaussianView
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
     Of = Command[GaussianView]
 
 _MAX_CAMERAS = 500
-"""Training cameras that have a command of their own."""
+"""Training cameras that are listed with a command of their own."""
+_MAX_FOUND = 20
+"""Others that are found by the beginning of their number."""
 
 
 # -- the camera ------------------------------------------------------------------------
@@ -233,17 +237,32 @@ def _training_commands() -> list[Of]:
 
 @lru_cache(4)
 def commands_of_cameras(cameras: CameraSet) -> tuple[Of, ...]:
-    """Return a command for each training camera."""
-    return tuple(
-        Command(
-            f"training.camera.{index}",
-            f"Look through camera {index}: {cameras.label(index)}",
-            partial(_enter_camera, index),
-            icon="camera",
-            group="Cameras",
-        )
-        for index in range(min(len(cameras), _MAX_CAMERAS))
+    """Return a command for each training camera, as far as they are listed."""
+    count = min(len(cameras), _MAX_CAMERAS)
+    return tuple(_camera_command(cameras, index) for index in range(count))
+
+
+def _camera_command(cameras: CameraSet, index: int) -> Of:
+    return Command(
+        f"training.camera.{index}",
+        f"Look through camera {index}: {cameras.label(index)}",
+        partial(_enter_camera, index),
+        icon="camera",
+        group="Cameras",
     )
+
+
+def find_cameras(cameras: CameraSet, text: str) -> Sequence[Of]:
+    """Return commands for cameras that are not listed, by a number in a text."""
+    numbers = [word for word in text.split() if word.isascii() and word.isdigit()]
+    if not numbers:
+        return ()
+    found = [
+        index
+        for index in range(_MAX_CAMERAS, len(cameras))
+        if str(index).startswith(numbers[0])
+    ]
+    return [_camera_command(cameras, index) for index in found[:_MAX_FOUND]]
 
 
 CAMERA_COMMANDS: tuple[Of, ...] = (

@@ -9,6 +9,7 @@ from splatview_viewer.core.command import Command
 from splatview_viewer.kinds.gaussians.camera_commands import (
     CAMERA_COMMANDS,
     commands_of_cameras,
+    find_cameras,
 )
 from splatview_viewer.kinds.gaussians.filter import Filter
 from splatview_viewer.kinds.gaussians.history import HistoryTool
@@ -37,6 +38,12 @@ def commands_of(view: GaussianView) -> Sequence[Of]:
     if cameras is None:
         return COMMANDS
     return (*COMMANDS, *commands_of_cameras(cameras))
+
+
+def find_commands(view: GaussianView, text: str) -> Sequence[Of]:
+    """Return the commands of a view that only a search finds."""
+    cameras = view.tools.of(Frustums).cameras
+    return () if cameras is None else find_cameras(cameras, text)
 
 
 # -- ways to see it --------------------------------------------------------------------

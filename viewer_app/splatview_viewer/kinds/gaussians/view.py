@@ -13,7 +13,7 @@ from splatview_viewer.core.host import Host
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import CANVAS_WORDS, Info, Section, View, Wants
 from splatview_viewer.kinds.gaussians.cache import SceneCache
-from splatview_viewer.kinds.gaussians.commands import commands_of
+from splatview_viewer.kinds.gaussians.commands import commands_of, find_commands
 from splatview_viewer.kinds.gaussians.filter import Filter
 from splatview_viewer.kinds.gaussians.history import HistoryTool
 from splatview_viewer.kinds.gaussians.inspect import Inspect
@@ -323,6 +323,9 @@ class GaussianView(View[SceneCache, GaussianState]):
 
     def commands(self) -> Sequence[Command[Any]]:
         return commands_of(self)
+
+    def find_commands(self, text: str) -> Sequence[Command[Any]]:
+        return find_commands(self, text)
 
     def visit(self) -> Visit | None:
         return self.tools.visit()
