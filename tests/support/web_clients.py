@@ -187,7 +187,7 @@ class Page:
     def _read_message(self, connection: WebSocket) -> None:
         is_binary, data = connection.receive()
         if is_binary:
-            self._read_part(data)
+            self.read_part(data)
             return
         answer = _decoder.decode(data)
         if isinstance(answer, m.Picture):
@@ -205,7 +205,7 @@ class Page:
         else:
             self._messages.put(answer)
 
-    def _read_part(self, data: bytes) -> None:
+    def read_part(self, data: bytes) -> None:
         """Take a part of the picture that is on its way."""
         picture = self._coming
         assert picture is not None

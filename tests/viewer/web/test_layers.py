@@ -85,13 +85,13 @@ def test_interface_comes_between_the_parts_of_a_picture(
     texture = rig.ctx.texture((640, 480), 4, data=noise.tobytes())
     source = rig.ctx.framebuffer([texture])
     order: list[str] = []
-    take_part = page._read_part
+    take_part = page.read_part
 
     def note_part(data: bytes) -> None:
         order.append("part")
         take_part(data)
 
-    monkeypatch.setattr(page, "_read_part", note_part)
+    monkeypatch.setattr(page, "read_part", note_part)
     rig.ctx.copy_framebuffer(screen.framebuffer, source)
     screen.present(Caption())
     poll(screen, lambda: len(order) > 3)
@@ -109,7 +109,7 @@ def test_interface_is_sent_while_pictures_wait(rig: Rig) -> None:
     screen = rig.open(160, 120, acks=False)
     page = rig.pages[screen]
     k = 0
-    while screen.takes_pictures or screen._sender._encoding:
+    while screen.takes_pictures or screen.is_encoding:
         k += 1
         if screen.takes_pictures:
             draw_any(screen, k)
@@ -142,7 +142,7 @@ def test_use_of_the_panel_draws_no_pictures(house: House) -> None:
     page = house.page(1200, 800)
     house.final_picture(page)
     user = house.users[page]
-    drawn_at = user.pace._times[-1]
+    drawn_at = user.pace.times[-1]
     panel = user.interface.zones.tabs
     for offset in range(0, panel.width, 20):
         x = panel.x + offset
@@ -150,7 +150,7 @@ def test_use_of_the_panel_draws_no_pictures(house: House) -> None:
         for _ in range(5):
             step(house.app)
     house.until(page.next_update)
-    assert user.pace._times[-1] == drawn_at
+    assert user.pace.times[-1] == drawn_at
     assert page.waiting == 0
 
 

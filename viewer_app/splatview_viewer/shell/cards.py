@@ -240,6 +240,10 @@ _LAST = {
 """What is shown of a run that ended, by kind."""
 
 
+_SAVED = {"image": ("Save the picture", "camera", 146.0)}
+"""Text, icon and points of the button that saves the last picture, by kind."""
+
+
 def has_end_card(viewport: Viewport, entry: Entry) -> bool:
     """Return whether a viewport is to say that the run of its entry ended."""
     return not entry.alive and viewport.dismissed != _end_of(entry)
@@ -258,9 +262,7 @@ def _save_button(entry: Entry) -> tuple[str, str, float] | None:
     """Return text, icon and points of the button that saves what is shown."""
     if kinds.about(entry.kind).filmed:
         return "Save as .ply", "save", 114
-    if entry.kind == "image":
-        return "Save the picture", "camera", 146
-    return None
+    return _SAVED.get(entry.kind)
 
 
 def _save(user: User, viewport: Viewport, entry: Entry) -> None:

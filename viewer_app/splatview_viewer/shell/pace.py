@@ -31,7 +31,8 @@ class Pace:
         self.drawn_at = -math.inf
         """The time of the last picture or interface; -inf before the first."""
         self._in_flight: deque[int] = deque()
-        self._times: deque[float] = deque(maxlen=240)
+        self.times: deque[float] = deque(maxlen=240)
+        """The times of the last pictures."""
 
     def next(self, now: float) -> float:
         """Return the time of the next picture at the earliest."""
@@ -45,7 +46,7 @@ class Pace:
         self.drawn_at = now
         self._next = next_due(self._next, now, self._period)
         self._work.governor.begin_picture()
-        self._times.append(now)
+        self.times.append(now)
 
     def draw_interface(self, now: float) -> None:
         """Count an interface that is about to be drawn apart."""
@@ -58,4 +59,4 @@ class Pace:
 
     def fps(self, now: float) -> float:
         """Return the number of pictures within the last second."""
-        return float(sum(1 for t in self._times if t > now - 1))
+        return float(sum(1 for t in self.times if t > now - 1))
