@@ -1,0 +1,40 @@
+"""The cards over a pane: what a script needs, and that a run ended."""
+
+from __future__ import annotations
+
+import ast
+
+import torch
+from support import widgets
+from support.viewer import Viewer
+
+import splatview
+from splatview_viewer.shell.cards import LINES
+
+
+def is_drawn(viewer: Viewer, name: str) -> bool:
+    widgets.drawn.clear()
+    viewer.user.mark()
+    viewer.do()
+    return name in widgets.drawn
+
+
+def test_lines_for_a_script_are_copied(viewer: Viewer) -> None:
+    viewer.click("Copy")
+    assert viewer.screen.desktop.pasted() == LINES
+    calls = [node for node in ast.walk(ast.parse(LINES)) if isinstance(node, ast.Call)]
+    names = [call.func.attr for call in calls if isinstance(call.func, ast.Attribute)]
+    assert names
+    assert all(hasattr(splatview, name) for name in names)
+
+
+def test_end_of_a_run_is_said_until_it_is_put_away(viewer: Viewer) -> None:
+    splatview.publish(torch.zeros((40, 60, 3), dtype=torch.uint8), "render")
+    viewer.until(lambda: bool(viewer.state.entries))
+    viewer.until(viewer.loaded)
+    assert not is_drawn(viewer, "close the card")
+    splatview.close()
+    viewer.until(lambda: not viewer.state.entries[0].alive)
+    assert is_drawn(viewer, "close the card")
+    viewer.click("close the card")
+    assert not is_drawn(viewer, "close the card")
