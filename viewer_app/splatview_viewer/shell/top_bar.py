@@ -345,6 +345,10 @@ class _Bar:
             reason = button.missing
         is_on = name == "panel.toggle" and user.has_panel
         hint = button.hint
+        history = user.history
+        steps = {"edit.undo": history.undo_words, "edit.redo": history.redo_words}
+        if steps.get(name):
+            hint = f"{hint}: {steps[name]}"
         if controls.icon_button(
             button.icon,
             name,
