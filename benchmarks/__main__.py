@@ -31,6 +31,7 @@ NAMES = (
     "gpu_grab",
     "web",
     "web_latency",
+    "web_page",
     "frames",
     "camera",
     "memory",
