@@ -87,9 +87,13 @@ def test_click_in_a_plot_asks_for_its_step(
     viewer.do(PointerPress(x, y))
     viewer.do(PointerRelease(x, y))
     assert steps == [pytest.approx(100, abs=20)]
-    # A drag moves the axis instead.
+    # A drag zooms along the axis instead.
+    before = view.window()
     viewer.do(PointerPress(x, y))
-    viewer.do(PointerMove(x + 60, y))
-    viewer.do(PointerRelease(x + 60, y))
+    viewer.do(PointerMove(x + 30, y + 4))
+    viewer.do(PointerMove(x + 120, y + 6))
+    viewer.do(PointerRelease(x + 120, y + 6))
     assert len(steps) == 1
-    assert view.state.window is not None
+    after = view.window()
+    assert before[0] < after[0] < after[1] < before[1]
+    assert view.state.heights == {}

@@ -239,6 +239,7 @@ def plot(
     second_ticks: Sequence[Tick] | None = None,
     legend: Literal["list", "row"] | None = None,
     ground: ImVec4 | None = None,
+    drag_zooms: bool = False,
 ) -> Iterator[Plot | None]:
     """Draw a plot at imgui's cursor.
 
@@ -252,6 +253,8 @@ def plot(
         legend: a list on the right or a row on the left, whose entries the user clicks
             to hide a curve.
         ground: the colour behind the curves.
+        drag_zooms: a drag draws a box to zoom into, and one with the right button moves
+            the axes; otherwise it is the other way round.
 
     Yields:
         The plot, to draw curves into; None where it cannot be seen.
@@ -265,6 +268,7 @@ def plot(
     _set_wheel_rate(imgui.get_io().mouse_wheel)
     # Ctrl is for the caller.
     implot.get_input_map().override_mod = 0
+    select = _set_buttons(drag_zooms)
     flags = _plot_flags(has_legend=legend is not None and not small)
     with _ground(ground or theme.BAR):
         if not implot.begin_plot(f"##{_id(name)}", _at_least_a_pixel(size), flags):
@@ -287,7 +291,7 @@ def plot(
         with _inside(new_plot):
             new_plot.is_over_y = implot.is_axis_hovered(_Y)
             yield new_plot
-            boxed = imgui.is_mouse_released(imgui.MouseButton_.right)
+            boxed = imgui.is_mouse_released(select)
     if new_plot.card:
         draw = imgui.get_window_draw_list()
         hover_card(draw, pointer(), new_plot.card, new_plot.rect)
@@ -300,6 +304,19 @@ def _plot_flags(*, has_legend: bool) -> int:
     if not has_legend:
         flags |= implot.Flags_.no_legend
     return flags.value
+
+
+def _set_buttons(drag_zooms: bool) -> imgui.MouseButton_:
+    """Set what drags do in the next plot; return the button that draws boxes."""
+    pan = imgui.MouseButton_.left
+    select = imgui.MouseButton_.right
+    if drag_zooms:
+        pan, select = select, pan
+    buttons = implot.get_input_map()
+    buttons.pan = pan.value
+    buttons.select = select.value
+    buttons.select_cancel = pan.value
+    return select
 
 
 def _set_wheel_rate(wheel: float) -> None:

@@ -39,6 +39,8 @@ _STILL = 3.0
 """Pixels by which the pointer of a click moves at most."""
 _TICK_WIDTH = 80.0
 """Points from a label of an axis to the next at least."""
+_FLAT = 0.2
+"""Share of a plot's height below which a box that is drawn in it is flat."""
 _DASH = 10.0
 """Points from dash to dash."""
 
@@ -138,7 +140,9 @@ def _draw_plot(
     legend = "list" if len(drawn) > 1 and state.legend else None
     with (
         theme.font_size(theme.AXES_SIZE),
-        plots.plot(title, size, x, y, legend=legend, ground=theme.PLOT) as plot,
+        plots.plot(
+            title, size, x, y, legend=legend, ground=theme.PLOT, drag_zooms=True
+        ) as plot,
     ):
         if plot is None:
             return
@@ -160,7 +164,7 @@ def _draw_plot(
             pointer = plot.pointer[0]
         if pointer is not None and window[0] <= pointer <= window[1]:
             draw_cursor(plot, drawn, pointer, log_up=state.log_up, legend=legend)
-    _follow_user(view, title, plot)
+    _follow_user(view, title, plot, span)
 
 
 def _place_of_step(view: ScalarsView) -> float | None:
@@ -189,8 +193,13 @@ def _x_axis(view: ScalarsView, window: tuple[float, float], width: float) -> plo
     return plots.Axis(window, format="%g s")
 
 
-def _follow_user(view: ScalarsView, title: str, plot: plots.Plot) -> None:
-    """Keep in the view's state how the user moved a plot's axes."""
+def _follow_user(
+    view: ScalarsView, title: str, plot: plots.Plot, span: tuple[float, float]
+) -> None:
+    """Keep in the view's state how the user moved a plot's axes.
+
+    span: the range of the vertical axis before.
+    """
     heights = view.state.heights
     if plot.reset:
         others = {name: span for name, span in heights.items() if name != title}
@@ -206,8 +215,19 @@ def _follow_user(view: ScalarsView, title: str, plot: plots.Plot) -> None:
             view.ask_for_step(plot.pointer[0])
     if plot.moved:
         view.state = replace(view.state, window=plot.x)
-    if plot.raised:
+    # A flat box zooms along the axis alone.
+    is_high = plot.is_over_y or _share_of(plot.y, span, view.state.log_up) > _FLAT
+    if plot.raised and is_high:
         view.state = replace(view.state, heights={**heights, title: plot.y})
+
+
+def _share_of(
+    part: tuple[float, float], span: tuple[float, float], is_log: bool
+) -> float:
+    """Return the share that a part has of a vertical axis."""
+    if is_log and min(*part, *span) > 0:
+        return math.log(part[1] / part[0]) / math.log(span[1] / span[0])
+    return (part[1] - part[0]) / max(span[1] - span[0], 1e-300)
 
 
 def _draw_part(

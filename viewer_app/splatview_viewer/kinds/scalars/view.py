@@ -91,8 +91,8 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
     keys = (
         KeyHelp("Plots", "Click", "Go to that step"),
         KeyHelp("Plots", "Wheel, pinch", "Zoom along the axis"),
-        KeyHelp("Plots", "Drag", "Move along the axis"),
-        KeyHelp("Plots", "Right drag", "Zoom into a box"),
+        KeyHelp("Plots", "Drag", "Zoom into a box, or along the axis"),
+        KeyHelp("Plots", "Right drag", "Move along the axis"),
         KeyHelp("Plots", "F, double click", "See all of it"),
         KeyHelp("Plots", "L", "Logarithmic, or not"),
         KeyHelp("Plots", "Click in a legend", "Show or hide a curve"),
