@@ -1,4 +1,7 @@
-"""Cards over a pane with buttons: what to do while there is no run, and its end."""
+"""Cards over a pane with buttons: what to do while there is no run, and its end.
+
+A file that cannot be opened has one as well.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,12 @@ from imgui_bundle import ImVec2, ImVec4, imgui
 from splatview_viewer import kinds
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.ui import controls, icons, lettering, theme
-from splatview_viewer.ui.widgets import board
+from splatview_viewer.ui.widgets import board, lines_of
 from splatview_viewer.ui.words import write
 
 if TYPE_CHECKING:
     from splatview_viewer.core.settings import Entry
+    from splatview_viewer.shell.opening import Refusal
     from splatview_viewer.shell.user import User
     from splatview_viewer.shell.viewport import Viewport
 
@@ -92,6 +96,8 @@ _COMMENTS_AT = 52
 """Letters before the comments."""
 _HEIGHT = 318.0
 _END_HEIGHT = 48.0
+_MOST_REASONS = 4
+"""Lines of why a file cannot be opened."""
 
 
 # -- no run yet ------------------------------------------------------------------------
@@ -228,6 +234,48 @@ def draw_end(user: User, viewport: Viewport, entry: Entry, scale: float) -> None
             place = (right - (points + 6) * scale, top)
             if dark_button(text, icon, place, points):
                 user.do(partial(_save, user, viewport, entry))
+
+
+def draw_refusal(
+    user: User, viewport: Viewport, refusal: Refusal, scale: float
+) -> None:
+    """Say that a file could not be opened, and why, over what stays."""
+    picture = viewport.rect
+    width = round(min(560 * scale, picture.width - 24 * scale))
+    line = imgui.get_text_line_height()
+    lines = lines_of(refusal.reason, width - 32 * scale, _MOST_REASONS)
+    height = round(_END_HEIGHT * scale + len(lines) * line + 8 * scale)
+    if width < 120 * scale or height > picture.height:
+        return
+    x = round(picture.x + (picture.width - width) / 2)
+    rect = Rect(x, round(picture.y + 14 * scale), width, height)
+    viewport.cards.append(rect)
+    number = user.layout.all.index(viewport)
+    with board(f"refusal {number}", rect, color=_CLEAR) as opened:
+        if not opened:
+            return
+        draw = imgui.get_window_draw_list()
+        high = ImVec2(rect.x + rect.width, rect.y + rect.height)
+        draw.add_rect_filled(
+            ImVec2(rect.x, rect.y), high, theme.u32(theme.CARD), 6 * scale
+        )
+        middle = rect.y + _END_HEIGHT / 2 * scale
+        left = rect.x + 16 * scale
+        with theme.bold():
+            said = f"{refusal.name} cannot be opened"
+            write(said, left, middle, theme.INK_FAULT, width - 66 * scale)
+        top = rect.y + _END_HEIGHT * scale
+        for text in lines:
+            write(text, left, top + line / 2, theme.INK)
+            top += line
+        corner = (rect.x + rect.width - 40 * scale, middle - 15 * scale)
+        if dark_button("", "close", corner, 30, name="close the refusal"):
+            user.do(_put_away, viewport)
+
+
+def _put_away(viewport: Viewport) -> None:
+    viewport.refusal = None
+    viewport.user.mark_interface()
 
 
 _LAST = {

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
-from splatview_viewer.shell.cards import draw_empty, draw_end, has_end_card
+from splatview_viewer.shell.cards import (
+    draw_empty,
+    draw_end,
+    draw_refusal,
+    has_end_card,
+)
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import card, faint, lines_of
 
@@ -55,12 +60,12 @@ def draw_overlay(state: State, viewport: Viewport, scale: float) -> None:
         size = imgui.calc_text_size(text)
         draw.add_text(
             ImVec2(middle[0] - size.x / 2, middle[1] - size.y - 12 * scale),
-            theme.u32(theme.TEXT),
+            theme.u32(theme.INK),
             text,
         )
         for part, color in (
-            (1.0, theme.PANEL),
-            (max(entry.progress, 0.02), theme.ACCENT),
+            (1.0, faint(theme.INK_DIM, 0.3)),
+            (max(entry.progress, 0.02), theme.MARK),
         ):
             draw.add_rect_filled(
                 ImVec2(left, middle[1]),
@@ -69,16 +74,20 @@ def draw_overlay(state: State, viewport: Viewport, scale: float) -> None:
                 height / 2,
             )
     elif fault:
-        _message(picture, scale, [f"{entry.name} cannot be shown", fault], theme.FAULT)
+        _message(
+            picture, scale, [f"{entry.name} cannot be shown", fault], theme.INK_FAULT
+        )
     elif found is None or found[1].empty:
         if entry.alive:
             words = "Waiting for its next frame"
         else:
             words = "The run ended before it was seen"
-        _message(picture, scale, [entry.name, words], theme.DIM)
+        _message(picture, scale, [entry.name, words], theme.INK_DIM)
     else:
         lines = []
-        if has_end_card(viewport, entry):
+        if viewport.refusal is not None:
+            draw_refusal(viewport.user, viewport, viewport.refusal, scale)
+        elif has_end_card(viewport, entry):
             draw_end(viewport.user, viewport, entry, scale)
         troubles = viewport.user.catalogue.links.troubles(found[0])[:_MOST_TROUBLES]
         reason = viewport.faults.reason("overlay")
@@ -86,7 +95,8 @@ def draw_overlay(state: State, viewport: Viewport, scale: float) -> None:
             troubles = [f"What is written over the picture failed: {reason}", *troubles]
         for text in troubles:
             lines += [
-                (line, theme.FAULT) for line in lines_of(text, _room(picture, scale), 3)
+                (line, theme.INK_FAULT)
+                for line in lines_of(text, _room(picture, scale), 3)
             ]
         if lines:
             card(
@@ -94,6 +104,7 @@ def draw_overlay(state: State, viewport: Viewport, scale: float) -> None:
                 (picture.x + picture.width / 2, picture.y + 8 * scale),
                 lines,
                 (0.5, 0),
+                ground=theme.CARD,
                 pad=0.65,
             )
 
@@ -108,10 +119,10 @@ def draw_toasts(state: State, picture: Rect, scale: float) -> None:
             card(
                 imgui.get_foreground_draw_list(),
                 (middle, y),
-                [(lines, theme.TEXT)],
+                [(lines, theme.INK)],
                 (0.5, 1),
                 within=picture,
-                ground=faint(theme.BAR, 0.92),
+                ground=theme.CARD,
                 pad=0.65,
             ).y
             - 4 * scale
@@ -120,7 +131,7 @@ def draw_toasts(state: State, picture: Rect, scale: float) -> None:
 
 def _message(picture: Rect, scale: float, texts: Sequence[str], color: ImVec4) -> None:
     lines = [
-        (line, color if i else theme.TEXT)
+        (line, color if i else theme.INK)
         for i, text in enumerate(texts)
         for line in lines_of(text, _room(picture, scale), _MOST_LINES)
     ]
@@ -134,6 +145,7 @@ def _message(picture: Rect, scale: float, texts: Sequence[str], color: ImVec4) -
         (picture.x + picture.width / 2, picture.y + picture.height / 2),
         lines,
         (0.5, 0.5),
+        ground=theme.CARD,
         pad=1.2,
     )
     draw.pop_clip_rect()

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _TIP = "Double click: this one alone, and back. Right click: the menu of the pane."
 _BUTTON = 24.0
 _BADGES = "AB"
+_FACT_WIDTH = 180.0
+"""Points that a title leaves to facts, of a strip that is wide."""
 _MENU = "menu of the pane"
 
 
@@ -104,7 +106,9 @@ def _draw_title(
     draw = imgui.get_window_draw_list()
     top = round(middle - imgui.get_text_line_height() / 2)
     with theme.bold():
-        text = fitted(title, right - x - 12 * scale)
+        # A long name leaves room for a fact.
+        room = max(right - x - _FACT_WIDTH * scale, (right - x) / 2)
+        text = fitted(title, room - 12 * scale)
         lettering.write(draw, round(x), top, theme.u32(theme.TEXT), text)
         x += lettering.measure(text).x + 8 * scale
     if subtitle and x + lettering.measure(subtitle).x <= right - 12 * scale:

@@ -55,6 +55,8 @@ _CHIP_WIDTH = 84.0
 """Points that the shortest words of a state take, so that what follows stays."""
 _LEAST_CHOOSER = 120.0
 _PHONE_BUTTON = 44.0
+_NARROW = 600.0
+"""Points of width below which the bar has a phone's form."""
 _OPTIONAL = ("time", "rate", "field", "undo", "latency", "full", "step", "picture")
 """What goes where the bar is narrow, the first one first."""
 _DROPPED: tuple[frozenset[str], ...] = tuple(
@@ -82,7 +84,7 @@ def draw(user: User, rect: Rect, scale: float) -> None:
         line = theme.u32(theme.LINE)
         imgui.get_window_draw_list().add_line(left, right, line, scale)
         bar = _Bar(user, rect, scale)
-        if user.interface.zones.form == "phone":
+        if user.interface.zones.form == "phone" or rect.width < _NARROW * scale:
             bar.draw_phone()
         else:
             bar.draw()
@@ -287,7 +289,7 @@ class _Bar:
     def _draw_latency(self, right: float) -> None:
         ms = self.user.screen.state.latency_ms
         tip = "From a press or a move to the picture that shows it"
-        if ms is None:
+        if ms is None and self.state.mode == "training":
             ms = self.user.state.displayed_timings.latency_ms
             tip = "From publish to the screen"
         width = _LATENCY_WIDTH * self.scale
@@ -437,7 +439,11 @@ class _Bar:
         """Draw the menu of what has no button on a phone, while it is open."""
         user = self.user
         rows: list[MenuRow | None] = []
-        for name in ("camera.frame", "picture.save", "run.step", "screen.full"):
+        names = ["camera.frame", "picture.save", "run.step", "screen.full"]
+        if user.interface.zones.form != "phone":
+            # There is no sheet to drag.
+            names.insert(0, "panel.toggle")
+        for name in names:
             command = _command(name)
             is_known = command is not None or name in _names_of_view(user)
             button = _BUTTONS[name]

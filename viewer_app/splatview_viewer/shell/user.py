@@ -25,6 +25,7 @@ from splatview_viewer.shell.held import Held
 from splatview_viewer.shell.interface import Interface
 from splatview_viewer.shell.known_settings import Goal
 from splatview_viewer.shell.layout import Layout
+from splatview_viewer.shell.opening import Openings
 from splatview_viewer.shell.pace import Pace
 from splatview_viewer.shell.runs import told_slot
 from splatview_viewer.shell.stream_list import caption_of
@@ -138,6 +139,7 @@ class User:
         self.state.light = self.host.memo.get("light") is True
         self.history = History(self)
         """What the user can undo."""
+        self._openings = Openings(self)
         self.interface = Interface(screen.state.scale)
         self.interface.state.recall(catalogue.memo)
         self.interface.state.bare = not panel
@@ -214,6 +216,7 @@ class User:
             viewport.tick(now)
         if any([f.tick(self, now) for f in self.catalogue.features]):
             self.mark_interface()
+        self._openings.watch()
         self.history.watch(now)
         toasts = self.state.toasts
         self.state.toasts = [
@@ -415,9 +418,11 @@ class User:
                 if done is not None:
                     done(path)
             else:
+                before = self.layout.active.key
                 source = FileSource(path, sandboxed=done is not None)
                 source.done = done
                 self.catalogue.open_file(source, self.layout.active)
+                self._openings.add(self.layout.active, str(path.absolute()), before)
 
     def area(self) -> Rect:
         """Return the part of the screen that the pictures have."""

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.lane import Lane
     from splatview_viewer.core.settings import Color, Entry
     from splatview_viewer.core.view import ShownView, Tab, Visit
+    from splatview_viewer.shell.opening import Refusal
     from splatview_viewer.shell.user import User
     from splatview_viewer.workspace.slot import Slot
 
@@ -65,6 +66,8 @@ class Viewport:
         """The rectangles of the cards with buttons over it, in the last picture."""
         self.dismissed = ""
         """The end of a run that the user was told, and put away."""
+        self.refusal: Refusal | None = None
+        """The last file that could not be opened here, until the user put it away."""
         self.captured = False
         """True while a drag that began in it lasts."""
         self.faults = Faults("viewport")

@@ -1,0 +1,133 @@
+"""The whole interface, as a user who tries everything meets it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support import widgets
+from support.scene_files import ply_columns, truth, write_ply
+from support.viewer import Viewer
+
+from splatview_viewer.core.events import FileDrop
+from splatview_viewer.core.screen import Rect
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Path:
+    """Return a file of a small scene."""
+    return write_ply(tmp_path / "scene.ply", ply_columns(truth(200)))
+
+
+@pytest.fixture
+def bad_file(tmp_path: Path) -> Path:
+    """Return a file that looks like a scene and is none."""
+    file = tmp_path / "bad.ply"
+    file.write_bytes(b"ply\nformat ascii 1.0\nelement vertex 1\nend_header\n")
+    return file
+
+
+def drawn(viewer: Viewer) -> dict[str, Rect]:
+    """Return the places of everything that is drawn now."""
+    widgets.drawn.clear()
+    viewer.user.mark()
+    viewer.do()
+    return dict(widgets.drawn)
+
+
+def overlap(one: Rect, other: Rect) -> bool:
+    """Return whether two rectangles share a pixel."""
+    across = one.x < other.x + other.width and other.x < one.x + one.width
+    down = one.y < other.y + other.height and other.y < one.y + one.height
+    return across and down
+
+
+def luminance(colors: np.ndarray) -> np.ndarray:
+    """Return the relative luminance of 8-bit colours, as WCAG defines it."""
+    share = colors / 255
+    linear = np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
+    return linear @ np.array([0.2126, 0.7152, 0.0722])
+
+
+def contrast(colors: np.ndarray) -> float:
+    """Return the contrast of the two colours that are furthest apart."""
+    light = luminance(colors.reshape(-1, 3))
+    return float((light.max() + 0.05) / (light.min() + 0.05))
+
+
+@pytest.mark.parametrize("size", [(320, 240), (480, 300), (590, 400), (640, 480)])
+def test_buttons_of_the_bar_do_not_lie_over_each_other(
+    open_viewer: Callable[..., Viewer], scene: Path, size: tuple[int, int]
+) -> None:
+    viewer = open_viewer(size, files=(scene,))
+    viewer.until(viewer.loaded)
+    bar = viewer.user.interface.zones.top
+    found = {}
+    for name, rect in drawn(viewer).items():
+        if rect.height and rect.y + rect.height <= bar.y + bar.height:
+            found[name] = rect
+    assert "Menu" in found
+    names = sorted(found)
+    for index, name in enumerate(names):
+        for other in names[index + 1 :]:
+            assert not overlap(found[name], found[other]), (name, other)
+
+
+@pytest.mark.parametrize("light", [False, True])
+def test_file_that_cannot_be_read_leaves_what_stands_there(
+    open_viewer: Callable[..., Viewer], scene: Path, bad_file: Path, light: bool
+) -> None:
+    viewer = open_viewer((1100, 760), files=(scene,))
+    viewer.user.set_light(light)
+    viewer.until(viewer.loaded)
+    viewer.do(FileDrop(paths=(str(bad_file),)))
+    pane = viewer.user.layout.active
+    viewer.until(lambda: pane.refusal is not None)
+    assert pane.key == str(scene)
+    viewer.do()
+    [card] = pane.cards
+    words = viewer.pixels()[card.y : card.y + card.height, card.x : card.x + card.width]
+    # The card is dark in both themes, as the picture is.
+    assert contrast(words) > 8
+    assert np.median(luminance(words.reshape(-1, 3))) < 0.05
+    viewer.click("close the refusal")
+    viewer.do()
+    assert not pane.cards
+
+
+def test_words_over_a_picture_stand_out_in_the_light_theme(
+    open_viewer: Callable[..., Viewer], scene: Path, bad_file: Path
+) -> None:
+    viewer = open_viewer((1100, 760), files=(scene,))
+    viewer.user.set_light(True)
+    viewer.until(viewer.loaded)
+    viewer.do(FileDrop(paths=(str(bad_file),)))
+    viewer.until(lambda: viewer.user.layout.active.refusal)
+    viewer.user.choose(str(bad_file))
+    viewer.do()
+    picture = viewer.picture()
+    height, width = picture.shape[:2]
+    middle = picture[height // 2 - 40 : height // 2 + 40, width // 4 : width * 3 // 4]
+    assert contrast(middle) > 8
+    assert np.median(luminance(middle.reshape(-1, 3))) < 0.05
+
+
+def test_long_name_leaves_room_for_facts_in_the_strip(
+    open_viewer: Callable[..., Viewer], tmp_path: Path
+) -> None:
+    columns = ply_columns(truth(200))
+    short = open_viewer((1200, 800), files=(write_ply(tmp_path / "a.ply", columns),))
+    short.until(short.loaded)
+    name = "n" * 120 + ".ply"
+    long = open_viewer((1200, 800), files=(write_ply(tmp_path / name, columns),))
+    long.until(long.loaded)
+    ends = []
+    for viewer in (short, long):
+        viewer.do()
+        strip = viewer.user.layout.active.head
+        x = strip.x + strip.width - 250
+        ends.append(viewer.pixels()[strip.y : strip.y + strip.height, x : x + 160])
+    # The facts at the right are the same ones, but for how fast pictures come.
+    assert np.ptp(ends[1]) > 100
