@@ -29,7 +29,7 @@ _HEIGHT = 42.0
 _BOTTOM = 14.0
 _BUTTON = 28.0
 _GAP = 6.0
-_WORDS_WIDTH = 184.0
+_WORDS_WIDTH = 172.0
 _BUTTONS = (
     ("hide", "Hide", 78.0),
     ("eye", "Only these", 116.0),
@@ -74,6 +74,8 @@ def draw_panel(tool: Select) -> bool:
         "",
         ["Invert", "Choose none"],
         ["Choose those that are not chosen", "Escape"],
+        ["swap", "close"],
+        [None, tool.why_none],
     )
     if pressed == 0:
         tool.invert()
