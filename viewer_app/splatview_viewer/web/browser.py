@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import math
 import shlex
@@ -19,22 +18,19 @@ from splatview_viewer.core.errors import GraphicsError, ViewerError
 from splatview_viewer.core.events import ClickCounter, Expose, Resize
 from splatview_viewer.core.heap import trim
 from splatview_viewer.core.screen import Pane, Rect, ScreenState
-from splatview_viewer.formats.pictures import safe_name
 from splatview_viewer.screens.draw_target import DrawTarget, copied
 from splatview_viewer.web import messages as m
 from splatview_viewer.web.address import local_url, startup_lines
 from splatview_viewer.web.encoders import choose_encoder, nvjpeg_library
+from splatview_viewer.web.page_desktop import PageDesktop
 from splatview_viewer.web.sender import Sender, encode_threads, scaled_size
 from splatview_viewer.web.server import WebServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    import numpy as np
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.screen import Caption, Favour
+    from splatview_viewer.core.screen import Caption
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.web.encoders import Encoder
     from splatview_viewer.web.server import PageConnection
@@ -120,7 +116,7 @@ class BrowserScreen:
         self.ctx = ctx
         self.page_id = connection.hello.id
         """The same for a browser that comes back."""
-        self.desktop = _PageDesktop(connection)
+        self.desktop = PageDesktop(connection)
         self._connection = connection
         self._work = work
         hello = connection.hello
@@ -358,48 +354,6 @@ def _drawn_size(width: int, height: int) -> tuple[int, int]:
     The messages bound width and height.
     """
     return width, min(height, _MAX_PIXELS // width)
-
-
-class _PageDesktop:
-    """The desktop of a page's user.
-
-    Files are downloads, and of the clipboard only what was copied here is known.
-    """
-
-    favours: frozenset[Favour] = frozenset({"fullscreen", "keyboard", "files"})
-
-    def __init__(self, connection: PageConnection) -> None:
-        self._connection = connection
-        self._clipboard = ""
-
-    def ask(self, favour: Favour) -> None:
-        self._connection.send(m.Ask(favour))
-
-    def copy(self, text: str) -> None:
-        self._clipboard = text
-        self._connection.send(m.Clipboard(text))
-
-    def pasted(self) -> str:
-        return self._clipboard
-
-    def hand_over(self, path: Path) -> None:
-        try:
-            if path.is_file():
-                self._connection.offer(path.name, path, path.stat().st_size)
-        except OSError as e:
-            log.warning(
-                "%s is not offered to the browser at %s: %s",
-                path,
-                self._connection.peer,
-                e.strerror or e,
-            )
-
-    def keep(self, picture: np.ndarray, name: str) -> None:
-        from PIL import Image
-
-        png = io.BytesIO()
-        Image.fromarray(picture).save(png, "PNG", compress_level=4)
-        self._connection.offer(f"{safe_name(name)}.png", png.getvalue(), png.tell())
 
 
 class Browsers:
