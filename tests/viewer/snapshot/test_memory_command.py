@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import json
 import pickle
 import re
 import sys
@@ -218,6 +219,36 @@ def test_memory_command_names_files_that_are_no_snapshots(
     for path in (data_dir / "biker.compressed.ply", tmp_path / "missing"):
         assert main(["memory", str(path), "--sql", "SELECT 1"]) == 2
         assert str(path) in capsys.readouterr().err
+
+
+def test_two_snapshots_are_tables_of_two_schemas(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    larger = tmp_path / "larger.pickle"
+    events = [event("alloc", 0x1000 * number, 500) for number in range(1, 5)]
+    larger.write_bytes(pickle.dumps(snapshot(events)))
+    both = ["memory", str(small), str(larger)]
+    sql = (
+        "SELECT (SELECT sum(size) FROM a.allocations)::BIGINT AS a, "
+        "(SELECT count(*) FROM b.live_at(3)) AS b, b.peak() AS peak"
+    )
+    assert main([*both, "--sql", sql, "--csv"]) == 0
+    assert capsys.readouterr().out == "a,b,peak\n1000,3,4\n"
+    assert main([*both, "--sql", "SHOW TABLES"]) == 0
+    assert "b.allocations" in capsys.readouterr().out
+    assert main([*both, "--summary"]) == 0
+    assert "from peak to peak, GPU 0: +0.98 KiB" in capsys.readouterr().out
+    assert main([*both, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    peaks = [s["devices"][0]["peak_bytes"] for s in facts["snapshots"]]
+    assert peaks == [1000, 2000]
+    assert facts["grew"][0]["bytes"] == 1000
+    png = tmp_path / "both.png"
+    assert main([*both, "--png", str(png), "--size", "800x600"]) == 0
+    pixels = np.asarray(Image.open(png))[..., :3].astype(int)
+    # The squares of A and of B.
+    for color in ((0x6C, 0xB0, 0xFF), (0xF2, 0xA6, 0x5A)):
+        assert (np.abs(pixels - color).max(axis=2) < 3).sum() > 50
 
 
 def test_queries_in_the_help_work(real: MemorySnapshot) -> None:

@@ -320,6 +320,11 @@ class _SnapshotOptions:
     tables can only be read."""
     csv: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print the answer to --sql as CSV, all rows of it, bytes as plain numbers."""
+    summary: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Print the peaks, who holds most at them and what may leak, and end; of two
+    snapshots also what grew."""
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Print the same as JSON."""
     png: Annotated[Path | None, tyro.conf.arg(metavar="PNG")] = None
     """Draw the timeline into this file and end; --size says how large."""
     device: Annotated[str | None, tyro.conf.arg(metavar="N")] = None
@@ -339,10 +344,15 @@ class Memory(_Viewer, _SnapshotOptions):
 
     To see it, in a window or a browser:   splatview memory memory.pickle
 
-    To see what grew:   splatview memory before.pickle after.pickle   and the tab
-    Compare
+    To see what grew:   splatview memory before.pickle after.pickle
 
     A picture, without a display:   splatview memory memory.pickle --png memory.png
+
+    With two snapshots the picture shows both, and the tables of SQL are in the schemas
+    a and b:   splatview memory before.pickle after.pickle --sql "SELECT count(*) FROM
+    b.events"
+
+    What matters most, as text or as JSON:   splatview memory memory.pickle --summary
 
     The answer to a query in DuckDB's SQL:   splatview memory memory.pickle --sql "SHOW
     TABLES"   which lists the tables and their columns. Sizes are bytes; NULL is what
@@ -362,7 +372,7 @@ class Memory(_Viewer, _SnapshotOptions):
     """
 
     def execute(self) -> None:
-        from splatview_viewer.app.memory_command import answer
+        from splatview_viewer.app.memory_command import answer, summarise_files
         from splatview_viewer.core.errors import ViewerError
         from splatview_viewer.snapshot import check_sql, check_timeline
 
@@ -382,11 +392,17 @@ class Memory(_Viewer, _SnapshotOptions):
                 raise ViewerError(f"{file}: no such file or folder")
         if self.sql is not None:
             check_sql()
-            answer(self.file, self.sql, as_csv=self.csv, out=sys.stdout)
+            answer(
+                self.file, self.sql, as_csv=self.csv, out=sys.stdout, other=self.other
+            )
+            return
+        if self.summary or self.json:
+            summarise_files(files, sys.stdout, as_json=self.json)
             return
         check_timeline()
         if self.png is not None:
-            Shot(self.png, self.file, size=self.size, device=self.device).execute()
+            shot = Shot(self.png, self.file, size=self.size, device=self.device)
+            shot.draw(self.other)
         else:
             is_pair = len(files) == 2
             self._serve("memory", tuple(files), None, compares=is_pair)
@@ -395,7 +411,12 @@ class Memory(_Viewer, _SnapshotOptions):
         """Raise ViewerError where an option does not go with the answer asked for."""
         from splatview_viewer.core.errors import ViewerError
 
-        answers = {"--sql": self.sql is not None, "--png": self.png is not None}
+        answers = {
+            "--sql": self.sql is not None,
+            "--summary": self.summary,
+            "--json": self.json and not self.summary,
+            "--png": self.png is not None,
+        }
         screens = {
             "--window": self.window,
             "--web": self.web,
@@ -418,11 +439,6 @@ class Memory(_Viewer, _SnapshotOptions):
                 "memory: --device is for --png, which was not named; the viewer's "
                 "panel "
                 "chooses among devices, and SQL has a column device"
-            )
-        if named_answers and self.other is not None:
-            raise ViewerError(
-                f"memory: {named_answers[0]} takes one snapshot, and {self.other} was "
-                "named as well"
             )
 
 
@@ -494,9 +510,13 @@ class Shot:
     the GPU with most events."""
 
     def execute(self) -> None:
+        self.draw(None)
+
+    def draw(self, other: Path | None) -> None:
+        """Draw the picture; with a second memory snapshot, below the first."""
         from splatview_viewer.app.shot import shoot
 
-        width, height = shoot(self)
+        width, height = shoot(self, other)
         print(f"{printable(self.out)}: {width} x {height}")
 
 

@@ -40,11 +40,14 @@ _PROGRESS_PERIOD_S = 0.1
 """Seconds from the start to the first report of progress, and between two."""
 
 
-def answer(path: Path, sql: str, *, as_csv: bool, out: TextIO) -> None:
+def answer(
+    path: Path, sql: str, *, as_csv: bool, out: TextIO, other: Path | None = None
+) -> None:
     """Print the answer of a snapshot's tables to a query.
 
     Args:
         path: a snapshot's file.
+        other: a second one, whose tables are in the schema `b`, beside `a`.
         sql: one query; "-": it is read from standard input.
         as_csv: print all rows as CSV, not the first ones as an aligned table.
         out: the text is printed there.
@@ -57,7 +60,8 @@ def answer(path: Path, sql: str, *, as_csv: bool, out: TextIO) -> None:
     if sql == "-":
         sql = sys.stdin.read()
     try:
-        with Database(read(path)) as database:
+        second = None if other is None else read(other)
+        with Database(read(path), second) as database:
             if as_csv:
                 target: Any = out
                 if out.isatty():
@@ -74,6 +78,31 @@ def answer(path: Path, sql: str, *, as_csv: bool, out: TextIO) -> None:
     except BrokenPipeError:
         # `| head` has read enough.
         pass
+
+
+def summarise_files(files: list[Path], out: TextIO, *, as_json: bool) -> None:
+    """Print what snapshots hold.
+
+    Args:
+        files: of the snapshots, one or two.
+        out: the text is printed there.
+        as_json: as JSON, and not as lines for people.
+
+    Raises:
+        ViewerError: one of the files is no snapshot.
+    """
+    from splatview_viewer.app.memory_summary import (
+        summarise,
+        summary_json,
+        summary_text,
+    )
+
+    facts = summarise([read(file) for file in files])
+    text = summary_json(facts) if as_json else summary_text(facts)
+    if out.isatty():
+        text = _CONTROL.sub("?", text)
+    out.write(text)
+    out.flush()
 
 
 def _summary(result: QueryResult) -> str:

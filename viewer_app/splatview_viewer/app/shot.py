@@ -6,16 +6,20 @@ import sys
 from typing import TYPE_CHECKING
 
 from splatview_ipc.system.files import check_picture
+from splatview_viewer.app.memory_command import read
 from splatview_viewer.app.still import Still, StillOptions
 from splatview_viewer.app.stills import Named, draw_named
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.screen import parse_size
 from splatview_viewer.formats.pictures import check_writable, save_picture
+from splatview_viewer.kinds.snapshot.content import Content
+from splatview_viewer.kinds.snapshot.view import SnapshotView
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.snapshot.model import MemorySnapshot, device_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from splatview_ipc.control.frame import StreamFrame
     from splatview_viewer.app.commands import Shot
@@ -24,12 +28,20 @@ if TYPE_CHECKING:
     from splatview_viewer.snapshot.model import Trace
 
 
-def shoot(command: Shot) -> tuple[int, int]:
+def shoot(command: Shot, other: Path | None = None) -> tuple[int, int]:
     """Draw one stream or file into a picture, which appears whole or not at all.
 
-    Returns its width and height. Raises ViewerError: nothing to draw, a camera or file
-    that makes no sense, no graphics.
+    Args:
+        command: says what, and into which file.
+        other: a second memory snapshot, which is drawn below the first.
+
+    Returns:
+        Its width and height.
+
+    Raises:
+        ViewerError: nothing to draw, a camera or file that makes no sense, no graphics.
     """
+    second = None if other is None else Content(read(other))
     options = StillOptions(
         size=None if command.size is None else parse_size(command.size),
         camera=command.camera,
@@ -44,6 +56,8 @@ def shoot(command: Shot) -> tuple[int, int]:
         size = still.prepare(value, options)
         if size is None:
             return None
+        if second is not None:
+            _compare(still, second)
         if options.background is None:
             pixels = still.see_through(size)
         else:
@@ -58,6 +72,14 @@ def shoot(command: Shot) -> tuple[int, int]:
 
     named = Named(command.file, command.run, command.stream)
     return draw_named(named, "shot", "--camera", draw)
+
+
+def _compare(still: Still, second: Content) -> None:
+    """Have a picture of a memory snapshot show a second one below it."""
+    view = None if still.view is None else still.view.view
+    if isinstance(view, SnapshotView):
+        name = second.snapshot.name
+        view.change(shows="both", tab="timeline", other=name)
 
 
 def _notes(still: Still, value: Value | None, command: Shot) -> list[str]:

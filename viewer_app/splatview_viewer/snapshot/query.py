@@ -137,8 +137,15 @@ class Database:
     in a transaction that only reads, with the memory that `query_memory` allows.
     """
 
-    def __init__(self, snapshot: MemorySnapshot) -> None:
+    def __init__(
+        self, snapshot: MemorySnapshot, other: MemorySnapshot | None = None
+    ) -> None:
         """Make the tables, in about a second for ten million events.
+
+        Args:
+            snapshot: whose tables they are.
+            other: a second one, whose tables are in the schema `b`; those of the first
+                are in the schema `a` then.
 
         Raises:
             ViewerError: DuckDB is missing, or the snapshot is empty.
@@ -149,7 +156,10 @@ class Database:
         self._con = _connect()
         # DuckDB complains on stderr about connections that are open when the program ends.
         self._close = weakref.finalize(self, _close, self._con)
-        query_tables.create_tables(self._con, snapshot)
+        if other is None:
+            query_tables.create_tables(self._con, snapshot)
+        else:
+            query_tables.create_schemas(self._con, {"a": snapshot, "b": other})
 
     def __enter__(self) -> Database:
         return self

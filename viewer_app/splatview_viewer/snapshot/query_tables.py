@@ -10,6 +10,7 @@ leaves them out.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -102,6 +103,61 @@ class Column(NamedTuple):
     """One number a row; None: `expression` only uses other columns."""
     expression: str
     """SQL for the value of a row. "{}" stands for the row's number."""
+
+
+_SCHEMA_TABLES = "texts_|lines_|peaks_|tables_"
+"""Internal tables that a schema has."""
+_REGISTERED = r"frames_|entries_|stacks_|[a-z]+_\d+_"
+"""Arrays that are given to DuckDB; they are in no schema."""
+
+
+class _InSchema:
+    """A connection whose statements are about the tables of one schema."""
+
+    def __init__(self, con: duckdb.DuckDBPyConnection, schema: str) -> None:
+        self._con = con
+        self._schema = schema
+
+    def execute(self, sql: str, *values: Any) -> duckdb.DuckDBPyConnection:
+        schema = self._schema
+        sql = re.sub(r"\bCREATE TEMP (VIEW|MACRO) ", rf"CREATE \1 {schema}.", sql)
+        sql = re.sub(rf"\b({_REGISTERED})(?!\w)", rf"{schema}_\1", sql)
+        sql = re.sub(rf"(?<![\w.])({_SCHEMA_TABLES})(?!\w)", rf"{schema}.\1", sql)
+        sql = re.sub(r"\bCREATE TABLE (\w+) ", rf"CREATE TABLE {schema}.\1 ", sql)
+        names = "|".join(TABLES)
+        sql = re.sub(rf"\b(FROM|JOIN) ({names})\b", rf"\1 {schema}.\2", sql)
+        sql = re.sub(r"\bstack_text\(", f"{schema}_stack_text(", sql)
+        return self._con.execute(sql, *values)
+
+    def register(self, name: str, arrays: dict[str, np.ndarray]) -> None:
+        self._con.register(f"{self._schema}_{name}", arrays)
+
+    def create_function(self, name: str, *values: Any) -> None:
+        self._con.create_function(f"{self._schema}_{name}", *values)
+
+
+def create_schemas(
+    con: duckdb.DuckDBPyConnection, snapshots: dict[str, MemorySnapshot]
+) -> None:
+    """Create the tables of several snapshots, each in a schema of its own.
+
+    Args:
+        con: an empty database.
+        snapshots: by the names of their schemas.
+
+    Raises:
+        ViewerError: a snapshot is empty.
+    """
+    described = []
+    for schema, snapshot in snapshots.items():
+        con.execute(f"CREATE SCHEMA {schema}")
+        in_schema: Any = _InSchema(con, schema)
+        create_tables(in_schema, snapshot)
+        described.append(
+            f'SELECT \'{schema}.\' || "table" AS "table", "what it holds", columns '
+            f"FROM {schema}.tables_"
+        )
+    con.execute(f"CREATE TABLE tables_ AS {' UNION ALL '.join(described)}")
 
 
 def create_tables(con: duckdb.DuckDBPyConnection, snapshot: MemorySnapshot) -> None:

@@ -1,0 +1,148 @@
+"""`splatview memory FILE --summary`: what a snapshot holds, in a few lines or as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from splatview_viewer.core.quantities import change_text, size_text
+from splatview_viewer.snapshot.analysis.leaks import find_leaks
+from splatview_viewer.snapshot.analysis.tables import (
+    compare_moments,
+    group_allocations,
+)
+from splatview_viewer.snapshot.model import (
+    ACTIONS,
+    bytes_at_moments,
+    device_text,
+    live_bytes,
+    live_mask,
+)
+
+if TYPE_CHECKING:
+    from splatview_viewer.snapshot.model import MemorySnapshot, Trace
+
+_MOST_ROWS = 5
+"""Stacks that a summary names."""
+
+
+def summarise(snapshots: list[MemorySnapshot]) -> dict[str, Any]:
+    """Return what snapshots hold, and what grew from the first to the second."""
+    facts: dict[str, Any] = {
+        "snapshots": [
+            {
+                "file": snapshot.name,
+                "devices": [_device(snapshot, trace) for trace in snapshot.traces],
+                "notes": list(snapshot.notes),
+            }
+            for snapshot in snapshots
+        ]
+    }
+    if len(snapshots) > 1:
+        facts["grew"] = _growth(snapshots[0], snapshots[1])
+    return facts
+
+
+def _device(snapshot: MemorySnapshot, trace: Trace) -> dict[str, Any]:
+    """Return the facts about one device."""
+    live = live_bytes(trace)
+    peak = int(live.argmax())
+    spans = trace.spans
+    reserved = bytes_at_moments(trace.moment_count, spans.start, spans.end, spans.size)
+    holders = group_allocations(snapshot, trace, live_mask(trace, peak), "stack")
+    failed = np.flatnonzero(trace.events.action == ACTIONS.index("oom"))
+    suspects = find_leaks(snapshot, trace)
+    return {
+        "device": device_text(trace.device),
+        "events": len(trace.events),
+        "allocations": len(trace.allocations),
+        "peak_bytes": int(live[peak]),
+        "peak_moment": peak,
+        "reserved_bytes": int(reserved.max(initial=0)),
+        "end_bytes": int(live[-1]),
+        "failed_allocations": len(failed),
+        "holders_at_peak": [
+            {"stack": group.label, "bytes": group.bytes, "blocks": group.count}
+            for group in list(holders)[:_MOST_ROWS]
+        ],
+        "suspects": [
+            {
+                "stack": suspect.label,
+                "bytes": suspect.bytes,
+                "grows": bool(suspect.is_growing),
+                "verdict": suspect.verdict,
+            }
+            for suspect in suspects[:_MOST_ROWS]
+        ],
+    }
+
+
+def _growth(first: MemorySnapshot, second: MemorySnapshot) -> list[dict[str, Any]]:
+    """Return what grew from the peak of the first to that of the second, by device."""
+    grown = []
+    traces = {trace.device: trace for trace in first.traces}
+    for trace in second.traces:
+        before = traces.get(trace.device)
+        if before is None:
+            continue
+        sides = [
+            (snapshot, of, int(live_bytes(of).argmax()))
+            for snapshot, of in ((first, before), (second, trace))
+        ]
+        comparison = compare_moments(sides[0], sides[1])
+        rows = [comparison[row] for row in range(min(len(comparison), _MOST_ROWS))]
+        grown.append(
+            {
+                "device": device_text(trace.device),
+                "bytes": comparison.bytes_after - comparison.bytes_before,
+                "stacks": [
+                    {"stack": row.label, "bytes": row.bytes_after - row.bytes_before}
+                    for row in rows
+                    if row.bytes_after > row.bytes_before
+                ],
+            }
+        )
+    return grown
+
+
+def summary_json(facts: dict[str, Any]) -> str:
+    """Return a summary as JSON."""
+    return json.dumps(facts, indent=2) + "\n"
+
+
+def summary_text(facts: dict[str, Any]) -> str:
+    """Return a summary as lines of text."""
+    lines = []
+    for snapshot in facts["snapshots"]:
+        lines.append(snapshot["file"])
+        for device in snapshot["devices"]:
+            lines += _device_lines(device)
+        lines += [f"  {note}" for note in snapshot["notes"]]
+    for device in facts.get("grew", ()):
+        change = change_text(device["bytes"]) if device["bytes"] else "no change"
+        lines.append(f"from peak to peak, {device['device']}: {change}")
+        for row in device["stacks"]:
+            lines.append(f"    {change_text(row['bytes']):>12}  {row['stack']}")
+    return "\n".join(lines) + "\n"
+
+
+def _device_lines(device: dict[str, Any]) -> list[str]:
+    """Return the lines about one device."""
+    lines = [
+        f"  {device['device']}: {device['events']:,} events, "
+        f"{device['allocations']:,} allocations",
+        f"    highest {size_text(device['peak_bytes'])} after "
+        f"{device['peak_moment']:,} events, of {size_text(device['reserved_bytes'])} "
+        f"reserved; {size_text(device['end_bytes'])} at the end",
+    ]
+    if device["failed_allocations"]:
+        lines.append(f"    out of memory {device['failed_allocations']} times")
+    lines += [
+        f"    {size_text(row['bytes']):>12}  {row['stack']}"
+        for row in device["holders_at_peak"]
+    ]
+    growing = [row for row in device["suspects"] if row["grows"]]
+    lines += [f"    may leak: {row['stack']}. {row['verdict']}" for row in growing]
+    return lines
