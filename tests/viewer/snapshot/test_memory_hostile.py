@@ -264,3 +264,17 @@ def test_lone_surrogates_are_read(tmp_path: Path) -> None:
     loaded = load_snapshot(path, cache=False)
     assert loaded.stack(0)[0].name == loaded.annotations[0].name == "a?"
     assert loaded.settings == {"a?": "a?", "k" * 200: "1"}
+
+
+def test_annotation_that_is_none_is_left_out_with_a_note() -> None:
+    loaded = from_pickled(
+        snapshot(
+            [event("alloc", 1 << 20)],
+            external_annotations=[
+                {"name": "step", "stage": "START", "time_us": 3},
+                {"name": "step", "stage": "END", "time_us": "soon"},
+            ],
+        )
+    )
+    assert [annotation.stage for annotation in loaded.annotations] == ["START"]
+    assert any("left out" in note and "time_us" in note for note in loaded.notes)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatview_viewer.core.errors import FileError
+from splatview_viewer.core.quantities import count_text
 from splatview_viewer.formats import Progress, silent
 from splatview_viewer.snapshot.loading.bounds import Budget
 from splatview_viewer.snapshot.loading.entries import read_events, read_segments
@@ -116,7 +117,7 @@ def convert(
             f"{MAX_FRAMES:,} frames, are cut"
         )
     texts, stacks = tables.finish()
-    annotations = file.external_annotations or ()
+    annotations = _read_annotations(file, notes)
     return MemorySnapshot(
         name=name,
         traces=tuple(traces),
@@ -124,7 +125,7 @@ def convert(
         stacks=stacks,
         streams=tuple(tables.streams),
         pools=tuple(tables.pools),
-        annotations=tuple(map(_legible_annotation, annotations)),
+        annotations=annotations,
         settings=_settings(file),
         notes=tuple(notes),
         file_bytes=file_bytes,
@@ -338,6 +339,26 @@ def _legible(text: str) -> str:
     Halves of characters, which a pickle can hold, become "?".
     """
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _read_annotations(file: SnapshotFile, notes: list[str]) -> tuple[Annotation, ...]:
+    """Return the annotations; those that are none are left out, with a note."""
+    annotations = []
+    fault = ""
+    entries = file.external_annotations or []
+    for entry in entries:
+        try:
+            annotation = convert_value(entry, Annotation, "annotation")
+        except FileError as error:
+            fault = fault or str(error)
+            continue
+        annotations.append(_legible_annotation(annotation))
+    bad_count = len(entries) - len(annotations)
+    if bad_count:
+        count = "one annotation is" if bad_count == 1 else f"{bad_count:,} are"
+        of_all = f"of {count_text(len(entries), 'annotation')} {count} left out"
+        notes.append(_legible(f"{of_all}: {fault[:MAX_LETTERS]}"))
+    return tuple(annotations)
 
 
 def _legible_annotation(annotation: Annotation) -> Annotation:

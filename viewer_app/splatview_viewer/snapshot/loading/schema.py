@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from splatview_viewer.core.errors import FileError
-from splatview_viewer.snapshot.model import SIZE_LIMIT, Annotation
+from splatview_viewer.snapshot.model import SIZE_LIMIT
 
 _NonNegative = Annotated[int, Meta(ge=0)]
 _PoolNumber = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -76,7 +76,7 @@ class SnapshotFile(msgspec.Struct):
 
     segments: list[SegmentEntry] | None = None
     device_traces: list[Any] | None = None
-    external_annotations: list[Annotation] | None = None
+    external_annotations: list[Any] | None = None
     allocator_settings: dict[Any, Any] | None = None
     host_segments: list[Any] | None = None
     host_traces: list[Any] | None = None
