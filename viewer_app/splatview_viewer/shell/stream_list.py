@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,13 +17,19 @@ from splatview_ipc.system.terminal import printable
 from splatview_viewer import kinds
 from splatview_viewer.core.screen import Caption
 from splatview_viewer.shell.menu import (
-    RULE,
-    MenuRow,
     draw_menu,
     is_menu_key_pressed,
     open_menu,
 )
 from splatview_viewer.shell.runs import group_words, hue_color, rate_text, state_of
+from splatview_viewer.shell.stream_menus import (
+    entry_menu,
+    fold,
+    head_menu,
+    pin_of,
+    take_out,
+    why_not_taken_out,
+)
 from splatview_viewer.ui import controls, icons, theme
 from splatview_viewer.ui.words import write, write_right
 
@@ -212,7 +217,7 @@ def _draw_head(user: User, group: Group, width: float, letters: dict[str, str]) 
     is_folded = group.key in user.interface.state.folded_runs
     state = state_of(group)
     if of.pressed:
-        user.do(_fold, user, group.key)
+        user.do(fold, user, group.key)
     middle = of.middle[1]
     right = of.x + of.width - sizes.margin * scale
     is_over = _is_pointed(of)
@@ -248,7 +253,7 @@ def _draw_head(user: User, group: Group, width: float, letters: dict[str, str]) 
     if opens_menu:
         open_menu(_MENU)
     if imgui.is_popup_open(_MENU):
-        draw_menu(_MENU, _head_menu(user, group), _beside(user, of))
+        draw_menu(_MENU, head_menu(user, group), _beside(user, of))
 
 
 def _draw_entry(
@@ -273,7 +278,7 @@ def _draw_entry(
     opens_menu = _asks_for_menu()
     is_focused = bool(imgui.is_item_focused())
     asks_to_go = is_focused and imgui.is_key_pressed(imgui.Key.delete, False)
-    if asks_to_go and _why_not_taken_out(entry) is None:
+    if asks_to_go and why_not_taken_out(entry) is None:
         user.do(take_out, user, [entry.key])
     controls.tip(_tip(entry))
     is_chosen = entry.key == user.state.selected
@@ -298,7 +303,7 @@ def _draw_entry(
     if opens_menu:
         open_menu(_MENU)
     if imgui.is_popup_open(_MENU):
-        draw_menu(_MENU, _entry_menu(user, entry), _beside(user, of))
+        draw_menu(_MENU, entry_menu(user, entry), _beside(user, of))
 
 
 def _draw_ground(of: controls.Item, is_chosen: bool, is_over: bool) -> ImVec4:
@@ -433,152 +438,6 @@ def _letters(user: User) -> dict[str, str]:
             if badge and viewport.key is not None:
                 letters[viewport.key] = badge
     return letters
-
-
-# -- menus -----------------------------------------------------------------------------
-
-
-def _entry_menu(user: User, entry: Entry) -> list[MenuRow | None]:
-    """Return the rows of an entry's menu."""
-    key = entry.key
-    split = _why_not_compared(user, entry, merged=False)
-    together = _why_not_compared(user, entry, merged=True)
-    is_pinned = pin_of(entry) in user.interface.state.pinned
-    pin = "Unpin it" if is_pinned else "Pin to the top of the list"
-    return [
-        MenuRow("Show", partial(user.do, user.choose, key), "eye", "Enter"),
-        MenuRow(
-            "Show beside",
-            partial(user.do, user.show_beside, key),
-            "panel",
-            "Ctrl Enter",
-            tip="A pane of its own. It begins with the active pane's camera, step and "
-            "look, and stays tied until it is untied.",
-        ),
-        MenuRow(
-            "Split with what is shown",
-            partial(user.do, user.compare, "pair", key),
-            "difference",
-            reason=split,
-        ),
-        MenuRow(
-            "Together with what is shown",
-            partial(user.do, user.compare, "together", key),
-            "layers",
-            reason=together,
-        ),
-        RULE,
-        MenuRow(pin, partial(user.do, pin_entry, user, pin_of(entry)), "pin"),
-        MenuRow("Copy its name", partial(_copy, user, entry.name), "copy"),
-        MenuRow(
-            "Save as .ply \u2026",
-            partial(user.do, save_scene, user, key),
-            "export",
-            reason=_why_not_saved(user, entry),
-        ),
-        RULE,
-        MenuRow(
-            "Take out of the list",
-            partial(user.do, take_out, user, [key]),
-            "close",
-            "Delete",
-            reason=_why_not_taken_out(entry),
-        ),
-    ]
-
-
-def _head_menu(user: User, group: Group) -> list[MenuRow | None]:
-    """Return the rows of the menu of a run, or of the files."""
-    is_folded = group.key in user.interface.state.folded_runs
-    fold = "List its streams" if is_folded else "Fold its streams"
-    keys = [entry.key for entry in group.entries]
-    reason = None
-    if any(_why_not_taken_out(entry) for entry in group.entries):
-        reason = "it still runs"
-    return [
-        MenuRow(fold, partial(user.do, _fold, user, group.key), "list"),
-        MenuRow("Copy its name", partial(_copy, user, group.title), "copy"),
-        RULE,
-        MenuRow(
-            "Take out of the list",
-            partial(user.do, take_out, user, keys),
-            "close",
-            reason=reason,
-        ),
-    ]
-
-
-def _why_not_compared(user: User, entry: Entry, *, merged: bool) -> str | None:
-    """Return why an entry cannot be shown together with what is shown; None: it can."""
-    shown = user.state.selected_entry
-    kind = kinds.about(entry.kind)
-    if shown is None:
-        return "nothing is shown"
-    if shown is entry:
-        return "it is shown"
-    if shown.kind != entry.kind:
-        return "not of one kind"
-    is_possible = kind.merged if merged else kind.compared
-    return None if is_possible else "not possible for it"
-
-
-def _why_not_saved(user: User, entry: Entry) -> str | None:
-    """Return why an entry cannot be saved as a scene now; None: it can."""
-    if not kinds.about(entry.kind).filmed:
-        return "no scene"
-    if entry.key != user.layout.active.key:
-        return "show it first"
-    view = user.view
-    return None if view is not None and not view.empty else "not seen yet"
-
-
-def _why_not_taken_out(entry: Entry) -> str | None:
-    """Return why an entry stays in the list; None: it can be taken out."""
-    return "it is published" if entry.alive and not entry.is_file else None
-
-
-def pin_of(entry: Entry) -> str:
-    """Return what a pin remembers of an entry, which the next run's has as well."""
-    return entry.key if entry.is_file else f"{entry.run_name}/{entry.name}"
-
-
-def pin_entry(user: User, pin: str) -> None:
-    """Pin an entry to the top of the list, or undo that; remembered."""
-    state = user.interface.state
-    if pin in state.pinned:
-        state.pinned.remove(pin)
-    else:
-        state.pinned.append(pin)
-    state.remember(user.catalogue.memo)
-    user.mark_interface()
-
-
-def save_scene(user: User, key: str) -> None:
-    """Save the scene that the active pane shows as a file."""
-    active = user.layout.active
-    if active.key != key:
-        return
-    for command in active.commands():
-        if command.name == "scene.save":
-            active.run(command)
-
-
-def take_out(user: User, keys: Sequence[str]) -> None:
-    """Take entries out of the list."""
-    for key in keys:
-        user.catalogue.forget(key)
-
-
-def _copy(user: User, text: str) -> None:
-    text = printable(text)
-    user.do(user.screen.desktop.copy, text)
-    user.do(user.say, f"Copied {text}")
-
-
-def _fold(user: User, key: str) -> None:
-    """Fold or unfold the streams of a run."""
-    user.interface.state.folded_runs ^= {key}
-    user.mark_interface()
 
 
 def caption_of(entry: Entry | None, typing: bool) -> Caption:

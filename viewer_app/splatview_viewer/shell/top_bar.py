@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.core.quantities import age_text
-from splatview_viewer.shell.commands import COMMANDS, PALETTE, named
+from splatview_viewer.shell.bar_commands import (
+    BUTTONS,
+    names_of_view,
+    run_command,
+    viewer_command,
+)
+from splatview_viewer.shell.commands import PALETTE, named
 from splatview_viewer.shell.menu import (
     MAIN_MENU,
     RULE,
@@ -36,7 +42,6 @@ from splatview_viewer.ui.widgets import board
 from splatview_viewer.ui.words import write, write_right
 
 if TYPE_CHECKING:
-    from splatview_viewer.core.command import Command
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.shell.run_state import RunState
     from splatview_viewer.shell.runs import Group
@@ -336,14 +341,14 @@ class _Bar:
     def _draw_command(self, name: str, side: float = _BUTTON) -> None:
         """Draw the button of a command of the viewer, or of what is shown."""
         user = self.user
-        button = _BUTTONS[name]
-        command = _command(name)
+        button = BUTTONS[name]
+        command = viewer_command(name)
         reason: str | None = None
         if command is not None:
             reason = command.reason(user)
         elif user.view is None or user.view.empty:
             reason = "nothing is shown"
-        elif name not in _names_of_view(user):
+        elif name not in names_of_view(user):
             reason = button.missing
         is_on = name == "panel.toggle" and user.has_panel
         hint = button.hint
@@ -359,7 +364,7 @@ class _Bar:
             reason=None if reason is None else f"{hint}: {reason}",
             hint=hint,
         ):
-            user.do(_run_command, user, name)
+            user.do(run_command, user, name)
 
     # -- menus -------------------------------------------------------------------------
 
@@ -444,12 +449,12 @@ class _Bar:
             # There is no sheet to drag.
             names.insert(0, "panel.toggle")
         for name in names:
-            command = _command(name)
-            is_known = command is not None or name in _names_of_view(user)
-            button = _BUTTONS[name]
+            command = viewer_command(name)
+            is_known = command is not None or name in names_of_view(user)
+            button = BUTTONS[name]
             if is_known:
                 reason = command.reason(user) if command is not None else None
-                run = partial(user.do, _run_command, user, name)
+                run = partial(user.do, run_command, user, name)
                 rows.append(MenuRow(button.hint, run, button.icon, reason=reason))
         draw_menu(_PHONE_MENU, rows, at)
 
@@ -497,68 +502,6 @@ def _duration(begin: float, end: float) -> str:
 def _sentence(reason: str | None) -> str | None:
     """Return a reason as a tip has it."""
     return None if reason is None else reason[:1].upper() + reason[1:]
-
-
-# -- commands --------------------------------------------------------------------------
-
-
-class _CommandButton(NamedTuple):
-    """The button of a command."""
-
-    icon: str
-    hint: str
-    missing: str
-    """Why it cannot be pressed where there is no such command."""
-
-
-_BUTTONS = {
-    "panel.toggle": _CommandButton("panel", "Show or hide the panel (H)", ""),
-    "camera.frame": _CommandButton(
-        "fit", "See the whole scene (F)", "only scenes have a camera"
-    ),
-    "picture.save": _CommandButton("camera", "Save the picture (Ctrl S)", ""),
-    "screen.full": _CommandButton("full_screen", "Full screen", "not possible here"),
-    "edit.undo": _CommandButton("undo", "Undo (Ctrl Z)", "nothing to undo"),
-    "edit.redo": _CommandButton("redo", "Redo (Ctrl Shift Z)", "nothing to redo"),
-    "run.step": _CommandButton("step", "Let the run take one step", ""),
-}
-_VIEWERS = {command.name: command for command in COMMANDS}
-
-
-def _command(name: str) -> Command[User] | None:
-    """Return a command of the viewer's; None: there is none of this name."""
-    return _VIEWERS.get(name)
-
-
-def _names_of_view(user: User) -> frozenset[str]:
-    """Return the names of the commands of what is shown, as its class has them."""
-    view = user.view
-    if view is None or view.empty:
-        return frozenset()
-    names = _known_names.get(type(view.view))
-    if names is None:
-        commands = user.layout.active.commands()
-        names = frozenset(command.name for command in commands)
-        if names:
-            _known_names[type(view.view)] = names
-    return names
-
-
-_known_names: dict[type, frozenset[str]] = {}
-"""Names of the commands of views, by their class: to ask for them takes a while."""
-
-
-def _run_command(user: User, name: str) -> None:
-    """Run a command of the viewer, or else of what is shown."""
-    command = _command(name)
-    if command is not None:
-        user.run(command)
-        return
-    active = user.layout.active
-    for own in active.commands():
-        if own.name == name:
-            active.run(own)
-            return
 
 
 def _do_nothing() -> None:
