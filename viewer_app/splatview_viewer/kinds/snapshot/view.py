@@ -452,6 +452,8 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
             "note": len(snapshot.notes),
         }
         phrases = [count_text(count, name) for name, count in counts.items() if count]
+        # Blocks are larger: the allocator rounds what is asked for.
+        phrases.append("bytes as requested")
         settings = [f"{name}: {value}" for name, value in snapshot.settings.items()]
         return Info(
             phrases,
