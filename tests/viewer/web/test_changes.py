@@ -7,7 +7,7 @@ import io
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -53,6 +53,7 @@ def covered(rects: list[Rect]) -> np.ndarray:
 points = st.tuples(st.integers(0, HEIGHT - 1), st.integers(0, WIDTH - 1))
 
 
+@settings(deadline=None)
 @given(st.lists(points, max_size=60))
 def test_few_rectangles_hold_all_changes(changes: list[tuple[int, int]]) -> None:
     before = np.zeros((HEIGHT, WIDTH, 4), np.uint8)
