@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from splatview_viewer.core.quantities import age_text
 from splatview_viewer.kinds.scalars.view import ScalarsData
 from splatview_viewer.shell.run_state import run_state
 from splatview_viewer.ui import theme
@@ -168,3 +169,32 @@ def group_words(user: User, group: Group, state: RunState) -> str:
     if state.mode == "training":
         return run_rate(user, group) or "training"
     return state.words[:1].lower() + state.words[1:]
+
+
+class RunTexts(NamedTuple):
+    """What the bar says of a run."""
+
+    step: str
+    rate: str
+    time: str
+
+
+def run_texts(user: User, group: Group | None, state: RunState) -> RunTexts:
+    """Return what the bar says of a run beside its state."""
+    if group is None:
+        return RunTexts("", "This machine, runs of yours", "")
+    entry = group.lead
+    step = run_step(user, group)
+    step_text = "" if step is None else f"Step {step:,.12g}"
+    if state.mode == "ended":
+        lasted = _duration(entry.started_at, entry.ended_at)
+        return RunTexts(step_text, state.since, f"after {lasted}" if lasted else "")
+    rate = run_rate(user, group) if state.mode == "training" else ""
+    return RunTexts(step_text, rate, _duration(entry.started_at, time.time()))
+
+
+def _duration(begin: float, end: float) -> str:
+    """Return the time between two, in whole seconds: "5 min 42 s"; "" if not known."""
+    if not begin or end < begin:
+        return ""
+    return age_text(int(end - begin) * 1e6)

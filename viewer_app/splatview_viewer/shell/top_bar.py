@@ -6,13 +6,11 @@ Pause and Step; at the right counted from the edge. Words between them may chang
 
 from __future__ import annotations
 
-import time
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
-from splatview_viewer.core.quantities import age_text
 from splatview_viewer.shell.bar_commands import (
     BUTTONS,
     names_of_view,
@@ -29,11 +27,11 @@ from splatview_viewer.shell.menu import (
     open_menu,
 )
 from splatview_viewer.shell.runs import (
+    RunTexts,
     entry_to_show,
     group_words,
     hue_color,
-    run_rate,
-    run_step,
+    run_texts,
     state_of,
     told_entry,
 )
@@ -43,8 +41,6 @@ from splatview_viewer.ui.words import write, write_right
 
 if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect
-    from splatview_viewer.shell.run_state import RunState
-    from splatview_viewer.shell.runs import Group
     from splatview_viewer.shell.user import User
 
 _RUNS_MENU = "runs"
@@ -67,14 +63,6 @@ _OPTIONAL = ("time", "rate", "field", "undo", "latency", "full", "step", "pictur
 _DROPPED: tuple[frozenset[str], ...] = tuple(
     frozenset(_OPTIONAL[:count]) for count in range(len(_OPTIONAL) + 1)
 )
-
-
-class _Texts(NamedTuple):
-    """What the bar says of a run."""
-
-    step: str
-    rate: str
-    time: str
 
 
 def draw(user: User, rect: Rect, scale: float) -> None:
@@ -106,9 +94,9 @@ class _Bar:
         entry = told_entry(user)
         self.group = user.interface.groups.of(entry)
         self.state = state_of(self.group)
-        self.texts = _texts(user, self.group, self.state)
+        self.texts = run_texts(user, self.group, self.state)
         if entry is not None and entry.is_file:
-            self.texts = _Texts(entry.name, "", "")
+            self.texts = RunTexts(entry.name, "", "")
 
     # -- on a desk ---------------------------------------------------------------------
 
@@ -476,27 +464,6 @@ class _Bar:
 
 
 # -- words -----------------------------------------------------------------------------
-
-
-def _texts(user: User, group: Group | None, state: RunState) -> _Texts:
-    """Return what the bar says of a run beside its state."""
-    if group is None:
-        return _Texts("", "This machine, runs of yours", "")
-    entry = group.lead
-    step = run_step(user, group)
-    step_text = "" if step is None else f"Step {step:,.12g}"
-    if state.mode == "ended":
-        lasted = _duration(entry.started_at, entry.ended_at)
-        return _Texts(step_text, state.since, f"after {lasted}" if lasted else "")
-    rate = run_rate(user, group) if state.mode == "training" else ""
-    return _Texts(step_text, rate, _duration(entry.started_at, time.time()))
-
-
-def _duration(begin: float, end: float) -> str:
-    """Return the time between two, in whole seconds: "5 min 42 s"; "" if not known."""
-    if not begin or end < begin:
-        return ""
-    return age_text(int(end - begin) * 1e6)
 
 
 def _sentence(reason: str | None) -> str | None:
