@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from support import widgets
 from support.scene_files import ply_columns, truth, write_ply
 from support.viewer import Viewer
@@ -131,3 +132,20 @@ def test_long_name_leaves_room_for_facts_in_the_strip(
         ends.append(viewer.pixels()[strip.y : strip.y + strip.height, x : x + 160])
     # The facts at the right are the same ones, but for how fast pictures come.
     assert np.ptp(ends[1]) > 100
+
+
+def test_list_scrolls_to_what_was_chosen_elsewhere(
+    open_viewer: Callable[..., Viewer], tmp_path: Path
+) -> None:
+    files = [tmp_path / f"{number:02}.png" for number in range(40)]
+    for file in files:
+        Image.new("RGB", (8, 8)).save(file)
+    viewer = open_viewer((1100, 760), files=tuple(files))
+    viewer.until(viewer.loaded)
+    for chosen in (files[30], files[0], files[39]):
+        viewer.user.choose(str(chosen))
+        viewer.do()
+        row = drawn(viewer)[str(chosen)]
+        streams = viewer.user.interface.zones.streams
+        assert streams.y <= row.y
+        assert row.y + row.height <= streams.y + streams.height

@@ -92,6 +92,8 @@ class Rows:
         self.tops: Sequence[float] = (0.0,)
         """Points from the top of the list to each row, and to the end."""
         self._made_of: tuple[object, ...] = ()
+        self._revealed: str | None = None
+        """The key of the entry that was chosen last."""
 
     def update(self, user: User) -> None:
         """Take in what has changed."""
@@ -105,6 +107,24 @@ class Rows:
         self._made_of = made_of
         self.all = _rows_of(groups, state.pinned, state.folded_runs)
         self.tops = [0.0, *accumulate(row.height(sizes) for row in self.all)]
+
+    def reveal(self, key: str | None, top: float, height: float) -> float:
+        """Return where the list is to begin so that an entry chosen anew is in sight.
+
+        Args:
+            key: of the chosen entry.
+            top: where the list begins now, in points.
+            height: points in sight.
+        """
+        if key == self._revealed:
+            return top
+        self._revealed = key
+        for number, row in enumerate(self.all):
+            if row.entry is None or row.entry.key != key:
+                continue
+            least = self.tops[number + 1] - height
+            return min(max(top, least), self.tops[number])
+        return top
 
     def in_sight(self, top: float, height: float) -> range:
         """Return the numbers of the rows between two places of the list, in points."""
@@ -150,6 +170,11 @@ def draw_list(user: User) -> None:
     height = imgui.get_window_height()
     width = imgui.get_content_region_avail().x
     letters = _letters(user)
+    begin = rows.reveal(user.state.selected, scrolled / scale, height / scale)
+    # Nothing moves under the pointer.
+    if begin != scrolled / scale and not imgui.is_window_hovered():
+        imgui.set_scroll_y(imgui.get_scroll_y() + begin * scale - scrolled)
+        user.mark_interface()
     for number in rows.in_sight(scrolled / scale, height / scale):
         row = rows.all[number]
         y = corner.y + round(rows.tops[number] * scale)
