@@ -12,7 +12,7 @@ from support import widgets
 from support.scene_files import ply_columns, truth, write_ply
 from support.viewer import Viewer
 
-from splatview_viewer.core.events import FileDrop
+from splatview_viewer.core.events import FileDrop, Key
 from splatview_viewer.core.screen import Rect
 
 
@@ -149,3 +149,19 @@ def test_list_scrolls_to_what_was_chosen_elsewhere(
         streams = viewer.user.interface.zones.streams
         assert streams.y <= row.y
         assert row.y + row.height <= streams.y + streams.height
+
+
+def test_picture_that_is_saved_says_where_it_is(
+    open_viewer: Callable[..., Viewer],
+    scene: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    viewer = open_viewer((1100, 760), files=(scene,))
+    viewer.until(viewer.loaded)
+    monkeypatch.chdir(tmp_path)
+    viewer.do(Key(name="s", mods=frozenset({"ctrl"})))
+    assert (tmp_path / "scene.png").exists()
+    [(_, said)] = viewer.user.state.toasts
+    assert said.startswith("Saved ")
+    assert said.endswith("scene.png")

@@ -112,12 +112,15 @@ class Desktop(Protocol):
         """Return the text on the user's clipboard, as far as it is known here."""
         ...
 
-    def keep(self, picture: np.ndarray, name: str) -> None:
+    def keep(self, picture: np.ndarray, name: str) -> Path | None:
         """Give the user a picture as `name`.png: a file, or a download.
 
         Args:
             picture: (H, W, 3 or 4) uint8, top row first.
             name: the name of the file, which is written into the current folder.
+
+        Returns:
+            The path of the file; None for a download, of which the browser tells.
 
         Raises:
             FileError: the file cannot be written.

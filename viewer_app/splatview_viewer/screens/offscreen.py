@@ -39,8 +39,8 @@ class LocalDesktop:
     def pasted(self) -> str:
         return self._clipboard
 
-    def keep(self, picture: np.ndarray, name: str) -> None:
-        save_picture(picture, output_path(name), numbered=True)
+    def keep(self, picture: np.ndarray, name: str) -> Path:
+        return save_picture(picture, output_path(name), numbered=True)
 
     def hand_over(self, path: Path) -> None:
         """Do nothing: the user finds the file where it is."""

@@ -394,9 +394,12 @@ class Viewport:
         if entry.is_file:
             name = Path(entry.name).stem
         try:
-            screen.desktop.keep(pixels, name)
+            path = screen.desktop.keep(pixels, name)
         except ViewerError as e:
             self.user.catalogue.notice(str(e))
+            return
+        if path is not None:
+            self.user.say(f"Saved {path}")
 
 
 def _is_release(event: Event) -> bool:
