@@ -12,8 +12,10 @@ from support import widgets
 from support.scene_files import ply_columns, truth, write_ply
 from support.viewer import Viewer
 
+import splatview
 from splatview_viewer.core.events import FileDrop, Key
 from splatview_viewer.core.screen import Rect
+from splatview_viewer.kinds.memory.view import MemoryView
 
 
 @pytest.fixture
@@ -165,3 +167,30 @@ def test_picture_that_is_saved_says_where_it_is(
     [(_, said)] = viewer.user.state.toasts
     assert said.startswith("Saved ")
     assert said.endswith("scene.png")
+
+
+def test_time_without_steps_has_one_row_of_labels(
+    open_viewer: Callable[..., Viewer],
+) -> None:
+    splatview.publish_memory()
+    viewer = open_viewer((1100, 760))
+    viewer.until(viewer.loaded)
+    view = viewer.shows(MemoryView)
+    assert view is not None
+    viewer.until(lambda: len(view.data.history.time) > 3)
+    picture = viewer.picture()
+    # Below the plot there are ages, and no seconds since 1970 below them.
+    rows = np.ptp(picture[-60:, 100:-100].sum(axis=2), axis=1) > 60
+    starts = np.flatnonzero(np.diff(rows.astype(int)) == 1)
+    assert len(starts) <= 1
+
+
+def test_rows_of_a_menu_end_on_a_small_screen(
+    open_viewer: Callable[..., Viewer], scene: Path
+) -> None:
+    viewer = open_viewer((320, 240), files=(scene,))
+    viewer.until(viewer.loaded)
+    viewer.click("More")
+    row = drawn(viewer)["Let the run take one step"]
+    assert row.x >= 0
+    assert row.x + row.width <= 320

@@ -129,7 +129,8 @@ def draw_menu(
     if not imgui.is_popup_open(name):
         return False
     scale = theme.scale()
-    width = _menu_width(rows) * scale
+    screen = imgui.get_io().display_size.x
+    width = min(_menu_width(rows) * scale, screen - 8 * scale)
     if at is not None:
         imgui.set_next_window_pos(_corner_on_screen(rows, width, at))
     pad = ImVec2(_PAD * scale, _PAD * scale)

@@ -36,6 +36,7 @@ _NOTHING = {
     "film": "Only scenes can be filmed. Show one to set a path for its camera.",
 }
 """What a tab says while it has no sections."""
+_NOTHING_TO_SET = "What is shown has nothing to set here."
 
 
 def draw_tabs(user: User, form: Form) -> None:
@@ -84,7 +85,11 @@ def draw_sections(
         part("buttons for pictures", _draw_picture, user)
     if is_empty:
         gap(4 * theme.scale())
-        wrapped(_NOTHING[tab], theme.FAINT)
+        is_shown = user.view is not None and not user.view.empty
+        words = _NOTHING[tab]
+        if is_shown and tab == "look":
+            words = _NOTHING_TO_SET
+        wrapped(words, theme.FAINT)
     for notice in user.state.notices if tab == "data" else ():
         gap(6 * theme.scale())
         wrapped(notice, theme.FAULT)

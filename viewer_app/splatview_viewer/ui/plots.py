@@ -263,7 +263,8 @@ def plot(
     width, height = size
     scale = theme.scale()
     small = width < min_width * scale or height < min_height * scale
-    if small:
+    if small or not second_ticks:
+        # An axis without ticks of its own would get those of its numbers.
         second_ticks = None
     _set_wheel_rate(imgui.get_io().mouse_wheel)
     # Ctrl is for the caller.
