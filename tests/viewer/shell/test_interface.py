@@ -194,3 +194,16 @@ def test_rows_of_a_menu_end_on_a_small_screen(
     row = drawn(viewer)["Let the run take one step"]
     assert row.x >= 0
     assert row.x + row.width <= 320
+
+
+def test_refusal_can_be_put_away_on_a_phone(
+    open_viewer: Callable[..., Viewer], scene: Path, bad_file: Path
+) -> None:
+    viewer = open_viewer((390, 844), files=(scene,))
+    viewer.until(viewer.loaded)
+    viewer.do(FileDrop(paths=(str(bad_file),)))
+    pane = viewer.user.layout.active
+    viewer.until(lambda: pane.refusal is not None)
+    viewer.click("close the refusal")
+    viewer.do()
+    assert pane.refusal is None

@@ -96,6 +96,8 @@ _COMMENTS_AT = 52
 """Letters before the comments."""
 _HEIGHT = 318.0
 _END_HEIGHT = 48.0
+_PHONE_TOOLS = 60.0
+"""Points at the right of a phone's picture that its tools have."""
 _MOST_REASONS = 4
 """Lines of why a file cannot be opened."""
 
@@ -241,13 +243,16 @@ def draw_refusal(
 ) -> None:
     """Say that a file could not be opened, and why, over what stays."""
     picture = viewport.rect
-    width = round(min(560 * scale, picture.width - 24 * scale))
+    # On a phone the tools are at the right.
+    side = _PHONE_TOOLS if user.interface.zones.form == "phone" else 0.0
+    room = picture.width - side * scale
+    width = round(min(560 * scale, room - 24 * scale))
     line = imgui.get_text_line_height()
     lines = lines_of(refusal.reason, width - 32 * scale, _MOST_REASONS)
     height = round(_END_HEIGHT * scale + len(lines) * line + 8 * scale)
     if width < 120 * scale or height > picture.height:
         return
-    x = round(picture.x + (picture.width - width) / 2)
+    x = round(picture.x + (room - width) / 2)
     rect = Rect(x, round(picture.y + 14 * scale), width, height)
     viewport.cards.append(rect)
     number = user.layout.all.index(viewport)
