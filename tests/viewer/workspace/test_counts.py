@@ -35,6 +35,7 @@ def until_version(viewer: Viewer, version: int) -> Curve:
 def publish(viewer: Viewer, count: int) -> None:
     """Publish a scene, and wait until it is counted or would have been."""
     splatview.publish(cloud(count), "scene")
+    viewer.until(lambda: bool(viewer.state.entries))
     begin = clock()
 
     def has_passed() -> bool:
