@@ -200,7 +200,7 @@ def test_capture_detector_and_viewer_run_as_three_programs(
         "--out",
         out,
         "--window-size",
-        "320x240",
+        "1100x760",
         "--fps",
         "10",
         "--max-fps",

@@ -26,7 +26,7 @@ def note_gesture(user: User, event: Event, now: float) -> None:
     if goes_down or isinstance(event, _BEGINS):
         user.history.begin_gesture(now)
     elif isinstance(event, (ev.Key, ev.PointerRelease)):
-        user.history.touch(now)
+        user.history.note_input(now)
 
 
 def switches_help(user: User, event: Event, ours: bool) -> bool:

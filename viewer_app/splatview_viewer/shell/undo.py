@@ -201,7 +201,7 @@ class History:
         self._look()
         self._user.mark(_SETTLE)
 
-    def touch(self, now: float) -> None:
+    def note_input(self, now: float) -> None:
         """Note that the user still does something."""
         self.touched_at = now
 
