@@ -50,7 +50,9 @@ def links_of(name: str) -> tuple[Link, ...]:
     """Return the links that feed the views of a kind: its own, and the plots of its run."""
     kind = about(name)
     plots = (Link(other.name, plotted=True) for other in KINDS if other.strip)
-    return (*kind.links, *plots) if kind.has_view else kind.links
+    if kind.has_view:
+        return (*kind.links, *plots)
+    return kind.links
 
 
 def make_view(

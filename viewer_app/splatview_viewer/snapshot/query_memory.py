@@ -66,4 +66,6 @@ def _data_bytes() -> int:
     """Return the bytes of this process that RLIMIT_DATA counts."""
     with open("/proc/self/status", encoding="ascii", errors="replace") as status:
         data = re.search(r"^VmData:\s+(\d+) kB", status.read(), re.MULTILINE)
-    return int(data[1]) << 10 if data else 0
+    if data:
+        return int(data[1]) << 10
+    return 0

@@ -38,7 +38,9 @@ class PartLink(Link):
 
 def _fact(content: Any) -> str:
     """Return the number of cameras."""
-    return "" if content.cameras is None else f"{len(content.cameras):,}"
+    if content.cameras is None:
+        return ""
+    return f"{len(content.cameras):,}"
 
 
 KIND = Kind(

@@ -32,7 +32,9 @@ def _close(view: CamerasView) -> None:
 
 
 def _why_not_open(view: CamerasView) -> str | None:
-    return None if view.opened is not None else "no photograph is open"
+    if view.opened is not None:
+        return None
+    return "no photograph is open"
 
 
 def _open(index: int, view: CamerasView) -> None:

@@ -195,7 +195,10 @@ class CamerasView(View[CamerasContent, CamerasState]):
         viewmats = cameras.viewmats[is_valid]
         positions = cameras.positions[is_valid]
         up = up_of_cameras(viewmats)
-        self._orbit.up = Orbit().up if up is None else snap_to_axis(up)
+        if up is None:
+            self._orbit.up = Orbit().up
+        else:
+            self._orbit.up = snap_to_axis(up)
         ends = positions + viewmats[:, 2, :3] * self._depth
         points = np.concatenate([positions, ends])
         camera = frame_points(points, *size, up=self._orbit.up)
@@ -203,7 +206,10 @@ class CamerasView(View[CamerasContent, CamerasState]):
 
     def _photo_pan_zoom(self) -> PanZoom:
         """Return what places the opened photograph, as the state has it."""
-        photo = None if self.opened is None else self.data.photos.photo(self.opened)
+        if self.opened is None:
+            photo = None
+        else:
+            photo = self.data.photos.photo(self.opened)
         self._pan_zoom.size = (1, 1)
         if photo is not None:
             self._pan_zoom.size = (photo.shape[1], photo.shape[0])

@@ -30,7 +30,9 @@ def _holds(value: Any) -> bool:
 def _fact(content: Any) -> str:
     """Return the number of Gaussians."""
     summary = content.summary
-    return "" if summary is None else f"{summary.count:,}"
+    if summary is None:
+        return ""
+    return f"{summary.count:,}"
 
 
 class CamerasLink(Link):

@@ -293,7 +293,10 @@ class SceneCache:
             self.moved.land(wait=True)
         if self.is_being_replaced:
             return
-        picture.scale = self.work.governor.scale("scene", size) if moving else 1.0
+        if moving:
+            picture.scale = self.work.governor.scale("scene", size)
+        else:
+            picture.scale = 1.0
         if picture.scale < 1.0:
             camera = camera.resized(*scaled_size(size, picture.scale))
             key = key._replace(camera_key=camera.key)

@@ -43,7 +43,9 @@ def commands_of(view: GaussianView) -> Sequence[Of]:
 def find_commands(view: GaussianView, text: str) -> Sequence[Of]:
     """Return the commands of a view that only a search finds."""
     cameras = view.tools.of(Frustums).cameras
-    return () if cameras is None else find_cameras(cameras, text)
+    if cameras is None:
+        return ()
+    return find_cameras(cameras, text)
 
 
 # -- ways to see it --------------------------------------------------------------------
@@ -192,11 +194,15 @@ def _history_commands() -> list[Of]:
 
 
 def _why_no_path(view: GaussianView) -> str | None:
-    return None if view.path.path.keys else "the path has no keyframe"
+    if view.path.path.keys:
+        return None
+    return "the path has no keyframe"
 
 
 def _why_no_key(view: GaussianView) -> str | None:
-    return "no keyframe is chosen" if view.path.chosen_key is None else None
+    if view.path.chosen_key is None:
+        return "no keyframe is chosen"
+    return None
 
 
 def _on_path(method: str, view: GaussianView) -> None:
@@ -274,7 +280,9 @@ def _fit_crop(view: GaussianView) -> None:
 
 
 def _why_no_crop(view: GaussianView) -> str | None:
-    return None if view.tools.of(Crop).shape is not None else "nothing is cropped"
+    if view.tools.of(Crop).shape is not None:
+        return None
+    return "nothing is cropped"
 
 
 def _show_all(view: GaussianView) -> None:
@@ -282,7 +290,9 @@ def _show_all(view: GaussianView) -> None:
 
 
 def _why_all(view: GaussianView) -> str | None:
-    return None if view.tools.of(Filter).is_active else "all are shown"
+    if view.tools.of(Filter).is_active:
+        return None
+    return "all are shown"
 
 
 def _save_scene(only_shown: bool, view: GaussianView) -> None:
@@ -298,7 +308,9 @@ def _clear_inspected(view: GaussianView) -> None:
 
 
 def _why_none_inspected(view: GaussianView) -> str | None:
-    return None if view.tools.of(Inspect).index is not None else "none is inspected"
+    if view.tools.of(Inspect).index is not None:
+        return None
+    return "none is inspected"
 
 
 def _data_commands() -> list[Of]:

@@ -128,7 +128,9 @@ class Filter(Tool["GaussianView"]):
     @property
     def progress(self) -> float | None:
         """Progress from 0 to 1 while a file is written."""
-        return None if self._job is None else self._job.progress
+        if self._job is None:
+            return None
+        return self._job.progress
 
     @property
     def why_not_saved(self) -> str | None:

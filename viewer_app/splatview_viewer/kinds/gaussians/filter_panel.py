@@ -152,7 +152,9 @@ def state_words(tool: Filter) -> str:
     statistics = tool.known_statistics
     if statistics is not None:
         return f"{statistics.selected:,} of {statistics.total:,}"
-    return "some hidden" if tool.is_active else "all shown"
+    if tool.is_active:
+        return "some hidden"
+    return "all shown"
 
 
 def draw_panel(tool: Filter) -> None:
@@ -353,4 +355,6 @@ def _draw_limits(
 
 def _no_limit(quantity: Quantity) -> float:
     """Return the upper limit that leaves out none."""
-    return math.inf if quantity.log else 1.0
+    if quantity.log:
+        return math.inf
+    return 1.0

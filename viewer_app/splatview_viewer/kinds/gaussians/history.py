@@ -105,11 +105,15 @@ class TrainingLane:
 
     @property
     def empty_text(self) -> str:
-        return NO_SNAPSHOTS if self._tool.player is None else ""
+        if self._tool.player is None:
+            return NO_SNAPSHOTS
+        return ""
 
     @property
     def reason(self) -> str | None:
-        return "no snapshots are recorded" if self._tool.player is None else None
+        if self._tool.player is None:
+            return "no snapshots are recorded"
+        return None
 
     @property
     def caption(self) -> str:
@@ -117,13 +121,17 @@ class TrainingLane:
         if player is not None and player.position is not None:
             return f"step {player.position.step:,}"
         step = self._live_step
-        return "" if step is None else f"step {step:,}"
+        if step is None:
+            return ""
+        return f"step {step:,}"
 
     @property
     def _live_step(self) -> int | None:
         """The step of what is shown; None where the trainer names none."""
         summary = self._tool.view.data.summary
-        return None if summary is None else summary.step
+        if summary is None:
+            return None
+        return summary.step
 
     @property
     def button(self) -> LaneButton | None:
@@ -134,7 +142,10 @@ class TrainingLane:
             tip = "The newest snapshot (End)"
             return LaneButton("Last", player.live, tip=tip)
         is_live = player.position is None
-        tip = "Shows what comes" if is_live else "Back to what comes (End)"
+        if is_live:
+            tip = "Shows what comes"
+        else:
+            tip = "Back to what comes (End)"
         return LaneButton("Live", player.live, on=is_live, tip=tip)
 
     @property
@@ -176,7 +187,10 @@ class TrainingLane:
             self._newest = float(self._live_step or 0)
         end = max(float(self._steps[-1]), self._newest)
         # A track from 0 would leave little room for the end of a long training.
-        start = 0.0 if self._steps[0] <= end / 2 else float(self._steps[0])
+        if self._steps[0] <= end / 2:
+            start = 0.0
+        else:
+            start = float(self._steps[0])
         if (start, end) == self._ends or (len(self._places) and not self._grows):
             return
         if self._grows and end > start:

@@ -203,11 +203,16 @@ class Inspect(Tool["GaussianView"]):
         _draw_outline(self.values, camera, self.view.state.scale, rect, scale)
         ((x, y),) = project(camera, self.values.mean[None].astype(np.float64)).tolist()
         point = (x + rect.x, y + rect.y)
-        return point if rect.contains(*point) else None
+        if rect.contains(*point):
+            return point
+        return None
 
     def _draw_card(self, card: Rect, index: int) -> None:
         """Draw the numbers over the picture, with a button that closes them."""
-        history = self.history if self._history_index == index else ()
+        if self._history_index == index:
+            history = self.history
+        else:
+            history = ()
         if inspect_card.draw_card(f"inspected {id(self)}", card, index, history):
             self.choose(None)
 
@@ -215,7 +220,9 @@ class Inspect(Tool["GaussianView"]):
         if self.index is None:
             return []
         card = inspect_card.place(rect, self.view.host.scale, on_left=self._on_left)
-        return [] if card is None else [card]
+        if card is None:
+            return []
+        return [card]
 
     def sections(self) -> Sequence[Section]:
         section = Section(

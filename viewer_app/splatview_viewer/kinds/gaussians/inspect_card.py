@@ -46,7 +46,10 @@ def place(rect: Rect, scale: float, *, on_left: bool) -> Rect | None:
         return None
     is_wide = rect.width >= _WIDE * scale
     margin = round(_MARGIN * scale) if is_wide else small
-    x = rect.x + margin if on_left else rect.x + rect.width - margin - width
+    if on_left:
+        x = rect.x + margin
+    else:
+        x = rect.x + rect.width - margin - width
     lowest = rect.y + rect.height - height - small
     return Rect(x, min(rect.y + round(_TOP * scale), lowest), width, height)
 
@@ -165,7 +168,10 @@ def _draw_curve(card: Rect, history: Sequence[GaussianValues], scale: float) -> 
             for i, opacity in enumerate(opacities)
         ]
         draw.add_polyline(points, theme.u32(theme.MARK), 1.4 * scale, 0)
-    words = f"opacity in {count} versions" if count > 1 else "one version so far"
+    if count > 1:
+        words = f"opacity in {count} versions"
+    else:
+        words = "one version so far"
     with theme.font_size(theme.SMALL_SIZE):
         _write(words, left, top + height + 4 * scale, theme.INK_DIM)
 

@@ -147,7 +147,9 @@ def _draw_numbers(tool: Inspect, values: GaussianValues) -> None:
 
 
 def _position_text(component: float) -> str:
-    return f"{component:.4g}" if abs(component) < 1e4 else f"{component:.2f}"
+    if abs(component) < 1e4:
+        return f"{component:.4g}"
+    return f"{component:.2f}"
 
 
 def _draw_color(values: GaussianValues) -> None:

@@ -122,7 +122,10 @@ class LookTool(Tool["GaussianView"]):
         if not stored:
             return state
         drawn = summary.drawn_sh_degree
-        chosen = drawn if state.sh_degree is None else state.sh_degree
+        if state.sh_degree is None:
+            chosen = drawn
+        else:
+            chosen = state.sh_degree
         degree = ui.segments(
             "SH degree",
             "Spherical harmonics, the colour by direction: up to this degree.\n"

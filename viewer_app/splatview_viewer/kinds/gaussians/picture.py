@@ -228,7 +228,10 @@ class Composer:
         program["u_size"] = rect.width, rect.height
         program["u_height"] = float(framebuffer.height)
         program["u_background"] = background
-        program["u_show"] = _SHOW_ALPHA if show == "alpha" else _SHOW_COLOR
+        if show == "alpha":
+            program["u_show"] = _SHOW_ALPHA
+        else:
+            program["u_show"] = _SHOW_COLOR
         if SHOWS[show].is_mapped:
             map_name, value_range = colors
             table = color_maps.table(map_name)
@@ -343,7 +346,10 @@ class NumberPicture:
         self._ranged_at = -math.inf
         color = torch.from_numpy(pixels.color)
         alpha = torch.from_numpy(pixels.alpha)
-        depth = None if pixels.depth is None else torch.from_numpy(pixels.depth)
+        if pixels.depth is None:
+            depth = None
+        else:
+            depth = torch.from_numpy(pixels.depth)
         channels = np.zeros((*alpha.shape, 4), np.float32)
         channels[..., 0] = self._pixel_values(color[..., 0], depth, alpha, now)
         channels[..., 3] = alpha

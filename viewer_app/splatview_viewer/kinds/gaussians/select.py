@@ -72,7 +72,10 @@ class Select(Tool["GaussianView"]):
         mask = self.mask
         if mask is not None and mask.total == len(found) and how != "new":
             before = array_of(mask)
-            found = before | found if how == "add" else before & ~found
+            if how == "add":
+                found = before | found
+            else:
+                found = before & ~found
         elif how == "remove":
             return
         self._change(chosen=mask_of(found) if found.any() else None)
@@ -127,7 +130,9 @@ class Select(Tool["GaussianView"]):
     @property
     def why_none(self) -> str | None:
         """The reason why nothing can be done with the chosen ones; None: it can."""
-        return "no Gaussian is chosen" if self.mask is None else None
+        if self.mask is None:
+            return "no Gaussian is chosen"
+        return None
 
     # -- the methods of tools ------------------------------------------------------
 
@@ -155,7 +160,9 @@ class Select(Tool["GaussianView"]):
 
     def covered(self, rect: Rect) -> Sequence[Rect]:
         place = select_panel.place_bar(self, rect, self.view.host.scale)
-        return [] if place is None else [place]
+        if place is None:
+            return []
+        return [place]
 
     def sections(self) -> Sequence[Section]:
         section = Section(
@@ -194,7 +201,9 @@ class _RegionTool(Tool["GaussianView"]):
                 self._pointer = (event.x, event.y)
                 if self._points is None:
                     # The circle of the brush follows.
-                    return True if self.kind == "brush" else None
+                    if self.kind == "brush":
+                        return True
+                    return None
                 self._add((event.x, event.y))
                 return True
             case PointerRelease(button="left") if self._points is not None:

@@ -41,7 +41,9 @@ _BUTTONS = (
 def state_words(tool: Select) -> str:
     """Return how many are chosen: "3,118 chosen"."""
     mask = tool.mask
-    return "none" if mask is None else f"{mask.count:,} chosen"
+    if mask is None:
+        return "none"
+    return f"{mask.count:,} chosen"
 
 
 def draw_panel(tool: Select) -> bool:

@@ -39,7 +39,9 @@ SHOWS: dict[Show, PaintFacts] = {
 
 def paint_of(show: Show) -> Paint:
     """Return the paint that makes the picture of which `show` shows a part."""
-    return "color" if show in ("depth", "alpha") else show
+    if show in ("depth", "alpha"):
+        return "color"
+    return show
 
 
 @dataclass(frozen=True)

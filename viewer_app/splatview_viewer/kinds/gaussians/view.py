@@ -116,7 +116,9 @@ class GaussianView(View[SceneCache, GaussianState]):
         self.host.wake()
 
     def undoable_state(self) -> GaussianState | None:
-        return self.state if self.state.place.framed else None
+        if self.state.place.framed:
+            return self.state
+        return None
 
     def restore(self, state: GaussianState) -> None:
         self.rig.motion.interrupt()

@@ -25,15 +25,21 @@ def _fit(view: ImageView) -> None:
 
 
 def _why_no_range(view: ImageView) -> str | None:
-    return None if view.is_float else "its values are colours as they are"
+    if view.is_float:
+        return None
+    return "its values are colours as they are"
 
 
 def _why_no_alpha(view: ImageView) -> str | None:
-    return None if view.has_alpha else "it has no alpha channel"
+    if view.has_alpha:
+        return None
+    return "it has no alpha channel"
 
 
 def _why_no_overlay(view: ImageView) -> str | None:
-    return None if view.data.layers else "nothing is published over it"
+    if view.data.layers:
+        return None
+    return "nothing is published over it"
 
 
 def _why_no_labels(view: ImageView) -> str | None:

@@ -462,7 +462,9 @@ def _age_text(age: Age) -> str:
     if frames == 0:
         return "result of this frame"
     if frames is None:
-        return f"result {duration} old" if duration else ""
+        if duration:
+            return f"result {duration} old"
+        return ""
     unit = "frame" if frames == 1 else "frames"
     text = f"result {frames:,} {unit} old"
     if duration:

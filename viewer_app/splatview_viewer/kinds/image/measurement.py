@@ -94,7 +94,10 @@ def draw_measurement_legend(
     """
     from splatview_viewer.ui.legend import draw_legend
 
-    title = f"Values in {measurement.unit}" if measurement.unit else "Values"
+    if measurement.unit:
+        title = f"Values in {measurement.unit}"
+    else:
+        title = "Values"
     low, high = values
     labels = number_labels((low, (low + high) / 2, high))
     draw_legend(title, color_map, labels, rect, scale)

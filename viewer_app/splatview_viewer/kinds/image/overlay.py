@@ -425,7 +425,9 @@ def _is_drawable(coordinates: np.ndarray) -> np.ndarray:
 def _read_number(meta: Mapping[str, Any], name: str) -> float:
     """Return a number of the metadata; 0 where it is absent or out of range."""
     value = float(meta.get(name, 0))
-    return value if 0 <= value < 1e9 else 0.0
+    if 0 <= value < 1e9:
+        return value
+    return 0.0
 
 
 def _one_line(text: bytes) -> str:

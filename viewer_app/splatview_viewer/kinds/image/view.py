@@ -281,7 +281,9 @@ class ImageView(View[ImageContent, ImageState]):
     def size(self) -> tuple[int, int]:
         """Width and height of the picture shown."""
         source = self.data.source
-        return (1, 1) if source is None else source.size
+        if source is None:
+            return (1, 1)
+        return source.size
 
     @property
     def zoom(self) -> float:
@@ -385,7 +387,10 @@ class ImageView(View[ImageContent, ImageState]):
         if data.values.measurement is not None:
             facts.append(data.values.measurement.range_text(self.measured_range))
         if data.values.broken_count:
-            color = "NaN: magenta" if self.state.range is None else "magenta"
+            if self.state.range is None:
+                color = "NaN: magenta"
+            else:
+                color = "magenta"
             facts.append(f"{data.values.broken_count:,} NaN or inf ({color})")
         bridge = "host"
         reasons: dict[str, str] = {}

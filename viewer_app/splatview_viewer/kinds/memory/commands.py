@@ -30,7 +30,9 @@ def _switch_host(view: MemoryView) -> None:
 
 
 def _why_no_host(view: MemoryView) -> str | None:
-    return None if view.data.history.on_gpu else "it is what is shown"
+    if view.data.history.on_gpu:
+        return None
+    return "it is what is shown"
 
 
 def _why_no_snapshot(view: MemoryView) -> str | None:
@@ -38,7 +40,9 @@ def _why_no_snapshot(view: MemoryView) -> str | None:
 
 
 def _why_none_open(view: MemoryView) -> str | None:
-    return None if view.data.facts.snapshot_path is not None else "there is none yet"
+    if view.data.facts.snapshot_path is not None:
+        return None
+    return "there is none yet"
 
 
 COMMANDS: tuple[Command[MemoryView], ...] = (

@@ -66,7 +66,10 @@ def draw_plot(view: MemoryView, size: tuple[float, float]) -> plots.Plot | None:
         if not plot.small:
             _draw_limit(plot, view, top)
             _draw_marks(plot, history)
-        row = history.row_at(plot.pointer[0]) if plot.hovered else None
+        if plot.hovered:
+            row = history.row_at(plot.pointer[0])
+        else:
+            row = None
         if row is not None:
             plot.upright(plot.pointer[0], faint(theme.TEXT, 0.35))
             plot.set_card(_readout(history, row))

@@ -100,8 +100,14 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
     def visible_period(self) -> tuple[float, float]:
         """Return where the plot begins and ends, in seconds since the epoch."""
         history = self.data.history
-        right = history.last_time if self.state.right is None else self.state.right
-        span = history.duration if self.state.span is None else self.state.span
+        if self.state.right is None:
+            right = history.last_time
+        else:
+            right = self.state.right
+        if self.state.span is None:
+            span = history.duration
+        else:
+            span = self.state.span
         return right - span, right
 
     def upper_limit(self, begin: float, end: float) -> float:
@@ -112,7 +118,10 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
         """
         history = self.data.history
         total = self.data.facts.total
-        names = ["reserved", "peak", "active"] if history.on_gpu else []
+        if history.on_gpu:
+            names = ["reserved", "peak", "active"]
+        else:
+            names = []
         if self.state.shows_host or not names:
             names.append("host")
         highest = max(history.peak(begin, end, name)[1] for name in names)
@@ -193,7 +202,10 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
     def panel(self) -> Sequence[Section]:
         sections = [self._snapshot_section()]
         if self.data.history.on_gpu:
-            shown = "with the host's" if self.state.shows_host else "of the GPU"
+            if self.state.shows_host:
+                shown = "with the host's"
+            else:
+                shown = "of the GPU"
             show = Section(
                 "Show",
                 self._draw_show,
@@ -316,7 +328,10 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
     def _readout(self) -> str:
         """Return time, step and memory at the pointer; "" outside the samples."""
         history = self.data.history
-        row = None if self.pointer is None else history.row_at(self.pointer)
+        if self.pointer is None:
+            row = None
+        else:
+            row = history.row_at(self.pointer)
         if row is None:
             return ""
         texts = [time.strftime("%H:%M:%S", time.localtime(history["time"][row]))]

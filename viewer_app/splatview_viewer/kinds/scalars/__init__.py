@@ -22,7 +22,9 @@ def _fact(content: Any) -> str:
     count = len(content.curves.all)
     if not count:
         return ""
-    return "1 curve" if count == 1 else f"{count} curves"
+    if count == 1:
+        return "1 curve"
+    return f"{count} curves"
 
 
 KIND = Kind(

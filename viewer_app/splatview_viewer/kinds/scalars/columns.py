@@ -179,9 +179,14 @@ def vertical_limits(
         if is_log:
             is_legal &= values > 0
         candidates.append(values[is_legal])
-    values = np.concatenate(candidates) if candidates else np.empty(0)
+    if candidates:
+        values = np.concatenate(candidates)
+    else:
+        values = np.empty(0)
     if not len(values):
-        return (0.1, 10.0) if is_log else (0.0, 1.0)
+        if is_log:
+            return (0.1, 10.0)
+        return (0.0, 1.0)
     low = float(values.min())
     high = float(values.max())
     if is_log:

@@ -187,7 +187,10 @@ class Curves:
             by_prefix.setdefault(prefix, []).append(curve)
         groups = {}
         for prefix, curves in by_prefix.items():
-            title = curves[0].name if len(curves) == 1 else prefix
+            if len(curves) == 1:
+                title = curves[0].name
+            else:
+                title = prefix
             groups[title] = curves
         return groups
 

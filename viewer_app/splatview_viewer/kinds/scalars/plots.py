@@ -103,7 +103,10 @@ def _grid_of(count: int, scale: float, has_titles: bool) -> _Grid:
 
 def _draw_title(title: str, drawn: Sequence[DrawnCurve], width: float) -> None:
     """Draw a plot's title, its newest value, and how many values are not finite."""
-    value = value_text(drawn[0].curve.newest_value) if len(drawn) == 1 else ""
+    if len(drawn) == 1:
+        value = value_text(drawn[0].curve.newest_value)
+    else:
+        value = ""
     broken = int(sum(one.curve["broken"].sum() for one in drawn))
     fault = f"{broken:,} not finite" if broken else ""
     plots.head(title, value, width, fault)
@@ -136,8 +139,14 @@ def _draw_plot(
     if span is None:
         span = vertical_limits(all_parts, axis, state.log_up)
     x = _x_axis(view, window, size[0])
-    y = plots.Axis(span, "log", log_ticks(*span)) if state.log_up else plots.Axis(span)
-    legend = "list" if len(drawn) > 1 and state.legend else None
+    if state.log_up:
+        y = plots.Axis(span, "log", log_ticks(*span))
+    else:
+        y = plots.Axis(span)
+    if len(drawn) > 1 and state.legend:
+        legend = "list"
+    else:
+        legend = None
     with (
         theme.font_size(theme.AXES_SIZE),
         plots.plot(
@@ -185,7 +194,10 @@ def _x_axis(view: ScalarsView, window: tuple[float, float], width: float) -> plo
         return plots.Axis(window, "time")
     if view.state.across != "time":
         count = max(round(width / (_TICK_WIDTH * theme.scale())), 2)
-        ticks = count_ticks(*window, count) if window[1] - window[0] > 4 else ()
+        if window[1] - window[0] > 4:
+            ticks = count_ticks(*window, count)
+        else:
+            ticks = ()
         return plots.Axis(window, ticks=ticks)
     seconds, unit = view.unit
     if seconds > 1:

@@ -126,7 +126,9 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
         return sum(bool(run.data.curves.all) for run in self.runs) > 1
 
     def _all_plots(self) -> dict[str, list[DrawnCurve]]:
-        return curves_of_runs(self) if self.has_several_runs else curves_of_one(self)
+        if self.has_several_runs:
+            return curves_of_runs(self)
+        return curves_of_one(self)
 
     @property
     def titles(self) -> list[str]:
@@ -155,7 +157,9 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
 
     def weight(self, curve: Curve, data: ScalarsData) -> float:
         """Return the smoothing of a curve: 0 for those that were not logged."""
-        return self.state.smoothing if curve in data.curves.all else 0.0
+        if curve in data.curves.all:
+            return self.state.smoothing
+        return 0.0
 
     @property
     def unit(self) -> tuple[float, str]:
@@ -189,7 +193,10 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
             return
         clock = self.data.curves.clock
         row = int(abs(clock.axis_values(self.origin) - place).argmin())
-        step = place if self.state.across == "step" else float(clock["step"][row])
+        if self.state.across == "step":
+            step = place
+        else:
+            step = float(clock["step"][row])
         self.go_to(step)
 
     @property
@@ -257,7 +264,10 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
             s = replace(s, window=None)
         if s.log_up != previous.log_up:
             s = replace(s, heights={})
-        reason = None if s != s.fitted() else "all of it is seen"
+        if s != s.fitted():
+            reason = None
+        else:
+            reason = "all of it is seen"
         tips = ["All there is, and what comes (F)"]
         if ui.buttons("Zoom", ["See all"], tips, reasons=[reason]) is not None:
             s = s.fitted()

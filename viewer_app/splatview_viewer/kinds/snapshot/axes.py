@@ -43,7 +43,7 @@ _CLEAR = ImVec4(0, 0, 0, 0)
 
 
 class PlotNote(NamedTuple):
-    """What a timeline of two that are compared has beside its bands."""
+    """Labels of a timeline that is compared with another, beside its bands."""
 
     badge: str
     """"A" or "B"."""

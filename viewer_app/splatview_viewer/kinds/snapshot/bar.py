@@ -88,7 +88,10 @@ def _draw_tabs(
         if of.pressed:
             view.change(tab=tab)
         is_shown = tab == shown_tab
-        ink = theme.TEXT if is_shown or of.hovered else theme.DIM
+        if is_shown or of.hovered:
+            ink = theme.TEXT
+        else:
+            ink = theme.DIM
         with theme.bold() if is_shown else theme.font_size(theme.FONT_SIZE):
             size = imgui.calc_text_size(title)
             left = round(of.middle[0] - size.x / 2)

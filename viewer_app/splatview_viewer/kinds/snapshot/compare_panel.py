@@ -50,7 +50,10 @@ def compare_sections(view: SnapshotView) -> Sequence[Section]:
             state=_SHOWS[view.state.shows].lower(),
         )
     ]
-    grown = None if view.state.shows == "alone" else shown_growth(view)
+    if view.state.shows == "alone":
+        grown = None
+    else:
+        grown = shown_growth(view)
     if grown is None:
         return sections
     row = _chosen_row(view, grown)
@@ -89,7 +92,10 @@ def _draw_compared(view: SnapshotView) -> None:
         chosen = _draw_side(letter, number, value, options)
         if number == 0:
             imgui.same_line(0, 2 * theme.scale())
-            reason = "its two moments are in order" if other == MARKS else None
+            if other == MARKS:
+                reason = "its two moments are in order"
+            else:
+                reason = None
             if controls.icon_button("swap", "swap", hint="Swap A and B", reason=reason):
                 view.change(swapped=not view.state.swapped)
         if chosen == value:
@@ -108,8 +114,15 @@ def _draw_compared(view: SnapshotView) -> None:
         view.change(shows=shows)
         if shows != "alone":
             view.change(tab="timeline")
-    has_two = other != MARKS
-    reason = "" if has_two else "\nThere is no second snapshot: open one"
+    _draw_ties(view, has_two=other != MARKS)
+
+
+def _draw_ties(view: SnapshotView, *, has_two: bool) -> None:
+    """Draw how A and B are lined up and tied, greyed without a second snapshot."""
+    if has_two:
+        reason = ""
+    else:
+        reason = "\nThere is no second snapshot: open one"
     imgui.begin_disabled(not has_two)
     line_up: Any = ui.segments(
         "Line up by",

@@ -34,7 +34,10 @@ def draw_comparison(view: SnapshotView, rect: Rect) -> tuple[bool, bool]:
     """
     partner = view.two_runs.partner
     is_growth = view.state.shows == "growth"
-    count = 2 if partner is not None and not is_growth else 1
+    if partner is not None and not is_growth:
+        count = 2
+    else:
+        count = 1
     layout = world.lay_out_compared(rect, view.scale, count=count)
     if layout is None:
         return False, False
@@ -219,5 +222,8 @@ def _work_out_curves(
         live = np.where(moments >= 0, plot_world.bands.live[moments], np.nan)
         curves.append(np.repeat(live.astype(np.float64), 2))
     x = np.repeat(np.linspace(*window, columns + 1), 2)[1:-1]
-    first, second = reversed(curves) if is_swapped else curves
+    if is_swapped:
+        first, second = reversed(curves)
+    else:
+        first, second = curves
     return _Curves(x, first, second)

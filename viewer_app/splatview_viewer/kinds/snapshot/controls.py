@@ -46,7 +46,9 @@ def _with_chosen(view: SnapshotView) -> SnapshotView:
     partner = view.two_runs.partner
     if partner is None or view.state.selected is not None:
         return view
-    return view if partner.state.selected is None else partner
+    if partner.state.selected is None:
+        return view
+    return partner
 
 
 def _look_of_compared(view: SnapshotView) -> Sequence[Section]:

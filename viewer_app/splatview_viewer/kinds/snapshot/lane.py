@@ -67,7 +67,10 @@ class OverviewLane:
             self._take_pointer(world, rect, is_held=is_held)
         with track.drawing() as draw:
             imgui.set_cursor_screen_pos(ImVec2(rect.x, rect.y))
-            outline = None if world is None else outline_of(view, world, rect.width)
+            if world is None:
+                outline = None
+            else:
+                outline = outline_of(view, world, rect.width)
             if world is None or outline is None:
                 track.write(draw, "Counting")
                 return False
@@ -119,7 +122,10 @@ class ComparedLane(OverviewLane):
         if partner is None:
             return False
         line = owner.two_runs.line(partner)
-        self._line = None if line is None else line[side is not owner]
+        if line is None:
+            self._line = None
+        else:
+            self._line = line[side is not owner]
         previous = side.state
         changed = super().draw_track(rect, scale)
         if side is partner and side.state != previous:

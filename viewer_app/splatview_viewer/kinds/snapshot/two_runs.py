@@ -19,7 +19,7 @@ Badge = Literal["A", "B"]
 
 
 class SharedAxes(NamedTuple):
-    """What two plots have in common."""
+    """Limits of the axes that two plots have in common."""
 
     extent: Range | None = None
     """All of the time axis, in the units of the plot's own; None: its own."""
@@ -103,7 +103,9 @@ class TwoRuns:
 
     def badge_of(self, view: SnapshotView) -> Badge:
         """Return whether a view's snapshot is A or B."""
-        return "A" if (view is self._view) != self.is_swapped else "B"
+        if (view is self._view) != self.is_swapped:
+            return "A"
+        return "B"
 
     def sides(self, partner: SnapshotView) -> tuple[SnapshotView, SnapshotView]:
         """Return the views of A and of B."""
@@ -134,7 +136,9 @@ class TwoRuns:
         if by == "peak":
             own = view.content.peak(view.device)
             other = partner.content.peak(partner.device)
-            return None if own is None or other is None else (own, other)
+            if own is None or other is None:
+                return None
+            return (own, other)
         if by == "mark":
             return self._marked_moments(partner)
         return 0, 0
@@ -240,7 +244,9 @@ class TwoRuns:
         """Return the moments of the view and of the partner at the chosen line."""
         view = self._view
         own = view.moment
-        return None if own is None else self._with_other(partner, own)
+        if own is None:
+            return None
+        return self._with_other(partner, own)
 
     def pointed(self, partner: SnapshotView) -> tuple[int, int] | None:
         """Return the moments of both under the pointer; None: it is over neither."""
@@ -268,4 +274,6 @@ class TwoRuns:
 
 def _moved(span: Range | None, shift: float) -> Range | None:
     """Return a range moved by a shift; None for all."""
-    return None if span is None else (span[0] + shift, span[1] + shift)
+    if span is None:
+        return None
+    return (span[0] + shift, span[1] + shift)

@@ -184,7 +184,9 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
         """The shown tab, one of TABS."""
         if self.state.tab:
             return self.state.tab
-        return "oom" if self.content.ooms(self.device) else "timeline"
+        if self.content.ooms(self.device):
+            return "oom"
+        return "timeline"
 
     @property
     def moment(self) -> int | None:
@@ -307,7 +309,10 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
     def _changes(self) -> int:
         """Return a number that differs once there are more answers."""
         partner = self.two_runs.partner
-        others = 0 if partner is None else partner.content.changes
+        if partner is None:
+            others = 0
+        else:
+            others = partner.content.changes
         return self.content.changes + others
 
     def paint(self, plot_world: PlotWorld, plot: Rect) -> None:
@@ -349,7 +354,10 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
         plot_world = self.world()
         moment = self.pointed_or_chosen_moment()
         if plot_world is not None and name in MOVES:
-            pointer = self.pointer if state.pointed_moment is not None else None
+            if state.pointed_moment is not None:
+                pointer = self.pointer
+            else:
+                pointer = None
             along_x = "shift" in event.mods
             self.state = move_window(plot_world, state, name, pointer, along_x=along_x)
         elif name == "f":

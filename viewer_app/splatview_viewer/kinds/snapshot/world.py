@@ -81,7 +81,10 @@ def lay_out(
         details_rect = Rect(x, y + height, width, details_height)
     pane = None
     if tab not in PLOTS:
-        plot_height = px(MINIMAP + 2 * GAP) if overview else 0
+        if overview:
+            plot_height = px(MINIMAP + 2 * GAP)
+        else:
+            plot_height = 0
         if height >= _MIN_TIMELINE_HEIGHT * scale:
             plot_height = max(height * 36 // 100, px(190))
         pane = Rect(x, y + plot_height, width, height - plot_height)

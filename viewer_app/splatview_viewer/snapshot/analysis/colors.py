@@ -66,7 +66,10 @@ def color_allocations(snapshot: MemorySnapshot, trace: Trace, by: ColorBy) -> Co
         palette = _gradient(count, large)
         order = large[::-1]
     else:
-        palette = _category_colors(count) if by == "category" else _distinct(count)
+        if by == "category":
+            palette = _category_colors(count)
+        else:
+            palette = _distinct(count)
         order = large[np.argsort(-group_bytes[large], kind="stable")]
     legend = [
         (label(group if group < count else -1), group)
@@ -87,7 +90,10 @@ def _color_by_stack(snapshot: MemorySnapshot, trace: Trace) -> Colors:
     # Of stacks that share a colour, the largest names it.
     names: dict[int, str] = {}
     for row in islice(holders, _MAX_LEGEND):
-        color_class = int(color[row.key]) if row.key >= 0 else _STACK_COLORS
+        if row.key >= 0:
+            color_class = int(color[row.key])
+        else:
+            color_class = _STACK_COLORS
         if color_class not in names:
             text = _frames.stack_text(snapshot, row.key, caller=False)
             names[color_class] = text

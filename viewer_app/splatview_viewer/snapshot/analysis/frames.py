@@ -66,10 +66,14 @@ def kind_of(file: str, name: str) -> int:
     if _PYTHON.search(file):
         if _TORCH.search(file):
             return TORCH
-        return LIBRARY if _PACKAGES.search(file) else USER
+        if _PACKAGES.search(file):
+            return LIBRARY
+        return USER
     if _BACKWARD.search(name):
         return BACKWARD
-    return MACHINERY if _MACHINERY.search(name) else NATIVE
+    if _MACHINERY.search(name):
+        return MACHINERY
+    return NATIVE
 
 
 @cached

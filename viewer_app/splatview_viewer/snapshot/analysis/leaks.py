@@ -185,7 +185,9 @@ def _count_by_period(
     width = PERIODS + 2
     cell = rows * width + np.searchsorted(edges, events, "right")
     counts = np.bincount(cell, minlength=row_count * width).reshape(-1, width)
-    return counts if outer else counts[:, 1:-1]
+    if outer:
+        return counts
+    return counts[:, 1:-1]
 
 
 def _suspect(

@@ -188,7 +188,10 @@ def group_allocations(
 ) -> GroupTable:
     """Group the allocations of a mask, bool (A,), or all."""
     groups, label = classes(snapshot, trace, by)
-    ids = np.flatnonzero(mask) if mask is not None else np.arange(len(groups))
+    if mask is not None:
+        ids = np.flatnonzero(mask)
+    else:
+        ids = np.arange(len(groups))
     return GroupTable(by, ids, groups[ids], trace.allocations.size[ids], label)
 
 
@@ -238,7 +241,10 @@ class Comparison:
     def __getitem__(self, index: int) -> Change:
         row_before, row_after = self._rows[index].tolist()
         missing = Group(key=-1, label="", bytes=0, count=0, largest=0)
-        before = self.tables[0][row_before] if row_before >= 0 else missing
+        if row_before >= 0:
+            before = self.tables[0][row_before]
+        else:
+            before = missing
         after = self.tables[1][row_after] if row_after >= 0 else missing
         return Change(
             label=after.label if row_after >= 0 else before.label,

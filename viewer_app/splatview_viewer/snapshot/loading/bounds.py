@@ -59,7 +59,10 @@ class Budget:
         for key in ("segments", "host_segments"):
             for segment in _sequence(data.get(key)):
                 self.spend(1 + _length(segment), key)
-                blocks = segment.get("blocks") if type(segment) is dict else None
+                if type(segment) is dict:
+                    blocks = segment.get("blocks")
+                else:
+                    blocks = None
                 for block in _sequence(blocks):
                     self.spend(1 + _length(block), f"blocks of {key}")
         for annotation in _sequence(data.get("external_annotations")):
@@ -86,9 +89,13 @@ _SEQUENCES = (list, tuple, set, frozenset)
 
 def _sequence(value: Any) -> Collection[Any]:
     """Return the value if it is a sequence, otherwise an empty one."""
-    return value if type(value) in _SEQUENCES else ()
+    if type(value) in _SEQUENCES:
+        return value
+    return ()
 
 
 def _length(value: Any) -> int:
     """Return the length of a container; 0 for other values."""
-    return len(value) if type(value) in (dict, *_SEQUENCES) else 0
+    if type(value) in (dict, *_SEQUENCES):
+        return len(value)
+    return 0

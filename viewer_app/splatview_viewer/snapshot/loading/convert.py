@@ -355,7 +355,10 @@ def _read_annotations(file: SnapshotFile, notes: list[str]) -> tuple[Annotation,
         annotations.append(_legible_annotation(annotation))
     bad_count = len(entries) - len(annotations)
     if bad_count:
-        count = "one annotation is" if bad_count == 1 else f"{bad_count:,} are"
+        if bad_count == 1:
+            count = "one annotation is"
+        else:
+            count = f"{bad_count:,} are"
         of_all = f"of {count_text(len(entries), 'annotation')} {count} left out"
         notes.append(_legible(f"{of_all}: {fault[:MAX_LETTERS]}"))
     return tuple(annotations)

@@ -353,7 +353,10 @@ def make_spans(events: Events, segments: Segments) -> Spans:
         for r in reserved.ranges
     )
     rows.sort(key=lambda row: (row.start, row.addr, row.end))
-    columns = zip(*rows, strict=True) if rows else [()] * len(_SPAN_DTYPES)
+    if rows:
+        columns = zip(*rows, strict=True)
+    else:
+        columns = [()] * len(_SPAN_DTYPES)
     return Spans(*map(np.array, columns, _SPAN_DTYPES))
 
 

@@ -276,7 +276,10 @@ def _checked_trace(
             # Every number of this type is legal.
             if array.dtype == np.uint64:
                 continue
-            numbers = array.view(np.uint8) if array.dtype == bool else array
+            if array.dtype == bool:
+                numbers = array.view(np.uint8)
+            else:
+                numbers = array
             limit = limits.get(name, SIZE_LIMIT)
             _check_within(numbers, _LOWEST.get(name, 0), limit, f"{table}.{name}")
     rows = columns["allocations"]

@@ -263,7 +263,10 @@ class TimelineLayers:
             inks: colours of the allocations.
             grounds: colours of what holds none.
         """
-        reserved = grounds.free if self.has_gaps else grounds.reserved
+        if self.has_gaps:
+            reserved = grounds.free
+        else:
+            reserved = grounds.reserved
         tones = (grounds.nothing, reserved, grounds.edge)
         kernels().paint(
             self.blocks,

@@ -125,17 +125,15 @@ def add_live(layer, is_reserved, inks, moment, low, bytes_per_row, sums, ids):
     index, bottoms, sizes = layer
     start, end, checkpoint_moment, checkpoint_first, list_start, listed = index
     classes, lit, shades, _ = inks
-    height = len(sums)
     top = 0.0
     checkpoint = count_less(checkpoint_moment, moment + 1) - 1
     list_first = list_start[checkpoint]
     list_length = list_start[checkpoint + 1] - list_first
     first = checkpoint_first[checkpoint]
     # First those that were live at the checkpoint, then those that began after it.
-    candidate_count = list_length + count_less(start, moment) - first
     # This loop is not split: passing an array to another function in it counts its
     # references with atomic instructions, and painting took twice as long.
-    for k in range(candidate_count):
+    for k in range(list_length + count_less(start, moment) - first):
         if k < list_length:
             i = np.int64(listed[list_first + k])
         else:
@@ -146,10 +144,10 @@ def add_live(layer, is_reserved, inks, moment, low, bytes_per_row, sums, ids):
         bottom = (bottoms[i] if len(bottoms) else top) - low
         upper = bottom + size
         top += size
-        if upper <= 0.0 or bottom >= height * bytes_per_row:
+        if upper <= 0.0 or bottom >= len(sums) * bytes_per_row:
             continue
-        lowest = min(np.int64(max(bottom, 0.0) / bytes_per_row), height - 1)
-        end_row = min(np.int64(np.ceil(upper / bytes_per_row)), height)
+        lowest = min(np.int64(max(bottom, 0.0) / bytes_per_row), len(sums) - 1)
+        end_row = min(np.int64(np.ceil(upper / bytes_per_row)), len(sums))
         if is_reserved:
             for row in range(lowest, end_row):
                 sums[row, 4] += overlap(row, bottom, upper, bytes_per_row)
@@ -200,7 +198,10 @@ def shade_column(x, sums, ids, edge_row, bytes_per_row, grounds, canvas):
         scale = 1.0 / max(covered, bytes_per_row)
         if row_sums[5] > 0.5:
             scale *= EDGE_BRIGHTNESS
-        tone = grounds[2] if row == edge_row < height - 1 else grounds[1]
+        if row == edge_row < height - 1:
+            tone = grounds[2]
+        else:
+            tone = grounds[1]
         pixels[row, x] = pack_color(
             mix_channel(
                 row_sums[1] + reserved * tone[0], uncovered, grounds[0, 0], scale

@@ -54,7 +54,7 @@ class Side(NamedTuple):
 
 
 class Grown(NamedTuple):
-    """What grew, as it is shown."""
+    """A comparison as it is shown: the growth of each group."""
 
     key: Key
     comparison: Comparison
@@ -75,7 +75,9 @@ def sides_of(view: SnapshotView) -> tuple[Side, Side] | None:
             return None
         own = Side(view, line[0])
         other = Side(partner, line[1])
-        return (other, own) if view.two_runs.is_swapped else (own, other)
+        if view.two_runs.is_swapped:
+            return (other, own)
+        return (own, other)
     moment = view.moment
     if moment is None:
         return None
@@ -104,7 +106,10 @@ def grown_of(view: SnapshotView) -> Grown | None:
     first, second = sides
     before = (first.view.content.snapshot, first.view.trace, first.moment)
     after = (second.view.content.snapshot, second.view.trace, second.moment)
-    other = "" if first.view is second.view else f"with {id(first.view.content)}"
+    if first.view is second.view:
+        other = ""
+    else:
+        other = f"with {id(first.view.content)}"
     key = ("compare", view.device, other, first.moment, second.moment, by)
     latest = latest_answer(
         view,
@@ -247,7 +252,10 @@ def _draw_buttons(view: SnapshotView, corner: ImVec2) -> None:
     scale = view.scale
     imgui.set_cursor_screen_pos(corner)
     shown = shown_growth(view)
-    reason = None if shown is not None else "it is being worked out"
+    if shown is not None:
+        reason = None
+    else:
+        reason = "it is being worked out"
     if (
         controls.button(
             "Copy",

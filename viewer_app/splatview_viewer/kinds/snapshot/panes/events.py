@@ -94,7 +94,10 @@ def draw_events(view: SnapshotView) -> bool:
     if events is None:
         colored("Working it out\u2026", theme.DIM)
         return False
-    chosen = -1 if state.moment is None else state.moment - 1
+    if state.moment is None:
+        chosen = -1
+    else:
+        chosen = state.moment - 1
     chosen_index = bisect_left(events, chosen)
     window = _choose_window(view, events, chosen_index)
     listed = window.events
@@ -158,7 +161,9 @@ def _choose_window(
 def _allocation_of(trace: Trace, event: int) -> int | None:
     """Return the allocation of an event, or None."""
     allocation = int(trace.events.allocation[event])
-    return allocation if allocation >= 0 else None
+    if allocation >= 0:
+        return allocation
+    return None
 
 
 def filter_events(trace: Trace, name: str, mask: np.ndarray | None) -> np.ndarray:
@@ -199,7 +204,10 @@ class _EventTable:
         self._events = view.trace.events
         self._bands: Bands | None = view.content.bands(view.device)
         axis = view.content.axis(view.device, "time")
-        self._origin_us = axis.origin_us if axis is not None else 0
+        if axis is not None:
+            self._origin_us = axis.origin_us
+        else:
+            self._origin_us = 0
         self.columns = [
             _EventColumn(
                 TableColumn("Event", 5.2, True, "Its number in the trace"), self._event
@@ -236,7 +244,10 @@ class _EventTable:
 
     def _time(self, event: int) -> Cell:
         time = int(self._events.time_us[event])
-        text = f"{(time - self._origin_us) / 1e6:.6f}" if time else ""
+        if time:
+            text = f"{(time - self._origin_us) / 1e6:.6f}"
+        else:
+            text = ""
         return Cell(text, theme.DIM)
 
     def _action(self, event: int) -> Cell:

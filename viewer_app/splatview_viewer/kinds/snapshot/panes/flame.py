@@ -155,7 +155,10 @@ def draw_flame(
     if is_hovered:
         state.top -= 2 * imgui.get_io().mouse_wheel
     state.top = min(max(state.top, 0.0), max(len(state.rows) - area.row_count, 0.0))
-    hovered_box = _box_under_pointer(state, area) if is_hovered else None
+    if is_hovered:
+        hovered_box = _box_under_pointer(state, area)
+    else:
+        hovered_box = None
     _paint_boxes(state, area, hovered_box)
     if hovered_box is not None:
         draw_tooltip(_node_text(graph, hovered_box.node))
@@ -269,7 +272,10 @@ def _make_box(
     else:
         text = f"All: {size} in {count_text(int(graph.count[0]), 'block')}"
     text_width = x1 - x0 - 10 * scale
-    text = fitted(text, text_width) if text_width > 18 * scale else ""
+    if text_width > 18 * scale:
+        text = fitted(text, text_width)
+    else:
+        text = ""
     frame = int(graph.frame[node])
     if frame < 0:
         # Node 0, or allocations without a stack.
@@ -311,7 +317,10 @@ def _paint_box(
     low = ImVec2(corner.x + box.x0, corner.y)
     right = corner.x + max(box.x1 - 1, box.x0 + 0.7)
     high = ImVec2(right, corner.y + height)
-    rounding = 2 * theme.scale() if box.x1 - box.x0 > 6 else 0.0
+    if box.x1 - box.x0 > 6:
+        rounding = 2 * theme.scale()
+    else:
+        rounding = 0.0
     draw.add_rect_filled(low, high, box.color, rounding)
     if is_hovered:
         draw.add_rect_filled(low, high, _HOVER, rounding)

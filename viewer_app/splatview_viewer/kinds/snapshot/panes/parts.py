@@ -211,12 +211,16 @@ def _question(key: Key) -> tuple[object, ...]:
 
 def size_or_blank(size: int) -> str:
     """Return bytes as a text; "" for 0."""
-    return size_text(size) if size else ""
+    if size:
+        return size_text(size)
+    return ""
 
 
 def count_or_blank(count: int) -> str:
     """Return a number as a text; "" for 0."""
-    return f"{count:,}" if count else ""
+    if count:
+        return f"{count:,}"
+    return ""
 
 
 def stack_tip(view: SnapshotView, stack: int) -> str:

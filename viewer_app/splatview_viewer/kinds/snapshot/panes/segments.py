@@ -181,7 +181,9 @@ class _SegmentTable:
         if self._hovered_block is None:
             return None
         allocation = int(self._segments.block_allocation[self._hovered_block])
-        return allocation if allocation >= 0 else None
+        if allocation >= 0:
+            return allocation
+        return None
 
     def tooltip(self, row: int) -> str:
         """Return a text about the block under the pointer."""

@@ -227,7 +227,9 @@ class _ResultTable:
         """Return the allocation that a row names, or None."""
         allocation = self._integer(row, "id", "allocation")
         is_known = 0 <= allocation < len(self._trace.allocations)
-        return allocation if is_known else None
+        if is_known:
+            return allocation
+        return None
 
     def _is_chosen(self, row: int) -> bool:
         selected = self._view.state.selected
@@ -325,7 +327,9 @@ def _value_text(value: Any) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, bool):
-        return "true" if value else "false"
+        if value:
+            return "true"
+        return "false"
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):

@@ -83,6 +83,9 @@ def draw_stacks(view: SnapshotView) -> bool:
     right_aligned_texts(
         (f"{len(table):,} rows, {size_text(table.total)}", theme.DIM),
     )
-    empty_text = "Nothing is live then" if scope == "moment" else "Nothing"
+    if scope == "moment":
+        empty_text = "Nothing is live then"
+    else:
+        empty_text = "Nothing"
     rows = group_rows(view, latest.key, table, GROUPINGS[table.by], empty_text)
     return draw_table(view, "table", rows) or needs_redraw

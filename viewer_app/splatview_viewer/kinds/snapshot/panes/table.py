@@ -158,7 +158,10 @@ def _react_to_pointer(
     """Brighten the allocation of the row under the pointer, and draw its tooltip."""
     is_hovered = imgui.is_window_hovered(imgui.HoveredFlags_.child_windows.value)
     if rows.allocation is not None and is_hovered:
-        allocation = rows.allocation(hovered_row) if hovered_row is not None else None
+        if hovered_row is not None:
+            allocation = rows.allocation(hovered_row)
+        else:
+            allocation = None
         view.change(hovered=allocation)
     if hovered_row is not None:
         text = rows.tooltip(hovered_row)
@@ -377,7 +380,9 @@ def group_rows(
         view.toggle_highlight(key, group.key, ids, label)
 
     def tooltip(row: int) -> str:
-        return stack_tip(view, int(table.keys[row])) if table.by == "stack" else ""
+        if table.by == "stack":
+            return stack_tip(view, int(table.keys[row]))
+        return ""
 
     def sort_values(column: int) -> list[int]:
         values = {3: table.counts, 4: table.largest}.get(column, table.bytes)
