@@ -95,7 +95,9 @@ def open_file(
         # many, the renderer skips them.
         with np.errstate(all="ignore"):
             value = find_format(path, formats=formats).read(path, progress)
-            return value.scene() if isinstance(value, Fields) else value
+            if isinstance(value, Fields):
+                return value.scene()
+            return value
     except Cancelled:
         raise
     except FileError as e:
@@ -203,7 +205,10 @@ def value_of(
     """
     if isinstance(answer, SceneFacts):
         return fields_of(answer, arrays).scene()
-    picture = arrays[0] if len(arrays) == 1 else np.zeros((0, 0, 0))
+    if len(arrays) == 1:
+        picture = arrays[0]
+    else:
+        picture = np.zeros((0, 0, 0))
     has_shape = picture.ndim == 3 and 1 <= picture.shape[2] <= 4 and picture.size > 0
     if not has_shape or picture.dtype == np.float64:
         raise FileError(

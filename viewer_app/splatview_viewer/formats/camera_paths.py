@@ -244,7 +244,9 @@ def _list_in(values: Any, name: str) -> list[Any]:
     if not isinstance(values, dict):
         return []
     items = values.get(name)
-    return items if isinstance(items, list) else []
+    if isinstance(items, list):
+        return items
+    return []
 
 
 def _transition_of(values: dict[str, Any]) -> float:
@@ -402,7 +404,10 @@ class PngFolder:
                 f"{out.suffix!r} is neither"
             )
         with _named(out):
-            self.out = take_free_name(out, Path.mkdir) if numbered else out
+            if numbered:
+                self.out = take_free_name(out, Path.mkdir)
+            else:
+                self.out = out
             self._is_new_folder = numbered or not self.out.exists()
             make_output_folder(self.out)
             existing = next(self.out.glob("[0-9]*.png"), None)

@@ -127,7 +127,9 @@ def _background(root: Path) -> tuple[float, float, float] | None:
     is_white = re.search(
         r"\bwhite_background=True\b", _read_side_file(root, "cfg_args")
     )
-    return WHITE if is_white else None
+    if is_white:
+        return WHITE
+    return None
 
 
 def _up(root: Path) -> tuple[float, float, float] | None:

@@ -62,7 +62,10 @@ PlaneFiles = dict[tuple[str, int], PlaneFile]
 @contextmanager
 def open_files(path: Path) -> Iterator[Load]:
     """Open a zip, a folder with meta.json, or that meta.json; yield a loader of files."""
-    meta = path / META if path.is_dir() else path
+    if path.is_dir():
+        meta = path / META
+    else:
+        meta = path
     with open(meta, "rb") as f:
         is_zip = f.read(2) == b"PK"
     if not is_zip:
@@ -93,7 +96,10 @@ def open_files(path: Path) -> Iterator[Load]:
 
 def _load_beside(meta: Path, name: str, limit: int) -> bytes:
     """Load a file of the folder that `meta` lies in. Raises FileError."""
-    path = meta if name == META else meta.parent / name
+    if name == META:
+        path = meta
+    else:
+        path = meta.parent / name
     if name != Path(name).name or name in ("", ".", ".."):
         raise FileError(
             f"{clipped(name)!r} is not the plain name of a file beside meta.json"

@@ -55,5 +55,8 @@ def check_repeats(root: Any, file_bytes: int) -> None:
 
 def _children(container: Any) -> list[Any]:
     """Return the containers that a container holds."""
-    values = container.values() if isinstance(container, dict) else container
+    if isinstance(container, dict):
+        values = container.values()
+    else:
+        values = container
     return [value for value in values if isinstance(value, _CONTAINERS)]

@@ -199,7 +199,10 @@ def run(
         opened.callback(os.close, out)
         errors = _make_error_file()
         opened.callback(os.close, errors)
-        functions = (function,) if prepare is None else (prepare, function)
+        if prepare is None:
+            functions = (function,)
+        else:
+            functions = (prepare, function)
         job = {
             "functions": [f"{f.__module__}:{f.__qualname__}" for f in functions],
             "files": files,

@@ -209,7 +209,10 @@ def find_parts(path: Path) -> list[Path]:
     """Return the files of a scene: the zip, or meta.json and the planes beside it."""
     if not path.is_dir() and path.name != META:
         return [path]
-    folder = path if path.is_dir() else path.parent
+    if path.is_dir():
+        folder = path
+    else:
+        folder = path.parent
     planes = [p for p in folder.iterdir() if p.suffix in PLANE_SUFFIXES]
     return [folder / META, *sorted(planes)[:MAX_PLANES]]
 

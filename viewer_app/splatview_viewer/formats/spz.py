@@ -158,7 +158,10 @@ def read_spz(path: Path, progress: Progress) -> Fields:
     means = _read_means(head, planes["positions"])
     quats = _read_quats(head, planes["rotations"])
     harmonics = SH_OF_BYTE[planes["sh"].reshape(n, 3 * SH_REST_COUNTS[head.degree])]
-    extensions = content.extensions if head.flags & EXTENSIONS else b""
+    if head.flags & EXTENSIONS:
+        extensions = content.extensions
+    else:
+        extensions = b""
     system, notes = _read_extensions(extensions)
     axes = np.array([DIRECTIONS[letter] for letter in SYSTEMS[system]], np.float64).T
     rotation, sh_rotation = rotation_matrices(axes, head.degree)

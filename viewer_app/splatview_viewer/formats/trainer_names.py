@@ -80,7 +80,10 @@ def find_tensors(root: Any, is_tensor: Callable[[Any], bool]) -> SavedTensors:
         if saved is not None:
             return saved
     if not mappings:
-        kind = "tensor" if is_tensor(root) else type(root).__name__
+        if is_tensor(root):
+            kind = "tensor"
+        else:
+            kind = type(root).__name__
         raise FileError(
             f"checkpoint: it holds a {kind}, not a mapping of tensors nor inria's "
             "(capture, iteration)"

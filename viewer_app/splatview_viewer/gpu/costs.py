@@ -129,7 +129,10 @@ def highest_scale(
         current_budget_ms: the budget of `current`.
     """
     for scale in SCALES:
-        limit = current_budget_ms if scale == current else budget_ms
+        if scale == current:
+            limit = current_budget_ms
+        else:
+            limit = budget_ms
         if estimate(costs, scale) <= limit:
             return scale
     return SCALES[-1]

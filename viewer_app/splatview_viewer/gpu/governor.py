@@ -319,7 +319,10 @@ class Governor:
         """
         if not self.account.shared or not (self.account.limited or moving):
             return 0.0
-        pace = VERSIONS if moving or rate_hz > SLOW else SLOW * 10
+        if moving or rate_hz > SLOW:
+            pace = VERSIONS
+        else:
+            pace = SLOW * 10
         self._version_period = 1 / pace
         return max(self.next_picture(), self._version_at + self._version_period)
 

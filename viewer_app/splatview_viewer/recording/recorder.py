@@ -232,7 +232,10 @@ class Tape:
             snapshot = None
             with torch.cuda.stream(cuda):
                 background = background_of(frame)
-            frame_scene = scene_of(frame)[0] if scene is None else scene
+            if scene is None:
+                frame_scene = scene_of(frame)[0]
+            else:
+                frame_scene = scene
             packed = pack(frame_scene, background, cuda)
             if frame.intact():
                 if folder is not None:
@@ -299,7 +302,10 @@ class Tape:
             return
         self.error = ""
         schedule.snapshot_version = version
-        packed = outcome.packed if self.recording.path is None else None
+        if self.recording.path is None:
+            packed = outcome.packed
+        else:
+            packed = None
         self._write_index(self.recording.add(outcome.snapshot, packed))
 
     def _write_index(self, dropped: list[SceneSnapshot]) -> None:

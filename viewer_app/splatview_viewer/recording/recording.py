@@ -317,7 +317,10 @@ class Recording:
     @property
     def next_file(self) -> str:
         """The name of the next snapshot's file."""
-        serial = self.snapshots[-1].serial + 1 if self.snapshots else 1
+        if self.snapshots:
+            serial = self.snapshots[-1].serial + 1
+        else:
+            serial = 1
         return f"{serial:09}.gaussians"
 
     def add(
@@ -432,7 +435,9 @@ class Player:
     @property
     def step(self) -> int | None:
         """The step of the displayed snapshot; None: the live version is displayed."""
-        return None if self.position is None else self.position.step
+        if self.position is None:
+            return None
+        return self.position.step
 
     def seek_step(self, step: float) -> None:
         """Show the snapshot nearest to a step."""
@@ -505,7 +510,10 @@ class Player:
             snapshot, job = self._loading
             if not job.done:
                 return
-            scene = None if job.fault else job.result()
+            if job.fault:
+                scene = None
+            else:
+                scene = job.result()
             self._ready = _ReadySnapshot(snapshot, scene, job.fault)
             self._loading = None
         position = self.position

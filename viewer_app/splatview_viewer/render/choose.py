@@ -85,7 +85,9 @@ def renderer_note(renderer: Renderer) -> str:
     note = renderer.note
     if note == BUILDING:
         note = kernels().reason or note
-    return f"{renderer.name}: {note}" if note else ""
+    if note:
+        return f"{renderer.name}: {note}"
+    return ""
 
 
 def upgraded_renderer(renderer: Renderer, ctx: moderngl.Context) -> Renderer | None:

@@ -78,7 +78,10 @@ class CameraRig:
         """
         sample = self._view.data.sample
         if pivot is None:
-            pivot = sample.center if sample is not None else np.zeros(3)
+            if sample is not None:
+                pivot = sample.center
+            else:
+                pivot = np.zeros(3)
         if sample is not None:
             camera = sample.near_of(camera)
         self.orbit.look_from(camera, pivot)
@@ -162,7 +165,9 @@ class CameraRig:
         if seen_in != size:
             camera = camera.fitted(*size)
         sample = self._view.data.sample
-        return camera if sample is None else sample.near_of(camera)
+        if sample is None:
+            return camera
+        return sample.near_of(camera)
 
     def _choose_first_camera(self, size: tuple[int, int]) -> None:
         """Have the orbit see the whole scene, in a picture of this size."""

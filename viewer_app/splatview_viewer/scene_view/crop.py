@@ -102,7 +102,9 @@ class Crop(Tool[SelectableView]):
 
     @property
     def grabbed(self) -> HandleName | None:
-        return None if self._grab is None else self._grab.name
+        if self._grab is None:
+            return None
+        return self._grab.name
 
     def set_shape(self, shape: Shape | None) -> None:
         """Crop by this shape; None: by none."""
@@ -175,7 +177,9 @@ class Crop(Tool[SelectableView]):
             was_hovered = self.hovered is not None
             self._grab = None
             self.hovered = None
-            return True if was_hovered else None
+            if was_hovered:
+                return True
+            return None
         match event:
             case PointerPress():
                 return self._press(event, rect, shape)
@@ -265,7 +269,9 @@ class Crop(Tool[SelectableView]):
         return [section]
 
     def details(self) -> Sequence[str]:
-        return ["cropped"] if self.shape is not None else []
+        if self.shape is not None:
+            return ["cropped"]
+        return []
 
 
 def _draw_shape(shape: Shape, camera: Camera, rect: Rect, scale: float) -> None:

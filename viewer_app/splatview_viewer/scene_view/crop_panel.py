@@ -39,7 +39,9 @@ def state_words(tool: Crop) -> str:
     if shape is None:
         return "none"
     name = _KINDS[type(shape)].lower()
-    return f"outside a {name}" if shape.outside else f"in a {name}"
+    if shape.outside:
+        return f"outside a {name}"
+    return f"in a {name}"
 
 
 def draw_panel(tool: Crop) -> None:
@@ -91,7 +93,9 @@ def _draw_kind(tool: Crop) -> Shape | None:
 
 def _size(shape: Shape) -> float:
     """Return a length that fits the shape, for steps and decimals."""
-    return shape.radius if isinstance(shape, Sphere) else max(shape.half)
+    if isinstance(shape, Sphere):
+        return shape.radius
+    return max(shape.half)
 
 
 def _number_format(size: float) -> str:
@@ -179,7 +183,9 @@ def _draw_length(label: str, length: float, tip: str) -> float:
     )
     controls.tip(tip)
     # What came back otherwise was rounded to 32 bits.
-    return edited_length if is_edited else length
+    if is_edited:
+        return edited_length
+    return length
 
 
 def _draw_vector(

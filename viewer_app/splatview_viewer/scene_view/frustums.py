@@ -116,7 +116,9 @@ class Frustums(Tool[TrainedView]):
     @property
     def cameras(self) -> CameraSet | None:
         content = self.content
-        return None if content is None else content.cameras
+        if content is None:
+            return None
+        return content.cameras
 
     def wake(self) -> None:
         """Wake the loop: a photograph has arrived in another thread."""
@@ -366,7 +368,10 @@ class Frustums(Tool[TrainedView]):
         if self.through.is_there:
             self.through.draw(framebuffer, rect, content)
         elif self.state.shown:
-            marked = self.through.index if self.hovered is None else self.hovered
+            if self.hovered is None:
+                marked = self.through.index
+            else:
+                marked = self.hovered
             style = FrustumStyle(
                 depth=self.depth,
                 width=_LINE_WIDTH * self.view.host.scale,
@@ -402,7 +407,9 @@ class Frustums(Tool[TrainedView]):
         return 0.0
 
     def visit(self) -> Visit | None:
-        return None if self.content is None else visit_of(self)
+        if self.content is None:
+            return None
+        return visit_of(self)
 
     def bar(self, rect: Rect, scale: float) -> bool:
         if self.cameras is not None and self.through.index is not None:

@@ -117,7 +117,9 @@ class Gizmo:
         if isinstance(event, PointerMove) and not self._view.rig.orbit.dragging:
             previous = self._hovered
             self._hovered = self._dot_at(event.x, event.y, rect)
-            return True if previous != self._hovered else None
+            if previous != self._hovered:
+                return True
+            return None
         is_press = isinstance(event, PointerPress)
         if is_press and event.button == "left" and not event.mods:
             index = self._dot_at(event.x, event.y, rect)

@@ -219,14 +219,19 @@ class LookingThrough:
         self._origin = None
         self.index = through
         self._has_arrived = through is not None
-        self._camera = None if through is None else cameras.camera(through)
+        if through is None:
+            self._camera = None
+        else:
+            self._camera = cameras.camera(through)
         self._size = self._free_size(self.view.rig.rect)
 
     # -- the photograph ------------------------------------------------------------
 
     def photo(self, content: CamerasContent) -> np.ndarray | None:
         """Return the photograph of the camera, as `PhotoStore.photo`."""
-        return None if self.index is None else content.photos.photo(self.index)
+        if self.index is None:
+            return None
+        return content.photos.photo(self.index)
 
     def photo_rect(self, rect: Rect, columns: int = 1) -> Rect:
         """Return the rectangle of the photograph, as large as it fits into the view's.

@@ -106,7 +106,10 @@ def place_from(view: SceneView, leader: SceneView) -> CameraPlace:
     if own.up is not None and other.up is not None:
         turn = _turn_between(other.up, own.up)
     way = _Way(own.center, other.center, own.radius / other.radius, turn)
-    exact = None if place.exact_camera is None else way.camera(place.exact_camera)
+    if place.exact_camera is None:
+        exact = None
+    else:
+        exact = way.camera(place.exact_camera)
     up_by = view.state.place.up_by
     return replace(place, orbit=way.orbit(place.orbit), exact_camera=exact, up_by=up_by)
 

@@ -98,7 +98,10 @@ class PathTool(Tool[SceneView]):
         if len(keys) >= MAX_KEYS:
             self.view.host.notify(f"{MAX_KEYS} keyframes are the most")
             return
-        index = len(keys) if self.chosen_key is None else self.chosen_key + 1
+        if self.chosen_key is None:
+            index = len(keys)
+        else:
+            index = self.chosen_key + 1
         keys.insert(index, Keyframe.of(camera, self.view.rig.orbit.distance))
         self.path.holds_last = False
         if len(keys) == 1:

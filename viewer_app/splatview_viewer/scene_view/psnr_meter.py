@@ -51,7 +51,9 @@ class PsnrMeter:
     @property
     def text(self) -> str:
         """The PSNR for users; "" while it is not known."""
-        return "" if self.psnr is None else psnr_text(self.psnr)
+        if self.psnr is None:
+            return ""
+        return psnr_text(self.psnr)
 
     def forget(self) -> None:
         """Forget what was measured: another camera is looked through."""

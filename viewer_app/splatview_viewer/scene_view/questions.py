@@ -65,6 +65,8 @@ class PointPicker(Question):
 
         def find(_: Job[Any]) -> list[Any]:
             hit = finish()
-            return [] if hit is None else [hit]
+            if hit is None:
+                return []
+            return [hit]
 
         self._job = self._jobs.submit(find)

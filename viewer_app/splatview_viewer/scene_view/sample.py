@@ -36,7 +36,9 @@ class SceneSample:
         # A NaN compares as False, and counts as invisible.
         is_visible = self.opacities > _VISIBLE_OPACITY
         weights = np.where(is_visible, self.opacities, 0.0)
-        return weights if weights.any() else None
+        if weights.any():
+            return weights
+        return None
 
     @functools.cached_property
     def center(self) -> np.ndarray:
@@ -117,7 +119,10 @@ class SceneSample:
     def _framed_points(self) -> np.ndarray:
         """Return some of the finite, visible points, (N, 3) float64."""
         weights = self.weights
-        points = self.means if weights is None else self.means[weights > 0]
+        if weights is None:
+            points = self.means
+        else:
+            points = self.means[weights > 0]
         points = points[np.isfinite(points).all(axis=1)]
         step = max(len(points) // _MAX_FRAMED_POINTS, 1)
         return points[::step].astype(np.float64)

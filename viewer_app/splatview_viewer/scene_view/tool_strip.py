@@ -90,7 +90,9 @@ class ToolStrip(Tool[SceneView]):
 
     def covered(self, rect: Rect) -> Sequence[Rect]:
         place = self._place(rect)
-        return [] if place is None else [place]
+        if place is None:
+            return []
+        return [place]
 
     def draw_over(self, rect: Rect, scale: float) -> bool:
         place = self._place(rect)

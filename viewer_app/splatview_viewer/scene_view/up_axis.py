@@ -49,7 +49,9 @@ class UpAxis:
     def _up_of_file(self) -> tuple[float, float, float] | None:
         """The direction that the scene's file says is up; None if it says none."""
         summary = self._view.data.summary
-        return None if summary is None else summary.up
+        if summary is None:
+            return None
+        return summary.up
 
     @property
     def direction(self) -> np.ndarray:
@@ -142,7 +144,10 @@ class UpAxis:
         """
         if self._up_of_file is not None:
             return FoundUp(np.array(self._up_of_file, np.float64), "file")
-        up = None if self._viewmats is None else up_of_cameras(self._viewmats)
+        if self._viewmats is None:
+            up = None
+        else:
+            up = up_of_cameras(self._viewmats)
         if up is not None:
             return FoundUp(snap_to_axis(up), "cameras")
         sample = self._view.data.current_sample()

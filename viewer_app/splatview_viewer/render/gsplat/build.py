@@ -263,7 +263,9 @@ def _error_line(output: str) -> str:
     for line in lines:
         if "error" in line.lower():
             return line[:200]
-    return lines[-1][:200] if lines else "no output"
+    if lines:
+        return lines[-1][:200]
+    return "no output"
 
 
 @functools.cache

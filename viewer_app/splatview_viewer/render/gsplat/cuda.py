@@ -218,7 +218,9 @@ def _checked(result: Any, call: str) -> Any:
     status, *values = result
     if status:
         raise RendererError(f"CUDA: {call} failed: {status.name}")
-    return values[0] if values else None
+    if values:
+        return values[0]
+    return None
 
 
 # -- streams ------------------------------------------------------------------------------
@@ -298,7 +300,9 @@ class GpuClock:
         """Milliseconds of a measurement that ended since `ms` was read; None: none."""
         running = len(self._running)
         ms = self.ms
-        return ms if len(self._running) < running else None
+        if len(self._running) < running:
+            return ms
+        return None
 
     def clear(self) -> None:
         """Forget the events, which belong to one GPU."""

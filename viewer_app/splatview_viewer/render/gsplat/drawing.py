@@ -144,7 +144,9 @@ class GraphKey:
     @property
     def key_type(self) -> str:
         """C's name for the type in which tiles are sorted."""
-        return "short" if self.tile_count <= SHORT_TILES else "int"
+        if self.tile_count <= SHORT_TILES:
+            return "short"
+        return "int"
 
 
 @dataclass(frozen=True)
@@ -204,7 +206,9 @@ class _Frame(NamedTuple):
     @property
     def flags(self) -> Any:
         """Argument of kernels that read the flags of a selection."""
-        return self.scene.flags if self.kind.selected else _NULL
+        if self.kind.selected:
+            return self.scene.flags
+        return _NULL
 
     def new(self, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """Return an uninitialised tensor on the device."""

@@ -90,7 +90,9 @@ class FrameGraph:
     @property
     def thinned(self) -> str:
         """Why the last judged frame shows fewer Gaussians than there are, or ""."""
-        return THINNED if self.capacity.full else ""
+        if self.capacity.full:
+            return THINNED
+        return ""
 
     def load(
         self,
@@ -258,7 +260,10 @@ class FrameGraph:
         try:
             graph = self._capture(kind)
         except (RuntimeError, RendererError) as e:
-            message = str(e).splitlines()[0] if str(e) else type(e).__name__
+            if str(e):
+                message = str(e).splitlines()[0]
+            else:
+                message = type(e).__name__
             self.failure = f"no CUDA graph: {message}"
             if not self.graphs:
                 # torch takes no pool back that lost its last graph.

@@ -75,7 +75,10 @@ class GsplatRenderer(Renderer):
         if not kernels().wait():
             raise RendererError(f"gsplat: {kernels().reason}")
         self._ctx = ctx
-        self._home = torch.device("cuda", home_gpu(ctx)) if device is None else device
+        if device is None:
+            self._home = torch.device("cuda", home_gpu(ctx))
+        else:
+            self._home = device
         self._device: torch.device | None = None
         self._stream: torch.cuda.Stream
         self._gaussians: DeviceGaussians
@@ -103,11 +106,15 @@ class GsplatRenderer(Renderer):
     @property
     def left_out(self) -> LeftOut:  # type: ignore[override]
         """As far as the GPU has told by now."""
-        return LeftOut() if self._closed else self._gaussians.left_out
+        if self._closed:
+            return LeftOut()
+        return self._gaussians.left_out
 
     @property
     def thinned(self) -> str:  # type: ignore[override]
-        return "" if self._closed else self._frame.thinned
+        if self._closed:
+            return ""
+        return self._frame.thinned
 
     @property
     def gpu_ms(self) -> float | None:  # type: ignore[override]
@@ -120,11 +127,15 @@ class GsplatRenderer(Renderer):
 
     @property
     def note(self) -> str:  # type: ignore[override]
-        return "" if self._closed else self._frame.failure
+        if self._closed:
+            return ""
+        return self._frame.failure
 
     @property
     def bridge(self) -> str:  # type: ignore[override]
-        return "" if self._canvas_held is None else self._canvas_held.name
+        if self._canvas_held is None:
+            return ""
+        return self._canvas_held.name
 
     # -- scenes ---------------------------------------------------------------------------
 
@@ -159,7 +170,9 @@ class GsplatRenderer(Renderer):
         """Return the loaded scene, activated if it has been read, in host memory."""
         with self._working():
             pending = self._lease.to_host()
-            return self._gaussians.to_host() if pending is None else pending
+            if pending is None:
+                return self._gaussians.to_host()
+            return pending
 
     def _activate_pending(self) -> None:
         """Have the GPU read the scene that is pending, if any."""
@@ -271,7 +284,9 @@ class GsplatRenderer(Renderer):
         if self._ctx is None or self._canvas().name not in moving.BRIDGES:
             return None
         self._mover_held = self._mover_held or Mover(self.device, self._make_canvas)
-        return None if self._mover_held.failure else self._mover_held
+        if self._mover_held.failure:
+            return None
+        return self._mover_held
 
     def _make_canvas(self) -> Any:
         assert self._ctx is not None
@@ -359,7 +374,10 @@ class GsplatPicture(RenderedPicture):
         """Return float32 arrays, drawn again if the picture has another dtype."""
         with self.gpu_tensors() as (picture, distance):
             rgba = picture.cpu().numpy()
-            depth = None if distance is None else distance.cpu().numpy()
+            if distance is None:
+                depth = None
+            else:
+                depth = distance.cpu().numpy()
         color = np.ascontiguousarray(rgba[..., :3])
         alpha = np.ascontiguousarray(rgba[..., 3])
         return Pixels(color, alpha, depth)

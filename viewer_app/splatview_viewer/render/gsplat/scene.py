@@ -285,7 +285,10 @@ class DeviceGaussians:
             return scene
         active = self.active
         is_double = scene.means.dtype == torch.float64
-        means = scene.means.to(self.device) if is_double else active.means
+        if is_double:
+            means = scene.means.to(self.device)
+        else:
+            means = active.means
         raw = GaussianScene(
             means,
             active.quats,
