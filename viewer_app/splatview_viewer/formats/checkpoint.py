@@ -406,10 +406,14 @@ def _ranks(path: Path) -> _Scene:
     stem = match["stem"]
     ranks: dict[int, Path] = {}
     for sibling in path.parent.iterdir():
-        other = RANK.fullmatch(sibling.name)
-        if other is None or other["stem"] != stem or other["suffix"] != match["suffix"]:
+        sibling_match = RANK.fullmatch(sibling.name)
+        if (
+            sibling_match is None
+            or sibling_match["stem"] != stem
+            or sibling_match["suffix"] != match["suffix"]
+        ):
             continue
-        ranks[int(other["rank"])] = sibling
+        ranks[int(sibling_match["rank"])] = sibling
     notes: tuple[str, ...] = ()
     if len(ranks) > 1:
         notes += (f"{len(ranks)} ranks of {stem} put together",)

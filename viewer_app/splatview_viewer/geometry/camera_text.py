@@ -151,7 +151,7 @@ def _parse_nerfstudio_path(fields: Fields, width: int, height: int) -> Camera:
             f"camera: camera_type is {camera_type!r:.40}; expected perspective, fisheye"
         )
     pose = read_pose(fields["camera_to_world"], "camera: camera_to_world")
-    K = intrinsics(_number(fields, "fov", DEFAULT_FOV), width, height)
+    K = intrinsics(_finite_number(fields, "fov", DEFAULT_FOV), width, height)
     model: CameraModel = "pinhole"
     if camera_type == "fisheye":
         model = "fisheye"
@@ -165,16 +165,16 @@ def _parse_transforms_frame(fields: Fields, width: int, height: int) -> Camera:
     """
     pose = read_pose(fields["transform_matrix"], "camera: transform_matrix")
     # Pictures of which nothing is known are square, as those of NeRF's synthetic scenes.
-    own_height = _number(fields, "h", height)
-    own_width = _number(fields, "w", own_height)
+    own_height = _finite_number(fields, "h", height)
+    own_width = _finite_number(fields, "w", own_height)
     model: CameraModel = "pinhole"
     if str(fields.get("camera_model")).upper() in FISHEYE_MODELS:
         model = "fisheye"
     fx = _frame_focal(fields, "fl_x", "camera_angle_x", own_width)
     fy = _frame_focal(fields, "fl_y", "camera_angle_y", own_height)
     default = fx or fy or focal_length(DEFAULT_FOV, round(own_height), model)
-    cx = _number(fields, "cx", own_width / 2)
-    cy = _number(fields, "cy", own_height / 2)
+    cx = _finite_number(fields, "cx", own_width / 2)
+    cy = _finite_number(fields, "cy", own_height / 2)
     K = np.array([[fx or default, 0, cx], [0, fy or default, cy], [0, 0, 1]])
     viewmat = np.linalg.inv(pose @ _FLIP)
     camera = _checked_camera(viewmat, K, (own_width, own_height), model)
@@ -189,10 +189,10 @@ def _frame_focal(
     None where neither is there.
     """
     if focal_key in fields:
-        return _number(fields, focal_key)
+        return _finite_number(fields, focal_key)
     if angle_key not in fields:
         return None
-    radians = _number(fields, angle_key)
+    radians = _finite_number(fields, angle_key)
     if not 0 < radians < math.pi:
         raise CameraError(
             f"camera: {angle_key} is {radians}, not an angle from 0 to pi"
@@ -206,10 +206,10 @@ def _parse_inria(fields: Fields, width: int, height: int) -> Camera:
     position = _array(fields, "position", 3)
     if not rotations.is_rotation(rotation):
         raise CameraError("camera: rotation is not a rotation")
-    own_width = _number(fields, "width", width)
-    own_height = _number(fields, "height", height)
-    fx = _number(fields, "fx")
-    fy = _number(fields, "fy")
+    own_width = _finite_number(fields, "width", width)
+    own_height = _finite_number(fields, "height", height)
+    fx = _finite_number(fields, "fx")
+    fy = _finite_number(fields, "fy")
     K = np.array([[fx, 0, own_width / 2], [0, fy, own_height / 2], [0, 0, 1]])
     viewmat = world_to_camera(rotation.T, position)
     camera = _checked_camera(viewmat, K, (own_width, own_height), "pinhole")
@@ -267,8 +267,8 @@ def _parse_lens(fields: Fields) -> _Lens:
         raise CameraError(
             f"camera: model is {model!r}, not 'pinhole', 'ortho' or 'fisheye'"
         )
-    near = _number(fields, "near", NEAR)
-    far = _number(fields, "far", FAR)
+    near = _finite_number(fields, "near", NEAR)
+    far = _finite_number(fields, "far", FAR)
     if not 0 < near < far:
         raise CameraError(
             f"camera: near {near} and far {far} must satisfy 0 < near < far"
@@ -302,8 +302,8 @@ def _parse_matrices(fields: Fields, lens: _Lens, width: int, height: int) -> Cam
         raise CameraError(
             f"camera: K has focal lengths {K[0, 0]}, {K[1, 1]}; both must be positive"
         )
-    own_width = _number(fields, "width", width)
-    own_height = _number(fields, "height", height)
+    own_width = _finite_number(fields, "width", width)
+    own_height = _finite_number(fields, "height", height)
     _check_size(own_width, own_height)
     if ("width" in fields) != ("height" in fields):
         raise _size_error(own_width, own_height)
@@ -317,7 +317,9 @@ def _parse_look_at(fields: Fields, lens: _Lens, width: int, height: int) -> Came
     target = _array(fields, "look_at", 3)
     up = _array(fields, "up", 3, default=DEFAULT_UP)
     viewmat = look_at(position, target, up)
-    K = intrinsics(_number(fields, "fov", DEFAULT_FOV), width, height, lens.model)
+    K = intrinsics(
+        _finite_number(fields, "fov", DEFAULT_FOV), width, height, lens.model
+    )
     if lens.model == "ortho":
         K[[0, 1], [0, 1]] /= viewmat[2, :3] @ target + viewmat[2, 3]
     return Camera(viewmat, K, width, height, *lens)
@@ -356,7 +358,7 @@ def _size_error(width: float, height: float) -> CameraError:
     )
 
 
-def _number(fields: Fields, key: str, default: float | None = None) -> float:
+def _finite_number(fields: Fields, key: str, default: float | None = None) -> float:
     """Return a finite number, or `default` where the key is missing."""
     return float(_array(fields, key, default=default))
 

@@ -264,17 +264,17 @@ def centered_intrinsics(focal: float, width: float, height: float) -> np.ndarray
 
 def to_pixels(camera: Camera, points: np.ndarray) -> np.ndarray:
     """Compute the pixels (..., 2) of points (..., 3) in front of a camera, in its axes."""
-    across = points[..., :2]
+    sideways = points[..., :2]
     depth = points[..., 2:]
     if camera.model == "ortho":
-        slopes = across
+        slopes = sideways
     elif camera.model == "pinhole":
-        slopes = across / depth
+        slopes = sideways / depth
     else:
         length = np.hypot(points[..., :1], points[..., 1:2])
         length = np.maximum(length, 1e-12)
         angle = np.arctan2(length, depth)
-        slopes = across * (angle / length)
+        slopes = sideways * (angle / length)
     principal_point = camera.K[:2, 2]
     return slopes * camera.focal_lengths + principal_point
 

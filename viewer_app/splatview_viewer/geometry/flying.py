@@ -39,7 +39,7 @@ _MAX_NOTCHES = 20.0
 _RESPONSE_S = 0.07
 """Seconds in which a speed comes within a third of another one: neither a jerk nor a
 glide."""
-_STILL = 2e-3
+_MIN_SPEED = 2e-3
 """Speed at which the camera stops."""
 _MAX_STEP_S = 0.5
 """Seconds that a step counts at most: a busy machine must not carry the camera far
@@ -76,9 +76,9 @@ class Flying:
         if event.name not in _KEYS:
             return False
         if not event.pressed:
-            was_held = event.name in self._held_keys
+            is_release = event.name in self._held_keys
             self._held_keys.discard(event.name)
-            return was_held
+            return is_release
         if {"ctrl", "super"} & event.mods:
             # The release of a shortcut may never come.
             return False
@@ -126,7 +126,7 @@ class Flying:
         decay = math.exp(-seconds / _RESPONSE_S)
         motion = aim * seconds + lag * _RESPONSE_S * (1 - decay)
         self._velocity = aim + lag * decay
-        slowest = _STILL * max(self.speed, 1e-3)
+        slowest = _MIN_SPEED * max(self.speed, 1e-3)
         if not self._held_keys and np.abs(self._velocity).max() < slowest:
             # The rest of the way at once. The next key counts from when it is pressed.
             motion = motion + self._velocity * _RESPONSE_S

@@ -287,8 +287,8 @@ def _straight_pose(segment: _Segment) -> Keyframe:
     first = segment.first
     second = segment.second
     t = segment.share
-    way = second.position - first.position
-    position = first.position + way * t
+    shift = second.position - first.position
+    position = first.position + shift * t
     rotation = rotations.slerp(first.rotation, second.rotation, t)
     fov = first.fov + (second.fov - first.fov) * t
     return Keyframe(position, rotation, fov)
@@ -301,7 +301,7 @@ def _translation(a: Keyframe, b: Keyframe) -> np.ndarray:
 
 def _rotation(a: Keyframe, b: Keyframe) -> np.ndarray:
     """Return the rotation from `a` to `b`, axis times angle in the axes of `a`, (3,)."""
-    return rotations.log(rotations.between(a.rotation, b.rotation))
+    return rotations.log(rotations.shortest_rotation(a.rotation, b.rotation))
 
 
 def positions(path: CameraPath, count: int) -> np.ndarray:

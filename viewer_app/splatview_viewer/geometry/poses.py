@@ -85,5 +85,5 @@ def _parse_text(values: Any) -> Any:
         raise ValueError("the text is too long for a matrix")
     if values.lstrip().startswith("["):
         return json.loads(values)
-    words = re.split(r"[\s,;]+", values.strip())
-    return list(map(float, words))
+    numerals = re.split(r"[\s,;]+", values.strip())
+    return list(map(float, numerals))

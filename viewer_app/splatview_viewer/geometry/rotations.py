@@ -160,7 +160,7 @@ def log(q: np.ndarray) -> np.ndarray:
     return vector * (angle / length)
 
 
-def between(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def shortest_rotation(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return the quaternion of the shorter rotation from `a` to `b`, in the axes of `a`."""
     inverse = a * _CONJUGATE
     q = multiply(inverse, b)
@@ -171,6 +171,6 @@ def between(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def slerp(a: np.ndarray, b: np.ndarray, t: float) -> np.ndarray:
     """Compute the rotation from `a` to `b` at `t` in [0, 1], around one axis."""
-    whole_turn = log(between(a, b))
-    step = exp(whole_turn * t)
+    rotation = log(shortest_rotation(a, b))
+    step = exp(rotation * t)
     return multiply(a, step)

@@ -106,10 +106,10 @@ def _find_ground(points: np.ndarray) -> _Plane | None:
     judges = points[random.choice(len(points), count, replace=False)]
     triples = judges[random.integers(len(judges), size=(_TRIES, 3))]
     tried = _judge(judges[:_FIRST_JUDGES], *_planes_through(triples))
-    best = np.argsort(-tried.scores)[:_CANDIDATES]
+    best_planes = np.argsort(-tried.scores)[:_CANDIDATES]
     candidates = [
         _Plane(tried.normals[i], float(tried.offsets[i]))
-        for i in best
+        for i in best_planes
         if tried.scores[i] > 0
     ]
     if not candidates:
@@ -163,9 +163,9 @@ def _mean_height(heights: np.ndarray) -> np.ndarray:
     heights: (N, M) of N points above each of M planes.
     """
     is_above = heights >= _GROUND_THICKNESS
-    above = np.where(is_above, heights, 0.0)
-    highest = np.maximum(np.quantile(above, 0.95, axis=0), 1e-9)
-    sums = np.minimum(above, highest).sum(axis=0)
+    heights_above = np.where(is_above, heights, 0.0)
+    highest = np.maximum(np.quantile(heights_above, 0.95, axis=0), 1e-9)
+    sums = np.minimum(heights_above, highest).sum(axis=0)
     return sums / highest / np.maximum(is_above.sum(axis=0), 1)
 
 

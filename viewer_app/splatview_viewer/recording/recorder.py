@@ -204,7 +204,7 @@ class Tape:
                 stream.refuse(str(e))
             self._fail(str(e), now)
             return False
-        self._schedule.begin(frame.version, step, now)
+        self._schedule.note_snapshot(frame.version, step, now)
         return True
 
     def _take(self, stream: RemoteStream, frame: StreamFrame, step: int) -> None:
@@ -278,10 +278,10 @@ class Tape:
         assert self._taking is not None
         frame, job = self._taking
         self._taking = None
-        work = _gpu_work(frame)
+        gpu_work = _gpu_work(frame)
         frame.close()
         schedule = self._schedule
-        schedule.rest()
+        schedule.set_pause()
         version = schedule.snapshot_version
         # If it failed, or was overwritten meanwhile, the next version is taken.
         schedule.snapshot_version = 0
@@ -293,9 +293,9 @@ class Tape:
         gpu_ms = outcome.packed.gpu_ms
         if gpu_ms:
             governor = self._recorder.governor
-            governor.record(work, gpu_ms)
+            governor.record(gpu_work, gpu_ms)
             # The governor's cost leaves out what other processes did in between.
-            cost = governor.cost(work) or gpu_ms
+            cost = governor.cost(gpu_work) or gpu_ms
             pause = max(pause, cost * 1e-3 / (_SHARE * governor.account.share))
         schedule.next_at = max(schedule.next_at, now + pause)
         if outcome.snapshot is None:

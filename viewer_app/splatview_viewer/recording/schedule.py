@@ -94,13 +94,13 @@ class SnapshotSchedule:
             return False
         return 0 <= step - self.snapshot_step < interval
 
-    def begin(self, version: int, step: int, now: float) -> None:
+    def note_snapshot(self, version: int, step: int, now: float) -> None:
         """Note the version of which a snapshot is taken now."""
         self.snapshot_version = version
         self.snapshot_step = step
         self.snapshot_at = now
 
-    def rest(self) -> None:
+    def set_pause(self) -> None:
         """Wait for a while, now that the snapshot is taken."""
         gap = _GAP if self.step_interval is None else 0.0
         self.next_at = self.snapshot_at + gap

@@ -33,7 +33,7 @@ def activate(scene: GaussianScene) -> tuple[GaussianScene, LeftOut]:
     """
     import torch
 
-    means, quats, scales, opacities, sh0, rest = (
+    means, quats, scales, opacities, sh0, shN = (
         getattr(scene, name) for name in FIELDS
     )
     log_scales = scales
@@ -44,7 +44,7 @@ def activate(scene: GaussianScene) -> tuple[GaussianScene, LeftOut]:
         log_scales = log_scales.clamp(min=0)
     if not scene.activation.opacities:
         opacities = opacities.sigmoid()
-    is_finite = _finite_rows((means, quats, log_scales, opacities, sh0, rest))
+    is_finite = _finite_rows((means, quats, log_scales, opacities, sh0, shN))
     is_small = (scales.abs() <= SCALE_MAX).all(1)
     # Lengths in float64: the square of a small component would vanish in float32, that of
     # a large one overflow.
@@ -65,7 +65,7 @@ def activate(scene: GaussianScene) -> tuple[GaussianScene, LeftOut]:
         scales,
         opacities.clamp(0, 1),
         _clamp_coefficients(sh0),
-        _clamp_coefficients(rest),
+        _clamp_coefficients(shN),
         activated=True,
         sh_degree=min(scene.sh_degree, scene.stored_sh_degree),
     )

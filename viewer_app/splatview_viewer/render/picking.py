@@ -99,11 +99,11 @@ def pick_later(
         in_front = np.concatenate([[1.0], transmittance[: count - 1]])
         weights = alpha[layers] * in_front
         total = float(weights.sum())
-        best = int(np.argmax(weights))
+        heaviest = int(np.argmax(weights))
         depth = float(weights @ z[layers]) / total
         return Hit(
-            index=int(index[layers[best]]),
-            weight=float(weights[best]),
+            index=int(index[layers[heaviest]]),
+            weight=float(weights[heaviest]),
             alpha=total,
             depth=depth,
             point=unproject(camera, *pixel, depth),
@@ -248,12 +248,12 @@ def _project_fisheye(points: Sequence[torch.Tensor]) -> tuple[Any, Any]:
     yy = y * y
     square = xx + yy
     inverse = 1 / (square + z * z)
-    across = torch.arctan2(length, z) / length / square
-    along = z * inverse / square
-    mixed = xy * (along - across)
+    tangential = torch.arctan2(length, z) / length / square
+    radial = z * inverse / square
+    mixed = xy * (radial - tangential)
     rows = (
-        [xx * along + yy * across, mixed, -x * inverse],
-        [mixed, yy * along + xx * across, -y * inverse],
+        [xx * radial + yy * tangential, mixed, -x * inverse],
+        [mixed, yy * radial + xx * tangential, -y * inverse],
     )
     return (x * angle, y * angle), rows
 
@@ -355,8 +355,8 @@ class GaussianValues:
         """
         opacity = np.array(self.opacity, np.float32)
         rows = (self.mean, self.quat, self.scale, opacity, self.sh0, self.shN)
-        one = GaussianScene.of_arrays(*(row[None] for row in rows), activated=True)
-        projected = _project(one, camera, scale)
+        scene = GaussianScene.of_arrays(*(row[None] for row in rows), activated=True)
+        projected = _project(scene, camera, scale)
         z = float(projected.local[2])
         center = np.squeeze(projected.center, -1)
         root = np.squeeze(projected.root, -1)
@@ -390,7 +390,7 @@ def values_later(
     copy = HostCopy(scene, row)
 
     def read() -> GaussianValues:
-        mean, quat, scale, opacity, sh0, rest = copy.arrays()
-        return GaussianValues(version, mean, quat, scale, float(opacity), sh0, rest)
+        mean, quat, scale, opacity, sh0, shN = copy.arrays()
+        return GaussianValues(version, mean, quat, scale, float(opacity), sh0, shN)
 
     return read

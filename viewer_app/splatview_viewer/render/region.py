@@ -38,7 +38,7 @@ class _Seen(NamedTuple):
     cell: torch.Tensor
     """The index of the cell that its centre is in."""
     z: torch.Tensor
-    reach: torch.Tensor
+    tolerance: torch.Tensor
     """How far behind the surface its centre may be."""
 
 
@@ -84,20 +84,20 @@ def _find(
     import torch
 
     pixels = torch.from_numpy(np.ascontiguousarray(region)).to(scene.means.device)
-    parts = []
+    candidates = []
     for first, chunk in scene.chunks():
-        parts.append(_see(chunk, first, camera, pixels, selection.unmarked))
-    seen = _Seen(*(torch.cat(column) for column in zip(*parts, strict=True)))
+        candidates.append(_see(chunk, first, camera, pixels, selection.unmarked))
+    candidate = _Seen(*(torch.cat(column) for column in zip(*candidates, strict=True)))
     if through:
-        return seen.is_inside
+        return candidate.is_inside
     rows = -(-camera.height // _CELL)
     columns = -(-camera.width // _CELL)
     # One more cell is for all that lies outside of the picture.
-    surface = torch.full((rows * columns + 1,), torch.inf, device=seen.z.device)
-    z = torch.where(seen.is_solid, seen.z, torch.inf)
-    cell = seen.cell.long()
+    surface = torch.full((rows * columns + 1,), torch.inf, device=candidate.z.device)
+    z = torch.where(candidate.is_solid, candidate.z, torch.inf)
+    cell = candidate.cell.long()
     surface.scatter_reduce_(0, cell, z, "amin")
-    return seen.is_inside & (seen.z <= surface[cell] + seen.reach)
+    return candidate.is_inside & (candidate.z <= surface[cell] + candidate.tolerance)
 
 
 def _see(
@@ -131,7 +131,7 @@ def _see(
         is_solid=is_drawn & (scene.opacities >= _SOLID),
         cell=torch.where(is_drawn, cell, outside),
         z=depth,
-        reach=_DEPTH_TOLERANCE * depth + largest_scale(scene).float(),
+        tolerance=_DEPTH_TOLERANCE * depth + largest_scale(scene).float(),
     )
 
 

@@ -52,19 +52,19 @@ def flags(scene: GaussianScene, selection: Selection, first: int = 0) -> torch.T
     return bits
 
 
-def mask_of(chosen: np.ndarray) -> Mask:
+def mask_of(flags: np.ndarray) -> Mask:
     """Return the mask of those Gaussians for which (N,) bool is True."""
-    bits = np.packbits(chosen).tobytes()
-    return Mask(bits, len(chosen), int(np.count_nonzero(chosen)))
+    bits = np.packbits(flags).tobytes()
+    return Mask(bits, len(flags), int(np.count_nonzero(flags)))
 
 
 @lru_cache(4)
 def array_of(mask: Mask) -> np.ndarray:
     """Return (N,) bool for a mask, which must not be written."""
     packed = np.frombuffer(mask.bits, np.uint8)
-    chosen = np.unpackbits(packed, count=mask.total).astype(bool)
-    chosen.flags.writeable = False
-    return chosen
+    flags = np.unpackbits(packed, count=mask.total).astype(bool)
+    flags.flags.writeable = False
+    return flags
 
 
 @lru_cache(4)
@@ -79,11 +79,11 @@ def _masked(mask: Mask, scene: GaussianScene, first: int) -> torch.Tensor:
     """Return (N,) bool for a piece of a scene: those that a mask has."""
     import torch
 
-    part = _tensor_of(mask, scene.means.device)[first : first + len(scene)]
-    if len(part) < len(scene):
+    flags = _tensor_of(mask, scene.means.device)[first : first + len(scene)]
+    if len(flags) < len(scene):
         # Of a version with more Gaussians.
-        part = torch.nn.functional.pad(part, (0, len(scene) - len(part)))
-    return part.bool()
+        flags = torch.nn.functional.pad(flags, (0, len(scene) - len(flags)))
+    return flags.bool()
 
 
 def largest_scale(scene: GaussianScene) -> torch.Tensor:

@@ -145,8 +145,8 @@ def _fit_cylinder(points: np.ndarray, up: np.ndarray, share: float) -> Cylinder:
     local_points = points @ rotation.T
     center, half = _extent(local_points, share)
     x, y, z = (center @ rotation).tolist()
-    across = np.delete(local_points - center, upright.axis_index, axis=1)
-    radius = _fit_radius(across, share)
+    offsets = np.delete(local_points - center, upright.axis_index, axis=1)
+    radius = _fit_radius(offsets, share)
     half_height = max(float(half[upright.axis_index]), radius * 0.01)
     radius = max(radius, half_height * 0.01)
     return replace(upright, center=(x, y, z), radius=radius, half_height=half_height)
@@ -245,12 +245,12 @@ def _cylinder_edges(cylinder: Cylinder, camera: Camera) -> list[Edge]:
     """Return a cylinder's edges as they are seen."""
     center = np.array(cylinder.center)
     to_end = cylinder.half_height * np.array(cylinder.axes[cylinder.axis_index])
-    facing = _FacingSide.seen_by(camera, cylinder)
+    facing = _FacingSide.from_camera(camera, cylinder)
     steps = np.linspace(0, 2 * math.pi, _SILHOUETTE_POINTS + 1)
     circle = center + _side_offsets(cylinder, steps)
     faces_camera = _faces_camera(cylinder, camera)
     middles = (steps[1:] + steps[:-1]) / 2
-    is_side_front = facing.has(middles)
+    is_side_front = facing.contains(middles)
     edges = []
     for sign in (-1, 1):
         is_end_front = faces_camera[FACES.index((cylinder.axis_index, sign))]
@@ -286,7 +286,7 @@ class _FacingSide(NamedTuple):
     """Of the angle from there to both ends; 1 or more where the outside is not seen."""
 
     @classmethod
-    def seen_by(cls, camera: Camera, cylinder: Cylinder) -> _FacingSide:
+    def from_camera(cls, camera: Camera, cylinder: Cylinder) -> _FacingSide:
         """Compute what a camera sees."""
         side_axes = _side_axes(cylinder)
         if camera.model == "ortho":
@@ -298,7 +298,7 @@ class _FacingSide(NamedTuple):
         distance = max(math.hypot(right, ahead), 1e-12)
         return cls(math.atan2(ahead, right), cylinder.radius / distance)
 
-    def has(self, angles: np.ndarray) -> np.ndarray:
+    def contains(self, angles: np.ndarray) -> np.ndarray:
         """Return (N,) bool: the angles (N,) that belong to it."""
         return np.cos(angles - self.angle) > self.cosine
 
@@ -321,19 +321,19 @@ def _rim_edges(rim: np.ndarray, is_front: np.ndarray, camera: Camera) -> list[Ed
     local = camera.to_local(rim)
     is_deep = local[:, 2] >= _near(camera)
     is_seen = is_deep[1:] & is_deep[:-1]
-    looks = np.where(is_seen, 1 + is_front, 0)
+    sides = np.where(is_seen, 1 + is_front, 0)
     # Begun where a part begins, no part goes over the end. 0 where all look the same.
-    first = int(np.argmax(looks != np.roll(looks, 1)))
-    looks = np.roll(looks, -first)
+    first = int(np.argmax(sides != np.roll(sides, 1)))
+    sides = np.roll(sides, -first)
     points = np.roll(local[:-1], -first, axis=0)
     points = np.concatenate([points, points[:1]])
-    ends = [*np.flatnonzero(np.diff(looks)) + 1, len(looks)]
+    ends = [*np.flatnonzero(np.diff(sides)) + 1, len(sides)]
     edges = []
     start = 0
     for end in ends:
-        if looks[start]:
+        if sides[start]:
             line = to_pixels(camera, points[start : end + 1])
-            edges.append(Edge(line, bool(looks[start] == 2)))
+            edges.append(Edge(line, bool(sides[start] == 2)))
         start = end
     return edges
 

@@ -100,8 +100,8 @@ def _draw_bookmarks(bookmarks: Bookmarks) -> None:
     start = imgui.get_cursor_screen_pos()
     step = (theme.ROW_HEIGHT + _BOOKMARK_GAP) * theme.scale()
     saved = bookmarks.by_digit
-    for place, digit in enumerate([*saved, None]):
-        line, column = divmod(place, _BOOKMARKS_A_ROW)
+    for cell, digit in enumerate([*saved, None]):
+        line, column = divmod(cell, _BOOKMARKS_A_ROW)
         corner = ImVec2(start.x + column * step, start.y + line * step)
         imgui.set_cursor_screen_pos(corner)
         if digit is None:

@@ -53,8 +53,10 @@ class CameraRig:
     def put_place(self, **fields: Any) -> None:
         """Put the place of `orbit` and other fields of the place into the state."""
         self._orbit_place = self.orbit.place
-        place = replace(self._view.state.place, orbit=self._orbit_place, **fields)
-        self._view.change(place=place)
+        camera_place = replace(
+            self._view.state.place, orbit=self._orbit_place, **fields
+        )
+        self._view.change(place=camera_place)
 
     @property
     def is_framed(self) -> bool:
@@ -156,10 +158,10 @@ class CameraRig:
         size = (rect.width, rect.height)
         if not self._view.state.place.framed:
             self._choose_first_camera(size)
-        place = self._view.state.place
-        seen_in = place.seen_in or size
-        if place.exact_camera is not None:
-            camera = place.exact_camera.resized(*seen_in)
+        camera_place = self._view.state.place
+        seen_in = camera_place.seen_in or size
+        if camera_place.exact_camera is not None:
+            camera = camera_place.exact_camera.resized(*seen_in)
         else:
             camera = self.orbit.camera(*seen_in)
         if seen_in != size:

@@ -80,9 +80,11 @@ def draw_bar(
             tool.leave()
 
 
-def _draw_step(tool: Frustums, icon: str, name: str, by: int, hint: str) -> None:
+def _draw_step(
+    tool: Frustums, icon: str, name: str, camera_step: int, hint: str
+) -> None:
     if controls.icon_button(icon, name, side=theme.ROW_HEIGHT, hint=hint):
-        tool.step(by)
+        tool.step(camera_step)
 
 
 def _draw_comparison(tool: Frustums, rect: Rect, scale: float) -> None:

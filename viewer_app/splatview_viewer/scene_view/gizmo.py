@@ -91,24 +91,24 @@ class Gizmo:
         x = rect.x + rect.width - _FROM_RIGHT * scale
         return _GizmoPlace(x, rect.y + _FROM_TOP * scale, scale)
 
-    def _dots(self, place: _GizmoPlace) -> np.ndarray:
+    def _dots(self, gizmo: _GizmoPlace) -> np.ndarray:
         """Return x and y in pixels and depth (6, 3) of the dots of `_HALF_AXES`."""
         dots = _DIRECTIONS @ self._view.rig.orbit.rotation.T
-        radius = _RADIUS * place.scale
-        return dots * [radius, radius, 1] + [place.x, place.y, 0]
+        radius = _RADIUS * gizmo.scale
+        return dots * [radius, radius, 1] + [gizmo.x, gizmo.y, 0]
 
     def _dot_at(self, x: float, y: float, rect: Rect) -> int | None:
         """Return the index of the nearest dot under a pixel; None where none is."""
-        place = self._find_place(rect)
-        if place is None:
+        gizmo = self._find_place(rect)
+        if gizmo is None:
             return None
-        extent = (_RADIUS + _DOT) * place.scale
-        if max(abs(x - place.x), abs(y - place.y)) > extent:
+        extent = (_RADIUS + _DOT) * gizmo.scale
+        if max(abs(x - gizmo.x), abs(y - gizmo.y)) > extent:
             return None
-        dots = self._dots(place)
+        dots = self._dots(gizmo)
         for index in np.argsort(dots[:, 2]):
             distance = np.hypot(*(dots[index, :2] - (x, y)))
-            if distance < (_DOT + 2) * place.scale:
+            if distance < (_DOT + 2) * gizmo.scale:
                 return int(index)
         return None
 
@@ -135,16 +135,16 @@ class Gizmo:
 
     def draw(self, rect: Rect, scale: float) -> None:
         """Draw the axes with imgui; pictures to keep are of the scene alone."""
-        place = self._find_place(rect)
-        if place is None or self._view.host.exact:
+        gizmo = self._find_place(rect)
+        if gizmo is None or self._view.host.exact:
             return
-        scale = place.scale
+        scale = gizmo.scale
         draw = imgui.get_background_draw_list()
-        middle = ImVec2(place.x, place.y)
+        middle = ImVec2(gizmo.x, gizmo.y)
         if self._hovered is not None:
             extent = (_RADIUS + _DOT + 4) * scale
             draw.add_circle_filled(middle, extent, theme.u32(theme.BAR, 0.5), 48)
-        dots = self._dots(place)
+        dots = self._dots(gizmo)
         with theme.bold(12.9 * scale / theme.scale()):
             # Far dots come first, so that near ones lie over them.
             for index in np.argsort(-dots[:, 2], kind="stable"):

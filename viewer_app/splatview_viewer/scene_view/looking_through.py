@@ -213,8 +213,8 @@ class LookingThrough:
     def _follow_state(self, cameras: CameraSet) -> None:
         """Take the camera from the state, if that came from a view that is followed."""
         through = self.view.state.training.through
-        known = self.index if self._has_arrived else None
-        if through == known:
+        known_index = self.index if self._has_arrived else None
+        if through == known_index:
             return
         self._origin = None
         self.index = through
@@ -278,15 +278,15 @@ class LookingThrough:
             framebuffer.clear(*background, 1.0, viewport=viewport)
             self._pair.draw(framebuffer, self.photo_rect(rect, columns=2), "side")
             return
-        how: PairMode = "difference"
+        mode: PairMode = "difference"
         position = 0.5
         if state.comparison == "photo":
-            how = "blend"
+            mode = "blend"
             position = state.opacity
         elif state.comparison == "wipe":
-            how = "split"
+            mode = "split"
             position = state.divider_position
-        self._pair.draw(framebuffer, photo_rect, how, position, state.gain)
+        self._pair.draw(framebuffer, photo_rect, mode, position, state.gain)
 
     def _draw_targets(self, rect: Rect, photo_rect: Rect, photo: np.ndarray) -> None:
         """Draw the rendered picture and the photograph into the pair's targets."""

@@ -66,10 +66,10 @@ def _frame_of(view: SceneView) -> SceneFrame | None:
     if sample is None:
         return None
     center, radius = sample.bounds
-    found = view.rig.up_axis.detect()
+    found_up = view.rig.up_axis.detect()
     up = None
-    if found is not None and found.source in _SURE_SOURCES:
-        up = found.direction / np.linalg.norm(found.direction)
+    if found_up is not None and found_up.source in _SURE_SOURCES:
+        up = found_up.direction / np.linalg.norm(found_up.direction)
     if not (np.isfinite(center).all() and math.isfinite(radius) and radius > 0):
         return None
     frame = SceneFrame(np.asarray(center, np.float64), float(radius), up)
@@ -83,11 +83,11 @@ def _frames_of(
     """Return the frames of a view and of its leader if they differ; None: they do not."""
     if view.data is leader.data:
         return None
-    own = _frame_of(view)
-    other = _frame_of(leader)
-    if own is None or other is None or own.is_like(other):
+    view_frame = _frame_of(view)
+    leader_frame = _frame_of(leader)
+    if view_frame is None or leader_frame is None or view_frame.is_like(leader_frame):
         return None
-    return own, other
+    return view_frame, leader_frame
 
 
 def has_own_frame(view: SceneView, leader: SceneView) -> bool:
@@ -97,66 +97,76 @@ def has_own_frame(view: SceneView, leader: SceneView) -> bool:
 
 def place_from(view: SceneView, leader: SceneView) -> CameraPlace:
     """Return the place from which a view shows what its leader shows."""
-    place = leader.state.place
+    leader_place = leader.state.place
     frames = _frames_of(view, leader)
-    if frames is None or not place.framed:
-        return place
-    own, other = frames
-    turn = np.eye(3)
-    if own.up is not None and other.up is not None:
-        turn = _turn_between(other.up, own.up)
-    way = _Way(own.center, other.center, own.radius / other.radius, turn)
-    if place.exact_camera is None:
+    if frames is None or not leader_place.framed:
+        return leader_place
+    view_frame, leader_frame = frames
+    rotation = np.eye(3)
+    if view_frame.up is not None and leader_frame.up is not None:
+        rotation = _rotation_between(leader_frame.up, view_frame.up)
+    transfer = _FrameTransfer(
+        view_frame.center,
+        leader_frame.center,
+        view_frame.radius / leader_frame.radius,
+        rotation,
+    )
+    if leader_place.exact_camera is None:
         exact = None
     else:
-        exact = way.camera(place.exact_camera)
+        exact = transfer.camera(leader_place.exact_camera)
     up_by = view.state.place.up_by
-    return replace(place, orbit=way.orbit(place.orbit), exact_camera=exact, up_by=up_by)
+    return replace(
+        leader_place,
+        orbit=transfer.orbit(leader_place.orbit),
+        exact_camera=exact,
+        up_by=up_by,
+    )
 
 
 @dataclass(frozen=True)
-class _Way:
+class _FrameTransfer:
     """The way from the frame of one scene to that of another."""
 
     center: np.ndarray
     other_center: np.ndarray
     scale: float
-    turn: np.ndarray
+    rotation: np.ndarray
     """(3, 3)"""
 
     def point(self, point: np.ndarray) -> np.ndarray:
         """Return where a point (3,) of the other scene lies in this one."""
-        return self.center + self.scale * (self.turn @ (point - self.other_center))
+        return self.center + self.scale * (self.rotation @ (point - self.other_center))
 
-    def orbit(self, place: OrbitPlace) -> OrbitPlace:
+    def orbit(self, orbit_place: OrbitPlace) -> OrbitPlace:
         """Return an orbit of the other scene in this one."""
-        rotation = np.array(place.rotation).reshape(3, 3) @ self.turn.T
-        target = self.point(np.array(place.target))
-        up = self.turn @ np.array(place.up)
+        rotation = np.array(orbit_place.rotation).reshape(3, 3) @ self.rotation.T
+        target = self.point(np.array(orbit_place.target))
+        up = self.rotation @ np.array(orbit_place.up)
         return replace(
-            place,
+            orbit_place,
             rotation=tuple(rotation.ravel().tolist()),
             target=tuple(target.tolist()),
-            distance=place.distance * self.scale,
+            distance=orbit_place.distance * self.scale,
             up=tuple(up.tolist()),
         )
 
     def camera(self, camera: Camera) -> Camera:
         """Return a camera of the other scene in this one."""
-        rotation = camera.viewmat[:3, :3] @ self.turn.T
+        rotation = camera.viewmat[:3, :3] @ self.rotation.T
         position = self.point(camera.position)
         return replace(camera, viewmat=world_to_camera(rotation, position))
 
 
-def _turn_between(start: np.ndarray, end: np.ndarray) -> np.ndarray:
+def _rotation_between(start: np.ndarray, end: np.ndarray) -> np.ndarray:
     """Return the smallest rotation (3, 3) from one direction (3,) to another."""
     axis = np.cross(start, end)
     cosine = float(start @ end)
     if cosine < -1 + 1e-9:
         # Half a turn, around any axis across.
-        across = np.cross(start, np.eye(3)[int(abs(start).argmin())])
-        across /= np.linalg.norm(across)
-        return 2 * np.outer(across, across) - np.eye(3)
+        normal = np.cross(start, np.eye(3)[int(abs(start).argmin())])
+        normal /= np.linalg.norm(normal)
+        return 2 * np.outer(normal, normal) - np.eye(3)
     x, y, z = axis.tolist()
     cross = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
     return np.eye(3) + cross + cross @ cross / (1 + cosine)

@@ -144,10 +144,12 @@ def _draw_key(
     return tip
 
 
-def _draw_number(number: int, tip: ImVec2, scale: float, *, is_chosen: bool) -> None:
+def _draw_number(
+    key_number: int, tip: ImVec2, scale: float, *, is_chosen: bool
+) -> None:
     """Write the number of a keyframe below its place."""
     draw = imgui.get_background_draw_list()
-    text = str(number)
+    text = str(key_number)
     with theme.bold(_NUMBER_SIZE):
         width = imgui.calc_text_size(text).x
         x = round(tip.x - width / 2)

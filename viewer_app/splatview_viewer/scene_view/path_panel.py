@@ -42,13 +42,15 @@ def sections_of(tool: PathTool) -> list[Section]:
     ]
     index = tool.chosen_key
     if index is not None and index < len(tool.path.keys):
-        words = f"at {tool.path.times[index]:.1f} s"
-        sections.insert(1, _section(tool, f"Keyframe {index + 1}", _draw_key, words))
+        time_text = f"at {tool.path.times[index]:.1f} s"
+        sections.insert(
+            1, _section(tool, f"Keyframe {index + 1}", _draw_key, time_text)
+        )
     return sections
 
 
 def _section(
-    tool: PathTool, title: str, draw: Callable[[PathTool], None], words: str
+    tool: PathTool, title: str, draw: Callable[[PathTool], None], state: str
 ) -> Section:
     """Return a section that has the picture drawn again when the path changes."""
 
@@ -58,7 +60,7 @@ def _section(
         is_filming = tool.film_maker.filming is not None
         return previous != tool.displayed_state or is_filming
 
-    return Section(title, draw_and_compare, opened=True, tab="film", state=words)
+    return Section(title, draw_and_compare, opened=True, tab="film", state=state)
 
 
 def _path_words(tool: PathTool) -> str:

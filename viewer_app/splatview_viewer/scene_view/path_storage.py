@@ -44,15 +44,15 @@ class PathStorage:
 
     def list_files(self) -> None:
         """Look for files of paths in the current folder."""
-        found: list[tuple[float, Path]] = []
+        dated_files: list[tuple[float, Path]] = []
         with suppress(OSError):
             for file in Path.cwd().glob("*.json"):
-                if len(found) >= _MAX_LOOKED_AT:
+                if len(dated_files) >= _MAX_LOOKED_AT:
                     break
                 if _may_be_path(file):
-                    found.append((file.stat().st_mtime, file))
-        found.sort(reverse=True)
-        self.files = [file for _, file in found[:_MAX_FILES]]
+                    dated_files.append((file.stat().st_mtime, file))
+        dated_files.sort(reverse=True)
+        self.files = [file for _, file in dated_files[:_MAX_FILES]]
 
     def save(self) -> None:
         """Save the path in the current folder, as nerfstudio's viewer writes paths."""

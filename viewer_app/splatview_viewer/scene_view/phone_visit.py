@@ -32,11 +32,11 @@ def visit_of(tool: Frustums) -> Visit | None:
     index = tool.through.index
     if cameras is None or index is None:
         return None
-    facts = [cameras.label(index), tool.through.meter.text]
+    phrases = [cameras.label(index), tool.through.meter.text]
     return Visit(
         title=f"Camera {index}",
         beside=f"of {len(cameras):,}",
-        words=" \u00b7 ".join(fact for fact in facts if fact),
+        words=" \u00b7 ".join(fact for fact in phrases if fact),
         draw=partial(_draw, tool, cameras, index),
         step=tool.step,
         leave=tool.leave,
@@ -71,8 +71,8 @@ def _draw(tool: Frustums, cameras: CameraSet, index: int) -> bool:
 
 def _leave_gap(scale: float) -> None:
     """Leave room between two parts of the sheet."""
-    below = imgui.get_cursor_pos_y() + (_PARTS_GAP - theme.ROW_GAP) * scale
-    imgui.set_cursor_pos_y(below)
+    y = imgui.get_cursor_pos_y() + (_PARTS_GAP - theme.ROW_GAP) * scale
+    imgui.set_cursor_pos_y(y)
 
 
 def _draw_photos(tool: Frustums, cameras: CameraSet, index: int) -> None:
@@ -84,11 +84,11 @@ def _draw_photos(tool: Frustums, cameras: CameraSet, index: int) -> None:
     width = (imgui.get_content_region_avail().x - gap * (count - 1)) / count
     height = _PHOTO_HEIGHT * scale
     first = min(max(index - count // 2, 0), len(cameras) - count)
-    for place in range(count):
-        x = corner.x + place * (width + gap)
+    for column in range(count):
+        x = corner.x + column * (width + gap)
         imgui.set_cursor_screen_pos(ImVec2(x, corner.y))
         _draw_photo(
-            tool, first + place, (width, height), is_chosen=first + place == index
+            tool, first + column, (width, height), is_chosen=first + column == index
         )
     imgui.set_cursor_screen_pos(corner)
     imgui.dummy(ImVec2(width * count + gap * (count - 1), height))
@@ -99,32 +99,32 @@ def _draw_photo(
 ) -> None:
     """Draw the photograph of one camera at imgui's cursor."""
     scale = theme.scale()
-    of = controls.item(f"photo {index}", *size)
+    item = controls.item(f"photo {index}", *size)
     draw = imgui.get_window_draw_list()
     rounding = theme.FIELD_ROUNDING * scale
     content = tool.content
-    part = None if content is None else content.drawing.thumbnail(index)
-    if part is None:
-        draw.add_rect_filled(of.low, of.high, theme.u32(theme.FIELD), rounding)
+    thumbnail = None if content is None else content.drawing.thumbnail(index)
+    if thumbnail is None:
+        draw.add_rect_filled(item.low, item.high, theme.u32(theme.FIELD), rounding)
     else:
         draw.add_image_rounded(
-            imgui.ImTextureRef(part.texture),
-            of.low,
-            of.high,
-            ImVec2(*part.low),
-            ImVec2(*part.high),
+            imgui.ImTextureRef(thumbnail.texture),
+            item.low,
+            item.high,
+            ImVec2(*thumbnail.low),
+            ImVec2(*thumbnail.high),
             imgui.color_convert_float4_to_u32((1, 1, 1, 1 if is_chosen else 0.75)),
             rounding,
         )
     if is_chosen:
-        draw.add_rect(of.low, of.high, theme.u32(theme.ACCENT), rounding, 2 * scale)
+        draw.add_rect(item.low, item.high, theme.u32(theme.ACCENT), rounding, 2 * scale)
     with theme.font_size(theme.AXES_SIZE):
-        text_y = of.y + of.height - imgui.get_text_line_height() - 2 * scale
-        corner = ImVec2(round(of.x + 5 * scale), round(text_y))
+        text_y = item.y + item.height - imgui.get_text_line_height() - 2 * scale
+        corner = ImVec2(round(item.x + 5 * scale), round(text_y))
         draw.add_text(
             ImVec2(corner.x + 1, corner.y + 1), theme.u32(theme.SHADE), str(index)
         )
         draw.add_text(corner, theme.u32(theme.INK), str(index))
-    if of.pressed and not is_chosen:
+    if item.pressed and not is_chosen:
         tool.is_following = False
         tool.enter(index)

@@ -88,11 +88,11 @@ class Timeline:
             return
         now = self._tool.time
         if by > 0:
-            after = [i for i, t in enumerate(times) if t > now + _SAME_TIME]
-            self._tool.choose(after[0] if after else len(keys) - 1)
+            later_keys = [i for i, t in enumerate(times) if t > now + _SAME_TIME]
+            self._tool.choose(later_keys[0] if later_keys else len(keys) - 1)
         else:
-            before = [i for i, t in enumerate(times) if t < now - _SAME_TIME]
-            self._tool.choose(before[-1] if before else 0)
+            earlier_keys = [i for i, t in enumerate(times) if t < now - _SAME_TIME]
+            self._tool.choose(earlier_keys[-1] if earlier_keys else 0)
 
     def draw_track(self, rect: Rect, scale: float) -> bool:
         previous = self._tool.displayed_state

@@ -186,11 +186,11 @@ class ToolSet(dict[str, Tool]):
         super().__init__({tool.name: tool for tool in tools})
         self._view = view
         # Those that leave a method to `Tool` are not called at each event and turn.
-        self._handling = _with_own(Tool.handle, tools)
-        self._ticking = _with_own(Tool.tick, tools)
-        self._drawing = _with_own(Tool.draw, tools)
-        self._covering = _with_own(Tool.covered, tools)
-        self._with_bar = _with_own(Tool.bar_height, tools)
+        self._handling = _overriding_tools(Tool.handle, tools)
+        self._ticking = _overriding_tools(Tool.tick, tools)
+        self._drawing = _overriding_tools(Tool.draw, tools)
+        self._covering = _overriding_tools(Tool.covered, tools)
+        self._with_bar = _overriding_tools(Tool.bar_height, tools)
         self.chosen = ORBIT
         """The name of the tool that a press on the scene is for."""
 
@@ -297,7 +297,7 @@ class ToolSet(dict[str, Tool]):
             tool.close()
 
 
-def _with_own(method: Callable[..., Any], tools: Sequence[Tool]) -> list[Tool]:
+def _overriding_tools(method: Callable[..., Any], tools: Sequence[Tool]) -> list[Tool]:
     """Return the tools that override a method of `Tool`."""
     name = method.__name__
     return [tool for tool in tools if getattr(type(tool), name) is not method]

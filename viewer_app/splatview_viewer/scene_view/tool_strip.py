@@ -26,7 +26,7 @@ _GAP = 2.0
 _RULE = 7.0
 """Points of the line between two groups, and of the room around it."""
 _ROUNDING = 7.0
-_BELOW = 64.0
+_MIN_ROOM = 64.0
 """Points that the picture has below the strip, at least."""
 _MIN_WIDTH = 240.0
 """Points of the picture's width below which there is no strip."""
@@ -36,9 +36,9 @@ _PHONE_BUTTON = 44.0
 _PHONE_PAD = 2.0
 _PHONE_ROUNDING = 9.0
 _CLEAR = ImVec4(0, 0, 0, 0)
-_OVER = ImVec4(0x33 / 255, 0x38 / 255, 0x42 / 255, 1)
-_CHOSEN = ImVec4(0x28 / 255, 0x4A / 255, 0x73 / 255, 1)
-_ON_CHOSEN = ImVec4(0xEA / 255, 0xF3 / 255, 1, 1)
+_HOVERED_GROUND = ImVec4(0x33 / 255, 0x38 / 255, 0x42 / 255, 1)
+_CHOSEN_GROUND = ImVec4(0x28 / 255, 0x4A / 255, 0x73 / 255, 1)
+_CHOSEN_INK = ImVec4(0xEA / 255, 0xF3 / 255, 1, 1)
 _RULE_COLOR = ImVec4(0x34 / 255, 0x39 / 255, 0x43 / 255, 1)
 """Colours over pictures, which are the same in light and dark."""
 
@@ -54,7 +54,7 @@ class ToolStrip(Tool[SceneView]):
         groups = [[tools[name] for name in group if name in tools] for group in _GROUPS]
         return [group for group in groups if group]
 
-    def _place(self, rect: Rect) -> Rect | None:
+    def _strip_rect(self, rect: Rect) -> Rect | None:
         """Return where the strip lies; None where there is no room, or no choice."""
         host = self.view.host
         if self.view.data.summary is None or host.around == "none":
@@ -62,14 +62,14 @@ class ToolStrip(Tool[SceneView]):
         if any(tool.hides_axes for tool in self.view.tools.values()):
             return None
         if host.around == "phone":
-            return self._place_on_phone(rect)
+            return self._phone_strip_rect(rect)
         groups = self._groups()
         count = sum(len(group) for group in groups)
         if count < 2 or rect.width < _MIN_WIDTH * host.scale:
             return None
         height = 2 * _PAD + count * _BUTTON + (count - 1) * _GAP
         height += (len(groups) - 1) * (_RULE + _GAP)
-        if rect.height < (_TOP + height + _BELOW) * host.scale:
+        if rect.height < (_TOP + height + _MIN_ROOM) * host.scale:
             return None
         return Rect(
             rect.x + round(_LEFT * host.scale),
@@ -78,7 +78,7 @@ class ToolStrip(Tool[SceneView]):
             round(height * host.scale),
         )
 
-    def _place_on_phone(self, rect: Rect) -> Rect | None:
+    def _phone_strip_rect(self, rect: Rect) -> Rect | None:
         scale = self.view.host.scale
         width = round(_PHONE_WIDTH * scale)
         height = round((3 * _PHONE_BUTTON + 2 * _PHONE_PAD) * scale)
@@ -89,37 +89,37 @@ class ToolStrip(Tool[SceneView]):
         return Rect(x, rect.y + edge, width, height)
 
     def covered(self, rect: Rect) -> Sequence[Rect]:
-        place = self._place(rect)
-        if place is None:
+        strip = self._strip_rect(rect)
+        if strip is None:
             return []
-        return [place]
+        return [strip]
 
     def draw_over(self, rect: Rect, scale: float) -> bool:
-        place = self._place(rect)
-        if place is None:
+        strip = self._strip_rect(rect)
+        if strip is None:
             return False
         is_phone = self.view.host.around == "phone"
-        with board(f"tools {id(self)}", place, color=_CLEAR) as opened:
+        with board(f"tools {id(self)}", strip, color=_CLEAR) as opened:
             if not opened:
                 return False
             rounding = (_PHONE_ROUNDING if is_phone else _ROUNDING) * scale
             imgui.get_window_draw_list().add_rect_filled(
-                ImVec2(place.x, place.y),
-                ImVec2(place.x + place.width, place.y + place.height),
+                ImVec2(strip.x, strip.y),
+                ImVec2(strip.x + strip.width, strip.y + strip.height),
                 theme.u32(theme.CARD, 0.86 / 0.9),
                 rounding,
             )
-            with controls.tips_beside(place.x + place.width):
+            with controls.tips_beside(strip.x + strip.width):
                 if is_phone:
-                    return self._draw_phone(place, scale)
-                return self._draw_groups(place, scale)
+                    return self._draw_phone(strip, scale)
+                return self._draw_groups(strip, scale)
 
-    def _draw_groups(self, place: Rect, scale: float) -> bool:
-        x = place.x + _PAD * scale
-        y = place.y + _PAD * scale
+    def _draw_groups(self, strip: Rect, scale: float) -> bool:
+        x = strip.x + _PAD * scale
+        y = strip.y + _PAD * scale
         is_changed = False
-        for number, group in enumerate(self._groups()):
-            if number:
+        for group_index, group in enumerate(self._groups()):
+            if group_index:
                 middle = round(y + _RULE / 2 * scale)
                 imgui.get_window_draw_list().add_rect_filled(
                     ImVec2(x + 4 * scale, middle),
@@ -141,14 +141,14 @@ class ToolStrip(Tool[SceneView]):
             return False
         tools = self.view.tools
         is_chosen = tools.chosen == tool.name
-        of = _draw_button(f"tool {tool.name}", button.icon, size, on=is_chosen)
+        is_pressed = _draw_button(f"tool {tool.name}", button.icon, size, on=is_chosen)
         keys = f" ({button.keys})" if button.keys else ""
         controls.tip(f"{button.title}{keys}\n{button.tip}")
-        if of:
+        if is_pressed:
             tools.choose(tool.name)
-        return of
+        return is_pressed
 
-    def _draw_phone(self, place: Rect, scale: float) -> bool:
+    def _draw_phone(self, strip: Rect, scale: float) -> bool:
         """Draw what a phone has: fit, inspect, picture."""
         tools = self.view.tools
         inspects = tools.chosen == "inspect"
@@ -159,9 +159,9 @@ class ToolStrip(Tool[SceneView]):
             ("camera", "tool picture", False),
         )
         pressed = ""
-        for number, (icon, name, on) in enumerate(buttons):
-            x = place.x + _PHONE_PAD * scale
-            y = place.y + (_PHONE_PAD + number * _PHONE_BUTTON) * scale
+        for index, (icon, name, on) in enumerate(buttons):
+            x = strip.x + _PHONE_PAD * scale
+            y = strip.y + (_PHONE_PAD + index * _PHONE_BUTTON) * scale
             imgui.set_cursor_screen_pos(ImVec2(x, y))
             if _draw_button(name, icon, size, on=on, points=18):
                 pressed = icon
@@ -183,18 +183,18 @@ def _draw_button(
     points: float = 15.0,
 ) -> bool:
     """Draw a button over the picture at imgui's cursor; return True if it was pressed."""
-    of = controls.item(name, *size)
+    item = controls.item(name, *size)
     ink = theme.INK_DIM
     ground = None
-    if of.hovered:
+    if item.hovered:
         ink = theme.INK
-        ground = _OVER
+        ground = _HOVERED_GROUND
     if on:
-        ink = _ON_CHOSEN
-        ground = _CHOSEN
+        ink = _CHOSEN_INK
+        ground = _CHOSEN_GROUND
     draw = imgui.get_window_draw_list()
     if ground is not None:
         rounding = theme.FIELD_ROUNDING * theme.scale()
-        draw.add_rect_filled(of.low, of.high, theme.u32(ground), rounding)
-    icons.draw(draw, icon, of.middle, ink, points)
-    return of.pressed
+        draw.add_rect_filled(item.low, item.high, theme.u32(ground), rounding)
+    icons.draw(draw, icon, item.middle, ink, points)
+    return item.pressed

@@ -131,10 +131,10 @@ class UpAxis:
         is_doubtful = source in ("cameras", "custom", "ground")
         is_found_again = is_doubtful and self._up_of_file is not None
         if not source or is_found_again:
-            found = self._remembered() or self.detect()
-            if found is not None:
-                rig.orbit.up = found.direction
-                rig.put_place(up_by=found.source)
+            found_up = self._remembered() or self.detect()
+            if found_up is not None:
+                rig.orbit.up = found_up.direction
+                rig.put_place(up_by=found_up.source)
         return rig.orbit.up
 
     def detect(self) -> FoundUp | None:
@@ -192,12 +192,12 @@ class UpAxis:
     def detect_again(self) -> None:
         """Find what is up, forget what the user said, and turn the camera upright."""
         self._view.host.remember("up", None)
-        found = self.detect()
-        if found is None:
+        found_up = self.detect()
+        if found_up is None:
             self._view.host.notify("Neither cameras nor a ground say what is up")
             return
-        self.set_by_user(found.direction)
-        self._view.rig.put_place(up_by=found.source)
+        self.set_by_user(found_up.direction)
+        self._view.rig.put_place(up_by=found_up.source)
 
     def set_by_user(self, up: np.ndarray) -> None:
         """Use the direction (3,) that the user chose, and turn the camera upright."""

@@ -336,11 +336,16 @@ def draw_name_tag(
 
 
 def camera_at(
-    cameras: CameraSet, camera: Camera, depth: float, x: float, y: float, reach: float
+    cameras: CameraSet,
+    camera: Camera,
+    depth: float,
+    x: float,
+    y: float,
+    max_distance: float,
 ) -> int | None:
     """Return the nearest camera under a pixel of `camera`'s picture; None if there is none.
 
-    Its picture, at `depth` in front of it, or its centre, within `reach` pixels, lies
+    Its picture, at `depth` in front of it, or its centre, within `max_distance` pixels, lies
     there.
     """
     extents = cameras.extents * depth
@@ -359,7 +364,7 @@ def camera_at(
     with np.errstate(invalid="ignore"):
         is_inside = (crosses > 0).all(1) | (crosses < 0).all(1)
         centers = project(camera, cameras.positions) - (x, y)
-        is_hit = is_inside | (np.abs(centers) <= reach).all(1)
+        is_hit = is_inside | (np.abs(centers) <= max_distance).all(1)
         # The camera that is looked through does not count.
         is_hit &= is_valid & (distances > 0.4 * depth)
     hits = np.flatnonzero(is_hit)

@@ -134,7 +134,7 @@ class PhotoStore:
         self._photos: OrderedDict[int, np.ndarray] = OrderedDict()
         """Photographs by camera, the one looked at last at the end."""
         self._problems: dict[int, str] = {}
-        self._wanted = -1
+        self._wanted_camera = -1
         """Index of the camera whose photograph was asked for last."""
         self._request_again_at: dict[PhotoLoad, float] = {}
         self._jobs = JobQueue("read photographs", wake)
@@ -164,7 +164,7 @@ class PhotoStore:
         self._problems.clear()
         self._request_again_at.clear()
         self.thumbnails.clear()
-        self._wanted = -1
+        self._wanted_camera = -1
 
     @property
     def photo_set(self) -> int:
@@ -178,7 +178,7 @@ class PhotoStore:
 
         (H, W, 3) uint8, or (H, W, 4) with straight alpha.
         """
-        self._wanted = camera
+        self._wanted_camera = camera
         photo = self._photos.get(camera)
         if photo is not None:
             self._photos.move_to_end(camera)
@@ -199,8 +199,8 @@ class PhotoStore:
         if not self._cameras.photos:
             return []
         requests = []
-        if self._is_photo_missing(self._wanted):
-            requests.append(PhotoLoad(self._wanted, 0))
+        if self._is_photo_missing(self._wanted_camera):
+            requests.append(PhotoLoad(self._wanted_camera, 0))
         thumbnail = self.thumbnails.next_request(self._cameras)
         if thumbnail is not None:
             requests.append(thumbnail)
@@ -268,7 +268,7 @@ class PhotoStore:
         photo.flags.writeable = False
         self._photos[camera] = photo
         self._photos.move_to_end(camera)
-        total = sum(kept.nbytes for kept in self._photos.values())
+        total = sum(stored_photo.nbytes for stored_photo in self._photos.values())
         while len(self._photos) > 1 and total > MAX_PHOTO_BYTES:
             _, forgotten = self._photos.popitem(last=False)
             total -= forgotten.nbytes

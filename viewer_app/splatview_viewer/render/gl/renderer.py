@@ -158,7 +158,7 @@ class GlRenderer(Renderer):
         """
         self._check_open()
         active, left_out = activate(scene.to_host(ready))
-        centers, quats, scales, opacities, sh0, rest = (
+        centers, quats, scales, opacities, sh0, shN = (
             getattr(active, name).numpy() for name in FIELDS
         )
         # Relative to the middle, taken in float64: a scene far from the origin keeps its
@@ -171,7 +171,7 @@ class GlRenderer(Renderer):
             means = (centers - origin).astype(np.float32)
         # The scene is empty should there be no memory.
         self._means = np.empty((0, 3), np.float32)
-        layout = self._plan(len(active), rest.shape[1])
+        layout = self._plan(len(active), shN.shape[1])
         # What the projection needs of one Gaussian fills one line of a processor's cache.
         packed = np.zeros((len(active), _PACKED), np.float32)
         packed[:, 0:3] = means
@@ -182,7 +182,7 @@ class GlRenderer(Renderer):
         packed_width = layout.packed_columns * _PACKED // 4
         rest_width = layout.sh_columns * max(layout.sh_stored, 1)
         self._fields.write("gaussians", packed.reshape(-1, 4), packed_width)
-        self._fields.write("shN", rest.reshape(-1, 3), rest_width)
+        self._fields.write("shN", shN.reshape(-1, 3), rest_width)
         self._layout = layout
         self._sh_degree = active.sh_degree
         self._means = means
@@ -222,14 +222,14 @@ class GlRenderer(Renderer):
         n = len(self._means)
         stored = self._layout.sh_stored
         packed = read_texels(self._fields["gaussians"]).reshape(-1, _PACKED)[:n]
-        rest = read_texels(self._fields["shN"]).reshape(-1, 3)[: n * stored]
+        shN = read_texels(self._fields["shN"]).reshape(-1, 3)[: n * stored]
         return GaussianScene.of_arrays(
             means=(self._means + self._origin).astype(self._means_dtype),
             quats=packed[:, 4:8].copy(),
             scales=packed[:, 8:11].copy(),
             opacities=packed[:, 3].copy(),
             sh0=packed[:, 12:15].copy(),
-            shN=rest.reshape(n, stored, 3),
+            shN=shN.reshape(n, stored, 3),
             activated=True,
             sh_degree=self._sh_degree,
         )

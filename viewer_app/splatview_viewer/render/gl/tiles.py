@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 LIST_BITS = 12
 """log2 of the entries in a row of the texture that holds the lists; `BUDGET` of them make
 512 rows."""
-PARTS = 8
+FRAGMENT_PIXELS = 8
 """Outputs of walk.frag: one for each pixel of a fragment, which is 2 pixels wide and 4
 high."""
 _PARTS_UNIT = 6
 """First texture unit of the parts that a walk goes on from."""
-_PART_FORMATS: Formats = {f"part{i}": (4, "f4") for i in range(PARTS)}
+_PART_FORMATS: Formats = {f"part{i}": (4, "f4") for i in range(FRAGMENT_PIXELS)}
 _MALLOC_THRESHOLD = 31 << 20
 
 
@@ -77,7 +77,7 @@ class _Targets:
         width, height = size
         self.grid = ceil_div(width, TILE), ceil_div(height, TILE)
 
-    def parts(self, channel: Channel, slot: int) -> RenderTarget:
+    def walk_outputs(self, channel: Channel, slot: int) -> RenderTarget:
         """Return the outputs of a walk; each walk goes from one of two slots to the other.
 
         Tiles lie eight in a column, as many columns as can be, and then from the left
@@ -263,8 +263,8 @@ class TileCompositor(Compositor):
                 self._walk(channel, slot, next_slot)
             slot = next_slot
             if chunks.remaining and not is_endless:
-                parts = self._targets.parts("color", slot)
-                chunks.close_tiles(self._read_unfinished(parts))
+                outputs = self._targets.walk_outputs("color", slot)
+                chunks.close_tiles(self._read_unfinished(outputs))
         if chunks.is_cut:
             self.thinned = THINNED
         return slot
@@ -291,7 +291,7 @@ class TileCompositor(Compositor):
             ranges=self._lists["ranges"],
             **self._projected.textures,
         )
-        across, down = self._targets.grid
+        columns, down = self._targets.grid
         walk.set_uniforms(
             z_near=self._near,
             body_sigmas=BODY_SIGMAS,
@@ -299,22 +299,22 @@ class TileCompositor(Compositor):
             ring_inside=RING_INSIDE,
             point_reach=options.point_reach,
             list_bits=self._lists.bits,
-            across=across,
-            tiles=across * down,
+            across=columns,
+            tiles=columns * down,
             bits=self._projected_bits,
             slot_bits=self._targets.slot_bits,
         )
         if slot is not None:
-            previous = self._targets.parts(channel, slot).textures.values()
+            previous = self._targets.walk_outputs(channel, slot).textures.values()
             textures = {f"before{i}": texture for i, texture in enumerate(previous)}
             walk.bind_textures(_PARTS_UNIT, **textures)
-        self._targets.parts(channel, next_slot).framebuffer.use()
+        self._targets.walk_outputs(channel, next_slot).framebuffer.use()
         walk.draw_fullscreen()
 
-    def _read_unfinished(self, parts: RenderTarget) -> np.ndarray:
+    def _read_unfinished(self, outputs: RenderTarget) -> np.ndarray:
         """Return (rows, columns) bool: tiles where something more can be seen."""
         layer = self._targets.open_tiles()
-        self._unfinished.bind_textures(**parts.textures)
+        self._unfinished.bind_textures(**outputs.textures)
         self._unfinished.set_uniforms(
             across=self._targets.grid[0], slot_bits=self._targets.slot_bits
         )
@@ -337,12 +337,12 @@ class TileCompositor(Compositor):
                 defines.append("DEPTH")
         gather = self._gather(*defines)
         walked: Channel = "color" if self._is_nearest else channel
-        gather.bind_textures(**self._targets.parts(walked, slot).textures)
+        gather.bind_textures(**self._targets.walk_outputs(walked, slot).textures)
         gather.set_uniforms(
             across=self._targets.grid[0], slot_bits=self._targets.slot_bits
         )
         if self._is_nearest and self._projected is not None:
-            gather.bind_textures(PARTS, **self._projected.textures)
+            gather.bind_textures(FRAGMENT_PIXELS, **self._projected.textures)
             gather.set_uniforms(
                 bits=self._projected_bits,
                 body_sigmas=BODY_SIGMAS,

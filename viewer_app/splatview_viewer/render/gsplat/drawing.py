@@ -28,7 +28,7 @@ SHORT_TILES = 32766
 """Up to this many tiles, a tile's number is sorted as 16 bits, in half the time."""
 BODY_FLOATS = 16
 """Numbers of `Body` in frame.cu."""
-PART = 1 << 23
+MAX_PART_SIZE = 1 << 23
 """Pairs sorted by tile at a time, at most: the memory that a sort needs besides is ten
 times their keys."""
 _BLEND_BLOCK = 256
@@ -257,7 +257,7 @@ class FrameBuffers:
     """(N,) sums of `sorted_counts`."""
     part_size: int
     """Pairs that are sorted at a time."""
-    parts: int
+    part_count: int
     """Number of parts."""
     ids: torch.Tensor
     """(slots,) int32 Gaussians of each tile's list, part by part."""
@@ -446,9 +446,9 @@ def _sort(frame: _Frame, buffers: FrameBuffers) -> None:
     del buffers.counts
     buffers.ends = buffers.sorted_counts.cumsum(0)
     slots = frame.kind.slots
-    parts = blocks(slots, PART)
-    buffers.part_size = 64 * blocks(blocks(slots, parts), 64)
-    buffers.parts = blocks(slots, buffers.part_size)
+    part_count = blocks(slots, MAX_PART_SIZE)
+    buffers.part_size = 64 * blocks(blocks(slots, part_count), 64)
+    buffers.part_count = blocks(slots, buffers.part_size)
     _group_by_tile(frame, buffers)
 
 
@@ -478,11 +478,13 @@ def _group_by_tile(frame: _Frame, buffers: FrameBuffers) -> None:
         gaussians,
     )
     del buffers.order, buffers.sorted_counts
-    buffers.starts = frame.new(buffers.parts, kind.tile_count + 1, dtype=torch.int32)
-    for part in range(buffers.parts):
-        first = part * size
+    buffers.starts = frame.new(
+        buffers.part_count, kind.tile_count + 1, dtype=torch.int32
+    )
+    for part_index in range(buffers.part_count):
+        first = part_index * size
         end = min(first + size, slots)
-        grouped, places = torch.sort(tiles[first:end], stable=True)
+        grouped, positions = torch.sort(tiles[first:end], stable=True)
         frame.kernels.launch(
             "gather",
             blocks(end - first, 256),
@@ -492,14 +494,14 @@ def _group_by_tile(frame: _Frame, buffers: FrameBuffers) -> None:
             _INT(end - first),
             _INT(kind.tile_count),
             grouped,
-            places,
+            positions,
             gaussians[first:],
             buffers.ends,
             frame.parameters,
             buffers.ids[first:],
-            buffers.starts[part],
+            buffers.starts[part_index],
         )
-        del grouped, places
+        del grouped, positions
 
 
 # -- from lists to the picture ------------------------------------------------------------
@@ -519,7 +521,7 @@ def _rasterise(frame: _Frame, buffers: FrameBuffers) -> None:
         _INT(kind.height),
         _INT(kind.tiles[0]),
         _INT(kind.element_size),
-        _INT(buffers.parts),
+        _INT(buffers.part_count),
         _INT(kind.tile_count + 1),
         buffers.starts,
         buffers.ids,

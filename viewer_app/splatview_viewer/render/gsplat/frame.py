@@ -382,7 +382,7 @@ class Capacity:
 
     def __init__(self, limit: int = PAIRS_MAX) -> None:
         self.slots = self.FIRST
-        self.wanted = 0
+        self.needed_slots = 0
         """Pairs that the last frame needed."""
         self._limit = limit
         self._peak = 0
@@ -395,7 +395,7 @@ class Capacity:
 
         The farthest are left out.
         """
-        return self.wanted > self.slots == self._limit
+        return self.needed_slots > self.slots == self._limit
 
     def expect(self, gaussians: int) -> None:
         """Prepare for a scene of this many Gaussians: a first guess, if it is more."""
@@ -406,7 +406,7 @@ class Capacity:
 
         Returns True if it had too few slots, and there are more now.
         """
-        self.wanted = needed
+        self.needed_slots = needed
         if needed > self.slots:
             previous = self.slots
             self.slots = self.rounded(needed * 5 // 4)

@@ -98,7 +98,11 @@ class Mover:
         return MovablePicture(self, color, None, stream.record_event())
 
     def move(
-        self, picture: MovablePicture, seen: Camera, camera: Camera, middle: float
+        self,
+        picture: MovablePicture,
+        picture_camera: Camera,
+        camera: Camera,
+        middle: float,
     ) -> PixelSource:
         """Return a picture as another camera sees it, valid until the next but one.
 
@@ -126,7 +130,7 @@ class Mover:
             warp(
                 picture.color,
                 picture.grid,
-                (seen, camera),
+                (picture_camera, camera),
                 middle,
                 self._nearness,
                 out,
@@ -272,8 +276,8 @@ def warp(
         out: (h, w, 4) float16; each row's values lie side by side.
         launcher: launches the kernels of warp.cu.
     """
-    seen, camera = cameras
-    transform = camera.viewmat @ np.linalg.inv(seen.viewmat)
+    picture_camera, camera = cameras
+    transform = camera.viewmat @ np.linalg.inv(picture_camera.viewmat)
     rows = 0
     columns = 0
     grid_address = 0
@@ -281,13 +285,13 @@ def warp(
         rows, columns = grid.shape
         grid_address = grid.data_ptr()
     move = Move(
-        from_lens=Lens.of(seen),
+        from_lens=Lens.of(picture_camera),
         to_lens=Lens.of(camera),
         rotation=(ctypes.c_float * 9)(*transform[:3, :3].ravel().tolist()),
         translation=(ctypes.c_float * 3)(*transform[:3, 3].tolist()),
         middle=middle,
         near_limit=camera.near,
-        cell=cell_of(seen.width, seen.height),
+        cell=cell_of(picture_camera.width, picture_camera.height),
         columns=columns,
         rows=rows,
         grid=grid_address,

@@ -457,9 +457,9 @@ class GsplatPicture(RenderedPicture):
             picture = self._rgba.float()
             color = picture[..., :3]
             if any(background):
-                behind = torch.tensor(background, device=device)
+                background_color = torch.tensor(background, device=device)
                 transmittance = 1 - picture[..., 3:].clamp(0, 1)
-                color = torch.addcmul(color, transmittance, behind)
+                color = torch.addcmul(color, transmittance, background_color)
             rgb = color.clamp(0, 1).mul_(255).add_(0.5).to(torch.uint8)
             done = torch.cuda.current_stream(device).record_event()
         reader.wait_event(done)

@@ -116,7 +116,7 @@ class DeviceGaussians:
         return LeftOut(*self._left_out.tolist())
 
     def load(
-        self, scene: GaussianScene, begin: Callable[[], object] = lambda: None
+        self, scene: GaussianScene, begin_clock: Callable[[], object] = lambda: None
     ) -> None:
         """Activate a scene into the buffers.
 
@@ -139,7 +139,7 @@ class DeviceGaussians:
         # To look at a scene on a GPU waits for it; newer versions lie where it did.
         if not scene.on_gpu or previous_count == 0:
             self.origin = self._origin_of(scene)
-        begin()
+        begin_clock()
         self._reserve()
         activate(
             self._on_device(scene),
@@ -303,9 +303,9 @@ class DeviceGaussians:
                 continue
             target: torch.Tensor = getattr(raw, name)
             target.copy_(getattr(scene, name).reshape(target.shape))
-        rest = (self.sh_degree + 1) ** 2 - 1
-        if rest:
-            raw.shN.copy_(scene.shN[:, :rest])
+        shn_count = (self.sh_degree + 1) ** 2 - 1
+        if shn_count:
+            raw.shN.copy_(scene.shN[:, :shn_count])
         return raw
 
 
