@@ -106,10 +106,10 @@ def _find_ground(points: np.ndarray) -> _Plane | None:
     judges = points[random.choice(len(points), count, replace=False)]
     triples = judges[random.integers(len(judges), size=(_TRIES, 3))]
     tried = _judge(judges[:_FIRST_JUDGES], *_planes_through(triples))
-    best_planes = np.argsort(-tried.scores)[:_CANDIDATES]
+    order = np.argsort(-tried.scores)[:_CANDIDATES]
     candidates = [
         _Plane(tried.normals[i], float(tried.offsets[i]))
-        for i in best_planes
+        for i in order
         if tried.scores[i] > 0
     ]
     if not candidates:

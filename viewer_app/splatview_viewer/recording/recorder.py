@@ -257,9 +257,12 @@ class Tape:
         """Raise ViewerError for a frame whose snapshot is over the limit by itself."""
         means = frame.tensors["means"]
         higher = frame.tensors.get("shN")
+        coefficients = 0
+        if higher is not None:
+            coefficients = higher.shape[1]
         needed = packed_bytes(
             means.shape[0],
-            higher.shape[1] if higher is not None else 0,
+            coefficients,
             activated_in(frame),
             means.dtype == "float64",
         )
@@ -267,7 +270,9 @@ class Tape:
         if needed <= limit:
             return
         is_on_disk = self.recording.folder is not None
-        option = "--record-disk" if is_on_disk else "--record-memory"
+        option = "--record-memory"
+        if is_on_disk:
+            option = "--record-disk"
         raise ViewerError(
             f"a snapshot of {stream.name} takes {needed / 1e6:,.0f} MB, and "
             f"{limit / 1e6:,.0f} MB are allowed: see {option}"
@@ -326,7 +331,7 @@ class Tape:
         self._index_job = self._recorder.jobs.submit(write)
 
     def _fail(self, text: str, now: float) -> None:
-        """Report a snapshot that failed; pause before the next one."""
+        """Tell that a snapshot failed; pause before the next one."""
         self._report(f"a snapshot could not be recorded: {text}")
         self._schedule.next_at = now + _ERROR_GAP
 

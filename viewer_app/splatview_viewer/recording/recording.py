@@ -170,7 +170,9 @@ class StreamFolder:
         base = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{run}-{name}").strip("-.")[:100]
         base = base or "stream"
         for attempt in range(1, 100):
-            self.path = root / (base if attempt == 1 else f"{base}-{attempt}")
+            self.path = root / base
+            if attempt > 1:
+                self.path = root / f"{base}-{attempt}"
             if not self._open_own():
                 continue
             try:
@@ -271,7 +273,7 @@ class Recording:
         limit: int = 0,
         folder: StreamFolder | None = None,
     ) -> None:
-        """Begin a recording, or continue that of a folder.
+        """Start a recording, or continue that of a folder.
 
         Args:
             interval: versions, or steps, between two snapshots.
@@ -481,7 +483,7 @@ class Player:
             self.seek(len(self.recording) - 1)
 
     def end(self) -> None:
-        """Replace the live version, which is lost, by the newest snapshot."""
+        """Show the newest snapshot in place of the live version, which is lost."""
         self.has_live = False
         self.live()
 
@@ -559,7 +561,7 @@ class Player:
         return False
 
     def resend(self) -> None:
-        """Feed the present snapshot once more."""
+        """Have the view take the present snapshot once more."""
         self._fed_snapshot = None
 
 

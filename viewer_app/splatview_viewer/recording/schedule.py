@@ -48,7 +48,7 @@ class SnapshotSchedule:
         return float(self.step_interval or DEFAULT_INTERVAL)
 
     def notice(self, version: int, now: float) -> None:
-        """Note the time of the stream's version, if it is a new one."""
+        """Take note of the time of the stream's version, if it is a new one."""
         if version == self.version:
             return
         self.period = max(now - self.arrived_at, 0.0)
@@ -95,12 +95,13 @@ class SnapshotSchedule:
         return 0 <= step - self.snapshot_step < interval
 
     def note_snapshot(self, version: int, step: int, now: float) -> None:
-        """Note the version of which a snapshot is taken now."""
+        """Take note of the version of which a snapshot is taken now."""
         self.snapshot_version = version
         self.snapshot_step = step
         self.snapshot_at = now
 
     def set_pause(self) -> None:
         """Wait for a while, now that the snapshot is taken."""
-        gap = _GAP if self.step_interval is None else 0.0
-        self.next_at = self.snapshot_at + gap
+        self.next_at = self.snapshot_at
+        if self.step_interval is None:
+            self.next_at += _GAP

@@ -126,7 +126,7 @@ class CameraMotion:
         return True
 
     def orbit_around(self, x: float, y: float, rect: Rect) -> None:
-        """Search what lies under a pixel of the screen, and orbit around it then."""
+        """Find what lies under a pixel of the screen, and orbit around it then."""
         self._picker.search(x, y, rect)
 
     def tick(self, now: float) -> bool:

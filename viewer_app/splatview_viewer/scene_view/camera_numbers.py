@@ -92,13 +92,12 @@ def _draw_roll(rig: CameraRig) -> None:
 
 def range_words(orbit: Orbit) -> str:
     """Return how near and how far the scene is drawn, in a few words."""
-    near = (
-        ""
-        if orbit.near <= _least_near(orbit) * (1 + 1e-6)
-        else f"from {orbit.near:.3g}"
-    )
-    far = "" if orbit.far >= _MAX_FAR else f"to {orbit.far:.3g}"
-    return f"{near} {far}".strip() or "all"
+    limits: list[str] = []
+    if orbit.near > _least_near(orbit) * (1 + 1e-6):
+        limits.append(f"from {orbit.near:.3g}")
+    if orbit.far < _MAX_FAR:
+        limits.append(f"to {orbit.far:.3g}")
+    return " ".join(limits) or "all"
 
 
 def _least_near(orbit: Orbit) -> float:
@@ -110,6 +109,9 @@ def draw_range(rig: CameraRig) -> None:
     orbit = rig.orbit
     min_near = _least_near(orbit)
     shown_far = min(orbit.far, _MAX_FAR)
+    far_format = "%.3g"
+    if shown_far == _MAX_FAR:
+        far_format = "no limit"
     near = ui.slider(
         "Near",
         "Gaussians nearer to the camera are not drawn, world units",
@@ -124,7 +126,7 @@ def draw_range(rig: CameraRig) -> None:
         "Gaussians farther from the camera are not drawn, world units",
         shown_far,
         (min_near, _MAX_FAR),
-        "no limit" if shown_far == _MAX_FAR else "%.3g",
+        far_format,
         reset=_MAX_FAR,
         log=True,
     )

@@ -136,12 +136,15 @@ def _draw_bookmark(bookmarks: Bookmarks, digit: int) -> None:
 
 def _draw_keep(bookmarks: Bookmarks, count: int) -> None:
     """Draw the button that keeps the camera as a bookmark."""
+    reason = None
+    if count:
+        reason = bookmarks.reason_full
     is_pressed = controls.button(
         "",
         "plus",
         name="keep",
         width=theme.ROW_HEIGHT,
-        reason=bookmarks.reason_full if count else None,
+        reason=reason,
         hint="Keep this camera as a bookmark (Shift + 1 to 9)",
     )
     if is_pressed:

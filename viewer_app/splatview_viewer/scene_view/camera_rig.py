@@ -125,7 +125,7 @@ class CameraRig:
         self.put_place(exact_camera=camera, seen_in=None, framed=camera is not None)
 
     def frame_scene(self) -> None:
-        """See the whole scene in the next picture, as at first."""
+        """Show the whole scene in the next picture, as at first."""
         self.put_place(framed=False, exact_camera=None, seen_in=None)
 
     def copy_orbit(self) -> Orbit:

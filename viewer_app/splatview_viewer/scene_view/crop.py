@@ -88,7 +88,7 @@ class Crop(Tool[SelectableView]):
         """True while the section of the panel is visible."""
 
     def choose_tool(self) -> None:
-        """Crop by a box around all that is seen, unless there is a shape."""
+        """Start with a box around all that is seen, unless there is a shape."""
         if self.shape is None:
             self.set_shape(self.fit(Box))
 
@@ -203,7 +203,7 @@ class Crop(Tool[SelectableView]):
         return None
 
     def _press(self, event: PointerPress, rect: Rect, shape: Shape) -> bool | None:
-        """Grab the handle under the pointer."""
+        """Take hold of the handle under the pointer."""
         name = None
         if event.button == "left":
             name = self._handle_under(event.x, event.y, rect)
@@ -284,7 +284,10 @@ def _draw_shape(shape: Shape, camera: Camera, rect: Rect, scale: float) -> None:
     # Edges at the back come first, so that those in front lie over them.
     edges = sorted(shapes.edges(shape, camera), key=lambda edge: edge[1])
     for corners, is_in_front in edges:
-        draw_line(corners, rect, scale, theme.INK, 0.95 if is_in_front else 0.35)
+        opacity = 0.35
+        if is_in_front:
+            opacity = 0.95
+        draw_line(corners, rect, scale, theme.INK, opacity)
 
 
 def _draw_handles(tool: Crop, camera: Camera, rect: Rect, scale: float) -> None:

@@ -114,7 +114,9 @@ def state_words(tool: Frustums, content: CamerasContent) -> str:
         return f"{count}, doubtful"
     if tool.through.index is not None:
         return f"{count}, through {tool.through.index}"
-    return f"{count}, {'shown' if tool.state.shown else 'hidden'}"
+    if tool.state.shown:
+        return f"{count}, shown"
+    return f"{count}, hidden"
 
 
 def draw_panel(tool: Frustums, content: CamerasContent) -> None:

@@ -44,7 +44,7 @@ def draw_line(
 
 
 def push_clip_rect(draw: imgui.ImDrawList, rect: Rect) -> None:
-    """Restrict what is drawn to a rectangle, until `pop_clip_rect`."""
+    """Keep what is drawn within a rectangle, until `pop_clip_rect`."""
     low = ImVec2(rect.x, rect.y)
     high = ImVec2(rect.x + rect.width, rect.y + rect.height)
     draw.push_clip_rect(low, high, True)

@@ -262,7 +262,7 @@ class LookingThrough:
     def draw(
         self, framebuffer: moderngl.Framebuffer, rect: Rect, content: CamerasContent
     ) -> None:
-        """Lay the photograph over what was rendered in `rect`."""
+        """Draw the photograph over what was rendered in `rect`."""
         state = self.view.state.training
         if state.comparison == "render":
             return

@@ -131,7 +131,10 @@ class PathTool(Tool[SceneView]):
             previous = keys[self.chosen_key - 1]
             seconds = previous.seconds + removed.seconds
             keys[self.chosen_key - 1] = replace(previous, seconds=seconds)
-        self._choose(min(self.chosen_key, len(keys) - 1) if keys else None)
+        if keys:
+            self._choose(min(self.chosen_key, len(keys) - 1))
+        else:
+            self._choose(None)
 
     def circle_scene(self) -> None:
         """Take a path once around the middle of the scene, from where the camera is."""
@@ -159,20 +162,20 @@ class PathTool(Tool[SceneView]):
         keys[index - 1] = replace(previous, seconds=seconds - times[index - 1])
 
     def choose(self, index: int) -> None:
-        """Edit a keyframe: the camera goes there."""
+        """Choose a keyframe to edit: the camera goes there."""
         self.stop()
         self.is_open = True
         self._choose(index)
         self.view.rig.fly_to(self._camera_of_playhead(), _FLIGHT_S)
 
     def _choose(self, index: int | None) -> None:
-        """Edit this keyframe from now on, with the playhead there."""
+        """Choose this keyframe to edit, and put the playhead there."""
         self.chosen_key = index
         times = self.path.times
         self.time = times[min(index or 0, len(times) - 1)]
 
     def use(self, film: Film) -> None:
-        """Edit another path."""
+        """Change to another path."""
         self.film = film
         self.time = 0.0
         self.chosen_key = None

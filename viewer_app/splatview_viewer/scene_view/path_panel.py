@@ -117,6 +117,9 @@ def _draw_times(tool: PathTool) -> None:
 
 def _draw_files(tool: PathTool) -> None:
     """Draw the buttons that save the path, and that list files of paths."""
+    reason = None
+    if not tool.path.keys:
+        reason = _NO_KEYS
     pressed = ui.buttons(
         "Saved",
         ["Save", "Load"],
@@ -125,7 +128,7 @@ def _draw_files(tool: PathTool) -> None:
             "One of the current folder's; others can be dropped over the picture",
         ],
         ["save", "open"],
-        [None if tool.path.keys else _NO_KEYS, None],
+        [reason, None],
     )
     if pressed == 0:
         tool.storage.save()
@@ -179,12 +182,15 @@ def _draw_video(tool: PathTool) -> None:
     if filming is not None:
         _draw_progress(tool, filming)
         return
+    reason = None
+    if not tool.path.keys:
+        reason = _NO_KEYS
     is_pressed = controls.button(
         "Render",
         "film",
         width=-1,
         look="primary",
-        reason=None if tool.path.keys else _NO_KEYS,
+        reason=reason,
         hint="Into the current folder of the viewer; drawing goes on meanwhile",
     )
     if is_pressed:

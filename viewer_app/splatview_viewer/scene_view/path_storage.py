@@ -85,7 +85,7 @@ class PathStorage:
         return True
 
     def remember(self) -> None:
-        """Remember an edited path, or recall one when the scene's name is known."""
+        """Keep an edited path, or recall one when the scene's name is known."""
         tool = self._tool
         host = tool.view.host
         name = host.identity or host.name

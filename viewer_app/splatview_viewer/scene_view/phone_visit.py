@@ -103,7 +103,9 @@ def _draw_photo(
     draw = imgui.get_window_draw_list()
     rounding = theme.FIELD_ROUNDING * scale
     content = tool.content
-    thumbnail = None if content is None else content.drawing.thumbnail(index)
+    thumbnail = None
+    if content is not None:
+        thumbnail = content.drawing.thumbnail(index)
     if thumbnail is None:
         draw.add_rect_filled(item.low, item.high, theme.u32(theme.FIELD), rounding)
     else:

@@ -16,7 +16,7 @@ class Question:
     """A fact about a scene that one job finds; a new question drops an open one."""
 
     def __init__(self, view: SceneView, name: str) -> None:
-        """Name the question's jobs `name`."""
+        """Give the question's jobs the name `name`."""
 
         def wake() -> None:
             # The view may get another host.

@@ -89,10 +89,10 @@ class Timeline:
         now = self._tool.time
         if by > 0:
             later_keys = [i for i, t in enumerate(times) if t > now + _SAME_TIME]
-            self._tool.choose(later_keys[0] if later_keys else len(keys) - 1)
+            self._tool.choose(min(later_keys, default=len(keys) - 1))
         else:
             earlier_keys = [i for i, t in enumerate(times) if t < now - _SAME_TIME]
-            self._tool.choose(earlier_keys[-1] if earlier_keys else 0)
+            self._tool.choose(max(earlier_keys, default=0))
 
     def draw_track(self, rect: Rect, scale: float) -> bool:
         previous = self._tool.displayed_state

@@ -280,16 +280,25 @@ class ToolSet(dict[str, Tool]):
 
     def sections(self) -> list[Section]:
         """Return the sections of all tools, in the order of the panel."""
-        return in_order([s for tool in self.values() for s in tool.sections()])
+        sections: list[Section] = []
+        for tool in self.values():
+            sections += tool.sections()
+        return in_order(sections)
 
     def details(self) -> list[str]:
         """Return the phrases of all tools for the status line."""
-        return [phrase for tool in self.values() for phrase in tool.details()]
+        phrases: list[str] = []
+        for tool in self.values():
+            phrases += tool.details()
+        return phrases
 
     def key_helps(self) -> list[KeyHelp]:
         """Return the help texts of the tools that can be used with the scene."""
-        useful = [tool for tool in self.values() if tool.is_useful]
-        return [key for tool in useful for key in tool.keys]
+        helps: list[KeyHelp] = []
+        for tool in self.values():
+            if tool.is_useful:
+                helps += tool.keys
+        return helps
 
     def close(self) -> None:
         """Close all tools. Idempotent."""

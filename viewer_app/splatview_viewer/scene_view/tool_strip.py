@@ -51,8 +51,12 @@ class ToolStrip(Tool[SceneView]):
     def _groups(self) -> list[list[Tool]]:
         """Return the tools of the strip, by groups from above."""
         tools = self.view.tools
-        groups = [[tools[name] for name in group if name in tools] for group in _GROUPS]
-        return [group for group in groups if group]
+        groups: list[list[Tool]] = []
+        for names in _GROUPS:
+            group = [tools[name] for name in names if name in tools]
+            if group:
+                groups.append(group)
+        return groups
 
     def _strip_rect(self, rect: Rect) -> Rect | None:
         """Return where the strip lies; None where there is no room, or no choice."""

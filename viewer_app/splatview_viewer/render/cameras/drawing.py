@@ -246,8 +246,8 @@ class FrustumDrawing:
             "u_color": _LINES,
             "u_marked_color": _MARKED,
             "u_current_color": _CURRENT,
-            "u_marked": -1 if style.marked is None else style.marked,
-            "u_current": -1 if style.current is None else style.current,
+            "u_marked": _shader_index(style.marked),
+            "u_current": _shader_index(style.current),
             "u_cameras": 0,
             "u_atlas": 1,
             "u_per_row": ATLAS // self._side,
@@ -333,6 +333,13 @@ def draw_name_tag(
     bottom = points[:, 1].max()
     y = rect.y + bottom + 6 * theme.scale()
     tag(cameras.label(index), rect.x + left, y, rect)
+
+
+def _shader_index(index: int | None) -> int:
+    """Return an index of a camera as the shaders take it: -1 where there is none."""
+    if index is None:
+        return -1
+    return index
 
 
 def camera_at(

@@ -58,12 +58,14 @@ class CameraHints:
             self._log(hint)
 
     def take_photo_hint(self, text: object) -> None:
-        """Note the hint that the publisher of photographs sent with them.
+        """Keep the hint that the publisher of photographs sent with them.
 
         Args:
             text: a text, which the publisher has logged itself, or None.
         """
-        self._photo_hint = text if isinstance(text, str) else ""
+        self._photo_hint = ""
+        if isinstance(text, str):
+            self._photo_hint = text
 
     def compare(self, points: np.ndarray, version: int, now: float) -> bool:
         """Check the poses together with a scene; return True if the doubts have changed.

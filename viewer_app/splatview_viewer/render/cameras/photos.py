@@ -314,8 +314,9 @@ def read_photo(path: Path, size: tuple[int, int], side: int = 0) -> np.ndarray:
 
     existing = find_picture(path)
     if existing is None:
-        is_there = os.path.exists(path)
-        raise OSError("not a file" if is_there else "there is no such file")
+        if os.path.exists(path):
+            raise OSError("not a file")
+        raise OSError("there is no such file")
     try:
         with open_regular(existing) as file, open_picture(file) as image:
             if side:

@@ -90,11 +90,14 @@ class Parameters(ctypes.Structure):
         # In float32, as the kernels get it.
         viewmat = np.asarray(camera.viewmat, np.float32)
         position = np.linalg.inv(viewmat.astype(np.float64))[:3, 3]
+        depth_address = 0
+        if depth is not None:
+            depth_address = depth.data_ptr()
         parameters = cls(
             scale=options.scale,
             point_reach=options.point_reach,
             rgba=rgba.data_ptr(),
-            depth=0 if depth is None else depth.data_ptr(),
+            depth=depth_address,
             needed=needed,
         )
         parameters.viewmat[:] = np.ravel(viewmat).tolist()

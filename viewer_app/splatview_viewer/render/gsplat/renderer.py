@@ -144,8 +144,10 @@ class GsplatRenderer(Renderer):
     ) -> None:
         self._check_open()
         self._move_to(scene.gpu or self._home)
-        self._lease.put(scene if scene.on_gpu else None, ready)
-        if not scene.on_gpu:
+        if scene.on_gpu:
+            self._lease.put(scene, ready)
+        else:
+            self._lease.put(None, ready)
             # Arrays in host memory may change after this returns.
             with self._working(), self._lease:
                 self._activate(scene)

@@ -122,8 +122,8 @@ class DeviceGaussians:
 
         Args:
             scene: lies here or in host memory.
-            begin: called when everything that has to be awaited has been, before the GPU
-                is given work; by then all that readers have given their streams.
+            begin_clock: called when everything that has to be awaited has been, before
+                the GPU is given work; by then all that readers have given their streams.
         """
         self._shared_scene = None
         self._flags_of = None
