@@ -233,7 +233,9 @@ def _in_turns(
 def _shared() -> int:
     """Return how many versions this process has marked or copied for its viewers."""
     publisher = publishing.started_publisher()
-    return 0 if publisher is None else publisher.control.words[COPIES]
+    if publisher is None:
+        return 0
+    return publisher.control.words[COPIES]
 
 
 def _marked_rows(marked: list[int], bare: list[int], path: str) -> list[dict[str, str]]:

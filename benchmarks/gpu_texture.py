@@ -66,7 +66,7 @@ def run() -> Rows:
     for method in WAYS:
         rows += tried(
             f"TextureTensor, {method}",
-            lambda way=method: _texture_tensor(ctx, frames, way, floor),
+            lambda copy_method=method: _texture_tensor(ctx, frames, copy_method, floor),
         )
     ctx.release()
     return rows
@@ -79,7 +79,10 @@ def _rate(ctx: moderngl.Context, frame: Frame) -> float:
         torch.cuda.synchronize()
         ctx.finish()
         started_at = time.perf_counter()
-        for i in range(FRAMES if attempt else 24):
+        frame_count = FRAMES
+        if attempt == 0:
+            frame_count = 24
+        for i in range(frame_count):
             frame(i)
         torch.cuda.synchronize()
         ctx.finish()
@@ -98,12 +101,15 @@ def _row(
 ) -> dict[str, str]:
     direction = "to" if title.startswith("tensor") else "from"
     mapped = floor.get(direction)
+    ratio = ""
+    if mapped:
+        ratio = f"{rate / mapped:.1f}"
     return {
         "what": title,
         "way": method,
         "frames/s": f"{rate:,.0f}",
         "us per frame": f"{1e6 / rate:.1f}",
-        "over map/unmap": f"{rate / mapped:.1f}" if mapped else "",
+        "over map/unmap": ratio,
         "target": f"{PRINTED:,}" if target else "",
         "verified": verified,
     }
@@ -204,8 +210,8 @@ def _shared_texture(
     With `explicit` OpenGL has it only when it draws, else at any time.
     """
     with SharedTexture(ctx, (SIZE, SIZE), explicit=explicit) as link:
-        moment = "when it draws" if explicit else "after every copy"
-        label = f"SharedTexture, {link.way}, given to OpenGL {moment}"
+        draw_time = "when it draws" if explicit else "after every copy"
+        label = f"SharedTexture, {link.way}, given to OpenGL {draw_time}"
         source = TextureSource(link.texture, FORM)
         painted = ctx.framebuffer([link.texture])
         last = frames[(FRAMES - 1) % DISTINCT]
@@ -273,7 +279,9 @@ def _mapped(
     def ok(result: tuple[Any, ...]) -> Any:
         if int(result[0]):
             raise RuntimeError(str(result[0]))
-        return result[1] if len(result) == 2 else None
+        if len(result) == 2:
+            return result[1]
+        return None
 
     texture = ctx.texture((SIZE, SIZE), 4)
     back = torch.zeros_like(frames[0])

@@ -189,7 +189,8 @@ def _attached(gigabytes: float) -> dict[str, str]:
         max(calls) / statistics.median(copies) for calls, copies, _, _ in attachments
     )
     calls, copies, _, _ = min(
-        attachments, key=lambda one: max(one[0]) / statistics.median(one[1])
+        attachments,
+        key=lambda attachment: max(attachment[0]) / statistics.median(attachment[1]),
     )
     peak = max(peak for _, _, peak, _ in attachments)
     return {

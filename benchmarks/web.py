@@ -90,10 +90,8 @@ def page_of(viewer: Program, size: tuple[int, int]) -> str:
 
     def find_address() -> re.Match[str] | None:
         printed = re.compile(r"http://127\.0\.0\.1:(\d+)/\?token=(\S+)")
-        return next(
-            (m for line in list(viewer.output_lines) if (m := printed.search(line))),
-            None,
-        )
+        matches = (printed.search(line) for line in list(viewer.output_lines))
+        return next((match for match in matches if match is not None), None)
 
     wait_until("the viewer's address", lambda: find_address() is not None, 60)
     match = find_address()
@@ -155,7 +153,9 @@ def _measure(device: str, base: str, mode: Mode) -> dict[str, str]:
         "target": mode.target,
         "CPU ms per picture": f"{cpu['all'] / pictures:.2f} + {published['publish_ms']:.2f} to publish",
         "of which": ", ".join(
-            f"{part} {ms / pictures:.2f}" for part, ms in cpu.items() if part != "all"
+            f"{group} {ms / pictures:.2f}"
+            for group, ms in cpu.items()
+            if group != "all"
         ),
         "main + web, % of a core": f"{python:.1f}",
     }

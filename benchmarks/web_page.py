@@ -56,13 +56,18 @@ class Measured:
 
     def row(self, title: str) -> dict[str, str]:
         latencies = self.latencies_ms
+        p50 = ""
+        p95 = ""
+        if latencies:
+            p50 = f"{percentile(latencies, 0.5):.0f}"
+            p95 = f"{percentile(latencies, 0.95):.0f}"
         return {
             "what": title,
             "KB/s": f"{self.received_bytes / self.seconds / 1e3:.0f}",
             "pictures/s": f"{self.pictures / self.seconds:.1f}",
             "KB per picture": f"{self.received_bytes / max(self.pictures, 1) / 1e3:.0f}",
-            "p50 ms": f"{percentile(latencies, 0.5):.0f}" if latencies else "",
-            "p95 ms": f"{percentile(latencies, 0.95):.0f}" if latencies else "",
+            "p50 ms": p50,
+            "p95 ms": p95,
             "viewer, % of a core": f"{self.cpu_s / self.seconds * 100:.0f}",
         }
 
@@ -131,24 +136,26 @@ def _watched(page: Page, pid: int, act) -> Measured:
     page.wait_for_timeout(1500)
     cpu = _cpu(pid)
     started_at = time.monotonic()
-    before = page.evaluate("({bytes: received, frames: splatview.state().frames})")
+    state_before = page.evaluate(
+        "({bytes: received, frames: splatview.state().frames})"
+    )
     latencies: list[float] = []
     step = 0
-    while (now := time.monotonic() - started_at) < SECONDS:
-        act(page, step, now)
+    while time.monotonic() < started_at + SECONDS:
+        act(page, step, time.monotonic() - started_at)
         step += 1
         ms = page.evaluate("splatview.state().latencyMs")
         if ms is not None:
             latencies.append(ms)
-    after = page.evaluate("({bytes: received, frames: splatview.state().frames})")
+    state_after = page.evaluate("({bytes: received, frames: splatview.state().frames})")
     seconds = time.monotonic() - started_at
     page.mouse.up()
     # The first press leaves a field.
     page.mouse.click(900, 500)
     return Measured(
         seconds,
-        after["bytes"] - before["bytes"],
-        after["frames"] - before["frames"],
+        state_after["bytes"] - state_before["bytes"],
+        state_after["frames"] - state_before["frames"],
         latencies,
         _cpu(pid) - cpu,
     )

@@ -114,9 +114,11 @@ def sources(*folders: str) -> list[Source]:
 
 def _parameter_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
     arguments = function.args
-    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    every += [arg for arg in (arguments.vararg, arguments.kwarg) if arg is not None]
-    return {argument.arg for argument in every}
+    parameters = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    parameters += [
+        arg for arg in (arguments.vararg, arguments.kwarg) if arg is not None
+    ]
+    return {argument.arg for argument in parameters}
 
 
 def _documented_names(docstring: str) -> list[str]:
@@ -129,15 +131,17 @@ def _documented_names(docstring: str) -> list[str]:
 
 def test_described_arguments_exist() -> None:
     """A parameter that is renamed keeps no description by its old name."""
-    wrong = []
+    unknown_names = []
     for source in sources(*FOLDERS):
         for function in source.functions:
             names = _documented_names(ast.get_docstring(function) or "")
             # The names of further keywords are those of a TypedDict.
             if function.args.kwarg is None:
                 unknown = set(names) - _parameter_names(function)
-                wrong += [f"{source.name} {function.name}: {n}" for n in unknown]
-    assert not wrong
+                unknown_names += [
+                    f"{source.name} {function.name}: {n}" for n in unknown
+                ]
+    assert not unknown_names
 
 
 def test_only_kinds_compare_names_of_kinds() -> None:
@@ -147,14 +151,14 @@ def test_only_kinds_compare_names_of_kinds() -> None:
         path.name for path in (ROOT / "ipc" / "splatview_ipc" / "kinds").glob("*.py")
     )
     compared = re.compile(rf'\.kind (==|!=) "({names.replace(".py", "")})"')
-    found = [
+    matches = [
         f"{path.relative_to(viewer)}: {line.strip()}"
         for path in viewer.rglob("*.py")
         if path.relative_to(viewer).parts[0] != "kinds"
         for line in path.read_text().splitlines()
         if compared.search(line)
     ]
-    assert not found
+    assert not matches
 
 
 @pytest.mark.programs
@@ -232,10 +236,10 @@ def test_no_files_import_each_other_in_a_circle_at_run_time() -> None:
     for folder in FOLDERS:
         root = ROOT if folder == "splatview" else ROOT / folder
         for path in (ROOT / folder).rglob("*.py"):
-            parts = path.relative_to(root).with_suffix("").parts
-            if parts[-1] == "__init__":
-                parts = parts[:-1]
-            modules[".".join(parts)] = path
+            components = path.relative_to(root).with_suffix("").parts
+            if components[-1] == "__init__":
+                components = components[:-1]
+            modules[".".join(components)] = path
     graph = {name: run_time_imports(path, modules) for name, path in modules.items()}
     sorter = graphlib.TopologicalSorter(graph)
     try:
@@ -327,8 +331,8 @@ def test_promises_of_security_name_tests_that_exist() -> None:
     for promise, tests in rows:
         named = pattern.findall(tests)
         assert named, f"{promise}: names no tests: {tests}"
-        rest = pattern.sub("", tests).strip(", ")
-        assert not rest, f"{promise}: not a list of tests: {tests}"
+        remainder = pattern.sub("", tests).strip(", ")
+        assert not remainder, f"{promise}: not a list of tests: {tests}"
         for path, name in named:
             assert (ROOT / path).is_file(), f"{promise}: no file {path}"
             assert name in {node.name for node in parsed(ROOT / path).functions}, (
@@ -373,13 +377,13 @@ def test_tests_neither_sleep_nor_read_a_clock() -> None:
         "perf_counter_ns",
         "process_time",
     }
-    found = {
+    paths = {
         f"{source.name}: time.{attribute}"
         for source in _outside_support()
         for owner, attribute in source.attributes
         if owner == "time" and attribute in forbidden
     }
-    found |= {
+    paths |= {
         f"{source.name}: from time import {name}"
         for source in _outside_support()
         for module, names in source.imports
@@ -387,7 +391,7 @@ def test_tests_neither_sleep_nor_read_a_clock() -> None:
         for name in names
         if name in forbidden
     }
-    assert not found, "use support.wait:\n" + "\n".join(sorted(found))
+    assert not paths, "use support.wait:\n" + "\n".join(sorted(paths))
 
 
 def test_parameter_lists_are_short() -> None:
@@ -406,24 +410,28 @@ def test_tests_use_no_new_private_names() -> None:
     """Names that begin with an underscore, of objects other than `self`, and of modules of the product."""
     used = set()
     for source in _outside_support():
-        own = {
+        defined_names = {
             attribute
             for owner, attribute in source.attributes
             if owner in ("self", "cls")
         }
-        own |= {node.name for node in source.functions}
+        defined_names |= {node.name for node in source.functions}
         used |= {
             attribute
             for owner, attribute in source.attributes
             if owner not in ("self", "cls")
-        } - own
+        } - defined_names
         for module, names in source.imports:
             if module.partition(".")[0] in (
                 "splatview",
                 "splatview_ipc",
                 "splatview_viewer",
             ):
-                used |= {part for name in names for part in (*module.split("."), name)}
+                used |= {
+                    component
+                    for name in names
+                    for component in (*module.split("."), name)
+                }
     used = {name for name in used if name.startswith("_") and not name.endswith("__")}
     listed = set(PRIVATE_NAMES.read_text().split())
     assert not used - listed, (

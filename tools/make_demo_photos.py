@@ -162,15 +162,15 @@ def _write_points(
         seed: the seed of the choice and of the errors.
     """
     generator = torch.Generator().manual_seed(seed)
-    chosen = torch.randperm(len(positions), generator=generator)[:count]
-    errors = POINT_ERROR * torch.randn(len(chosen), 3, generator=generator)
-    vertices = np.zeros(len(chosen), [("xyz", "<f4", 3), ("rgb", "u1", 3)])
-    vertices["xyz"] = (_to_world(positions[chosen]) + errors).numpy()
-    vertices["rgb"] = (colors[chosen] * 255).round().byte().numpy()
+    indices = torch.randperm(len(positions), generator=generator)[:count]
+    errors = POINT_ERROR * torch.randn(len(indices), 3, generator=generator)
+    vertices = np.zeros(len(indices), [("xyz", "<f4", 3), ("rgb", "u1", 3)])
+    vertices["xyz"] = (_to_world(positions[indices]) + errors).numpy()
+    vertices["rgb"] = (colors[indices] * 255).round().byte().numpy()
     header = [
         "ply",
         "format binary_little_endian 1.0",
-        f"element vertex {len(chosen)}",
+        f"element vertex {len(indices)}",
         *(f"property float {name}" for name in "xyz"),
         *(f"property uchar {name}" for name in ("red", "green", "blue")),
         "end_header",

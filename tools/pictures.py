@@ -81,15 +81,15 @@ def train(file: Path | None, noise: float) -> None:
     """Publish a scene that gets better, its curves, and a picture; then wait."""
     import splatview
 
-    best = tensors_of(file)
-    count = len(best["means"])
+    trained = tensors_of(file)
+    count = len(trained["means"])
     pause = threading.Event()
     splatview.publish(torch.rand(240, 320, 3), "render")
     for index in range(SNAPSHOTS + 1):
         share = index / SNAPSHOTS
         step = round(share * LAST_STEP)
         alive = max(int(count * (0.4 + 0.6 * share)), 1)
-        scene = {name: tensor[:alive].clone() for name, tensor in best.items()}
+        scene = {name: tensor[:alive].clone() for name, tensor in trained.items()}
         scene["means"] += torch.randn(alive, 3) * noise * (1.2 - share)
         splatview.publish(scene, "gaussians", meta={"step": step})
         for small in range(step - 500, step, 25):

@@ -41,9 +41,9 @@ from benchmarks.browser.websocket import Closed, WebSocket
 from splatview_viewer.core import events as ev
 from splatview_viewer.web import messages
 
-_ABOVE = 44 + 30
+_PIXELS_ABOVE = 44 + 30
 """Pixels above the picture: the top bar and the pane's strip."""
-_BELOW = 88
+_PIXELS_BELOW = 88
 """Pixels below it: the time area."""
 _CHECKED = 24
 """Pictures of a measurement that are decoded."""
@@ -58,7 +58,9 @@ class ReceivedPicture:
     data: bytes = b""
 
 
-class Page:
+class ReceivingPage:
+    """A page that counts the pictures that come, and acknowledges them."""
+
     def __init__(self, options: dict[str, Any]) -> None:
         self._size: tuple[int, int] = tuple(options["size"])
         self._decoding = False
@@ -68,17 +70,15 @@ class Page:
         self._counted_from = time.monotonic()
         self._why_closed = ""
         self._coming: tuple[messages.Picture, float]
-        self._parts = b""
+        self._picture_data = b""
         self._socket = WebSocket(options["port"], f"/ws?token={options['token']}")
         width, height = self._size
-        height += _ABOVE + _BELOW
+        height += _PIXELS_ABOVE + _PIXELS_BELOW
         self._send(messages.Hello(id="benchmark", width=width, height=height))
         threading.Thread(target=self._reading, daemon=True).start()
 
     def _send(self, message: messages.ClientMessage) -> None:
         self._socket.send(messages.encode(message).encode())
-
-    # -- receiving ------------------------------------------------------------------------------------------
 
     def _reading(self) -> None:
         try:
@@ -90,13 +90,13 @@ class Page:
     def _read(self) -> None:
         binary, raw = self._socket.receive()
         if binary:
-            self._parts += raw
-            if len(self._parts) == self._coming[0].bytes:
-                self._take(self._parts)
+            self._picture_data += raw
+            if len(self._picture_data) == self._coming[0].bytes:
+                self._take(self._picture_data)
         elif b'"picture"' in raw[:40]:
             picture = msgspec.json.decode(raw, type=messages.Picture)
             self._coming = picture, time.monotonic()
-            self._parts = b""
+            self._picture_data = b""
         elif b'"interface"' in raw[:40]:
             update = msgspec.json.decode(raw, type=messages.Interface)
             if update.sizes:
@@ -125,7 +125,9 @@ class Page:
             raise RuntimeError(f"the connection is closed: {self._why_closed}")
         return [s for s in self._received if s.time >= self._counted_from]
 
-    # -- commands -------------------------------------------------------------------------------------------
+
+class Page(ReceivingPage):
+    """A page that answers commands: each is a method `do_` with its name."""
 
     def do_key(self, name: str) -> None:
         for pressed in (True, False):
@@ -164,11 +166,14 @@ class Page:
         received = self._counted()
         gaps = np.diff([self._counted_from, *(s.time for s in received), now])
         sizes = Counter("x".join(map(str, s.size)) for s in received)
+        mean_bytes = 0.0
+        if received:
+            mean_bytes = statistics.mean(s.bytes for s in received)
         return {
             "pictures": len(received),
             "seconds": now - self._counted_from,
             "per_s": len(received) / (now - self._counted_from),
-            "bytes": statistics.mean(s.bytes for s in received) if received else 0,
+            "bytes": mean_bytes,
             "gap_ms": float(gaps.max()) * 1e3,
             "sizes": sizes.most_common(3),
         }
@@ -192,19 +197,19 @@ class Page:
         kinds = []
         for s in received[:: max(len(received) // _CHECKED, 1)]:
             picture = pictures.decode(s.data)
-            number = pictures.read(picture)
-            if number not in published_at or published_at[number] > s.time:
+            version = pictures.read(picture)
+            if version not in published_at or published_at[version] > s.time:
                 raise RuntimeError(
-                    f"a picture shows {number}, which was not published by then"
+                    f"a picture shows {version}, which was not published by then"
                 )
-            if indices and number <= indices[-1]:
-                raise RuntimeError(f"a picture shows {number} after {indices[-1]}")
-            indices.append(number)
-            expected = pool[number % len(pool)].copy()
-            pictures.write(expected, number)
+            if indices and version <= indices[-1]:
+                raise RuntimeError(f"a picture shows {version} after {indices[-1]}")
+            indices.append(version)
+            expected = pool[version % len(pool)].copy()
+            pictures.write(expected, version)
             own_likeness, next_likeness = (
                 pictures.likeness(picture, one)
-                for one in (expected, pool[(number + 1) % len(pool)])
+                for one in (expected, pool[(version + 1) % len(pool)])
             )
             if own_likeness < next_likeness + 3:
                 raise RuntimeError(
@@ -212,7 +217,7 @@ class Page:
                     "like the next one"
                 )
             likeness.append(own_likeness)
-            ages.append((s.time - published_at[number]) * 1e3)
+            ages.append((s.time - published_at[version]) * 1e3)
             kinds.append(pictures.describe(s.data))
         return {
             "checked": len(indices),
@@ -229,7 +234,9 @@ class Page:
         self._received = []
         self._decoding = True
         x0, y0 = pictures.hand_position(0, self._size)
-        self._send(ev.PointerPress(x0, y0 + _ABOVE, at=time.perf_counter() * 1e3))
+        self._send(
+            ev.PointerPress(x0, y0 + _PIXELS_ABOVE, at=time.perf_counter() * 1e3)
+        )
         started_at = time.monotonic()
         due = started_at
         step = 0
@@ -237,14 +244,14 @@ class Page:
             step += 1
             x, y = pictures.hand_position(step, self._size)
             moved_at = time.perf_counter() * 1e3
-            self._send(ev.PointerMove(x, y + _ABOVE, at=moved_at))
+            self._send(ev.PointerMove(x, y + _PIXELS_ABOVE, at=moved_at))
             self._moves.append((moved_at, x - x0, y - y0))
             due += 1 / hz
             time.sleep(max(due - time.monotonic(), 0))
         time.sleep(1.5)
         self._send(
             ev.PointerRelease(
-                *(x0 + self._moves[-1][1], y0 + self._moves[-1][2] + _ABOVE),
+                *(x0 + self._moves[-1][1], y0 + self._moves[-1][2] + _PIXELS_ABOVE),
                 at=time.perf_counter() * 1e3,
             )
         )
@@ -279,27 +286,31 @@ class Page:
 
         It began in the middle of the picture, and the picture follows the pointer.
         """
-        moves = {at: (dx, dy) for at, dx, dy in self._moves}
+        moves = {moved_at: (dx, dy) for moved_at, dx, dy in self._moves}
         answers = [d for d in self._drawn if d[1] in moves]
         if len(answers) < 3:
             raise RuntimeError(
                 f"only {len(answers)} pictures tell of a move, of {len(self._drawn)}"
             )
         off = []
-        for _, at, full, data in answers[:: max(len(answers) // _CHECKED, 1)]:
+        for _, moved_at, full, data in answers[:: max(len(answers) // _CHECKED, 1)]:
             pixels = pictures.decode(data)
             scale = full[0] / pixels.shape[1]
             x, y = (n * scale for n in pictures.find_mark(pixels, 1 / scale))
-            dx, dy = moves[at]
+            dx, dy = moves[moved_at]
             off.append(math.hypot(x - full[0] / 2 - dx, y - full[1] / 2 - dy))
         return {"off": max(off), "checked": len(off)}
 
     def do_changed(self) -> dict[str, Any]:
         """Return how many pictures that tell of other moves look otherwise."""
         answers = [
-            (at, pictures.decode(data)) for _, at, _, data in self._drawn if at > 0
+            (moved, pictures.decode(data))
+            for _, moved, _, data in self._drawn
+            if moved > 0
         ][:60]
-        pairs = [(a, b) for (at, a), (bt, b) in itertools.pairwise(answers) if at != bt]
+        pairs = [
+            (a, b) for (moved, a), (bt, b) in itertools.pairwise(answers) if moved != bt
+        ]
         changed = sum(
             a.shape != b.shape
             or float(np.abs(a[::4, ::4].astype(int) - b[::4, ::4]).mean()) > 0.2

@@ -57,15 +57,15 @@ def read(picture: np.ndarray) -> int:
     index = 0
     for k in range(BITS):
         x = round((_MARGIN + (k + 0.5) * BLOCK) * scale)
-        above, below = (
+        error_above, error_below = (
             float(picture[round((_MARGIN + (0.5 + row) * BLOCK) * scale), x].mean())
             for row in (0, 1)
         )
-        if abs(above - below) < 100:
+        if abs(error_above - error_below) < 100:
             raise ValueError(
-                f"no number in the picture: block {k} has {above:.0f} and {below:.0f}"
+                f"no number in the picture: block {k} has {error_above:.0f} and {error_below:.0f}"
             )
-        index |= int(above > below) << k
+        index |= int(error_above > error_below) << k
     return index
 
 
@@ -81,7 +81,9 @@ def likeness(picture: np.ndarray, expected: np.ndarray) -> float:
             Image.fromarray(expected).resize(picture.shape[1::-1], Image.Resampling.BOX)
         )
     error = float(np.square(picture.astype(np.float32) - expected).mean())
-    return 99.0 if error == 0 else 10 * np.log10(255.0**2 / error)
+    if error == 0:
+        return 99.0
+    return 10 * np.log10(255.0**2 / error)
 
 
 def mark(picture: np.ndarray) -> None:

@@ -109,7 +109,9 @@ def _edge(framebuffer: moderngl.Framebuffer) -> int:
     """
     row = _read(framebuffer, framebuffer.height // 2, 1)[0].astype(int)
     edges = ((row[:, 0] > 190) & (row[:, 1] < 90) & (row[:, 2] > 190)).nonzero()[0]
-    return int(edges[0]) if len(edges) and edges[-1] - edges[0] > _LINE else -1
+    if len(edges) and edges[-1] - edges[0] > _LINE:
+        return int(edges[0])
+    return -1
 
 
 def _read(framebuffer: moderngl.Framebuffer, y: int, height: int) -> np.ndarray:

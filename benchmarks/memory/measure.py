@@ -147,7 +147,10 @@ def _pictures_first(trace: Path, cache: Path, target: str) -> dict[str, str]:
 def _wait_until_whole(viewer: Viewer) -> dict[str, float]:
     """Wait; return when there was a first picture, and one with the whole plot."""
     end = time.monotonic() + TIMEOUT_S
-    while (first := viewer.request("first", timeout=TIMEOUT_S))["whole"] is None:
+    while True:
+        first = viewer.request("first", timeout=TIMEOUT_S)
+        if first["whole"] is not None:
+            return first
         if time.monotonic() > end:
             raise RuntimeError(
                 f"no whole picture within {TIMEOUT_S:g} s; the viewer: {viewer.request('state')}"
@@ -156,7 +159,6 @@ def _wait_until_whole(viewer: Viewer) -> dict[str, float]:
         if fault:
             raise RuntimeError(f"the viewer cannot show it: {fault}")
         time.sleep(0.05)
-    return first
 
 
 def _viewer(trace: Path, env: dict[str, str]) -> Viewer:

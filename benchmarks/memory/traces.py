@@ -91,8 +91,8 @@ def _closed(trace: list[Event], segments: list[Event]) -> list[Event]:
         *({**segment, "action": "segment_alloc"} for segment in segments_left),
         *closed,
         *(
-            {**place, "action": "segment_free", "time_us": trace[-1]["time_us"]}
-            for place in segments_left
+            {**segment_place, "action": "segment_free", "time_us": trace[-1]["time_us"]}
+            for segment_place in segments_left
         ),
     ]
 

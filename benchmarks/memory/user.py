@@ -132,14 +132,19 @@ class MemoryScreen(CountingScreen):
                 self.push(PointerRelease(x, y))
                 pressed = False
             if gesture == "pan":
-                self.push(PointerMove(x, y) if pressed else PointerPress(x, y))
+                if pressed:
+                    self.push(PointerMove(x, y))
+                else:
+                    self.push(PointerPress(x, y))
                 pressed = True
                 phase += 3.0 / HZ
             elif gesture == "zoom":
                 self.push(Wheel(width * 0.6, height * 0.5, float(direction)))
                 turned += direction
                 if not 0 < turned < NOTCHES:
-                    direction = -1 if turned >= NOTCHES else 1
+                    direction = 1
+                    if turned >= NOTCHES:
+                        direction = -1
 
 
 if __name__ == "__main__":

@@ -58,10 +58,6 @@ def wait_for_newest(column: str, value: float) -> None:
     wait_until(lambda: newest(column) == value)
 
 
-def wait_for_meta(reader: MemoryReader, name: str, value: object) -> None:
-    wait_until(lambda: reader.poll().meta.get(name) == value)
-
-
 def wait_for_samples(reader: MemoryReader, count: int = 1) -> None:
     wait_until(lambda: len(reader.poll().samples) >= count)
 
@@ -94,7 +90,7 @@ def test_publish_memory_samples_a_gpu_and_the_peaks_between_samples(
     wait_until(lambda: newest("allocated") == newest("peak") == GIB)
     assert rows()[:, COLUMN_INDEX["peak"]].max() == 3 * GIB
     assert newest("reserved") == 3 * GIB
-    wait_for_meta(reader, "device", "cuda:1")
+    reader.wait_for_meta("device", "cuda:1")
     assert (reader.meta["gpu"], reader.meta["total"]) == ("GPU 1", 80 * GIB)
     np.testing.assert_array_equal(reader.samples, rows()[: len(reader.samples)])
 
@@ -113,7 +109,7 @@ def test_cuda_that_starts_later_is_noticed(
     allocator.allocate(GIB, gpu=1)
     # The trainer made no further call: the GPU that has memory allocated is sampled.
     wait_for_newest("reserved", GIB)
-    wait_for_meta(reader, "device", "cuda:1")
+    reader.wait_for_meta("device", "cuda:1")
 
 
 def test_publish_memory_switches_recording_on_and_off(allocator: Allocator) -> None:
@@ -140,7 +136,7 @@ def test_snapshot_is_written_when_a_viewer_requests_it(
         splatview.publish_memory(hz=50, step=step)
     wait_for_samples(reader)
     reader.stream.request_snapshot()
-    wait_for_meta(reader, "snapshots", 1)
+    reader.wait_for_meta("snapshots", 1)
     assert allocator.snapshots == 1
     path = memory_snapshots.find_snapshot(reader.meta["snapshot"])
     assert path is not None
@@ -169,7 +165,7 @@ def test_snapshot_is_written_at_once_when_memory_runs_out(
     (name,) = (path.name for path in cache.iterdir())
     assert name.endswith("-1-oom.pickle")
     assert f"splatview memory {memory_snapshots.find_snapshot(name)}" in caplog.text
-    wait_for_meta(reader, "snapshot", name)
+    reader.wait_for_meta("snapshot", name)
     allocator.fail()
     assert allocator.snapshots == 1, "no second snapshot follows so soon"
     assert newest("ooms") == 2

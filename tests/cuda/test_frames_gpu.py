@@ -44,8 +44,8 @@ def start_publisher(programs: Programs, sort: str, pause: float = 0.005) -> None
     assert program.line() == "ready", program.end()[1]
 
 
-def frames_of(name: str = "it", **more: Any) -> Frames:
-    return splatview.frames(name, timeout=PATIENCE, **more)
+def frames_of(name: str = "it", **options: Any) -> Frames:
+    return splatview.frames(name, timeout=PATIENCE, **options)
 
 
 def fill_value(frame: Frame) -> int:
@@ -58,7 +58,7 @@ def test_new_pictures_come_by_the_ring_and_stay_on_the_gpu(programs: Programs) -
     It may be kept, and written on, while others come.
     """
     start_publisher(programs, "new", 0.0005)
-    with frames_of() as frames, frames_of() as other:
+    with frames_of() as frames, frames_of() as second_frames:
         own_frames = []
         for _ in range(60):
             frame = next(frames)
@@ -72,7 +72,7 @@ def test_new_pictures_come_by_the_ring_and_stay_on_the_gpu(programs: Programs) -
         first = own_frames[0]
         expected = np.full((270, 480, 4), fill_value(first), np.uint8)
         assert np.array_equal(first.numpy(), expected)
-        frame = next(other)
+        frame = next(second_frames)
         assert bool((frame.tensor == fill_value(frame)).all())
         assert frame.__dlpack_device__() == (2, frame.tensor.device.index)
         assert torch.from_dlpack(frame).data_ptr() == frame.tensor.data_ptr()

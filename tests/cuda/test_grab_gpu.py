@@ -55,20 +55,20 @@ def picture(seed: int) -> torch.Tensor:
     )
 
 
-@pytest.mark.parametrize("way", ["new", "same", "in place"])
-def test_ones_own_images(way: str) -> None:
+@pytest.mark.parametrize("method", ["new", "same", "in place"])
+def test_ones_own_images(method: str) -> None:
     image = picture(0)
     for k in range(8):
         torch.cuda._sleep(40_000_000)
-        if way == "new":
+        if method == "new":
             image = picture(k)
         else:
             image.copy_(picture(k))
-        splatview.publish(image, "render", copy=False if way == "in place" else None)
+        splatview.publish(image, "render", copy=False if method == "in place" else None)
         drawn = grab("render")
         assert drawn.is_cuda
         assert torch.equal(drawn, picture(k)), f"number {k}"
-    if way == "in place":
+    if method == "in place":
         torch.cuda._sleep(40_000_000)
         image.copy_(picture(77))
         assert torch.equal(grab("render"), picture(77))

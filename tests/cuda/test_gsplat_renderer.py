@@ -258,9 +258,9 @@ def assert_gsplat_s(
 
 def assert_close(name: str, got: np.ndarray, expected: np.ndarray) -> None:
     error = np.abs(got - expected) / np.maximum(np.abs(expected), 1)
-    within = (error < 1e-5).mean()
-    message = f"{name}: worst {error.max():.2g}, {within:.5%} within 1e-5"
-    assert within > 0.99, message
+    exact_share = (error < 1e-5).mean()
+    message = f"{name}: worst {error.max():.2g}, {exact_share:.5%} within 1e-5"
+    assert exact_share > 0.99, message
     assert (error < 1e-4).mean() > 0.999, message
     assert error.max() < 2e-2, message
 

@@ -225,16 +225,16 @@ def test_a_killed_trainer_leaves_its_last_scene(
 
 
 @pytest.mark.parametrize(
-    ("options", "way"), [("", "device-ring"), (", copy=False", "host")]
+    ("options", "transport"), [("", "device-ring"), (", copy=False", "host")]
 )
 def test_memory_that_cannot_be_shared_is_copied_and_the_reason_named(
-    programs: Programs, subscriber: Subscriber, options: str, way: str
+    programs: Programs, subscriber: Subscriber, options: str, transport: str
 ) -> None:
     trainer = Trainer(programs, "backend:cudaMallocAsync")
     trainer.do(f"scene = make(1000, 1); splatview.publish(scene{options})")
     stream = stream_of(subscriber)
     version = next_frame(subscriber, stream).version
-    assert stream.sharing == way, (stream.sharing, stream.fallback)
+    assert stream.sharing == transport, (stream.sharing, stream.fallback)
     assert "cudaMallocAsync" in stream.info.reasons
     assert "cudaMallocAsync" in stream.fallback
     for value in range(2, 6):
@@ -325,8 +325,8 @@ def test_frames_of_the_second_gpu_arrive_right_in_every_way(
     )
     uuid = trainer.do(ON_THE_SECOND)
     step = 0
-    for way in ("device-ring", "in-place", "host"):
-        with Subscriber(transports=(way,)) as subscriber:
+    for transport in ("device-ring", "in-place", "host"):
+        with Subscriber(transports=(transport,)) as subscriber:
             streams = [stream_of(subscriber, name) for name in ("image", "gaussians")]
             for stream in streams:
                 next_frame(subscriber, stream).close()
@@ -341,18 +341,18 @@ def test_frames_of_the_second_gpu_arrive_right_in_every_way(
                     )
                     with frame:
                         assert stream.gpu == uuid
-                        assert stream.sharing == way
-                        check_on_the_second(frame, step, way)
+                        assert stream.sharing == transport
+                        check_on_the_second(frame, step, transport)
 
 
-def check_on_the_second(frame: StreamFrame, step: int, way: str) -> None:
+def check_on_the_second(frame: StreamFrame, step: int, transport: str) -> None:
     """Check a frame that `ON_THE_SECOND` has published."""
     picture = (np.arange(270 * 481 * 4) % 240).reshape(270, 481, 4)
     for name, array in values(frame).items():
         expected = picture + step if name == "image" else step
-        assert np.all(array == expected), (way, name)
+        assert np.all(array == expected), (transport, name)
     for tensor in frame.tensors.values():
-        assert isinstance(tensor, DeviceTensor) == (way != "host")
+        assert isinstance(tensor, DeviceTensor) == (transport != "host")
         if isinstance(tensor, DeviceTensor):
             assert tensor.torch().device == torch.device("cuda", 1)
     assert frame.intact()

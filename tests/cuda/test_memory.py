@@ -36,7 +36,7 @@ answer = [ref.handle.hex(), ref.size]
     gpu = driver.gpu_uuid(0)
     unknown = "f" * 32
     generator = random.Random(0)
-    own = memory.ExportableMemory(2 * MB, 0)
+    exported_memory = memory.ExportableMemory(2 * MB, 0)
     ends = socket.socketpair()
     pipe = os.pipe()
     free_before, _ = torch.cuda.mem_get_info()
@@ -52,13 +52,15 @@ answer = [ref.handle.hex(), ref.size]
     forged: list[tuple[FdMemory | IpcMemory, list[int]]] = [
         (IpcMemory(bytes.fromhex(handle), 2 * size, gpu), [])
     ]
-    forged += [(IpcMemory(wrong, 4096, gpu), []) for wrong in handles]
+    forged += [(IpcMemory(forged_handle, 4096, gpu), []) for forged_handle in handles]
     forged += [(FdMemory("t-1", (2 * MB,), gpu), [fd]) for fd in other_fds]
     for pieces in ((4 * MB,), (2 * MB, 2 * MB), (1,), (limits.MAX_SEGMENT,), (3 * MB,)):
         further_fds = [os.open("/dev/null", os.O_RDWR) for _ in pieces[1:]]
-        forged.append((FdMemory("t-1", pieces, gpu), [own.fd(), *further_fds]))
+        forged.append(
+            (FdMemory("t-1", pieces, gpu), [exported_memory.fd(), *further_fds])
+        )
     forged += [
-        (FdMemory("t-1", (2 * MB,), unknown), [own.fd()]),
+        (FdMemory("t-1", (2 * MB,), unknown), [exported_memory.fd()]),
         (IpcMemory(bytes(64), 4096, unknown), []),
     ]
     for ref, fds in forged:
@@ -72,7 +74,7 @@ answer = [ref.handle.hex(), ref.size]
     assert open_files() <= files
     free_after, _ = torch.cuda.mem_get_info()
     assert free_after >= free_before - 32 * MB
-    own.close()
+    exported_memory.close()
     for end in ends:
         end.close()
     for fd in pipe:

@@ -41,7 +41,7 @@ def reader() -> Iterator[MemoryReader]:
 
 def test_the_numbers_are_the_allocators(reader: MemoryReader) -> None:
     splatview.publish_memory(hz=100)
-    kept = torch.empty(64 * MIB, dtype=torch.uint8, device="cuda")
+    allocation = torch.empty(64 * MIB, dtype=torch.uint8, device="cuda")
     wait_until(lambda: newest("allocated") == torch.cuda.memory_allocated())
     last_peak = torch.cuda.max_memory_allocated()
     # Freed sooner than the allocator's numbers are read.
@@ -57,11 +57,11 @@ def test_the_numbers_are_the_allocators(reader: MemoryReader) -> None:
     wait_until(is_over)
     assert newest("reserved") == torch.cuda.memory_reserved()
     device = f"cuda:{torch.cuda.current_device()}"
-    wait_until(lambda: reader.poll().meta.get("device") == device)
+    reader.wait_for_meta("device", device)
     assert reader.meta["gpu"] == torch.cuda.get_device_name()
     assert reader.meta["total"] == torch.cuda.get_device_properties(0).total_memory
     assert reader.meta["trouble"] == ""
-    assert kept.numel()
+    assert allocation.numel()
 
 
 PROGRAM = """
@@ -92,16 +92,14 @@ def start_program(programs: Programs, mode: str, reader: MemoryReader) -> Progra
     trainer = programs.code(PROGRAM, mode)
     assert trainer.line() == "allocated", trainer.end()[1]
     # Though no call came since CUDA is in use.
-    wait_until(lambda: reader.poll().meta.get("device") == "cuda:0")
-    wait_until(
-        lambda: reader.poll().samples[-1, COLUMN_INDEX["allocated"]] >= 5_000_000
-    )
+    reader.wait_for_meta("device", "cuda:0")
+    reader.wait_for_least("allocated", 5_000_000)
     trainer.write_line()
     return trainer
 
 
 def snapshot_of(reader: MemoryReader) -> tuple[Path, Any]:
-    wait_until(lambda: reader.poll().meta["snapshots"] == 1)
+    reader.wait_for_meta("snapshots", 1)
     path = memory_snapshots.find_snapshot(reader.meta["snapshot"])
     assert path is not None
     return path, load_snapshot(path)
@@ -111,7 +109,7 @@ def test_a_snapshot_that_a_viewer_asks_for(
     programs: Programs, reader: MemoryReader
 ) -> None:
     start_program(programs, "go on", reader)
-    wait_until(lambda: reader.poll().samples[-1, COLUMN_INDEX["step"]] >= 5)
+    reader.wait_for_least("step", 5)
     reader.stream.request_snapshot()
     _, snapshot = snapshot_of(reader)
     assert {"step 3", "step 4"} <= {a.name for a in snapshot.annotations}

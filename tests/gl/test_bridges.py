@@ -128,8 +128,10 @@ def expected_pixels(tensor: torch.Tensor, layout: str) -> np.ndarray:
 def is_same(pixels: np.ndarray, expected: np.ndarray, dtype: str) -> bool:
     """Compare integers to the last value, floats to the last bit; a NaN is a NaN."""
     if dtype in INTEGERS:
-        one = INTEGERS[dtype]
-        has_same_values = np.array_equal(np.rint(pixels * one), np.rint(expected * one))
+        integer_dtype = INTEGERS[dtype]
+        has_same_values = np.array_equal(
+            np.rint(pixels * integer_dtype), np.rint(expected * integer_dtype)
+        )
         return has_same_values and float(abs(pixels - expected).max()) < 1e-6
     is_nan = np.isnan(expected)
     bits = pixels[~is_nan].view(np.uint32)
@@ -271,11 +273,11 @@ def test_many_updates_and_the_picture_before(
     last: BridgedPicture | None = None
     for k in range(20):
         tensor = case.tensor(k)
-        shown = BridgedPicture(bridge.put(give(tensor), "HWC"), tensor)
-        assert shown.is_exact(ctx), k
+        picture = BridgedPicture(bridge.put(give(tensor), "HWC"), tensor)
+        assert picture.is_exact(ctx), k
         if last is not None:
             assert last.is_exact(ctx), f"the one before {k}"
-        last = shown
+        last = picture
     assert last is not None
     pixels = read_source(ctx, last.source, (5, 7, 3, 2))
     expected = expected_pixels(last.tensor, "HWC")[7:9, 5:8]
@@ -331,8 +333,8 @@ def test_pictures_larger_than_a_texture(ctx: moderngl.Context) -> None:
         ("CHW", (3, 30, 20), 1),
         ("CHW", (3, 33, 20), 2),
     ):
-        numbers = np.arange(np.prod(shape), dtype=np.uint32)
-        picture = numbers.astype(np.uint8).reshape(shape)
+        pixel_values = np.arange(np.prod(shape), dtype=np.uint32)
+        picture = pixel_values.astype(np.uint8).reshape(shape)
         source = bridge.put(picture, layout)
         if layout == "CHW":
             smaller = picture[:, ::stride, ::stride]
@@ -369,12 +371,12 @@ def test_canvases(
         for k, (width, height) in enumerate(sizes):
             tensor = Case(dtype, "HWC", channels, "contiguous", width, height).tensor(k)
             canvas.begin(height, width, channels, dtype).copy_(tensor.cuda())
-            shown = BridgedPicture(canvas.show(), tensor)
-            assert shown.source.size == (width, height)
-            assert shown.is_exact(ctx), (k, dtype)
+            picture = BridgedPicture(canvas.show(), tensor)
+            assert picture.source.size == (width, height)
+            assert picture.is_exact(ctx), (k, dtype)
             if last is not None:
                 assert last.is_exact(ctx), (k, dtype)
-            last = shown
+            last = picture
     with pytest.raises(SharingError, match=r"show\(\) without begin\(\)"):
         canvas.show()
     canvas.begin(33, 61, 1, "float32").fill_(7)
@@ -442,8 +444,8 @@ def test_any_memory_exactly(ctx: moderngl.Context, pieces: int) -> None:
         fetches.add(source.access.fetch)
         end = offset + dtype.itemsize * span_of(shape, strides)
         storage = torch.from_numpy(data[offset:end].copy()).view(dtype)
-        shown = BridgedPicture(source, storage.as_strided(shape, strides), layout)
-        assert shown.is_exact(ctx), (shape, dtype_name, layout)
+        picture = BridgedPicture(source, storage.as_strided(shape, strides), layout)
+        assert picture.is_exact(ctx), (shape, dtype_name, layout)
         source.release()
     assert fetches == {"FETCH_TEXEL", "FETCH_ELEMENT"}
     assert ctx.error == "GL_NO_ERROR"

@@ -71,7 +71,7 @@ def content_of(texture: moderngl.Texture, dtype: str) -> np.ndarray:
 
 
 @pytest.fixture(params=WAYS)
-def way(
+def sharing_way(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
     ctx: moderngl.Context,
@@ -82,17 +82,17 @@ def way(
     assert ctx.error == "GL_NO_ERROR"
 
 
-def test_textures_both_ways(ctx: moderngl.Context, way: str) -> None:
+def test_textures_both_ways(ctx: moderngl.Context, sharing_way: str) -> None:
     for (components, dtype), size in itertools.product(COLOURS, ((61, 33), (1, 1))):
-        if components == 3 and way != "host":
+        if components == 3 and sharing_way != "host":
             continue
         shape = size[1], size[0], components
         content = values(shape, dtype, 0).tobytes()
         texture = ctx.texture(size, components, content, alignment=1, dtype=dtype)
-        with TextureTensor(texture, way) as follower:
-            assert follower.way == way
+        with TextureTensor(texture, sharing_way) as follower:
+            assert follower.way == sharing_way
             assert tuple(follower.tensor.shape) == shape
-            uses_gpu = way != "host" or torch.cuda.is_available()
+            uses_gpu = sharing_way != "host" or torch.cuda.is_available()
             assert follower.tensor.is_cuda == uses_gpu
             check_both_ways(texture, follower, shape, dtype)
         texture.release()
@@ -120,11 +120,11 @@ def check_both_ways(
     assert torch.equal(follower.update(), flipped)
 
 
-def test_renderbuffers(ctx: moderngl.Context, way: str) -> None:
+def test_renderbuffers(ctx: moderngl.Context, sharing_way: str) -> None:
     for components, dtype in ((4, "f1"), (4, "f2"), (4, "f4"), (1, "f4"), (2, "f1")):
         buffer = ctx.renderbuffer((61, 33), components, dtype=dtype)
         framebuffer = ctx.framebuffer([buffer])
-        with TextureTensor(buffer, way) as follower:
+        with TextureTensor(buffer, sharing_way) as follower:
             for red in (0.25, 0.75):
                 framebuffer.clear(red, 0.5, 0.0, 1.0)
                 # OpenGL's row 0 is at the bottom.
@@ -138,14 +138,14 @@ def test_renderbuffers(ctx: moderngl.Context, way: str) -> None:
                 assert np.array_equal(pixels, expected), (components, dtype)
                 assert pixels[1, 4, 0] == pixels[0, 0, 0]
                 assert pixels[1, 4, 0] != pixels[2, 4, 0]
-            ones = torch.ones_like(follower.tensor)
-            if way == "register":
-                follower.write(ones)
+            white = torch.ones_like(follower.tensor)
+            if sharing_way == "register":
+                follower.write(white)
                 assert (follower.update() == 1).all()
             else:
                 message = "a renderbuffer cannot be written"
                 with pytest.raises(SharingError, match=message):
-                    follower.write(ones)
+                    follower.write(white)
         framebuffer.release()
         buffer.release()
 
@@ -175,19 +175,19 @@ def test_a_texture_over_a_tensor(
     device = "cuda" if torch.cuda.is_available() else "cpu"
     for shape, dtype in (((33, 61), "f4"), ((33, 61, 3), "f1"), ((33, 61, 4), "f2")):
         tensor = torch.from_numpy(values(shape, dtype, 0)).to(device)
-        with splatview.gl.texture(tensor, ctx, explicit=explicit) as shown:
-            assert shown.texture.size == (shape[1], shape[0])
+        with splatview.gl.texture(tensor, ctx, explicit=explicit) as shared_texture:
+            assert shared_texture.texture.size == (shape[1], shape[0])
             if device == "cuda":
-                assert shown.way == ("host" if shape[2:] == (3,) else "vulkan")
+                assert shared_texture.way == ("host" if shape[2:] == (3,) else "vulkan")
             for seed in (0, 1, 2):
                 tensor.copy_(torch.from_numpy(values(shape, dtype, seed)))
-                shown.update()
-                with shown.gl() as texture:
+                shared_texture.update()
+                with shared_texture.gl() as texture:
                     content = content_of(texture, dtype).reshape(shape)
                 assert np.array_equal(content, values(shape, dtype, seed))
 
 
-def test_the_programs_own_state_stays(ctx: moderngl.Context, way: str) -> None:
+def test_the_programs_own_state_stays(ctx: moderngl.Context, sharing_way: str) -> None:
     """A transfer restores what it binds, and a program's state does not harm it."""
     gl = GL.current()
     shape = (33, 61, 4)
@@ -196,7 +196,7 @@ def test_the_programs_own_state_stays(ctx: moderngl.Context, way: str) -> None:
     own_framebuffer = ctx.simple_framebuffer((8, 8))
     own_texture = ctx.texture((8, 8), 4)
     own_buffer = ctx.buffer(b"12345678")
-    follower = TextureTensor(texture, way)
+    follower = TextureTensor(texture, sharing_way)
     own_framebuffer.use()
     gl.glBindFramebuffer(glapi.READ_FRAMEBUFFER, own_framebuffer.glo)
     gl.glActiveTexture(glapi.TEXTURE0 + 3)
@@ -227,7 +227,7 @@ def test_the_programs_own_state_stays(ctx: moderngl.Context, way: str) -> None:
 def test_what_cannot_be_followed(ctx: moderngl.Context) -> None:
     texture = ctx.texture((4, 4), 4)
     errors = (TypeError, ValueError, SharingError)
-    for followed, way, message in (
+    for followed, sharing_way, message in (
         (5, None, r"expected a moderngl\.Texture or a"),
         (ctx.texture((4, 4), 1, dtype="u4"), None, "expected f1, f2, f4 or depth"),
         (
@@ -239,7 +239,7 @@ def test_what_cannot_be_followed(ctx: moderngl.Context) -> None:
         (ctx.texture((4, 4), 3), "register", "textures of 1, 2 and 4 components"),
     ):
         with pytest.raises(errors, match=message):
-            TextureTensor(followed, way)  # type: ignore[arg-type]
+            TextureTensor(followed, sharing_way)  # type: ignore[arg-type]
     for tensor, message in (
         (torch.zeros(4, 4, dtype=torch.int32), "int32 tensor"),
         (torch.zeros(4, 4, 5), r"\(4, 4, 5\); expected"),
@@ -256,10 +256,10 @@ def test_what_cannot_be_followed(ctx: moderngl.Context) -> None:
 
 
 def test_a_thread_without_the_context_is_refused(
-    ctx: moderngl.Context, way: str
+    ctx: moderngl.Context, sharing_way: str
 ) -> None:
     with (
-        TextureTensor(ctx.texture((4, 4), 4), way) as follower,
+        TextureTensor(ctx.texture((4, 4), 4), sharing_way) as follower,
         ThreadPoolExecutor(1) as pool,
     ):
         message = "the texture's OpenGL context is not current on this thread"

@@ -16,13 +16,17 @@ from splatview_ipc.kinds.rules import FLOAT_DTYPES
 
 def test_facts_are_those_of_torch_and_numpy() -> None:
     assert get_args(DType) == tuple(DTYPES)
-    for name, facts in DTYPES.items():
+    for name, dtype_facts in DTYPES.items():
         dtype: torch.dtype = getattr(torch, name)
-        assert facts.item_size == dtype.itemsize == np.dtype(facts.numpy).itemsize
-        assert facts.is_float == dtype.is_floating_point
-        assert facts.is_float == (name in FLOAT_DTYPES)
-        if name in IMAGE_DTYPES and not facts.is_float:
-            assert facts.one == torch.iinfo(dtype).max
+        assert (
+            dtype_facts.item_size
+            == dtype.itemsize
+            == np.dtype(dtype_facts.numpy).itemsize
+        )
+        assert dtype_facts.is_float == dtype.is_floating_point
+        assert dtype_facts.is_float == (name in FLOAT_DTYPES)
+        if name in IMAGE_DTYPES and not dtype_facts.is_float:
+            assert dtype_facts.one == torch.iinfo(dtype).max
 
 
 def test_opengl_reads_each_dtype_of_images() -> None:

@@ -67,14 +67,14 @@ class _Trainings:
         It goes on with `code` when a line comes.
         """
         self.program.write_line(json.dumps([code, str(folder), str(self.errors)]))
-        word, pid = self.program.line().split()
-        assert word == "ready"
+        keyword, pid = self.program.line().split()
+        assert keyword == "ready"
         return int(pid)
 
     def wait(self) -> int:
         """Wait until the training has ended; return its exit code."""
-        word, code = self.program.line().split()
-        assert word == "ended"
+        keyword, code = self.program.line().split()
+        assert keyword == "ended"
         return int(code)
 
 
@@ -256,11 +256,14 @@ def test_run_ends_with_its_parent_although_forked_children_live_on(
     def live_runs() -> int:
         return sum(run.alive for run in subscriber.runs)
 
+    def wait_for_live_runs(count: int) -> None:
+        _wait_polling(subscriber, lambda: live_runs() == count)
+
     try:
-        _wait_polling(subscriber, lambda: live_runs() == 1)
+        wait_for_live_runs(1)
         trainings.program.write_line()
         assert trainings.wait() == 0
-        _wait_polling(subscriber, lambda: live_runs() == 0)
+        wait_for_live_runs(0)
         _wait_polling(subscriber, lambda: not list(runtime_dir.iterdir()))
     finally:
         for child in children:

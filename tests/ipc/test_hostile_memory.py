@@ -79,10 +79,10 @@ def _read_all_bytes(frame: StreamFrame, capacity: int) -> None:
         frame.intact()
 
 
-def _in_each_slot(word: int) -> list[tuple[int, int]]:
+def _in_each_slot(word_index: int) -> list[tuple[int, int]]:
     """Return writes of the largest value into a word of each slot."""
     bases = [FIRST_SLOT + slot * WORDS_PER_SLOT for slot in range(_SLOT_COUNT)]
-    return [(base + word, _MAX_WORD) for base in bases]
+    return [(base + word_index, _MAX_WORD) for base in bases]
 
 
 def test_any_value_of_a_control_word_gives_a_frame_within_its_slot_or_none(
@@ -90,8 +90,8 @@ def test_any_value_of_a_control_word_gives_a_frame_within_its_slot_or_none(
 ) -> None:
     """The words are sequence numbers, versions, times and lengths."""
     count = FIRST_SLOT + ring.writer.slot_count * WORDS_PER_SLOT
-    words = memoryview(ring.writer.segment.map).cast("Q")
-    honest_words = list(words[:count])
+    slot_words = memoryview(ring.writer.segment.map).cast("Q")
+    honest_words = list(slot_words[:count])
 
     @settings(
         max_examples=200,
@@ -110,9 +110,9 @@ def test_any_value_of_a_control_word_gives_a_frame_within_its_slot_or_none(
     @example([(SLOT_COUNT, _MAX_WORD), (CAPACITY, _MAX_WORD)])
     def check_reader(writes: list[tuple[int, int]]) -> None:
         for index, word in enumerate(honest_words):
-            words[index] = word
+            slot_words[index] = word
         for index, word in writes:
-            words[index] = word
+            slot_words[index] = word
         frame = ring.reader.read()
         if frame is not None:
             assert 0 < frame.version <= limits.MAX_COUNTER
@@ -120,7 +120,7 @@ def test_any_value_of_a_control_word_gives_a_frame_within_its_slot_or_none(
             _read_all_bytes(frame, ring.writer.capacity)
 
     check_reader()
-    words.release()
+    slot_words.release()
 
 
 @pytest.mark.parametrize(
@@ -142,15 +142,15 @@ def test_ring_that_contradicts_itself_is_refused(
     slots: int, capacity: int, size: int
 ) -> None:
     segment = Segment(size, "ring")
-    words = memoryview(segment.map).cast("Q")
-    words[MAGIC_WORD] = MAGIC
-    words[SLOT_COUNT] = slots
-    words[CAPACITY] = capacity
+    segment_words = memoryview(segment.map).cast("Q")
+    segment_words[MAGIC_WORD] = MAGIC
+    segment_words[SLOT_COUNT] = slots
+    segment_words[CAPACITY] = capacity
     files_before = open_files()
     with pytest.raises(SharingError, match="not one"):
         reader_of("ring", messages.RingRef(segment.ref))
     assert open_files() <= files_before
-    words.release()
+    segment_words.release()
     segment.close()
 
 

@@ -55,6 +55,9 @@ def test_subscribers_get_the_shard_and_group_and_their_changes(
         subscriber.poll()
         return {stream.name: stream.info for stream in subscriber.streams}
 
+    def wait_for_shard(shard: tuple[int, int] | None) -> None:
+        wait_until(lambda: poll_infos()["scene"].shard == shard)
+
     wait_until(lambda: len(poll_infos()) == 2)
     infos = poll_infos()
     assert infos["scene"].shard == (1, 4)
@@ -63,9 +66,9 @@ def test_subscribers_get_the_shard_and_group_and_their_changes(
     assert infos["alone"].group == ""
     # A training may continue with fewer ranks.
     splatview.publish(_SCENE, "scene", shard=(0, 3))
-    wait_until(lambda: poll_infos()["scene"].shard == (0, 3))
+    wait_for_shard((0, 3))
     splatview.publish(_SCENE, "scene")
-    wait_until(lambda: poll_infos()["scene"].shard is None)
+    wait_for_shard(None)
     assert poll_infos()["scene"].group == ""
 
 

@@ -466,7 +466,7 @@ def test_a_reason_keeps_its_own_semicolons(
     offer(monkeypatch, pair, ring=Transport(no_writer, RING.reader, ""))
     pair.publish(image(1))
     stream = pair.stream()
-    assert pair.until(lambda: stream.fault) == f"ring: {reason}"
+    assert pair.until_fault(stream) == f"ring: {reason}"
     assert stream.fallback == f"ring: {reason}"
 
 
@@ -524,8 +524,7 @@ def test_memory_that_is_short_is_said_and_comes_when_it_is_free(
     monkeypatch.setattr(segment.free_memory, "available_bytes", available_bytes)
     pair.publish(image(3, 2000))
     stream = pair.stream()
-    pair.until(lambda: stream.fault)
-    assert "not enough memory" in (stream.fault or "")
+    assert "not enough memory" in pair.until_fault(stream)
     for _ in range(30):
         pair.pump()
     assert len(pair.faults) == 1, "said once, however often it is tried"

@@ -56,6 +56,15 @@ class House:
                 return
             step(self.app)
 
+    def until_user(self) -> User:
+        """Take turns until there is a user, and return the first."""
+
+        def has_user() -> bool:
+            return bool(self.app.users)
+
+        self.until(has_user)
+        return self.app.users[0]
+
     def newest(self, page: Page) -> Image | None:
         """Return the last picture that has come."""
         while (picture := page.next_picture()) is not None:
@@ -71,9 +80,14 @@ class House:
         user = self.users[page]
 
         def has_final() -> bool:
-            over = self.interface(page)
+            interface_pixels = self.interface(page)
             newest = self.newest(page)
-            if newest is None or over is None or not newest.lossless or user.waiting:
+            if (
+                newest is None
+                or interface_pixels is None
+                or not newest.lossless
+                or user.waiting
+            ):
                 return False
             drawn = read_pixels(user.screen.framebuffer)[..., :3]
             x, y, width, height = newest.box
@@ -84,12 +98,12 @@ class House:
         picture = self._newest[page]
         interface = self.interface(page)
         assert interface is not None
-        over = interface.astype(int)
-        shown = np.zeros_like(over[..., :3])
+        interface_pixels = interface.astype(int)
+        shown = np.zeros_like(interface_pixels[..., :3])
         x, y, width, height = picture.box
         shown[y : y + height, x : x + width] = decoded(picture)
-        alpha = over[..., 3:]
-        return (over[..., :3] * alpha + shown * (255 - alpha) + 127) // 255
+        alpha = interface_pixels[..., 3:]
+        return (interface_pixels[..., :3] * alpha + shown * (255 - alpha) + 127) // 255
 
     def interface(self, page: Page) -> np.ndarray | None:
         """Return a page's interface as far as it has come.
@@ -102,8 +116,8 @@ class House:
             if pixels is None or pixels.shape[:2] != (height, width):
                 pixels = np.zeros((height, width, 4), np.uint8)
                 self._interfaces[page] = pixels
-            for (left, top, wide, high), part in parts_of(update):
-                pixels[top : top + high, left : left + wide] = part
+            for (left, top, wide, high), part_pixels in parts_of(update):
+                pixels[top : top + high, left : left + wide] = part_pixels
         return self._interfaces.get(page)
 
     def close(self) -> None:

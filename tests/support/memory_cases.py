@@ -9,6 +9,7 @@ import numpy as np
 from splatview.api.session import session
 from splatview_ipc.kinds.memory import MEMORY_COLUMNS
 from support.reading import copied
+from support.wait import wait_until
 
 if TYPE_CHECKING:
     from splatview_ipc.subscriber.subscriber import Subscriber
@@ -50,3 +51,12 @@ class MemoryReader:
                 _, self.meta, tensors = frame
                 self.samples = tensors["samples"]
         return self
+
+    def wait_for_meta(self, name: str, value: object) -> None:
+        """Wait until a fact about the stream has a value."""
+        wait_until(lambda: self.poll().meta.get(name) == value)
+
+    def wait_for_least(self, column: str, value: float) -> None:
+        """Wait until the newest sample of a column is no less than a value."""
+        index = COLUMN_INDEX[column]
+        wait_until(lambda: self.poll().samples[-1, index] >= value)

@@ -99,6 +99,10 @@ class Pair:
             self.pump()
         raise AssertionError(f"not within 200 turns: {expected or condition}")
 
+    def until_fault(self, stream: RemoteStream) -> str:
+        """Pump until a stream has a fault, and return it."""
+        return self.until(lambda: stream.fault, "a fault of the stream")
+
     @property
     def run(self) -> RemoteRun:
         """The run, as the first viewer sees it, once it has answered."""

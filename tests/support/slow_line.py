@@ -31,10 +31,10 @@ class SlowLine:
 
     def close(self) -> None:
         """End all connections and threads."""
-        for one in self._sockets:
+        for open_socket in self._sockets:
             with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
+                open_socket.shutdown(socket.SHUT_RDWR)
+            open_socket.close()
         for thread in self._threads:
             thread.join()
 
@@ -62,9 +62,9 @@ class SlowLine:
                 if is_slow:
                     self.passed += len(data)
                     time.sleep(len(data) / self.bytes_per_second)
-        for one in (source, to):
+        for open_socket in (source, to):
             with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                open_socket.shutdown(socket.SHUT_RDWR)
 
 
 @contextlib.contextmanager

@@ -66,6 +66,19 @@ class Viewer(App):
             self.step()
         self.do()
 
+    def until_listed(self, *names: str) -> None:
+        """Take turns until entries of these names are listed, or any entry."""
+
+        def is_listed() -> bool:
+            listed_names = {entry.name for entry in self.state.entries}
+            return bool(listed_names) and listed_names.issuperset(names)
+
+        self.until(is_listed)
+
+    def until_run_ended(self) -> None:
+        """Take turns until the run of the first entry has ended."""
+        self.until(lambda: not self.state.entries[0].alive)
+
     def find(self, name: str) -> tuple[int, int]:
         """Draw and return the middle of a widget; `name` as in `widgets.drawn`."""
         widgets.drawn.clear()

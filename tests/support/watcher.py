@@ -46,7 +46,7 @@ class Watcher:
         """The last step of each stream."""
         self.versions: dict[str, int] = {}
         self.held: list[HeldFrame] = []
-        self.wrong = 0
+        self.wrong_count = 0
         self.frames = 0
         self.sharing = ""
 
@@ -60,13 +60,13 @@ class Watcher:
         # A value in place may be of two steps: its trainer does not stop for readers.
         is_still = stream.sharing != "in-place"
         right = is_right(frame)
-        self.wrong += right is False and is_still
+        self.wrong_count += right is False and is_still
         self.held.append(HeldFrame(frame, is_still))
         if len(self.held) > self.hold:
             self._release_one()
         if right is None:
             return False
-        self.wrong += frame.version <= last_version
+        self.wrong_count += frame.version <= last_version
         self.versions[stream.name] = frame.version
         self.steps[stream.name] = frame.meta["step"]
         self.frames += 1
@@ -76,12 +76,12 @@ class Watcher:
     def _release_one(self) -> None:
         """Look at one of the held frames again, and close it."""
         old = self.held.pop(self.chance.randrange(len(self.held)))
-        self.wrong += is_right(old.frame) is False and old.is_still
+        self.wrong_count += is_right(old.frame) is False and old.is_still
         old.frame.close()
 
     def report(self) -> dict[str, Any]:
         return {
-            "wrong": self.wrong,
+            "wrong": self.wrong_count,
             "frames": self.frames,
             "seen": self.steps,
             "sharing": self.sharing,
@@ -120,16 +120,16 @@ def main() -> None:
     with Subscriber(**subscriber_options) as subscriber:
         while True:
             subscriber.poll()
-            has_news = False
+            has_new_version = False
             for stream in subscriber.streams:
                 if names is None or stream.name in names:
-                    has_news |= watcher.watch(stream)
-            is_unreported |= has_news
+                    has_new_version |= watcher.watch(stream)
+            is_unreported |= has_new_version
             if is_unreported and time.monotonic() >= due:
                 due = time.monotonic() + options.period
                 is_unreported = False
                 print(json.dumps(watcher.report()), flush=True)
-            if not has_news:
+            if not has_new_version:
                 time.sleep(0.001)
 
 

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import threading
 from collections import deque
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 from urllib.parse import quote
@@ -60,6 +61,16 @@ class Update(m.Interface, frozen=True, tag="interface"):
 _decoder = msgspec.json.Decoder(m.ServerMessage)
 
 
+@dataclass(slots=True)
+class _ComingPicture:
+    """A picture that is on its way."""
+
+    picture: m.Picture
+    announced_at: float
+    data: bytes = b""
+    """What has come of it."""
+
+
 class Page:
     """One connection to a viewer at 127.0.0.1.
 
@@ -85,10 +96,7 @@ class Page:
         self._updates: queue.SimpleQueue[Update] = queue.SimpleQueue()
         self.layouts: dict[int, m.Layout] = {}
         """All layouts that have come, by number."""
-        self._coming: m.Picture | None = None
-        self._coming_since = 0.0
-        self._parts = b""
-        """What has come of the picture."""
+        self._coming: _ComingPicture | None = None
         self._socket: WebSocket | None = None
         self._thread = threading.Thread(target=self._read, name="page", daemon=True)
 
@@ -191,9 +199,7 @@ class Page:
             return
         answer = _decoder.decode(data)
         if isinstance(answer, m.Picture):
-            self._coming = answer
-            self._coming_since = clock()
-            self._parts = b""
+            self._coming = _ComingPicture(answer, clock())
         elif isinstance(answer, m.Interface):
             files = connection.receive()[1] if answer.sizes else b""
             assert len(files) == sum(answer.sizes)
@@ -207,16 +213,17 @@ class Page:
 
     def read_part(self, data: bytes) -> None:
         """Take a part of the picture that is on its way."""
-        picture = self._coming
-        assert picture is not None
-        self._parts += data
-        assert len(self._parts) <= picture.bytes
-        if len(self._parts) < picture.bytes:
+        coming = self._coming
+        assert coming is not None
+        picture = coming.picture
+        coming.data += data
+        assert len(coming.data) <= picture.bytes
+        if len(coming.data) < picture.bytes:
             return
         self._coming = None
-        self._pictures.put(Image(**msgspec.structs.asdict(picture), data=self._parts))
+        self._pictures.put(Image(**msgspec.structs.asdict(picture), data=coming.data))
         if self.acks:
-            self.send(m.Ack(picture.number, (clock() - self._coming_since) * 1e3))
+            self.send(m.Ack(picture.number, (clock() - coming.announced_at) * 1e3))
 
     def _end_reading(self, reason: Closed) -> None:
         # The server waits for the page's side to be closed.
@@ -299,6 +306,10 @@ class Client:
         if not self._waiting:
             return None
         return self._waiting.popleft()
+
+    def has_acked_update(self) -> bool:
+        """Return whether the page acknowledged the update that was sent last."""
+        return self.update_number in self.update_acks
 
     def acked(self, ack: m.Ack, now: float) -> None:
         numbers = self.acks if ack.layer == "scene" else self.update_acks

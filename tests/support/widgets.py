@@ -108,10 +108,10 @@ def _selecting(draw: Callable[..., Any]) -> Callable[..., Any]:
     def selectable(name: str, *args: Any, **options: Any) -> Any:
         if not _open_choice:
             return draw(name, *args, **options)
-        chosen = _shown_name(name) == _open_choice[-1]
-        if chosen:
+        is_open = _shown_name(name) == _open_choice[-1]
+        if is_open:
             _open_choice[-1] = ""
-        return chosen, chosen
+        return is_open, is_open
 
     return selectable
 

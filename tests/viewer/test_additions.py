@@ -95,14 +95,14 @@ def test_added_renderer_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv(choose.VARIABLE, "slow")
     with (
         closing(OffscreenScreen(32, 24)) as screen,
-        closing(Still(screen, "gaussians", "shot", "--camera")) as still,
+        closing(Still(screen, "gaussians", "shot", "--camera")) as still_image,
     ):
         scene = files.open_file(write_splat(tmp_path / "in.splat", truth(20)))
-        size = still.prepare(scene, StillOptions((32, 24)))
+        size = still_image.prepare(scene, StillOptions((32, 24)))
         assert size is not None
-        assert still.view is not None
-        still.draw(size)
-        assert "slow renderer" in still.view.info.path
+        assert still_image.view is not None
+        still_image.draw(size)
+        assert "slow renderer" in still_image.view.info.path
         assert screen.pixels()[..., :3].any()
 
 
@@ -135,13 +135,13 @@ def test_added_paint_is_shown_by_its_numbers(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv(choose.VARIABLE, "levels")
     with (
         closing(OffscreenScreen(64, 48)) as screen,
-        closing(scene_view(screen)) as shown,
+        closing(scene_view(screen)) as view,
     ):
-        shown.update(random_scene(3, Chance(n=100, log_scale=(-2.0, 0.7))))
-        shown.view.change(show="levels")
-        view_pixels(shown, screen)
-        assert shown.view.picture.numbers.range == pytest.approx((5, 5))
-        assert "levels 5 to 5" in shown.view.info().details
+        view.update(random_scene(3, Chance(n=100, log_scale=(-2.0, 0.7))))
+        view.view.change(show="levels")
+        view_pixels(view, screen)
+        assert view.view.picture.numbers.range == pytest.approx((5, 5))
+        assert "levels 5 to 5" in view.view.info().details
 
 
 class Once(OffscreenScreen):

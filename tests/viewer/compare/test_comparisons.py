@@ -42,10 +42,12 @@ def write_file(folder: Path, name: str) -> Path:
         random = np.random.default_rng(ord(name))
         Image.fromarray(random.integers(0, 256, (40, 60, 3), np.uint8)).save(file)
         return file
-    parts = [ply_columns(truth(200, seed=ord(letter))) for letter in name]
+    clouds = [ply_columns(truth(200, seed=ord(letter))) for letter in name]
     columns = {}
-    for key in parts[0]:
-        columns[key] = np.concatenate([part[key] for part in parts])
+    for key in clouds[0]:
+        columns[key] = np.concatenate(
+            [columns_of_letter[key] for columns_of_letter in clouds]
+        )
     return write_ply(folder / f"{name}.ply", columns)
 
 
@@ -329,7 +331,11 @@ def test_streams_are_open_only_while_they_are_compared(
     entry = next(e for e in rig.app.state.entries if e.name == "splats")
     stream = rig.app.catalogue.slots[entry.key].source.stream  # type: ignore[attr-defined]
     rig.show("a")
-    rig.app.until(lambda: not stream.opened)
+
+    def until_closed() -> None:
+        rig.app.until(lambda: not stream.opened)
+
+    until_closed()
     rig.app.user.compare(mode, entry.key)
 
     def until_both(stream_count: int) -> None:
@@ -342,7 +348,7 @@ def test_streams_are_open_only_while_they_are_compared(
     splatview.publish(cloud(100), "splats")
     until_both(100)
     rig.show("a")
-    rig.app.until(lambda: not stream.opened)
+    until_closed()
 
 
 def test_measurement_that_fails_leaves_the_pair_drawn_for_the_screen(

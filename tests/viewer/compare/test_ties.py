@@ -55,6 +55,16 @@ class Panes:
         self.viewer.until(lambda: not any(v is None or v.empty for v in self.views))
         self.viewer.do()
 
+    def until_pair(self) -> Any:
+        """Take turns until the first pane shows a pair with both views; return it."""
+
+        def has_both_views() -> bool:
+            pair = self.views[0].view
+            return isinstance(pair, PairView) and len(pair.views) == 2
+
+        self.viewer.until(has_both_views)
+        return self.views[0].view
+
     def zoom(self, index: int, notches: float = 2.0) -> None:
         """Turn the wheel over a pane."""
         rect = self.viewer.user.layout.all[index].rect
@@ -83,9 +93,9 @@ def test_pane_beside_begins_where_the_active_one_looks(
     panes = open_scenes(1, 1)
     panes.zoom(0, 3.0)
     change_state(panes.views[0], show="depth")
-    before = panes.cameras
+    cameras_before = panes.cameras
     panes.beside(panes.keys[1])
-    assert panes.cameras == before * 2
+    assert panes.cameras == cameras_before * 2
     assert [view.view.state.show for view in panes.views] == ["depth", "depth"]
 
 
@@ -103,9 +113,9 @@ def test_chain_unties_a_pane_and_ties_it_again(
     assert len(set(panes.cameras)) == 2
     assert panes.views[1].view.state.show == "color"
     viewer.user.layout.activate(viewer.user.layout.all[0])
-    kept = panes.cameras[0]
+    first_camera = panes.cameras[0]
     viewer.click("tie 1")
-    assert panes.cameras == [kept, kept]
+    assert panes.cameras == [first_camera, first_camera]
     assert panes.views[1].view.state.show == "depth"
 
 
@@ -154,14 +164,14 @@ def test_split_over_and_difference_keep_the_camera(
     panes = open_scenes(1, 1)
     panes.zoom(0, 3.0)
     viewer = panes.viewer
-    before = panes.cameras[0]
+    camera_before = panes.cameras[0]
     viewer.user.choose_tab("compare")
     viewer.click("Split")
-    viewer.until(lambda: isinstance(panes.views[0].view, PairView))
-    pair = panes.views[0].view
-    viewer.until(lambda: len(pair.views) == 2)
+    pair = panes.until_pair()
     viewer.do()
-    assert [v.view.rig.camera().viewmat.tobytes() for v in pair.views] == [before] * 2
+    assert [v.view.rig.camera().viewmat.tobytes() for v in pair.views] == [
+        camera_before
+    ] * 2
     viewer.click("Over")
     assert pair.mode == "blend"
     viewer.click("in a pane of its own")
@@ -172,7 +182,7 @@ def test_split_over_and_difference_keep_the_camera(
     viewer.until(lambda: len(panes.views) == 3)
     viewer.do()
     cameras = {v.view.rig.camera().viewmat.tobytes() for v in difference.views}
-    assert cameras == {before}
+    assert cameras == {camera_before}
     viewer.click("in a pane of its own")
     assert len(panes.views) == 2
 
@@ -184,9 +194,7 @@ def test_keys_and_lanes_of_a_split_pane_are_those_of_its_side(
     viewer = panes.viewer
     lanes = [lane.name for lane in viewer.user.layout.active.lanes()]
     viewer.user.compare("pair", panes.keys[1])
-    viewer.until(lambda: isinstance(panes.views[0].view, PairView))
-    pair = panes.views[0].view
-    viewer.until(lambda: len(pair.views) == 2)
+    pair = panes.until_pair()
     assert [lane.name for lane in viewer.user.layout.active.lanes()] == lanes
     # The next way to see.
     viewer.do(Key("v"), Key("v", pressed=False))
@@ -207,12 +215,15 @@ def test_psnr_is_told_beside_and_is_that_of_the_difference(
         pairing = feature.pairing(viewer.user.layout.active)
         return feature.psnr(viewer.user, pairing)
 
+    def until_psnr(expected: float | None) -> None:
+        viewer.until(lambda: psnr() == expected)
+
     viewer.until(lambda: psnr() is not None)
-    beside = psnr()
+    psnr_beside = psnr()
     viewer.user.choose_tab("look")
-    viewer.until(lambda: psnr() is None)
+    until_psnr(None)
     viewer.user.choose_tab("compare")
-    viewer.until(lambda: psnr() == beside)
+    until_psnr(psnr_beside)
 
 
 def test_a_and_b_are_swapped(open_scenes: Callable[..., Panes]) -> None:
@@ -254,7 +265,7 @@ def test_steps_of_tied_panes_are_one_and_live_brings_all_back(
 ) -> None:
     viewer = open_viewer(SIZE, record=RecordOptions(every=10))
     publish(0)
-    viewer.until(lambda: len(viewer.state.entries) == 2)
+    viewer.until_listed("one", "two")
     keys = {entry.name: entry.key for entry in viewer.state.entries}
     viewer.user.select(keys["one"])
     viewer.until(viewer.loaded)
@@ -266,19 +277,22 @@ def test_steps_of_tied_panes_are_one_and_live_brings_all_back(
         return [view.view.playback for view in views]
 
     def recorded(step: int) -> bool:
-        found = playbacks()
-        if any(playback is None for playback in found):
+        all_playbacks = playbacks()
+        if any(playback is None for playback in all_playbacks):
             return False
-        return all(p.recording.snapshots[-1].step == step for p in found)
+        return all(p.recording.snapshots[-1].step == step for p in all_playbacks)
+
+    def until_step(playback: Any, step: int | None) -> None:
+        viewer.until(lambda: playback.step == step)
 
     for i in (1, 2):
         publish(i)
         viewer.until(lambda i=i: recorded(10 * i))
     first, second = playbacks()
     first.seek_step(10)
-    viewer.until(lambda: second.step == 10)
+    until_step(second, 10)
     second.live()
-    viewer.until(lambda: first.step is None)
+    until_step(first, None)
     viewer.user.switch_tie(viewer.user.layout.all[1])
     first.seek_step(10)
     viewer.user.mark()
@@ -286,4 +300,4 @@ def test_steps_of_tied_panes_are_one_and_live_brings_all_back(
     assert second.step is None
     viewer.user.layout.activate(viewer.user.layout.all[0])
     viewer.user.switch_tie(viewer.user.layout.all[1])
-    viewer.until(lambda: second.step == 10)
+    until_step(second, 10)

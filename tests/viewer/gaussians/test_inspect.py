@@ -383,9 +383,9 @@ def test_scene_cropped_by_a_cylinder_is_drawn_and_saved_without_the_rest(
     view.view.tools["crop"].set_shape(shape)
     assert (view_pixels(view, screen) != uncropped).any()
     # Another view of the scene begins with the same crop.
-    other = view.another_view()
-    assert other.view.tools["crop"].shape == shape
-    other.close()
+    second_view = view.another_view()
+    assert second_view.view.tools["crop"].shape == shape
+    second_view.close()
     messages: list[str] = []
     view.view.host = replace(view.view.host, notify=messages.append)
     tool = view.view.tools["filter"]

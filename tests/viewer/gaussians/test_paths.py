@@ -306,9 +306,9 @@ def test_rotations_of_many_equal_those_of_each() -> None:
     quaternions[:4] = np.eye(4)
     quaternions[4:7] = [[1e-9, 1, 1, 0], [0, -1, 1e-9, 1], [1, 1, 1, 1]]
     matrices = rotations.matrix(quaternions)
-    one_by_one = np.stack([rotations.quaternion(m) for m in matrices])
+    expected_quaternions = np.stack([rotations.quaternion(m) for m in matrices])
     together = rotations.quaternions(matrices)
-    np.testing.assert_allclose(together, one_by_one, atol=1e-12)
+    np.testing.assert_allclose(together, expected_quaternions, atol=1e-12)
     broken = matrices.copy()
     broken[1] = 2 * matrices[1]
     broken[3] = -matrices[3]
@@ -465,8 +465,8 @@ def test_path_is_stepped_from_keyframe_to_keyframe(rig: PathRig) -> None:
     lane = rig.tool.timeline
     rig.tool.time = 1.5
     stops = []
-    for by in (1, 1, 1, -1, -1, -1):
-        lane.step(by)
+    for direction in (1, 1, 1, -1, -1, -1):
+        lane.step(direction)
         stops.append((rig.tool.chosen_key, rig.tool.time))
     assert stops == [(1, 2.0), (2, 4.0), (2, 4.0), (1, 2.0), (0, 0.0), (0, 0.0)]
 

@@ -48,8 +48,8 @@ def choose_tab(viewer: Viewer, tab: Any) -> None:
 
 def test_each_way_to_see_it_is_one_press(viewer: Viewer) -> None:
     view = view_of(viewer)
-    for show, facts in SHOWS.items():
-        viewer.click(facts.title)
+    for show, lines in SHOWS.items():
+        viewer.click(lines.title)
         assert view.state.show == show
     viewer.do(Key("v"), Key("v", False))
     assert view.state.show == "color"
@@ -60,11 +60,11 @@ def test_each_way_to_see_it_is_one_press(viewer: Viewer) -> None:
 def test_right_click_on_a_head_sets_its_controls_back(viewer: Viewer) -> None:
     view = view_of(viewer)
     view.change(show="normals", scale=0.5, color_map="magma")
-    place = view.state.place
+    camera_place = view.state.place
     viewer.click("Show", button="right")
     assert (view.state.show, view.state.scale) == ("color", 1.0)
     assert view.state.color_map == "turbo"
-    assert view.state.place == place
+    assert view.state.place == camera_place
 
 
 def test_degree_as_trained_follows_the_training(viewer: Viewer) -> None:
@@ -130,9 +130,9 @@ def test_fit_takes_all_that_is_seen_and_far_ones_only_if_wanted(
     assert view.tools["crop"].without_far
     far = np.concatenate([np.random.default_rng(0).normal(size=(999, 3)), [[50, 0, 0]]])
     up = np.array([0.0, -1.0, 0.0])
-    whole: Any = shapes.fit(Sphere, far, up=up, without_far=False)
+    full_sphere: Any = shapes.fit(Sphere, far, up=up, without_far=False)
     nearly: Any = shapes.fit(Sphere, far, up=up)
-    assert whole.radius > 20 > 6 > nearly.radius
+    assert full_sphere.radius > 20 > 6 > nearly.radius
 
 
 def test_filter_and_save_are_sections_that_tell_their_state(viewer: Viewer) -> None:

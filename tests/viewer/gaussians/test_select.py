@@ -59,17 +59,17 @@ def camera_of(model: CameraModel = "pinhole") -> Camera:
 
 
 def test_mask_keeps_what_is_chosen() -> None:
-    chosen = np.random.default_rng(0).random(1003) < 0.3
-    mask = mask_of(chosen)
-    np.testing.assert_array_equal(array_of(mask), chosen)
-    assert mask.count == chosen.sum()
+    flagged = np.random.default_rng(0).random(1003) < 0.3
+    mask = mask_of(flagged)
+    np.testing.assert_array_equal(array_of(mask), flagged)
+    assert mask.count == flagged.sum()
     scene = scene_of(np.zeros((1003, 3)))
-    bits = flags(scene, replace(EVERYTHING, chosen=mask, hidden=mask_of(~chosen)))
-    np.testing.assert_array_equal((bits & MARKED).numpy() > 0, chosen)
-    np.testing.assert_array_equal((bits & HIDDEN).numpy() > 0, ~chosen)
+    bits = flags(scene, replace(EVERYTHING, chosen=mask, hidden=mask_of(~flagged)))
+    np.testing.assert_array_equal((bits & MARKED).numpy() > 0, flagged)
+    np.testing.assert_array_equal((bits & HIDDEN).numpy() > 0, ~flagged)
     # A piece of the scene is told apart, and a longer version is not cut.
-    piece = flags(scene[100:200], replace(EVERYTHING, hidden=mask), 100)
-    np.testing.assert_array_equal((piece & HIDDEN).numpy() > 0, chosen[100:200])
+    piece_flags = flags(scene[100:200], replace(EVERYTHING, hidden=mask), 100)
+    np.testing.assert_array_equal((piece_flags & HIDDEN).numpy() > 0, flagged[100:200])
     longer = flags(scene_of(np.zeros((1100, 3))), replace(EVERYTHING, hidden=mask))
     assert int((longer & HIDDEN).sum()) == mask.count
 
@@ -85,15 +85,15 @@ def test_region_takes_the_centres_that_are_seen_in_it(model: CameraModel) -> Non
     )
     corners = [(40.0, 30.0), (200.0, 60.0), (150.0, 200.0)]
     region = region_of("lasso", corners, (W, H), 1.0)
-    found = choose_later(scene_of(means), camera, region, EVERYTHING, through=True)()
+    selected = choose_later(scene_of(means), camera, region, EVERYTHING, through=True)()
     pixels = project(camera, means)
     with np.errstate(invalid="ignore"):
         inside = np.all((pixels >= 0) & (pixels < (W, H)), axis=1)
-        at = np.where(inside[:, None], pixels, 0).astype(int)
-    expected = inside & region[at[:, 1], at[:, 0]]
+        indices = np.where(inside[:, None], pixels, 0).astype(int)
+    expected = inside & region[indices[:, 1], indices[:, 0]]
     # One on the border may fall to either side.
-    assert (found != expected).sum() <= 2
-    assert found.sum() > 20
+    assert (selected != expected).sum() <= 2
+    assert selected.sum() > 20
 
 
 def test_what_is_in_front_hides_what_is_behind() -> None:
@@ -112,8 +112,8 @@ def test_what_is_in_front_hides_what_is_behind() -> None:
     # What is hidden hides nothing, and is not chosen itself.
     hidden = mask_of(np.arange(len(means)) < len(wall))
     selection = replace(EVERYTHING, hidden=hidden)
-    behind = choose_later(scene, selection=selection, through=False, **options)()
-    np.testing.assert_array_equal(behind, np.arange(len(means)) >= len(wall))
+    selected = choose_later(scene, selection=selection, through=False, **options)()
+    np.testing.assert_array_equal(selected, np.arange(len(means)) >= len(wall))
 
 
 @pytest.mark.parametrize("kind", ["box", "lasso", "brush"])
@@ -150,11 +150,11 @@ def count(viewer: Viewer) -> int:
 
 
 def drag(
-    viewer: Viewer, *places: tuple[float, float], mods: Mods = frozenset()
+    viewer: Viewer, *corners: tuple[float, float], mods: Mods = frozenset()
 ) -> None:
     """Drag through places, in shares of the picture."""
     rect = viewer.user.layout.active.rect
-    points = [(rect.x + rect.width * x, rect.y + rect.height * y) for x, y in places]
+    points = [(rect.x + rect.width * x, rect.y + rect.height * y) for x, y in corners]
     viewer.do(PointerMove(*points[0]), PointerPress(*points[0], mods=mods))
     for point in points[1:]:
         viewer.do(PointerMove(*point, mods=mods))
@@ -188,8 +188,8 @@ def test_chosen_gaussians_are_counted_hidden_and_saved(
     select.through = True
     viewer.do(Key(key))
     drag(viewer, (0.3, 0.3), (0.7, 0.35), (0.65, 0.7), (0.35, 0.7))
-    chosen = count(viewer)
-    assert 0 < chosen < 2000
+    selected_count = count(viewer)
+    assert 0 < selected_count < 2000
     viewer.click("Save as .ply")
 
     def is_saved() -> bool:
@@ -198,11 +198,11 @@ def test_chosen_gaussians_are_counted_hidden_and_saved(
     viewer.until(is_saved)
     viewer.until(lambda: viewer.state.toasts)
     (saved,) = [p for p in tmp_path.glob("*.ply") if p.name != "scene.ply"]
-    assert len(open_file(saved)) == chosen
+    assert len(open_file(saved)) == selected_count
     viewer.click("Only these")
     assert count(viewer) == 0
     selection = select.view.state.selection
-    assert selection.hidden.count == 2000 - chosen
+    assert selection.hidden.count == 2000 - selected_count
     select.invert()
     viewer.click("Hide")
     assert select.view.state.selection.hidden.count == 2000

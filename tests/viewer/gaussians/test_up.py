@@ -17,7 +17,7 @@ from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 RECT = Rect(0, 0, 320, 240)
-TURNS = {
+ROTATIONS = {
     "+z": np.eye(3),
     "+y": np.array([[1.0, 0, 0], [0, 0, 1], [0, -1, 0]]),
     "-y": np.array([[1.0, 0, 0], [0, 0, -1], [0, 1, 0]]),
@@ -48,7 +48,7 @@ def figure(rng: np.random.Generator) -> np.ndarray:
 def shell(rng: np.random.Generator, name: str) -> np.ndarray:
     """Return points (N, 3) of a room with some things in it, +z up."""
     x, y, z = (size / 2 for size in SIZES[name])
-    parts = [
+    surfaces = [
         sheet(rng, [0, 0, 0], [x, 0, 0], [0, y, 0]),
         sheet(rng, [0, 0, 2 * z], [x, 0, 0], [0, y, 0]),
         sheet(rng, [0, y, z], [x, 0, 0], [0, 0, z]),
@@ -57,16 +57,16 @@ def shell(rng: np.random.Generator, name: str) -> np.ndarray:
         sheet(rng, [-x, 0, z], [0, y, 0], [0, 0, z]),
     ]
     for i in range(5):
-        things = rng.uniform(-0.5, 0.5, (700, 3)) * [0.6, 0.4, 0.8]
-        place = np.array([(i - 2) * 0.35 * x, (-1) ** i * 0.5 * y, 0.4])
-        parts.append(things + place)
-    return np.concatenate(parts)
+        objects = rng.uniform(-0.5, 0.5, (700, 3)) * [0.6, 0.4, 0.8]
+        position = np.array([(i - 2) * 0.35 * x, (-1) ** i * 0.5 * y, 0.4])
+        surfaces.append(objects + position)
+    return np.concatenate(surfaces)
 
 
 def points_of(name: str, up: str) -> np.ndarray:
     rng = np.random.default_rng(2)
     points = figure(rng) if name == "object" else shell(rng, name)
-    return points @ TURNS[up].T
+    return points @ ROTATIONS[up].T
 
 
 def cameras_of(name: str, up: str) -> np.ndarray:
@@ -81,9 +81,9 @@ def cameras_of(name: str, up: str) -> np.ndarray:
         elif name == "corridor":
             position = np.array([-6 + i / 2, 0.1, 1.5])
             ahead = np.array([1.0, 0.1 * np.sin(angle), -0.05])
-        turn = TURNS[up]
-        target = turn @ (position + ahead)
-        matrices.append(look_at(turn @ position, target, turn @ [0, 0, 1]))
+        rotation = ROTATIONS[up]
+        target = rotation @ (position + ahead)
+        matrices.append(look_at(rotation @ position, target, rotation @ [0, 0, 1]))
     return np.stack(matrices)
 
 
@@ -108,7 +108,7 @@ def view(screen: OffscreenScreen) -> Iterator[Any]:
     new_view.close()
 
 
-@pytest.mark.parametrize("up", TURNS)
+@pytest.mark.parametrize("up", ROTATIONS)
 @pytest.mark.parametrize("name", ["object", "room", "corridor"])
 def test_published_cameras_say_what_is_up(
     name: str, up: str, view: Any, screen: OffscreenScreen
@@ -132,7 +132,7 @@ def test_files_of_a_kind_stand_upright_without_cameras(
         assert view.view.rig.up_axis.words == "\u2212y, usual in such files"
 
 
-@pytest.mark.parametrize("up", TURNS)
+@pytest.mark.parametrize("up", ROTATIONS)
 @pytest.mark.parametrize("name", ["room", "corridor"])
 def test_floor_says_what_is_up_in_a_stream_without_cameras(
     name: str, up: str, view: Any, screen: OffscreenScreen

@@ -43,15 +43,15 @@ def depth(seed: int = 0, nearest: int = 500) -> torch.Tensor:
 def expected_pixels(
     values: torch.Tensor, name: str, low: float, high: float
 ) -> np.ndarray:
-    numbers = values.numpy().astype(float)
-    colors = color_maps.colors(name, (numbers - low) / (high - low))
-    colors[numbers == 0] = BACKGROUND
+    array = values.numpy().astype(float)
+    colors = color_maps.colors(name, (array - low) / (high - low))
+    colors[array == 0] = BACKGROUND
     return colors * 255
 
 
 def percentiles(values: torch.Tensor) -> tuple[float, float]:
-    numbers = values.numpy()
-    low, high = np.percentile(numbers[numbers > 0], (1, 99))
+    array = values.numpy()
+    low, high = np.percentile(array[array > 0], (1, 99))
     return low, high
 
 

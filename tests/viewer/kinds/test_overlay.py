@@ -240,16 +240,16 @@ def test_still_picture_gets_the_overlay_that_the_window_shows(
     # Below this row the window shows the age of the result, which a picture leaves out.
     age_row = 90
     not_an_overlay = image_frame(torch.zeros(2, 2))
-    still = Still(screen, "image", "shot", "--camera")
-    assert still.prepare(grey_frame(), StillOptions()) == (W, H)
+    still_image = Still(screen, "image", "shot", "--camera")
+    assert still_image.prepare(grey_frame(), StillOptions()) == (W, H)
     # The overlay belongs to one picture alone, each time.
     for _ in range(2):
-        still.draw((W, H), [overlay_frame(**annotations), not_an_overlay])
+        still_image.draw((W, H), [overlay_frame(**annotations), not_an_overlay])
         pixels = screen.pixels()[..., :3]
         np.testing.assert_array_equal(pixels[:age_row], expected[:age_row])
-        still.draw((W, H))
+        still_image.draw((W, H))
         assert (screen.pixels()[..., :3] == GREY).all()
-    still.close()
+    still_image.close()
 
 
 # -- the viewer ------------------------------------------------------------------------

@@ -264,8 +264,8 @@ def test_state_with_a_place_can_be_seen_whole_by_others(
     VIEW_USERS[1].take(leader, screen)
     leader.handle(Wheel(20, 20, 1), RECT)
     state = leader.view.state
-    has_place = any(field.name == "place" for field in fields(state))
-    assert isinstance(state, PlacedState) == has_place
+    has_camera_place = any(field.name == "place" for field in fields(state))
+    assert isinstance(state, PlacedState) == has_camera_place
     if not isinstance(state, PlacedState):
         return
     assert leader.another_view().view.state == replace(state, place=type(state.place)())

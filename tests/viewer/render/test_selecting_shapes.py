@@ -129,10 +129,10 @@ def test_fitted_cylinder_is_upright_and_holds_nearly_all(
     )
     if angles is not None:
         np.testing.assert_allclose(shapes.angles_of(cylinder), angles, atol=0.01)
-    kept = means[100:]
-    heights = (kept - np.array(cylinder.center)) @ direction
+    expected_means = means[100:]
+    heights = (expected_means - np.array(cylinder.center)) @ direction
     is_inside = np.abs(heights) <= cylinder.half_height
-    is_inside &= distances_from_axis(cylinder, kept) <= cylinder.radius
+    is_inside &= distances_from_axis(cylinder, expected_means) <= cylinder.radius
     assert 0.95 < is_inside.mean() < 1
     np.testing.assert_allclose(cylinder.center, (5, 6, 7), atol=1.5)
 

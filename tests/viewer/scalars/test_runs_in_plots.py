@@ -32,8 +32,8 @@ def viewer(open_viewer: Callable[..., Viewer]) -> Iterator[Viewer]:
             return kinds.count("scalars") == 2
 
         viewer.until(are_listed)
-        own = next(e for e in viewer.state.entries if e.run_name != "other")
-        viewer.user.select(own.key)
+        own_entry = next(e for e in viewer.state.entries if e.run_name != "other")
+        viewer.user.select(own_entry.key)
         viewer.until(lambda: viewer.shows(ScalarsView))
         viewer.user.choose_tab("compare")
         yield viewer
@@ -45,21 +45,25 @@ def plots(viewer: Viewer) -> ScalarsView:
     return view
 
 
+def until_several_runs(viewer: Viewer, view: ScalarsView, expected: bool) -> None:
+    viewer.until(lambda: view.has_several_runs is expected)
+
+
 def test_checked_runs_are_drawn_together(viewer: Viewer) -> None:
     view = plots(viewer)
     assert not view.has_several_runs
     viewer.click("other")
-    viewer.until(lambda: view.has_several_runs)
-    labels = [one.label for one in view.drawn()["loss"]]
+    until_several_runs(viewer, view, True)
+    labels = [curve.label for curve in view.drawn()["loss"]]
     assert len(labels) == 2
     assert "other" in labels
-    colors = [tuple(one.color) for one in view.drawn()["loss"]]
+    colors = [tuple(curve.color) for curve in view.drawn()["loss"]]
     assert colors[0] != colors[1]
     # The longer run decides how far the axis goes.
     assert view.window()[1] >= 398
     assert view.info().subtitle == "2 runs"
     viewer.click("other")
-    viewer.until(lambda: not view.has_several_runs)
+    until_several_runs(viewer, view, False)
 
 
 def test_one_curve_fills_the_pane(viewer: Viewer) -> None:
@@ -88,12 +92,12 @@ def test_click_in_a_plot_asks_for_its_step(
     viewer.do(PointerRelease(x, y))
     assert steps == [pytest.approx(100, abs=20)]
     # A drag zooms along the axis instead.
-    before = view.window()
+    window_before = view.window()
     viewer.do(PointerPress(x, y))
     viewer.do(PointerMove(x + 30, y + 4))
     viewer.do(PointerMove(x + 120, y + 6))
     viewer.do(PointerRelease(x + 120, y + 6))
     assert len(steps) == 1
-    after = view.window()
-    assert before[0] < after[0] < after[1] < before[1]
+    window_after = view.window()
+    assert window_before[0] < window_after[0] < window_after[1] < window_before[1]
     assert view.state.heights == {}

@@ -50,8 +50,8 @@ def test_frame_is_read_and_copied() -> None:
     assert [curve.name for curve in curves.all] == ["loss", "parts/count", "parts/rare"]
     assert list(curves.groups) == ["loss", "parts"]
     assert [curve.name for curve in curves.groups["loss"]] == ["loss"]
-    parts = [curve.name for curve in curves.groups["parts"]]
-    assert parts == ["parts/count", "parts/rare"]
+    curve_names = [curve.name for curve in curves.groups["parts"]]
+    assert curve_names == ["parts/count", "parts/rare"]
     assert curves.step == 399
     assert curves.trouble == "2 values are missing"
     assert curves.metadata == {"note": "a"}
@@ -294,11 +294,15 @@ def test_scalars_are_shown_beside_the_scene_of_their_run(viewer: Viewer) -> None
         s for s in viewer.catalogue.slots.values() if s.entry.kind == "scalars"
     )
     assert loss.key == scalars.entry.key
+
+    def until_watched(expected: bool) -> None:
+        viewer.until(lambda: (scalars in viewer.catalogue.watched()) is expected)
+
     # Without the panel, the scalars are not needed.
     viewer.do(Key("h"), Key("h", pressed=False))
-    viewer.until(lambda: scalars not in viewer.catalogue.watched())
+    until_watched(False)
     viewer.do(Key("h"), Key("h", pressed=False))
-    viewer.until(lambda: scalars in viewer.catalogue.watched())
+    until_watched(True)
     viewer.user.select(scalars.entry.key)
 
     def has_plot_of_gaussians() -> bool:

@@ -30,11 +30,11 @@ def test_lines_for_a_script_are_copied(viewer: Viewer) -> None:
 
 def test_end_of_a_run_is_said_until_it_is_put_away(viewer: Viewer) -> None:
     splatview.publish(torch.zeros((40, 60, 3), dtype=torch.uint8), "render")
-    viewer.until(lambda: bool(viewer.state.entries))
+    viewer.until_listed()
     viewer.until(viewer.loaded)
     assert not is_drawn(viewer, "close the card")
     splatview.close()
-    viewer.until(lambda: not viewer.state.entries[0].alive)
+    viewer.until_run_ended()
     assert is_drawn(viewer, "close the card")
     viewer.click("close the card")
     assert not is_drawn(viewer, "close the card")

@@ -126,10 +126,10 @@ def test_question_mark_shows_the_list_and_the_press_that_hides_it_does_no_more(
 ) -> None:
     viewer.do(Text("?"))
     assert viewer.state.help
-    before = viewer.pixels()
+    pixels_before = viewer.pixels()
     viewer.click("Data")
     assert not viewer.state.help
-    assert (viewer.pixels() != before).any()
+    assert (viewer.pixels() != pixels_before).any()
     viewer.do(Text("?"))
     press_key(viewer, "escape")
     assert not viewer.state.help

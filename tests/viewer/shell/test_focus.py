@@ -68,11 +68,11 @@ def zone_of(viewer: Viewer) -> str:
 
 def walk(viewer: Viewer, key: str, steps: int, mods: Mods = frozenset()) -> list[str]:
     """Press a key so many times; return the zone and control after each."""
-    found = []
+    focused_names = []
     for _ in range(steps):
         press_key(viewer, key, mods)
-        found.append(f"{zone_of(viewer)}: {focused_name(viewer)}")
-    return found
+        focused_names.append(f"{zone_of(viewer)}: {focused_name(viewer)}")
+    return focused_names
 
 
 def go_to(viewer: Viewer, place: str) -> None:
@@ -88,9 +88,9 @@ def test_keys_without_focus_do_not_touch_the_panel(viewer: Viewer) -> None:
         viewer.screen.push(Key(name), Key(name, pressed=False))
     viewer.do()
     assert not is_focus_seen(viewer)
-    chosen = viewer.user.interface.state.tab
+    chosen_tab = viewer.user.interface.state.tab
     viewer.click("Data")
-    assert (chosen, viewer.user.interface.state.tab) == ("look", "data")
+    assert (chosen_tab, viewer.user.interface.state.tab) == ("look", "data")
 
 
 def test_click_right_after_thirty_keys_is_pressed_once(viewer: Viewer) -> None:
@@ -102,11 +102,11 @@ def test_click_right_after_thirty_keys_is_pressed_once(viewer: Viewer) -> None:
 
 
 def test_tab_walks_through_all_zones_of_the_interface(viewer: Viewer) -> None:
-    found = walk(viewer, "tab", 60)
-    zones = [name.split(":")[0] for name in found]
+    focused_names = walk(viewer, "tab", 60)
+    zones = [name.split(":")[0] for name in focused_names]
     assert {"streams", "tabs", "sections look", "footer", "strip 0"} <= set(zones)
     for control in ("Data", "Show", "Scale", "Field of view", "Save", "Keys"):
-        assert any(control in name for name in found), (control, found)
+        assert any(control in name for name in focused_names), (control, focused_names)
 
 
 def test_shift_tab_walks_back(viewer: Viewer) -> None:

@@ -20,14 +20,14 @@ from splatview_viewer.shell.runs import logged_curves
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Enter a folder with two pictures, a text, and a folder with another picture."""
-    here = tmp_path / "here"
-    (here / "inner").mkdir(parents=True)
-    for path in (here / "a.png", here / "b.png", here / "inner" / "c.png"):
+    folder = tmp_path / "here"
+    (folder / "inner").mkdir(parents=True)
+    for path in (folder / "a.png", folder / "b.png", folder / "inner" / "c.png"):
         Image.new("RGB", (8, 8)).save(path)
     Image.new("RGB", (8, 8)).save(tmp_path / "outside.png")
-    (here / "notes.txt").write_text("nothing to see")
-    monkeypatch.chdir(here)
-    return here
+    (folder / "notes.txt").write_text("nothing to see")
+    monkeypatch.chdir(folder)
+    return folder
 
 
 def is_drawn(viewer: Viewer, name: str) -> bool:
@@ -63,7 +63,7 @@ def test_typed_path_is_opened(viewer: Viewer, folder: Path) -> None:
     open_list(viewer, "a.png")
     viewer.do(Text("../outside.png"))
     press_enter(viewer)
-    viewer.until(lambda: bool(viewer.state.entries))
+    viewer.until_listed()
     viewer.until(viewer.loaded)
     assert viewer.state.entries[0].name == "outside.png"
 

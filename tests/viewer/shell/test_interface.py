@@ -40,11 +40,13 @@ def drawn(viewer: Viewer) -> dict[str, Rect]:
     return dict(widgets.drawn)
 
 
-def overlap(one: Rect, other: Rect) -> bool:
+def overlap(first: Rect, second: Rect) -> bool:
     """Return whether two rectangles share a pixel."""
-    across = one.x < other.x + other.width and other.x < one.x + one.width
-    down = one.y < other.y + other.height and other.y < one.y + one.height
-    return across and down
+    overlaps_in_x = (
+        first.x < second.x + second.width and second.x < first.x + first.width
+    )
+    down = first.y < second.y + second.height and second.y < first.y + first.height
+    return overlaps_in_x and down
 
 
 def luminance(colors: np.ndarray) -> np.ndarray:
@@ -67,15 +69,15 @@ def test_buttons_of_the_bar_do_not_lie_over_each_other(
     viewer = open_viewer(size, files=(scene,))
     viewer.until(viewer.loaded)
     bar = viewer.user.interface.zones.top
-    found = {}
+    rects = {}
     for name, rect in drawn(viewer).items():
         if rect.height and rect.y + rect.height <= bar.y + bar.height:
-            found[name] = rect
-    assert "Menu" in found
-    names = sorted(found)
+            rects[name] = rect
+    assert "Menu" in rects
+    names = sorted(rects)
     for index, name in enumerate(names):
-        for other in names[index + 1 :]:
-            assert not overlap(found[name], found[other]), (name, other)
+        for other_name in names[index + 1 :]:
+            assert not overlap(rects[name], rects[other_name]), (name, other_name)
 
 
 @pytest.mark.parametrize("light", [False, True])
@@ -91,10 +93,12 @@ def test_file_that_cannot_be_read_leaves_what_stands_there(
     assert pane.key == str(scene)
     viewer.do()
     [card] = pane.cards
-    words = viewer.pixels()[card.y : card.y + card.height, card.x : card.x + card.width]
+    card_pixels = viewer.pixels()[
+        card.y : card.y + card.height, card.x : card.x + card.width
+    ]
     # The card is dark in both themes, as the picture is.
-    assert contrast(words) > 8
-    assert np.median(luminance(words.reshape(-1, 3))) < 0.05
+    assert contrast(card_pixels) > 8
+    assert np.median(luminance(card_pixels.reshape(-1, 3))) < 0.05
     viewer.click("close the refusal")
     viewer.do()
     assert not pane.cards
@@ -139,15 +143,15 @@ def test_long_name_leaves_room_for_facts_in_the_strip(
 def test_list_scrolls_to_what_was_chosen_elsewhere(
     open_viewer: Callable[..., Viewer], tmp_path: Path
 ) -> None:
-    files = [tmp_path / f"{number:02}.png" for number in range(40)]
+    files = [tmp_path / f"{index:02}.png" for index in range(40)]
     for file in files:
         Image.new("RGB", (8, 8)).save(file)
     viewer = open_viewer((1100, 760), files=tuple(files))
     viewer.until(viewer.loaded)
-    for chosen in (files[30], files[0], files[39]):
-        viewer.user.choose(str(chosen))
+    for chosen_file in (files[30], files[0], files[39]):
+        viewer.user.choose(str(chosen_file))
         viewer.do()
-        row = drawn(viewer)[str(chosen)]
+        row = drawn(viewer)[str(chosen_file)]
         streams = viewer.user.interface.zones.streams
         assert streams.y <= row.y
         assert row.y + row.height <= streams.y + streams.height
@@ -164,9 +168,9 @@ def test_picture_that_is_saved_says_where_it_is(
     monkeypatch.chdir(tmp_path)
     viewer.do(Key(name="s", mods=frozenset({"ctrl"})))
     assert (tmp_path / "scene.png").exists()
-    [(_, said)] = viewer.user.state.toasts
-    assert said.startswith("Saved ")
-    assert said.endswith("scene.png")
+    [(_, message)] = viewer.user.state.toasts
+    assert message.startswith("Saved ")
+    assert message.endswith("scene.png")
 
 
 def test_time_without_steps_has_one_row_of_labels(

@@ -61,9 +61,11 @@ def test_each_viewport_shows_its_own_entry(make: Callable[..., Viewer]) -> None:
     assert middle_colors(viewer) == [COLORS["red"]]
     panes = viewer.user.interface.zones.panes
     strip = round(STRIP_HEIGHT)
-    below = panes.y + strip
+    picture_top = panes.y + strip
     height = panes.height - strip
-    assert viewer.user.layout.active.rect == Rect(panes.x, below, panes.width, height)
+    assert viewer.user.layout.active.rect == Rect(
+        panes.x, picture_top, panes.width, height
+    )
     viewer.user.layout.add(key(viewer, "green"))
     viewer.user.layout.add(key(viewer, "blue"))
     viewer.do()

@@ -114,8 +114,8 @@ def test_menu_that_a_key_opened_has_its_first_row_focused(
 def test_press_that_closes_a_menu_does_nothing_else(
     viewer: Viewer, done: list[str]
 ) -> None:
-    other = viewer.find("Other")
-    for x, y in (other, (500, 300)):
+    other_position = viewer.find("Other")
+    for x, y in (other_position, (500, 300)):
         viewer.click("Menu")
         assert is_open(viewer)
         center = viewer.image.state.place.center

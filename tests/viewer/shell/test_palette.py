@@ -71,9 +71,9 @@ def test_find_needs_every_word_in_any_order() -> None:
 
 def test_find_lists_what_cannot_be_done_last() -> None:
     cannot = item("Depth", reason="nothing is shown")
-    found = find([cannot, item("the depth of it")], "depth")
-    assert [match.item.title for match in found] == ["the depth of it", "Depth"]
-    assert found[1].item.shown_group == NOT_NOW
+    matches = find([cannot, item("the depth of it")], "depth")
+    assert [match.item.title for match in matches] == ["the depth of it", "Depth"]
+    assert matches[1].item.shown_group == NOT_NOW
 
 
 def test_find_returns_the_letters_that_were_typed() -> None:
@@ -162,7 +162,7 @@ def test_palette_focuses_the_setting_that_is_chosen(viewer: Viewer) -> None:
 
 def test_palette_draws_a_bounded_number_of_many_streams(viewer: Viewer) -> None:
     viewer.user.state.entries = [
-        Entry(f"key {number}", "run", f"stream {number}") for number in range(500)
+        Entry(f"key {index}", "run", f"stream {index}") for index in range(500)
     ]
     press_key(viewer, "k", CTRL)
     viewer.do(Text("stream"))
@@ -187,8 +187,12 @@ def test_palette_finds_settings_of_closed_sections_in_other_tabs(
     initial = state.view.state
     press_key(scene, "k", CTRL)
     items = scene.user.interface.palette.matches
-    beside = {match.item.beside for match in items if match.item.icon == "sliders"}
-    assert {place.split(",")[0] for place in beside} >= {"Look", "Data", "Film"}
+    menu_paths = {match.item.beside for match in items if match.item.icon == "sliders"}
+    assert {menu_path.split(",")[0] for menu_path in menu_paths} >= {
+        "Look",
+        "Data",
+        "Film",
+    }
     assert state.view.state == initial
     scene.do(Text("rate video"))
     press_key(scene, "enter")

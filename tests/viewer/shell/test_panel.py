@@ -66,9 +66,9 @@ def test_picture_fills_what_the_interface_leaves_and_the_panel_can_be_hidden(
     assert viewer.user.layout.active.rect == rect
     assert (rect.x, rect.width) == (0, SIZE[0])
     assert (rect.y, rect.height) == (PICTURE.y, PICTURE.height)
-    beside = viewer.pixels()[PICTURE.y :, : PICTURE.x]
+    pane_pixels = viewer.pixels()[PICTURE.y :, : PICTURE.x]
     viewer.do(Key("h"), Key("h", pressed=False), PointerLeave())
-    assert (viewer.pixels()[PICTURE.y :, : PICTURE.x] != beside).any()
+    assert (viewer.pixels()[PICTURE.y :, : PICTURE.x] != pane_pixels).any()
     np.testing.assert_array_equal(viewer.picture(), initial)
 
 

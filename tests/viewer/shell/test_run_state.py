@@ -86,7 +86,7 @@ def test_run_that_was_paused_when_it_ended_cannot_be_resumed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("silence", "gap", "word"),
+    ("silence", "gap", "label"),
     [
         (4.9, 0.0, "Training"),
         (5.1, 0.0, "Quiet 5 s"),
@@ -97,10 +97,10 @@ def test_run_that_was_paused_when_it_ended_cannot_be_resumed() -> None:
     ],
 )
 def test_run_is_quiet_after_five_seconds_or_ten_usual_gaps(
-    silence: float, gap: float, word: str
+    silence: float, gap: float, label: str
 ) -> None:
     entry = replace(TRAINING, published_at=NOW - silence, usual_gap_s=gap)
-    assert run_state(entry, NOW).word == word
+    assert run_state(entry, NOW).word == label
 
 
 def test_step_of_a_training_says_to_pause_first() -> None:

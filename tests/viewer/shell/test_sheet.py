@@ -44,8 +44,8 @@ def drag(viewer: Viewer, name: str, dy: float, *, touch: bool) -> None:
         viewer.do(PointerMove(x, y))
     # At once: a finger that rests is the right button.
     viewer.do(PointerPress(x, y, touch=touch), PointerMove(x, y + dy * 0.1))
-    for part in (0.4, 0.7, 1.0):
-        viewer.do(PointerMove(x, y + dy * part))
+    for fraction in (0.4, 0.7, 1.0):
+        viewer.do(PointerMove(x, y + dy * fraction))
     viewer.do(PointerRelease(x, y + dy))
 
 
@@ -139,14 +139,14 @@ def test_finger_pans_a_photograph_and_never_leaves_its_camera(
     x = rect.x + 40
     y = rect.y + rect.height // 2
     through = frustums().through
-    whole = through.photo_rect(rect)
+    photo_rect = through.photo_rect(rect)
     for factor in (1.0, 2.0):
         viewer.do(Pinch(x, y, factor=factor))
         viewer.do(PointerPress(x, y, touch=True), PointerMove(x + 60, y + 10))
         viewer.do(PointerRelease(x + 60, y + 10))
         viewer.until(is_there)
         assert through.index == 3
-    assert through.photo_rect(rect).width == pytest.approx(2 * whole.width, abs=2)
+    assert through.photo_rect(rect).width == pytest.approx(2 * photo_rect.width, abs=2)
     viewer.click("photo 4")
     viewer.until(is_there)
     assert through.index == 4

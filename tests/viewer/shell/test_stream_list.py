@@ -28,7 +28,7 @@ def files(viewer: Viewer, tmp_path: Path) -> list[str]:
 def publish(viewer: Viewer, name: str) -> None:
     """Publish a picture, and wait until the list has it."""
     splatview.publish(torch.zeros((8, 8, 3), dtype=torch.uint8), name)
-    viewer.until(lambda: name in [entry.name for entry in viewer.state.entries])
+    viewer.until_listed(name)
 
 
 def choose(viewer: Viewer, key: str, title: str) -> None:
@@ -60,7 +60,7 @@ def test_run_that_ends_stays_where_it_is(viewer: Viewer, files: list[str]) -> No
     names = [entry.name for entry in viewer.state.entries]
     assert names == ["render", "depth", "first.png", "second.png", "third.png"]
     splatview.close()
-    viewer.until(lambda: not viewer.state.entries[0].alive)
+    viewer.until_run_ended()
     assert [entry.name for entry in viewer.state.entries] == names
 
 

@@ -94,14 +94,14 @@ def test_time_area_folds_and_its_handle_opens_it(viewer: Viewer) -> None:
 
 def test_nothing_of_the_time_area_moves_between_tabs_and_panes(viewer: Viewer) -> None:
     names = ("time back", "time play", "time on", "lane Training", "lane Path", "Key")
-    places = []
+    drawn_rects = []
     for tab in TABS:
         viewer.user.choose_tab(tab)
-        places.append([drawn(viewer)[name] for name in names])
+        drawn_rects.append([drawn(viewer)[name] for name in names])
     viewer.click("Key")
     viewer.user.layout.add(None)
-    places.append([drawn(viewer)[name] for name in names])
-    assert all(place == places[0] for place in places)
+    drawn_rects.append([drawn(viewer)[name] for name in names])
+    assert all(rects == drawn_rects[0] for rects in drawn_rects)
 
 
 @pytest.mark.parametrize("size", [(320, 240), (360, 800), (700, 400), (3840, 2160)])

@@ -30,13 +30,13 @@ def drawn(viewer: Viewer) -> dict[str, Rect]:
 def publish(viewer: Viewer, name: str = "render") -> None:
     """Publish a picture, and wait until it is shown."""
     splatview.publish(torch.zeros((8, 8, 3), dtype=torch.uint8), name, meta={"step": 7})
-    viewer.until(lambda: name in [entry.name for entry in viewer.state.entries])
+    viewer.until_listed(name)
     viewer.until(viewer.loaded)
 
 
 def until_ended(viewer: Viewer) -> None:
     splatview.close()
-    viewer.until(lambda: not viewer.state.entries[0].alive)
+    viewer.until_run_ended()
 
 
 @pytest.fixture
@@ -98,22 +98,22 @@ def test_narrow_bar_leaves_out_less_important_controls(
 ) -> None:
     viewer = open_viewer((width, 700))
     publish(viewer)
-    places = drawn(viewer)
+    rects = drawn(viewer)
     wide_enough = {MIDDLE, "edit.undo", "edit.redo", "Pause", "Step", "panel.toggle"}
     for name in wide_enough - left_out:
-        assert name in places
-        assert places[name].x + places[name].width <= width
+        assert name in rects
+        assert rects[name].x + rects[name].width <= width
     for name in left_out - {MIDDLE}:
-        assert name not in places
+        assert name not in rects
     if MIDDLE in left_out:
         # Only its icon is left.
-        assert places[MIDDLE].width == 30
+        assert rects[MIDDLE].width == 30
 
 
 def test_phone_has_large_buttons(open_viewer: Callable[..., Viewer]) -> None:
     viewer = open_viewer((390, 844))
     publish(viewer)
-    places = drawn(viewer)
+    rects = drawn(viewer)
     for name in ("Menu", "Pause", "Find", "More"):
-        assert places[name].width == 44
-    assert places["Choose a run"].width > 100
+        assert rects[name].width == 44
+    assert rects["Choose a run"].width > 100

@@ -123,11 +123,11 @@ def test_change_that_no_user_made_is_no_step(pictures: Viewer) -> None:
     rest(pictures)
     count = len(pictures.user.history.done)
     image = pictures.image
-    place = image.state.place
+    view_place = image.state.place
     pictures.do(PointerMove(X, Y))
     object.__setattr__(image, "state", type(image.state)())
     pictures.do()
-    assert image.state.place != place
+    assert image.state.place != view_place
     assert len(pictures.user.history.done) == count
 
 
@@ -142,8 +142,8 @@ def test_new_change_leaves_nothing_to_redo(pictures: Viewer) -> None:
 
 def test_steps_are_bounded(pictures: Viewer) -> None:
     history = pictures.user.history
-    for number in range(MAX_STEPS + 20):
-        pictures.screen.push(Wheel(X, Y, 1 if number % 2 else -1))
+    for index in range(MAX_STEPS + 20):
+        pictures.screen.push(Wheel(X, Y, 1 if index % 2 else -1))
         pictures.step()
         rest(pictures)
     assert len(history.done) == MAX_STEPS
@@ -176,7 +176,7 @@ def test_drag_of_a_slider_is_one_step(scene: Viewer) -> None:
 def test_flight_is_undone_to_where_it_began(scene: Viewer) -> None:
     drag(scene, 80)
     rest(scene)
-    place = state_of(scene).place
+    camera_place = state_of(scene).place
     press_key(scene, "f")
     view: Any = scene.user.view
 
@@ -184,9 +184,9 @@ def test_flight_is_undone_to_where_it_began(scene: Viewer) -> None:
         return not view.view.rig.motion.is_under_way
 
     scene.until(has_arrived)
-    assert state_of(scene).place != place
+    assert state_of(scene).place != camera_place
     undo(scene)
-    assert state_of(scene).place == place
+    assert state_of(scene).place == camera_place
 
 
 def test_closed_pane_comes_back_as_it_was(pictures: Viewer) -> None:
@@ -197,7 +197,7 @@ def test_closed_pane_comes_back_as_it_was(pictures: Viewer) -> None:
     drag(pictures, 30)
     rest(pictures)
     pane = user.layout.active
-    kept = state_of(pictures)
+    kept_state = state_of(pictures)
     pictures.click(f"close {user.layout.all.index(pane)}")
     assert len(user.layout) == 1
     assert user.history.undo_words == "layout"
@@ -205,7 +205,7 @@ def test_closed_pane_comes_back_as_it_was(pictures: Viewer) -> None:
     pictures.until(pictures.loaded)
     assert [viewport.key for viewport in user.layout][1] == second
     assert user.layout.active.key == second
-    assert state_of(pictures) == kept
+    assert state_of(pictures) == kept_state
     redo(pictures)
     assert len(user.layout) == 1
 

@@ -174,7 +174,10 @@ def test_returning_page_shows_the_same_and_costs_nothing_meanwhile(
     house.until(lambda: stream.opened)
     returned = house.final_picture(back)
     rect = house.users[back].layout.active.rect
-    shown = slice(rect.y, rect.y + rect.height), slice(rect.x, rect.x + rect.width)
-    np.testing.assert_array_equal(returned[shown], initial[shown])
+    pane_slices = (
+        slice(rect.y, rect.y + rect.height),
+        slice(rect.x, rect.x + rect.width),
+    )
+    np.testing.assert_array_equal(returned[pane_slices], initial[pane_slices])
     assert zoom_of(house, 1) == zoom
     assert entry_name(house.users[second_page]) == "picture.png"

@@ -75,8 +75,10 @@ def test_zones_lie_on_the_screen_and_never_over_each_other(
         assert rect.y >= 0
         assert rect.x + rect.width <= size[0]
         assert rect.y + rect.height <= size[1]
-    for (name, rect), (other, beside) in combinations(zones_beside(zones).items(), 2):
-        assert not overlap(rect, beside), f"{name} lies over {other}"
+    for (name, rect), (other_name, other_rect) in combinations(
+        zones_beside(zones).items(), 2
+    ):
+        assert not overlap(rect, other_rect), f"{name} lies over {other_name}"
     if zones.covers_panes:
         assert not overlap(zones.panel, zones.time)
 

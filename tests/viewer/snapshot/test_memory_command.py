@@ -225,7 +225,7 @@ def test_two_snapshots_are_tables_of_two_schemas(
     small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     larger = tmp_path / "larger.pickle"
-    events = [event("alloc", 0x1000 * number, 500) for number in range(1, 5)]
+    events = [event("alloc", 0x1000 * index, 500) for index in range(1, 5)]
     larger.write_bytes(pickle.dumps(snapshot(events)))
     both = ["memory", str(small), str(larger)]
     sql = (
@@ -239,10 +239,10 @@ def test_two_snapshots_are_tables_of_two_schemas(
     assert main([*both, "--summary"]) == 0
     assert "from peak to peak, GPU 0: +0.98 KiB" in capsys.readouterr().out
     assert main([*both, "--json"]) == 0
-    facts = json.loads(capsys.readouterr().out)
-    peaks = [s["devices"][0]["peak_bytes"] for s in facts["snapshots"]]
+    report = json.loads(capsys.readouterr().out)
+    peaks = [s["devices"][0]["peak_bytes"] for s in report["snapshots"]]
     assert peaks == [1000, 2000]
-    assert facts["grew"][0]["bytes"] == 1000
+    assert report["grew"][0]["bytes"] == 1000
     png = tmp_path / "both.png"
     assert main([*both, "--png", str(png), "--size", "800x600"]) == 0
     pixels = np.asarray(Image.open(png))[..., :3].astype(int)

@@ -191,9 +191,9 @@ def test_memory_is_plotted_beside_the_scene_that_takes_it(
 
     # The scene is shown first.
     train_until(viewer, train, shows_scene_with_memory)
-    shown = memory_curve(viewer)
-    assert shown is not None
-    newest = len(shown.curve)
+    drawn_curve = memory_curve(viewer)
+    assert drawn_curve is not None
+    newest = len(drawn_curve.curve)
     train_until(viewer, train, has_newer_memory)
     select(viewer, "memory")
     viewer.until(watches_memory_alone)

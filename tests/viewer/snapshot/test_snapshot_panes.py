@@ -177,8 +177,8 @@ def test_moments_and_snapshots_are_compared(
     u.press("compare 0")
     ids = u.answer_of("compare").sides_of(0)[1]
     partner = u.view.two_runs.partner
-    lit = partner.state.highlight
-    assert np.flatnonzero(lit.mask).tolist() == ids.tolist()
+    highlight = partner.state.highlight
+    assert np.flatnonzero(highlight.mask).tolist() == ids.tolist()
     other_user.close()
     u.settle()
     assert u.answer_of("compare").bytes_before == live[3000]

@@ -25,11 +25,11 @@ pytestmark = pytest.mark.usefixtures("timeline_kernels")
 def write_snapshot(folder: Path, name: str, leaks_every: int) -> Path:
     """Write a snapshot of a program that frees all but some of what it allocates."""
     events = []
-    for number in range(60):
-        events.append(event("alloc", 4096 * number, time_us=10 * number))
-        if number % leaks_every:
-            freed = {"time_us": 10 * number + 5}
-            events.append(event("free_completed", 4096 * number, **freed))
+    for index in range(60):
+        events.append(event("alloc", 4096 * index, time_us=10 * index))
+        if index % leaks_every:
+            freed = {"time_us": 10 * index + 5}
+            events.append(event("free_completed", 4096 * index, **freed))
     file = folder / name
     file.write_bytes(pickle.dumps(snapshot(events)))
     return file
@@ -126,5 +126,5 @@ def test_pointer_that_leaves_two_panes_breaks_none(
         for viewport in user.layout:
             assert viewport.entry is not None
             assert not viewport.entry.fault
-            parts = ("overlay", "input", "info", "lanes", "sections")
-            assert [viewport.faults.reason(part) for part in parts] == [""] * len(parts)
+            names = ("overlay", "input", "info", "lanes", "sections")
+            assert [viewport.faults.reason(name) for name in names] == [""] * len(names)

@@ -68,7 +68,11 @@ class FilePages(House):
         """Have a page show a file of this machine, with a camera path around it."""
         user: Any = self.users[page]
         self.app.catalogue.open_file(scene, user.layout.active)
-        self.until(lambda: user.view is not None and not user.view.empty)
+
+        def is_shown() -> bool:
+            return user.view is not None and not user.view.empty
+
+        self.until(is_shown)
         tool = user.view.view.tools["path"]
         tool.circle_scene()
         return user.view, tool
@@ -122,7 +126,11 @@ def test_scenes_of_pages_are_never_decoded_in_the_viewer(
     keys = len(tool.path.keys)
     tool.path.keys.clear()
     pages.send(page, tmp_path / "path.json")
-    pages.until(lambda: len(tool.path.keys) == keys and not uploaded_files(folder))
+
+    def is_path_opened() -> bool:
+        return len(tool.path.keys) == keys and not uploaded_files(folder)
+
+    pages.until(is_path_opened)
     pages.forget_all()
     with monkeypatch.context() as patch:
         for module, name in (
@@ -143,10 +151,11 @@ def test_scenes_of_pages_are_never_decoded_in_the_viewer(
     assert [path.name for path in uploaded_files(folder)] == names
     pages.forget_all()
 
-    def has_no_readers() -> bool:
-        return "splatview_viewer.formats" not in str(children(os.getpid()))
+    def is_cleared() -> bool:
+        has_readers = "splatview_viewer.formats" in str(children(os.getpid()))
+        return not has_readers and not uploaded_files(folder)
 
-    pages.until(lambda: not uploaded_files(folder) and has_no_readers())
+    pages.until(is_cleared)
 
 
 def test_written_files_are_downloaded_by_the_page_that_asked(

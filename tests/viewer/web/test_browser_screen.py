@@ -116,7 +116,11 @@ def test_slow_page_has_two_pictures_unanswered_and_delays_no_other(
 def test_hidden_page_gets_no_pictures(screen: BrowserScreen, page: Page) -> None:
     settle(screen, page)
     page.send(m.Visible(False))
-    poll(screen, lambda: not screen.state.visible and not screen.state.ready)
+
+    def is_hidden() -> bool:
+        return not screen.state.visible and not screen.state.ready
+
+    poll(screen, is_hidden)
     page.send(m.Visible(True))
     assert heard(screen, Expose)
     assert screen.state.visible
@@ -179,7 +183,11 @@ def test_screen_and_page_close_each_other(
     draw(screen, RED)
     woken = rig.woken
     page.end()
-    poll(screen, lambda: screen.state.closed and rig.woken > woken)
+
+    def has_closed() -> bool:
+        return screen.state.closed and rig.woken > woken
+
+    poll(screen, has_closed)
     assert not screen.state.visible
     assert not screen.state.ready
     # The loop may be drawing just then.

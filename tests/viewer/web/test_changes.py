@@ -32,10 +32,10 @@ def copy_of(pixels: np.ndarray) -> Copy:
 def test_tensors_are_compared_as_arrays_are() -> None:
     """Check the way of pictures that stay on a GPU, here on the CPU."""
     rng = np.random.default_rng(2)
-    before = np.zeros((HEIGHT, WIDTH, 4), np.uint8)
-    after = before.copy()
-    after[rng.integers(0, HEIGHT, 9), rng.integers(0, WIDTH, 9)] = 255
-    arrays = copy_of(after), copy_of(before)
+    old_pixels = np.zeros((HEIGHT, WIDTH, 4), np.uint8)
+    new_pixels = old_pixels.copy()
+    new_pixels[rng.integers(0, HEIGHT, 9), rng.integers(0, WIDTH, 9)] = 255
+    arrays = copy_of(new_pixels), copy_of(old_pixels)
     tensors = [Copy(torch.from_numpy(copy.pixels), 0.0) for copy in arrays]
     rects = changed_rects(*arrays)
     assert changed_rects(*tensors) == rects
@@ -56,14 +56,14 @@ points = st.tuples(st.integers(0, HEIGHT - 1), st.integers(0, WIDTH - 1))
 @settings(deadline=None)
 @given(st.lists(points, max_size=60))
 def test_few_rectangles_hold_all_changes(changes: list[tuple[int, int]]) -> None:
-    before = np.zeros((HEIGHT, WIDTH, 4), np.uint8)
-    after = before.copy()
+    old_pixels = np.zeros((HEIGHT, WIDTH, 4), np.uint8)
+    new_pixels = old_pixels.copy()
     for y, x in changes:
-        after[y, x, 3] = 1
-    rects = changed_rects(copy_of(after), copy_of(before))
+        new_pixels[y, x, 3] = 1
+    rects = changed_rects(copy_of(new_pixels), copy_of(old_pixels))
     assert len(rects) <= MAX_RECTS
     assert bool(rects) == bool(changes)
-    assert covered(rects)[after[..., 3] > 0].all()
+    assert covered(rects)[new_pixels[..., 3] > 0].all()
     for rect in rects:
         assert min(rect.x, rect.y) >= 0
         assert rect.x + rect.width <= WIDTH
@@ -72,18 +72,18 @@ def test_few_rectangles_hold_all_changes(changes: list[tuple[int, int]]) -> None
 
 def test_first_picture_and_another_size_are_sent_as_a_whole() -> None:
     picture = copy_of(np.zeros((HEIGHT, WIDTH, 4), np.uint8))
-    whole = [Rect(0, 0, WIDTH, HEIGHT)]
-    assert changed_rects(picture, None) == whole
+    picture_rects = [Rect(0, 0, WIDTH, HEIGHT)]
+    assert changed_rects(picture, None) == picture_rects
     smaller = copy_of(np.zeros((HEIGHT, WIDTH - 1, 4), np.uint8))
-    assert changed_rects(picture, smaller) == whole
+    assert changed_rects(picture, smaller) == picture_rects
     assert changed_rects(picture, picture) == []
 
 
 def test_one_change_costs_little() -> None:
-    before = np.zeros((1000, 1600, 4), np.uint8)
-    after = before.copy()
-    after[500:520, 700:760] = 255
-    (rect,) = changed_rects(copy_of(after), copy_of(before))
+    old_pixels = np.zeros((1000, 1600, 4), np.uint8)
+    new_pixels = old_pixels.copy()
+    new_pixels[500:520, 700:760] = 255
+    (rect,) = changed_rects(copy_of(new_pixels), copy_of(old_pixels))
     assert rect.width * rect.height < 100 * 70
 
 

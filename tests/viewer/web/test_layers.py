@@ -64,13 +64,13 @@ def test_only_what_changed_in_an_interface_is_sent(
     drawn = show_interface(screen, (0.1, 0.2, 0.3, 0.4), (70, 90, 9, 7))
     second = poll(screen, page.next_update)
     assert second.number == first.number + 1, "nothing is sent where nothing changed"
-    ((box, part),) = parts_of(second)
+    ((box, part_pixels),) = parts_of(second)
     x, y, width, height = box
     assert width * height <= 64 * 64
-    opaque = part[..., 3] == 255
+    opaque = part_pixels[..., 3] == 255
     assert opaque.sum() == 9 * 7
     expected = drawn[y : y + height, x : x + width][opaque]
-    np.testing.assert_array_equal(part[opaque], expected)
+    np.testing.assert_array_equal(part_pixels[opaque], expected)
 
 
 def test_interface_comes_between_the_parts_of_a_picture(
@@ -156,13 +156,16 @@ def test_use_of_the_panel_draws_no_pictures(house: House) -> None:
 
 def is_exact(tab: Tab, user: User) -> bool:
     """Return whether a page shows each pixel of the interface as it was drawn."""
-    shown = on_interface(tab).astype(int)
+    interface_pixels = on_interface(tab).astype(int)
     assert user.screen.interface is not None
     drawn = read_pixels(user.screen.interface.framebuffer).astype(int)
-    if shown.shape != drawn.shape or (shown[..., 3] != drawn[..., 3]).any():
+    if (
+        interface_pixels.shape != drawn.shape
+        or (interface_pixels[..., 3] != drawn[..., 3]).any()
+    ):
         return False
     # A canvas tells of colours that are not multiplied any more.
-    multiplied = (shown[..., :3] * shown[..., 3:] + 127) // 255
+    multiplied = (interface_pixels[..., :3] * interface_pixels[..., 3:] + 127) // 255
     return bool(np.abs(multiplied - drawn[..., :3]).max() <= 1)
 
 
@@ -173,8 +176,7 @@ def test_interface_stays_exact_over_a_slow_line(house: House, open_page: Open) -
         url = f"http://127.0.0.1:{line.port}/?token={server.token}"
         # Fonts may be on their way when the line ends.
         tab = open_page(url, expected="ERR_")
-        house.until(lambda: house.app.users)
-        user = house.app.users[0]
+        user = house.until_user()
         house.until(lambda: state(tab)["number"] > 0)
         rect = user.layout.active.rect
         tab.mouse.move(rect.x + rect.width // 2, rect.y + rect.height // 2)
@@ -185,8 +187,8 @@ def test_interface_stays_exact_over_a_slow_line(house: House, open_page: Open) -
             nonlocal moves
             moves += 1
             tab.mouse.wheel(0, -100 if moves % 4 < 2 else 100)
-            shown = state(tab)
-            return shown["number"] > 3 and shown["quality"] < 85
+            page_state = state(tab)
+            return page_state["number"] > 3 and page_state["quality"] < 85
 
         house.until(has_coarse_pictures)
         house.until(lambda: is_exact(tab, user))
@@ -195,11 +197,14 @@ def test_interface_stays_exact_over_a_slow_line(house: House, open_page: Open) -
 
 def test_interface_is_exact_in_both_themes(house: House, open_page: Open) -> None:
     tab = open_page(local_url(house.browsers.server))
-    house.until(lambda: house.app.users)
-    user = house.app.users[0]
+    user = house.until_user()
+
+    def is_exact_at_rest() -> bool:
+        return not user.waiting and is_exact(tab, user)
+
     for light in (True, False):
         user.set_light(light)
-        house.until(lambda: not user.waiting and is_exact(tab, user))
+        house.until(is_exact_at_rest)
         is_light = "document.body.classList.contains('light')"
         for _ in turns("the page's own colours"):
             if tab.evaluate(is_light) is light:

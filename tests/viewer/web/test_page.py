@@ -73,10 +73,11 @@ def test_pictures_are_on_the_page_and_fill_it(viewer: Viewer, open_page: Open) -
     picture_numbers = [
         send(client, drawn(640, 400, seed)) for seed in range(12)
     ]  # some are outdated before they can be drawn
-    wait_until(
-        lambda: sorted(client.acks) == [1, 2, 3, *picture_numbers],
-        "every picture is acknowledged",
-    )
+
+    def is_every_picture_acked() -> bool:
+        return sorted(client.acks) == [1, 2, 3, *picture_numbers]
+
+    wait_until(is_every_picture_acked, "every picture is acknowledged")
     wait_for_script(page, "splatview.state().number === 15")
     np.testing.assert_array_equal(on_canvas(page), drawn(640, 400, 11))
 
@@ -171,17 +172,17 @@ def test_interface_lies_over_pictures_and_changes_in_parts(
     shows(client, pixels)
     half = np.full((50, 60, 4), (250, 40, 10, 128), np.uint8)
     client.update(((20, 30, 60, 50), png(half)))
-    wait_until(lambda: client.update_number in client.update_acks)
+    wait_until(client.has_acked_update)
     expected = np.zeros((300, 400, 4), np.uint8)
     expected[30:80, 20:80] = half
     np.testing.assert_allclose(on_interface(page).astype(int), expected, atol=1)
-    over = pixels[30:80, 20:80] * (127 / 255) + half[..., :3] * (128 / 255)
-    np.testing.assert_allclose(screenshot(page)[30:80, 20:80], over, atol=2)
+    blended = pixels[30:80, 20:80] * (127 / 255) + half[..., :3] * (128 / 255)
+    np.testing.assert_allclose(screenshot(page)[30:80, 20:80], blended, atol=2)
     opaque = np.full((10, 10, 4), (1, 2, 3, 255), np.uint8)
     client.update(
         ((70, 70, 10, 10), png(opaque)), ((0, 0, 10, 10), png(opaque[:, ::-1]))
     )
-    wait_until(lambda: client.update_number in client.update_acks)
+    wait_until(client.has_acked_update)
     for top in (70, 0):
         assert (on_interface(page)[top + 5, top + 5] == (1, 2, 3, 255)).all()
     assert (on_interface(page)[40, 40, 3] == 128).all(), "what is left out stays"
@@ -200,10 +201,10 @@ def test_picture_of_an_old_layout_is_shown_in_its_panes_of_now(
     pixels[:, 200:] = blue
     shows(client, pixels)
     client.arrange((400, 300), m.PaneBox(2, (100, 50, 300, 250)))
-    wait_until(lambda: client.update_number in client.update_acks)
-    shown = on_canvas(page)
-    assert (shown[60:290, 110:390] == blue).all()
-    assert not (shown == red).all(-1).any()
+    wait_until(client.has_acked_update)
+    canvas_pixels = on_canvas(page)
+    assert (canvas_pixels[60:290, 110:390] == blue).all()
+    assert not (canvas_pixels == red).all(-1).any()
     send(client, pixels)  # of a layout that its interface has not announced yet
     client.layout = m.Layout(9, (400, 300), [m.PaneBox(2, (0, 0, 400, 300))])
     client.put(client.layout)
@@ -211,7 +212,7 @@ def test_picture_of_an_old_layout_is_shown_in_its_panes_of_now(
     shows(client, green)
     assert not (on_canvas(page) == green).all()
     client.update()
-    wait_until(lambda: client.update_number in client.update_acks)
+    wait_until(client.has_acked_update)
     np.testing.assert_array_equal(on_canvas(page), green)
 
 
@@ -260,13 +261,13 @@ def test_page_says_that_the_viewer_stopped_and_what_to_do(
     client.connection.send(m.Caption("render", "", False, light=True))
     half = np.full((600, 400, 4), (240, 10, 20, 255), np.uint8)
     client.update(((0, 0, 400, 600), png(half)))
-    wait_until(lambda: client.update_number in client.update_acks)
+    wait_until(client.has_acked_update)
     first.close()
     page.wait_for_selector("#stopped:visible")
-    words = page.inner_text("#stopped")
-    for part in ("The viewer stopped", "since", "Your training is not affected"):
-        assert part in words
-    assert re.search(r"since \d\d:\d\d:\d\d", words)
+    notice = page.inner_text("#stopped")
+    for phrase in ("The viewer stopped", "since", "Your training is not affected"):
+        assert phrase in notice
+    assert re.search(r"since \d\d:\d\d:\d\d", notice)
     wait_for_script(page, "/next try in \\d s|trying/.test(stopped.innerText)")
     color = "getComputedStyle(stopped).backgroundColor"
     assert page.evaluate(color) == "rgb(255, 255, 255)", "in the colours of the theme"
@@ -274,8 +275,8 @@ def test_page_says_that_the_viewer_stopped_and_what_to_do(
     assert page.evaluate("navigator.clipboard.readText()") == first.command
     with page.expect_download() as waiting:
         page.click("#keep")
-    with Image.open(waiting.value.path()) as kept:
-        picture = np.asarray(kept.convert("RGB"))
+    with Image.open(waiting.value.path()) as saved_image:
+        picture = np.asarray(saved_image.convert("RGB"))
     np.testing.assert_array_equal(picture[:, :400], half[..., :3])
     np.testing.assert_array_equal(picture[:, 400:], drawn(800, 600)[:, 400:])
     restarted = start(first.port, token="kept")
@@ -298,7 +299,13 @@ def test_older_page_reloads_once(viewer: Viewer, open_page: Open) -> None:
         )
 
     page = open_page(viewer.url, routes={"**/viewer.js": old})
-    wait_until(lambda: page.wait_for_timeout(20) or len(loads) == 2, "the page reloads")
+
+    def has_reloaded() -> bool:
+        # Routes are answered while the page is waited for.
+        page.wait_for_timeout(20)
+        return len(loads) == 2
+
+    wait_until(has_reloaded, "the page reloads")
     page.wait_for_load_state()
     wait_for_script(
         page,

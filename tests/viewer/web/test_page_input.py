@@ -177,7 +177,7 @@ def test_finger_that_rests_is_the_right_button(viewer: Viewer, open_page: Open) 
         viewer, open_page, (390, 844), 3, has_touch=True, is_mobile=True
     )
     cdp = page.context.new_cdp_session(page)
-    began = page.evaluate("performance.now()")
+    started_at = page.evaluate("performance.now()")
     touch(cdp, "Start", (200, 300))
     page.wait_for_selector("#ring:visible")
     touch(cdp, "Move", (203, 302))  # no finger is quite still
@@ -185,7 +185,7 @@ def test_finger_that_rests_is_the_right_button(viewer: Viewer, open_page: Open) 
     press = client.wait(ev.PointerPress)
     assert (press.button, release.button) == ("right", "right")
     assert (press.x, press.y, release.x, release.y) == (600, 900, 600, 900)
-    assert press.at - began >= 490
+    assert press.at - started_at >= 490
     page.wait_for_selector("#ring", state="hidden")
     touch(cdp, "Move", (300, 500))
     touch(cdp, "End")
@@ -285,13 +285,12 @@ def test_keys_arrive_with_the_viewers_names(viewer: Viewer, open_page: Open) -> 
         "q",
     ):
         page.keyboard.press(name)
-    wait_until(
-        lambda: [
-            key
-            for key in client.received(ev.Key)
-            if key.name == "q" and not key.pressed
-        ]
-    )
+
+    def has_q_released() -> bool:
+        keys = client.received(ev.Key)
+        return any(key.name == "q" and not key.pressed for key in keys)
+
+    wait_until(has_q_released)
     assert [name for name, *_ in received_keys(1) if name not in ("ctrl", "shift")] == [
         "c",
         "c",
@@ -352,10 +351,11 @@ def test_text_field_gets_the_keyboard_and_composed_text(
             {"text": composed, "selectionStart": 1, "selectionEnd": 1},
         )
     cdp.send("Input.insertText", {"text": "你"})
-    wait_until(
-        lambda: [text for text in client.received(ev.Text) if text.text == "你"],
-        "what was composed",
-    )
+
+    def has_composed_text() -> bool:
+        return any(text.text == "你" for text in client.received(ev.Text))
+
+    wait_until(has_composed_text, "what was composed")
     typed = ""
     for message in client.received(ev.Text, ev.Key):
         if isinstance(message, ev.Text):

@@ -119,12 +119,12 @@ def test_incomplete_upload_leaves_no_file(
     ):
         while client.recv(4096):
             client.sendall(bytes(100_000))
-    wait_until(
-        lambda: (
-            sorted(path.stat().st_size for path in uploaded_files(folder))
-            in ([], [1000])
-        )
-    )
+
+    def is_cleared() -> bool:
+        sizes = [path.stat().st_size for path in uploaded_files(folder)]
+        return sizes in ([], [1000])
+
+    wait_until(is_cleared)
     assert visitor.post(b"another").status == 200
 
 

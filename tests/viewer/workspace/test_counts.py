@@ -27,7 +27,7 @@ def until_version(viewer: Viewer, version: int) -> Curve:
         curves.append(curve)
         return True
 
-    viewer.until(lambda: bool(viewer.state.entries))
+    viewer.until_listed()
     viewer.until(has_version)
     return curves[-1]
 
@@ -35,12 +35,12 @@ def until_version(viewer: Viewer, version: int) -> Curve:
 def publish(viewer: Viewer, count: int) -> None:
     """Publish a scene, and wait until it is counted or would have been."""
     splatview.publish(cloud(count), "scene")
-    viewer.until(lambda: bool(viewer.state.entries))
-    begin = clock()
+    viewer.until_listed()
+    started_at = clock()
 
     def has_passed() -> bool:
         viewer.step()
-        return clock() > begin + 0.3
+        return clock() > started_at + 0.3
 
     wait_until(has_passed)
     # Turns that began after the time has passed: a turn may be slow.
@@ -61,7 +61,7 @@ def test_last_version_of_a_run_that_ended_is_counted(viewer: Viewer) -> None:
     publish(viewer, 60)
     splatview.publish(cloud(70), "scene")
     splatview.close()
-    viewer.until(lambda: not viewer.state.entries[0].alive)
+    viewer.until_run_ended()
     assert until_version(viewer, 3).newest_value == 70
 
 

@@ -104,11 +104,21 @@ def test_parts_that_differ_are_refused_with_the_difference(
 # -- versions --------------------------------------------------------------------------
 
 
+class _SceneOnCpu:
+    """The attributes of a stream that publishes a scene on the CPU."""
+
+    name = "scene"
+    kind = "gaussians"
+    fallback = ""
+    gpu = ""
+    live = False
+
+
 @dataclass(eq=False)
-class _RankStream:
+class _RankStream(_SceneOnCpu):
     """A double of the stream of one of two ranks: a test sets its version.
 
-    Its other attributes say that the rank is alive and publishes a scene on the CPU.
+    Its other attributes say that the rank is alive.
     """
 
     rank: int
@@ -116,12 +126,7 @@ class _RankStream:
     opened: bool = True
     fault: None = None
     holds: int = 1
-    name: str = "scene"
-    kind: str = "gaussians"
-    fallback: str = ""
     shape: tuple[int, int] = (3, 14)
-    gpu: str = ""
-    live: bool = False
     info: Any = field(init=False)
     run: Any = field(init=False)
 
