@@ -109,7 +109,7 @@ class Scripts:
     def __init__(self, scene: Path | None) -> None:
         self._processes: dict[str, subprocess.Popen[str]] = {}
         arguments = ["--scene", str(scene)] if scene else []
-        for name, noise in (("robot-mcmc", "0.002"), ("robot-default", "0.01")):
+        for name, noise in (("mcmc", "0.002"), ("default", "0.01")):
             command = [sys.executable, __file__, ".", "--train", "--noise", noise]
             self._processes[name] = subprocess.Popen(
                 [*command, *arguments],
@@ -159,7 +159,7 @@ def _step_of(viewer: Viewer) -> int:
 
 
 def _look(viewer: Viewer, scripts: Scripts) -> None:
-    _show(viewer, "robot-mcmc")
+    _show(viewer, "mcmc")
 
 
 def _data(viewer: Viewer, scripts: Scripts) -> None:
@@ -174,8 +174,8 @@ def _film(viewer: Viewer, scripts: Scripts) -> None:
 
 def _compare(viewer: Viewer, scripts: Scripts) -> None:
     _look(viewer, scripts)
-    viewer.until(lambda: _key_of(viewer, "robot-default"))
-    viewer.user.compare("pair", _key_of(viewer, "robot-default"))
+    viewer.until(lambda: _key_of(viewer, "default"))
+    viewer.user.compare("pair", _key_of(viewer, "default"))
     viewer.user.choose_tab("compare")
     viewer.do()
     viewer.click("Beside")
@@ -190,8 +190,8 @@ def _palette(viewer: Viewer, scripts: Scripts) -> None:
 
 
 def _ended(viewer: Viewer, scripts: Scripts) -> None:
-    _show(viewer, "robot-default")
-    scripts.end("robot-default")
+    _show(viewer, "default")
+    scripts.end("default")
     viewer.until(lambda: _has_ended(viewer))
 
 
