@@ -119,7 +119,9 @@ def find_format(
     Raises:
         FileError: missing, empty or of no known format; the message lists the formats.
     """
-    head = b"" if path.is_dir() else _read_head(path)
+    head = b""
+    if not path.is_dir():
+        head = _read_head(path)
     start = Start(path, name or str(path), head)
     for candidate in formats:
         if candidate.sniff(start):

@@ -112,18 +112,24 @@ def path_values(film: Film, *, frames: bool = True) -> dict[str, Any]:
     # The last key is repeated where its seconds count.
     if path.keys and path.holds_last and not path.loop:
         keys.append(path.keys[-1])
+    camera_type = "perspective"
+    if path.model == "fisheye":
+        camera_type = "fisheye"
+    pictures: list[dict[str, Any]] = []
+    if frames:
+        pictures = _picture_values(film)
     return {
         "default_fov": default_fov,
         "default_transition_sec": SECONDS,
         "keyframes": [_keyframe_values(film, key) for key in keys],
-        "camera_type": "fisheye" if path.model == "fisheye" else "perspective",
+        "camera_type": camera_type,
         "render_height": film.height,
         "render_width": film.width,
         "fps": film.fps,
         "seconds": path.duration,
         "is_cycle": path.loop,
         "smoothness_value": float(not path.smooth),
-        "camera_path": _picture_values(film) if frames else [],
+        "camera_path": pictures,
     }
 
 

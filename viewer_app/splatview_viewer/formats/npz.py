@@ -84,7 +84,9 @@ def _read_array(
         raise FileError(f".npz: truncated: {clipped(name)} has {len(data):,} bytes")
     order = "F" if is_fortran else "C"
     array = np.frombuffer(data, dtype).reshape(shape, order=order)
-    return array.astype(np.float64 if dtype == np.float64 else np.float32)
+    if dtype == np.float64:
+        return array.astype(np.float64)
+    return array.astype(np.float32)
 
 
 def _read_header(

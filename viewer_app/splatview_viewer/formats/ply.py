@@ -205,8 +205,11 @@ def _empty_fields(vertex: Element, columns: _Columns) -> Fields:
     """
     count = vertex.count
     is_wide = any(vertex.types[axis][1:] == "f8" for axis in "xyz")
+    dtype = np.dtype(np.float32)
+    if is_wide:
+        dtype = np.dtype(np.float64)
     return Fields(
-        means=np.empty((count, 3), np.float64 if is_wide else np.float32),
+        means=np.empty((count, 3), dtype),
         quats=np.empty((count, 4), np.float32),
         scales=np.empty((count, len(columns.scales)), np.float32),
         opacities=np.empty(count, np.float32),

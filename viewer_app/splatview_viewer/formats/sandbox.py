@@ -335,7 +335,9 @@ def _child_error(code: int, errors: int) -> FileError:
             f"the program that reads the file crashed ({name}): it is damaged, or made "
             "to do that"
         )
-    cause = f": {last_line}" if last_line else ""
+    cause = ""
+    if last_line:
+        cause = f": {last_line}"
     return FileError(f"the program that reads the file ended with {code}{cause}")
 
 

@@ -87,7 +87,10 @@ def _read(meta: dict[str, Any], load: Load, progress: Progress) -> Fields:
     else:
         count = check_count(meta["means"]["shape"][0])
     planes = Planes(meta, count, _load_planes(meta, load), progress)
-    check_scene(count, 15 if "shN" in meta else 0, planes.packed)
+    coefficients = 0
+    if "shN" in meta:
+        coefficients = 15
+    check_scene(count, coefficients, planes.packed)
     means = planes.means()
     quats = _read_quats(planes)
     scales = _read_scales(planes, has_codebooks=has_codebooks)

@@ -140,7 +140,10 @@ def _of_group(
     # colours or harmonics.
     if "colors" in tensors and "features" not in group:
         colors = tensors.pop("colors")
-        tensors.setdefault("shs" if colors.ndim == 3 else "rgb", colors)
+        if colors.ndim == 3:
+            tensors.setdefault("shs", colors)
+        else:
+            tensors.setdefault("rgb", colors)
     has_raw_colors = "sh0" in tensors or "colors" in tensors
     has_activated_names = {names["scales"], names["opacities"]} <= _ACTIVATED
     return SavedTensors(

@@ -129,8 +129,9 @@ def layout(
     """
     scale_type = "<f4" if parse_activated(activated).scales else "<f2"
     unit_count = count if coefficients else 0
+    means_type = "<f8" if wide else "<f4"
     return {
-        "means": ((count, 3), np.dtype("<f8" if wide else "<f4")),
+        "means": ((count, 3), np.dtype(means_type)),
         "quats": ((count, 4), np.dtype("<i2")),
         "scales": ((count, 3), np.dtype(scale_type)),
         "opacities": ((count,), np.dtype("<f2")),

@@ -108,9 +108,10 @@ class Mover:
 
         Args:
             picture: the picture.
-            seen: the camera that took it.
+            picture_camera: the camera that took it.
             camera: the camera that looks now, of the size of the result.
-            middle: distance of the scene's middle from `seen`, world units, more than 0.
+            middle: distance of the scene's middle from `picture_camera`, world units,
+                more than 0.
 
         Raises:
             RendererError, SharingError, RuntimeError: it cannot be done.
