@@ -150,7 +150,7 @@ def test_scenes_of_another_scale_move_in_frames_of_their_own(
     assert distances[1] / distances[0] == pytest.approx(20, rel=0.2)
     user = panes.viewer.user
     notes = [user.catalogue.features[0].note(v) for v in user.layout]
-    assert [note.words for note in notes] == ["own frame", "own frame"]
+    assert [note.label for note in notes] == ["own frame", "own frame"]
     # The other way round it is the same way back.
     panes.zoom(1, -3.0)
     panes.viewer.do()

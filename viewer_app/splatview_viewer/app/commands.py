@@ -393,7 +393,11 @@ class Memory(_Viewer, _SnapshotOptions):
         if self.sql is not None:
             check_sql()
             answer(
-                self.file, self.sql, as_csv=self.csv, out=sys.stdout, other=self.other
+                self.file,
+                self.sql,
+                as_csv=self.csv,
+                out=sys.stdout,
+                second_path=self.other,
             )
             return
         if self.summary or self.json:

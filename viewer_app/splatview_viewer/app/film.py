@@ -49,7 +49,10 @@ def film(command: Video) -> int:
         size=None if command.size is None else parse_size(command.size),
         background=parse_background(command.background),
     )
-    path = None if command.path is None else read_path(command.path)
+    if command.path is None:
+        path = None
+    else:
+        path = read_path(command.path)
     check_film(command.out)
 
     def film_value(
@@ -107,10 +110,10 @@ def _film(
 def _turntable(view: GaussianView, size: tuple[int, int]) -> Film:
     """Return a film of one turn around a scene."""
     camera = view.rig.camera(Rect(0, 0, *size))
-    sight = view.data.sample
-    if camera is None or sight is None:
+    sample = view.data.sample
+    if camera is None or sample is None:
         raise ViewerError("video: there are no Gaussians to film")
-    return Film(turntable(camera, sight.middle, view.rig.up_axis.direction))
+    return Film(turntable(camera, sample.middle, view.rig.up_axis.direction))
 
 
 def _wait_for(filming: Filming) -> None:

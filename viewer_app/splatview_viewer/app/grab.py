@@ -223,7 +223,8 @@ def main(args: list[str]) -> int:
     os.dup2(2, 1)
     with entry.handle_signals(lambda *_: sys.exit(0)):
         try:
-            grabber = Grabber(args[0] if args else None)
+            path = args[0] if args else None
+            grabber = Grabber(path)
         except (ViewerError, IpcError) as e:
             _answer(answers, _render_error("fault", str(e)))
             return 2

@@ -213,8 +213,8 @@ class App:
             FileError: none of the files that were asked for can be read.
         """
         is_napping = self._is_napping(now)
-        has_work = bool(events) or now >= self._next_full_turn or self.ended
-        if not is_napping or has_work or self.pump.has_new_value(now):
+        is_due = bool(events) or now >= self._next_full_turn or self.ended
+        if not is_napping or is_due or self.pump.has_new_value(now):
             self._tick_fully(now, events)
             is_napping = self._is_napping(now)
             self._next_full_turn = self._plan_full_turn(now, is_napping)

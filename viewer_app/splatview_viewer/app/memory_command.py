@@ -41,13 +41,13 @@ _PROGRESS_PERIOD_S = 0.1
 
 
 def answer(
-    path: Path, sql: str, *, as_csv: bool, out: TextIO, other: Path | None = None
+    path: Path, sql: str, *, as_csv: bool, out: TextIO, second_path: Path | None = None
 ) -> None:
     """Print the answer of a snapshot's tables to a query.
 
     Args:
         path: a snapshot's file.
-        other: a second one, whose tables are in the schema `b`, beside `a`.
+        second_path: a second one, whose tables are in the schema `b`, beside `a`.
         sql: one query; "-": it is read from standard input.
         as_csv: print all rows as CSV, not the first ones as an aligned table.
         out: the text is printed there.
@@ -60,7 +60,10 @@ def answer(
     if sql == "-":
         sql = sys.stdin.read()
     try:
-        second = None if other is None else read(other)
+        if second_path is None:
+            second = None
+        else:
+            second = read(second_path)
         with Database(read(path), second) as database:
             if as_csv:
                 target: Any = out
@@ -97,8 +100,8 @@ def summarise_files(files: list[Path], out: TextIO, *, as_json: bool) -> None:
         summary_text,
     )
 
-    facts = summarise([read(file) for file in files])
-    text = summary_json(facts) if as_json else summary_text(facts)
+    summary = summarise([read(file) for file in files])
+    text = summary_json(summary) if as_json else summary_text(summary)
     if out.isatty():
         text = _CONTROL.sub("?", text)
     out.write(text)

@@ -22,6 +22,8 @@ from splatview_viewer.snapshot.model import (
 )
 
 if TYPE_CHECKING:
+    from splatview_viewer.snapshot.analysis.leaks import Suspect
+    from splatview_viewer.snapshot.analysis.tables import Group
     from splatview_viewer.snapshot.model import MemorySnapshot, Trace
 
 _MOST_ROWS = 5
@@ -30,19 +32,19 @@ _MOST_ROWS = 5
 
 def summarise(snapshots: list[MemorySnapshot]) -> dict[str, Any]:
     """Return what snapshots hold, and what grew from the first to the second."""
-    facts: dict[str, Any] = {
-        "snapshots": [
-            {
-                "file": snapshot.name,
-                "devices": [_device(snapshot, trace) for trace in snapshot.traces],
-                "notes": list(snapshot.notes),
-            }
-            for snapshot in snapshots
-        ]
-    }
+    summary: dict[str, Any] = {"snapshots": [_file(snapshot) for snapshot in snapshots]}
     if len(snapshots) > 1:
-        facts["grew"] = _growth(snapshots[0], snapshots[1])
-    return facts
+        summary["grew"] = _growth(snapshots[0], snapshots[1])
+    return summary
+
+
+def _file(snapshot: MemorySnapshot) -> dict[str, Any]:
+    """Return the facts about one snapshot."""
+    return {
+        "file": snapshot.name,
+        "devices": [_device(snapshot, trace) for trace in snapshot.traces],
+        "notes": list(snapshot.notes),
+    }
 
 
 def _device(snapshot: MemorySnapshot, trace: Trace) -> dict[str, Any]:
@@ -63,19 +65,23 @@ def _device(snapshot: MemorySnapshot, trace: Trace) -> dict[str, Any]:
         "reserved_bytes": int(reserved.max(initial=0)),
         "end_bytes": int(live[-1]),
         "failed_allocations": len(failed),
-        "holders_at_peak": [
-            {"stack": group.label, "bytes": group.bytes, "blocks": group.count}
-            for group in list(holders)[:_MOST_ROWS]
-        ],
-        "suspects": [
-            {
-                "stack": suspect.label,
-                "bytes": suspect.bytes,
-                "grows": bool(suspect.is_growing),
-                "verdict": suspect.verdict,
-            }
-            for suspect in suspects[:_MOST_ROWS]
-        ],
+        "holders_at_peak": [_holder(group) for group in list(holders)[:_MOST_ROWS]],
+        "suspects": [_suspect(suspect) for suspect in suspects[:_MOST_ROWS]],
+    }
+
+
+def _holder(group: Group) -> dict[str, Any]:
+    """Return the facts about a stack that holds memory at the peak."""
+    return {"stack": group.label, "bytes": group.bytes, "blocks": group.count}
+
+
+def _suspect(suspect: Suspect) -> dict[str, Any]:
+    """Return the facts about a stack that may leak."""
+    return {
+        "stack": suspect.label,
+        "bytes": suspect.bytes,
+        "grows": bool(suspect.is_growing),
+        "verdict": suspect.verdict,
     }
 
 
@@ -84,14 +90,12 @@ def _growth(first: MemorySnapshot, second: MemorySnapshot) -> list[dict[str, Any
     grown = []
     traces = {trace.device: trace for trace in first.traces}
     for trace in second.traces:
-        before = traces.get(trace.device)
-        if before is None:
+        first_trace = traces.get(trace.device)
+        if first_trace is None:
             continue
-        sides = [
-            (snapshot, of, int(live_bytes(of).argmax()))
-            for snapshot, of in ((first, before), (second, trace))
-        ]
-        comparison = compare_moments(sides[0], sides[1])
+        comparison = compare_moments(
+            _side_at_peak(first, first_trace), _side_at_peak(second, trace)
+        )
         rows = [comparison[row] for row in range(min(len(comparison), _MOST_ROWS))]
         grown.append(
             {
@@ -107,21 +111,31 @@ def _growth(first: MemorySnapshot, second: MemorySnapshot) -> list[dict[str, Any
     return grown
 
 
-def summary_json(facts: dict[str, Any]) -> str:
+def _side_at_peak(
+    snapshot: MemorySnapshot, trace: Trace
+) -> tuple[MemorySnapshot, Trace, int]:
+    """Return a device of a snapshot with the moment of its peak."""
+    return snapshot, trace, int(live_bytes(trace).argmax())
+
+
+def summary_json(summary: dict[str, Any]) -> str:
     """Return a summary as JSON."""
-    return json.dumps(facts, indent=2) + "\n"
+    return json.dumps(summary, indent=2) + "\n"
 
 
-def summary_text(facts: dict[str, Any]) -> str:
+def summary_text(summary: dict[str, Any]) -> str:
     """Return a summary as lines of text."""
     lines = []
-    for snapshot in facts["snapshots"]:
+    for snapshot in summary["snapshots"]:
         lines.append(snapshot["file"])
         for device in snapshot["devices"]:
             lines += _device_lines(device)
         lines += [f"  {note}" for note in snapshot["notes"]]
-    for device in facts.get("grew", ()):
-        change = change_text(device["bytes"]) if device["bytes"] else "no change"
+    for device in summary.get("grew", ()):
+        if device["bytes"]:
+            change = change_text(device["bytes"])
+        else:
+            change = "no change"
         lines.append(f"from peak to peak, {device['device']}: {change}")
         for row in device["stacks"]:
             lines.append(f"    {change_text(row['bytes']):>12}  {row['stack']}")

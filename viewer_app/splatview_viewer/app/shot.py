@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from splatview_viewer.snapshot.model import Trace
 
 
-def shoot(command: Shot, other: Path | None = None) -> tuple[int, int]:
+def shoot(command: Shot, second_path: Path | None = None) -> tuple[int, int]:
     """Draw one stream or file into a picture, which appears whole or not at all.
 
     Args:
         command: says what, and into which file.
-        other: a second memory snapshot, which is drawn below the first.
+        second_path: a second memory snapshot, which is drawn below the first.
 
     Returns:
         Its width and height.
@@ -41,7 +41,10 @@ def shoot(command: Shot, other: Path | None = None) -> tuple[int, int]:
     Raises:
         ViewerError: nothing to draw, a camera or file that makes no sense, no graphics.
     """
-    second = None if other is None else Content(read(other))
+    if second_path is None:
+        second = None
+    else:
+        second = Content(read(second_path))
     options = StillOptions(
         size=None if command.size is None else parse_size(command.size),
         camera=command.camera,
@@ -76,7 +79,10 @@ def shoot(command: Shot, other: Path | None = None) -> tuple[int, int]:
 
 def _compare(still: Still, second: Content) -> None:
     """Have a picture of a memory snapshot show a second one below it."""
-    view = None if still.view is None else still.view.view
+    if still.view is None:
+        view = None
+    else:
+        view = still.view.view
     if isinstance(view, SnapshotView):
         name = second.snapshot.name
         view.change(shows="both", tab="timeline", other=name)
@@ -89,7 +95,10 @@ def _notes(still: Still, value: Value | None, command: Shot) -> list[str]:
         notes.append(f"Gaussians: {still.missing}")
     if isinstance(value, GaussianScene):
         notes += [f"{command.file}: {note}" for note in value.notes]
-    traces = value.traces if isinstance(value, MemorySnapshot) else ()
+    if isinstance(value, MemorySnapshot):
+        traces = value.traces
+    else:
+        traces = ()
     if command.device is None and len(traces) > 1:
         devices = ", ".join(map(_trace_title, traces))
         notes.append(

@@ -304,7 +304,8 @@ class Stills:
             for linked in list(waiting):
                 open_linked(linked)
                 is_awaited = awaits_own and linked.run is stream.run
-                is_late = time.monotonic() > (end if is_awaited else soon)
+                limit = end if is_awaited else soon
+                is_late = time.monotonic() > limit
                 has_ended = bool(linked.fault) or not linked.run.alive
                 # Where the newest version does not come, an older one is drawn.
                 takes_any = is_late or not linked.version or has_ended

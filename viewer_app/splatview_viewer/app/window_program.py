@@ -70,7 +70,9 @@ def main(args: list[str]) -> int:
         reason = f"{type(e).__name__}: {e}"
     finally:
         caller.send(_line(WindowState(closed=True, reason=reason[:_MAX_REASON])))
-    return 2 if reason else 0
+    if reason:
+        return 2
+    return 0
 
 
 class _Titled(WindowScreen):

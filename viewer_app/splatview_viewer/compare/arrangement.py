@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from splatview_viewer.shell.user import User
     from splatview_viewer.shell.viewport import Viewport
 
-Way = Literal["beside", "split", "blend"]
+Arrangement = Literal["beside", "split", "blend"]
 """How two entries are shown."""
 
 
@@ -34,11 +34,16 @@ class Panes(NamedTuple):
     difference: Viewport | None
 
     @property
-    def way(self) -> Way | None:
+    def arrangement(self) -> Arrangement | None:
         """The way both are shown; None: they are not."""
-        view = None if self.joint is None else pair_view(self.joint)
+        if self.joint is None:
+            view = None
+        else:
+            view = pair_view(self.joint)
         if view is not None:
-            return "blend" if view.mode == "blend" else "split"
+            if view.mode == "blend":
+                return "blend"
+            return "split"
         if self.first is not None and self.second is not None:
             return "beside"
         return None
@@ -48,7 +53,10 @@ class Panes(NamedTuple):
         """The views of both in one picture, the difference first."""
         views = []
         for viewport in (self.difference, self.joint):
-            view = None if viewport is None else pair_view(viewport)
+            if viewport is None:
+                view = None
+            else:
+                view = pair_view(viewport)
             if view is not None:
                 views.append(view)
         return views
@@ -73,7 +81,10 @@ def pairing_in(viewport: Viewport) -> Pairing | None:
 def panes_of(user: User, pairing: Pairing) -> Panes:
     """Return the panes of a user that show two entries, the active one before others."""
     active = user.layout.active
-    first = second = joint = difference = None
+    first = None
+    second = None
+    joint = None
+    difference = None
     for viewport in sorted(user.layout, key=lambda v: v is not active):
         if pairing_in(viewport) == pairing:
             view = pair_view(viewport)

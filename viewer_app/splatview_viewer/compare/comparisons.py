@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from splatview_viewer.compare.arrangement import Way
+    from splatview_viewer.compare.arrangement import Arrangement
     from splatview_viewer.core.view import Section
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.shell.user import User
@@ -77,7 +77,7 @@ class Comparisons(Feature):
         self._sections = CompareSections(self)
         self._runs = RunsInPlots(self)
 
-    def of(self, user: User) -> UserComparison:
+    def of_user(self, user: User) -> UserComparison:
         """Return what a user compares."""
         return self._of_users.setdefault(user, UserComparison())
 
@@ -96,22 +96,28 @@ class Comparisons(Feature):
         They are those that it shows, or what it shows and the one that was last compared
         with that, or could be.
         """
-        shown = pairing_in(viewport)
-        if shown is not None:
-            return shown
+        shown_pairing = pairing_in(viewport)
+        if shown_pairing is not None:
+            return shown_pairing
         slot = self.catalogue.slot_of(viewport)
         if slot is None:
             return None
         key = slot.entry.key
-        chosen = self.of(viewport.user).pairing
-        if chosen is not None and key in chosen and self._is_valid(chosen):
-            return chosen
-        others = [e for e in self.candidates(slot.entry.kind) if e is not slot.entry]
-        if not others:
+        chosen_pairing = self.of_user(viewport.user).pairing
+        if (
+            chosen_pairing is not None
+            and key in chosen_pairing
+            and self._is_valid(chosen_pairing)
+        ):
+            return chosen_pairing
+        candidates = [
+            e for e in self.candidates(slot.entry.kind) if e is not slot.entry
+        ]
+        if not candidates:
             return None
         # The same stream of another run is what one compares most.
-        others.sort(key=lambda entry: entry.name != slot.entry.name)
-        return Pairing(key, others[0].key)
+        candidates.sort(key=lambda entry: entry.name != slot.entry.name)
+        return Pairing(key, candidates[0].key)
 
     def _is_valid(self, pairing: Pairing) -> bool:
         slots = self.catalogue.slots
@@ -159,7 +165,7 @@ class Comparisons(Feature):
             )
             return
         pairing = Pairing(slot.entry.key, key)
-        self.of(viewport.user).pairing = pairing
+        self.of_user(viewport.user).pairing = pairing
         if mode == "difference":
             self.show_difference(viewport, pairing, True)
         else:
@@ -173,7 +179,7 @@ class Comparisons(Feature):
         panes = Panes(viewport, None, None, None)
         if previous is not None:
             panes = panes_of(user, previous)
-        self.of(user).pairing = pairing
+        self.of_user(user).pairing = pairing
         ways = [
             (pane, pair_view(pane)) for pane in (panes.joint, panes.difference) if pane
         ]
@@ -184,22 +190,27 @@ class Comparisons(Feature):
         if panes.second is not None:
             panes.second.select(pairing.second)
         for pane, view in ways:
-            mode = "split" if view is None else view.mode
+            if view is None:
+                mode = "split"
+            else:
+                mode = view.mode
             self._show_pair(pane, pairing)
             set_pair_mode(pane, mode)
             self._apply(pane)
 
-    def show(self, viewport: Viewport, pairing: Pairing, way: Way) -> None:
+    def show(
+        self, viewport: Viewport, pairing: Pairing, arrangement: Arrangement
+    ) -> None:
         """Show A and B beside each other, split by a line, or one over the other."""
         user = viewport.user
-        self.of(user).pairing = pairing
+        self.of_user(user).pairing = pairing
         panes = panes_of(user, pairing)
-        if way == "beside":
+        if arrangement == "beside":
             self._show_beside(viewport, pairing, panes)
             return
         pane = panes.joint or panes.first or panes.second or viewport
         self._show_pair(pane, pairing)
-        set_pair_mode(pane, way)
+        set_pair_mode(pane, arrangement)
         self._apply(pane)
         for single in (panes.first, panes.second):
             if single is not None and single is not pane:
@@ -209,7 +220,7 @@ class Comparisons(Feature):
     def _show_beside(self, viewport: Viewport, pairing: Pairing, panes: Panes) -> None:
         """Show A and B in a pane each."""
         user = viewport.user
-        if panes.way == "beside":
+        if panes.arrangement == "beside":
             return
         if panes.first is not None or panes.second is not None:
             pane = panes.first or panes.second
@@ -239,7 +250,7 @@ class Comparisons(Feature):
             return
         if panes.difference is not None:
             return
-        self.of(user).pairing = pairing
+        self.of_user(user).pairing = pairing
         active = layout.active
         leader = panes.first or panes.joint or panes.second or viewport
         layout.activate(panes.second or leader)
@@ -253,14 +264,14 @@ class Comparisons(Feature):
 
     def set_gain(self, user: User, pairing: Pairing, gain: float) -> None:
         """Choose the factor of the differences of A and B."""
-        self.of(user).gain = gain
+        self.of_user(user).gain = gain
         for view in panes_of(user, pairing).pair_views:
             view.change(gain=gain)
         user.mark()
 
     def set_opacity(self, user: User, pairing: Pairing, opacity: float) -> None:
         """Choose the opacity of B over A."""
-        self.of(user).opacity = opacity
+        self.of_user(user).opacity = opacity
         for view in panes_of(user, pairing).pair_views:
             if view.mode == "blend":
                 view.change(position=opacity)
@@ -269,10 +280,13 @@ class Comparisons(Feature):
     def _apply(self, viewport: Viewport) -> None:
         """Give a view of two entries the user's settings."""
         view = pair_view(viewport)
-        own = self.of(viewport.user)
+        settings = self.of_user(viewport.user)
         if view is not None:
-            view.change(gain=own.gain)
-            view.change(position=own.opacity if view.mode == "blend" else 0.5)
+            view.change(gain=settings.gain)
+            position = 0.5
+            if view.mode == "blend":
+                position = settings.opacity
+            view.change(position=position)
 
     def _put_together(self, viewport: Viewport, slot: Slot, other_slot: Slot) -> None:
         """Show the scenes of two entries in one space; a merged scene takes the other."""
@@ -311,8 +325,11 @@ class Comparisons(Feature):
 
     def _select(self, viewport: Viewport, key: str) -> None:
         """Show an entry in a viewport, from where it looks now."""
-        heritage = self.ties.of(viewport.user).heritage.get(viewport)
-        leader = lead_of(viewport) if heritage is None else heritage.leader
+        heritage = self.ties.of_user(viewport.user).heritage.get(viewport)
+        if heritage is None:
+            leader = lead_of(viewport)
+        else:
+            leader = heritage.leader
         viewport.select(key)
         self.ties.inherit_as(viewport, key, leader)
 
@@ -337,9 +354,9 @@ class Comparisons(Feature):
         is_alike = viewport.entry.kind in ("", leader.entry.kind)
         if leader.key == viewport.key or not is_alike:
             return
-        own = self.of(user)
-        if own.pairing is None or set(own.pairing) != set(pairing):
-            own.pairing = pairing
+        comparison = self.of_user(user)
+        if comparison.pairing is None or set(comparison.pairing) != set(pairing):
+            comparison.pairing = pairing
 
     def note(self, viewport: Viewport) -> PaneNote:
         user = viewport.user
@@ -375,7 +392,7 @@ class Comparisons(Feature):
 
     def _badge(self, viewport: Viewport) -> str:
         """Return "A" or "B" for a pane that shows one of two that are compared."""
-        pairing = self.of(viewport.user).pairing
+        pairing = self.of_user(viewport.user).pairing
         if (
             pairing is None
             or viewport.key not in pairing
@@ -383,7 +400,7 @@ class Comparisons(Feature):
         ):
             return ""
         panes = panes_of(viewport.user, pairing)
-        if panes.way is None and panes.difference is None:
+        if panes.arrangement is None and panes.difference is None:
             return ""
         return _BADGES[pairing.index(viewport.key)]
 
@@ -426,12 +443,16 @@ class Comparisons(Feature):
     def _measure(self, user: User) -> None:
         """Compare A and B beside each other, while the panel tells how alike they are."""
         meter = self._meters.get(user)
-        pairing = self.of(user).pairing
+        pairing = self.of_user(user).pairing
         leader = None
         is_told = user.has_panel and user.interface.state.tab == "compare"
         if is_told and pairing is not None and self._is_valid(pairing):
             panes = panes_of(user, pairing)
-            if panes.way == "beside" and panes.difference is None and panes.first:
+            if (
+                panes.arrangement == "beside"
+                and panes.difference is None
+                and panes.first
+            ):
                 leader = lead_of(panes.first)
         if meter is not None and (leader is None or meter.pairing != pairing):
             del self._meters[user]
@@ -452,7 +473,7 @@ class Comparisons(Feature):
     # -- the panel ---------------------------------------------------------------------
 
     def sections(self, viewport: Viewport) -> Sequence[Section]:
-        return [*self._sections.of(viewport), *self._runs.sections(viewport)]
+        return [*self._sections.of_viewport(viewport), *self._runs.sections(viewport)]
 
 
 def _pair_name(entries: Sequence[Entry]) -> str:

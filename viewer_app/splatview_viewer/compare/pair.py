@@ -416,11 +416,15 @@ class PairView(View[PairSource, PairState]):
     def panel(self) -> Sequence[Section]:
         """Return the sections of the side that was pressed last."""
         lead = self.lead
-        return [] if lead is None else lead.sections
+        if lead is None:
+            return []
+        return lead.sections
 
     def commands(self) -> Sequence[Command[Any]]:
         lead = self.lead
-        return [] if lead is None else list(map(for_lead, lead.view.commands()))
+        if lead is None:
+            return []
+        return list(map(for_lead, lead.view.commands()))
 
     def find_commands(self, text: str) -> Sequence[Command[Any]]:
         lead = self.lead
@@ -430,7 +434,9 @@ class PairView(View[PairSource, PairState]):
 
     def lanes(self) -> Sequence[Lane]:
         lead = self.lead
-        return () if lead is None else lead.view.lanes()
+        if lead is None:
+            return ()
+        return lead.view.lanes()
 
     def change(self, **fields: Any) -> None:
         """Change how both make one picture: fields of the state, not those of sides."""
@@ -446,8 +452,10 @@ class PairView(View[PairSource, PairState]):
         lead = self.lead
         infos = {id(view): view.info for view in self.views}
         details = _psnr_phrases(self.psnr)
-        facts = list(details)
+        main_facts = list(details)
+        subtitle = "A and B"
         if state.mode == "difference":
+            subtitle = "A against B"
             details.insert(0, f"brightest from {1 / state.gain:.0%} on")
         readout = ""
         if lead is not None:
@@ -463,8 +471,8 @@ class PairView(View[PairSource, PairState]):
             readout=readout,
             path=list(dict.fromkeys(path)),
             title=_TITLES[state.mode],
-            subtitle="A against B" if state.mode == "difference" else "A and B",
-            facts=facts,
+            subtitle=subtitle,
+            facts=main_facts,
         )
 
     @property
@@ -490,4 +498,6 @@ class PairView(View[PairSource, PairState]):
 
 
 def _psnr_phrases(psnr: float | None) -> list[str]:
-    return [] if psnr is None else [psnr_text(psnr)]
+    if psnr is None:
+        return []
+    return [psnr_text(psnr)]

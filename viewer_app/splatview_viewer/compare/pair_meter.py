@@ -22,7 +22,7 @@ log = logging.getLogger("splatview")
 
 
 class PairMeter:
-    """Draws two entries where nobody sees them, and compares the pictures."""
+    """Draws two entries out of sight, and compares the pictures."""
 
     def __init__(
         self,

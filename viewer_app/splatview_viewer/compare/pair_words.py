@@ -19,11 +19,15 @@ def for_lead(command: Command[Any]) -> Command[Any]:
 
     def run(pair: Any) -> object:
         lead = pair.lead
-        return None if lead is None else command.run(lead.view)
+        if lead is None:
+            return None
+        return command.run(lead.view)
 
     def reason(pair: Any) -> str | None:
         lead = pair.lead
-        return "nothing is shown" if lead is None else command.reason(lead.view)
+        if lead is None:
+            return "nothing is shown"
+        return command.reason(lead.view)
 
     return replace(command, run=run, reason=reason)
 

@@ -20,7 +20,7 @@ from splatview_viewer.ui import widgets as ui
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from splatview_viewer.compare.arrangement import Panes, Way
+    from splatview_viewer.compare.arrangement import Arrangement, Panes
     from splatview_viewer.compare.comparisons import Comparisons
     from splatview_viewer.compare.merged import ComparedScene
     from splatview_viewer.core.settings import Entry
@@ -42,7 +42,7 @@ _BADGE_SIDE = 18.0
 _BADGE_COLUMN = 30.0
 _SWAP_COLUMN = 32.0
 """Points of the columns of the badge and of the button at the right."""
-_WAYS: dict[Way, str] = {"beside": "Beside", "split": "Split", "blend": "Over"}
+_WAYS: dict[Arrangement, str] = {"beside": "Beside", "split": "Split", "blend": "Over"}
 
 
 class CompareSections:
@@ -51,13 +51,15 @@ class CompareSections:
     def __init__(self, comparisons: Comparisons) -> None:
         self._comparisons = comparisons
 
-    def of(self, viewport: Viewport) -> list[Section]:
+    def of_viewport(self, viewport: Viewport) -> list[Section]:
         """Return the sections for what a viewport shows."""
         sections = []
         pairing = self._comparisons.pairing(viewport)
         if pairing is not None:
             panes = panes_of(viewport.user, pairing)
-            way = panes.way
+            state = "not yet shown"
+            if panes.arrangement is not None:
+                state = _WAYS[panes.arrangement]
             sections.append(
                 Section(
                     "What is compared",
@@ -65,10 +67,13 @@ class CompareSections:
                     opened=True,
                     tip="Two streams or files of one kind, A and B",
                     tab="compare",
-                    state="not yet shown" if way is None else _WAYS[way],
+                    state=state,
                 )
             )
-        source = None if viewport.slot is None else viewport.slot.source
+        if viewport.slot is None:
+            source = None
+        else:
+            source = viewport.slot.source
         if isinstance(source, MergedSource):
             sections.append(
                 Section(
@@ -104,15 +109,15 @@ class CompareSections:
         do = comparisons.catalogue.do
         self._draw_sides(viewport, pairing)
         options: dict[Any, str] = {**_WAYS}
-        way = ui.segments(
+        arrangement = ui.segments(
             "Show",
             "A and B in a pane each, beside a line in one picture, or B over A",
-            panes.way,
+            panes.arrangement,
             options,
         )
-        if way is not None and way != panes.way:
-            do(comparisons.show, viewport, pairing, way)
-        if panes.way == "blend":
+        if arrangement is not None and arrangement != panes.arrangement:
+            do(comparisons.show, viewport, pairing, arrangement)
+        if panes.arrangement == "blend":
             self._draw_opacity(viewport, pairing)
         self._draw_ties(viewport)
         has_difference = panes.difference is not None
@@ -124,17 +129,17 @@ class CompareSections:
         )
         if wants_difference != has_difference:
             do(comparisons.show_difference, viewport, pairing, wants_difference)
-        own = comparisons.of(viewport.user)
+        settings = comparisons.of_user(viewport.user)
         gain = ui.slider(
             "Amplify",
             "Factor on the difference",
-            own.gain,
+            settings.gain,
             _GAINS,
             "%.1f \u00d7",
             reset=4.0,
             log=True,
         )
-        if gain != own.gain:
+        if gain != settings.gain:
             comparisons.set_gain(viewport.user, pairing, gain)
         self._draw_psnr(viewport, pairing, panes)
 
@@ -152,37 +157,49 @@ class CompareSections:
         second = _draw_side("B", 1, pairing.second, options)
         if first != pairing.first:
             # The one that was B takes the place of A.
-            other = pairing.first if first == pairing.second else pairing.second
-            do(self._comparisons.choose, viewport, Pairing(first, other))
+            if first == pairing.second:
+                other_key = pairing.first
+            else:
+                other_key = pairing.second
+            do(self._comparisons.choose, viewport, Pairing(first, other_key))
         elif second != pairing.second:
-            other = pairing.second if second == pairing.first else pairing.first
-            do(self._comparisons.choose, viewport, Pairing(other, second))
+            if second == pairing.first:
+                other_key = pairing.second
+            else:
+                other_key = pairing.first
+            do(self._comparisons.choose, viewport, Pairing(other_key, second))
 
     def _draw_opacity(self, viewport: Viewport, pairing: Pairing) -> None:
-        own = self._comparisons.of(viewport.user)
+        settings = self._comparisons.of_user(viewport.user)
         opacity = ui.slider(
-            "Opacity", "Of B over A", own.opacity, (0.0, 1.0), "%.2f", reset=0.5
+            "Opacity", "Of B over A", settings.opacity, (0.0, 1.0), "%.2f", reset=0.5
         )
-        if opacity != own.opacity:
+        if opacity != settings.opacity:
             self._comparisons.set_opacity(viewport.user, pairing, opacity)
 
     def _draw_ties(self, viewport: Viewport) -> None:
         """Draw in what the tied panes follow each other."""
         ties = self._comparisons.ties
-        own = ties.of(viewport.user)
+        user_ties = ties.of_user(viewport.user)
         gap = 4 * theme.scale()
         ui.row("Tied")
         camera = controls.toggle(
-            "Camera", own.camera, "A camera or place that is moved moves in all"
+            "Camera", user_ties.camera, "A camera or place that is moved moves in all"
         )
         imgui.same_line(0, gap)
         step = controls.toggle(
-            "Step", own.step, "A step of the training is gone to in all"
+            "Step", user_ties.step, "A step of the training is gone to in all"
         )
         imgui.same_line(0, gap)
-        look = controls.toggle("Look", own.look, "All show it in the same way")
-        if (camera, step, look) != (own.camera, own.step, own.look):
-            ties.choose(viewport.user, camera=camera, step=step, look=look)
+        is_look_tied = controls.toggle(
+            "Look", user_ties.look, "All show it in the same way"
+        )
+        if (camera, step, is_look_tied) != (
+            user_ties.camera,
+            user_ties.step,
+            user_ties.look,
+        ):
+            ties.choose(viewport.user, camera=camera, step=step, look=is_look_tied)
 
     def _draw_psnr(self, viewport: Viewport, pairing: Pairing, panes: Panes) -> None:
         """Write how alike A and B are."""
@@ -191,7 +208,7 @@ class CompareSections:
         imgui.align_text_to_frame_padding()
         if psnr is not None:
             ui.colored(psnr_text(psnr), theme.TEXT)
-        elif panes.way is None:
+        elif panes.arrangement is None:
             ui.colored("measured once both are seen", theme.FAINT)
         else:
             ui.colored("is being measured", theme.FAINT)
@@ -279,8 +296,12 @@ def _long_names(entries: Sequence[Entry]) -> list[str]:
         groups.setdefault(entry.run_name, set()).add(entry.group)
     names = []
     for entry in entries:
-        run = entry.run_name if len(groups[entry.run_name]) == 1 else entry.group
-        names.append(entry.name if entry.is_file else f"{run} / {entry.name}")
+        if entry.is_file:
+            names.append(entry.name)
+        elif len(groups[entry.run_name]) == 1:
+            names.append(f"{entry.run_name} / {entry.name}")
+        else:
+            names.append(f"{entry.group} / {entry.name}")
     return names
 
 

@@ -79,8 +79,8 @@ class RunsInPlots:
         if not slots:
             return []
         compared = self._compared_groups(viewport)
-        shown = self._shown_group(viewport)
-        first_groups = [*compared, *shown]
+        shown_group = self._shown_group(viewport)
+        first_groups = [*compared, *shown_group]
 
         def position(slot: Slot) -> int:
             group = slot.entry.group
@@ -98,7 +98,10 @@ class RunsInPlots:
             if not name or names.count(name) > 1:
                 name = entry.group
             is_checked = checked.get(entry.key, entry.group in first_groups)
-            data = slot.content if isinstance(slot.content, ScalarsData) else None
+            if isinstance(slot.content, ScalarsData):
+                data = slot.content
+            else:
+                data = None
             if data is not None and not data.curves.all:
                 data = None
             rows.append(RunRow(entry.key, name, data, color, is_checked))
@@ -107,12 +110,12 @@ class RunsInPlots:
     def _compared_groups(self, viewport: Viewport) -> list[str]:
         """Return the groups of A and B, if a user sees both."""
         user = viewport.user
-        pairing = self._comparisons.of(user).pairing
+        pairing = self._comparisons.of_user(user).pairing
         slots = self._catalogue.slots
         if pairing is None or any(key not in slots for key in pairing):
             return []
         panes = panes_of(user, pairing)
-        if panes.way is None and panes.difference is None:
+        if panes.arrangement is None and panes.difference is None:
             return []
         return [slots[key].entry.group for key in pairing]
 
@@ -122,7 +125,9 @@ class RunsInPlots:
         slots = self._catalogue.slots
         while slot is not None and slot.source.uses:
             slot = slots.get(slot.source.uses[0])
-        return [] if slot is None or slot.entry.is_file else [slot.entry.group]
+        if slot is None or slot.entry.is_file:
+            return []
+        return [slot.entry.group]
 
     def uses(self, viewport: Viewport) -> list[str]:
         """Return the keys of curves that are drawn in a viewport, or in the table."""
@@ -152,7 +157,10 @@ class RunsInPlots:
 
     def _shown_step(self, user: User, viewport: Viewport) -> float | None:
         """Return the step of the scene of a run that a user sees beside its plots."""
-        group = None if viewport.entry is None else viewport.entry.group
+        if viewport.entry is None:
+            group = None
+        else:
+            group = viewport.entry.group
         for other in user.layout.seen:
             if other is viewport:
                 continue
@@ -213,8 +221,8 @@ class RunsInPlots:
         """Draw the settings of the plots that are seen, or the button that shows them."""
         user = viewport.user
         active = user.layout.active
-        seen = sorted(user.layout.seen, key=lambda v: v is not active)
-        for other in seen:
+        viewports = sorted(user.layout.seen, key=lambda v: v is not active)
+        for other in viewports:
             view = _plots_in(other)
             if view is None:
                 continue
@@ -243,23 +251,26 @@ def _plots_in(viewport: Viewport) -> ScalarsView | None:
     return view.view
 
 
-def _numbers_of(row: RunRow) -> list[str]:
+def _newest_values(row: RunRow) -> list[str]:
     """Return the newest loss, PSNR and step of a run."""
     if row.data is None:
         return ["\u2013", "\u2013", "\u2013"]
     curves = row.data.curves.all
     loss = _named(curves, "loss") or curves[0]
     psnr = _named(curves, "psnr")
+    psnr_value = "\u2013"
+    if psnr is not None:
+        psnr_value = f"{psnr.newest_value:.1f}"
     return [
         value_text(loss.newest_value),
-        "\u2013" if psnr is None else f"{psnr.newest_value:.1f}",
+        psnr_value,
         f"{row.data.curves.step:,.12g}",
     ]
 
 
-def _named(curves: Sequence[Curve], word: str) -> Curve | None:
+def _named(curves: Sequence[Curve], name_part: str) -> Curve | None:
     """Return the first curve that has a word in its name."""
-    return next((curve for curve in curves if word in curve.name.lower()), None)
+    return next((curve for curve in curves if name_part in curve.name.lower()), None)
 
 
 def _draw_head() -> None:
@@ -285,23 +296,23 @@ def _draw_row(row: RunRow) -> bool:
     """Draw the line of a run; return whether it was clicked."""
     scale = theme.scale()
     width = imgui.get_content_region_avail().x
-    of = controls.item(f"{row.name}##{row.key} run", width, _ROW_HEIGHT * scale)
-    what = "No longer drawn" if row.is_checked else "Drawn"
-    controls.tip(f"{row.name}: click, and it is {what.lower()} in the plots")
+    target = controls.item(f"{row.name}##{row.key} run", width, _ROW_HEIGHT * scale)
+    state = "No longer drawn" if row.is_checked else "Drawn"
+    controls.tip(f"{row.name}: click, and it is {state.lower()} in the plots")
     draw = imgui.get_window_draw_list()
-    if of.hovered:
-        draw.add_rect_filled(of.low, of.high, theme.u32(theme.OVER), 4 * scale)
-    middle = of.middle[1]
-    _draw_square(row, of.x, middle)
+    if target.hovered:
+        draw.add_rect_filled(target.low, target.high, theme.u32(theme.HOVER), 4 * scale)
+    middle = target.middle[1]
+    _draw_square(row, target.x, middle)
     ink = theme.TEXT if row.is_checked else theme.DIM
     with theme.font_size(theme.SMALL_SIZE):
-        end = of.x + width - (_RIGHT_EDGES[0] + _NUMBER_WIDTH) * scale
-        x = of.x + _NAME_X * scale
+        end = target.x + width - (_RIGHT_EDGES[0] + _NUMBER_WIDTH) * scale
+        x = target.x + _NAME_X * scale
         _write(ui.fitted(row.name, end - x), x, middle, ink)
-        numbers = _numbers_of(row)
-        for number, edge in zip(numbers, _RIGHT_EDGES, strict=True):
-            _write_right(number, of.x + width - edge * scale, middle, ink)
-    return of.pressed
+        texts = _newest_values(row)
+        for number, edge in zip(texts, _RIGHT_EDGES, strict=True):
+            _write_right(number, target.x + width - edge * scale, middle, ink)
+    return target.pressed
 
 
 def _draw_square(row: RunRow, x: float, middle: float) -> None:

@@ -40,7 +40,7 @@ class UserTies:
     step: bool = True
     look: bool = True
     viewports: WeakSet[Viewport] = field(default_factory=WeakSet)
-    seen: WeakKeyDictionary[ShownView, _LastAlike] = field(
+    last_alike: WeakKeyDictionary[ShownView, _LastAlike] = field(
         default_factory=WeakKeyDictionary
     )
     sizes: tuple[tuple[int, int], ...] = ()
@@ -59,14 +59,14 @@ class Ties:
     def __init__(self) -> None:
         self._of_users: WeakKeyDictionary[User, UserTies] = WeakKeyDictionary()
 
-    def of(self, user: User) -> UserTies:
+    def of_user(self, user: User) -> UserTies:
         """Return the ties of a user."""
         return self._of_users.setdefault(user, UserTies())
 
     def tied(self, user: User) -> list[Viewport]:
         """Return the tied viewports of a user that are open, the active one first."""
         active = user.layout.active
-        ties = self.of(user)
+        ties = self.of_user(user)
         tied = [viewport for viewport in user.layout if viewport in ties.viewports]
         return sorted(tied, key=lambda viewport: viewport is not active)
 
@@ -74,16 +74,16 @@ class Ties:
 
     def tie(self, user: User, viewports: Iterable[Viewport]) -> None:
         """Tie viewports of a user to those that are tied already."""
-        self.of(user).viewports.update(viewports)
+        self.of_user(user).viewports.update(viewports)
         user.mark()
 
     def untie(self, user: User, viewport: Viewport) -> None:
         """Leave a viewport where it is from now on."""
-        ties = self.of(user)
+        ties = self.of_user(user)
         ties.viewports.discard(viewport)
         view = lead_of(viewport)
         if view is not None:
-            ties.seen.pop(view, None)
+            ties.last_alike.pop(view, None)
         user.mark()
 
     def inherit(self, viewport: Viewport, leader: Viewport) -> None:
@@ -98,24 +98,24 @@ class Ties:
     ) -> None:
         """Have a viewport begin as a view is, with the entry of a key."""
         if leader is not None and key is not None:
-            self.of(viewport.user).heritage[viewport] = _Heritage(key, leader)
+            self.of_user(viewport.user).heritage[viewport] = _Heritage(key, leader)
 
     def choose(self, user: User, *, camera: bool, step: bool, look: bool) -> None:
         """Set in what the viewports of a user are tied.
 
         In what is new, they follow the active one at once.
         """
-        ties = self.of(user)
+        ties = self.of_user(user)
         is_more = (camera > ties.camera) or (look > ties.look)
         if is_more:
             active = lead_of(user.layout.active)
-            for view in list(ties.seen):
+            for view in list(ties.last_alike):
                 if view is not active:
-                    del ties.seen[view]
+                    del ties.last_alike[view]
         if step > ties.step:
-            kept = playbacks_of(user.layout.active)
+            active_playbacks = playbacks_of(user.layout.active)
             for playback in list(ties.steps):
-                if playback not in kept:
+                if playback not in active_playbacks:
                     del ties.steps[playback]
         ties.camera = camera
         ties.step = step
@@ -126,7 +126,7 @@ class Ties:
 
     def pull(self, user: User) -> None:
         """Move the tied viewports of a user to the place of the one that was moved."""
-        ties = self.of(user)
+        ties = self.of_user(user)
         for viewport in user.layout.seen:
             view = lead_of(viewport)
             if view is not None:
@@ -149,7 +149,7 @@ class Ties:
                 _settle_size(alike[0], ties)
             _pull_alike(alike, ties)
         for view in views:
-            ties.seen[view] = _LastAlike(view.view.state.place, view.look)
+            ties.last_alike[view] = _LastAlike(view.view.state.place, view.look)
         if ties.step:
             _pull_steps(viewports, ties)
 
@@ -187,7 +187,10 @@ def playbacks_of(viewport: Viewport) -> list[Playback]:
     view = viewport.view
     if view is None:
         return []
-    views = view.view.views if isinstance(view.view, PairView) else [view]
+    if isinstance(view.view, PairView):
+        views = view.view.views
+    else:
+        views = [view]
     playbacks = [v.view.playback for v in views if not v.empty]
     return [playback for playback in playbacks if playback is not None]
 
@@ -201,9 +204,9 @@ def _settle_size(view: ShownView, ties: UserTies) -> None:
     if getattr(place, "seen_in", None) is None:
         return
     view.view.state = replace(view.view.state, place=replace(place, seen_in=None))
-    if view not in ties.seen:
+    if view not in ties.last_alike:
         # The others have to follow.
-        ties.seen[view] = _LastAlike(place, view.look)
+        ties.last_alike[view] = _LastAlike(place, view.look)
 
 
 def _pull_alike(alike: Sequence[ShownView], ties: UserTies) -> None:
@@ -211,12 +214,12 @@ def _pull_alike(alike: Sequence[ShownView], ties: UserTies) -> None:
 
     New ones follow the others; if all are new, the active one leads.
     """
-    known = [view for view in alike if view in ties.seen]
-    moved = [v for v in known if ties.seen[v].place != v.view.state.place]
-    changed = [v for v in known if ties.seen[v].look != v.look]
-    first = (known or alike)[0]
+    old_views = [view for view in alike if view in ties.last_alike]
+    moved = [v for v in old_views if ties.last_alike[v].place != v.view.state.place]
+    changed = [v for v in old_views if ties.last_alike[v].look != v.look]
+    first = (old_views or alike)[0]
     for view in alike:
-        is_new = view not in ties.seen
+        is_new = view not in ties.last_alike
         leader = (moved or [first])[0]
         if ties.camera and view is not leader and (is_new or moved):
             view.follow(leader)
@@ -229,9 +232,11 @@ def _pull_steps(viewports: Sequence[Viewport], ties: UserTies) -> None:
     """Have all recordings show the step to which one of them went."""
     playbacks = [p for viewport in viewports for p in playbacks_of(viewport)]
     playbacks = list(dict.fromkeys(playbacks))
-    known = [playback for playback in playbacks if playback in ties.steps]
-    moved = [playback for playback in known if ties.steps[playback] != playback.step]
-    leader = (moved or known or playbacks or [None])[0]
+    old_playbacks = [playback for playback in playbacks if playback in ties.steps]
+    moved = [
+        playback for playback in old_playbacks if ties.steps[playback] != playback.step
+    ]
+    leader = (moved or old_playbacks or playbacks or [None])[0]
     for playback in playbacks:
         is_new = playback not in ties.steps
         if playback is not leader and (is_new or moved):

@@ -75,13 +75,13 @@ class Shortcut:
 def parse_shortcut(text: str) -> Shortcut:
     """Return the shortcut of a text like "Ctrl Shift Z". Raises ValueError."""
     mods = set[Mod]()
-    rest = text
-    while " " in rest and rest.split(" ", 1)[0] in _MODS:
-        word, rest = rest.split(" ", 1)
-        mods.add(_MODS[word])
-    key = _KEY_WORDS.get(rest, rest.lower().replace(" ", "_"))
+    key_text = text
+    while " " in key_text and key_text.split(" ", 1)[0] in _MODS:
+        mod_text, key_text = key_text.split(" ", 1)
+        mods.add(_MODS[mod_text])
+    key = _KEY_WORDS.get(key_text, key_text.lower().replace(" ", "_"))
     if key not in KEYS:
-        raise ValueError(f"shortcut {text!r}: {rest!r} is no key of events.KEYS")
+        raise ValueError(f"shortcut {text!r}: {key_text!r} is no key of events.KEYS")
     return Shortcut(key, frozenset(mods))
 
 

@@ -183,7 +183,7 @@ class JobQueue:
 
         If the system has no thread left, the job fails, and the next job tries again.
         """
-        thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+        thread = threading.Thread(target=self._run_jobs, name=self._name, daemon=True)
         try:
             thread.start()
         except RuntimeError as e:
@@ -222,7 +222,7 @@ class JobQueue:
                 self.cancel(self._running)
         return self.wait(timeout)
 
-    def _work(self) -> None:
+    def _run_jobs(self) -> None:
         """Run one job after the other, until none is left."""
         while True:
             with self._lock:

@@ -64,7 +64,7 @@ class Lane(Protocol):
         """Play it, or stop."""
         ...
 
-    def step(self, by: int) -> None:
+    def step(self, count: int) -> None:
         """Go to the next stop (1) or the one before (-1)."""
         ...
 
@@ -105,7 +105,7 @@ class EmptyLane:
     def play(self, on: bool) -> None:
         """Do nothing."""
 
-    def step(self, by: int) -> None:
+    def step(self, count: int) -> None:
         """Do nothing."""
 
     def draw_track(self, rect: Rect, scale: float) -> bool:

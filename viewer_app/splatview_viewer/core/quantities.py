@@ -298,4 +298,6 @@ def count_labels(values: Sequence[float]) -> list[str]:
 
 def psnr_text(psnr: float) -> str:
     """Return a peak signal-to-noise ratio: "24.0 dB PSNR", "no difference"."""
-    return "no difference" if math.isinf(psnr) else f"{psnr:.1f} dB PSNR"
+    if math.isinf(psnr):
+        return "no difference"
+    return f"{psnr:.1f} dB PSNR"

@@ -97,7 +97,7 @@ class Desktop(Protocol):
 
     @property
     def favours(self) -> frozenset[Favour]:
-        """What can be asked of it."""
+        """Return what can be asked of it."""
         ...
 
     def ask(self, favour: Favour) -> None:

@@ -478,9 +478,9 @@ class ShownView:
     @property
     def look(self) -> dict[str, Any]:
         """The settings of how it shows its entry, by their names in the state."""
-        own = {"place", *getattr(type(self.view.state), "UNSHARED", ())}
+        unshared = {"place", *getattr(type(self.view.state), "UNSHARED", ())}
         names = [field.name for field in fields(self.view.state)]
-        return {n: getattr(self.view.state, n) for n in names if n not in own}
+        return {n: getattr(self.view.state, n) for n in names if n not in unshared}
 
     def follow_look(self, leader: ShownView) -> None:
         """Show its own entry in the way in which `leader`, of the same kind, does."""
@@ -561,12 +561,12 @@ class ShownView:
             self.view.release("last")
 
 
-def _are_alike(rect: Rect, other: Rect | None) -> bool:
+def _are_alike(rect: Rect, second: Rect | None) -> bool:
     """Return whether two rectangles are of one size, but for a line between panes."""
-    if other is None:
+    if second is None:
         return False
-    across = abs(rect.width - other.width)
-    return across <= _SAME_SIZE and abs(rect.height - other.height) <= _SAME_SIZE
+    width_change = abs(rect.width - second.width)
+    return width_change <= _SAME_SIZE and abs(rect.height - second.height) <= _SAME_SIZE
 
 
 def has_arrived(value: Value) -> bool:
@@ -607,7 +607,9 @@ def meta_phrases(meta: Mapping[str, Any], omitted: Collection[str]) -> list[str]
 
 def _meta_text(value: Any) -> str:
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        if value:
+            return "yes"
+        return "no"
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):

@@ -82,7 +82,9 @@ class _DeviceQueries:
         self, name: str, result: Any, *arguments: Any
     ) -> Callable[..., Any] | None:
         address = self._egl.eglGetProcAddress(name.encode())
-        return ctypes.CFUNCTYPE(result, *arguments)(address) if address else None
+        if address:
+            return ctypes.CFUNCTYPE(result, *arguments)(address)
+        return None
 
     def devices(self) -> list[int]:
         """Return the handles of all devices; [] where EGL cannot describe them."""
@@ -139,7 +141,9 @@ def _library() -> ctypes.CDLL | None:
 def current_context() -> int:
     """Return the EGL context that this thread holds, as an opaque number; 0: none."""
     egl = _library()
-    return 0 if egl is None else egl.eglGetCurrentContext() or 0
+    if egl is None:
+        return 0
+    return egl.eglGetCurrentContext() or 0
 
 
 def let_go(context: int | None = None) -> None:

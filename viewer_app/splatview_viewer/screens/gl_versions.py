@@ -22,7 +22,7 @@ _NEXT_STEP = (
 )
 
 
-def too_old(place: str, offered: str, next_step: str = "") -> str:
+def too_old(whereabouts: str, offered: str, next_step: str = "") -> str:
     """Return the error's words.
 
     Args:
@@ -30,7 +30,7 @@ def too_old(place: str, offered: str, next_step: str = "") -> str:
         next_step: comes before the others.
     """
     return (
-        f"{NEEDED} or newer is needed, {place} offers {offered}: "
+        f"{NEEDED} or newer is needed, {whereabouts} offers {offered}: "
         f"{next_step}{_NEXT_STEP}"
     )
 
@@ -71,5 +71,5 @@ def version_words(load: Callable[[str], int | None]) -> str:
     )
     if not version:
         return ""
-    number, *_ = version.split(" ")
-    return f"{number} ({renderer})"
+    version_number, *_ = version.split(" ")
+    return f"{version_number} ({renderer})"

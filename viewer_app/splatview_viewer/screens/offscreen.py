@@ -99,7 +99,9 @@ class OffscreenScreen:
 
     def tensor(self) -> torch.Tensor | None:
         """Return `DrawTarget.tensor`; None where CUDA does not read it."""
-        return None if self._target.shared is None else self._target.tensor()
+        if self._target.shared is None:
+            return None
+        return self._target.tensor()
 
     @property
     def size(self) -> tuple[int, int]:

@@ -125,8 +125,8 @@ def _fit_screen(width: int, height: int) -> tuple[int, int]:
         scale = max(*glfw.get_monitor_content_scale(monitor), 1.0)
     max_width = area_width / scale
     max_height = area_height / scale
-    has_room = width <= max_width and height <= max_height
-    if has_room or min(max_width, max_height) < 1:
+    fits = width <= max_width and height <= max_height
+    if fits or min(max_width, max_height) < 1:
         return width, height
     factor = min(max_width / width, max_height / height)
     fitted_width = max(int(width * factor), 1)
@@ -450,22 +450,22 @@ class _WindowDesktop(LocalDesktop):
     def __init__(self, window: Any) -> None:
         super().__init__()
         self._window = window
-        self._place: tuple[int, int, int, int] | None = None
+        self._windowed_rect: tuple[int, int, int, int] | None = None
         """Position and size of the window before it filled the monitor."""
 
     def ask(self, favour: Favour) -> None:
         if favour != "fullscreen":
             return
-        if self._place is not None:
+        if self._windowed_rect is not None:
             no_monitor: Any = None
             glfw.set_window_monitor(
-                self._window, no_monitor, *self._place, glfw.DONT_CARE
+                self._window, no_monitor, *self._windowed_rect, glfw.DONT_CARE
             )
-            self._place = None
+            self._windowed_rect = None
             return
         monitor = glfw.get_primary_monitor()
         if monitor:
-            self._place = (
+            self._windowed_rect = (
                 *glfw.get_window_pos(self._window),
                 *glfw.get_window_size(self._window),
             )

@@ -348,7 +348,7 @@ def dark_button(
     of = controls.item(name or text, width * scale, height * scale)
     draw = imgui.get_window_draw_list()
     ground = _BUTTON if text else _CLEAR
-    if of.hovered or of.held:
+    if of.hovered or of.is_held:
         ground = _BUTTON_OVER
     rounding = theme.FIELD_ROUNDING * scale
     draw.add_rect_filled(of.low, of.high, theme.u32(ground), rounding)

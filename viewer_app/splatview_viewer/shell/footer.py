@@ -165,7 +165,7 @@ class Footer:
         draw = imgui.get_window_draw_list()
         if of.hovered:
             rounding = theme.FIELD_ROUNDING * scale
-            draw.add_rect_filled(of.low, of.high, theme.u32(theme.OVER), rounding)
+            draw.add_rect_filled(of.low, of.high, theme.u32(theme.HOVER), rounding)
         center = ImVec2(of.x + 15 * scale, middle)
         radius = (_RING / 2 - 3) * scale
         draw.add_circle(center, radius, theme.u32(theme.DOWN), 32, 3 * scale)

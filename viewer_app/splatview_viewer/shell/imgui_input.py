@@ -290,7 +290,7 @@ class ImguiInput:
         if event.pressed and not self._is_key_ours(event, is_typing):
             return False
         (self._keys.add if event.pressed else self._keys.discard)(event.name)
-        if event.name == "tab" and not self._surface.focus.has_place:
+        if event.name == "tab" and not self._surface.focus.has_focus:
             if event.pressed:
                 self._surface.focus.start(-1 if "shift" in event.mods else 1)
             return True

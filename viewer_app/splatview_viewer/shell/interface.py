@@ -274,12 +274,12 @@ class Interface:
             if not opened:
                 return
             of = controls.item("edge", rect.width, rect.height)
-            if of.hovered or of.held:
+            if of.hovered or of.is_held:
                 imgui.set_mouse_cursor(imgui.MouseCursor_.resize_ew)
             wanted = self.state.panel_width
             if of.hovered and imgui.is_mouse_double_clicked(imgui.MouseButton_.left):
                 wanted = PANEL_WIDTH
-            elif of.held:
+            elif of.is_held:
                 wanted = (imgui.get_mouse_pos().x + width / 2) / scale
             wanted = min(max(wanted, PANEL_WIDTHS[0]), PANEL_WIDTHS[1])
             if wanted != self.state.panel_width:
@@ -290,7 +290,7 @@ class Interface:
             draw.add_rect_filled(
                 ImVec2(x, middle - 22 * scale),
                 ImVec2(x + 3 * scale, middle + 22 * scale),
-                theme.u32(theme.ACCENT if of.held else theme.DOWN),
+                theme.u32(theme.ACCENT if of.is_held else theme.DOWN),
                 2 * scale,
             )
 

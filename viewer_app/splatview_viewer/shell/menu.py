@@ -233,7 +233,7 @@ def draw_chosen(of: controls.Item, *, ring: bool) -> None:
     """Draw the ground of the row that Enter or a click would choose."""
     scale = theme.scale()
     draw = imgui.get_window_draw_list()
-    draw.add_rect_filled(of.low, of.high, theme.u32(theme.CHOSEN), 4 * scale)
+    draw.add_rect_filled(of.low, of.high, theme.u32(theme.CHOSEN_GROUND), 4 * scale)
     if ring:
         half = _RING * scale / 2
         draw.add_rect(

@@ -121,7 +121,7 @@ def draw_toasts(state: State, picture: Rect, scale: float) -> None:
                 (middle, y),
                 [(lines, theme.INK)],
                 (0.5, 1),
-                within=picture,
+                bounds=picture,
                 ground=theme.CARD,
                 pad=0.65,
             ).y
@@ -164,7 +164,7 @@ def draw_readout(info: Info, picture: Rect, scale: float) -> None:
         point = (picture.x + 12 * scale, picture.y + picture.height - 12 * scale)
         line = [(info.readout, theme.INK)]
         draw = imgui.get_background_draw_list()
-        card(draw, point, line, (0, 1), within=picture, ground=theme.CARD, pad=0.6)
+        card(draw, point, line, (0, 1), bounds=picture, ground=theme.CARD, pad=0.6)
 
 
 def status_phrases(state: State, info: Info) -> list[str]:

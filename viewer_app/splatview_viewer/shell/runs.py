@@ -158,7 +158,7 @@ def state_of(group: Group | None) -> RunState:
 def hue_color(state: RunState) -> ImVec4:
     """Return the colour of a state's dot."""
     if state.hue == "good":
-        return theme.GOOD
+        return theme.SUCCESS
     return theme.WAITS if state.hue == "waits" else theme.FAINT
 
 

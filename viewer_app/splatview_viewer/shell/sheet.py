@@ -155,7 +155,7 @@ def _draw_handle(rect: Rect, scale: float) -> bool:
     draw.add_rect_filled(
         ImVec2(x, top - shift),
         ImVec2(x + width, bottom - shift),
-        theme.u32(theme.TEXT if of.held else theme.FAINT),
+        theme.u32(theme.TEXT if of.is_held else theme.FAINT),
         2 * scale,
     )
     return of.pressed

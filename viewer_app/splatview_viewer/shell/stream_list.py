@@ -333,9 +333,9 @@ def _draw_entry(
 
 def _draw_ground(of: controls.Item, is_chosen: bool, is_over: bool) -> ImVec4:
     """Draw what lies under a row; return the colour of its letters."""
-    color = theme.CHOSEN
+    color = theme.CHOSEN_GROUND
     if not is_chosen:
-        color = theme.DOWN if of.held else theme.FIELD
+        color = theme.DOWN if of.is_held else theme.FIELD
     if is_chosen or is_over:
         draw = imgui.get_window_draw_list()
         rounding = theme.FIELD_ROUNDING * theme.scale()
@@ -375,8 +375,8 @@ def _draw_more(
     of = controls.item("##more", side, side)
     imgui.pop_item_flag()
     draw = imgui.get_window_draw_list()
-    if of.hovered or of.held:
-        color = theme.DOWN if of.held else theme.OVER
+    if of.hovered or of.is_held:
+        color = theme.DOWN if of.is_held else theme.HOVER
         draw.add_rect_filled(of.low, of.high, theme.u32(color), 4 * scale)
     icons.draw(draw, "more", of.middle, ink or theme.DIM, 14)
     return of.pressed

@@ -141,8 +141,8 @@ def _facts(viewport: Viewport, info: Info, note: PaneNote, user: User) -> list[s
     if step is not None:
         words = f"step {step:,}"
         facts = [words, *(fact for fact in facts if fact not in (words, "recorded"))]
-    if note.words:
-        facts.insert(0, note.words)
+    if note.label:
+        facts.insert(0, note.label)
     rate = user.state.displayed_timings.fps
     if len(layout.seen) == 1 and rate >= 2:
         facts.append(f"{rate:.0f} pictures/s")

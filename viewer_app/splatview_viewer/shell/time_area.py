@@ -203,10 +203,10 @@ class _Area:
         size = ((width or side) * self.scale, side * self.scale)
         of = controls.item("time play", *size, enabled=enabled)
         ground = None if flat else theme.FIELD
-        if of.held:
+        if of.is_held:
             ground = theme.DOWN
         elif of.hovered:
-            ground = theme.OVER
+            ground = theme.HOVER
         draw = imgui.get_window_draw_list()
         if ground is not None:
             rounding = theme.FIELD_ROUNDING * self.scale
@@ -259,10 +259,10 @@ class _Area:
         controls.tip(f"Play, back and on are for this lane: {lane.name.lower()}")
         draw = imgui.get_window_draw_list()
         ink = theme.TEXT if of.hovered else theme.DIM
-        ground = theme.OVER if of.hovered else None
+        ground = theme.HOVER if of.hovered else None
         if is_chosen:
             ink = theme.ON_CHOSEN
-            ground = theme.CHOSEN
+            ground = theme.CHOSEN_GROUND
         if ground is not None:
             rounding = theme.FIELD_ROUNDING * scale
             draw.add_rect_filled(of.low, of.high, theme.u32(ground), rounding)
@@ -321,10 +321,10 @@ class _Area:
         enabled = button.reason is None
         of = controls.item(button.text, *size, enabled=enabled)
         ground = None if flat else theme.FIELD
-        if of.held:
+        if of.is_held:
             ground = theme.DOWN
         elif of.hovered:
-            ground = theme.OVER
+            ground = theme.HOVER
         draw = imgui.get_window_draw_list()
         if ground is not None:
             rounding = theme.FIELD_ROUNDING * scale
@@ -336,7 +336,7 @@ class _Area:
         middle = of.middle[1]
         ink = theme.TEXT if enabled else theme.FAINT
         if button.on is not None:
-            color = theme.GOOD if button.on else theme.FAINT
+            color = theme.SUCCESS if button.on else theme.FAINT
             dot = ImVec2(x + 5 * scale, middle)
             draw.add_circle_filled(dot, 4 * scale, theme.u32(color), 16)
         elif button.icon:

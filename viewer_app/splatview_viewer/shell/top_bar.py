@@ -149,8 +149,8 @@ class _Bar:
         of = controls.item("Choose a run", width, _BUTTON * scale)
         controls.tip("Show another run")
         draw = imgui.get_window_draw_list()
-        if of.hovered or of.held:
-            ground = theme.DOWN if of.held else theme.OVER
+        if of.hovered or of.is_held:
+            ground = theme.DOWN if of.is_held else theme.HOVER
             rounding = theme.FIELD_ROUNDING * scale
             draw.add_rect_filled(of.low, of.high, theme.u32(ground), rounding)
         with theme.bold():
@@ -309,7 +309,7 @@ class _Bar:
         self._go(x)
         of = controls.item(command.title, width, _BUTTON * scale)
         draw = imgui.get_window_draw_list()
-        ground = theme.OVER if of.hovered else theme.FIELD
+        ground = theme.HOVER if of.hovered else theme.FIELD
         rounding = theme.FIELD_ROUNDING * scale
         draw.add_rect_filled(of.low, of.high, theme.u32(ground), rounding)
         icons.draw(draw, "find", (x + 16 * scale, self.middle), theme.DIM, 15)

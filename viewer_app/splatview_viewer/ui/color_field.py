@@ -28,20 +28,20 @@ def draw_color(label: str, tip: str, value: Color) -> Color:
     widgets.row(label)
     scale = theme.scale()
     width = imgui.get_content_region_avail().x
-    of = controls.item(f"##{label}", width, theme.ROW_HEIGHT * scale)
+    field = controls.item(f"##{label}", width, theme.ROW_HEIGHT * scale)
     controls.tip(tip)
     draw = imgui.get_window_draw_list()
-    ground = theme.OVER if of.hovered else theme.FIELD
+    ground = theme.HOVER if field.hovered else theme.FIELD
     rounding = theme.FIELD_ROUNDING * scale
-    draw.add_rect_filled(of.low, of.high, theme.u32(ground), rounding)
-    low = ImVec2(of.x + 10 * scale, of.middle[1] - 8 * scale)
+    draw.add_rect_filled(field.low, field.high, theme.u32(ground), rounding)
+    low = ImVec2(field.x + 10 * scale, field.middle[1] - 8 * scale)
     draw_swatch(draw, low, value, 16 * scale)
     with theme.code():
-        y = round(of.middle[1] - imgui.get_text_line_height() / 2)
+        y = round(field.middle[1] - imgui.get_text_line_height() / 2)
         x = round(low.x + 25 * scale)
         draw.add_text(ImVec2(x, y), theme.u32(theme.TEXT), hex_digits(value))
     name = f"{label} board"
-    if of.pressed:
+    if field.pressed:
         imgui.open_popup(name)
     if not imgui.begin_popup(name):
         return value

@@ -91,7 +91,7 @@ class Item:
     pressed: bool
     """True if it was clicked, or chosen by the keyboard."""
     hovered: bool
-    held: bool
+    is_held: bool
 
     @property
     def middle(self) -> tuple[float, float]:
@@ -128,7 +128,7 @@ def item(name: str, width: float, height: float, *, enabled: bool = True) -> Ite
         size.y,
         pressed=bool(pressed),
         hovered=bool(imgui.is_item_hovered()),
-        held=bool(imgui.is_item_active()),
+        is_held=bool(imgui.is_item_active()),
     )
 
 
@@ -148,29 +148,29 @@ def open_head(title: str) -> None:
     imgui.get_state_storage().set_bool(key, True)
 
 
-def _ground(of: Item, rest: ImVec4) -> ImVec4:
+def _ground(target: Item, resting: ImVec4) -> ImVec4:
     """Return the colour of an item's ground."""
-    if of.held:
+    if target.is_held:
         return theme.DOWN
-    if of.hovered:
-        return theme.OVER
-    return rest
+    if target.hovered:
+        return theme.HOVER
+    return resting
 
 
-def _fill(of: Item, color: ImVec4, rounding: float = theme.FIELD_ROUNDING) -> None:
+def _fill(target: Item, color: ImVec4, rounding: float = theme.FIELD_ROUNDING) -> None:
     if color.w > 0:
         imgui.get_window_draw_list().add_rect_filled(
-            of.low, of.high, theme.u32(color), rounding * theme.scale()
+            target.low, target.high, theme.u32(color), rounding * theme.scale()
         )
 
 
-def _underline(of: Item, inset: float = 0.0) -> None:
+def _underline(target: Item, inset: float = 0.0) -> None:
     """Draw the line below what is chosen, so that this is not colour alone."""
     scale = theme.scale()
-    bottom = of.y + of.height
+    bottom = target.y + target.height
     imgui.get_window_draw_list().add_rect_filled(
-        ImVec2(of.x + inset * scale, bottom - _UNDERLINE * scale),
-        ImVec2(of.x + of.width - inset * scale, bottom),
+        ImVec2(target.x + inset * scale, bottom - _UNDERLINE * scale),
+        ImVec2(target.x + target.width - inset * scale, bottom),
         theme.u32(theme.ACCENT),
         theme.scale(),
     )
@@ -222,27 +222,36 @@ def button(
         pixels = content + 24 * scale
     enabled = reason is None
     height = height or theme.ROW_HEIGHT
-    of = item(name or text or icon, pixels, height * scale, enabled=enabled)
-    rest = _CLEAR if look == "flat" else theme.FIELD
+    target = item(name or text or icon, pixels, height * scale, enabled=enabled)
+    if look == "flat":
+        resting_ground = _CLEAR
+    else:
+        resting_ground = theme.FIELD
     if not enabled:
-        ground = rest
+        ground = resting_ground
         ink = theme.FAINT
     elif look == "primary":
         ground = theme.ACCENT
         ink = theme.ON_ACCENT
     else:
-        ground = _ground(of, rest)
+        ground = _ground(target, resting_ground)
         ink = theme.TEXT
-    _fill(of, ground)
-    icon_ink = ink if look == "primary" or not enabled else theme.DIM
-    _draw_content(of, text, icon, ink, icon_ink)
+    _fill(target, ground)
+    if look == "primary" or not enabled:
+        icon_ink = ink
+    else:
+        icon_ink = theme.DIM
+    _draw_content(target, text, icon, ink, icon_ink)
     tip(reason or hint)
-    return of.pressed and enabled
+    return target.pressed and enabled
 
 
 def _content_width(text: str, icon: str) -> float:
     """Return the pixels of an icon and a text beside it."""
-    width = lettering.measure(text).x if text else 0.0
+    if text:
+        width = lettering.measure(text).x
+    else:
+        width = 0.0
     if icon:
         width += 16 * theme.scale()
     if icon and text:
@@ -251,19 +260,19 @@ def _content_width(text: str, icon: str) -> float:
 
 
 def _draw_content(
-    of: Item, text: str, icon: str, ink: ImVec4, icon_ink: ImVec4
+    target: Item, text: str, icon: str, ink: ImVec4, icon_ink: ImVec4
 ) -> None:
     """Draw an icon and a text in the middle of an item; the text is cut where it ends."""
     scale = theme.scale()
-    x = of.x + max((of.width - _content_width(text, icon)) / 2, 4 * scale)
+    x = target.x + max((target.width - _content_width(text, icon)) / 2, 4 * scale)
     draw = imgui.get_window_draw_list()
-    draw.push_clip_rect(of.low, of.high, True)
+    draw.push_clip_rect(target.low, target.high, True)
     if icon:
-        center = (x + 8 * scale, of.middle[1])
+        center = (x + 8 * scale, target.middle[1])
         icons.draw(draw, icon, center, icon_ink, 15)
         x += 22 * scale
     if text:
-        _write(text, x, of.middle[1], ink)
+        _write(text, x, target.middle[1], ink)
     draw.pop_clip_rect()
 
 
@@ -291,20 +300,20 @@ def icon_button(
     side = side or theme.BUTTON_HEIGHT
     pixels = side * theme.scale()
     enabled = reason is None
-    of = item(name, pixels, pixels, enabled=enabled)
-    color = _ground(of, ground or _CLEAR)
-    ink = theme.TEXT if of.hovered else theme.DIM
+    target = item(name, pixels, pixels, enabled=enabled)
+    color = _ground(target, ground or _CLEAR)
+    ink = theme.TEXT if target.hovered else theme.DIM
     if on:
-        color = theme.CHOSEN
+        color = theme.CHOSEN_GROUND
         ink = theme.ON_CHOSEN
     if not enabled:
         color = ground or _CLEAR
         ink = ImVec4(ink.x, ink.y, ink.z, 0.4)
-    _fill(of, color)
+    _fill(target, color)
     points = 15.0 if side >= theme.ROW_HEIGHT else 14.0
-    icons.draw(imgui.get_window_draw_list(), icon, of.middle, ink, points)
+    icons.draw(imgui.get_window_draw_list(), icon, target.middle, ink, points)
     tip(reason or hint)
-    return of.pressed and enabled
+    return target.pressed and enabled
 
 
 # -- choices ---------------------------------------------------------------------------
@@ -338,12 +347,12 @@ def segments(
         theme.FIELD_ROUNDING * scale,
     )
     pad = 2 * scale
-    each = (total - pad * (len(options) + 1)) / max(len(options), 1)
+    segment_width = (total - pad * (len(options) + 1)) / max(len(options), 1)
     for index, (option, text) in enumerate(options.items()):
         imgui.set_cursor_screen_pos(
-            ImVec2(corner.x + pad + index * (each + pad), corner.y + pad)
+            ImVec2(corner.x + pad + index * (segment_width + pad), corner.y + pad)
         )
-        if choosable(text, name, option == value, each, height - 2 * pad):
+        if choosable(text, name, option == value, segment_width, height - 2 * pad):
             value = option
         if tips:
             tip(tips[index])
@@ -364,14 +373,14 @@ def grid(
     corner = imgui.get_cursor_screen_pos()
     total = imgui.get_content_region_avail().x
     gap = 4 * scale
-    each = (total - gap * (columns - 1)) / columns
+    field_width = (total - gap * (columns - 1)) / columns
     height = theme.ROW_HEIGHT * scale
     for index, (option, text) in enumerate(options.items()):
         row, column = divmod(index, columns)
-        x = corner.x + column * (each + gap)
+        x = corner.x + column * (field_width + gap)
         y = corner.y + row * (height + gap)
         imgui.set_cursor_screen_pos(ImVec2(x, y))
-        if choosable(text, name, option == value, each, height, theme.FIELD):
+        if choosable(text, name, option == value, field_width, height, theme.FIELD):
             value = option
         if tips and option in tips:
             tip(tips[option])
@@ -384,7 +393,7 @@ def grid(
 def choosable(
     text: str,
     name: str,
-    chosen: bool,
+    is_chosen: bool,
     width: float,
     height: float,
     ground: ImVec4 = _CLEAR,
@@ -394,38 +403,46 @@ def choosable(
     Args:
         text: on it, also its name for imgui together with `name`.
         name: of all of them.
-        chosen: True for the one that is.
+        is_chosen: True for the one that is.
         width: pixels.
         height: pixels.
         ground: its colour while it rests and is not chosen.
     """
-    of = item(f"{text}##{name}", width, height)
-    if chosen:
-        _fill(of, theme.CHOSEN, 4)
-        _underline(of)
+    target = item(f"{text}##{name}", width, height)
+    if is_chosen:
+        _fill(target, theme.CHOSEN_GROUND, 4)
+        _underline(target)
         with theme.bold(15):
-            _draw_content(of, text, "", theme.ON_CHOSEN, theme.ON_CHOSEN)
+            _draw_content(target, text, "", theme.ON_CHOSEN, theme.ON_CHOSEN)
     else:
-        _fill(of, _ground(of, ground), 4)
-        ink = theme.DIM if ground.w == 0 else theme.TEXT
+        _fill(target, _ground(target, ground), 4)
+        if ground.w == 0:
+            ink = theme.DIM
+        else:
+            ink = theme.TEXT
         with theme.font_size(15):
-            _draw_content(of, text, "", ink, ink)
-    return of.pressed
+            _draw_content(target, text, "", ink, ink)
+    return target.pressed
 
 
 def toggle(text: str, on: bool, hint: str = "") -> bool:
     """Draw a field with a tick that is on or off; return its state now."""
     scale = theme.scale()
     width = lettering.measure(text).x + 32 * scale
-    of = item(text, width, theme.ROW_HEIGHT * scale)
-    _fill(of, theme.CHOSEN if on else _ground(of, theme.FIELD))
+    target = item(text, width, theme.ROW_HEIGHT * scale)
     draw = imgui.get_window_draw_list()
-    ink = theme.ON_CHOSEN if on else theme.DIM
     if on:
-        icons.draw(draw, "check", (of.x + 13 * scale, of.middle[1]), ink, 12)
-    _write(text, of.x + 23 * scale, of.middle[1], ink)
+        ground = theme.CHOSEN_GROUND
+        ink = theme.ON_CHOSEN
+    else:
+        ground = _ground(target, theme.FIELD)
+        ink = theme.DIM
+    _fill(target, ground)
+    if on:
+        icons.draw(draw, "check", (target.x + 13 * scale, target.middle[1]), ink, 12)
+    _write(text, target.x + 23 * scale, target.middle[1], ink)
     tip(hint)
-    return on != of.pressed
+    return on != target.pressed
 
 
 def check_box(name: str, on: bool) -> bool:
@@ -435,11 +452,13 @@ def check_box(name: str, on: bool) -> bool:
     side = 18 * scale
     drop = (theme.ROW_HEIGHT * scale - side) / 2
     imgui.set_cursor_screen_pos(ImVec2(corner.x, corner.y + drop))
-    of = item(name, side, side)
-    _fill(of, _ground(of, theme.FIELD), 4)
+    target = item(name, side, side)
+    _fill(target, _ground(target, theme.FIELD), 4)
     if on:
-        icons.draw(imgui.get_window_draw_list(), "check", of.middle, theme.ACCENT, 13)
-    return on != of.pressed
+        icons.draw(
+            imgui.get_window_draw_list(), "check", target.middle, theme.ACCENT, 13
+        )
+    return on != target.pressed
 
 
 # -- heads, tabs -----------------------------------------------------------------------
@@ -459,46 +478,46 @@ def head(title: str, opened: bool, state: str = "", hint: str = "") -> bool:
     key = imgui.get_id(f"{title} is open")
     is_open = storage.get_bool(key, opened)
     width = imgui.get_content_region_avail().x
-    of = item(title, width, theme.HEAD_HEIGHT * scale)
-    if of.pressed:
+    target = item(title, width, theme.HEAD_HEIGHT * scale)
+    if target.pressed:
         is_open = not is_open
         storage.set_bool(key, is_open)
     draw = imgui.get_window_draw_list()
-    middle = of.middle[1]
+    middle = target.middle[1]
     caret = "down" if is_open else "right"
-    ink = theme.TEXT if of.hovered else theme.DIM
-    icons.draw(draw, caret, (of.x + 6 * scale, middle), ink, 12)
+    ink = theme.TEXT if target.hovered else theme.DIM
+    icons.draw(draw, caret, (target.x + 6 * scale, middle), ink, 12)
     with theme.bold():
-        _write(title, of.x + 20 * scale, middle, theme.TEXT)
+        _write(title, target.x + 20 * scale, middle, theme.TEXT)
         used = lettering.measure(title).x + 28 * scale
     if state:
         with theme.font_size(theme.SMALL_SIZE):
             size = lettering.measure(state).x
-            if used + size <= of.width:
-                _write(state, of.x + of.width - size, middle, theme.FAINT)
+            if used + size <= target.width:
+                _write(state, target.x + target.width - size, middle, theme.FAINT)
     tip(hint)
     return is_open
 
 
-def tabs(names: Sequence[str], chosen: str, height: float) -> str:
+def tabs(names: Sequence[str], chosen_tab: str, height: float) -> str:
     """Draw tabs over the width of the window; return the chosen one's name now."""
     scale = theme.scale()
     corner = imgui.get_cursor_screen_pos()
-    each = imgui.get_content_region_avail().x / max(len(names), 1)
+    tab_width = imgui.get_content_region_avail().x / max(len(names), 1)
     for index, name in enumerate(names):
-        imgui.set_cursor_screen_pos(ImVec2(corner.x + index * each, corner.y))
-        of = item(name, each, height * scale)
-        if of.pressed:
-            chosen = name
-        is_chosen = name == chosen
-        ink = theme.TEXT if is_chosen or of.hovered else theme.DIM
+        imgui.set_cursor_screen_pos(ImVec2(corner.x + index * tab_width, corner.y))
+        target = item(name, tab_width, height * scale)
+        if target.pressed:
+            chosen_tab = name
+        is_chosen = name == chosen_tab
+        ink = theme.TEXT if is_chosen or target.hovered else theme.DIM
         if is_chosen:
-            _underline(of, 10)
+            _underline(target, 10)
             with theme.bold():
-                _draw_content(of, name, "", ink, ink)
+                _draw_content(target, name, "", ink, ink)
         else:
-            _draw_content(of, name, "", ink, ink)
-    return chosen
+            _draw_content(target, name, "", ink, ink)
+    return chosen_tab
 
 
 def badge(letter: str, color: ImVec4, corner: tuple[float, float]) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Rect
 
-_REACH = 7.0
+_REACH_POINTS = 7.0
 """Points to either side of the line within which it can be dragged."""
 _TOUCH_REACH = 22.0
 """The same for a finger."""
@@ -80,8 +80,10 @@ class Divider:
     def _press(self, press: PointerPress, rect: Rect, scale: float) -> bool | None:
         """Start to drag the line, or centre it by a double click."""
         # A finger is less exact than a pointer.
-        reach = scale * (_TOUCH_REACH / _REACH if press.touch else 1.0)
-        if not self._is_near(press.x, press.y, rect, reach):
+        reach_px = scale
+        if press.touch:
+            reach_px *= _TOUCH_REACH / _REACH_POINTS
+        if not self._is_near(press.x, press.y, rect, reach_px):
             return None
         if press.clicks == 2:
             self.position = 0.5
@@ -99,7 +101,7 @@ class Divider:
         return self.position != previous
 
     def _is_near(self, x: float, y: float, rect: Rect, scale: float) -> bool:
-        return rect.contains(x, y) and abs(x - self.x(rect)) <= _REACH * scale
+        return rect.contains(x, y) and abs(x - self.x(rect)) <= _REACH_POINTS * scale
 
     def draw(self, rect: Rect, scale: float, names: tuple[str, str] = ("", "")) -> None:
         """Draw the line with imgui, and at its upper edge the names of both sides."""
@@ -110,7 +112,10 @@ class Divider:
         draw = imgui.get_background_draw_list()
         x = float(self.x(rect))
         bottom = rect.y + rect.height
-        color = theme.u32(theme.ACCENT if self.is_hovered else theme.TEXT)
+        ink = theme.TEXT
+        if self.is_hovered:
+            ink = theme.ACCENT
+        color = theme.u32(ink)
         width = max(1.5 * scale, 1.0)
         draw.push_clip_rect(
             ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, bottom), True

@@ -49,7 +49,7 @@ class Focus:
         """Names of boards that the keyboard does not go to."""
         self._boards: list[str] = []
         """The boards of this frame."""
-        self._known: list[str] = []
+        self._names: list[str] = []
         """The boards of the last frame, in order."""
         self._request: _Request | None = None
 
@@ -59,46 +59,50 @@ class Focus:
         return self._request is not None
 
     @property
-    def has_place(self) -> bool:
+    def has_focus(self) -> bool:
         """True if a control has a place from which Tab goes on."""
         nav_id = imgui.get_current_context().nav_id
         return bool(nav_id) and self._current() is not None
 
     def move(self, step: int, *, to_last: bool = False) -> None:
         """Focus the next board (1), or the one before (-1), in the next frame."""
-        self._request = _Request(step, to_last, len(self._known))
+        self._request = _Request(step, to_last, len(self._names))
 
     def start(self, step: int) -> None:
         """Focus the board that was used last, at its beginning or (-1) at its end."""
-        self._request = _Request(step, step < 0, len(self._known), stays=True)
+        self._request = _Request(step, step < 0, len(self._names), stays=True)
 
     # -- called by the frame and by boards ------------------------------------------------
 
     def begin_frame(self) -> None:
         """Carry out a move, before the first board is drawn."""
-        self._known = sorted(
+        self._names = sorted(
             (name for name in self._boards if name not in self.skipped), key=self._rank
         )
         self._boards = []
         request = self._request
-        if request is None or not self._known:
+        if request is None or not self._names:
             return
         if request.name:
             self._request = None
             if imgui.get_current_context().nav_id or request.tries <= 0:
                 return
             self._request = request
-        self._go(request)
+        self._move(request)
 
-    def _go(self, request: _Request) -> None:
+    def _move(self, request: _Request) -> None:
         """Ask imgui for the first or last control of the next board."""
         start = request.name or self._current()
-        index = 0 if request.step > 0 else -1
-        if start in self._known:
-            index = self._known.index(start)
-            index += 0 if request.stays else request.step
+        if request.step > 0:
+            index = 0
+        else:
+            index = -1
+        if start in self._names:
+            index = self._names.index(start)
+            if not request.stays:
+                index += request.step
         request.stays = False
-        request.name = self._known[index % len(self._known)]
+        request.name = self._names[index % len(self._names)]
         request.tries -= 1
         window = imgui.internal.find_window_by_name(f"##{request.name}")
         if window is None:
@@ -110,8 +114,9 @@ class Focus:
         imgui.internal.nav_move_request_submit(
             direction, direction, _TABBING, _NO_SCROLL
         )
-        context.nav_tabbing_dir = -1 if request.to_last else 1
-        context.nav_tabbing_counter = -1 if request.to_last else 1
+        direction = -1 if request.to_last else 1
+        context.nav_tabbing_dir = direction
+        context.nav_tabbing_counter = direction
 
     def begin_board(self, name: str) -> None:
         """Note a board that is drawn."""
@@ -138,11 +143,13 @@ class Focus:
         if window is None:
             return None
         name = window.root_window.name.removeprefix("##")
-        return name if name in self._boards or name in self._known else None
+        if name in self._boards or name in self._names:
+            return name
+        return None
 
     def _rank(self, name: str) -> int:
-        for rank, begin in enumerate(self.order):
-            if name.startswith(begin):
+        for rank, prefix in enumerate(self.order):
+            if name.startswith(prefix):
                 return rank
         return len(self.order)
 

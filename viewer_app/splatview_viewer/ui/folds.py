@@ -48,15 +48,15 @@ def draw_small_fold(title: str, tip: str = "") -> bool:
     key = imgui.get_id(f"{title} is open")
     is_open = storage.get_bool(key, False)
     width = imgui.get_content_region_avail().x
-    of = controls.item(title, width, theme.ROW_HEIGHT * scale)
-    if of.pressed:
+    target = controls.item(title, width, theme.ROW_HEIGHT * scale)
+    if target.pressed:
         is_open = not is_open
         storage.set_bool(key, is_open)
     draw = imgui.get_window_draw_list()
-    ink = theme.TEXT if of.hovered else theme.DIM
+    ink = theme.TEXT if target.hovered else theme.DIM
     caret = "down" if is_open else "right"
-    icons.draw(draw, caret, (of.x + 6 * scale, of.middle[1]), ink, 11)
-    y = of.middle[1] - imgui.get_text_line_height() / 2
-    lettering.write(draw, round(of.x + 20 * scale), round(y), theme.u32(ink), title)
+    icons.draw(draw, caret, (target.x + 6 * scale, target.middle[1]), ink, 11)
+    y = target.middle[1] - imgui.get_text_line_height() / 2
+    lettering.write(draw, round(target.x + 20 * scale), round(y), theme.u32(ink), title)
     controls.tip(tip)
     return is_open

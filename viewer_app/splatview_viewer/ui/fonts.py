@@ -138,12 +138,12 @@ def script_of(char: str) -> str:
 
     "CJK" for those of East Asia, "SYMBOLS" for pictures and signs.
     """
-    word = unicodedata.name(char, "").partition(" ")[0]
-    if word in _CJK_NAMES:
+    script = unicodedata.name(char, "").partition(" ")[0]
+    if script in _CJK_NAMES:
         return _CJK
     if unicodedata.category(char).startswith("S"):
         return _SYMBOLS
-    return word
+    return script
 
 
 @lru_cache(8192)
@@ -217,7 +217,10 @@ def draw_text(
         font = _load_font(face, size)
         options: dict[str, Any] = {}
         if can_shape():
-            options["direction"] = "rtl" if right_to_left else "ltr"
+            if right_to_left:
+                options["direction"] = "rtl"
+            else:
+                options["direction"] = "ltr"
         elif right_to_left:
             text = text[::-1]
         mask, offset = font.getmask2(text, mode="L", anchor="ls", **options)
@@ -305,13 +308,13 @@ def _walk_folders() -> Iterator[str]:
 @lru_cache(128)
 def _named_files(script: str) -> tuple[str, ...]:
     """Return the fonts that have a script by their files' names, the best first."""
-    own = script.lower()
+    script_stem = script.lower()
     stems: tuple[str, ...] = (
-        f"notosans{own}",
-        f"lohit-{own}",
-        f"noto{own}",
-        f"notonaskh{own}",
-        f"notoserif{own}",
+        f"notosans{script_stem}",
+        f"lohit-{script_stem}",
+        f"noto{script_stem}",
+        f"notonaskh{script_stem}",
+        f"notoserif{script_stem}",
     )
     if script == _CJK:
         stems = _CJK_FILES
@@ -322,7 +325,10 @@ def _named_files(script: str) -> tuple[str, ...]:
     def rank(entry: tuple[str, str]) -> tuple[int, int, int, str]:
         stem, path = entry
         matches = [n for n, start in enumerate(stems) if stem.startswith(start)]
-        order = matches[0] if matches else len(stems)
+        if matches:
+            order = matches[0]
+        else:
+            order = len(stems)
         styles = sum(style in stem for style in _STYLES)
         return order, styles, len(stem), path
 

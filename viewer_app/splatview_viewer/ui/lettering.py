@@ -112,15 +112,15 @@ class Lettering:
         """
         key = (run, size)
         frame = imgui.get_frame_count()
-        piece = self._pieces.get(key)
-        if piece is None:
-            piece = self._add(run, size, frame)
-            if piece is None:
+        drawn = self._pieces.get(key)
+        if drawn is None:
+            drawn = self._add(run, size, frame)
+            if drawn is None:
                 return None
-            self._pieces[key] = piece
-        piece.frame = frame
+            self._pieces[key] = drawn
+        drawn.frame = frame
         self._pieces.move_to_end(key)
-        return piece
+        return drawn
 
     def _add(self, run: TextRun, size: int, frame: int) -> _Piece | None:
         """Draw a piece of text into imgui's texture."""
@@ -224,7 +224,10 @@ def _split_by_font(text: str) -> list[_FontPiece]:
     hint = _east_asian(text)
     pieces: list[_FontPiece] = []
     for char in text:
-        previous_face = pieces[-1].face if pieces else None
+        if pieces:
+            previous_face = pieces[-1].face
+        else:
+            previous_face = None
         # imgui would draw such characters as missing ones.
         if _is_invisible(char) and previous_face is None:
             continue
@@ -325,7 +328,7 @@ def _measure_line(line: str) -> _LineExtent:
     bottom = imgui.get_text_line_height()
     baseline = imgui.get_font_baked().ascent
     for run in runs(line):
-        piece = _piece_of(run)
+        piece = drawn_piece(run)
         if piece is None:
             width += imgui.calc_text_size(run.text).x
             continue
@@ -345,7 +348,7 @@ def _write_line(
     baseline = imgui.get_font_baked().ascent
     rect = imgui.ImFontAtlasRect()
     for run in runs(line):
-        piece = _piece_of(run)
+        piece = drawn_piece(run)
         if piece is None:
             draw.add_text(ImVec2(round(x), y), color, run.text)
             x += imgui.calc_text_size(run.text).x
@@ -364,7 +367,7 @@ def _write_line(
         x += piece.bitmap.advance
 
 
-def _piece_of(run: TextRun) -> _Piece | None:
+def drawn_piece(run: TextRun) -> _Piece | None:
     """Return a run's drawn piece at the size in use; None for one in imgui's font."""
     if run.face is None:
         return None

@@ -220,7 +220,7 @@ class Plot:
             (x + sign * gap, y),
             [(text, color)],
             (float(is_left), 0.5),
-            within=self.rect,
+            bounds=self.rect,
             pad=0.25,
         )
 
@@ -309,10 +309,12 @@ def _plot_flags(*, has_legend: bool) -> int:
 
 def _set_buttons(drag_zooms: bool) -> imgui.MouseButton_:
     """Set what drags do in the next plot; return the button that draws boxes."""
-    pan = imgui.MouseButton_.left
-    select = imgui.MouseButton_.right
     if drag_zooms:
-        pan, select = select, pan
+        pan = imgui.MouseButton_.right
+        select = imgui.MouseButton_.left
+    else:
+        pan = imgui.MouseButton_.left
+        select = imgui.MouseButton_.right
     buttons = implot.get_input_map()
     buttons.pan = pan.value
     buttons.select = select.value
@@ -566,7 +568,9 @@ class PlotView(View[Data, State]):
 
     @property
     def timings(self) -> Mapping[str, float]:
-        return {} if self._plot_ms is None else {"plot": self._plot_ms}
+        if self._plot_ms is None:
+            return {}
+        return {"plot": self._plot_ms}
 
     @property
     def ground(self) -> ImVec4:

@@ -80,7 +80,9 @@ def _direction_of(text: str) -> str:
     directions = [unicodedata.bidirectional(char) for char in text]
     for direction in directions:
         if direction in _STRONG:
-            return "L" if direction == "L" else "R"
+            if direction == "L":
+                return "L"
+            return "R"
     if any(direction in _DIGITS for direction in directions):
         return "number"
     return ""
@@ -98,7 +100,10 @@ def _set_levels(tokens: Sequence[_Token[F]], base: int) -> None:
         elif token.direction == "L":
             token.level = 2 * base
         elif token.direction == "number":
-            token.level = 2 if base or is_within else 0
+            if base or is_within:
+                token.level = 2
+            else:
+                token.level = 0
     for token, left, right in _with_neighbours(tokens, ("L", "R", "number"), base):
         if token.direction:
             continue
@@ -126,12 +131,18 @@ def _neighbours(
     At the start it is that of the line. A number counts as from right to left where it
     lies among such text.
     """
-    direction = "R" if base else "L"
+    if base:
+        direction = "R"
+    else:
+        direction = "L"
     sides = []
     for token in tokens:
         sides.append(direction)
         if token.direction == "number" and "number" in directions:
-            direction = "R" if token.level == 2 else "L"
+            if token.level == 2:
+                direction = "R"
+            else:
+                direction = "L"
         elif token.direction in directions:
             direction = token.direction
     return sides

@@ -60,7 +60,7 @@ COLORS: dict[str, tuple[str, str]] = {
     "BAR": ("16181C", "EAEDF1"),
     "PANEL": ("1B1E23", "F6F7F9"),
     "FIELD": ("282C33", "E3E7EC"),
-    "OVER": ("333842", "D6DBE3"),
+    "HOVER": ("333842", "D6DBE3"),
     "DOWN": ("3D434F", "C7CED8"),
     "LINE": ("2E323A", "D0D5DD"),
     "POPUP": ("22262D", "FFFFFF"),
@@ -72,10 +72,10 @@ COLORS: dict[str, tuple[str, str]] = {
     "ACCENT": ("6CB0FF", "0B5CC4"),
     "ON_ACCENT": ("0B1420", "FFFFFF"),
     "RUN_B": ("F2A65A", "A84A00"),
-    "GOOD": ("5FCF8F", "0C7439"),
+    "SUCCESS": ("5FCF8F", "0C7439"),
     "WAITS": ("F2B85C", "875300"),
     "FAULT": ("FF8D80", "B3261E"),
-    "CHOSEN": ("284A73", "BFD9FB"),
+    "CHOSEN_GROUND": ("284A73", "BFD9FB"),
     "ON_CHOSEN": ("EAF3FF", "0A2F63"),
     "FILL": ("33527A", "B4CFF2"),
 }
@@ -94,7 +94,7 @@ TEXT = _rgb(COLORS["TEXT"][0])
 BAR = TEXT
 PANEL = TEXT
 FIELD = TEXT
-OVER = TEXT
+HOVER = TEXT
 DOWN = TEXT
 LINE = TEXT
 POPUP = TEXT
@@ -105,10 +105,10 @@ FAINT = TEXT
 ACCENT = TEXT
 ON_ACCENT = TEXT
 RUN_B = TEXT
-GOOD = TEXT
+SUCCESS = TEXT
 WAITS = TEXT
 FAULT = TEXT
-CHOSEN = TEXT
+CHOSEN_GROUND = TEXT
 ON_CHOSEN = TEXT
 FILL = TEXT
 """The colours of the theme in use, which `use` sets: read them while drawing."""
@@ -203,13 +203,13 @@ def _imgui_colors() -> dict[imgui.Col_, ImVec4]:
         c.border: LINE,
         c.separator: LINE,
         c.frame_bg: FIELD,
-        c.frame_bg_hovered: OVER,
+        c.frame_bg_hovered: HOVER,
         c.frame_bg_active: DOWN,
         c.button: FIELD,
-        c.button_hovered: OVER,
+        c.button_hovered: HOVER,
         c.button_active: DOWN,
-        c.header: CHOSEN,
-        c.header_hovered: OVER,
+        c.header: CHOSEN_GROUND,
+        c.header_hovered: HOVER,
         c.header_active: DOWN,
         c.slider_grab: ACCENT,
         c.slider_grab_active: ACCENT,
@@ -219,7 +219,7 @@ def _imgui_colors() -> dict[imgui.Col_, ImVec4]:
         c.plot_histogram: ACCENT,
         # `focus.draw_ring` draws it.
         c.nav_cursor: _CLEAR,
-        c.text_selected_bg: CHOSEN,
+        c.text_selected_bg: CHOSEN_GROUND,
         c.modal_window_dim_bg: ImVec4(0, 0, 0, 0.35),
     }
 

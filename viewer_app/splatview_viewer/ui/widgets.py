@@ -102,7 +102,10 @@ def fitted(text: str, width: float, *, tail: bool = False) -> str:
     # looks at each.
     max_letters = max(int(width), 0) + 2
     if len(text) > max_letters:
-        text = text[-max_letters:] if tail else text[:max_letters]
+        if tail:
+            text = text[-max_letters:]
+        else:
+            text = text[:max_letters]
     elif lettering.measure(text).x <= width:
         return text
     return _cut(text, width, tail, imgui.get_font_size())
@@ -128,7 +131,9 @@ def _cut(text: str, width: float, tail: bool, _size: float) -> str:
             low = middle
         else:
             high = middle - 1
-    return shortened(low) if low else ""
+    if low:
+        return shortened(low)
+    return ""
 
 
 def lines_of(text: str, width: float, max_lines: int) -> list[str]:
@@ -159,7 +164,8 @@ def noting_rows() -> Iterator[list[str]]:
     """Yield a list that gets the labels of the rows that are drawn inside."""
     global _noted_rows
     previous = _noted_rows
-    _noted_rows = labels = []
+    labels: list[str] = []
+    _noted_rows = labels
     try:
         yield labels
     finally:
@@ -233,12 +239,18 @@ def slider(
     _keep_tab_from_typing(label)
     hidden = " "
     if _is_being_typed(label):
-        hidden = fmt if "%" in fmt else "%.3g"
+        if "%" in fmt:
+            hidden = fmt
+        else:
+            hidden = "%.3g"
     edited, new = imgui.slider_float(f"##{label}", value, *limits, hidden, flags)
     imgui.pop_style_var()
     imgui.pop_style_color(5)
     if not _is_being_typed(label):
-        _draw_slider_text(fmt % (new if edited else value) if "%" in fmt else fmt)
+        text = fmt
+        if "%" in fmt:
+            text = fmt % (new if edited else value)
+        _draw_slider_text(text)
     if reset is not None:
         tip += (
             "\nRight click: back to the default. Ctrl + click or Enter: type a number."
@@ -249,7 +261,9 @@ def slider(
     moved = _moved_by_keys(value, limits, log)
     if moved is not None:
         return moved
-    return new if edited else value
+    if edited:
+        return new
+    return value
 
 
 def _is_being_typed(label: str) -> bool:
@@ -287,14 +301,16 @@ def _moved_by_keys(
         return None
     key = imgui.Key
     step = 0
-    for code, by in ((key.left_arrow, -1), (key.right_arrow, 1)):
+    for code, steps in ((key.left_arrow, -1), (key.right_arrow, 1)):
         # imgui would go to the control beside.
         imgui.internal.set_key_owner(code, imgui.get_item_id())
         if imgui.is_key_pressed(code):
-            step += by
+            step += steps
     if not step:
         return None
-    share = step * (0.1 if imgui.get_io().key_shift else 0.01)
+    share = step * 0.01
+    if imgui.get_io().key_shift:
+        share = step * 0.1
     low, high = limits
     if log and low > 0 and value > 0:
         return min(max(value * (high / low) ** share, low), high)
@@ -319,7 +335,10 @@ def _draw_slider_fill(value: float, limits: tuple[float, float], log: bool) -> N
     share = (value - low) / ((high - low) or 1.0)
     if log and low > 0 and value > 0:
         share = math.log(value / low) / math.log(high / low)
-    share = min(max(share, 0.0), 1.0) if math.isfinite(share) else 0.0
+    if math.isfinite(share):
+        share = min(max(share, 0.0), 1.0)
+    else:
+        share = 0.0
     draw = imgui.get_window_draw_list()
     rounding = theme.FIELD_ROUNDING * scale
     bottom = corner.y + height
@@ -361,18 +380,18 @@ def vector(label: str, values: Sequence[float], fmt: str) -> tuple[bool, list[fl
     return new != list(values), new
 
 
-def check(label: str, tip: str, value: bool, words: str = "") -> bool:
+def check(label: str, tip: str, value: bool, caption: str = "") -> bool:
     """Draw a box to tick, and words behind it; return the value after this frame."""
     row(label)
-    ticked = controls.check_box(f"{words}##{label}", value)
+    ticked = controls.check_box(f"{caption}##{label}", value)
     controls.tip(tip)
-    if words:
+    if caption:
         low = imgui.get_item_rect_min()
         high = imgui.get_item_rect_max()
         y = (low.y + high.y - imgui.get_text_line_height()) / 2
         corner = ImVec2(high.x + 8 * theme.scale(), round(y))
         draw = imgui.get_window_draw_list()
-        draw.add_text(corner, theme.u32(theme.DIM), words)
+        draw.add_text(corner, theme.u32(theme.DIM), caption)
     return ticked
 
 
@@ -401,7 +420,10 @@ def pick(label: str, tip: str, value: T, options: Mapping[T, str]) -> T:
         options: maps each value to its name.
     """
     keys = list(options)
-    index = keys.index(value) if value in options else 0
+    if value in options:
+        index = keys.index(value)
+    else:
+        index = 0
     names = list(options.values())
     scale = theme.scale()
     corner = imgui.get_cursor_screen_pos()
@@ -412,18 +434,20 @@ def pick(label: str, tip: str, value: T, options: Mapping[T, str]) -> T:
         imgui.ComboFlags_.no_arrow_button.value,
     )
     if is_open:
-        for number, name in enumerate(names):
-            chosen, _ = imgui.selectable(f"{name}##{number}", number == index)
-            if chosen:
-                index = number
-            if number == index and imgui.is_window_appearing():
+        for position, name in enumerate(names):
+            is_pressed, _ = imgui.selectable(f"{name}##{position}", position == index)
+            if is_pressed:
+                index = position
+            if position == index and imgui.is_window_appearing():
                 imgui.set_item_default_focus()
         imgui.end_combo()
     else:
         controls.tip(tip)
     center = (corner.x + width - 16 * scale, corner.y + imgui.get_frame_height() / 2)
     icons.draw(imgui.get_window_draw_list(), "down", center, theme.DIM, 12)
-    return keys[index] if keys else value
+    if keys:
+        return keys[index]
+    return value
 
 
 def value_range(
@@ -482,13 +506,16 @@ def buttons(
     for index, name in enumerate(names):
         if index:
             imgui.same_line(0, gap)
+        icon = icon_names[index] if icon_names else ""
+        hint = tips[index] if tips else ""
+        reason = reasons[index] if reasons else None
         is_pressed = controls.button(
             name,
-            icon_names[index] if icon_names else "",
+            icon,
             name=f"{name}##{label}",
             width=width,
-            reason=reasons[index] if reasons else None,
-            hint=tips[index] if tips else "",
+            reason=reason,
+            hint=hint,
         )
         if is_pressed:
             pressed = index
@@ -581,7 +608,7 @@ def card(
     lines: Sequence[Line],
     anchor: tuple[float, float] = (0, 0),
     *,
-    within: Rect | None = None,
+    bounds: Rect | None = None,
     ground: ImVec4 | None = None,
     pad: float = 0.45,
 ) -> Rect:
@@ -594,7 +621,7 @@ def card(
             lines, of a legend.
         anchor: the point of the card that is put at `point`, (0, 0) its upper left
             corner, (1, 1) its lower right. Lines are centred where its x is 0.5.
-        within: what the card stays in, as far as it fits.
+        bounds: what the card stays in, as far as it fits.
         ground: the card's colour; the bars' without.
         pad: around the text, in heights of the letters; half as much above and below.
 
@@ -606,12 +633,15 @@ def card(
     sizes = [lettering.measure(text) for text, *_ in lines]
     side = pad * line_height
     has_squares = any(len(line) > 2 for line in lines)
-    indent = 1.1 * line_height if has_squares else 0.0
+    if has_squares:
+        indent = 1.1 * line_height
+    else:
+        indent = 0.0
     text_width = max((size.x for size in sizes), default=0.0) + indent
     text_height = sum(size.y for size in sizes) + (len(lines) - 1) * line_gap
     width = text_width + 2 * side
     height = text_height + side
-    x, y = _card_corner(point, (width, height), anchor, within)
+    x, y = _card_corner(point, (width, height), anchor, bounds)
     card_rect = Rect(round(x), round(y), round(width), round(height))
     draw.add_rect_filled(
         ImVec2(card_rect.x, card_rect.y),
@@ -641,36 +671,40 @@ def _card_corner(
     point: tuple[float, float],
     size: tuple[float, float],
     anchor: tuple[float, float],
-    within: Rect | None,
+    bounds: Rect | None,
 ) -> tuple[float, float]:
     """Return the upper left corner of a card, as `card` puts it."""
     width, height = size
     x = point[0] - anchor[0] * width
     y = point[1] - anchor[1] * height
-    if within is not None:
-        x = max(min(x, within.x + within.width - width), within.x)
-        y = max(min(y, within.y + within.height - height), within.y)
+    if bounds is not None:
+        x = max(min(x, bounds.x + bounds.width - width), bounds.x)
+        y = max(min(y, bounds.y + bounds.height - height), bounds.y)
     return x, y
 
 
-def tag(text: str, x: float, y: float, within: Rect) -> None:
+def tag(text: str, x: float, y: float, bounds: Rect) -> None:
     """Write on a card over the picture, its upper left corner at a pixel."""
-    card(imgui.get_background_draw_list(), (x, y), [(text, theme.TEXT)], within=within)
+    card(imgui.get_background_draw_list(), (x, y), [(text, theme.TEXT)], bounds=bounds)
 
 
 def hover_card(
-    draw: imgui.ImDrawList, point: ImVec2, lines: Sequence[Line], within: Rect
+    draw: imgui.ImDrawList, point: ImVec2, lines: Sequence[Line], bounds: Rect
 ) -> None:
     """Draw a card on the right of a pixel, or on its left where it does not fit."""
     gap = imgui.get_text_line_height()
     width = max((imgui.calc_text_size(text).x for text, *_ in lines), default=0.0)
-    is_left = point.x + width + 2.5 * gap > within.x + within.width
+    is_left = point.x + width + 2.5 * gap > bounds.x + bounds.width
+    if is_left:
+        x = point.x - gap
+    else:
+        x = point.x + gap
     card(
         draw,
-        (point.x - gap if is_left else point.x + gap, point.y),
+        (x, point.y),
         lines,
         (float(is_left), 0.5),
-        within=within,
+        bounds=bounds,
         ground=faint(theme.POPUP, 0.96),
         pad=0.75,
     )

@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 def write(
-    text: str, x: float, middle: float, color: ImVec4, room: float = 1e6
+    text: str, x: float, middle: float, color: ImVec4, max_width: float = 1e6
 ) -> float:
     """Write a text in the font in use; return the pixel x where it ends.
 
     Args:
-        text: cut where it is wider than `room`.
+        text: cut where it is wider than `max_width`.
         x: pixel of its left end.
         middle: pixel y of its middle.
         color: of its letters.
-        room: pixels.
+        max_width: pixels.
     """
-    text = fitted(text, room)
+    text = fitted(text, max_width)
     y = round(middle - imgui.get_text_line_height() / 2)
     draw = imgui.get_window_draw_list()
     lettering.write(draw, round(x), y, theme.u32(color), text)

@@ -68,7 +68,10 @@ def open_listener(host: str, port: int) -> socket.socket:
         raise ViewerError(
             f"port: {port} is none; it must be 1024 to 65535, or 0 for any that is free"
         )
-    last = port if port == 0 else min(port + PORTS_TRIED, 65535)
+    if port == 0:
+        last = port
+    else:
+        last = min(port + PORTS_TRIED, 65535)
     try:
         listener = _first_free(host, range(port, last + 1))
     except (OSError, UnicodeError) as e:
@@ -166,7 +169,9 @@ def _url(host: str, server: WebServer) -> str:
 
 
 def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
+    if ":" in host:
+        return f"[{host}]"
+    return host
 
 
 # -- which requests are answered -------------------------------------------------------
@@ -323,7 +328,10 @@ def _option(name: str) -> str:
 def _refuse_origin(origin: str) -> str:
     """Return the answer to a request of a foreign page."""
     site = _SITE.fullmatch(origin)
-    name = _host_name(site[1]) if site else ""
+    if site:
+        name = _host_name(site[1])
+    else:
+        name = ""
     reason = f"Only the viewer's own page may connect, not {_quoted(origin)}."
     if not name:
         return reason

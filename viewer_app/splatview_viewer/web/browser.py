@@ -55,11 +55,11 @@ class _PageTargets:
     def __init__(
         self, ctx: moderngl.Context, size: tuple[int, int], *, shared: bool
     ) -> None:
-        with ExitStack() as made:
+        with ExitStack() as resources:
             self.pictures = DrawTarget(ctx, size, shared=shared)
-            made.callback(self.pictures.release)
+            resources.callback(self.pictures.release)
             self.interface = DrawTarget(ctx, size, shared=shared)
-            made.pop_all()
+            resources.pop_all()
 
     def release(self) -> None:
         self.pictures.release()
@@ -211,7 +211,9 @@ class BrowserScreen:
         for message in self._connection.inbox.take(timeout):
             if isinstance(message, m.Visible):
                 self._set_visible(message.on)
-                event = Expose() if message.on else None
+                event = None
+                if message.on:
+                    event = Expose()
             elif isinstance(message, m.Lost):
                 self._sender.clear()
                 event = Expose()
@@ -271,7 +273,7 @@ class BrowserScreen:
 
         While the screen takes none, an Expose follows once it does.
         """
-        self._tell(caption)
+        self._send_caption(caption)
         pane = Pane(0, Rect(0, 0, *self._size))
         self.present_pictures([pane], answers=True)
 
@@ -279,7 +281,7 @@ class BrowserScreen:
         self, caption: Caption, panes: Sequence[Pane], *, answers: bool
     ) -> None:
         """Send what changed in the interface."""
-        self._tell(caption)
+        self._send_caption(caption)
         if not self.state.ready or self._targets is None:
             return
         event_ms = self._take_event_ms() if answers else 0.0
@@ -296,7 +298,7 @@ class BrowserScreen:
             self._has_missed_picture = self._visible
             return
         self._has_missed_picture = False
-        area = _around([pane.rect for pane in panes], self._size)
+        area = bounding_rect([pane.rect for pane in panes], self._size)
         if self._work is not None and self._shared:
             size = area.width, area.height
             encoded_size = scaled_size(size, self._sender.level.scale)
@@ -312,7 +314,7 @@ class BrowserScreen:
         self._newest_event_ms = 0.0
         return event_ms
 
-    def _tell(self, caption: Caption) -> None:
+    def _send_caption(self, caption: Caption) -> None:
         """Send a caption if it is another one."""
         if caption != self._caption:
             self._caption = caption
@@ -338,7 +340,7 @@ class BrowserScreen:
         self.wake()
 
 
-def _around(rects: Sequence[Rect], size: tuple[int, int]) -> Rect:
+def bounding_rect(rects: Sequence[Rect], size: tuple[int, int]) -> Rect:
     """Return the part of a screen that rectangles lie in; at least a pixel."""
     width, height = size
     left = min(max(min(r.x for r in rects), 0), width - 1)
@@ -464,13 +466,13 @@ class Browsers:
 
 def _command(server: WebServer) -> str:
     """Return the command that starts such a viewer again."""
-    words = ["splatview", "serve", "--web"]
+    arguments = ["splatview", "serve", "--web"]
     if server.host != "127.0.0.1":
-        words += ["--host", server.host]
-    words += ["--port", str(server.port)]
+        arguments += ["--host", server.host]
+    arguments += ["--port", str(server.port)]
     for name in server.allowed:
-        words += ["--allow-host", name]
-    return shlex.join(words)
+        arguments += ["--allow-host", name]
+    return shlex.join(arguments)
 
 
 def _empty_cache() -> None:

@@ -75,18 +75,18 @@ def _spans(tiles: np.ndarray) -> list[tuple[Span, Span]]:
     Those of neighbouring rows that are the same are one.
     """
     spans: list[tuple[Span, Span]] = []
-    above: dict[Span, int] = {}
+    spans_above: dict[Span, int] = {}
     for row, changed in enumerate(tiles):
         current: dict[Span, int] = {}
         for columns in _runs(np.flatnonzero(changed).tolist()):
-            at = above.get(columns)
-            if at is None:
-                at = len(spans)
+            index = spans_above.get(columns)
+            if index is None:
+                index = len(spans)
                 spans.append((columns, (row, row)))
             else:
-                spans[at] = columns, (spans[at][1][0], row)
-            current[columns] = at
-        above = current
+                spans[index] = columns, (spans[index][1][0], row)
+            current[columns] = index
+        spans_above = current
     return spans
 
 
@@ -108,14 +108,13 @@ def _joined(spans: list[tuple[Span, Span]]) -> list[tuple[Span, Span]]:
         growths = [
             _area(_union(a, b)) - _area(a) - _area(b) for a, b in pairwise(spans)
         ]
-        at = growths.index(min(growths))
-        spans[at : at + 2] = [_union(spans[at], spans[at + 1])]
+        index = growths.index(min(growths))
+        spans[index : index + 2] = [_union(spans[index], spans[index + 1])]
     return spans
 
 
 def _union(a: tuple[Span, Span], b: tuple[Span, Span]) -> tuple[Span, Span]:
-    (a_columns, a_rows), (b_columns, b_rows) = a, b
-    return _cover(a_columns, b_columns), _cover(a_rows, b_rows)
+    return _cover(a[0], b[0]), _cover(a[1], b[1])
 
 
 def _cover(a: Span, b: Span) -> Span:
@@ -148,8 +147,8 @@ def encode_part(picture: Copy, rect: Rect) -> bytes:
     from PIL import Image
 
     _, bottom, width, height = rect.viewport(picture.size[1])
-    part = picture.pixels[bottom : bottom + height, rect.x : rect.x + width]
-    pixels = straight(host_pixels(part)[::-1])
+    region = picture.pixels[bottom : bottom + height, rect.x : rect.x + width]
+    pixels = straight(host_pixels(region)[::-1])
     file = BytesIO()
     try:
         Image.fromarray(pixels).save(file, "WEBP", lossless=True, quality=0, method=0)
@@ -167,9 +166,12 @@ def straight(premultiplied: np.ndarray) -> np.ndarray:
     partial = (alpha != 255) & (alpha != 0)
     if not partial.any():
         return pixels
-    pixels = pixels.copy() if pixels is premultiplied else pixels
-    chosen = pixels[partial].astype(np.uint16)
-    divisor = chosen[:, 3:]
-    chosen[:, :3] = np.minimum((chosen[:, :3] * 255 + divisor // 2) // divisor, 255)
-    pixels[partial] = chosen.astype(np.uint8)
+    if pixels is premultiplied:
+        pixels = pixels.copy()
+    partial_pixels = pixels[partial].astype(np.uint16)
+    divisor = partial_pixels[:, 3:]
+    partial_pixels[:, :3] = np.minimum(
+        (partial_pixels[:, :3] * 255 + divisor // 2) // divisor, 255
+    )
+    pixels[partial] = partial_pixels.astype(np.uint8)
     return pixels

@@ -334,4 +334,6 @@ def file_name(user_name: str) -> str:
     stem, suffix = os.path.splitext(normal.rpartition("/")[2])
     name = safe_name(stem, "file")
     suffix = safe_name(suffix, "")[:16]
-    return f"{name}.{suffix}" if suffix else name
+    if suffix:
+        return f"{name}.{suffix}"
+    return name

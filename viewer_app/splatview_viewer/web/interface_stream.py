@@ -46,7 +46,7 @@ class InterfaceStream:
         self._waiting: _DrawnInterface | None = None
         self._sent: _DrawnInterface | None = None
         """What the page shows once all updates have arrived."""
-        self._number = 0
+        self._sent_count = 0
         self._acked = 0
         self._is_encoding = False
         self._clear_count = 0
@@ -56,12 +56,12 @@ class InterfaceStream:
         """True if another drawing may come."""
         if self._waiting is not None:
             return False
-        return self._is_encoding + self._number - self._acked < IN_FLIGHT
+        return self._is_encoding + self._sent_count - self._acked < IN_FLIGHT
 
     @property
-    def has_work(self) -> bool:
+    def has_waiting(self) -> bool:
         """True while a drawing waits that may be sent."""
-        return self._waiting is not None and self._number - self._acked < IN_FLIGHT
+        return self._waiting is not None and self._sent_count - self._acked < IN_FLIGHT
 
     def put(self, picture: Copy, layout: int) -> None:
         """Send a drawing, as far as the page does not show it."""
@@ -73,9 +73,9 @@ class InterfaceStream:
         self._waiting = None
         self._sent = None
 
-    def acked(self, number: int) -> None:
+    def acked(self, update_number: int) -> None:
         """Note that an update and all before it are on the page."""
-        self._acked = min(max(self._acked, number), self._number)
+        self._acked = min(max(self._acked, update_number), self._sent_count)
 
     async def next(self) -> tuple[Interface, bytes] | None:
         """Return the next update to send, and its files; None where nothing changed.
@@ -103,7 +103,7 @@ class InterfaceStream:
             self._sent = None
         if is_same and not message.boxes:
             return None
-        self._number += 1
+        self._sent_count += 1
         return message, data
 
     def _encode(
@@ -112,10 +112,11 @@ class InterfaceStream:
         """Encode what changed, in a worker."""
         picture = drawn.picture
         with self._with_pixels(picture):  # type: ignore[attr-defined]
-            rects = changed_rects(picture, previous.picture if previous else None)
+            previous_picture = previous.picture if previous else None
+            rects = changed_rects(picture, previous_picture)
             files = [encode_part(picture, rect) for rect in rects]
         message = Interface(
-            number=self._number + 1,
+            number=self._sent_count + 1,
             layout=drawn.layout,
             boxes=[(r.x, r.y, r.width, r.height) for r in rects],
             sizes=[len(file) for file in files],

@@ -107,23 +107,23 @@ class Pacer:
         """Return True if a picture that rests may have this size."""
         return size_bytes * self._s_per_byte <= MAX_LOSSLESS_S
 
-    def sent(self, number: int, size_bytes: int, *, moves: bool = True) -> None:
+    def sent(self, picture_number: int, size_bytes: int, *, moves: bool = True) -> None:
         """Note a picture that was passed to the network.
 
         `moves` is True for one that was encoded at `level`.
         """
-        self._sent[number] = _SentPicture(size_bytes, moves)
+        self._sent[picture_number] = _SentPicture(size_bytes, moves)
 
-    def acked(self, number: int, line_s: float, now: float) -> None:
+    def acked(self, picture_number: int, line_s: float, now: float) -> None:
         """Note that a picture and all before it are on the page, or were skipped there.
 
         Args:
-            number: of the picture.
+            picture_number: of the picture.
             line_s: seconds from its first byte to its last one.
             now: seconds by the same clock as before.
         """
-        picture = self._sent.get(number)
-        self._sent = {n: sent for n, sent in self._sent.items() if n > number}
+        picture = self._sent.get(picture_number)
+        self._sent = {n: sent for n, sent in self._sent.items() if n > picture_number}
         if picture is None:
             return
         if picture.size_bytes:
@@ -131,8 +131,9 @@ class Pacer:
         if picture.moves:
             is_first = self._last_s == math.inf
             # A processor that is busy meanwhile delays one picture, a slow line all.
-            line_s, self._last_s = min(line_s, self._last_s), line_s
-            self._average(line_s)
+            previous_s = self._last_s
+            self._last_s = line_s
+            self._average(min(line_s, previous_s))
             self._adapt(now, may_shrink=not is_first)
 
     def _note_line(self, s_per_byte: float) -> None:
@@ -170,8 +171,8 @@ class Pacer:
 
     def _steps_up(self) -> int:
         """Return the levels by which pictures may grow, as far as their bytes tell."""
-        room = GROW_BELOW_S / max(self._mean_s, 1e-6)
-        steps = math.floor(_SHRINK_STEPS * math.log2(room)) - 1
+        growth = GROW_BELOW_S / max(self._mean_s, 1e-6)
+        steps = math.floor(_SHRINK_STEPS * math.log2(growth)) - 1
         return min(max(steps, 1), _MOST_STEPS_UP)
 
     def _change(self, steps: int, now: float) -> None:

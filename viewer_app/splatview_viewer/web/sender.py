@@ -91,12 +91,12 @@ class Sender:
         self._encoding = False
         self._last_picture: _Drawn | None = None
         """The picture that the page shows, or will when it has drawn all."""
-        self._parts: deque[tuple[ServerMessage | bytes, ...]] = deque()
+        self._queued: deque[tuple[ServerMessage | bytes, ...]] = deque()
         """What is left to send of a picture."""
         self._fault: BaseException | None = None
         """Why a picture could not be encoded."""
         self._rests_at = math.inf
-        self._number = 0
+        self._sent_count = 0
         self._stream: Any = None
         self._latencies: deque[float] = deque(maxlen=_LATENCIES)
         """Milliseconds from the last events until they were seen."""
@@ -136,7 +136,9 @@ class Sender:
     def latency_ms(self) -> float | None:
         """The usual time from one of the last events until it was seen; None: unknown."""
         latencies = list(self._latencies)
-        return median(latencies) if latencies else None
+        if latencies:
+            return median(latencies)
+        return None
 
     def put_interface(
         self, drawing: Copy, size: tuple[int, int], panes: Sequence[Pane]
@@ -158,8 +160,8 @@ class Sender:
     def _layout_of(self, size: tuple[int, int], panes: Sequence[Pane]) -> int:
         """Return the number of a layout, which the page is told when it is new."""
         boxes = [
-            PaneBox(number, (rect.x, rect.y, rect.width, rect.height))
-            for number, rect in panes
+            PaneBox(pane_number, (rect.x, rect.y, rect.width, rect.height))
+            for pane_number, rect in panes
         ]
         if (size, boxes) != (self._layout.size, self._layout.panes):
             self._layout = Layout(self._layout.number + 1, size, boxes)
@@ -199,19 +201,19 @@ class Sender:
         """
         if self._fault is not None:
             raise self._fault
-        self._begin()
-        if self._interface.has_work:
+        self._start_encoding()
+        if self._interface.has_waiting:
             update = await self._interface.next()
             self._connection.wake()
             # Another drawing may wait since then.
             return update or ()
-        if self._parts:
-            return self._parts.popleft()
+        if self._queued:
+            return self._queued.popleft()
         return None
 
-    def _begin(self) -> None:
+    def _start_encoding(self) -> None:
         """Have a picture encoded, if there is one and none is being encoded or sent."""
-        if self._encoding or self._parts:
+        if self._encoding or self._queued:
             return
         # This is read first, since the thread that draws may call `clear` at any time.
         clear_count = self._clear_count
@@ -221,7 +223,8 @@ class Sender:
             picture = self._resting()
         if picture is None:
             return
-        level = previous = None
+        level = None
+        previous = None
         if not rests:
             level = self._pacer.level
             previous = self._last_picture
@@ -242,7 +245,9 @@ class Sender:
         if picture is None or self._pacer.in_flight:
             return None
         now = asyncio.get_running_loop().time()
-        return None if now < self._rests_at else picture
+        if now < self._rests_at:
+            return None
+        return picture
 
     def _take(
         self,
@@ -255,7 +260,10 @@ class Sender:
         if encoding.cancelled():
             return
         self._fault = encoding.exception()
-        encoded = None if self._fault else encoding.result()
+        if self._fault:
+            encoded = None
+        else:
+            encoded = encoding.result()
         is_replaced = self._waiting is not None or picture is not self._last_picture
         if encoded is not None and not (rests and is_replaced):
             loop = asyncio.get_running_loop()
@@ -269,23 +277,28 @@ class Sender:
 
     def _queue(self, picture: _Drawn, encoded: _EncodedPicture, rests: bool) -> None:
         """Give a picture its number, and queue its parts."""
-        self._number += 1
+        self._sent_count += 1
         data = encoded.data
-        self._pacer.sent(self._number, len(data), moves=not rests)
+        self._pacer.sent(self._sent_count, len(data), moves=not rests)
         is_lossless = encoded.quality == 100
+        image_format = "webp" if is_lossless else "jpeg"
+        event_ms = 0.0 if rests else picture.copy.at
         message = Picture(
-            number=self._number,
-            format="webp" if is_lossless else "jpeg",
+            number=self._sent_count,
+            format=image_format,
             layout=picture.layout,
             box=picture.box,
             bytes=len(data),
-            at=0.0 if rests else picture.copy.at,
+            at=event_ms,
             quality=encoded.quality,
             lossless=is_lossless,
         )
-        parts = [data[at : at + _PART_BYTES] for at in range(0, len(data), _PART_BYTES)]
-        self._parts.append((message, parts[0]))
-        self._parts.extend((part,) for part in parts[1:])
+        chunks = [
+            data[start : start + _PART_BYTES]
+            for start in range(0, len(data), _PART_BYTES)
+        ]
+        self._queued.append((message, chunks[0]))
+        self._queued.extend((chunk,) for chunk in chunks[1:])
 
     # -- in a worker -------------------------------------------------------------------
 

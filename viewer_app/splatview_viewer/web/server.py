@@ -169,7 +169,7 @@ class PageConnection:
         self._socket = socket
         self._loop = asyncio.get_running_loop()
         self._texts: deque[str] = deque()
-        self._work = asyncio.Event()
+        self._has_output = asyncio.Event()
         """Set when there is something to send, or the writer has to end."""
         self._stop = asyncio.Event()
         """Set when nothing more is read, and what cannot be sent soon is dropped."""
@@ -209,7 +209,7 @@ class PageConnection:
 
     def wake_writer(self) -> None:
         """Have the writer look for something to send."""
-        self._call(self._work.set)
+        self._call(self._has_output.set)
 
     def close(self, reason: str = "", code: int = 1000) -> None:
         """End the connection. Idempotent.
@@ -246,7 +246,7 @@ class PageConnection:
             self.close()
             self._stop.set()
             # The writer sends the messages that are left, and ends.
-            self._work.set()
+            self._has_output.set()
             await asyncio.wait((writer,), timeout=_FLUSH_S)
         finally:
             self.close()
@@ -299,13 +299,13 @@ class PageConnection:
                 self.put(message)
             elif self.pictures is not None:
                 self.pictures.acked(message, self._loop.time())
-                self._work.set()
+                self._has_output.set()
 
     async def _write(self) -> None:
         """Send messages and pictures until the connection is over."""
         while True:
-            await self._work.wait()
-            self._work.clear()
+            await self._has_output.wait()
+            self._has_output.clear()
             while self._texts:
                 await self._socket.send_str(self._texts.popleft())
             # Messages that were sent before `close` have gone out, which `closed` does
@@ -321,7 +321,7 @@ class PageConnection:
         if self.pictures is None:
             return True
         try:
-            parts = await self.pictures.next()
+            messages = await self.pictures.next()
         except Exception as e:
             if not isinstance(e, ViewerError):
                 _log.exception(
@@ -329,15 +329,15 @@ class PageConnection:
                 )
             self.close(f"no picture could be sent: {e}")
             return False
-        if parts is None:
+        if messages is None:
             return True
-        for part in parts:
-            if isinstance(part, bytes):
-                await self._socket.send_bytes(part)
+        for message in messages:
+            if isinstance(message, bytes):
+                await self._socket.send_bytes(message)
             else:
-                await self._socket.send_str(m.encode(part))
+                await self._socket.send_str(m.encode(message))
         # There may be more since then.
-        self._work.set()
+        self._has_output.set()
         return True
 
 
@@ -391,7 +391,10 @@ class WebServer:
         self._socket = open_listener(host, port)
         self._files = Files(self._connections)
         self.port: int = self._socket.getsockname()[1]
-        self.moved_from = port if port not in (0, self.port) else None
+        if port not in (0, self.port):
+            self.moved_from = port
+        else:
+            self.moved_from = None
         if token is not None and self.moved_from is None:
             self.token = token
         else:
@@ -449,7 +452,9 @@ class WebServer:
 
         def new_protocol() -> asyncio.Protocol:
             is_full = len(http.connections) >= MAX_CONNECTIONS
-            return _Full() if is_full else http()
+            if is_full:
+                return _Full()
+            return http()
 
         listening = await self._loop.create_server(new_protocol, sock=self._socket)
         await self._stop.wait()
@@ -505,11 +510,16 @@ class WebServer:
     async def _asset(self, request: web.Request) -> web.StreamResponse:
         body, content_type = self._assets[request.path]
         is_font = content_type == _TYPES["ttf"]
-        keeping = f"max-age={_FONTS_FOR_S}" if is_font else "no-cache"
+        if is_font:
+            charset = None
+            keeping = f"max-age={_FONTS_FOR_S}"
+        else:
+            charset = "utf-8"
+            keeping = "no-cache"
         return web.Response(
             body=body,
             content_type=content_type,
-            charset=None if is_font else "utf-8",
+            charset=charset,
             headers={"Cache-Control": keeping},
         )
 

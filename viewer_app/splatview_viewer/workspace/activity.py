@@ -29,22 +29,22 @@ class _RunTimes:
     """Seconds since the epoch; 0: never seen."""
     read_at: float = 0.0
     """When what was read last was published; 0: nothing was read."""
-    was_seen: bool = False
+    was_active: bool = False
     """True once it published something while it was looked at."""
     gaps: deque[float] = field(default_factory=lambda: deque(maxlen=_GAPS))
     usual_gap_s: float = 0.0
 
-    def look(self, versions: int, now: float) -> None:
+    def take_in(self, versions: int, now: float) -> None:
         """Take in the number of versions at `now`."""
         if versions == self.versions:
             return
         is_first = not self.versions
         self.versions = versions
-        if self.was_seen:
+        if self.was_active:
             self.gaps.append(now - self.published_at)
             self.usual_gap_s = median(self.gaps)
         # Those of before it was looked at may be of any time.
-        self.was_seen = not is_first
+        self.was_active = not is_first
         self.published_at = now
 
 
@@ -55,18 +55,18 @@ class Activity:
         self._times: dict[str, _RunTimes] = {}
         """By the id of the run."""
 
-    def look(self, runs: Iterable[RemoteRun], now: float) -> None:
+    def take_in(self, runs: Iterable[RemoteRun], now: float) -> None:
         """Take in what runs published. now: seconds since the epoch."""
-        known = self._times
+        old_times = self._times
         self._times = {}
         for run in runs:
-            times = known.get(run.id) or _RunTimes()
+            times = old_times.get(run.id) or _RunTimes()
             self._times[run.id] = times
             if run.alive:
                 versions = sum(stream.version for stream in run.streams.values())
-                times.look(versions, now)
+                times.take_in(versions, now)
 
-    def tell(self, slot: Slot) -> None:
+    def write_into(self, slot: Slot) -> None:
         """Write what is known of the runs of a stream into its entry."""
         stream = slot.source.stream
         if stream is None:
@@ -79,9 +79,9 @@ class Activity:
                 continue
             entry.usual_gap_s = times.usual_gap_s
             times.read_at = max(times.read_at, slot.source.time_ns * 1e-9)
-            seen_at = times.published_at
-            if not times.was_seen and times.read_at:
+            run_published_at = times.published_at
+            if not times.was_active and times.read_at:
                 # What was read says when it was published.
-                seen_at = min(times.read_at, seen_at)
-            published_at = max(published_at, seen_at)
+                run_published_at = min(times.read_at, run_published_at)
+            published_at = max(published_at, run_published_at)
         entry.published_at = published_at

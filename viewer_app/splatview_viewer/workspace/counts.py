@@ -59,9 +59,9 @@ class CountRecorder:
         """
         if stream is None:
             return None
-        own = self.curves.get(id(stream))
-        if own is not None:
-            return own
+        curves = self.curves.get(id(stream))
+        if curves is not None:
+            return curves
         runs = runs_of(stream)
         for key, scene in self._scenes.items():
             if scene.run in runs and key in self.curves:

@@ -21,7 +21,7 @@ class PaneNote:
     """True if it is tied to others; None: there is nothing that it could be tied to."""
     tip: str = ""
     """Explains the chain."""
-    words: str = ""
+    label: str = ""
     """A fact of the pane that the addition knows."""
 
 

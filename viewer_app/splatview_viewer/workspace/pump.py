@@ -56,11 +56,11 @@ class Pump:
         """
         catalogue = self._catalogue
         catalogue.shards.tick(now)
-        has_news = catalogue.subscriber.poll()
+        has_changed = catalogue.subscriber.poll()
         has_commands = False
-        if has_news or not only_moves or not self._may_wait(now):
+        if has_changed or not only_moves or not self._may_wait(now):
             self._upkeep_due = now + _UPKEEP_PERIOD_S
-            has_commands = self._keep_up(now, has_news)
+            has_commands = self._keep_up(now, has_changed)
         for slot in list(catalogue.slots.values()):
             self._feeder.work_on(slot)
             self._feeder.feed_unseen(slot, now)
@@ -77,14 +77,14 @@ class Pump:
             return False
         return not any(slot.source.at_work for slot in catalogue.slots.values())
 
-    def _keep_up(self, now: float, has_news: bool) -> bool:
+    def _keep_up(self, now: float, has_changed: bool) -> bool:
         """Bring the list up to date; return whether commands were executed.
 
         has_news: runs or streams have changed.
         """
         catalogue = self._catalogue
         self._gpu_account.shared = self._is_gpu_needed(now)
-        if has_news:
+        if has_changed:
             self._matcher.match(now)
         if catalogue.subscriber.fault:
             catalogue.notice(catalogue.subscriber.fault)
@@ -109,7 +109,7 @@ class Pump:
     def _refresh_entries(self, now: float) -> None:
         """Update each entry from its source, and mark the list if it looks different."""
         catalogue = self._catalogue
-        catalogue.activity.look(catalogue.subscriber.runs, time.time())
+        catalogue.activity.take_in(catalogue.subscriber.runs, time.time())
         has_changed = False
         for slot in list(catalogue.slots.values()):
             if slot.source.rests:
@@ -120,7 +120,7 @@ class Pump:
             previous_progress = entry.progress
             with catalogue.guard(slot):
                 slot.source.refresh(entry, now)
-                catalogue.activity.tell(slot)
+                catalogue.activity.write_into(slot)
             has_changed |= _list_text(entry) != previous_text
             catalogue.rate_changes += entry.rate_hz != previous_rate
             if entry.progress != previous_progress:

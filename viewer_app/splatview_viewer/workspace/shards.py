@@ -450,7 +450,7 @@ def streams_of(stream: Any) -> list[RemoteStream]:
 
 def runs_of(stream: Any) -> list[RemoteRun]:
     """Return the processes that publish a stream."""
-    return [part.run for part in streams_of(stream)]
+    return [shard.run for shard in streams_of(stream)]
 
 
 def key_of(stream: Any) -> str:

@@ -277,7 +277,10 @@ class StreamSource(ValueSource):
         self._confirmed = frame.confirmed
         self.step = _step_of(frame.meta)
         trouble = frame.meta.get("trouble")
-        self.trouble = trouble if isinstance(trouble, str) else ""
+        if isinstance(trouble, str):
+            self.trouble = trouble
+        else:
+            self.trouble = ""
         return True
 
     def set_paused(self, paused: Wish) -> None:
@@ -321,7 +324,9 @@ class StreamSource(ValueSource):
 def _count_of(stream: Any) -> int | None:
     """Return the number of a stream's Gaussians or cameras; None for others."""
     shape = stream.shape
-    return shape[0] if about(stream.kind).holds_many and shape else None
+    if about(stream.kind).holds_many and shape:
+        return shape[0]
+    return None
 
 
 def _step_of(metadata: Mapping[str, Any]) -> float | None:
@@ -329,14 +334,19 @@ def _step_of(metadata: Mapping[str, Any]) -> float | None:
     step = metadata.get("step")
     if isinstance(step, bool) or not isinstance(step, (int, float)):
         return None
-    return step if math.isfinite(step) else None
+    if math.isfinite(step):
+        return step
+    return None
 
 
 def _device_note(stream: Any) -> str:
     """Return which GPU a stream's tensors are on, by name if CUDA is in use already."""
     note = f"tensors on {stream.device}"
     torch = torch_with_cuda()
-    index = None if torch is None else find_device(stream.gpu)
+    if torch is None:
+        index = None
+    else:
+        index = find_device(stream.gpu)
     if torch is None or index is None:
         return note
     return f"{note}, {torch.cuda.get_device_name(index)}"

@@ -546,7 +546,7 @@ def _write_labels(
             (x - edge, y - edge),
             [(text, faint(ink, opacity))],
             (0, 1),
-            within=rect,
+            bounds=rect,
             pad=0.3,
             ground=ImVec4(r, g, b, 0.92 * opacity),
         )

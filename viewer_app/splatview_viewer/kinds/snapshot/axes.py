@@ -78,7 +78,7 @@ def draw_plot(view: SnapshotView, rect: Rect, note: PlotNote | None = None) -> R
                 center,
                 [(status_caption(view), theme.TEXT)],
                 (0.5, 0.5),
-                within=rect,
+                bounds=rect,
             )
             return rect
         available = imgui.get_content_region_avail()
@@ -227,7 +227,7 @@ def _draw_over(
             text = f"Lit: {view.state.highlight.label}   (Esc: everything again)"
         if text:
             corner = (r.x + 10 * scale, top + 8 * scale)
-            card(draw, corner, [(text, theme.TEXT)], within=r)
+            card(draw, corner, [(text, theme.TEXT)], bounds=r)
         device = device_caption(view)
         if device:
             line = (device, theme.DIM)
@@ -271,7 +271,7 @@ def _draw_note(
         draw.add_circle_filled(ImVec2(px, py), 4 * scale, theme.u32(note.color), 16)
         with theme.bold(theme.SMALL_SIZE):
             line = (size_text(live), theme.TEXT)
-            card(draw, (px + 9 * scale, py), [line], (0, 0.5), within=r)
+            card(draw, (px + 9 * scale, py), [line], (0, 0.5), bounds=r)
     _draw_title(draw, view, r, note, int(bands.live.max(initial=0)))
 
 
@@ -363,7 +363,7 @@ def _draw_marks(
         plot.upright(world.axis.x_of(moment), color, 1.5)
         x = screen_x(moment)
         if r.x - 1 <= x <= r.x + r.width + 1:
-            card(draw, (x, y), [(text, color)], (0.5, anchor), within=r, pad=0.36)
+            card(draw, (x, y), [(text, color)], (0.5, anchor), bounds=r, pad=0.36)
 
     for moment in view.content.ooms(view.device) or ():
         draw_line(moment, theme.FAULT, "out of memory", r.y + 2 * scale, 0)
@@ -421,7 +421,7 @@ def _draw_pointer(view: SnapshotView, world: PlotWorld, plot: plots.Plot) -> Non
         left = round(imgui.get_window_pos().x)
         bounds = Rect(left, r.y, r.width, r.height)
         corner = (r.x - 3 * scale, y)
-        card(draw, corner, [(y_label, theme.TEXT)], (1, 0.5), within=bounds)
+        card(draw, corner, [(y_label, theme.TEXT)], (1, 0.5), bounds=bounds)
     lines = _pointer_lines(view, world, moment)
     if lines:
         plot.set_card(lines)

@@ -157,7 +157,7 @@ def _draw_curves(plot: plots.Plot, curves: _Curves) -> None:
     second = np.where(is_known, curves.second, first)
     grown = faint(theme.run_color(1), 0.35)
     plot.shade("##grown", curves.x, first, np.maximum(first, second), grown)
-    shrunk = faint(theme.GOOD, 0.25)
+    shrunk = faint(theme.SUCCESS, 0.25)
     plot.shade("##shrunk", curves.x, np.minimum(first, second), first, shrunk)
     for number, values in enumerate((curves.first, curves.second)):
         plot.line(f"##{number}", curves.x, values, theme.run_color(number), 1.5)
@@ -181,7 +181,7 @@ def _write_growth(view: SnapshotView, partner: SnapshotView, plot: plots.Plot) -
     with plot.drawing() as draw:
         pixel = plot.to_pixel(x)[0]
         corner = (pixel + 8 * plot.scale, plot.rect.y + 8 * plot.scale)
-        card(draw, corner, texts, within=plot.rect)
+        card(draw, corner, texts, bounds=plot.rect)
 
 
 def _curves(

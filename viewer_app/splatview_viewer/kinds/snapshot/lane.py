@@ -195,7 +195,7 @@ def draw_outline(
         if plot is None:
             return
         zeros = np.zeros_like(outline.x)
-        plot.shade("##bytes", outline.x, zeros, outline.reserved, theme.OVER)
+        plot.shade("##bytes", outline.x, zeros, outline.reserved, theme.HOVER)
         plot.shade("##bytes", outline.x, zeros, outline.live, color or theme.FILL)
         if view.state.x is not None:
             _draw_window(plot, rect, extent, view.state.x)

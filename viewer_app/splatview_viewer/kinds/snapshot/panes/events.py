@@ -56,7 +56,7 @@ _FILTER_ACTIONS = {
     "mark": ("snapshot", "oom", "annotate", "user_defined", "other"),
 }
 _ACTION_COLORS: dict[str, ImVec4] = {
-    "alloc": theme.GOOD,
+    "alloc": theme.SUCCESS,
     "oom": theme.FAULT,
     "snapshot": HIT,
     "annotate": HIT,

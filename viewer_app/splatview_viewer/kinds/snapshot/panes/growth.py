@@ -111,7 +111,7 @@ def _draw_leak_summary(suspects: list[Suspect]) -> None:
             theme.FAULT,
         )
     else:
-        colored("Nothing grows steadily", theme.GOOD)
+        colored("Nothing grows steadily", theme.SUCCESS)
     other_count = len(suspects) - len(growing)
     if other_count:
         imgui.same_line()
