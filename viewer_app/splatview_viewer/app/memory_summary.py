@@ -96,16 +96,17 @@ def _growth(first: MemorySnapshot, second: MemorySnapshot) -> list[dict[str, Any
         comparison = compare_moments(
             _side_at_peak(first, first_trace), _side_at_peak(second, trace)
         )
-        rows = [comparison[row] for row in range(min(len(comparison), _MOST_ROWS))]
+        stacks = []
+        for index in range(min(len(comparison), _MOST_ROWS)):
+            row = comparison[index]
+            growth = row.bytes_after - row.bytes_before
+            if growth > 0:
+                stacks.append({"stack": row.label, "bytes": growth})
         grown.append(
             {
                 "device": device_text(trace.device),
                 "bytes": comparison.bytes_after - comparison.bytes_before,
-                "stacks": [
-                    {"stack": row.label, "bytes": row.bytes_after - row.bytes_before}
-                    for row in rows
-                    if row.bytes_after > row.bytes_before
-                ],
+                "stacks": stacks,
             }
         )
     return grown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -384,7 +385,7 @@ class Comparisons(Feature):
         view = lead_of(viewport)
         if view is None:
             return False
-        leaders = [lead_of(other) for other in tied if other is not viewport]
+        leaders = [lead_of(pane) for pane in tied if pane is not viewport]
         for leader in leaders:
             if leader is not None and leader.kind == view.kind:
                 return view.view.has_own_frame(leader.view)
@@ -425,7 +426,7 @@ class Comparisons(Feature):
         viewports = [viewport, *self.ties.tied(user)]
         if not any(playbacks_of(v) for v in viewports):
             viewports = list(user.layout)
-        playbacks = [p for v in viewports for p in playbacks_of(v)]
+        playbacks = list(chain.from_iterable(map(playbacks_of, viewports)))
         for playback in dict.fromkeys(playbacks):
             playback.seek_step(step)
         user.mark()

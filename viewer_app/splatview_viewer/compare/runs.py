@@ -161,13 +161,13 @@ class RunsInPlots:
             group = None
         else:
             group = viewport.entry.group
-        for other in user.layout.seen:
-            if other is viewport:
+        for pane in user.layout.seen:
+            if pane is viewport:
                 continue
-            for playback in playbacks_of(other):
+            for playback in playbacks_of(pane):
                 if playback.step is not None:
                     return float(playback.step)
-            entry = other.entry
+            entry = pane.entry
             if entry is not None and entry.group == group and entry.step is not None:
                 return entry.step
         return None
@@ -222,8 +222,8 @@ class RunsInPlots:
         user = viewport.user
         active = user.layout.active
         viewports = sorted(user.layout.seen, key=lambda v: v is not active)
-        for other in viewports:
-            view = _plots_in(other)
+        for shown_viewport in viewports:
+            view = _plots_in(shown_viewport)
             if view is None:
                 continue
             previous = view.state
@@ -310,8 +310,8 @@ def _draw_row(row: RunRow) -> bool:
         x = target.x + _NAME_X * scale
         _write(ui.fitted(row.name, end - x), x, middle, ink)
         texts = _newest_values(row)
-        for number, edge in zip(texts, _RIGHT_EDGES, strict=True):
-            _write_right(number, target.x + width - edge * scale, middle, ink)
+        for text, edge in zip(texts, _RIGHT_EDGES, strict=True):
+            _write_right(text, target.x + width - edge * scale, middle, ink)
     return target.pressed
 
 

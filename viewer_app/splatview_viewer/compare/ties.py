@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -200,13 +201,13 @@ def _settle_size(view: ShownView, ties: UserTies) -> None:
 
     It showed all of another pane before, and was smaller than need be.
     """
-    place = view.view.state.place
-    if getattr(place, "seen_in", None) is None:
+    view_place = view.view.state.place
+    if getattr(view_place, "seen_in", None) is None:
         return
-    view.view.state = replace(view.view.state, place=replace(place, seen_in=None))
+    view.view.state = replace(view.view.state, place=replace(view_place, seen_in=None))
     if view not in ties.last_alike:
         # The others have to follow.
-        ties.last_alike[view] = _LastAlike(place, view.look)
+        ties.last_alike[view] = _LastAlike(view_place, view.look)
 
 
 def _pull_alike(alike: Sequence[ShownView], ties: UserTies) -> None:
@@ -230,8 +231,7 @@ def _pull_alike(alike: Sequence[ShownView], ties: UserTies) -> None:
 
 def _pull_steps(viewports: Sequence[Viewport], ties: UserTies) -> None:
     """Have all recordings show the step to which one of them went."""
-    playbacks = [p for viewport in viewports for p in playbacks_of(viewport)]
-    playbacks = list(dict.fromkeys(playbacks))
+    playbacks = list(dict.fromkeys(chain.from_iterable(map(playbacks_of, viewports))))
     old_playbacks = [playback for playback in playbacks if playback in ties.steps]
     moved = [
         playback for playback in old_playbacks if ties.steps[playback] != playback.step

@@ -328,11 +328,11 @@ def _measure_line(line: str) -> _LineExtent:
     bottom = imgui.get_text_line_height()
     baseline = imgui.get_font_baked().ascent
     for run in runs(line):
-        piece = drawn_piece(run)
-        if piece is None:
+        drawn = drawn_piece(run)
+        if drawn is None:
             width += imgui.calc_text_size(run.text).x
             continue
-        bitmap = piece.bitmap
+        bitmap = drawn.bitmap
         width += bitmap.advance
         top = min(top, baseline + bitmap.top)
         bottom = max(bottom, baseline + bitmap.top + bitmap.coverage.shape[0])
@@ -348,14 +348,14 @@ def _write_line(
     baseline = imgui.get_font_baked().ascent
     rect = imgui.ImFontAtlasRect()
     for run in runs(line):
-        piece = drawn_piece(run)
-        if piece is None:
+        drawn = drawn_piece(run)
+        if drawn is None:
             draw.add_text(ImVec2(round(x), y), color, run.text)
             x += imgui.calc_text_size(run.text).x
             continue
-        if piece.rect_id >= 0 and atlas.get_custom_rect(piece.rect_id, rect):
-            left = round(x + piece.bitmap.left)
-            top = round(y + baseline + piece.bitmap.top)
+        if drawn.rect_id >= 0 and atlas.get_custom_rect(drawn.rect_id, rect):
+            left = round(x + drawn.bitmap.left)
+            top = round(y + baseline + drawn.bitmap.top)
             draw.add_image(
                 atlas.tex_data.get_tex_ref(),
                 ImVec2(left, top),
@@ -364,7 +364,7 @@ def _write_line(
                 rect.uv1,
                 color,
             )
-        x += piece.bitmap.advance
+        x += drawn.bitmap.advance
 
 
 def drawn_piece(run: TextRun) -> _Piece | None:

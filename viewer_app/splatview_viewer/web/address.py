@@ -255,11 +255,11 @@ class Guard:
         Takes the same time for each wrong one.
         """
         # All are compared, so that the time does not tell which one is right.
-        matches = [
-            hmac.compare_digest(token.encode("utf-8", "replace"), self._token)
-            for token in _tokens_of(request)
-        ]
-        return any(matches)
+        is_right = False
+        for token in _tokens_of(request):
+            token_bytes = token.encode("utf-8", "replace")
+            is_right |= hmac.compare_digest(token_bytes, self._token)
+        return is_right
 
 
 def subprotocols(request: web.Request) -> list[str]:

@@ -118,7 +118,7 @@ class BrowserScreen:
         """The same for a browser that comes back."""
         self.desktop = PageDesktop(connection)
         self._connection = connection
-        self._work = work
+        self._gpu_work = work
         hello = connection.hello
         self._size = _drawn_size(hello.width, hello.height)
         self._scale = hello.scale
@@ -299,10 +299,10 @@ class BrowserScreen:
             return
         self._has_missed_picture = False
         area = bounding_rect([pane.rect for pane in panes], self._size)
-        if self._work is not None and self._shared:
+        if self._gpu_work is not None and self._shared:
             size = area.width, area.height
             encoded_size = scaled_size(size, self._sender.level.scale)
-            self._work.governor.charge(("encode", *encoded_size), "cuda")
+            self._gpu_work.governor.charge(("encode", *encoded_size), "cuda")
         event_ms = self._take_event_ms() if answers else 0.0
         with self._ending("no picture can be read"):
             copy = copied(self._targets.pictures, event_ms, self._device, area)

@@ -160,8 +160,8 @@ class Sender:
     def _layout_of(self, size: tuple[int, int], panes: Sequence[Pane]) -> int:
         """Return the number of a layout, which the page is told when it is new."""
         boxes = [
-            PaneBox(pane_number, (rect.x, rect.y, rect.width, rect.height))
-            for pane_number, rect in panes
+            PaneBox(key, (rect.x, rect.y, rect.width, rect.height))
+            for key, rect in panes
         ]
         if (size, boxes) != (self._layout.size, self._layout.panes):
             self._layout = Layout(self._layout.number + 1, size, boxes)

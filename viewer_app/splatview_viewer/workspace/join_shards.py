@@ -92,9 +92,9 @@ def _troubles_of(frames: Sequence[StreamFrame], ranks: Sequence[int]) -> list[st
     """Return what ranks report to be wrong, in words."""
     troubles = []
     for frame, rank in zip(frames, ranks, strict=True):
-        trouble = frame.meta.get("trouble")
-        if isinstance(trouble, str) and trouble:
-            troubles.append(f"rank {rank}: {trouble}")
+        text = frame.meta.get("trouble")
+        if isinstance(text, str) and text:
+            troubles.append(f"rank {rank}: {text}")
     return troubles
 
 
