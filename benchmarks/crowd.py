@@ -30,8 +30,8 @@ class Crowd(Program):
 
     def __init__(self) -> None:
         self.late: list[tuple[float, int]] = []
-        """What the viewer that stays told: milliseconds from publish to read, the
-        middle of so many frames."""
+        """Milliseconds from publish to read that the viewer that stays told: the middle
+        of so many frames."""
         super().__init__("benchmarks.crowd")
         self.steady: int = self.answer()["pid"]
 

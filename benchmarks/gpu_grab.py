@@ -76,7 +76,7 @@ def _scene(count: int) -> dict[str, str]:
                     f"{db:.1f} dB between grab's picture and the renderer's, below {GATE}"
                 )
             calls = {
-                "grab": lambda k: _grabbed(k),
+                "grab": _grabbed,
                 "renderer": lambda k: alone.draw(k, converts=True),
                 "drawing": lambda k: alone.draw(k, converts=False),
             }

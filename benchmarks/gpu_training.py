@@ -37,7 +37,7 @@ class Mode:
     options: tuple[str, ...] = ()
     hands: str = "rest"
     publish_hz: float = 0.0
-    """How often the scene is published; 0: at every step."""
+    """The scene is published so often; 0: at every step."""
     viewer: bool = True
 
 

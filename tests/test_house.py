@@ -145,7 +145,7 @@ def test_described_arguments_exist() -> None:
 
 
 def test_only_kinds_compare_names_of_kinds() -> None:
-    """What other rooms must know of a kind, its `KIND` declares."""
+    """A kind's `KIND` declares what other rooms must know of it."""
     viewer = ROOT / "viewer_app" / "splatview_viewer"
     names = "|".join(
         path.name for path in (ROOT / "ipc" / "splatview_ipc" / "kinds").glob("*.py")

@@ -14,7 +14,7 @@ _MARGIN = 16
 _MARK = (255, 0, 255)
 _MARK_SIDE = 48
 _STANDARD_SUM = 3685
-"""Of the luminance table in annex K of JPEG's standard, which stands for quality 50."""
+"""The sum of the luminance table in annex K of JPEG's standard, which stands for quality 50."""
 POOL = 12
 """Different pictures before they come again, with other numbers."""
 

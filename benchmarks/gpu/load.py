@@ -62,7 +62,7 @@ class Pace:
     """The course of a while of training."""
 
     seconds: list[float] = field(default_factory=list)
-    """What each step took."""
+    """The time that each step took."""
 
     @property
     def rate(self) -> float:

@@ -31,7 +31,7 @@ class Viewer(Program):
         program: `driver`, or a module that knows what it knows and more.
         """
         self.changes: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        """What `watch` reports: {"seen": RGB, "ns", "moments"} whenever the pixel in
+        """The reports of `watch`: {"seen": RGB, "ns", "moments"} whenever the pixel in
         the middle changed."""
         super().__init__(
             program,

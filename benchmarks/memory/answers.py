@@ -41,10 +41,15 @@ SQL = (
 )
 
 
-def timed(do: Callable[[], T]) -> tuple[float, T]:
+def timed(compute: Callable[..., T], *arguments: Any) -> tuple[float, T]:
     started_at = time.perf_counter()
-    done = do()
-    return time.perf_counter() - started_at, done
+    result = compute(*arguments)
+    return time.perf_counter() - started_at, result
+
+
+def _flame_at(snapshot: Any, trace: Any, event: int) -> Any:
+    """Return the flame graph of what is live after an event."""
+    return flame_graph(snapshot, trace, live_mask(trace, event))
 
 
 def main() -> None:
@@ -52,8 +57,8 @@ def main() -> None:
     snapshot = load_snapshot(sys.argv[1])
     trace = max(snapshot.traces, key=lambda t: len(t.events))
     out["warm"], _ = timed(kernels)
-    out["bands"], bands = timed(lambda: Bands(trace))
-    out["addresses"], _ = timed(lambda: Addresses(trace))
+    out["bands"], bands = timed(Bands, trace)
+    out["addresses"], _ = timed(Addresses, trace)
     with np.load(sys.argv[2]) as truth:
         for other_trace in snapshot.traces:
             other_bands = bands if other_trace is trace else Bands(other_trace)
@@ -64,24 +69,19 @@ def main() -> None:
                 )
     if (bands.live > bands.reserved).any():
         raise RuntimeError("more is live than is reserved")
-    answers = {
-        text: timed(lambda text=text: search(snapshot, trace, text))
-        for text in SEARCHES
-    }
+    answers = {text: timed(search, snapshot, trace, text) for text in SEARCHES}
     out["search"] = {
         text: (seconds, int(hits.count)) for text, (seconds, hits) in answers.items()
     }
     out["search again"] = max(
-        timed(lambda text=text: search(snapshot, trace, text))[0] for text in SEARCHES
+        timed(search, snapshot, trace, text)[0] for text in SEARCHES
     )
     peak = int(np.argmax(bands.live))
-    out["flame"], _ = timed(
-        lambda: flame_graph(snapshot, trace, live_mask(trace, peak))
-    )
-    out["stacks"], _ = timed(lambda: group_allocations(snapshot, trace, None, "stack"))
-    out["leaks"], _ = timed(lambda: find_leaks(snapshot, trace))
-    out["open database"], database = timed(lambda: Database(snapshot))
-    out["sql"], rows = timed(lambda: database.run(SQL))
+    out["flame"], _ = timed(_flame_at, snapshot, trace, peak)
+    out["stacks"], _ = timed(group_allocations, snapshot, trace, None, "stack")
+    out["leaks"], _ = timed(find_leaks, snapshot, trace)
+    out["open database"], database = timed(Database, snapshot)
+    out["sql"], rows = timed(database.run, SQL)
     out["sql rows"] = len(rows.rows)
     print(json.dumps(out), flush=True)
 

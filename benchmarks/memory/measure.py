@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 SIZE = (1920, 1080)
 SECONDS = 4.0
-"""How long a hand moves."""
+"""A hand moves so long."""
 SHARES = (1.0, 0.2, 0.001)
-"""Of the whole time, what is seen while it moves."""
+"""The shares of the whole time that are seen while it moves."""
 TIMEOUT_S = 300.0
 GB = 1e9
 
@@ -35,7 +35,7 @@ class Case:
     """0: the real one."""
     load: str = ""
     picture: str = ""
-    """What is aimed at: memory while it is loaded; seconds and memory to the first
+    """The target: memory while it is loaded; seconds and memory to the first
     picture."""
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from benchmarks.memory.processes import ProgramReport
 
 MOST_EVENTS = 2_000_000
-"""What both can take here: ten million events do not fit into 16 GB, nor into node's
+"""As many as both can take here: ten million events do not fit into 16 GB, nor into node's
 heap and strings."""
 
 

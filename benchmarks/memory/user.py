@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 HZ = 125.0
 NOTCHES = 24
-"""How far the wheel is turned in, and out again, a notch at a time."""
+"""The wheel is turned so far in, and out again, a notch at a time."""
 
 
 class MemoryScreen(CountingScreen):

@@ -1,5 +1,5 @@
-"""What comes over the socket and stands in shared memory: messages, headers of frames,
-descriptions of runs.
+"""Strategies of what comes over the socket and stands in shared memory: messages,
+headers of frames, descriptions of runs.
 """
 
 from __future__ import annotations

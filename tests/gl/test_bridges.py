@@ -391,7 +391,7 @@ def test_canvases(
 
 @pytest.mark.cuda
 def test_the_best_canvas_and_bridge_on_a_gpu(ctx: moderngl.Context) -> None:
-    """Where OpenGL runs on the GPU nothing falls back."""
+    """Nothing falls back where OpenGL runs on the GPU."""
     assert not any(probe(ctx, name) for name in BRIDGES)
     canvas = make_canvas(ctx)
     assert canvas.name == "import"

@@ -27,7 +27,7 @@ class Allocator:
 
     def __init__(self, gpus: int = 2) -> None:
         self.is_initialized = True
-        """Whether CUDA is in use."""
+        """CUDA is in use."""
         self.current = 0
         self.allocated = [0] * gpus
         self.peak = [0] * gpus
