@@ -140,7 +140,7 @@ def test_added_paint_is_shown_by_its_numbers(monkeypatch: pytest.MonkeyPatch) ->
         view.update(random_scene(3, Chance(n=100, log_scale=(-2.0, 0.7))))
         view.view.change(show="levels")
         view_pixels(view, screen)
-        assert view.view.picture.numbers.range == pytest.approx((5, 5))
+        assert view.view.picture.number_picture.range == pytest.approx((5, 5))
         assert "levels 5 to 5" in view.view.info().details
 
 

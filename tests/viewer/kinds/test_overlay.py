@@ -23,7 +23,7 @@ from splatview_ipc.subscriber.remote_stream import RemoteStream
 from splatview_viewer.app.still import Still, StillOptions
 from splatview_viewer.core.events import PointerMove
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.kinds.image.overlay import PALETTE, PLAIN
+from splatview_viewer.kinds.image.overlay import PALETTE, PLAIN_COLOR
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.surface import Surface
 
@@ -398,7 +398,7 @@ def test_boxes_get_texts_and_colors_from_labels_scores_and_classes() -> None:
     assert result.boxes.tolist() == [[1, 2, 3, 4], [5, 6, 9, 9], [0, 0, 1, 1]]
     assert [result.box_text(box) for box in range(3)] == ["cat 0.88", "a b", "0.50"]
     # Classes beyond the palette start it again; no class has no colour of its own.
-    expected = [PALETTE[0].tolist(), PALETTE[1].tolist(), PLAIN.tolist()]
+    expected = [PALETTE[0].tolist(), PALETTE[1].tolist(), PLAIN_COLOR.tolist()]
     assert result.colors[:, :3].tolist() == expected
 
 

@@ -92,8 +92,10 @@ def test_range_of_depth_covers_the_visible_scene(
     automatic = view_pixels(view, screen)
     pixels = reference()
     low, high = np.percentile(expected_depth(pixels)[pixels.alpha > 0.3], (1, 99))
-    assert view.view.picture.numbers.range == pytest.approx((low, high), rel=0.02)
-    view.view.change(depth_range=view.view.picture.numbers.range)
+    assert view.view.picture.number_picture.range == pytest.approx(
+        (low, high), rel=0.02
+    )
+    view.view.change(depth_range=view.view.picture.number_picture.range)
     assert np.array_equal(view_pixels(view, screen), automatic)
     view.view.change(depth_range=(low, high / 2))
     assert not np.array_equal(view_pixels(view, screen), automatic)
@@ -104,7 +106,7 @@ def test_overdraw_has_the_colors_of_its_map(view: Any, screen: OffscreenScreen) 
     drawn = view_pixels(view, screen)
     pixels = reference(paint="overdraw")
     counts = pixels.color[..., 0]
-    low, high = view.view.picture.numbers.range
+    low, high = view.view.picture.number_picture.range
     assert low == 0
     assert high == np.ceil(high)
     assert 0.9 * np.percentile(counts, 98) <= high <= pixels.color.max()

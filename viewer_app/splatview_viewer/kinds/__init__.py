@@ -49,7 +49,9 @@ def about(name: str) -> Kind:
 def links_of(name: str) -> tuple[Link, ...]:
     """Return the links that feed the views of a kind: its own, and the plots of its run."""
     kind = about(name)
-    plots = (Link(other.name, plotted=True) for other in KINDS if other.strip)
+    plots = (
+        Link(plot_kind.name, plotted=True) for plot_kind in KINDS if plot_kind.strip
+    )
     if kind.has_view:
         return (*kind.links, *plots)
     return kind.links

@@ -51,8 +51,8 @@ back, and that of its last change of any kind."""
 def signature_of(path: Path) -> Signature | None:
     """Return what tells a file, or the files of a folder, from those that replace them; None while some are missing."""
     try:
-        parts = formats.find_format(path, formats=FORMATS).parts(path)
-        stats = [part.stat() for part in parts]
+        part_paths = formats.find_format(path, formats=FORMATS).parts(path)
+        stats = [part_path.stat() for part_path in part_paths]
     except (FileError, OSError):
         return None
     return tuple(
@@ -64,7 +64,7 @@ def signature_of(path: Path) -> Signature | None:
             stat.st_mtime_ns,
             stat.st_ctime_ns,
         )
-        for part, stat in zip(parts, stats, strict=True)
+        for part, stat in zip(part_paths, stats, strict=True)
     )
 
 
@@ -108,7 +108,7 @@ def read_untrusted(
 def read_any(files: list[File], progress: Progress) -> tuple[Any, list[np.ndarray]]:
     """Read a file of any format, in the sandbox. Raises FileError."""
     path, name = files[0]
-    found = formats.find_format(path, name, FORMATS)
-    if found is snapshot.FORMAT:
+    file_format = formats.find_format(path, name, FORMATS)
+    if file_format is snapshot.FORMAT:
         return (SnapshotFound(), [])
-    return read_as(found, path, progress)
+    return read_as(file_format, path, progress)

@@ -138,13 +138,13 @@ class Database:
     """
 
     def __init__(
-        self, snapshot: MemorySnapshot, other: MemorySnapshot | None = None
+        self, snapshot: MemorySnapshot, other_snapshot: MemorySnapshot | None = None
     ) -> None:
         """Make the tables, in about a second for ten million events.
 
         Args:
             snapshot: whose tables they are.
-            other: a second one, whose tables are in the schema `b`; those of the first
+            other_snapshot: a second one, whose tables are in the schema `b`; those of the first
                 are in the schema `a` then.
 
         Raises:
@@ -156,10 +156,10 @@ class Database:
         self._con = _connect()
         # DuckDB complains on stderr about connections that are open when the program ends.
         self._close = weakref.finalize(self, _close, self._con)
-        if other is None:
+        if other_snapshot is None:
             query_tables.create_tables(self._con, snapshot)
         else:
-            query_tables.create_schemas(self._con, {"a": snapshot, "b": other})
+            query_tables.create_schemas(self._con, {"a": snapshot, "b": other_snapshot})
 
     def __enter__(self) -> Database:
         return self

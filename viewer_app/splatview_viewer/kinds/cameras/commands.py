@@ -71,11 +71,11 @@ COMMANDS: tuple[Command[CamerasView], ...] = (
 
 def photo_commands(view: CamerasView, text: str) -> Sequence[Command[CamerasView]]:
     """Return commands that open the photographs whose numbers a text begins."""
-    words = [word for word in text.split() if word.isascii() and word.isdigit()]
+    numerals = [word for word in text.split() if word.isascii() and word.isdigit()]
     cameras = view.data.cameras
-    if not words or cameras is None:
+    if not numerals or cameras is None:
         return ()
-    numbers = [i for i in range(len(cameras)) if str(i).startswith(words[0])]
+    indices = [i for i in range(len(cameras)) if str(i).startswith(numerals[0])]
     return [
         Command(
             f"cameras.open.{index}",
@@ -84,5 +84,5 @@ def photo_commands(view: CamerasView, text: str) -> Sequence[Command[CamerasView
             icon="image",
             group="Cameras",
         )
-        for index in numbers[:_MAX_FOUND]
+        for index in indices[:_MAX_FOUND]
     ]

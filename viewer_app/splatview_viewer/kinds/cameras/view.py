@@ -116,8 +116,8 @@ class CamerasView(View[CamerasContent, CamerasState]):
         self.host.wake()
 
     def undoable_state(self) -> CamerasState:
-        place = replace(self.state.place, hovered=None)
-        return replace(self.state, place=place)
+        camera_place = replace(self.state.place, hovered=None)
+        return replace(self.state, place=camera_place)
 
     def take(self, link: str, value: Value) -> bool:
         is_taken = self.data.update(value)
@@ -176,15 +176,15 @@ class CamerasView(View[CamerasContent, CamerasState]):
 
     def _camera(self, rect: Rect) -> Camera:
         """Return the user's camera for a rectangle, and bring `_orbit` there."""
-        place = self.state.place
+        camera_place = self.state.place
         size = (rect.width, rect.height)
-        if place.orbit is None:
+        if camera_place.orbit is None:
             self._frame_all(size)
             return self._orbit.camera(*size)
-        self._orbit.place = place.orbit
-        if place.seen_in is None:
+        self._orbit.place = camera_place.orbit
+        if camera_place.seen_in is None:
             return self._orbit.camera(*size)
-        return self._orbit.camera(*place.seen_in).fitted(*size)
+        return self._orbit.camera(*camera_place.seen_in).fitted(*size)
 
     def _frame_all(self, size: tuple[int, int]) -> None:
         """Bring `_orbit` to where all cameras are seen in a picture of this size."""

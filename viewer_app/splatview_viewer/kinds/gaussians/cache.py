@@ -165,7 +165,7 @@ class SceneCache:
                 self._draw_with(fallback_renderer(self.renderer, self.ctx, error))
                 self.renderer.load(new.scene, new.ready)
         self._hold(new.frame)
-        self.summary = GaussianSummary.of(new.scene)
+        self.summary = GaussianSummary.of_scene(new.scene)
         self.sample = sample
         self.background = new.background
         self.stale = False
@@ -327,12 +327,12 @@ class SceneCache:
             if self.renderer.reads_gpu:
                 self.report_gpu_times()
             if is_mapped:
-                source = picture.numbers.source(rendered, self.now, paint)
+                source = picture.number_picture.source(rendered, self.now, paint)
             else:
                 source = rendered.source()
             if self._frame is not None and not self.finish_reading():
                 if is_mapped:
-                    picture.numbers.undo()
+                    picture.number_picture.undo()
                 return
         if is_mapped:
             picture.become(source, camera, key)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.training_cameras import CameraSet
     from splatview_viewer.kinds.gaussians.view import GaussianView
 
-    Of = Command[GaussianView]
+    SceneCommand = Command[GaussianView]
 
 _MAX_CAMERAS = 500
 """Training cameras that are listed with a command of their own."""
@@ -62,8 +62,8 @@ def _paste_camera(view: GaussianView) -> None:
     view.tools.of(Navigate).paste_from_clipboard()
 
 
-def _camera_moves() -> list[Of]:
-    commands: list[Of] = [
+def _camera_moves() -> list[SceneCommand]:
+    commands: list[SceneCommand] = [
         Command("camera.frame", "See the whole scene", _frame, ("F",), icon="fit"),
         Command("camera.level", "Hold the camera level", _level, ("R",), icon="orbit"),
         Command(
@@ -109,8 +109,8 @@ def _why_no_bookmark(digit: int, view: GaussianView) -> str | None:
     return f"there is no bookmark {digit}"
 
 
-def _bookmark_commands() -> list[Of]:
-    commands: list[Of] = [
+def _bookmark_commands() -> list[SceneCommand]:
+    commands: list[SceneCommand] = [
         Command(
             "bookmark.add",
             "Keep this camera as a bookmark",
@@ -120,7 +120,7 @@ def _bookmark_commands() -> list[Of]:
         )
     ]
     for digit in range(1, 10):
-        go: Of = Command(
+        go_to_bookmark: SceneCommand = Command(
             f"bookmark.go.{digit}",
             f"Go to bookmark {digit}",
             partial(_visit_bookmark, digit),
@@ -129,7 +129,7 @@ def _bookmark_commands() -> list[Of]:
             reason=partial(_why_no_bookmark, digit),
             group="Bookmarks",
         )
-        keep: Of = Command(
+        keep: SceneCommand = Command(
             f"bookmark.keep.{digit}",
             f"Keep this camera as bookmark {digit}",
             partial(_keep_bookmark, digit),
@@ -137,7 +137,7 @@ def _bookmark_commands() -> list[Of]:
             icon="bookmark",
             group="Bookmarks",
         )
-        commands += [go, keep]
+        commands += [go_to_bookmark, keep]
     return commands
 
 
@@ -156,12 +156,12 @@ def _why_not_through(view: GaussianView) -> str | None:
     return None
 
 
-def _step_camera(by: int, view: GaussianView) -> None:
+def _step_camera(step: int, view: GaussianView) -> None:
     frustums = view.tools.of(Frustums)
     if frustums.through.index is None:
         frustums.enter(frustums.last_index)
     else:
-        frustums.step(by)
+        frustums.step(step)
 
 
 def _leave_camera(view: GaussianView) -> None:
@@ -183,8 +183,8 @@ def _compare_photo(comparison: str, view: GaussianView) -> None:
     view.tools.of(Frustums).change(comparison=comparison)
 
 
-def _training_commands() -> list[Of]:
-    commands: list[Of] = [
+def _training_commands() -> list[SceneCommand]:
+    commands: list[SceneCommand] = [
         Command(
             "training.next",
             "Training camera: the next",
@@ -224,7 +224,7 @@ def _training_commands() -> list[Of]:
         ),
     ]
     for comparison, name in COMPARISONS.items():
-        command: Of = Command(
+        command: SceneCommand = Command(
             f"training.{comparison}",
             f"Photograph: {name.lower()}",
             partial(_compare_photo, comparison),
@@ -236,13 +236,13 @@ def _training_commands() -> list[Of]:
 
 
 @lru_cache(4)
-def commands_of_cameras(cameras: CameraSet) -> tuple[Of, ...]:
+def commands_of_cameras(cameras: CameraSet) -> tuple[SceneCommand, ...]:
     """Return a command for each training camera, as far as they are listed."""
     count = min(len(cameras), _MAX_CAMERAS)
     return tuple(_camera_command(cameras, index) for index in range(count))
 
 
-def _camera_command(cameras: CameraSet, index: int) -> Of:
+def _camera_command(cameras: CameraSet, index: int) -> SceneCommand:
     return Command(
         f"training.camera.{index}",
         f"Look through camera {index}: {cameras.label(index)}",
@@ -252,20 +252,20 @@ def _camera_command(cameras: CameraSet, index: int) -> Of:
     )
 
 
-def find_cameras(cameras: CameraSet, text: str) -> Sequence[Of]:
+def find_cameras(cameras: CameraSet, text: str) -> Sequence[SceneCommand]:
     """Return commands for cameras that are not listed, by a number in a text."""
-    numbers = [word for word in text.split() if word.isascii() and word.isdigit()]
-    if not numbers:
+    numerals = [word for word in text.split() if word.isascii() and word.isdigit()]
+    if not numerals:
         return ()
-    found = [
+    matches = [
         index
         for index in range(_MAX_CAMERAS, len(cameras))
-        if str(index).startswith(numbers[0])
+        if str(index).startswith(numerals[0])
     ]
-    return [_camera_command(cameras, index) for index in found[:_MAX_FOUND]]
+    return [_camera_command(cameras, index) for index in matches[:_MAX_FOUND]]
 
 
-CAMERA_COMMANDS: tuple[Of, ...] = (
+CAMERA_COMMANDS: tuple[SceneCommand, ...] = (
     *_camera_moves(),
     *_bookmark_commands(),
     *_training_commands(),

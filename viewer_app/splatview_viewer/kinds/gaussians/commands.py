@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.gaussians.view import GaussianView
     from splatview_viewer.scene import Shape
 
-    Of = Command[GaussianView]
+    SceneCommand = Command[GaussianView]
     Reason = Callable[[GaussianView], str | None]
 
 
-def commands_of(view: GaussianView) -> Sequence[Of]:
+def commands_of(view: GaussianView) -> Sequence[SceneCommand]:
     """Return the commands of a view; those of training cameras come last."""
     cameras = view.tools.of(Frustums).cameras
     if cameras is None:
@@ -40,7 +40,7 @@ def commands_of(view: GaussianView) -> Sequence[Of]:
     return (*COMMANDS, *commands_of_cameras(cameras))
 
 
-def find_commands(view: GaussianView, text: str) -> Sequence[Of]:
+def find_commands(view: GaussianView, text: str) -> Sequence[SceneCommand]:
     """Return the commands of a view that only a search finds."""
     cameras = view.tools.of(Frustums).cameras
     if cameras is None:
@@ -55,15 +55,15 @@ def _show(show: Show, view: GaussianView) -> None:
     view.change(show=show)
 
 
-def _step_show(by: int, view: GaussianView) -> None:
+def _step_show(step: int, view: GaussianView) -> None:
     """Show the next way to see the scene, or the one before."""
     shows: list[Show] = list(SHOWS)
-    index = (shows.index(view.state.show) + by) % len(shows)
+    index = (shows.index(view.state.show) + step) % len(shows)
     view.change(show=shows[index])
 
 
-def _show_commands() -> list[Of]:
-    commands: list[Of] = [
+def _show_commands() -> list[SceneCommand]:
+    commands: list[SceneCommand] = [
         Command(
             "scene.show.next", "Show: the next way", partial(_step_show, 1), ("V",)
         ),
@@ -74,8 +74,8 @@ def _show_commands() -> list[Of]:
             ("Shift V",),
         ),
     ]
-    for show, facts in SHOWS.items():
-        title = f"Show: {facts.title.lower()}"
+    for show, show_facts in SHOWS.items():
+        title = f"Show: {show_facts.title.lower()}"
         run = partial(_show, show)
         commands.append(Command(f"scene.show.{show}", title, run, icon="eye"))
     return commands
@@ -90,12 +90,12 @@ def _choose_tool(name: str, view: GaussianView) -> None:
     view.redraw()
 
 
-def _tool_commands() -> list[Of]:
-    commands: list[Of] = []
+def _tool_commands() -> list[SceneCommand]:
+    commands: list[SceneCommand] = []
     for tool in (Navigate, Inspect, *REGION_TOOLS, Crop):
         button = tool.button
         assert button is not None
-        command: Of = Command(
+        command: SceneCommand = Command(
             f"tool.{tool.name}",
             f"Tool: {button.title.lower()}",
             partial(_choose_tool, tool.name),
@@ -117,14 +117,14 @@ def _on_chosen(method: str, view: GaussianView) -> None:
     getattr(view.tools.of(Select), method)()
 
 
-def _select_commands() -> list[Of]:
+def _select_commands() -> list[SceneCommand]:
     actions = (
         ("hide", "Hide the chosen Gaussians", "hide"),
         ("show_only", "Show only the chosen Gaussians", "eye"),
         ("save", "Save the chosen Gaussians", "save"),
         ("choose_none", "Choose no Gaussians", "close"),
     )
-    commands: list[Of] = [
+    commands: list[SceneCommand] = [
         Command(
             "select.invert",
             "Choose the other Gaussians",
@@ -133,7 +133,7 @@ def _select_commands() -> list[Of]:
         )
     ]
     for method, title, icon in actions:
-        command: Of = Command(
+        command: SceneCommand = Command(
             f"select.{method}",
             title,
             partial(_on_chosen, method),
@@ -151,15 +151,15 @@ def _why_no_history(view: GaussianView) -> str | None:
     return view.tools.of(HistoryTool).training.reason
 
 
-def _step_history(by: int, view: GaussianView) -> None:
-    view.tools.of(HistoryTool).move(by)
+def _step_history(step: int, view: GaussianView) -> None:
+    view.tools.of(HistoryTool).move(step)
 
 
 def _show_live(view: GaussianView) -> None:
     view.tools.of(HistoryTool).live()
 
 
-def _history_commands() -> list[Of]:
+def _history_commands() -> list[SceneCommand]:
     return [
         Command(
             "history.before",
@@ -220,7 +220,7 @@ def _render_film(view: GaussianView) -> None:
     view.redraw()
 
 
-def _path_commands() -> list[Of]:
+def _path_commands() -> list[SceneCommand]:
     return [
         Command(
             "path.key",
@@ -313,7 +313,7 @@ def _why_none_inspected(view: GaussianView) -> str | None:
     return "none is inspected"
 
 
-def _data_commands() -> list[Of]:
+def _data_commands() -> list[SceneCommand]:
     return [
         Command("crop.box", "Crop: a box", partial(_crop, Box), icon="crop"),
         Command("crop.sphere", "Crop: a sphere", partial(_crop, Sphere), icon="crop"),

@@ -79,8 +79,10 @@ class Filter(Tool["GaussianView"]):
         """
         if quantity is None:
             selection = self.view.state.selection
-            kept = replace(EVERYTHING, marked=selection.marked, chosen=selection.chosen)
-            self.view.change(selection=kept)
+            reset_selection = replace(
+                EVERYTHING, marked=selection.marked, chosen=selection.chosen
+            )
+            self.view.change(selection=reset_selection)
         else:
             self._select(**{quantity.name: getattr(EVERYTHING, quantity.name)})
 
@@ -141,7 +143,7 @@ class Filter(Tool["GaussianView"]):
             return "a file is being written"
         return None
 
-    def save(self, *, only_shown: bool, chosen: Mask | None = None) -> None:
+    def save(self, *, only_shown: bool, chosen_mask: Mask | None = None) -> None:
         """Save Gaussians as a .ply in the folder where the viewer runs.
 
         A scene on a GPU is copied to the host at once, which takes a tenth of a second
@@ -149,7 +151,7 @@ class Filter(Tool["GaussianView"]):
 
         Args:
             only_shown: leave out what the selection hides.
-            chosen: save those alone; None: all.
+            chosen_mask: save those alone; None: all.
         """
         view = self.view
         summary = view.data.summary
@@ -173,8 +175,8 @@ class Filter(Tool["GaussianView"]):
             from splatview_viewer.formats.ply import write_ply
 
             keep = None
-            if chosen is not None:
-                keep = torch.from_numpy(array_of(chosen).copy())
+            if chosen_mask is not None:
+                keep = torch.from_numpy(array_of(chosen_mask).copy())
             elif only_shown:
                 keep = (flags(scene, selection) & HIDDEN) == 0
             return write_ply(

@@ -257,13 +257,13 @@ def _draw_bars(
     columns = zip(
         xs[:-1], xs[1:], all_heights * factor, shown_heights * factor, strict=True
     )
-    for left, right, whole, shown in columns:
-        if whole > shown:
-            high = ImVec2(right - seam, bottom - shown)
-            draw.add_rect_filled(ImVec2(left, bottom - whole), high, grey)
-        if shown > 0:
+    for left, right, full_height, shown_height in columns:
+        if full_height > shown_height:
+            high = ImVec2(right - seam, bottom - shown_height)
+            draw.add_rect_filled(ImVec2(left, bottom - full_height), high, grey)
+        if shown_height > 0:
             high = ImVec2(right - seam, bottom)
-            draw.add_rect_filled(ImVec2(left, bottom - shown), high, accent)
+            draw.add_rect_filled(ImVec2(left, bottom - shown_height), high, accent)
 
 
 def _draw_handles(
@@ -323,8 +323,8 @@ def _draw_limits(
     imgui.same_line()
     right = imgui.get_cursor_pos_x() + imgui.get_content_region_avail().x
     imgui.set_cursor_pos_x(right - width)
-    shown = (max(low, first), min(high, last))
-    new_limits = list(shown)
+    limits = (max(low, first), min(high, last))
+    new_limits = list(limits)
     for index, name in enumerate(("least", "most")):
         if index:
             imgui.same_line(0, gap)
@@ -333,17 +333,17 @@ def _draw_limits(
         imgui.set_next_item_width(_FIELD_WIDTH * scale)
         is_edited, value = imgui.drag_float(
             f"##{quantity.name} {name}",
-            shown[index],
+            limits[index],
             (last - first) / 300,
             first,
             last,
-            number_format if shown[index] > _NEARLY_ZERO else "0",
+            number_format if limits[index] > _NEARLY_ZERO else "0",
             flags,
         )
         controls.tip(f"The {name} that is shown. Drag, or Ctrl + click to type")
         if is_edited:
             new_limits[index] = value
-    if tuple(new_limits) == shown:
+    if tuple(new_limits) == limits:
         return
     new_low, new_high = new_limits
     if new_low <= first:

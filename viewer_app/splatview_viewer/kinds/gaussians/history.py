@@ -90,7 +90,7 @@ class TrainingLane:
 
     def __init__(self, tool: HistoryTool) -> None:
         self._tool = tool
-        self._known: tuple[Recording, int] | None = None
+        self._recording_key: tuple[Recording, int] | None = None
         """The recording, and its changes, that `_steps` are of."""
         self._steps = np.zeros(0)
         """The steps of the snapshots."""
@@ -98,7 +98,7 @@ class TrainingLane:
         """True if no step is less than the one before."""
         self._newest = 0.0
         """The newest step of the run, which stays while the past is shown."""
-        self._places = np.zeros(0)
+        self._version_places = np.zeros(0)
         """Where on the track the snapshots are, 0 to 1."""
         self._ends: tuple[float, float] | None = None
         """The steps at both ends of the track; None where they do not grow."""
@@ -157,8 +157,8 @@ class TrainingLane:
         if self._tool.player is not None:
             self._tool.player.play(on)
 
-    def step(self, by: int) -> None:
-        self._tool.move(by)
+    def step(self, count: int) -> None:
+        self._tool.move(count)
 
     # -- the track -----------------------------------------------------------------
 
@@ -168,21 +168,21 @@ class TrainingLane:
         if player is None or index is None:
             return 1.0
         self._find_places(player)
-        return float(self._places[min(index, len(self._places) - 1)])
+        return float(self._version_places[min(index, len(self._version_places) - 1)])
 
     def _find_places(self, player: Player) -> None:
         """Find where the snapshots are."""
         recording = player.recording
-        known = (recording, recording.changes)
-        if known != self._known:
-            if self._known is None or self._known[0] is not recording:
+        recording_key = (recording, recording.changes)
+        if recording_key != self._recording_key:
+            if self._recording_key is None or self._recording_key[0] is not recording:
                 self._newest = 0.0
-            self._known = known
+            self._recording_key = recording_key
             steps = [snapshot.step for snapshot in recording.snapshots]
             self._steps = np.array(steps, np.float64)
             self._grows = bool((np.diff(self._steps) >= 0).all())
             self._ends = None
-            self._places = np.zeros(0)
+            self._version_places = np.zeros(0)
         if player.position is None:
             self._newest = float(self._live_step or 0)
         end = max(float(self._steps[-1]), self._newest)
@@ -191,15 +191,17 @@ class TrainingLane:
             start = 0.0
         else:
             start = float(self._steps[0])
-        if (start, end) == self._ends or (len(self._places) and not self._grows):
+        if (start, end) == self._ends or (
+            len(self._version_places) and not self._grows
+        ):
             return
         if self._grows and end > start:
             self._ends = (start, end)
-            self._places = (self._steps - start) / (end - start)
+            self._version_places = (self._steps - start) / (end - start)
         else:
             # A run that was started again: the steps go back.
             last = max(len(self._steps) - 1 + player.has_live, 1)
-            self._places = np.arange(len(self._steps)) / last
+            self._version_places = np.arange(len(self._steps)) / last
 
     def draw_track(self, rect: Rect, scale: float) -> bool:
         player = self._tool.player
@@ -214,7 +216,9 @@ class TrainingLane:
         with track.drawing() as draw:
             if self._ends is not None:
                 _draw_ticks(draw, track, *self._ends)
-            _draw_marks(draw, track, track.to_x(0.0) + self._places * track.span)
+            _draw_marks(
+                draw, track, track.to_x(0.0) + self._version_places * track.span
+            )
             track.draw_cursor(draw, self.place(player.index))
         is_changed = previous != (player.position, player.playing)
         if is_changed and player.position is not None:
@@ -240,8 +244,8 @@ class TrainingLane:
 
     def _index_at(self, player: Player, share: float) -> int | None:
         """Return the index of the snapshot nearest to a place; None: what comes."""
-        index = int(np.argmin(np.abs(self._places - share)))
-        is_live_nearer = abs(1.0 - share) <= abs(self._places[index] - share)
+        index = int(np.argmin(np.abs(self._version_places - share)))
+        is_live_nearer = abs(1.0 - share) <= abs(self._version_places[index] - share)
         if player.has_live and (is_live_nearer or share >= 1.0):
             return None
         return index
@@ -249,11 +253,11 @@ class TrainingLane:
 
 def _draw_ticks(draw: imgui.ImDrawList, track: Track, start: float, end: float) -> None:
     """Draw round steps at the track's lower edge."""
-    wanted = _TICK_DISTANCE * track.scale * (end - start) / track.span
-    apart = max(round_up(max(wanted, 1.0)), 1.0)
-    first = int(np.ceil(start / apart))
-    for number in range(first, first + _MAX_TICKS):
-        step = number * apart
+    min_spacing = _TICK_DISTANCE * track.scale * (end - start) / track.span
+    spacing = max(round_up(max(min_spacing, 1.0)), 1.0)
+    first = int(np.ceil(start / spacing))
+    for tick in range(first, first + _MAX_TICKS):
+        step = tick * spacing
         if step > end:
             return
         track.draw_tick(draw, (step - start) / (end - start), f"{step:,.0f}")
@@ -261,8 +265,8 @@ def _draw_ticks(draw: imgui.ImDrawList, track: Track, start: float, end: float) 
 
 def _draw_marks(draw: imgui.ImDrawList, track: Track, x: np.ndarray) -> None:
     """Draw the marks of snapshots at pixels x; where they are dense, some of them."""
-    apart = max(_MIN_MARK_DISTANCE * track.scale, 1.0)
-    columns = np.unique(np.rint(x / apart))
-    shown = x if len(columns) == len(x) else columns * apart
-    for column in shown.tolist():
+    spacing = max(_MIN_MARK_DISTANCE * track.scale, 1.0)
+    columns = np.unique(np.rint(x / spacing))
+    shown_x = x if len(columns) == len(x) else columns * spacing
+    for column in shown_x.tolist():
         track.draw_mark(draw, column)

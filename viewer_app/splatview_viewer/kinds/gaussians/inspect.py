@@ -219,7 +219,9 @@ class Inspect(Tool["GaussianView"]):
     def covered(self, rect: Rect) -> Sequence[Rect]:
         if self.index is None:
             return []
-        card = inspect_card.place(rect, self.view.host.scale, on_left=self._on_left)
+        card = inspect_card.place_card(
+            rect, self.view.host.scale, on_left=self._on_left
+        )
         if card is None:
             return []
         return [card]

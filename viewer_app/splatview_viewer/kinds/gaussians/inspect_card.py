@@ -33,11 +33,11 @@ _LINE = 22.0
 _LABEL_WIDTH = 74.0
 _CURVE_SIZE = 158.0, 26.0
 _ROUNDING = 6.0
-_REACH = 16.0
+_COVER_MARGIN = 16.0
 """Around the Gaussian, which the card does not cover."""
 
 
-def place(rect: Rect, scale: float, *, on_left: bool) -> Rect | None:
+def place_card(rect: Rect, scale: float, *, on_left: bool) -> Rect | None:
     """Return the card's place in a picture; None where there is no room."""
     width = round(_WIDTH * scale)
     height = round(_HEIGHT * scale)
@@ -57,9 +57,9 @@ def place(rect: Rect, scale: float, *, on_left: bool) -> Rect | None:
 def covers(card: Rect, point: tuple[float, float], scale: float) -> bool:
     """Return whether a card covers a pixel or comes close to it."""
     x, y = point
-    reach = _REACH * scale
-    is_beside = x < card.x - reach or x > card.x + card.width + reach
-    is_above = y < card.y - reach or y > card.y + card.height + reach
+    margin = _COVER_MARGIN * scale
+    is_beside = x < card.x - margin or x > card.x + card.width + margin
+    is_above = y < card.y - margin or y > card.y + card.height + margin
     return not is_beside and not is_above
 
 
@@ -114,16 +114,16 @@ def _draw_head(card: Rect, index: int, scale: float) -> bool:
     side = 24 * scale
     corner = ImVec2(card.x + card.width - side - 8 * scale, card.y + 8 * scale)
     imgui.set_cursor_screen_pos(corner)
-    of = controls.item("close inspected", side, side)
-    ink = theme.INK if of.hovered else theme.INK_DIM
-    icons.draw(imgui.get_window_draw_list(), "close", of.middle, ink, 14)
+    button = controls.item("close inspected", side, side)
+    ink = theme.INK if button.hovered else theme.INK_DIM
+    icons.draw(imgui.get_window_draw_list(), "close", button.middle, ink, 14)
     controls.tip("Choose none (Escape)")
-    return of.pressed
+    return button.pressed
 
 
 def _draw_numbers(card: Rect, values: GaussianValues, scale: float) -> None:
     rows = {
-        "Position": "  ".join(_number(x) for x in values.mean.tolist()),
+        "Position": "  ".join(value_text(x) for x in values.mean.tolist()),
         "Size": "  ".join(f"{length:.3g}" for length in values.scale.tolist()),
         "Opacity": f"{values.opacity:.3f}",
         "Colour": "  ".join(f"{channel:.2f}" for channel in values.color),
@@ -169,11 +169,11 @@ def _draw_curve(card: Rect, history: Sequence[GaussianValues], scale: float) -> 
         ]
         draw.add_polyline(points, theme.u32(theme.MARK), 1.4 * scale, 0)
     if count > 1:
-        words = f"opacity in {count} versions"
+        caption = f"opacity in {count} versions"
     else:
-        words = "one version so far"
+        caption = "one version so far"
     with theme.font_size(theme.SMALL_SIZE):
-        _write(words, left, top + height + 4 * scale, theme.INK_DIM)
+        _write(caption, left, top + height + 4 * scale, theme.INK_DIM)
 
 
 def _line_y(card: Rect, line: int, scale: float) -> float:
@@ -187,7 +187,7 @@ def _write(text: str, x: float, y: float, color: ImVec4) -> None:
     lettering.write(draw, round(x), round(y), theme.u32(color), text)
 
 
-def _number(value: float) -> str:
+def value_text(value: float) -> str:
     """Return a coordinate with a real minus sign, short enough for the card."""
     text = f"{value:.3f}" if abs(value) < 100 else f"{value:.4g}"
     return text.replace("-", "\u2212")

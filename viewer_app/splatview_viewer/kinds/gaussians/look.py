@@ -94,7 +94,7 @@ class LookTool(Tool["GaussianView"]):
             tip = "Colours that stand for numbers"
             name = ui.choice("Colour map", tip, state.color_map, color_maps.NAMES)
             state = replace(state, color_map=name)
-        automatic = self.view.picture.numbers.range
+        automatic = self.view.picture.number_picture.range
         if show == "depth":
             tip = "The depths at both ends of the colour map"
             depths = ui.value_range(tip, state.depth_range, automatic)
@@ -123,14 +123,14 @@ class LookTool(Tool["GaussianView"]):
             return state
         drawn = summary.drawn_sh_degree
         if state.sh_degree is None:
-            chosen = drawn
+            chosen_degree = drawn
         else:
-            chosen = state.sh_degree
+            chosen_degree = state.sh_degree
         degree = ui.segments(
             "SH degree",
             "Spherical harmonics, the colour by direction: up to this degree.\n"
             f"{drawn} is as trained.",
-            min(chosen, stored),
+            min(chosen_degree, stored),
             {degree: str(degree) for degree in range(stored + 1)},
         )
         if degree == drawn:

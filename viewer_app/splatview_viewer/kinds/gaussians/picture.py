@@ -102,7 +102,7 @@ class ViewportPicture:
         """Its resolution: less than 1 while the camera moves, where all of it takes too
         long."""
         self.motion = Motion()
-        self.numbers = NumberPicture(ctx)
+        self.number_picture = NumberPicture(ctx)
         self._ctx = ctx
         self._copy: _PictureCopy | None = None
 
@@ -182,7 +182,7 @@ class ViewportPicture:
     def close(self) -> None:
         """Release everything. Idempotent."""
         self.drop()
-        self.numbers.close()
+        self.number_picture.close()
 
 
 class Composer:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.selection import Mask
     from splatview_viewer.kinds.gaussians.view import GaussianView
 
-How = Literal["new", "add", "remove"]
+SelectMode = Literal["new", "add", "remove"]
 """What becomes of the Gaussians that were chosen before."""
 RegionKind = Literal["box", "lasso", "brush"]
 BRUSHES = (4.0, 120.0)
@@ -67,20 +67,20 @@ class Select(Tool["GaussianView"]):
     def _change(self, **masks: Mask | None) -> None:
         self.view.change(selection=replace(self.view.state.selection, **masks))
 
-    def choose(self, found: np.ndarray, how: How) -> None:
+    def choose(self, mask_found: np.ndarray, mode: SelectMode) -> None:
         """Choose the Gaussians for which (N,) bool is True, in place of others or not."""
         mask = self.mask
-        if mask is not None and mask.total == len(found) and how != "new":
-            before = array_of(mask)
-            if how == "add":
-                found = before | found
+        if mask is not None and mask.total == len(mask_found) and mode != "new":
+            mask_before = array_of(mask)
+            if mode == "add":
+                mask_found = mask_before | mask_found
             else:
-                found = before & ~found
-        elif how == "remove":
+                mask_found = mask_before & ~mask_found
+        elif mode == "remove":
             return
-        self._change(chosen=mask_of(found) if found.any() else None)
+        self._change(chosen=mask_of(mask_found) if mask_found.any() else None)
 
-    def choose_region(self, region: np.ndarray, rect: Rect, how: How) -> None:
+    def choose_region(self, region: np.ndarray, rect: Rect, mode: SelectMode) -> None:
         """Choose what is seen in a region of the picture, (height, width) bool."""
         camera = self.view.rig.camera(rect)
         if camera is None:
@@ -92,7 +92,7 @@ class Select(Tool["GaussianView"]):
             return
         selection = self.view.state.selection
         find = choose_later(scene, camera, region, selection, through=self.through)
-        self.choose(find(), how)
+        self.choose(find(), mode)
 
     def choose_none(self) -> None:
         self._change(chosen=None)
@@ -102,10 +102,10 @@ class Select(Tool["GaussianView"]):
         summary = self.view.data.summary
         if summary is None:
             return
-        found = np.ones(summary.count, bool)
+        inverse = np.ones(summary.count, bool)
         if self.mask is not None and self.mask.total == summary.count:
-            found = ~array_of(self.mask)
-        self.choose(found, "new")
+            inverse = ~array_of(self.mask)
+        self.choose(inverse, "new")
 
     def hide(self) -> None:
         """Hide the chosen Gaussians."""
@@ -117,15 +117,15 @@ class Select(Tool["GaussianView"]):
         if self.mask is not None:
             self._hide(~array_of(self.mask))
 
-    def _hide(self, more: np.ndarray) -> None:
+    def _hide(self, newly_hidden: np.ndarray) -> None:
         hidden = self.view.state.selection.hidden
-        if hidden is not None and hidden.total == len(more):
-            more = more | array_of(hidden)
-        self._change(chosen=None, hidden=mask_of(more))
+        if hidden is not None and hidden.total == len(newly_hidden):
+            newly_hidden = newly_hidden | array_of(hidden)
+        self._change(chosen=None, hidden=mask_of(newly_hidden))
 
     def save(self) -> None:
         """Save the chosen Gaussians as a .ply."""
-        self.view.tools.of(Filter).save(only_shown=False, chosen=self.mask)
+        self.view.tools.of(Filter).save(only_shown=False, chosen_mask=self.mask)
 
     @property
     def why_none(self) -> str | None:
@@ -159,10 +159,10 @@ class Select(Tool["GaussianView"]):
         return select_panel.draw_bar(self, rect, scale)
 
     def covered(self, rect: Rect) -> Sequence[Rect]:
-        place = select_panel.place_bar(self, rect, self.view.host.scale)
-        if place is None:
+        bar = select_panel.place_bar(self, rect, self.view.host.scale)
+        if bar is None:
             return []
-        return [place]
+        return [bar]
 
     def sections(self) -> Sequence[Section]:
         section = Section(
@@ -185,7 +185,7 @@ class _RegionTool(Tool["GaussianView"]):
         super().__init__(view)
         self._points: list[tuple[float, float]] | None = None
         """Pixels of the screen along the drag; None while there is none."""
-        self._how: How = "new"
+        self._mode: SelectMode = "new"
         self._pointer: tuple[float, float] | None = None
 
     def handle(self, event: Event, rect: Rect) -> bool | None:
@@ -195,7 +195,7 @@ class _RegionTool(Tool["GaussianView"]):
         match event:
             case PointerPress(button="left", clicks=1) if "alt" not in event.mods:
                 self._points = [(event.x, event.y)]
-                self._how = _how_of(event.mods)
+                self._mode = select_mode(event.mods)
                 return True
             case PointerMove():
                 self._pointer = (event.x, event.y)
@@ -222,8 +222,8 @@ class _RegionTool(Tool["GaussianView"]):
             self._points[1:] = [point]
             return
         last = self._points[-1]
-        least = _MIN_STEP * self.view.host.scale
-        if math.dist(point, last) >= least:
+        min_step = _MIN_STEP * self.view.host.scale
+        if math.dist(point, last) >= min_step:
             self._points.append(point)
 
     def _finish(self, points: list[tuple[float, float]], rect: Rect) -> None:
@@ -231,13 +231,13 @@ class _RegionTool(Tool["GaussianView"]):
         select = self.view.tools.of(Select)
         extent = np.ptp(np.array(points), axis=0).max()
         if self.kind != "brush" and extent < _MIN_DRAG * self.view.host.scale:
-            if self._how == "new":
+            if self._mode == "new":
                 select.choose_none()
             return
         inside = [(x - rect.x, y - rect.y) for x, y in points]
         radius = select.radius * self.view.host.scale
         region = region_of(self.kind, inside, (rect.width, rect.height), radius)
-        select.choose_region(region, rect, self._how)
+        select.choose_region(region, rect, self._mode)
 
     def draw_over(self, rect: Rect, scale: float) -> bool:
         radius = self.view.tools.of(Select).radius * scale
@@ -281,7 +281,7 @@ class BrushSelect(_RegionTool):
 REGION_TOOLS: tuple[type[_RegionTool], ...] = (BoxSelect, LassoSelect, BrushSelect)
 
 
-def _how_of(mods: frozenset[Mod]) -> How:
+def select_mode(mods: frozenset[Mod]) -> SelectMode:
     if "shift" in mods:
         return "add"
     if "ctrl" in mods:

@@ -50,11 +50,11 @@ def draw_panel(tool: Select) -> bool:
     """Draw the section; return True to draw the picture again."""
     view = tool.view
     tools = view.tools
-    before = tool.view.state.selection
+    previous_selection = tool.view.state.selection
     ui.row("With")
-    chosen = controls.segments("With", tools.chosen, _TOOLS)
-    if chosen != tools.chosen:
-        tools.choose(chosen)
+    tool_name = controls.segments("With", tools.chosen, _TOOLS)
+    if tool_name != tools.chosen:
+        tools.choose(tool_name)
     elif tools.chosen == ORBIT:
         controls.tip("Keys: B, L, N")
     tool.through = ui.segments(
@@ -83,10 +83,10 @@ def draw_panel(tool: Select) -> bool:
         tool.invert()
     elif pressed == 1:
         tool.choose_none()
-    hidden = before.hidden
+    hidden = previous_selection.hidden
     if hidden is not None:
         ui.wrapped(f"{hidden.count:,} are hidden: Show all brings them back", theme.DIM)
-    return before is not tool.view.state.selection
+    return previous_selection is not tool.view.state.selection
 
 
 def place_bar(tool: Select, rect: Rect, scale: float) -> Rect | None:
@@ -112,26 +112,26 @@ def place_bar(tool: Select, rect: Rect, scale: float) -> Rect | None:
 def _bar_width(*, is_wide: bool) -> float:
     """Return the points of the bar, with or without the texts of its buttons."""
     widths = [width if is_wide else _BUTTON for _, _, width in _BUTTONS]
-    words = _WORDS_WIDTH if is_wide else 96.0
-    return _PAD + words + sum(widths) + len(widths) * _GAP + _BUTTON + _GAP + 8
+    text_width = _WORDS_WIDTH if is_wide else 96.0
+    return _PAD + text_width + sum(widths) + len(widths) * _GAP + _BUTTON + _GAP + 8
 
 
 def draw_bar(tool: Select, rect: Rect, scale: float) -> bool:
     """Draw how many are chosen, and what can be done with them."""
-    place = place_bar(tool, rect, scale)
+    bar = place_bar(tool, rect, scale)
     mask = tool.mask
-    if place is None or mask is None:
+    if bar is None or mask is None:
         return False
-    is_wide = place.width >= round(_bar_width(is_wide=True) * scale)
+    is_wide = bar.width >= round(_bar_width(is_wide=True) * scale)
     imgui.push_style_var(imgui.StyleVar_.window_rounding.value, 6 * scale)
-    with ui.board(f"chosen {id(tool)}", place, color=theme.CARD) as is_open:
+    with ui.board(f"chosen {id(tool)}", bar, color=theme.CARD) as is_open:
         imgui.pop_style_var()
         if not is_open:
             return False
-        _write_count(place, f"{mask.count:,}", is_wide=is_wide, scale=scale)
-        words = _WORDS_WIDTH if is_wide else 96.0
-        x = place.x + (_PAD + words) * scale
-        y = place.y + (place.height - _BUTTON * scale) / 2
+        _write_count(bar, f"{mask.count:,}", is_wide=is_wide, scale=scale)
+        text_width = _WORDS_WIDTH if is_wide else 96.0
+        x = bar.x + (_PAD + text_width) * scale
+        y = bar.y + (bar.height - _BUTTON * scale) / 2
         pressed = ""
         for icon, text, width in _BUTTONS:
             points = width if is_wide else _BUTTON
@@ -153,12 +153,12 @@ def draw_bar(tool: Select, rect: Rect, scale: float) -> bool:
         return bool(pressed)
 
 
-def _write_count(place: Rect, count: str, *, is_wide: bool, scale: float) -> None:
+def _write_count(bar: Rect, count: str, *, is_wide: bool, scale: float) -> None:
     """Write the number of chosen Gaussians at the left of the bar."""
     draw = imgui.get_window_draw_list()
-    x = place.x + _PAD * scale
+    x = bar.x + _PAD * scale
     with theme.bold():
-        y = round(place.y + (place.height - imgui.get_text_line_height()) / 2)
+        y = round(bar.y + (bar.height - imgui.get_text_line_height()) / 2)
         lettering.write(draw, round(x), y, theme.u32(theme.INK), count)
         x += lettering.measure(count).x + 5 * scale
     if is_wide:
@@ -168,25 +168,25 @@ def _write_count(place: Rect, count: str, *, is_wide: bool, scale: float) -> Non
 
 def _draw_button(icon: str, text: str, name: str, width: float, scale: float) -> bool:
     """Draw a button on the bar, whose colours are those over pictures."""
-    of = controls.item(f"{name}##chosen", width, _BUTTON * scale)
+    button = controls.item(f"{name}##chosen", width, _BUTTON * scale)
     ground = ImVec4(0x28 / 255, 0x2C / 255, 0x33 / 255, 1)
-    if of.hovered:
+    if button.hovered:
         ground = ImVec4(0x33 / 255, 0x38 / 255, 0x42 / 255, 1)
     draw = imgui.get_window_draw_list()
-    if text or of.hovered:
+    if text or button.hovered:
         rounding = theme.FIELD_ROUNDING * scale
-        draw.add_rect_filled(of.low, of.high, theme.u32(ground), rounding)
-    middle_x, middle_y = of.middle
+        draw.add_rect_filled(button.low, button.high, theme.u32(ground), rounding)
+    middle_x, middle_y = button.middle
     if not text:
         icons.draw(draw, icon, (middle_x, middle_y), theme.INK_DIM, 14)
         controls.tip("Choose none (Escape)" if name == "choose none" else name)
-        return of.pressed
+        return button.pressed
     content = 20 * scale + lettering.measure(text).x
     x = middle_x - content / 2
     icons.draw(draw, icon, (x + 7 * scale, middle_y), theme.INK_DIM, 14)
     top = round(middle_y - imgui.get_text_line_height() / 2)
     lettering.write(draw, round(x + 20 * scale), top, theme.u32(theme.INK), text)
-    return of.pressed
+    return button.pressed
 
 
 # -- regions ---------------------------------------------------------------------------
@@ -227,24 +227,26 @@ def _draw_dashes(
     """Draw a dashed line through corners."""
     dash, gap = (points * scale for points in _DASH)
     color = theme.u32(_INK)
-    along = 0.0
+    path_length = 0.0
     for a, b in itertools.pairwise(corners):
         length = math.dist(a, b)
         position = 0.0
         while position < length:
-            phase = (along + position) % (dash + gap)
+            phase = (path_length + position) % (dash + gap)
             step = (dash if phase < dash else dash + gap) - phase
             end = min(position + max(step, 0.5), length)
             if phase < dash:
-                start_at = _between(a, b, position / length)
+                start_at = _interpolate(a, b, position / length)
                 draw.add_line(
-                    start_at, _between(a, b, end / length), color, 1.6 * scale
+                    start_at, _interpolate(a, b, end / length), color, 1.6 * scale
                 )
             position = end
-        along += length
+        path_length += length
 
 
-def _between(a: tuple[float, float], b: tuple[float, float], share: float) -> ImVec2:
+def _interpolate(
+    a: tuple[float, float], b: tuple[float, float], share: float
+) -> ImVec2:
     return ImVec2(a[0] + (b[0] - a[0]) * share, a[1] + (b[1] - a[1]) * share)
 
 

@@ -35,7 +35,7 @@ class GaussianSummary:
     """Directions upward of most files of this kind, the most usual first."""
 
     @classmethod
-    def of(cls, scene: GaussianScene) -> GaussianSummary:
+    def of_scene(cls, scene: GaussianScene) -> GaussianSummary:
         """Return the facts about a scene."""
         return cls(
             count=len(scene),

@@ -188,7 +188,7 @@ class GaussianView(View[SceneCache, GaussianState]):
             by_hand = self.state.depth_range
         elif self.state.show == "overdraw":
             by_hand = self.state.overdraw_range
-        return by_hand or self.picture.numbers.range
+        return by_hand or self.picture.number_picture.range
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         data = self.data

@@ -150,8 +150,8 @@ class ImageContent:
             self._memory_key = _memory_key_of(picture.tensor)
         # A ring's frames are whole when they are handed out: there is nothing to wait
         # for.
-        held = self._frame_in_place
-        self._is_arriving = held is not None and not held.complete
+        shown_frame = self._frame_in_place
+        self._is_arriving = shown_frame is not None and not shown_frame.complete
         if self.on_gpu != on_gpu:
             self._close_bridge(on_gpu=self.on_gpu)
         self.on_gpu = on_gpu

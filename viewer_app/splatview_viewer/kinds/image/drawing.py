@@ -108,13 +108,13 @@ class Shapes:
         self._atlas: moderngl.Texture | None = None
         if result.masks:
             self._add("MASK", 6, self._upload_masks(result.masks), _MASK_FORMAT)
-        plain = np.flatnonzero(result.drawn & ~result.is_rotated)
-        boxes = result.boxes[plain]
+        upright = np.flatnonzero(result.drawn & ~result.is_rotated)
+        boxes = result.boxes[upright]
         strokes = _strokes(
             boxes[:, :2],
             boxes[:, 2:],
-            result.colors[plain],
-            result.floors[plain],
+            result.colors[upright],
+            result.floors[upright],
             _LINE,
         )
         self._add("BOX", 24, strokes, _STROKE_FORMAT)

@@ -104,24 +104,26 @@ PALETTE = np.array(
 )
 """(20, 3) RGB: bright enough for dark text on them, and far enough from one another.
 """
-PLAIN = np.array((235, 238, 242), np.uint8)
+PLAIN_COLOR = np.array((235, 238, 242), np.uint8)
 """Colour of boxes without a class."""
-_CLASS_COLORS = np.concatenate([PALETTE, PLAIN[None]])
+_CLASS_COLORS = np.concatenate([PALETTE, PLAIN_COLOR[None]])
 
 
-def class_colors(classes: np.ndarray, own: np.ndarray | None = None) -> np.ndarray:
+def class_colors(
+    classes: np.ndarray, published_colors: np.ndarray | None = None
+) -> np.ndarray:
     """Return the colours of classes, (N, 4) uint8 RGBA.
 
     Args:
         classes: (N,), below 0 for no class. Those 20 apart have the same colour.
-        own: colours (N, 4) uint8 RGBA that go before where their alpha is not 0.
+        published_colors: colours (N, 4) uint8 RGBA that go before where their alpha is not 0.
     """
     colors = np.full((len(classes), 4), 255, np.uint8)
     rows = np.where(classes < 0, len(PALETTE), classes % len(PALETTE))
     colors[:, :3] = _CLASS_COLORS[rows]
-    if own is not None:
-        is_own = own[:, 3] > 0
-        colors[is_own] = own[is_own]
+    if published_colors is not None:
+        is_own = published_colors[:, 3] > 0
+        colors[is_own] = published_colors[is_own]
     return colors
 
 

@@ -106,13 +106,15 @@ def _draw_show(view: ImageView) -> None:
 
 def _draw_zoom(view: ImageView) -> None:
     """Draw the choice of magnifications; none is chosen where it is another one."""
-    shown = _FIT
+    shown_zoom = _FIT
     if view.state.place != FITTED:
-        shown = next((z for z in _ZOOMS if z and abs(view.zoom / z - 1) < 1e-3), -1.0)
+        shown_zoom = next(
+            (z for z in _ZOOMS if z and abs(view.zoom / z - 1) < 1e-3), -1.0
+        )
     zoom = ui.segments(
-        "Zoom", "All of it (F), or pixel for pixel (1) and larger", shown, _ZOOMS
+        "Zoom", "All of it (F), or pixel for pixel (1) and larger", shown_zoom, _ZOOMS
     )
-    if zoom != shown:
+    if zoom != shown_zoom:
         view.zoom_to(zoom)
 
 

@@ -193,7 +193,7 @@ class ImageView(View[ImageContent, ImageState]):
         framebuffer.use()
         framebuffer.viewport = rect.viewport(framebuffer.height)
         with self.data.work("overlay", rect.width, rect.height):
-            self.data.layers.draw(rect, self._placed(rect), self.state, scale)
+            self.data.layers.draw(rect, self._scale_and_corner(rect), self.state, scale)
 
     def ui(self, rect: Rect, scale: float) -> bool:
         self.write_layers(rect, scale)
@@ -219,7 +219,12 @@ class ImageView(View[ImageContent, ImageState]):
         layers = self.data.layers
         if layers or layers.camera:
             self._overlay_text.write(
-                layers, self.state, rect, self._placed(rect), scale, corner=corner
+                layers,
+                self.state,
+                rect,
+                self._scale_and_corner(rect),
+                scale,
+                corner=corner,
             )
 
     def handle(self, event: Event, rect: Rect) -> bool:
@@ -261,7 +266,7 @@ class ImageView(View[ImageContent, ImageState]):
         self._pan_zoom.place = self.state.place
         return self._pan_zoom
 
-    def _placed(self, rect: Rect) -> tuple[float, float, float]:
+    def _scale_and_corner(self, rect: Rect) -> tuple[float, float, float]:
         """Return x, y and magnification of the published picture.
 
         That may be larger than what is shown of it.
@@ -378,27 +383,32 @@ class ImageView(View[ImageContent, ImageState]):
         source = data.source
         assert source is not None
         width, height = self.size
-        facts = [f"{width} x {height}", source.dtype, data.layout, f"{self.zoom:.0%}"]
+        fact_texts = [
+            f"{width} x {height}",
+            source.dtype,
+            data.layout,
+            f"{self.zoom:.0%}",
+        ]
         if source.stride > 1:
             limit = data.ctx.info["GL_MAX_TEXTURE_SIZE"]
-            facts.append(
+            fact_texts.append(
                 f"1 pixel in {source.stride} per axis: larger than this GPU's {limit}"
             )
         if data.values.measurement is not None:
-            facts.append(data.values.measurement.range_text(self.measured_range))
+            fact_texts.append(data.values.measurement.range_text(self.measured_range))
         if data.values.broken_count:
             if self.state.range is None:
                 color = "NaN: magenta"
             else:
                 color = "magenta"
-            facts.append(f"{data.values.broken_count:,} NaN or inf ({color})")
+            fact_texts.append(f"{data.values.broken_count:,} NaN or inf ({color})")
         bridge = "host"
         reasons: dict[str, str] = {}
         if data.on_gpu and data.gpu is not None:
             bridge = data.gpu.name
             reasons = data.gpu.reasons
         return Info(
-            [*facts, *data.notes],
+            [*fact_texts, *data.notes],
             bridge_phrases(reasons),
             self._read(),
             [BRIDGE_WORDS.get(bridge, bridge)],

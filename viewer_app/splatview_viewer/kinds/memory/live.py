@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _COLUMN_INDEX = {name: i for i, name in enumerate(MEMORY_COLUMNS)}
 _MAX_BYTES = 2.0**60
 """Bytes beyond which a number is no memory."""
-_FACTS = ("device", "gpu", "total", "snapshot", "snapshots", "trouble")
+_FACT_NAMES = ("device", "gpu", "total", "snapshot", "snapshots", "trouble")
 """Names of metadata that `MemoryFacts` takes as they are."""
 
 
@@ -115,14 +115,14 @@ class MemoryHistory:
         return min(self._value("inactive_split", row) / reserved, 1.0)
 
     def peak(
-        self, begin: float = -math.inf, end: float = math.inf, name: str = "peak"
+        self, start: float = -math.inf, end: float = math.inf, name: str = "peak"
     ) -> tuple[float, float]:
         """Return when a column was highest between two times, and its value then.
 
         Of equal values it is the first.
         """
         last_row = len(self) - 1
-        first = min(int(np.searchsorted(self.time, begin)), last_row)
+        first = min(int(np.searchsorted(self.time, start)), last_row)
         last = min(int(np.searchsorted(self.time, end)), last_row)
         values = self[name]
         row = first + int(values[first : last + 1].argmax())
@@ -163,11 +163,13 @@ def read_frame(
     Raises:
         ViewerError: samples without a time.
     """
-    known = {name: meta[name] for name in _FACTS if name in meta}
-    known["total"] = max(known.get("total", 0), 0)
+    fact_values = {name: meta[name] for name in _FACT_NAMES if name in meta}
+    fact_values["total"] = max(fact_values.get("total", 0), 0)
     hz = meta.get("hz", 0.0)
     if not isinstance(hz, (int, float)):
         hz = 0.0
-    own = {key: meta[key] for key in meta if key not in _FACTS and key != "hz"}
-    facts = MemoryFacts(**known, hz=float(hz), metadata=own)
-    return MemoryHistory(tensors["samples"].array), facts
+    metadata = {
+        key: meta[key] for key in meta if key not in _FACT_NAMES and key != "hz"
+    }
+    memory_facts = MemoryFacts(**fact_values, hz=float(hz), metadata=metadata)
+    return MemoryHistory(tensors["samples"].array), memory_facts

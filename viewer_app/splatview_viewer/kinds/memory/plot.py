@@ -46,21 +46,21 @@ def draw_plot(view: MemoryView, size: tuple[float, float]) -> plots.Plot | None:
         size: pixels.
     """
     history = view.data.history
-    begin, end = view.visible_period()
+    start, end = view.visible_period()
     line_height = theme.FONT_SIZE * theme.scale()
-    top = view.upper_limit(begin, end)
+    top = view.upper_limit(start, end)
     label_count = max(int(size[0] / (7.5 * line_height)), 1)
-    min_gap = 6 * line_height * (end - begin) / max(size[0], 1.0)
-    steps = _step_labels(step_times(history, begin, end, label_count), min_gap)
+    min_gap = 6 * line_height * (end - start) / max(size[0], 1.0)
+    steps = _step_labels(step_times(history, start, end, label_count), min_gap)
     byte_labels = byte_ticks(0.0, top, max(int(size[1] / (4 * line_height)), 1))
     y = plots.Axis((0.0, top), ticks=byte_labels, locked=True)
     newest = history.last_time
-    ages = ago_ticks(begin - newest, end - newest, label_count)
-    x = plots.Axis((begin, end), ticks=[(newest + age, text) for age, text in ages])
+    ages = ago_ticks(start - newest, end - newest, label_count)
+    x = plots.Axis((start, end), ticks=[(newest + age, text) for age, text in ages])
     with plots.plot("memory", size, x, y, second_ticks=steps, legend="row") as plot:
         if plot is None:
             return None
-        columns = pixel_columns(history, begin, end, max(plot.rect.width, 8))
+        columns = pixel_columns(history, start, end, max(plot.rect.width, 8))
         _draw_areas(plot, history, columns, view.state.shows_host)
         _draw_legend_line(plot, view)
         if not plot.small:
@@ -100,10 +100,10 @@ def _draw_legend_line(plot: plots.Plot, view: MemoryView) -> None:
 
 def _draw_limit(plot: plots.Plot, view: MemoryView, top: float) -> None:
     """Draw a line at all the memory that the GPU has, if that is within the plot."""
-    facts = view.data.facts
-    if not 0 < facts.total <= top:
+    memory_facts = view.data.facts
+    if not 0 < memory_facts.total <= top:
         return
-    x, y = plot.to_pixel(plot.x[0], facts.total)
+    x, y = plot.to_pixel(plot.x[0], memory_facts.total)
     with plot.drawing() as draw:
         draw.add_line(
             (x, y),
@@ -113,7 +113,7 @@ def _draw_limit(plot: plots.Plot, view: MemoryView, top: float) -> None:
         )
         plot.text_card(
             (x + plot.rect.width / 2, y + 12 * plot.scale),
-            f"{facts.gpu}: {size_text(facts.total)}",
+            f"{memory_facts.gpu}: {size_text(memory_facts.total)}",
             theme.FAULT,
         )
 
@@ -145,13 +145,13 @@ def _draw_areas(
 
 def _draw_marks(plot: plots.Plot, history: MemoryHistory) -> None:
     """Mark the highest visible point, and where memory ran out."""
-    begin, end = plot.x
+    start, end = plot.x
     _draw_events(plot, history, "retries", "had to free its cache", _RETRY, 70)
     _draw_events(plot, history, "ooms", "out of memory", theme.FAULT, 46)
-    if end < history.first_time or begin > history.last_time:
+    if end < history.first_time or start > history.last_time:
         return
-    peak_time, size = history.peak(begin, end, "peak" if history.on_gpu else "host")
-    x = max(peak_time, begin)
+    peak_time, size = history.peak(start, end, "peak" if history.on_gpu else "host")
+    x = max(peak_time, start)
     plot.dot(x, size, theme.TEXT)
     plot.text_card(plot.to_pixel(x, size), f"highest {size_text(size)}", theme.TEXT)
 

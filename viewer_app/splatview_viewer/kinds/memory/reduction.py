@@ -28,21 +28,21 @@ class MemoryColumns(NamedTuple):
 
 
 def increase_times(
-    history: MemoryHistory, name: str, begin: float, end: float
+    history: MemoryHistory, name: str, start: float, end: float
 ) -> list[float]:
     """Return when a count ("ooms", "retries") went up between two times."""
     times = history.time[1:][np.diff(history[name]) > 0]
-    return [time for time in times.tolist() if begin <= time <= end]
+    return [time for time in times.tolist() if start <= time <= end]
 
 
 def pixel_columns(
-    history: MemoryHistory, begin: float, end: float, width: int
+    history: MemoryHistory, start: float, end: float, width: int
 ) -> MemoryColumns:
-    """Reduce the time from `begin` to `end` to at most `width` columns of pixels.
+    """Reduce the time from `start` to `end` to at most `width` columns of pixels.
 
     Of several rows in a column the extremes are kept, so that no peak is lost.
     """
-    edges = np.linspace(begin, end, width + 1)
+    edges = np.linspace(start, end, width + 1)
     first_edge = max(int(np.searchsorted(edges, history.first_time)) - 1, 0)
     last_edge = int(np.searchsorted(edges, history.last_time))
     edges = edges[first_edge : last_edge + 1]
@@ -69,20 +69,20 @@ def pixel_columns(
 
 
 def step_times(
-    history: MemoryHistory, begin: float, end: float, count: int
+    history: MemoryHistory, start: float, end: float, count: int
 ) -> list[tuple[float, int]]:
     """Return round numbers of steps between two times, and when each began.
 
     Args:
         history: the samples.
-        begin: seconds since the epoch.
+        start: seconds since the epoch.
         end: the same.
         count: about the number of steps that are wanted at most.
 
     Returns:
         (time, step) each; none where steps are not counted, or begin again.
     """
-    first = max(int(np.searchsorted(history.time, begin)) - 1, 0)
+    first = max(int(np.searchsorted(history.time, start)) - 1, 0)
     last = int(np.searchsorted(history.time, end))
     step = history["step"][first : last + 1]
     time = history.time[first : last + 1]
@@ -91,15 +91,19 @@ def step_times(
     is_counted = step[-1] > max(step[0], 0) and (np.diff(step) >= 0).all()
     if not is_counted:
         return []
-    begin_step = float(np.interp(begin, time, step))
+    begin_step = float(np.interp(start, time, step))
     end_step = float(np.interp(end, time, step))
     spacing = max(round_up(max(end_step - begin_step, 1e-9) / count), 1.0)
     first_number = max(math.ceil(begin_step / spacing), 0) * spacing
-    numbers = np.arange(first_number, end_step + 0.5 * spacing, spacing)
-    numbers = numbers[: 2 * count + 2]
-    numbers = numbers[(numbers >= step[0]) & (numbers <= step[-1])]
+    steps = np.arange(first_number, end_step + 0.5 * spacing, spacing)
+    steps = steps[: 2 * count + 2]
+    steps = steps[(steps >= step[0]) & (steps <= step[-1])]
     # Of a step that lasts for several rows, the first one is when it began.
     different_steps, first_rows = np.unique(step, return_index=True)
-    times = np.interp(numbers, different_steps, time[first_rows])
-    pairs = zip(times.tolist(), numbers.tolist(), strict=True)
-    return [(at, int(number)) for at, number in pairs if begin <= at <= end]
+    times = np.interp(steps, different_steps, time[first_rows])
+    pairs = zip(times.tolist(), steps.tolist(), strict=True)
+    return [
+        (step_time, int(step_number))
+        for step_time, step_number in pairs
+        if start <= step_time <= end
+    ]

@@ -188,12 +188,12 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
         request = self._request
         if request is None:
             return False
-        facts = self.data.facts
-        is_answered = facts.snapshots > request.snapshots_before
+        memory_facts = self.data.facts
+        is_answered = memory_facts.snapshots > request.snapshots_before
         if is_answered or now > request.deadline:
             self._request = None
-        if is_answered and facts.snapshot_path is not None:
-            self.host.open(facts.snapshot_path)
+        if is_answered and memory_facts.snapshot_path is not None:
+            self.host.open(memory_facts.snapshot_path)
         return self._request is None
 
     def commands(self) -> Sequence[Command[Any]]:
@@ -203,15 +203,15 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
         sections = [self._snapshot_section()]
         if self.data.history.on_gpu:
             if self.state.shows_host:
-                shown = "with the host's"
+                shown_memory = "with the host's"
             else:
-                shown = "of the GPU"
+                shown_memory = "of the GPU"
             show = Section(
                 "Show",
                 self._draw_show,
                 opened=True,
                 tip="Which memory is plotted",
-                state=shown,
+                state=shown_memory,
                 reset=self._reset_show,
             )
             sections.insert(0, show)
@@ -294,7 +294,7 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
 
     def info(self) -> Info:
         history = self.data.history
-        facts = self.data.facts
+        memory_facts = self.data.facts
         phrases = []
         if history.on_gpu:
             phrases += [
@@ -305,22 +305,22 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
                 f"highest {size_text(history.peak()[1])}",
             ]
         phrases.append(f"host {size_text(history.newest('host'))}")
-        if facts.gpu:
-            phrases.append(f"{facts.gpu}, {size_text(facts.total)}")
+        if memory_facts.gpu:
+            phrases.append(f"{memory_facts.gpu}, {size_text(memory_facts.total)}")
         ooms = int(history.newest("ooms"))
         if ooms:
             times = "once" if ooms == 1 else f"{ooms} times"
             phrases.append(f"out of memory {times}")
-        phrases.append(f"{len(history):,} samples, {facts.hz:g} a second")
-        if facts.trouble:
-            phrases.append(facts.trouble)
-        phrases += meta_phrases(facts.metadata, ())
+        phrases.append(f"{len(history):,} samples, {memory_facts.hz:g} a second")
+        if memory_facts.trouble:
+            phrases.append(memory_facts.trouble)
+        phrases += meta_phrases(memory_facts.metadata, ())
         origin = "the host's statistics"
         if history.on_gpu:
             origin = "statistics of PyTorch's allocator"
         return Info(
             details=phrases,
-            extras=[f"device {facts.device}"],
+            extras=[f"device {memory_facts.device}"],
             readout=self._readout(),
             path=[origin],
         )

@@ -76,7 +76,7 @@ class PixelColumns:
 class HorizontalAxis:
     """The horizontal axis of a plot."""
 
-    begin: float
+    start: float
     end: float
     width: int
     """Width in pixels."""
@@ -102,34 +102,38 @@ def pixel_columns(
     columns = []
     for run in runs:
         # One row more on either side: lines go on over the edges.
-        low = max(int(np.searchsorted(x[run], axis.begin)) - 1, 0)
+        low = max(int(np.searchsorted(x[run], axis.start)) - 1, 0)
         high = int(np.searchsorted(x[run], axis.end, "right")) + 1
         high = min(high, run.stop - run.start)
         if low < high:
-            part = slice(run.start + low, run.start + high)
-            columns.append(_columns_of(curve, part, x, smooth, axis))
+            row_range = slice(run.start + low, run.start + high)
+            columns.append(_columns_of(curve, row_range, x, smooth, axis))
     return columns
 
 
 def _columns_of(
-    curve: Curve, part: slice, x: np.ndarray, smooth: np.ndarray, axis: HorizontalAxis
+    curve: Curve,
+    row_range: slice,
+    x: np.ndarray,
+    smooth: np.ndarray,
+    axis: HorizontalAxis,
 ) -> PixelColumns:
     """Return the rows of a part as they are, or means and extremes where they are many."""
-    xs = x[part]
-    rows = curve.rows[part]
-    is_finite = curve.is_finite[part]
+    xs = x[row_range]
+    rows = curve.rows[row_range]
+    is_finite = curve.is_finite[row_range]
     width = max(axis.width, 1)
     broken = xs[rows[:, 6] > 0]
     if len(xs) <= 2 * width:
         return PixelColumns(
             x=xs[is_finite],
             value=rows[is_finite, 2],
-            smooth=smooth[part][is_finite],
+            smooth=smooth[row_range][is_finite],
             low=rows[is_finite, 3],
             high=rows[is_finite, 4],
             broken=broken,
         )
-    edges = np.linspace(axis.begin, axis.end, width + 1)
+    edges = np.linspace(axis.start, axis.end, width + 1)
     cuts = np.unique(np.concatenate([[0], np.searchsorted(xs, edges), [len(xs)]]))
     starts = cuts[:-1]
     ends = np.append(starts[1:], len(xs)) - 1
@@ -146,7 +150,7 @@ def _columns_of(
     return PixelColumns(
         x=0.5 * (xs[starts] + xs[ends])[has_value],
         value=mean(rows[:, 2]),
-        smooth=mean(smooth[part]),
+        smooth=mean(smooth[row_range]),
         low=np.fmin.reduceat(rows[:, 3], starts)[has_value],
         high=np.fmax.reduceat(rows[:, 4], starts)[has_value],
         broken=broken,
@@ -154,27 +158,27 @@ def _columns_of(
 
 
 def vertical_limits(
-    parts: Sequence[PixelColumns], axis: HorizontalAxis, is_log: bool
+    column_groups: Sequence[PixelColumns], axis: HorizontalAxis, is_log: bool
 ) -> tuple[float, float]:
     """Return the range of a vertical axis that shows these parts of curves.
 
     It holds the smoothed curves, and all but the extremes of the values behind them.
 
     Args:
-        parts: what is drawn.
+        column_groups: what is drawn.
         axis: only what lies within it counts.
         is_log: the vertical axis is logarithmic, only for values over 0.
     """
     candidates = []
-    for part in parts:
-        is_visible = (part.x >= axis.begin) & (part.x <= axis.end)
+    for columns in column_groups:
+        is_visible = (columns.x >= axis.start) & (columns.x <= axis.end)
         if not is_visible.any():
             continue
-        raw = part.value[is_visible]
+        raw = columns.value[is_visible]
         bulk = raw[raw > 0] if is_log else raw
         if len(bulk):
             bulk = np.percentile(bulk, (2, 98))
-        values = np.concatenate([part.smooth[is_visible], raw[-1:], bulk])
+        values = np.concatenate([columns.smooth[is_visible], raw[-1:], bulk])
         is_legal = np.isfinite(values)
         if is_log:
             is_legal &= values > 0

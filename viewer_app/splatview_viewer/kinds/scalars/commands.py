@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from splatview_viewer.core.command import Command
 
 if TYPE_CHECKING:
-    from splatview_viewer.kinds.scalars.view import Across, ScalarsView
+    from splatview_viewer.kinds.scalars.view import AxisQuantity, ScalarsView
 
-ACROSS: dict[Across, str] = {
+AXIS_NAMES: dict[AxisQuantity, str] = {
     "step": "Steps",
     "time": "Time",
     "clock": "Clock",
@@ -27,8 +27,8 @@ def _switch_scale(view: ScalarsView) -> None:
     view.state = replace(view.state, log_up=not view.state.log_up, heights={})
 
 
-def _choose_axis(across: Across, view: ScalarsView) -> None:
-    view.state = replace(view.state, across=across, window=None)
+def _choose_axis(axis: AxisQuantity, view: ScalarsView) -> None:
+    view.state = replace(view.state, across=axis, window=None)
 
 
 def _smooth(weight: float, view: ScalarsView) -> None:
@@ -51,7 +51,7 @@ COMMANDS: tuple[Command[ScalarsView], ...] = (
             partial(_choose_axis, across),
             icon="scalars",
         )
-        for across, name in ACROSS.items()
+        for across, name in AXIS_NAMES.items()
     ),
     Command("plots.raw", "Smoothing: none", partial(_smooth, 0.0), icon="sliders"),
     Command("plots.smooth", "Smoothing: 0.6", partial(_smooth, 0.6), icon="sliders"),

@@ -63,23 +63,23 @@ def draw_cursor(
     plot.upright(pointer, theme.TEXT, 1.5)
     rows = []
     title = ""
-    for one in drawn:
-        row = row_at(one.curve, one.origin, pointer)
-        if row is None or (len(drawn) > 1 and not _covers(one, plot, pointer)):
+    for drawn_curve in drawn:
+        row = row_at(drawn_curve.curve, drawn_curve.origin, pointer)
+        if row is None or (len(drawn) > 1 and not _covers(drawn_curve, plot, pointer)):
             continue
         if not title:
-            title = _title_of(one.curve, row)
-        value = float(one.curve["value"][row])
-        smooth = float(smoothed(one.curve, one.weight)[row])
+            title = _title_of(drawn_curve.curve, row)
+        value = float(drawn_curve.curve["value"][row])
+        smooth = float(smoothed(drawn_curve.curve, drawn_curve.weight)[row])
         height = smooth if math.isfinite(smooth) else value
-        name = one.label if len(drawn) > 1 else ""
-        text = value_text(height if one.weight > 0 else value)
-        if one.weight > 0 and len(drawn) == 1:
+        name = drawn_curve.label if len(drawn) > 1 else ""
+        text = value_text(height if drawn_curve.weight > 0 else value)
+        if drawn_curve.weight > 0 and len(drawn) == 1:
             text = f"{text}   ({value_text(value)})"
-        rows.append(_Row(name, text, one.color))
+        rows.append(_Row(name, text, drawn_curve.color))
         if math.isfinite(height) and (height > 0 or not log_up):
-            x = one.curve.axis_values(one.origin)
-            plot.dot(float(x[row]), height, one.color)
+            x = drawn_curve.curve.axis_values(drawn_curve.origin)
+            plot.dot(float(x[row]), height, drawn_curve.color)
     if plot.hovered and rows:
         top = 0.0
         if legend is not None:
@@ -89,11 +89,11 @@ def draw_cursor(
         _draw_card(plot, corner, title, rows[:_MAX_ROWS])
 
 
-def _covers(one: DrawnCurve, plot: Plot, pointer: float) -> bool:
+def _covers(drawn_curve: DrawnCurve, plot: Plot, pointer: float) -> bool:
     """Return whether a curve is drawn about a place on the axis."""
-    x = one.curve.axis_values(one.origin)
-    reach = 0.01 * (plot.x[1] - plot.x[0])
-    return float(x.min()) - reach <= pointer <= float(x.max()) + reach
+    x = drawn_curve.curve.axis_values(drawn_curve.origin)
+    margin = 0.01 * (plot.x[1] - plot.x[0])
+    return float(x.min()) - margin <= pointer <= float(x.max()) + margin
 
 
 def _title_of(curve: Curve, row: int) -> str:

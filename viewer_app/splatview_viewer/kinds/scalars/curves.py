@@ -213,12 +213,14 @@ def read_frame(tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> Curves:
         Curve.from_rows(name, rows[start:end])
         for name, start, end in zip(names, starts, ends, strict=True)
     ]
-    own = {key: value for key, value in meta.items() if key not in ("trouble", "step")}
+    metadata = {
+        key: value for key, value in meta.items() if key not in ("trouble", "step")
+    }
     return Curves(
         curves,
         trouble=meta.get("trouble", ""),
         stated_step=_read_step(meta.get("step")),
-        metadata=own,
+        metadata=metadata,
     )
 
 

@@ -35,7 +35,7 @@ _WIDTH = 430.0
 _MIN_HEIGHT = 170.0
 _MAX_HEIGHT = 360.0
 """Points: the width of a plot where there is room for several, and its height."""
-_STILL = 3.0
+_STILL_DISTANCE = 3.0
 """Pixels by which the pointer of a click moves at most."""
 _TICK_WIDTH = 80.0
 """Points from a label of an axis to the next at least."""
@@ -85,8 +85,8 @@ def _grid_of(count: int, scale: float, has_titles: bool) -> _Grid:
     available = imgui.get_content_region_avail()
     gap_x = 18 * scale
     gap_y = 12 * scale
-    most = round(available.x / (_WIDTH * scale))
-    columns = max(1, min(most, math.ceil(count**0.5)))
+    max_columns = round(available.x / (_WIDTH * scale))
+    columns = max(1, min(max_columns, math.ceil(count**0.5)))
     rows = max(ceil_div(count, columns), 1)
     title_height = 0.0
     if has_titles:
@@ -107,7 +107,7 @@ def _draw_title(title: str, drawn: Sequence[DrawnCurve], width: float) -> None:
         value = value_text(drawn[0].curve.newest_value)
     else:
         value = ""
-    broken = int(sum(one.curve["broken"].sum() for one in drawn))
+    broken = int(sum(drawn_curve.curve["broken"].sum() for drawn_curve in drawn))
     fault = f"{broken:,} not finite" if broken else ""
     plots.head(title, value, width, fault)
 
@@ -133,8 +133,8 @@ def _draw_plot(
     """
     state = view.state
     axis = HorizontalAxis(*window, max(int(size[0]), 8))
-    parts = [pixel_columns(d.curve, axis, d.weight, d.origin) for d in drawn]
-    all_parts = [part for of_curve in parts for part in of_curve]
+    curve_columns = [pixel_columns(d.curve, axis, d.weight, d.origin) for d in drawn]
+    all_parts = [part for of_curve in curve_columns for part in of_curve]
     span = state.heights.get(title)
     if span is None:
         span = vertical_limits(all_parts, axis, state.log_up)
@@ -155,19 +155,19 @@ def _draw_plot(
     ):
         if plot is None:
             return
-        for one, of_curve in zip(drawn, parts, strict=True):
-            label = f"##{one.curve.name}"
+        for drawn_curve, of_curve in zip(drawn, curve_columns, strict=True):
+            label = f"##{drawn_curve.curve.name}"
             if len(drawn) > 1:
                 # A legend leaves out what follows "##".
-                label = re.sub("#(?=#)", "# ", one.label)
+                label = re.sub("#(?=#)", "# ", drawn_curve.label)
             for part in of_curve:
-                _draw_part(plot, label, one, part, state.log_up)
+                _draw_part(plot, label, drawn_curve, part, state.log_up)
         if any(len(part.broken) for part in all_parts):
             broken = np.concatenate([part.broken for part in all_parts])
             plot.ticks(broken, theme.FAULT)
-        at = _place_of_step(view)
-        if at is not None and window[0] <= at <= window[1]:
-            plot.upright(at, faint(theme.TEXT, 0.45), 1.5)
+        step_x = _place_of_step(view)
+        if step_x is not None and window[0] <= step_x <= window[1]:
+            plot.upright(step_x, faint(theme.TEXT, 0.45), 1.5)
         if plot.hovered:
             view.pointer = plot.pointer[0]
             pointer = plot.pointer[0]
@@ -214,15 +214,15 @@ def _follow_user(
     """
     heights = view.state.heights
     if plot.reset:
-        others = {name: span for name, span in heights.items() if name != title}
-        view.state = replace(view.state, window=None, heights=others)
+        other_heights = {name: span for name, span in heights.items() if name != title}
+        view.state = replace(view.state, window=None, heights=other_heights)
         return
     left = imgui.MouseButton_.left
     if plot.hovered and imgui.is_mouse_clicked(left):
         view.pressed_plot = title
     if imgui.is_mouse_released(left) and view.pressed_plot == title:
         view.pressed_plot = ""
-        drag = imgui.get_mouse_drag_delta(left, _STILL)
+        drag = imgui.get_mouse_drag_delta(left, _STILL_DISTANCE)
         if plot.hovered and drag.x == 0 and drag.y == 0:
             view.ask_for_step(plot.pointer[0])
     if plot.moved:
@@ -234,24 +234,28 @@ def _follow_user(
 
 
 def _share_of(
-    part: tuple[float, float], span: tuple[float, float], is_log: bool
+    limits: tuple[float, float], span: tuple[float, float], is_log: bool
 ) -> float:
     """Return the share that a part has of a vertical axis."""
-    if is_log and min(*part, *span) > 0:
-        return math.log(part[1] / part[0]) / math.log(span[1] / span[0])
-    return (part[1] - part[0]) / max(span[1] - span[0], 1e-300)
+    if is_log and min(*limits, *span) > 0:
+        return math.log(limits[1] / limits[0]) / math.log(span[1] / span[0])
+    return (limits[1] - limits[0]) / max(span[1] - span[0], 1e-300)
 
 
 def _draw_part(
-    plot: plots.Plot, label: str, one: DrawnCurve, part: PixelColumns, is_log: bool
+    plot: plots.Plot,
+    label: str,
+    drawn_curve: DrawnCurve,
+    columns: PixelColumns,
+    is_log: bool,
 ) -> None:
     """Draw the values, faint where there is a smoothed curve, and that over them."""
-    if not len(part.x):
+    if not len(columns.x):
         return
-    value = part.value
-    smooth = part.smooth
-    low = part.low
-    high = part.high
+    value = columns.value
+    smooth = columns.smooth
+    low = columns.low
+    high = columns.high
     if is_log:
         # A logarithmic axis has no place for what is not over 0.
         floor = max(plot.y[0], 1e-300)
@@ -259,16 +263,16 @@ def _draw_part(
         smooth = np.where(smooth > 0, smooth, np.nan)
         low = np.maximum(low, floor)
         high = np.maximum(high, floor)
-    if (part.high > part.low).any():
-        plot.shade(label, part.x, low, high, faint(one.color, 0.20))
-    x = part.x
+    if (columns.high > columns.low).any():
+        plot.shade(label, columns.x, low, high, faint(drawn_curve.color, 0.20))
+    x = columns.x
     line = value
-    if one.weight > 0:
-        plot.line(label, part.x, value, faint(one.color, 0.38), 1.0)
+    if drawn_curve.weight > 0:
+        plot.line(label, columns.x, value, faint(drawn_curve.color, 0.38), 1.0)
         line = smooth
-    if one.is_dashed:
+    if drawn_curve.is_dashed:
         x, line = _dashed(plot, x, line)
-    plot.line(label, x, line, one.color, 2.0 if one.weight > 0 else 1.6)
+    plot.line(label, x, line, drawn_curve.color, 2.0 if drawn_curve.weight > 0 else 1.6)
 
 
 def _dashed(
@@ -276,9 +280,9 @@ def _dashed(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return a curve with gaps, a point for each pixel."""
     pixels = np.arange(max(plot.rect.width, 2))
-    along = np.linspace(plot.x[0], plot.x[1], len(pixels))
-    inside = (along >= x[0]) & (along <= x[-1])
-    values = np.interp(along, x, y)
+    pixel_x = np.linspace(plot.x[0], plot.x[1], len(pixels))
+    inside = (pixel_x >= x[0]) & (pixel_x <= x[-1])
+    values = np.interp(pixel_x, x, y)
     period = _DASH * plot.scale
     values[pixels % period > 0.6 * period] = np.nan
-    return along[inside], values[inside]
+    return pixel_x[inside], values[inside]

@@ -95,7 +95,7 @@ def curves_of_runs(view: ScalarsView) -> dict[str, list[DrawnCurve]]:
             for curve in curves:
                 is_logged = curve in run.data.curves.all
                 name = curve.name if is_logged else title
-                one = DrawnCurve(
+                drawn_curve = DrawnCurve(
                     curve,
                     run.name,
                     color,
@@ -103,5 +103,5 @@ def curves_of_runs(view: ScalarsView) -> dict[str, list[DrawnCurve]]:
                     view.weight(curve, run.data),
                     run.color >= _FIRST_DASHED,
                 )
-                plots.setdefault(name, []).append(one)
+                plots.setdefault(name, []).append(drawn_curve)
     return plots

@@ -11,7 +11,7 @@ import numpy as np
 
 from splatview_viewer.core.events import Key
 from splatview_viewer.core.view import Info, KeyHelp, Section, frame_of, meta_phrases
-from splatview_viewer.kinds.scalars.commands import ACROSS, COMMANDS
+from splatview_viewer.kinds.scalars.commands import AXIS_NAMES, COMMANDS
 from splatview_viewer.kinds.scalars.curves import Curve, Curves, Origin, read_frame
 from splatview_viewer.kinds.scalars.plots import draw_plots
 from splatview_viewer.kinds.scalars.runs import curves_of_one, curves_of_runs
@@ -55,7 +55,7 @@ class ScalarsData:
         return plots
 
 
-Across = Literal["step", "time", "clock"]
+AxisQuantity = Literal["step", "time", "clock"]
 """What the horizontal axis counts: steps, seconds, or the time of day."""
 
 
@@ -63,7 +63,7 @@ Across = Literal["step", "time", "clock"]
 class ScalarsState:
     """The visible part of the plots, and how it is drawn."""
 
-    across: Across = "step"
+    across: AxisQuantity = "step"
     """Unit of the horizontal axis: steps, time since the beginning, or the time of day.
     """
     smoothing: float = 0.6
@@ -178,8 +178,8 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
         low = math.inf
         high = -math.inf
         for curves in self.drawn().values():
-            for one in curves:
-                x = one.curve.axis_values(one.origin)
+            for curve in curves:
+                x = curve.curve.axis_values(curve.origin)
                 low = min(low, float(x.min()))
                 high = max(high, float(x.max()))
         if high <= low:
@@ -230,16 +230,16 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
     def draw_controls(self) -> None:
         """Draw the axes, the smoothing and what else decides how curves look."""
         previous = self.state
-        across: Across = ui.segments(
+        axis: AxisQuantity = ui.segments(
             "Across",
             "The horizontal axis: steps, the time since the beginning of each run, or "
             "the time of day",
             previous.across,
-            ACROSS,
+            AXIS_NAMES,
         )
         s = replace(
             previous,
-            across=across,
+            across=axis,
             log_up=ui.segments(
                 "Up",
                 "The scale of values; a logarithmic one leaves out what is not above "

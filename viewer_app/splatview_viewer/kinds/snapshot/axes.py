@@ -258,8 +258,8 @@ def _draw_note(
         text = f"reserved {size_text(reserved)}"
         width = imgui.calc_text_size(text).x
         line_height = imgui.get_text_line_height()
-        above = y - line_height - 2 * scale
-        top = above if above > r.y else y + 2 * scale
+        text_top = y - line_height - 2 * scale
+        top = text_top if text_top > r.y else y + 2 * scale
         corner = ImVec2(right - width - 6 * scale, top)
         draw.add_text(corner, theme.u32(theme.DIM), text)
     if note.line is not None and note.line < len(bands.live):
@@ -276,10 +276,10 @@ def _draw_note(
 
 
 def _draw_dashes(
-    draw: imgui.ImDrawList, between: tuple[float, float], y: float, scale: float
+    draw: imgui.ImDrawList, ends: tuple[float, float], y: float, scale: float
 ) -> None:
     """Draw a dashed line at a pixel y."""
-    x, right = between
+    x, right = ends
     color = theme.u32(theme.TEXT, 0.6)
     while x < right:
         end = min(x + 4 * scale, right)

@@ -48,9 +48,9 @@ def draw_bar(view: SnapshotView, rect: Rect) -> bool:
                 imgui.calc_text_size(title).x + 2 * _TAB_PAD * scale
                 for title in tabs.values()
             ]
-        room = rect.width - (2 * _MARGIN + _MIN_SEARCH_WIDTH + 8) * scale
+        tabs_width = rect.width - (2 * _MARGIN + _MIN_SEARCH_WIDTH + 8) * scale
         left = rect.x + _MARGIN * scale
-        if sum(widths) <= room:
+        if sum(widths) <= tabs_width:
             left += sum(widths)
             _draw_tabs(view, tabs, widths, rect)
         else:
@@ -84,18 +84,18 @@ def _draw_tabs(
     x = rect.x + _MARGIN * scale
     for (tab, title), width in zip(tabs.items(), widths, strict=True):
         imgui.set_cursor_screen_pos(ImVec2(x, rect.y))
-        of = controls.item(title, width, rect.height)
-        if of.pressed:
+        tab_item = controls.item(title, width, rect.height)
+        if tab_item.pressed:
             view.change(tab=tab)
         is_shown = tab == shown_tab
-        if is_shown or of.hovered:
+        if is_shown or tab_item.hovered:
             ink = theme.TEXT
         else:
             ink = theme.DIM
         with theme.bold() if is_shown else theme.font_size(theme.FONT_SIZE):
             size = imgui.calc_text_size(title)
-            left = round(of.middle[0] - size.x / 2)
-            top = round(of.middle[1] - size.y / 2)
+            left = round(tab_item.middle[0] - size.x / 2)
+            top = round(tab_item.middle[1] - size.y / 2)
             lettering.write(draw, left, top, theme.u32(ink), title)
         if is_shown:
             bottom = rect.y + rect.height
@@ -114,9 +114,9 @@ def _draw_tab_list(view: SnapshotView, tabs: dict[str, str], rect: Rect) -> floa
     imgui.set_cursor_screen_pos(ImVec2(rect.x + _MARGIN * view.scale, y))
     imgui.set_next_item_width(width)
     shown_tab = view.tab
-    chosen = pick("tab", "What is shown of the snapshot", shown_tab, tabs)
-    if chosen != shown_tab:
-        view.change(tab=chosen)
+    chosen_tab = pick("tab", "What is shown of the snapshot", shown_tab, tabs)
+    if chosen_tab != shown_tab:
+        view.change(tab=chosen_tab)
     return width
 
 

@@ -63,10 +63,10 @@ COMMANDS: tuple[Command[SnapshotView], ...] = (
             f"snapshot.tab.{tab}",
             f"Memory: {title}",
             partial(_choose_tab, tab),
-            (str(number),),
+            (str(tab_number),),
             icon="memory",
         )
-        for number, (tab, title) in enumerate(TABS.items(), 1)
+        for tab_number, (tab, title) in enumerate(TABS.items(), 1)
     ),
     *(
         Command(

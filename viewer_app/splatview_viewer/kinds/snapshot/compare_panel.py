@@ -80,30 +80,30 @@ def compare_sections(view: SnapshotView) -> Sequence[Section]:
 def _draw_compared(view: SnapshotView) -> None:
     """Draw A and B, how they are lined up, shown and tied."""
     names = {name: name for name in names_of_others(view)}
-    own = view.content.snapshot.name
-    other = view.two_runs.other_name
-    is_swapped = view.state.swapped and other != MARKS
-    for number, letter in enumerate("AB"):
-        is_own = (number == 1) == is_swapped
-        options = {"": own, **names}
-        value = "" if is_own else other
+    own_name = view.content.snapshot.name
+    other_name = view.two_runs.other_name
+    is_swapped = view.state.swapped and other_name != MARKS
+    for side_index, letter in enumerate("AB"):
+        is_own = (side_index == 1) == is_swapped
+        options = {"": own_name, **names}
+        value = "" if is_own else other_name
         if not is_own:
             options[MARKS] = "Two moments of it"
-        chosen = _draw_side(letter, number, value, options)
-        if number == 0:
+        chosen_name = _draw_side(letter, side_index, value, options)
+        if side_index == 0:
             imgui.same_line(0, 2 * theme.scale())
-            if other == MARKS:
+            if other_name == MARKS:
                 reason = "its two moments are in order"
             else:
                 reason = None
             if controls.icon_button("swap", "swap", hint="Swap A and B", reason=reason):
                 view.change(swapped=not view.state.swapped)
-        if chosen == value:
+        if chosen_name == value:
             continue
-        if is_own or chosen == "":
+        if is_own or chosen_name == "":
             view.change(swapped=not view.state.swapped)
-        if chosen:
-            view.change(other=chosen, partner=None)
+        if chosen_name:
+            view.change(other=chosen_name, partner=None)
     shows: Any = ui.segments(
         "Show",
         "This snapshot alone, both timelines, or how one outgrew the other",
@@ -114,7 +114,7 @@ def _draw_compared(view: SnapshotView) -> None:
         view.change(shows=shows)
         if shows != "alone":
             view.change(tab="timeline")
-    _draw_ties(view, has_two=other != MARKS)
+    _draw_ties(view, has_two=other_name != MARKS)
 
 
 def _draw_ties(view: SnapshotView, *, has_two: bool) -> None:
@@ -188,8 +188,8 @@ def _draw_chosen(view: SnapshotView, grown: Grown, row: int | None) -> None:
     name, _ = split_label(change)
     with theme.bold():
         growth_width = imgui.calc_text_size(growth).x
-        room = width - growth_width - 27 * scale
-        name = ui.fitted(name, room)
+        label_width = width - growth_width - 27 * scale
+        name = ui.fitted(name, label_width)
         text = theme.u32(theme.TEXT)
         draw.add_text(ImVec2(corner.x + 19 * scale, corner.y), text, name)
         draw.add_text(ImVec2(corner.x + width - growth_width, corner.y), text, growth)
@@ -209,8 +209,8 @@ def _draw_chosen(view: SnapshotView, grown: Grown, row: int | None) -> None:
 
 def _draw_stack(grown: Grown, row: int) -> None:
     """Draw the stack of the first allocation of a row."""
-    before, after = grown.comparison.sides_of(row)
-    for side, ids in ((grown.second, after), (grown.first, before)):
+    group_before, group_after = grown.comparison.sides_of(row)
+    for side, ids in ((grown.second, group_after), (grown.first, group_before)):
         if not len(ids):
             continue
         allocations = side.view.trace.allocations

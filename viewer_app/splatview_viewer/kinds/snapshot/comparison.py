@@ -70,18 +70,18 @@ def _draw_both(
     """Draw A's timeline above B's, and take what the user does in them."""
     runs = view.two_runs
     line = runs.pointed(partner) or runs.line(partner)
-    moments: dict[int, int] = {}
+    side_moments: dict[int, int] = {}
     if line is not None:
-        moments = {id(view): line[0], id(partner): line[1]}
-    for number, side in enumerate(runs.sides(partner)):
+        side_moments = {id(view): line[0], id(partner): line[1]}
+    for side_index, side in enumerate(runs.sides(partner)):
         note = PlotNote(
-            badge="AB"[number],
-            color=theme.run_color(number),
-            line=moments.get(id(side)),
-            has_labels=number == 1,
+            badge="AB"[side_index],
+            color=theme.run_color(side_index),
+            line=side_moments.get(id(side)),
+            has_labels=side_index == 1,
         )
         previous = side.state
-        draw_plot(side, rects[number], note)
+        draw_plot(side, rects[side_index], note)
         if side is partner:
             runs.take_back(partner, previous)
         elif side.state.selected != previous.selected:
@@ -159,8 +159,10 @@ def _draw_curves(plot: plots.Plot, curves: _Curves) -> None:
     plot.shade("##grown", curves.x, first, np.maximum(first, second), grown)
     shrunk = faint(theme.SUCCESS, 0.25)
     plot.shade("##shrunk", curves.x, np.minimum(first, second), first, shrunk)
-    for number, values in enumerate((curves.first, curves.second)):
-        plot.line(f"##{number}", curves.x, values, theme.run_color(number), 1.5)
+    for curve_index, values in enumerate((curves.first, curves.second)):
+        plot.line(
+            f"##{curve_index}", curves.x, values, theme.run_color(curve_index), 1.5
+        )
 
 
 def _write_growth(view: SnapshotView, partner: SnapshotView, plot: plots.Plot) -> None:
@@ -172,12 +174,14 @@ def _write_growth(view: SnapshotView, partner: SnapshotView, plot: plots.Plot) -
     x = plot_world.axis.x_of(line[0])
     plot.upright(x, theme.TEXT, 1.3)
     texts = []
-    for number, side in enumerate(view.two_runs.sides(partner)):
+    for side_index, side in enumerate(view.two_runs.sides(partner)):
         bands = side.content.bands(side.device)
         if bands is None:
             return
         live = int(bands.live[line[0 if side is view else 1]])
-        texts.append((f"{'AB'[number]}  {size_text(live)}", theme.run_color(number)))
+        texts.append(
+            (f"{'AB'[side_index]}  {size_text(live)}", theme.run_color(side_index))
+        )
     with plot.drawing() as draw:
         pixel = plot.to_pixel(x)[0]
         corner = (pixel + 8 * plot.scale, plot.rect.y + 8 * plot.scale)
@@ -216,10 +220,12 @@ def _work_out_curves(
 ) -> _Curves:
     """Return the most live bytes in each column of pixels, of A and of B."""
     curves = []
-    for plot_world, by in zip(worlds, (0.0, shift), strict=True):
-        edges = plot_world.axis.edges(window[0] + by, window[1] + by, columns)
-        moments = peaks(plot_world.bands.live, edges)
-        live = np.where(moments >= 0, plot_world.bands.live[moments], np.nan)
+    for plot_world, time_shift in zip(worlds, (0.0, shift), strict=True):
+        edges = plot_world.axis.edges(
+            window[0] + time_shift, window[1] + time_shift, columns
+        )
+        peak_moments = peaks(plot_world.bands.live, edges)
+        live = np.where(peak_moments >= 0, plot_world.bands.live[peak_moments], np.nan)
         curves.append(np.repeat(live.astype(np.float64), 2))
     x = np.repeat(np.linspace(*window, columns + 1), 2)[1:-1]
     if is_swapped:

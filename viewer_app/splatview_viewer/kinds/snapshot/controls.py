@@ -30,18 +30,18 @@ def sections_of(view: SnapshotView) -> Sequence[Section]:
         _look_section(view),
         Section(
             "Chosen allocation",
-            partial(draw_allocation, _with_chosen(view)),
+            partial(draw_allocation, _view_with_selection(view)),
             opened=True,
             tip="Size, address, lifetime and stack of the allocation that was clicked",
             tab="data",
-            state=allocation_state(_with_chosen(view)),
+            state=allocation_state(_view_with_selection(view)),
         ),
         *compare_sections(view),
         *_look_of_compared(view),
     )
 
 
-def _with_chosen(view: SnapshotView) -> SnapshotView:
+def _view_with_selection(view: SnapshotView) -> SnapshotView:
     """Return the view whose allocation is chosen, of those that are compared."""
     partner = view.two_runs.partner
     if partner is None or view.state.selected is not None:
@@ -60,14 +60,14 @@ def _look_of_compared(view: SnapshotView) -> Sequence[Section]:
 
 def _look_section(view: SnapshotView) -> Section:
     """Return the section about how the bands look."""
-    by = COLORS[view.state.color_by].lower()
+    color_name = COLORS[view.state.color_by].lower()
     axis = "time" if view.state.unit == "time" else "event"
     return Section(
         "Look of the bands",
         partial(_draw_look, view),
         opened=True,
         tip="Which memory is shown, in which colours, along which axis",
-        state=f"by {by}, by {axis}",
+        state=f"by {color_name}, by {axis}",
         reset=partial(_reset_look, view),
     )
 
@@ -120,10 +120,10 @@ def _choose_unit(
         return unit
     if not axis.has_times:
         return "events"
-    chosen: Any = ui.segments(
+    chosen_unit: Any = ui.segments(
         "Axis",
         "Events at equal distances, or by the time at which they happened",
         unit,
         _UNITS,
     )
-    return chosen
+    return chosen_unit

@@ -54,7 +54,7 @@ class OverviewLane:
     def play(self, on: bool) -> None:
         """Do nothing: it is all there at once."""
 
-    def step(self, by: int) -> None:
+    def step(self, count: int) -> None:
         """Do nothing."""
 
     def draw_track(self, rect: Rect, scale: float) -> bool:

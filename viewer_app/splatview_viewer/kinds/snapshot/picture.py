@@ -105,7 +105,7 @@ def paint_sheet(
         world.painter.layers.paint(
             canvas=(pixels, ids),
             columns=(first, min(first + piece_width, sheet.width)),
-            moments=column_moments,
+            column_moments=column_moments,
             low=sheet.low,
             per_pixel=sheet.per_pixel,
             inks=inks,
@@ -294,8 +294,8 @@ def _brighten(
 def _interior(mask: np.ndarray) -> np.ndarray:
     """Return the pixels of a mask whose four neighbours are all in it."""
     padded = np.pad(mask, 1)
-    above = padded[:-2, 1:-1]
-    below = padded[2:, 1:-1]
+    ids_above = padded[:-2, 1:-1]
+    ids_below = padded[2:, 1:-1]
     left = padded[1:-1, :-2]
     right = padded[1:-1, 2:]
-    return above & below & left & right
+    return ids_above & ids_below & left & right

@@ -39,10 +39,10 @@ def names_of_others(view: SnapshotView) -> dict[str, Content]:
     contents: dict[str, Content] = {}
     for content in view.content.other_contents():
         name = content.snapshot.name
-        number = 2
+        copy_number = 2
         while name in contents:
-            name = f"{content.snapshot.name} ({number})"
-            number += 1
+            name = f"{content.snapshot.name} ({copy_number})"
+            copy_number += 1
         contents[name] = content
     return contents
 
@@ -65,11 +65,11 @@ class TwoRuns:
     @property
     def other_name(self) -> str:
         """The name of the snapshot that is compared with; MARKS: none other."""
-        others = names_of_others(self._view)
-        chosen = self._view.state.other
-        if chosen in others or chosen == MARKS:
-            return chosen
-        return next(iter(others), MARKS)
+        other_names = names_of_others(self._view)
+        chosen_name = self._view.state.other
+        if chosen_name in other_names or chosen_name == MARKS:
+            return chosen_name
+        return next(iter(other_names), MARKS)
 
     @property
     def partner(self) -> SnapshotView | None:
@@ -84,7 +84,7 @@ class TwoRuns:
         partner = self._partner
         if partner is None or partner.data.content is not content:
             self.close()
-            partner = type(view)(view.data.beside(content), SnapshotState())
+            partner = type(view)(view.data.paired_with(content), SnapshotState())
             self._partner = partner
         partner.scale = view.scale
         partner.host = view.host
@@ -123,23 +123,23 @@ class TwoRuns:
         view = self._view
         axis = view.content.axis(view.device, view.state.unit)
         other_axis = partner.content.axis(partner.device, view.state.unit)
-        moments = self._moments_that_meet(partner)
-        if axis is None or other_axis is None or moments is None:
+        meeting_moments = self._moments_that_meet(partner)
+        if axis is None or other_axis is None or meeting_moments is None:
             return None
-        own, other = moments
-        return other_axis.x_of(other) - axis.x_of(own)
+        own_moment, partner_moment = meeting_moments
+        return other_axis.x_of(partner_moment) - axis.x_of(own_moment)
 
     def _moments_that_meet(self, partner: SnapshotView) -> tuple[int, int] | None:
         """Return a moment of each that are put above each other; None: not yet known."""
         view = self._view
-        by = view.state.line_up
-        if by == "peak":
-            own = view.content.peak(view.device)
-            other = partner.content.peak(partner.device)
-            if own is None or other is None:
+        line_up = view.state.line_up
+        if line_up == "peak":
+            own_moment = view.content.peak(view.device)
+            partner_moment = partner.content.peak(partner.device)
+            if own_moment is None or partner_moment is None:
                 return None
-            return (own, other)
-        if by == "mark":
+            return (own_moment, partner_moment)
+        if line_up == "mark":
             return self._marked_moments(partner)
         return 0, 0
 
@@ -148,10 +148,10 @@ class TwoRuns:
 
         The beginnings of both where neither is so.
         """
-        own = self._view.state.marks[0]
-        other = partner.state.marks[0]
-        if own is not None and other is not None:
-            return own, other
+        own_moment = self._view.state.marks[0]
+        partner_moment = partner.state.marks[0]
+        if own_moment is not None and partner_moment is not None:
+            return own_moment, partner_moment
         beginnings = []
         for view in (self._view, partner):
             ranges = annotated_ranges(view.content.snapshot, view.trace)
@@ -243,25 +243,32 @@ class TwoRuns:
     def line(self, partner: SnapshotView) -> tuple[int, int] | None:
         """Return the moments of the view and of the partner at the chosen line."""
         view = self._view
-        own = view.moment
-        if own is None:
+        own_moment = view.moment
+        if own_moment is None:
             return None
-        return self._with_other(partner, own)
+        return self._with_partner_moment(partner, own_moment)
 
     def pointed(self, partner: SnapshotView) -> tuple[int, int] | None:
         """Return the moments of both under the pointer; None: it is over neither."""
         view = self._view
         if view.state.pointed_moment is not None:
-            return self._with_other(partner, view.state.pointed_moment)
-        other = partner.state.pointed_moment
+            return self._with_partner_moment(partner, view.state.pointed_moment)
+        partner_moment = partner.state.pointed_moment
         shift = self.shift(partner)
         axis = view.content.axis(view.device, view.state.unit)
         other_axis = partner.content.axis(partner.device, view.state.unit)
-        if other is None or shift is None or axis is None or other_axis is None:
+        if (
+            partner_moment is None
+            or shift is None
+            or axis is None
+            or other_axis is None
+        ):
             return None
-        return axis.moment(other_axis.x_of(other) - shift), other
+        return axis.moment(other_axis.x_of(partner_moment) - shift), partner_moment
 
-    def _with_other(self, partner: SnapshotView, own: int) -> tuple[int, int] | None:
+    def _with_partner_moment(
+        self, partner: SnapshotView, own_moment: int
+    ) -> tuple[int, int] | None:
         """Return a moment of the view, and the one of the partner at the same x."""
         view = self._view
         shift = self.shift(partner)
@@ -269,7 +276,7 @@ class TwoRuns:
         other_axis = partner.content.axis(partner.device, view.state.unit)
         if shift is None or axis is None or other_axis is None:
             return None
-        return own, other_axis.moment(axis.x_of(own) + shift)
+        return own_moment, other_axis.moment(axis.x_of(own_moment) + shift)
 
 
 def _moved(span: Range | None, shift: float) -> Range | None:

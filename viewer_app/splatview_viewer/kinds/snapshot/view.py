@@ -65,7 +65,7 @@ class SnapshotData:
         self.content = Content(snapshot, self.has_answers.set)
         self.content.bands(self.content.busiest)
 
-    def beside(self, content: Content) -> SnapshotData:
+    def paired_with(self, content: Content) -> SnapshotData:
         """Return the data of another snapshot, for a plot beside this one's."""
         data = SnapshotData(self.ctx)
         data.content = content
@@ -310,10 +310,10 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
         """Return a number that differs once there are more answers."""
         partner = self.two_runs.partner
         if partner is None:
-            others = 0
+            partner_changes = 0
         else:
-            others = partner.content.changes
-        return self.content.changes + others
+            partner_changes = partner.content.changes
+        return self.content.changes + partner_changes
 
     def paint(self, plot_world: PlotWorld, plot: Rect) -> None:
         """Draw the picture into ImPlot's open plot, which covers this rectangle."""

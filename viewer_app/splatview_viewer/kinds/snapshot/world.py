@@ -137,8 +137,8 @@ def lay_out_compared(rect: Rect, scale: float, *, count: int) -> ComparedLayout 
         return None
     y = rect.y + bar_height
     plots = []
-    for number in range(count):
-        end = rect.y + bar_height + (height - table_height) * (number + 1) // count
+    for side_index in range(count):
+        end = rect.y + bar_height + (height - table_height) * (side_index + 1) // count
         plots.append(Rect(rect.x, y, rect.width, end - y))
         y = end
     return ComparedLayout(

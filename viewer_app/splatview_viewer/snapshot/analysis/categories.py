@@ -46,8 +46,8 @@ within a forward pass or an optimizer's step."""
     _INPUTS,
     _WORKSPACES,
     _COMMUNICATION,
-    _BEFORE,
-    _OTHER,
+    _BEFORE_TRACE,
+    _UNCATEGORIZED,
 ) = range(len(CATEGORIES))
 
 
@@ -185,7 +185,7 @@ def _category(hint: int, freed: int, is_long: bool, is_early: bool) -> int:
         is_short = freed == _Freed.ELSEWHERE and not is_long
         return _SCRATCH if freed == _Freed.BACKWARD or is_short else _GRADIENTS
     if hint == _Hint.INIT:
-        return _PARAMETERS if stays else _OTHER
+        return _PARAMETERS if stays else _UNCATEGORIZED
     if freed == _Freed.BACKWARD:
         # Allocated outside the backward pass and kept for it.
         return _ACTIVATIONS
@@ -193,7 +193,7 @@ def _category(hint: int, freed: int, is_long: bool, is_early: bool) -> int:
         return _ACTIVATIONS if stays else _TEMPORARIES
     if freed == _Freed.ZERO_GRAD:
         return _GRADIENTS
-    return _BEFORE if is_early and hint == _Hint.NO_STACK else _OTHER
+    return _BEFORE_TRACE if is_early and hint == _Hint.NO_STACK else _UNCATEGORIZED
 
 
 _CATEGORY_TABLE = np.array(

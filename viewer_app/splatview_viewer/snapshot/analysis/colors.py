@@ -49,24 +49,26 @@ class Colors(NamedTuple):
     """Names of classes, the most important first; not every class needs one."""
 
 
-def color_allocations(snapshot: MemorySnapshot, trace: Trace, by: ColorBy) -> Colors:
+def color_allocations(
+    snapshot: MemorySnapshot, trace: Trace, color_by: ColorBy
+) -> Colors:
     """Colour the allocations of a device.
 
     The same stack has the same colour at every time, and nearly always in every snapshot.
     """
-    if by == "stack":
+    if color_by == "stack":
         return _color_by_stack(snapshot, trace)
-    groups, label = classes(snapshot, trace, by)
+    groups, label = classes(snapshot, trace, color_by)
     count = int(groups.max(initial=0)) + 1
     # The class after the groups is for allocations of none, and grey.
     groups = np.where(groups < 0, count, groups)
     group_bytes = np.bincount(groups, trace.allocations.size, count + 1)
     large = np.flatnonzero(group_bytes > _MIN_LEGEND_SHARE * group_bytes.sum())
-    if by == "size":
+    if color_by == "size":
         palette = _gradient(count, large)
         order = large[::-1]
     else:
-        if by == "category":
+        if color_by == "category":
             palette = _category_colors(count)
         else:
             palette = _distinct(count)

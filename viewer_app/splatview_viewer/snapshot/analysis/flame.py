@@ -176,7 +176,7 @@ def flame_graph(
 
 
 def _next_level(
-    above: _Level,
+    parent_level: _Level,
     above_start: int,
     parent_of_stack: np.ndarray,
     frames: np.ndarray,
@@ -186,7 +186,7 @@ def _next_level(
     """Return the nodes of the next depth, and which of them each stack is at.
 
     Args:
-        above: the nodes of the depth before.
+        parent_level: the nodes of the depth before.
         above_start: the index of the first of them.
         parent_of_stack: the node that each stack is at, at the depth before.
         frames: the frame of each stack at this depth.
@@ -208,7 +208,7 @@ def _next_level(
     width = width[order]
     left = np.cumsum(width) - width
     first_sibling = np.searchsorted(parent, parent)
-    x = above.x[parent - above_start] + left - left[first_sibling]
+    x = parent_level.x[parent - above_start] + left - left[first_sibling]
     frame = keys[order] % frame_base + NO_FRAME
     position = np.empty(len(keys), np.int64)
     position[order] = np.arange(len(keys))

@@ -126,10 +126,10 @@ def _best_frames(snapshot: MemorySnapshot, rank: np.ndarray) -> np.ndarray:
     index_bits = 48
     keys = rank.astype(np.int64) << index_bits | np.arange(len(rank))
     nothing = _NO_RANK << index_bits
-    best = _reduce(np.minimum, keys, stacks.start, nothing)
-    entries = best & ((1 << index_bits) - 1)
+    lowest_keys = _reduce(np.minimum, keys, stacks.start, nothing)
+    entries = lowest_keys & ((1 << index_bits) - 1)
     frames = np.append(stacks.frames, 0)[entries]
-    return np.where(best < nothing, frames, -1).astype(np.int32)
+    return np.where(lowest_keys < nothing, frames, -1).astype(np.int32)
 
 
 def _reduce(
@@ -186,10 +186,10 @@ def short_file(file: str) -> str:
 
     With the last folder where the name alone says little.
     """
-    parts = file[-MAX_NAME_LETTERS:].replace("\\", "/").rstrip("/").split("/")
-    if parts[-1] in ("__init__.py", "__main__.py"):
-        return "/".join(parts[-2:])
-    return parts[-1]
+    folders = file[-MAX_NAME_LETTERS:].replace("\\", "/").rstrip("/").split("/")
+    if folders[-1] in ("__init__.py", "__main__.py"):
+        return "/".join(folders[-2:])
+    return folders[-1]
 
 
 def path_text(file: str) -> str:
@@ -207,14 +207,18 @@ def short_name(name: str) -> str:
     name = name[:MAX_NAME_LETTERS]
     if "::" not in name and "(" not in name:
         return name
-    words = [word for word in _without_brackets(name).split() if word != "const"]
-    if not words:
+    name_words = [
+        name_word
+        for name_word in _without_brackets(name).split()
+        if name_word != "const"
+    ]
+    if not name_words:
         return name
-    short = words[-1].replace("\1", "(anonymous)").replace("\2", "operator()")
-    for pattern, plain in _PLAIN:
+    short = name_words[-1].replace("\1", "(anonymous)").replace("\2", "operator()")
+    for pattern, plain_name in _PLAIN_NAMES:
         match = pattern.fullmatch(short)
         if match:
-            return match.expand(plain)
+            return match.expand(plain_name)
     return short
 
 
@@ -237,7 +241,7 @@ def _without_brackets(name: str) -> str:
     return "".join(letters)
 
 
-_PLAIN = (
+_PLAIN_NAMES = (
     (re.compile(r"at::_ops::(\w+)::(?:call|redispatch)"), r"aten::\1"),
     (re.compile(r"(?:\w+::)*(\w+Backward\w*|AccumulateGrad)::apply"), r"\1"),
     (re.compile(r"torch::autograd::Engine::evaluate_function"), "backward pass"),
@@ -261,8 +265,8 @@ def _operations(snapshot: MemorySnapshot) -> tuple[np.ndarray, list[str]]:
         if match:
             names[i] = match.group(1)
             rank[i] = bool(_ALLOCATING.search(names[i]))
-    best = _best_frames(snapshot, rank[name_of_frame[stacks.frames]])
-    return np.append(name_of_frame, -1)[best], names
+    best_frames = _best_frames(snapshot, rank[name_of_frame[stacks.frames]])
+    return np.append(name_of_frame, -1)[best_frames], names
 
 
 def frame_text(snapshot: MemorySnapshot, frame: int) -> str:

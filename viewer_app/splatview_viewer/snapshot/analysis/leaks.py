@@ -50,20 +50,20 @@ class Suspect:
     def verdict(self) -> str:
         """The suspicion in a sentence."""
         if self.age_us:
-            since = f"for {age_text(self.age_us)}"
+            age = f"for {age_text(self.age_us)}"
         else:
-            since = f"since event {self.oldest:,}"
+            age = f"since event {self.oldest:,}"
         count = count_text(len(self.ids), "allocation")
         if self.is_growing:
             periods = int(np.count_nonzero(self.kept_counts))
             per_period = size_text(self.bytes // max(periods, 1))
             return (
                 f"Grows: {count} left behind in {periods} of {PERIODS} parts of the trace, "
-                f"about {per_period} in each; the oldest is held {since}."
+                f"about {per_period} in each; the oldest is held {age}."
             )
         if len(self.ids) == 1:
-            return f"It was made once and held {since}."
-        return f"{count} held {since}; it does not grow steadily."
+            return f"It was made once and held {age}."
+        return f"{count} held {age}; it does not grow steadily."
 
 
 @dataclass(slots=True)

@@ -50,9 +50,11 @@ def search(snapshot: MemorySnapshot, trace: Trace, text: str) -> Hits:
     """
     mask = np.ones(len(trace.allocations), bool)
     meanings = []
-    for word in text.split():
-        is_negative = len(word) > 1 and word[0] == "-"
-        word_mask, meaning = _find(snapshot, trace, word[1:] if is_negative else word)
+    for search_word in text.split():
+        is_negative = len(search_word) > 1 and search_word[0] == "-"
+        word_mask, meaning = _find(
+            snapshot, trace, search_word[1:] if is_negative else search_word
+        )
         if is_negative:
             word_mask = ~word_mask
             meaning = f"not {meaning}"
@@ -66,15 +68,17 @@ def search(snapshot: MemorySnapshot, trace: Trace, text: str) -> Hits:
     )
 
 
-def _find(snapshot: MemorySnapshot, trace: Trace, word: str) -> tuple[np.ndarray, str]:
+def _find(
+    snapshot: MemorySnapshot, trace: Trace, search_word: str
+) -> tuple[np.ndarray, str]:
     """Return the allocations that fit a word, bool (A,), and its meaning."""
-    lowered = word.lower()
+    lowered = search_word.lower()
     if _ADDRESS.fullmatch(lowered):
         return _find_address(trace, int(lowered, 16))
     match = _SIZE.fullmatch(lowered)
     if match:
         return _find_size(trace, *match.groups())
-    return _find_text(snapshot, trace, word)
+    return _find_text(snapshot, trace, search_word)
 
 
 def _find_address(trace: Trace, address: int) -> tuple[np.ndarray, str]:
@@ -108,20 +112,20 @@ def _find_size(
 
 
 def _find_text(
-    snapshot: MemorySnapshot, trace: Trace, word: str
+    snapshot: MemorySnapshot, trace: Trace, search_word: str
 ) -> tuple[np.ndarray, str]:
     """Return the allocations with a text in their stack, compile context or metadata."""
     allocations = trace.allocations
     events = trace.events
-    stacks = _frames.stacks_with(snapshot, frames_with(snapshot, word))
+    stacks = _frames.stacks_with(snapshot, frames_with(snapshot, search_word))
     # NO_STACK, which is -1, takes the last value.
     mask = np.append(stacks, False)[allocations.stack]
     if (events.context >= 0).any() or (events.metadata >= 0).any():
-        has_text = np.append(texts_with(snapshot, word), False)
+        has_text = np.append(texts_with(snapshot, search_word), False)
         fits = has_text[events.context] | has_text[events.metadata]
         is_in_trace = allocations.start >= 0
         mask |= fits[np.maximum(allocations.start, 0)] & is_in_trace
-    return mask, f'function or file has "{word}"'
+    return mask, f'function or file has "{search_word}"'
 
 
 @cached

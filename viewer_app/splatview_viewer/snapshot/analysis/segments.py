@@ -83,8 +83,8 @@ class _Reserved(NamedTuple):
         """Return the segment at or below each address, and whether the address is in it."""
         segment = np.searchsorted(self.addr, addr, "right") - 1
         is_inside = segment >= 0
-        below = segment[is_inside]
-        is_inside[is_inside] = addr[is_inside] < (self.addr + self.size)[below]
+        segment_below = segment[is_inside]
+        is_inside[is_inside] = addr[is_inside] < (self.addr + self.size)[segment_below]
         return segment, is_inside
 
 
@@ -96,11 +96,11 @@ def segments_at(snapshot: MemorySnapshot, trace: Trace, moment: int) -> Segments
     allocator would not have split it off.
     """
     reserved = _reserved_at(trace, moment)
-    ids, begin, end = _blocks_in_use(trace, moment, reserved)
+    ids, start, end = _blocks_in_use(trace, moment, reserved)
 
     # Every piece between two edges is one block, or free.
     segment_end = reserved.addr + reserved.size
-    edges = np.unique(np.concatenate([reserved.addr, segment_end, begin, end]))
+    edges = np.unique(np.concatenate([reserved.addr, segment_end, start, end]))
     length = np.diff(edges)
     edges = edges[:-1]
     segment, is_inside = reserved.locate(edges)
@@ -108,11 +108,11 @@ def segments_at(snapshot: MemorySnapshot, trace: Trace, moment: int) -> Segments
     length = length[is_inside]
     segment = segment[is_inside]
 
-    is_empty = end <= begin
+    is_empty = end <= start
     ids = ids[~is_empty]
-    begin = begin[~is_empty]
-    block = np.searchsorted(begin, edges)
-    is_used = np.append(begin, _MAX_INT64)[block] == edges
+    start = start[~is_empty]
+    block = np.searchsorted(start, edges)
+    is_used = np.append(start, _MAX_INT64)[block] == edges
     nothing = np.int32(-1)
     allocation = np.where(is_used, np.append(ids, nothing)[block], nothing)
     state = np.full(len(edges), INACTIVE, np.uint8)
@@ -153,20 +153,20 @@ def _blocks_in_use(
     ids = ids[is_inside]
     segment = segment[is_inside]
 
-    begin = signed(allocations.addr[ids])
-    following = np.append(begin[1:], _MAX_INT64)[: len(begin)]
+    start = signed(allocations.addr[ids])
+    following = np.append(start[1:], _MAX_INT64)[: len(start)]
     segment_end = (reserved.addr + reserved.size)[segment]
     limit = np.minimum(following, segment_end)
     rounded = allocations.rounded[ids]
     is_rounded = rounded > 0
     estimate = (np.maximum(allocations.size[ids], 1) + 511) & ~np.int64(511)
     block_bytes = np.where(is_rounded, rounded, estimate)
-    rest = limit - begin - block_bytes
+    bytes_left = limit - start - block_bytes
     is_large_segment = reserved.size[segment] > SMALL_SEGMENT
-    takes_rest = ~is_rounded & (rest <= SMALL) & is_large_segment
-    takes_rest &= ~reserved.expandable[segment]
-    end = np.where(takes_rest, limit, np.minimum(limit, begin + block_bytes))
-    return ids, begin, end
+    takes_bytes_left = ~is_rounded & (bytes_left <= SMALL) & is_large_segment
+    takes_bytes_left &= ~reserved.expandable[segment]
+    end = np.where(takes_bytes_left, limit, np.minimum(limit, start + block_bytes))
+    return ids, start, end
 
 
 def _reserved_at(trace: Trace, moment: int) -> _Reserved:

@@ -54,7 +54,7 @@ class GroupTable:
 
     def __init__(
         self,
-        by: Grouping,
+        grouping: Grouping,
         ids: np.ndarray,
         group: np.ndarray,
         size: np.ndarray,
@@ -68,7 +68,7 @@ class GroupTable:
             size: bytes of each allocation, int64 (n,).
             label: returns the name of a group.
         """
-        self.by = by
+        self.grouping = grouping
         self._ids = ids
         self._group = group
         self.label = label
@@ -111,14 +111,14 @@ class GroupTable:
 
 
 def classes(
-    snapshot: MemorySnapshot, trace: Trace, by: Grouping
+    snapshot: MemorySnapshot, trace: Trace, grouping: Grouping
 ) -> tuple[np.ndarray, Callable[[int], str]]:
     """Return the group of each allocation, and a function that names groups.
 
     The groups are int (A,), -1: of none.
     """
     allocations = trace.allocations
-    match by:
+    match grouping:
         case "size":
             # Group k holds the sizes of 2**k to 2**(k+1) - 1.
             _, exponent = np.frexp(allocations.size.astype(np.float64))
@@ -139,7 +139,7 @@ def classes(
                 lambda key: _frames.stack_text(snapshot, key),
             )
         case _:
-            return _classes_by_site(snapshot, trace, by)
+            return _classes_by_site(snapshot, trace, grouping)
 
 
 def _size_class_text(power: int) -> str:
@@ -150,14 +150,14 @@ def _size_class_text(power: int) -> str:
 
 
 def _classes_by_site(
-    snapshot: MemorySnapshot, trace: Trace, by: Grouping
+    snapshot: MemorySnapshot, trace: Trace, grouping: Grouping
 ) -> tuple[np.ndarray, Callable[[int], str]]:
     """Return the groups of `classes` by the most telling frame of each stack."""
     stacks = snapshot.stacks
     texts = snapshot.texts
-    if by == "file":
+    if grouping == "file":
         class_of_frame = stacks.file
-    elif by == "function":
+    elif grouping == "function":
         class_of_frame = stacks.name
     else:
         # Frames that differ only in the function's name are one line.
@@ -171,9 +171,9 @@ def _classes_by_site(
     def label(key: int) -> str:
         if key < 0:
             return "no stack"
-        if by == "file":
+        if grouping == "file":
             return _frames.path_text(texts[key])
-        if by == "function":
+        if grouping == "function":
             return _frames.short_name(texts[key])
         return _frames.frame_text(snapshot, key)
 
@@ -184,15 +184,15 @@ def _classes_by_site(
 
 
 def group_allocations(
-    snapshot: MemorySnapshot, trace: Trace, mask: np.ndarray | None, by: Grouping
+    snapshot: MemorySnapshot, trace: Trace, mask: np.ndarray | None, grouping: Grouping
 ) -> GroupTable:
     """Group the allocations of a mask, bool (A,), or all."""
-    groups, label = classes(snapshot, trace, by)
+    groups, label = classes(snapshot, trace, grouping)
     if mask is not None:
         ids = np.flatnonzero(mask)
     else:
         ids = np.arange(len(groups))
-    return GroupTable(by, ids, groups[ids], trace.allocations.size[ids], label)
+    return GroupTable(grouping, ids, groups[ids], trace.allocations.size[ids], label)
 
 
 class Change(NamedTuple):
@@ -223,14 +223,14 @@ class Comparison:
         """
         self.tables = tables
         self._is_same_trace = same
-        before, after = tables
-        bytes_before = np.append(before.bytes, 0)[rows[:, 0]]
-        bytes_after = np.append(after.bytes, 0)[rows[:, 1]]
+        table_before, table_after = tables
+        bytes_before = np.append(table_before.bytes, 0)[rows[:, 0]]
+        bytes_after = np.append(table_after.bytes, 0)[rows[:, 1]]
         change = bytes_after - bytes_before
         order = np.lexsort((-bytes_after, -change))
         self._rows = rows[order]
-        self.bytes_before = int(before.total)
-        self.bytes_after = int(after.total)
+        self.bytes_before = int(table_before.total)
+        self.bytes_after = int(table_after.total)
         """Bytes live at the two moments."""
         self.changes = change[order]
         """Bytes after less bytes before, int64 (n,)."""
@@ -242,16 +242,16 @@ class Comparison:
         row_before, row_after = self._rows[index].tolist()
         missing = Group(key=-1, label="", bytes=0, count=0, largest=0)
         if row_before >= 0:
-            before = self.tables[0][row_before]
+            group_before = self.tables[0][row_before]
         else:
-            before = missing
-        after = self.tables[1][row_after] if row_after >= 0 else missing
+            group_before = missing
+        group_after = self.tables[1][row_after] if row_after >= 0 else missing
         return Change(
-            label=after.label if row_after >= 0 else before.label,
-            bytes_before=before.bytes,
-            bytes_after=after.bytes,
-            count_before=before.count,
-            count_after=after.count,
+            label=group_after.label if row_after >= 0 else group_before.label,
+            bytes_before=group_before.bytes,
+            bytes_after=group_after.bytes,
+            count_before=group_before.count,
+            count_after=group_after.count,
         )
 
     def sides_of(self, index: int) -> tuple[np.ndarray, np.ndarray]:
@@ -270,24 +270,26 @@ class Comparison:
         """
         ids = [np.zeros(0, np.int32)]
         row_before, row_after = self._rows[index].tolist()
-        before, after = self.tables
+        table_before, table_after = self.tables
         if row_before >= 0 and self._is_same_trace:
-            ids.append(before.allocations(int(before.keys[row_before])))
+            ids.append(table_before.allocations(int(table_before.keys[row_before])))
         if row_after >= 0:
-            ids.append(after.allocations(int(after.keys[row_after])))
+            ids.append(table_after.allocations(int(table_after.keys[row_after])))
         return np.unique(np.concatenate(ids))
 
 
-def compare_moments(before: Side, after: Side, by: Grouping = "stack") -> Comparison:
+def compare_moments(
+    side_before: Side, side_after: Side, grouping: Grouping = "stack"
+) -> Comparison:
     """Compare what is live at two moments, of one snapshot or of two.
 
     Stacks of two snapshots are the same when their frames are.
     """
-    is_same_snapshot = before[0] is after[0]
+    is_same_snapshot = side_before[0] is side_after[0]
     tables = []
     rows_by_name: list[dict[Hashable, int]] = []
-    for snapshot, trace, moment in (before, after):
-        table = group_allocations(snapshot, trace, live_mask(trace, moment), by)
+    for snapshot, trace, moment in (side_before, side_after):
+        table = group_allocations(snapshot, trace, live_mask(trace, moment), grouping)
         tables.append(table)
         names: list[Hashable] = table.keys.tolist()
         if not is_same_snapshot:
@@ -307,7 +309,7 @@ def compare_moments(before: Side, after: Side, by: Grouping = "stack") -> Compar
     return Comparison(
         (tables[0], tables[1]),
         np.array(row_pairs, np.int64).reshape(-1, 2),
-        same=before[1] is after[1],
+        same=side_before[1] is side_after[1],
     )
 
 
@@ -317,7 +319,7 @@ def _portable_name(snapshot: MemorySnapshot, table: GroupTable, key: int) -> Has
         return None
     stacks = snapshot.stacks
     texts = snapshot.texts
-    match table.by:
+    match table.grouping:
         case "stack":
             return int(_frames.stack_keys(snapshot)[key])
         case "file" | "function":

@@ -88,11 +88,11 @@ class Tables:
                 self.was_cut = True
             key = tuple(map(id, frames[::SAMPLE]))
             alike = known_stacks.get(key, ())
-            for known, stack_id in alike:
+            for stack_frames, stack_id in alike:
                 if self._frames_are_flat:
-                    is_same = known == frames
+                    is_same = stack_frames == frames
                 else:
-                    is_same = _are_identical(known, frames)
+                    is_same = _are_identical(stack_frames, frames)
                 if is_same:
                     ids.append(stack_id)
                     break
@@ -109,9 +109,9 @@ class Tables:
         known_frames = self._known_frames
         frame_ids = []
         for i, frame in enumerate(frames):
-            known = known_frames.get(id(frame))
-            if known is not None:
-                frame_ids.append(known[1])
+            known_frame = known_frames.get(id(frame))
+            if known_frame is not None:
+                frame_ids.append(known_frame[1])
             else:
                 frame_ids.append(self.frame(frame, f"{name}[{i}]"))
         key = array("i", frame_ids).tobytes()
@@ -187,12 +187,12 @@ class Tables:
         return texts, stacks
 
 
-def _are_identical(known: list[Any], frames: list[Any]) -> bool:
+def _are_identical(known_frames: list[Any], frames: list[Any]) -> bool:
     """Return whether two lists hold the same objects.
 
     Slower than comparing them, but looks into none of them.
     """
-    return len(known) == len(frames) and all(map(is_, known, frames))
+    return len(known_frames) == len(frames) and all(map(is_, known_frames, frames))
 
 
 def _offsets(lengths: list[int]) -> np.ndarray:

@@ -226,10 +226,10 @@ def _slice_device(
     """Return one device's rows of all tables, and advance the offsets of the tables."""
     device_columns: Columns = {}
     for table, row_count in zip(TABLES, device.rows, strict=True):
-        begin = offsets[table]
-        end = begin + row_count
+        start = offsets[table]
+        end = start + row_count
         device_columns[table] = {
-            column: array[begin:end] for column, array in columns[table].items()
+            column: array[start:end] for column, array in columns[table].items()
         }
         offsets[table] = end
     return device_columns
@@ -277,11 +277,11 @@ def _checked_trace(
             if array.dtype == np.uint64:
                 continue
             if array.dtype == bool:
-                numbers = array.view(np.uint8)
+                values = array.view(np.uint8)
             else:
-                numbers = array
+                values = array
             limit = limits.get(name, SIZE_LIMIT)
-            _check_within(numbers, _LOWEST.get(name, 0), limit, f"{table}.{name}")
+            _check_within(values, _LOWEST.get(name, 0), limit, f"{table}.{name}")
     rows = columns["allocations"]
     is_ordered = (rows["end"] > rows["start"]).all()
     is_ordered = is_ordered and (rows["freed"] >= rows["end"]).all()

@@ -197,7 +197,7 @@ dimmed, or empty, if all are not; float64 (2 K, 3) colours, the dimmed ones last
 def inks_of(
     classes: np.ndarray,
     palette: np.ndarray,
-    lit: np.ndarray | None = None,
+    lit_mask: np.ndarray | None = None,
     grounds: Grounds = DARK,
 ) -> Inks:
     """Return the colours of allocations, for the kernel.
@@ -205,7 +205,7 @@ def inks_of(
     Args:
         classes: uint16 (A,), rows of the palette.
         palette: uint8 (K, 3).
-        lit: allocations that are not dimmed, bool (A,); None for all.
+        lit_mask: allocations that are not dimmed, bool (A,); None for all.
         grounds: what dimmed allocations fade into.
     """
     bright = palette.astype(np.float64)
@@ -213,7 +213,7 @@ def inks_of(
     shades = np.concatenate([bright, dimmed]).round().clip(0, 255)
     return (
         frozen(classes, np.uint16),
-        frozen([] if lit is None else lit, np.uint8),
+        frozen([] if lit_mask is None else lit_mask, np.uint8),
         frozen(shades, np.float64),
     )
 
@@ -241,7 +241,7 @@ class TimelineLayers:
         self,
         canvas: tuple[np.ndarray, np.ndarray],
         columns: tuple[int, int],
-        moments: np.ndarray,
+        column_moments: np.ndarray,
         low: float,
         per_pixel: float,
         inks: Inks,
@@ -257,7 +257,7 @@ class TimelineLayers:
             canvas: pixels uint32 (H, W), red, green, blue and alpha, and ids int32
                 (H, W), the allocation under the centre of each pixel, -1: none.
             columns: the first column, and the one after the last.
-            moments: the moment of each column, int32 (W,); -1: nothing but background.
+            column_moments: the moment of each column, int32 (W,); -1: nothing but background.
             low: the lowest byte; row y shows the bytes from low + y * per_pixel on.
             per_pixel: bytes of a row.
             inks: colours of the allocations.
@@ -273,7 +273,7 @@ class TimelineLayers:
             self.spans,
             self.reserved,
             (*inks, frozen(tones, np.float64)),
-            (frozen(moments, np.int32), float(low), float(per_pixel)),
+            (frozen(column_moments, np.int32), float(low), float(per_pixel)),
             columns,
             canvas,
         )

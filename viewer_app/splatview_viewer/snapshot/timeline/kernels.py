@@ -124,7 +124,7 @@ def add_live(layer, is_reserved, inks, moment, low, bytes_per_row, sums, ids):
     """
     index, bottoms, sizes = layer
     start, end, checkpoint_moment, checkpoint_first, list_start, listed = index
-    classes, lit, shades, _ = inks
+    classes, is_lit, shades, _ = inks
     top = 0.0
     checkpoint = count_less(checkpoint_moment, moment + 1) - 1
     list_first = list_start[checkpoint]
@@ -153,7 +153,7 @@ def add_live(layer, is_reserved, inks, moment, low, bytes_per_row, sums, ids):
                 sums[row, 4] += overlap(row, bottom, upper, bytes_per_row)
             continue
         shade = np.int64(classes[i])
-        if len(lit) and lit[i] == 0:
+        if len(is_lit) and is_lit[i] == 0:
             # Dimmed colours are in the second half.
             shade += len(shades) >> 1
         if bottom >= 0.0 and size >= MIN_EDGE_PIXELS * bytes_per_row:
@@ -236,15 +236,15 @@ def paint(blocks, spans, reserved, inks, rows, column_range, canvas):
 
     Reserved memory is `spans`, or all bytes up to reserved[moment], if there are any.
     """
-    moments, low, bytes_per_row = rows
+    column_moments, low, bytes_per_row = rows
     first_column, end_column = column_range
     grounds = inks[3]
     height = len(canvas[0])
     sums = np.empty((height, SUM_COUNT))
     ids = np.empty(height, np.int32)
     for x in range(first_column, end_column):
-        moment = moments[x]
-        if x > first_column and moment == moments[x - 1]:
+        moment = column_moments[x]
+        if x > first_column and moment == column_moments[x - 1]:
             copy_column(x, canvas)
             continue
         edge_row = np.int64(-1)

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.view import SnapshotView
     from splatview_viewer.snapshot.analysis.tables import Change, Grouping
 
-_BY: dict[Grouping, str] = {
-    by: GROUPINGS[by] for by in ("stack", "line", "file", "size", "category")
+_GROUPING_TITLES: dict[Grouping, str] = {
+    grouping: GROUPINGS[grouping]
+    for grouping in ("stack", "line", "file", "size", "category")
 }
 """What the table can be by."""
 _LINE = re.compile(r":\d+$")
@@ -62,7 +63,7 @@ class Grown(NamedTuple):
     second: Side
 
     @property
-    def by(self) -> str:
+    def grouping(self) -> str:
         return str(self.key[-1])
 
 
@@ -73,11 +74,11 @@ def sides_of(view: SnapshotView) -> tuple[Side, Side] | None:
         line = view.two_runs.line(partner)
         if line is None:
             return None
-        own = Side(view, line[0])
-        other = Side(partner, line[1])
+        own_side = Side(view, line[0])
+        partner_side = Side(partner, line[1])
         if view.two_runs.is_swapped:
-            return (other, own)
-        return (own, other)
+            return (partner_side, own_side)
+        return (own_side, partner_side)
     moment = view.moment
     if moment is None:
         return None
@@ -87,12 +88,12 @@ def sides_of(view: SnapshotView) -> tuple[Side, Side] | None:
     return Side(view, first), Side(view, second)
 
 
-def by_of(view: SnapshotView) -> Grouping:
+def grouping_of(view: SnapshotView) -> Grouping:
     """Return what the table is by."""
-    chosen = view.state.choice("compare by", "")
-    for by in _BY:
-        if by == chosen:
-            return by
+    saved = view.state.choice("compare by", "")
+    for grouping in _GROUPING_TITLES:
+        if grouping == saved:
+            return grouping
     return "stack"
 
 
@@ -102,20 +103,20 @@ def grown_of(view: SnapshotView) -> Grown | None:
     if sides is None:
         draw_centered("Looking for the peak\u2026")
         return None
-    by = by_of(view)
+    grouping = grouping_of(view)
     first, second = sides
-    before = (first.view.content.snapshot, first.view.trace, first.moment)
-    after = (second.view.content.snapshot, second.view.trace, second.moment)
+    side_before = (first.view.content.snapshot, first.view.trace, first.moment)
+    side_after = (second.view.content.snapshot, second.view.trace, second.moment)
     if first.view is second.view:
-        other = ""
+        partner_key = ""
     else:
-        other = f"with {id(first.view.content)}"
-    key = ("compare", view.device, other, first.moment, second.moment, by)
+        partner_key = f"with {id(first.view.content)}"
+    key = ("compare", view.device, partner_key, first.moment, second.moment, grouping)
     latest = latest_answer(
         view,
         "compare",
         key,
-        lambda: compare_moments(before, after, by),
+        lambda: compare_moments(side_before, side_after, grouping),
         "Comparing\u2026",
     )
     if latest is None:
@@ -125,11 +126,11 @@ def grown_of(view: SnapshotView) -> Grown | None:
 
 def shown_growth(view: SnapshotView) -> Grown | None:
     """Return what grew as the table shows it now; starts nothing."""
-    shown = view.pane_memory.get(("compare", "shown"))
+    growth = view.pane_memory.get(("compare", "shown"))
     sides = sides_of(view)
-    if shown is None or sides is None:
+    if growth is None or sides is None:
         return None
-    return Grown(shown.key, shown.answer, *sides)
+    return Grown(growth.key, growth.answer, *sides)
 
 
 def draw_grown(view: SnapshotView) -> bool:
@@ -212,27 +213,29 @@ def _draw_head(view: SnapshotView) -> None:
         y = round(middle - imgui.get_text_line_height() / 2)
         draw.add_text(ImVec2(x, y), theme.u32(theme.TEXT), title)
         x += imgui.calc_text_size(title).x + 10 * scale
-    chips_width = sum(chip_width(title) + 2 * scale for title in _BY.values())
-    words = _where(view)
-    words_width = imgui.calc_text_size(words).x + 14 * scale
+    chips_width = sum(
+        chip_width(title) + 2 * scale for title in _GROUPING_TITLES.values()
+    )
+    sides_text = _sides_text(view)
+    words_width = imgui.calc_text_size(sides_text).x + 14 * scale
     if x + words_width + chips_width < buttons_x:
-        draw.add_text(ImVec2(round(x), y), theme.u32(theme.DIM), words)
+        draw.add_text(ImVec2(round(x), y), theme.u32(theme.DIM), sides_text)
         x += words_width
-    chosen = by_of(view)
-    for by, title in _BY.items():
+    chosen_grouping = grouping_of(view)
+    for grouping, title in _GROUPING_TITLES.items():
         width = chip_width(title)
         if x + width > buttons_x:
             break
         top = corner.y - (theme.ROW_HEIGHT * scale - height) / 2
         imgui.set_cursor_screen_pos(ImVec2(x, top))
-        if chip(f"{title}##compare by", by == chosen):
-            view.state = view.state.with_choice("compare by", by)
+        if chip(f"{title}##compare by", grouping == chosen_grouping):
+            view.state = view.state.with_choice("compare by", grouping)
         x += width + 2 * scale
     if buttons_x > corner.x + 100 * scale:
         _draw_buttons(view, ImVec2(buttons_x, corner.y))
 
 
-def _where(view: SnapshotView) -> str:
+def _sides_text(view: SnapshotView) -> str:
     """Return the moments that are compared, in a few words."""
     sides = sides_of(view)
     if sides is None:
@@ -251,8 +254,8 @@ def _draw_buttons(view: SnapshotView, corner: ImVec2) -> None:
     """Draw the buttons that copy the table, and ask for it by SQL."""
     scale = view.scale
     imgui.set_cursor_screen_pos(corner)
-    shown = shown_growth(view)
-    if shown is not None:
+    growth = shown_growth(view)
+    if growth is not None:
         reason = None
     else:
         reason = "it is being worked out"
@@ -266,9 +269,9 @@ def _draw_buttons(view: SnapshotView, corner: ImVec2) -> None:
             reason=reason,
             hint="All rows as text, with tabs between the columns",
         )
-        and shown is not None
+        and growth is not None
     ):
-        imgui.set_clipboard_text(text_of(shown))
+        imgui.set_clipboard_text(text_of(growth))
     imgui.set_cursor_screen_pos(ImVec2(corner.x + 82 * scale, corner.y))
     hint = "Goes to the tab SQL with a query that gives this table"
     if controls.button(
@@ -292,18 +295,18 @@ def query_of(view: SnapshotView, first: Side, second: Side) -> str:
             "    LEFT JOIN stacks USING (stack_id)\n"
             "GROUP BY ALL ORDER BY growth DESC NULLS LAST"
         )
-    own = first if first.view is view else second
+    own_side = first if first.view is view else second
     return (
         "SELECT coalesce(own_function, 'no stack') AS who, own_line AS line,\n"
         "    count(*) AS n, sum(size) AS bytes\n"
-        f"FROM live_at({own.moment}) LEFT JOIN stacks USING (stack_id)\n"
+        f"FROM live_at({own_side.moment}) LEFT JOIN stacks USING (stack_id)\n"
         "GROUP BY ALL ORDER BY bytes DESC"
     )
 
 
 def text_of(grown: Grown) -> str:
     """Return the rows as lines with tabs, after a line of titles."""
-    titles = (grown.by, "A bytes", "B bytes", "growth", "A blocks", "B blocks")
+    titles = (grown.grouping, "A bytes", "B bytes", "growth", "A blocks", "B blocks")
     lines = ["\t".join(titles)]
     for row in range(len(grown.comparison)):
         change = grown.comparison[row]
@@ -324,9 +327,9 @@ def text_of(grown: Grown) -> str:
 
 def _columns(view: SnapshotView) -> tuple[TableColumn, ...]:
     """Return the columns of the table."""
-    by = by_of(view)
-    columns = [TableColumn("", 1.7), TableColumn(GROUPINGS[by])]
-    if by == "stack":
+    grouping = grouping_of(view)
+    columns = [TableColumn("", 1.7), TableColumn(GROUPINGS[grouping])]
+    if grouping == "stack":
         columns.append(TableColumn("Your line", 10))
     return (
         *columns,
@@ -349,13 +352,13 @@ def _cells(view: SnapshotView, grown: Grown, row: int) -> list[Cell | str]:
     comparison = grown.comparison
     change = comparison[row]
     growth = int(comparison.changes[row])
-    more = change.count_after - change.count_before
+    count_growth = change.count_after - change.count_before
     color = color_of(view, grown, row)
     largest = max(int(np.abs(comparison.changes).max(initial=1)), 1)
     name, line = split_label(change)
     cells: list[Cell | str] = [_swatch(color)]
-    cells.append(name if by_of(view) == "stack" else change.label)
-    if by_of(view) == "stack":
+    cells.append(name if grouping_of(view) == "stack" else change.label)
+    if grouping_of(view) == "stack":
         cells.append(Cell(line, font="code"))
     bar = 0.0 if growth <= 0 else growth / largest
     return [
@@ -363,17 +366,19 @@ def _cells(view: SnapshotView, grown: Grown, row: int) -> list[Cell | str]:
         size_text(change.bytes_before) if change.bytes_before else "0",
         size_text(change.bytes_after) if change.bytes_after else "0",
         Cell(change_text(growth) if growth else "0", font="bold"),
-        f"{more:+,}" if more else "0",
+        f"{count_growth:+,}" if count_growth else "0",
         _bar(color, bar),
     ]
 
 
 def split_label(change: Change) -> tuple[str, str]:
     """Return the name of a stack, and the line of code in it; "" where it has none."""
-    parts = change.label.split("  ")
-    line = next((part for part in parts[:2] if _LINE.search(part)), "")
-    rest = [part for part in parts if part != line]
-    return "  ".join(rest), line
+    frame_texts = change.label.split("  ")
+    line = next(
+        (frame_text for frame_text in frame_texts[:2] if _LINE.search(frame_text)), ""
+    )
+    callers = [part for part in frame_texts if part != line]
+    return "  ".join(callers), line
 
 
 def color_of(view: SnapshotView, grown: Grown, row: int) -> ImVec4:

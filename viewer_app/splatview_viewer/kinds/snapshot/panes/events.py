@@ -95,10 +95,10 @@ def draw_events(view: SnapshotView) -> bool:
         colored("Working it out\u2026", theme.DIM)
         return False
     if state.moment is None:
-        chosen = -1
+        chosen_event = -1
     else:
-        chosen = state.moment - 1
-    chosen_index = bisect_left(events, chosen)
+        chosen_event = state.moment - 1
+    chosen_index = bisect_left(events, chosen_event)
     window = _choose_window(view, events, chosen_index)
     listed = window.events
     count_label = f"{len(events):,} events"
@@ -107,11 +107,11 @@ def draw_events(view: SnapshotView) -> bool:
     right_aligned_texts((count_label, theme.DIM))
 
     # Scrolls to the chosen event whenever it, or what the table shows, has changed.
-    position = (chosen, shown_filter, highlight_key, window.first)
+    position = (chosen_event, shown_filter, highlight_key, window.first)
     has_moved = view.pane_memory.get("events at") != position
     view.pane_memory["events at"] = position
     reveal = None
-    if chosen >= 0 and has_moved:
+    if chosen_event >= 0 and has_moved:
         reveal = chosen_index - window.first
 
     def on_click(row: int, double: bool) -> None:
@@ -136,7 +136,7 @@ def draw_events(view: SnapshotView) -> bool:
             columns=[column.head for column in table.columns],
             cells=lambda row: table.cells(int(listed[row])),
             on_click=on_click,
-            is_chosen=lambda row: int(listed[row]) == chosen,
+            is_chosen=lambda row: int(listed[row]) == chosen_event,
             tooltip=tooltip,
             allocation=lambda row: _allocation_of(trace, int(listed[row])),
             empty_text="No such events",
@@ -230,7 +230,7 @@ class _EventTable:
             self.columns.append(_EventColumn(TableColumn("Stream", 7), self._stream))
         if len(self._snapshot.pools) > 1:
             self.columns.append(_EventColumn(TableColumn("Pool", 8), self._pool))
-        self.columns.append(_EventColumn(TableColumn("Where"), self._where))
+        self.columns.append(_EventColumn(TableColumn("Where"), self._stack_cell))
 
     def cells(self, event: int) -> list[Cell]:
         """Return the cells of an event, one for each column."""
@@ -279,17 +279,17 @@ class _EventTable:
             return Cell("")
         return Cell(pool_text(pool), theme.DIM)
 
-    def _where(self, event: int) -> Cell:
+    def _stack_cell(self, event: int) -> Cell:
         """Return the stack and the texts of an event."""
         events = self._events
         snapshot = self._snapshot
         stack = int(events.stack[event])
-        where = stack_text(snapshot, stack)
+        stack_label = stack_text(snapshot, stack)
         if self._action_name(event) == "oom":
             free = size_text(int(events.addr[event]))
-            return Cell(f"asked in vain; the device had {free} free. {where}")
+            return Cell(f"asked in vain; the device had {free} free. {stack_label}")
         texts = (
-            where if stack >= 0 else "",
+            stack_label if stack >= 0 else "",
             snapshot.texts[int(events.metadata[event])],
             snapshot.texts[int(events.context[event])],
         )

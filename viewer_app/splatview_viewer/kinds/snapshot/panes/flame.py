@@ -181,7 +181,7 @@ def _request_hits(view: SnapshotView) -> np.ndarray | None:
     return view.content.request(
         ("frames found", search),
         lambda: np.logical_or.reduce(
-            [frames_with(snapshot, word) for word in search.split()]
+            [frames_with(snapshot, search_word) for search_word in search.split()]
         ),
         newest=True,
     )
@@ -231,7 +231,7 @@ def _node_text(graph: FlameGraph, node: int) -> str:
 
 
 def _visible_boxes(
-    graph: FlameGraph, look: _FrameColors, zoom: int, width: float
+    graph: FlameGraph, colors: _FrameColors, zoom: int, width: float
 ) -> list[list[_Box]]:
     """Return the boxes that are wide enough to be drawn, by depth.
 
@@ -240,7 +240,7 @@ def _visible_boxes(
     path = [zoom]
     while len(path) <= _MAX_CALLERS and path[0]:
         path.insert(0, int(graph.parent[path[0]]))
-    rows = [[_make_box(graph, look, node, 0.0, width)] for node in path]
+    rows = [[_make_box(graph, colors, node, 0.0, width)] for node in path]
     left = int(graph.x[zoom])
     zoom_bytes = max(int(graph.width[zoom]), 1)
     pixels_per_byte = width / zoom_bytes
@@ -256,12 +256,12 @@ def _visible_boxes(
         x0 = (graph.x[nodes] - left) * pixels_per_byte
         x1 = x0 + graph.width[nodes] * pixels_per_byte
         limits = zip(nodes.tolist(), x0.tolist(), x1.tolist(), strict=True)
-        rows.append([_make_box(graph, look, *node_limits) for node_limits in limits])
+        rows.append([_make_box(graph, colors, *node_limits) for node_limits in limits])
     return rows
 
 
 def _make_box(
-    graph: FlameGraph, look: _FrameColors, node: int, x0: float, x1: float
+    graph: FlameGraph, colors: _FrameColors, node: int, x0: float, x1: float
 ) -> _Box:
     """Return the box of a node."""
     scale = theme.scale()
@@ -280,8 +280,8 @@ def _make_box(
     if frame < 0:
         # Node 0, or allocations without a stack.
         return _Box(x0, x1, node, _ROOT, True, text)
-    has_pale_text = bool(look.has_pale_text[frame])
-    return _Box(x0, x1, node, int(look.colors[frame]), has_pale_text, text)
+    has_pale_text = bool(colors.has_pale_text[frame])
+    return _Box(x0, x1, node, int(colors.colors[frame]), has_pale_text, text)
 
 
 def _box_under_pointer(state: FlameState, area: _Area) -> _Box | None:

@@ -69,10 +69,10 @@ def draw_leaks(view: SnapshotView) -> bool:
     if suspects:
         _draw_leak_summary(suspects)
     highlight = view.state.highlight
-    chosen = None
+    chosen_row = None
     if highlight is not None and highlight.key == key:
-        chosen = highlight.row
-        _draw_suspect(view, suspects[chosen])
+        chosen_row = highlight.row
+        _draw_suspect(view, suspects[chosen_row])
 
     def on_click(row: int, double: bool) -> None:
         suspect = suspects[row]
@@ -92,7 +92,7 @@ def draw_leaks(view: SnapshotView) -> bool:
             columns=_LEAK_COLUMNS,
             cells=lambda row: _suspect_cells(suspects[row]),
             on_click=on_click,
-            is_chosen=lambda row: row == chosen,
+            is_chosen=lambda row: row == chosen_row,
             tooltip=tooltip,
             empty_text="No suspects\nNothing that was allocated in the trace, but for what "
             "was made last, was still there at its end",
@@ -207,14 +207,14 @@ def draw_oom(view: SnapshotView) -> bool:
 
 def _choose_oom(view: SnapshotView, events: list[int]) -> int:
     """Draw the choice of a failed allocation, the last one at first."""
-    chosen = int(view.state.choice("oom", str(events[-1])))
-    if chosen not in events:
-        chosen = events[-1]
+    oom_event = int(view.state.choice("oom", str(events[-1])))
+    if oom_event not in events:
+        oom_event = events[-1]
     if len(events) > 1:
         imgui.set_next_item_width(imgui.get_font_size() * 11)
         titles = [f"Event {event:,}" for event in events]
-        _, index = imgui.combo("##oom", events.index(chosen), titles)
-        if events[index] != chosen:
+        _, index = imgui.combo("##oom", events.index(oom_event), titles)
+        if events[index] != oom_event:
             view.state = view.state.with_choice("oom", str(events[index]))
         imgui.same_line(0, 12 * view.scale)
-    return chosen
+    return oom_event

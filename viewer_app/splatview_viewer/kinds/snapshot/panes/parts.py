@@ -52,15 +52,15 @@ def chip(text: str, on: bool) -> bool:
 
     text: the word, and after "##" the name of all of them.
     """
-    word, _, name = text.partition("##")
+    label, _, name = text.partition("##")
     height = theme.ROW_HEIGHT * theme.scale()
-    return controls.choosable(word, name, on, chip_width(word), height)
+    return controls.choosable(label, name, on, chip_width(label), height)
 
 
-def chip_width(word: str) -> float:
+def chip_width(label: str) -> float:
     """Return the pixels of width of a word to choose."""
     with theme.bold(15):
-        return imgui.calc_text_size(word).x + 20 * theme.scale()
+        return imgui.calc_text_size(label).x + 20 * theme.scale()
 
 
 def draw_choice(view: SnapshotView, name: str, options: Mapping[K, str]) -> K:
@@ -69,14 +69,14 @@ def draw_choice(view: SnapshotView, name: str, options: Mapping[K, str]) -> K:
     Words that do not fit go to the next line. Returns the key of the chosen one.
     """
     saved = view.state.choice(name, "")
-    chosen = next((key for key in options if key == saved), next(iter(options)))
+    choice = next((key for key in options if key == saved), next(iter(options)))
     for i, (key, text) in enumerate(options.items()):
         if i:
             continue_line(chip_width(text), 2)
-        if chip(f"{text}##{name}", key == chosen):
-            chosen = key
+        if chip(f"{text}##{name}", key == choice):
+            choice = key
             view.state = view.state.with_choice(name, key)
-    return chosen
+    return choice
 
 
 def draw_label(text: str) -> None:
@@ -116,20 +116,20 @@ def right_aligned_texts(*texts: tuple[str, ImVec4]) -> None:
         colored(text, color)
 
 
-def draw_size_bar(parts: Mapping[str, tuple[int, ImVec4 | None]]) -> None:
+def draw_size_bar(sizes: Mapping[str, tuple[int, ImVec4 | None]]) -> None:
     """Draw a bar of the bytes of several parts, and their texts below it.
 
     Args:
-        parts: bytes and colour by name; those without a colour have a text alone.
+        sizes: bytes and colour by name; those without a colour have a text alone.
     """
     corner = imgui.get_cursor_screen_pos()
     width = imgui.get_content_region_avail().x
     scale = theme.scale()
     height = 8 * scale
-    total = max(sum(size for size, color in parts.values() if color is not None), 1)
+    total = max(sum(size for size, color in sizes.values() if color is not None), 1)
     draw = imgui.get_window_draw_list()
     x = corner.x
-    for size, color in parts.values():
+    for size, color in sizes.values():
         if not size or color is None:
             continue
         end = x + width * size / total
@@ -139,7 +139,7 @@ def draw_size_bar(parts: Mapping[str, tuple[int, ImVec4 | None]]) -> None:
         x = end
     imgui.dummy(ImVec2(width, height))
     is_first = True
-    for name, (size, color) in parts.items():
+    for name, (size, color) in sizes.items():
         if not size:
             continue
         text = f"{size_text(size)} {name}"
@@ -203,7 +203,7 @@ def latest_answer(
 
 def _question(key: Key) -> tuple[object, ...]:
     """Return a key without its moment and its allocation."""
-    return (*key[:2], *(part for part in key if isinstance(part, str)))
+    return (*key[:2], *(key_text for key_text in key if isinstance(key_text, str)))
 
 
 # -- texts -----------------------------------------------------------------------------

@@ -72,9 +72,9 @@ def draw_segments(view: SnapshotView) -> bool:
     if latest is None:
         return False
     segments: SegmentsAt = latest.answer
-    by = draw_choice(view, "order", _ORDERS)
+    order = draw_choice(view, "order", _ORDERS)
     _draw_totals(segments)
-    table = _SegmentTable(view, segments, by)
+    table = _SegmentTable(view, segments, order)
 
     def on_click(row: int, double: bool) -> None:
         if view.state.hovered is not None:
@@ -117,7 +117,7 @@ def _draw_totals(segments: SegmentsAt) -> None:
 class _SegmentTable:
     """The cells of the table of segments, and the block under the pointer."""
 
-    def __init__(self, view: SnapshotView, segments: SegmentsAt, by: str) -> None:
+    def __init__(self, view: SnapshotView, segments: SegmentsAt, order: str) -> None:
         """Sort the segments. by: a key of the orders."""
         self._view = view
         self._snapshot = view.content.snapshot
@@ -131,7 +131,7 @@ class _SegmentTable:
             "address": segments.addr,
             "free": -self._free_bytes,
         }
-        self._order = np.argsort(sort_keys[by], kind="stable")
+        self._order = np.argsort(sort_keys[order], kind="stable")
         self._largest = max(int(segments.size.max(initial=1)), 1)
         self._colors = _block_colors(view, segments)
         self._hovered_block: int | None = None
@@ -216,13 +216,13 @@ class _SegmentTable:
         selected = self._view.state.selected
         hovered_block = None
         edges = [0, *(np.flatnonzero(np.diff(blocks)) + 1).tolist(), len(blocks)]
-        for begin, end in pairwise(edges):
-            block = int(blocks[begin])
-            gap = 1 if end - begin > 3 else 0
-            low = ImVec2(rect.x + begin, rect.y)
+        for start, end in pairwise(edges):
+            block = int(blocks[start])
+            gap = 1 if end - start > 3 else 0
+            low = ImVec2(rect.x + start, rect.y)
             high = ImVec2(rect.x + end - gap, rect.y + rect.height)
             draw.add_rect_filled(low, high, int(self._colors[block]))
-            if is_over and begin <= mouse.x - rect.x < end:
+            if is_over and start <= mouse.x - rect.x < end:
                 hovered_block = block
                 draw.add_rect_filled(low, high, theme.u32(ImVec4(1, 1, 1, 0.18)))
             allocation = int(self._segments.block_allocation[block])

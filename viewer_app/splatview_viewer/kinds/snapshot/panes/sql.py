@@ -338,9 +338,9 @@ def _value_text(value: Any) -> str:
         return " ".join(value[:_MAX_LETTERS].split())
     pieces: list[str] = []
     letters_left = _MAX_LETTERS
-    for piece in _pieces(value):
-        pieces.append(piece[:letters_left])
-        letters_left -= len(piece)
+    for piece_text in _pieces(value):
+        pieces.append(piece_text[:letters_left])
+        letters_left -= len(piece_text)
         if letters_left <= 0:
             break
     return " ".join("".join(pieces).split())

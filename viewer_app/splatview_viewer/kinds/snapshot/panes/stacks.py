@@ -69,12 +69,12 @@ def draw_stacks(view: SnapshotView) -> bool:
         max(flame_height, 60 * view.scale),
     )
     draw_label("By")
-    by = draw_choice(view, "by", GROUPINGS)
+    grouping = draw_choice(view, "by", GROUPINGS)
     latest = latest_answer(
         view,
         "table",
-        ("group", view.device, scope_key, by),
-        lambda: group_allocations(snapshot, trace, members(), by),
+        ("group", view.device, scope_key, grouping),
+        lambda: group_allocations(snapshot, trace, members(), grouping),
         "Counting\u2026",
     )
     if latest is None:
@@ -87,5 +87,5 @@ def draw_stacks(view: SnapshotView) -> bool:
         empty_text = "Nothing is live then"
     else:
         empty_text = "Nothing"
-    rows = group_rows(view, latest.key, table, GROUPINGS[table.by], empty_text)
+    rows = group_rows(view, latest.key, table, GROUPINGS[table.grouping], empty_text)
     return draw_table(view, "table", rows) or needs_redraw

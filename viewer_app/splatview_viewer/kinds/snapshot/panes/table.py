@@ -380,7 +380,7 @@ def group_rows(
         view.toggle_highlight(key, group.key, ids, label)
 
     def tooltip(row: int) -> str:
-        if table.by == "stack":
+        if table.grouping == "stack":
             return stack_tip(view, int(table.keys[row]))
         return ""
 
