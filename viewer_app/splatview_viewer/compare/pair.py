@@ -87,7 +87,7 @@ class PairState:
 
 
 @dataclass(eq=False)
-class Side:
+class PairSide:
     """A viewport, for the catalogue: what it shows is drawn by a `PairView`."""
 
     key: str
@@ -127,7 +127,7 @@ class PairView(View[PairSource, PairState]):
 
     def __init__(self, data: PairSource, state: PairState) -> None:
         # The state, which `View` sets, is handed to the sides.
-        self._sides = [Side(key) for key in data.uses]
+        self._sides = [PairSide(key) for key in data.uses]
         self.host = Host()
         super().__init__(data, state)
         self.psnr: float | None = None
@@ -176,7 +176,7 @@ class PairView(View[PairSource, PairState]):
         """Return the view of each side, None for one that has nothing to show."""
         return [self._view_of(side) for side in self._sides]
 
-    def _view_of(self, side: Side) -> ShownView | None:
+    def _view_of(self, side: PairSide) -> ShownView | None:
         catalogue = self.data.catalogue
         slot = catalogue.slots.get(side.key)
         side.host = self.host

@@ -28,7 +28,7 @@ _LEAST_HZ = 0.02
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class RunGroup:
     """The entries of one run, or the files."""
 
     key: str
@@ -51,10 +51,10 @@ class Groups:
     """The groups of the list, found anew when the list has changed."""
 
     def __init__(self) -> None:
-        self.all: Sequence[Group] = ()
+        self.all: Sequence[RunGroup] = ()
         self._changes = -1
 
-    def update(self, user: User) -> Sequence[Group]:
+    def update(self, user: User) -> Sequence[RunGroup]:
         """Return the groups in the order of the list."""
         catalogue = user.catalogue
         if self._changes != catalogue.list_changes:
@@ -62,14 +62,14 @@ class Groups:
             self.all = _groups_of(catalogue.entries)
         return self.all
 
-    def of(self, entry: Entry | None) -> Group | None:
+    def of(self, entry: Entry | None) -> RunGroup | None:
         """Return the group of an entry."""
         if entry is None:
             return None
         return next((group for group in self.all if group.key == entry.group), None)
 
 
-def _groups_of(entries: Sequence[Entry]) -> list[Group]:
+def _groups_of(entries: Sequence[Entry]) -> list[RunGroup]:
     members: dict[str, list[Entry]] = {}
     for entry in entries:
         members.setdefault(entry.group, []).append(entry)
@@ -77,7 +77,7 @@ def _groups_of(entries: Sequence[Entry]) -> list[Group]:
     groups = []
     for (key, group), name in zip(members.items(), names, strict=True):
         title = name if names.count(name) == 1 else key
-        groups.append(Group(key, group, title))
+        groups.append(RunGroup(key, group, title))
     return groups
 
 
@@ -99,7 +99,7 @@ def told_slot(user: User) -> Slot | None:
     return None
 
 
-def entry_to_show(group: Group, last_shown: str) -> str:
+def entry_to_show(group: RunGroup, last_shown: str) -> str:
     """Return the key of what to show of a group: what was shown last, or its scene."""
     keys = [entry.key for entry in group.entries]
     if last_shown in keys:
@@ -109,7 +109,7 @@ def entry_to_show(group: Group, last_shown: str) -> str:
     return entry.key
 
 
-def run_step(user: User, group: Group) -> float | None:
+def run_step(user: User, group: RunGroup) -> float | None:
     """Return the newest step of a run that is known; None: none is."""
     steps = [entry.step for entry in group.entries if entry.step is not None]
     curves = logged_curves(user, group)
@@ -118,7 +118,7 @@ def run_step(user: User, group: Group) -> float | None:
     return max(steps, default=None)
 
 
-def run_rate(user: User, group: Group) -> str:
+def run_rate(user: User, group: RunGroup) -> str:
     """Return how fast a run trains: "36.2 steps/s", or what it publishes: "3.6 /s"."""
     curves = logged_curves(user, group)
     if curves is not None and curves.rate is not None:
@@ -134,7 +134,7 @@ def rate_text(value: float) -> str:
     return f"{value:.1f}" if value >= 9.995 else f"{value:.2g}"
 
 
-def logged_curves(user: User, group: Group) -> Curves | None:
+def logged_curves(user: User, group: RunGroup) -> Curves | None:
     """Return what a run logs, where it is read now."""
     catalogue = user.catalogue
     for entry in group.entries:
@@ -150,7 +150,7 @@ def logged_curves(user: User, group: Group) -> Curves | None:
 # -- words -----------------------------------------------------------------------------
 
 
-def state_of(group: Group | None) -> RunState:
+def state_of(group: RunGroup | None) -> RunState:
     """Return the state of a run."""
     return run_state(None if group is None else group.lead, time.time())
 
@@ -162,7 +162,7 @@ def hue_color(state: RunState) -> ImVec4:
     return theme.WAITS if state.hue == "waits" else theme.FAINT
 
 
-def group_words(user: User, group: Group, state: RunState) -> str:
+def group_words(user: User, group: RunGroup, state: RunState) -> str:
     """Return what the list says beside a run: "36 steps/s", "ended 13:58"."""
     if not group.is_run:
         return f"{len(group.entries):,}"
@@ -179,7 +179,7 @@ class RunTexts(NamedTuple):
     time: str
 
 
-def run_texts(user: User, group: Group | None, state: RunState) -> RunTexts:
+def run_texts(user: User, group: RunGroup | None, state: RunState) -> RunTexts:
     """Return what the bar says of a run beside its state."""
     if group is None:
         return RunTexts("", "This machine, runs of yours", "")

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from imgui_bundle import ImVec4
 
     from splatview_viewer.core.settings import Entry
-    from splatview_viewer.shell.runs import Group
+    from splatview_viewer.shell.runs import RunGroup
     from splatview_viewer.shell.user import User
 
 
@@ -67,7 +67,7 @@ _LEAST_HZ = 0.05
 class Row:
     """A row of the list: the head of a group, or an entry."""
 
-    group: Group
+    group: RunGroup
     entry: Entry | None = None
     """None: it is the head."""
     is_pinned: bool = False
@@ -134,7 +134,7 @@ class Rows:
 
 
 def _rows_of(
-    groups: Sequence[Group], pinned: Sequence[str], folded: set[str]
+    groups: Sequence[RunGroup], pinned: Sequence[str], folded: set[str]
 ) -> list[Row]:
     """Return all rows, pinned entries first in their own order."""
     rows = []
@@ -232,7 +232,9 @@ def _draw_empty(user: User) -> None:
 # -- rows ------------------------------------------------------------------------------
 
 
-def _draw_head(user: User, group: Group, width: float, letters: dict[str, str]) -> None:
+def _draw_head(
+    user: User, group: RunGroup, width: float, letters: dict[str, str]
+) -> None:
     """Draw the head of a run, or of the files; a press folds and unfolds it."""
     scale = theme.scale()
     sizes = _sizes(user)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.core.settings import Entry
-    from splatview_viewer.shell.runs import Group
+    from splatview_viewer.shell.runs import RunGroup
     from splatview_viewer.shell.user import User
 
 
@@ -66,7 +66,7 @@ def entry_menu(user: User, entry: Entry) -> list[MenuRow | None]:
     ]
 
 
-def head_menu(user: User, group: Group) -> list[MenuRow | None]:
+def head_menu(user: User, group: RunGroup) -> list[MenuRow | None]:
     """Return the rows of the menu of a run, or of the files."""
     is_folded = group.key in user.interface.state.folded_runs
     title = "List its streams" if is_folded else "Fold its streams"

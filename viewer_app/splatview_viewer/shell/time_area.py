@@ -60,7 +60,7 @@ def draw_time_area(user: User, rect: Rect, scale: float) -> bool:
     with board("time", rect, color=_SEEN_THROUGH if is_phone else theme.BAR) as opened:
         if not opened:
             return False
-        area = _Area(user, rect, scale)
+        area = _LaneArea(user, rect, scale)
         if is_phone:
             return area.draw_strip()
         _draw_upper_line(rect)
@@ -106,7 +106,7 @@ def chosen_lane(user: User) -> Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class _Area:
+class _LaneArea:
     """The time area of one user in this frame."""
 
     user: User
