@@ -80,14 +80,14 @@ class Timeline:
         else:
             self._tool.stop()
 
-    def step(self, by: int) -> None:
+    def step(self, count: int) -> None:
         """Choose the keyframe after the playhead, or the one before."""
         keys = self._tool.path.keys
         times = self._tool.path.times[: len(keys)]
         if not keys:
             return
         now = self._tool.time
-        if by > 0:
+        if count > 0:
             later_keys = [i for i, t in enumerate(times) if t > now + _SAME_TIME]
             self._tool.choose(min(later_keys, default=len(keys) - 1))
         else:
