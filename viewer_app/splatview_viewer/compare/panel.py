@@ -14,7 +14,7 @@ from splatview_viewer.core.quantities import psnr_text
 from splatview_viewer.core.view import Section
 from splatview_viewer.kinds import about
 from splatview_viewer.scene.turning import IDENTITY
-from splatview_viewer.ui import controls, theme
+from splatview_viewer.ui import controls, sides, theme
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
@@ -38,10 +38,7 @@ _FOLD = (
     | imgui.TreeNodeFlags_.no_tree_push_on_open
 )
 _GAINS = (1.0, 32.0)
-_BADGE_SIDE = 18.0
-_BADGE_COLUMN = 30.0
-_SWAP_COLUMN = 32.0
-"""Points of the columns of the badge and of the button at the right."""
+"""The smallest and the largest gain of a difference."""
 _WAYS: dict[Arrangement, str] = {"beside": "Beside", "split": "Split", "blend": "Over"}
 
 
@@ -150,11 +147,11 @@ class CompareSections:
         kind = slots[pairing.first].entry.kind
         entries = self._comparisons.candidates(kind)
         options = dict(zip(map(_key_of, entries), _long_names(entries), strict=True))
-        first = _draw_side("A", 0, pairing.first, options)
+        first = sides.draw_side("A", 0, pairing.first, options)
         imgui.same_line(0, 2 * theme.scale())
         if controls.icon_button("swap", "swap", hint="Swap A and B"):
             do(self._comparisons.choose, viewport, Pairing(*reversed(pairing)))
-        second = _draw_side("B", 1, pairing.second, options)
+        second = sides.draw_side("B", 1, pairing.second, options)
         if first != pairing.first:
             # The one that was B takes the place of A.
             if first == pairing.second:
@@ -303,18 +300,6 @@ def _long_names(entries: Sequence[Entry]) -> list[str]:
         else:
             names.append(f"{entry.group} / {entry.name}")
     return names
-
-
-def _draw_side(letter: str, index: int, key: str, options: dict[str, str]) -> str:
-    """Draw the list of A or B after its badge; return the key that is chosen now."""
-    scale = theme.scale()
-    corner = imgui.get_cursor_screen_pos()
-    width = imgui.get_content_region_avail().x
-    drop = (theme.ROW_HEIGHT - _BADGE_SIDE) / 2 * scale
-    controls.badge(letter, theme.run_color(index), (corner.x, corner.y + drop))
-    imgui.set_cursor_screen_pos(ImVec2(corner.x + _BADGE_COLUMN * scale, corner.y))
-    imgui.set_next_item_width(width - (_BADGE_COLUMN + _SWAP_COLUMN) * scale)
-    return ui.pick(letter, f"What {letter} is", key, options)
 
 
 def _triple(label: str, value: Triple, speed: float, fmt: str, tip: str) -> Triple:

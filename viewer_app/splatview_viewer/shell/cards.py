@@ -5,6 +5,7 @@ A file that cannot be opened has one as well.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ from splatview_viewer.ui.widgets import board, lines_of
 from splatview_viewer.ui.words import write
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from splatview_viewer.core.settings import Entry
     from splatview_viewer.shell.opening import Refusal
     from splatview_viewer.shell.user import User
@@ -100,6 +103,26 @@ _PHONE_TOOLS = 60.0
 """Points at the right of a phone's picture that its tools have."""
 _MOST_REASONS = 4
 """Lines of why a file cannot be opened."""
+
+
+@contextmanager
+def _dark_card(name: str, viewport: Viewport, rect: Rect) -> Iterator[bool]:
+    """Open a dark card over a picture, the same in both themes.
+
+    Yields False if nothing of it can be seen.
+    """
+    viewport.cards.append(rect)
+    number = viewport.user.layout.all.index(viewport)
+    with board(f"{name} {number}", rect, color=_CLEAR) as opened:
+        if opened:
+            high = ImVec2(rect.x + rect.width, rect.y + rect.height)
+            imgui.get_window_draw_list().add_rect_filled(
+                ImVec2(rect.x, rect.y),
+                high,
+                theme.u32(theme.CARD),
+                6 * theme.scale(),
+            )
+        yield opened
 
 
 # -- no run yet ------------------------------------------------------------------------
@@ -212,16 +235,9 @@ def draw_end(user: User, viewport: Viewport, entry: Entry, scale: float) -> None
         return
     x = round(picture.x + (picture.width - width) / 2)
     rect = Rect(x, round(picture.y + 14 * scale), width, height)
-    viewport.cards.append(rect)
-    number = user.layout.all.index(viewport)
-    with board(f"end {number}", rect, color=_CLEAR) as opened:
+    with _dark_card("end", viewport, rect) as opened:
         if not opened:
             return
-        draw = imgui.get_window_draw_list()
-        high = ImVec2(rect.x + rect.width, rect.y + rect.height)
-        draw.add_rect_filled(
-            ImVec2(rect.x, rect.y), high, theme.u32(theme.CARD), 6 * scale
-        )
         middle = rect.y + rect.height / 2
         with theme.bold():
             end = write(said, rect.x + 16 * scale, middle, theme.INK)
@@ -254,16 +270,9 @@ def draw_refusal(
         return
     x = round(picture.x + (room - width) / 2)
     rect = Rect(x, round(picture.y + 14 * scale), width, height)
-    viewport.cards.append(rect)
-    number = user.layout.all.index(viewport)
-    with board(f"refusal {number}", rect, color=_CLEAR) as opened:
+    with _dark_card("refusal", viewport, rect) as opened:
         if not opened:
             return
-        draw = imgui.get_window_draw_list()
-        high = ImVec2(rect.x + rect.width, rect.y + rect.height)
-        draw.add_rect_filled(
-            ImVec2(rect.x, rect.y), high, theme.u32(theme.CARD), 6 * scale
-        )
         middle = rect.y + _END_HEIGHT / 2 * scale
         left = rect.x + 16 * scale
         with theme.bold():

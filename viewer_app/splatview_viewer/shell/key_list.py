@@ -14,6 +14,7 @@ from splatview_viewer.core.view import KeyHelp
 from splatview_viewer.shell.commands import COMMANDS
 from splatview_viewer.shell.palette import draw_cap
 from splatview_viewer.ui import lettering, theme
+from splatview_viewer.ui.widgets import SHOWING_FLAGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -178,7 +179,7 @@ def _draw_columns(found: _Try, scale: float) -> None:
     imgui.push_style_color(imgui.Col_.window_bg, theme.u32(theme.POPUP))
     imgui.push_style_var(imgui.StyleVar_.window_rounding, theme.POPUP_ROUNDING * scale)
     imgui.push_style_var(imgui.StyleVar_.window_border_size, 1.0)
-    imgui.begin("##keys", None, _FLAGS)
+    imgui.begin("##keys", None, SHOWING_FLAGS)
     left = x + _PAD * scale
     for column, (keys, does) in zip(found.columns, found.widths, strict=True):
         top = max(y, 0) + _PAD * scale
@@ -188,15 +189,6 @@ def _draw_columns(found: _Try, scale: float) -> None:
     imgui.end()
     imgui.pop_style_var(2)
     imgui.pop_style_color()
-
-
-_FLAGS = (
-    imgui.WindowFlags_.no_decoration
-    | imgui.WindowFlags_.no_inputs
-    | imgui.WindowFlags_.no_nav
-    | imgui.WindowFlags_.no_saved_settings
-    | imgui.WindowFlags_.no_focus_on_appearing
-).value
 
 
 def _draw_group(

@@ -12,7 +12,7 @@ from imgui_bundle import ImVec2, imgui
 from splatview_viewer.core.view import TABS, Tab
 from splatview_viewer.shell.zones import PANEL_WIDTH
 from splatview_viewer.ui import theme
-from splatview_viewer.ui.widgets import noting_rows
+from splatview_viewer.ui.widgets import SHOWING_FLAGS, noting_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,13 +22,6 @@ if TYPE_CHECKING:
 
 _FAR = 20000.0
 """Pixels outside of every screen."""
-_FLAGS = (
-    imgui.WindowFlags_.no_decoration
-    | imgui.WindowFlags_.no_inputs
-    | imgui.WindowFlags_.no_nav
-    | imgui.WindowFlags_.no_saved_settings
-    | imgui.WindowFlags_.no_focus_on_appearing
-).value
 
 
 class KnownSection(NamedTuple):
@@ -81,7 +74,7 @@ class KnownSettings:
             return
         imgui.set_next_window_pos(ImVec2(-_FAR, -_FAR))
         imgui.set_next_window_size(ImVec2(PANEL_WIDTH * theme.scale(), _FAR / 2))
-        imgui.begin("##settings that are learnt", None, _FLAGS)
+        imgui.begin("##settings that are learnt", None, SHOWING_FLAGS)
         for section in unknown:
             with noting_rows() as labels:
                 section.draw()

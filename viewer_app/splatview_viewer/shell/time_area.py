@@ -202,15 +202,8 @@ class _LaneArea:
         enabled = lane.reason is None
         size = ((width or side) * self.scale, side * self.scale)
         of = controls.item("time play", *size, enabled=enabled)
-        ground = None if flat else theme.FIELD
-        if of.is_held:
-            ground = theme.DOWN
-        elif of.hovered:
-            ground = theme.HOVER
+        controls.draw_ground(of, None if flat else theme.FIELD)
         draw = imgui.get_window_draw_list()
-        if ground is not None:
-            rounding = theme.FIELD_ROUNDING * self.scale
-            draw.add_rect_filled(of.low, of.high, theme.u32(ground), rounding)
         ink = theme.TEXT if enabled else theme.FAINT
         icons.draw(draw, icon, of.middle, ink, 18 if flat else 15)
         controls.tip(lane.reason or f"{word} {lane.name.lower()} (P)")
@@ -320,15 +313,8 @@ class _LaneArea:
         imgui.set_cursor_screen_pos(ImVec2(*corner))
         enabled = button.reason is None
         of = controls.item(button.text, *size, enabled=enabled)
-        ground = None if flat else theme.FIELD
-        if of.is_held:
-            ground = theme.DOWN
-        elif of.hovered:
-            ground = theme.HOVER
+        controls.draw_ground(of, None if flat else theme.FIELD)
         draw = imgui.get_window_draw_list()
-        if ground is not None:
-            rounding = theme.FIELD_ROUNDING * scale
-            draw.add_rect_filled(of.low, of.high, theme.u32(ground), rounding)
         has_sign = bool(button.icon) or button.on is not None
         sign_width = 20 * scale if has_sign else 0.0
         text_width = lettering.measure(button.text).x

@@ -75,11 +75,6 @@ class Zones:
     """Strips and pictures."""
     time: Rect
 
-    @property
-    def covers_panes(self) -> bool:
-        """True if the panel lies over the panes."""
-        return self.form == "narrow" and self.panel.width > 0
-
 
 def place(size: tuple[int, int], scale: float, wishes: Wishes) -> Zones:
     """Return the zones of a screen.

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _CLEAR = ImVec4(0, 0, 0, 0)
+BADGE_SIDE = 18.0
+"""Points of a badge's sides."""
 _TIP_WIDTH = 300.0
 """Points of a tip's text at most."""
 _TIP_GAP = 8.0
@@ -162,6 +164,14 @@ def _fill(target: Item, color: ImVec4, rounding: float = theme.FIELD_ROUNDING) -
         imgui.get_window_draw_list().add_rect_filled(
             target.low, target.high, theme.u32(color), rounding * theme.scale()
         )
+
+
+def draw_ground(target: Item, resting: ImVec4 | None = None) -> None:
+    """Draw the ground of an item in the colour of its state.
+
+    resting: its colour while it rests; none without.
+    """
+    _fill(target, _ground(target, resting or _CLEAR))
 
 
 def _underline(target: Item, inset: float = 0.0) -> None:
@@ -521,9 +531,9 @@ def tabs(names: Sequence[str], chosen_tab: str, height: float) -> str:
 
 
 def badge(letter: str, color: ImVec4, corner: tuple[float, float]) -> None:
-    """Draw the letter of a run that is compared on a square of 18 points."""
+    """Draw the letter of a run that is compared on a square of `BADGE_SIDE`."""
     scale = theme.scale()
-    side = 18 * scale
+    side = BADGE_SIDE * scale
     draw = imgui.get_window_draw_list()
     x = round(corner[0])
     y = round(corner[1])

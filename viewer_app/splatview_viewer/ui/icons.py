@@ -122,7 +122,7 @@ def draw(
         points: size of its font; the ink is about four fifths of it.
     """
     font = theme.fonts().icons
-    character = _GLYPHS[name]
+    character = glyph(name)
     pixels = points * theme.scale()
     imgui.push_font(font, points)
     size = imgui.calc_text_size(character)

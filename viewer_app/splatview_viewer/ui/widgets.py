@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _CLEAR = ImVec4(0, 0, 0, 0)
 _FROM_TABBING = imgui.internal.ActivateFlags_.from_tabbing.value
+SHOWING_FLAGS = (
+    imgui.WindowFlags_.no_decoration
+    | imgui.WindowFlags_.no_inputs
+    | imgui.WindowFlags_.no_nav
+    | imgui.WindowFlags_.no_saved_settings
+    | imgui.WindowFlags_.no_focus_on_appearing
+).value
+"""Flags of a window that shows something and takes no input."""
 _BOARD_FLAGS = (
     imgui.WindowFlags_.no_decoration
     | imgui.WindowFlags_.no_move

@@ -174,9 +174,14 @@ def _enter_camera(index: int, view: GaussianView) -> None:
     frustums.enter(index)
 
 
-def _switch_cameras(field: str, view: GaussianView) -> None:
+def _switch_cameras(view: GaussianView) -> None:
     frustums = view.tools.of(Frustums)
-    frustums.change(**{field: not getattr(frustums.state, field)})
+    frustums.change(shown=not frustums.state.shown)
+
+
+def _switch_photographs(view: GaussianView) -> None:
+    frustums = view.tools.of(Frustums)
+    frustums.change(pictures=not frustums.state.pictures)
 
 
 def _compare_photo(comparison: str, view: GaussianView) -> None:
@@ -211,14 +216,14 @@ def _training_commands() -> list[SceneCommand]:
         Command(
             "training.shown",
             "Training cameras: show or hide",
-            partial(_switch_cameras, "shown"),
+            _switch_cameras,
             icon="cameras",
             reason=_why_no_cameras,
         ),
         Command(
             "training.photos",
             "Training cameras: their photographs",
-            partial(_switch_cameras, "pictures"),
+            _switch_photographs,
             icon="cameras",
             reason=_why_no_cameras,
         ),

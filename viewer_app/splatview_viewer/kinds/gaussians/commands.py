@@ -20,6 +20,7 @@ from splatview_viewer.scene import Box, Cylinder, Sphere
 from splatview_viewer.scene_view.crop import Crop
 from splatview_viewer.scene_view.frustums import Frustums
 from splatview_viewer.scene_view.navigate import Navigate
+from splatview_viewer.scene_view.path import PathTool
 from splatview_viewer.scene_view.tool import ORBIT
 
 if TYPE_CHECKING:
@@ -113,30 +114,30 @@ def _why_none_chosen(view: GaussianView) -> str | None:
     return view.tools.of(Select).why_none
 
 
-def _on_chosen(method: str, view: GaussianView) -> None:
-    getattr(view.tools.of(Select), method)()
+def _on_chosen(act: Callable[[Select], object], view: GaussianView) -> None:
+    act(view.tools.of(Select))
 
 
 def _select_commands() -> list[SceneCommand]:
     actions = (
-        ("hide", "Hide the chosen Gaussians", "hide"),
-        ("show_only", "Show only the chosen Gaussians", "eye"),
-        ("save", "Save the chosen Gaussians", "save"),
-        ("choose_none", "Choose no Gaussians", "close"),
+        ("hide", "Hide the chosen Gaussians", Select.hide, "hide"),
+        ("show_only", "Show only the chosen Gaussians", Select.show_only, "eye"),
+        ("save", "Save the chosen Gaussians", Select.save, "save"),
+        ("choose_none", "Choose no Gaussians", Select.choose_none, "close"),
     )
     commands: list[SceneCommand] = [
         Command(
             "select.invert",
             "Choose the other Gaussians",
-            partial(_on_chosen, "invert"),
+            partial(_on_chosen, Select.invert),
             icon="swap",
         )
     ]
-    for method, title, icon in actions:
+    for name, title, act, icon in actions:
         command: SceneCommand = Command(
-            f"select.{method}",
+            f"select.{name}",
             title,
-            partial(_on_chosen, method),
+            partial(_on_chosen, act),
             icon=icon,
             reason=_why_none_chosen,
         )
@@ -205,9 +206,9 @@ def _why_no_key(view: GaussianView) -> str | None:
     return None
 
 
-def _on_path(method: str, view: GaussianView) -> None:
+def _on_path(act: Callable[[PathTool], object], view: GaussianView) -> None:
     """Have the path do something, and draw what it shows."""
-    getattr(view.path, method)()
+    act(view.path)
     view.redraw()
 
 
@@ -225,14 +226,14 @@ def _path_commands() -> list[SceneCommand]:
         Command(
             "path.key",
             "Set a keyframe here",
-            partial(_on_path, "add_key"),
+            partial(_on_path, PathTool.add_key),
             ("K",),
             icon="plus",
         ),
         Command(
             "path.remove",
             "Remove the chosen keyframe",
-            partial(_on_path, "remove_key"),
+            partial(_on_path, PathTool.remove_key),
             ("Delete",),
             icon="delete",
             reason=_why_no_key,
@@ -240,14 +241,14 @@ def _path_commands() -> list[SceneCommand]:
         Command(
             "path.play",
             "Play the path, or stop",
-            partial(_on_path, "toggle_playing"),
+            partial(_on_path, PathTool.toggle_playing),
             icon="play",
             reason=_why_no_path,
         ),
         Command(
             "path.around",
             "A path once around the scene",
-            partial(_on_path, "circle_scene"),
+            partial(_on_path, PathTool.circle_scene),
             icon="around",
         ),
         Command(

@@ -30,12 +30,6 @@ def _why_no_range(view: ImageView) -> str | None:
     return "its values are colours as they are"
 
 
-def _why_no_alpha(view: ImageView) -> str | None:
-    if view.has_alpha:
-        return None
-    return "it has no alpha channel"
-
-
 def _why_no_overlay(view: ImageView) -> str | None:
     if view.data.layers:
         return None

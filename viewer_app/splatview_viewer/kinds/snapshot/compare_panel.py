@@ -21,7 +21,7 @@ from splatview_viewer.kinds.snapshot.panes.compare import (
 from splatview_viewer.kinds.snapshot.panes.details import draw_frames
 from splatview_viewer.kinds.snapshot.two_runs import MARKS, names_of_others
 from splatview_viewer.snapshot.analysis.details import frames_of_stack
-from splatview_viewer.ui import controls, theme
+from splatview_viewer.ui import controls, sides, theme
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.panes.compare import Grown
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
-_BADGE_SIDE = 18.0
-_BADGE_COLUMN = 30.0
-_SWAP_COLUMN = 32.0
-"""Points of the columns of the badge and of the button at the right."""
 _SHOWS = {"alone": "Alone", "both": "Both", "growth": "Growth"}
 _LINE_UPS = {"start": "Start", "peak": "Peak", "mark": "Mark"}
 
@@ -89,7 +85,7 @@ def _draw_compared(view: SnapshotView) -> None:
         value = "" if is_own else other_name
         if not is_own:
             options[MARKS] = "Two moments of it"
-        chosen_name = _draw_side(letter, side_index, value, options)
+        chosen_name = sides.draw_side(letter, side_index, value, options)
         if side_index == 0:
             imgui.same_line(0, 2 * theme.scale())
             if other_name == MARKS:
@@ -141,18 +137,6 @@ def _draw_ties(view: SnapshotView, *, has_two: bool) -> None:
     )
     imgui.end_disabled()
     view.change(line_up=line_up, tied_time=time, tied_bytes=tied_bytes)
-
-
-def _draw_side(letter: str, index: int, key: str, options: dict[str, str]) -> str:
-    """Draw the list of A or B after its badge; return the key that is chosen now."""
-    scale = theme.scale()
-    corner = imgui.get_cursor_screen_pos()
-    width = imgui.get_content_region_avail().x
-    drop = (theme.ROW_HEIGHT - _BADGE_SIDE) / 2 * scale
-    controls.badge(letter, theme.run_color(index), (corner.x, corner.y + drop))
-    imgui.set_cursor_screen_pos(ImVec2(corner.x + _BADGE_COLUMN * scale, corner.y))
-    imgui.set_next_item_width(width - (_BADGE_COLUMN + _SWAP_COLUMN) * scale)
-    return ui.pick(letter, f"What {letter} is", key, options)
 
 
 # -- the chosen stack ------------------------------------------------------------------

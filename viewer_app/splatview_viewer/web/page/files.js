@@ -113,7 +113,7 @@ export function makeFiles({el, address, credentials, say, welcome, leave}) {
     if (e.dataTransfer) e.dataTransfer.dropEffect = welcomed ? "copy" : "none";
     el.drop.hidden = !welcomed;
     clearTimeout(held);
-    held = setTimeout(away, HELD); // where a drag ends elsewhere nobody tells
+    held = setTimeout(away, HELD); // a drag that ends elsewhere sends no event
   }
 
   function away() {

@@ -128,7 +128,7 @@ export function makeTouch({view, pointer, held, ring, toFramebuffer, mods, time,
             angle: Math.atan2(b.y - a.y, b.x - a.x)};
   }
 
-  /** How far the fingers turned since `last`, in radians; 0 until it is more than nobody avoids. */
+  /** How far the fingers turned since `last`, in radians; 0 until it is more than fingers always do. */
   function twist(now) {
     const by = Math.atan2(Math.sin(now.angle - last.angle), Math.cos(now.angle - last.angle));
     turned += by;

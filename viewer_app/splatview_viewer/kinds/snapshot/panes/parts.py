@@ -216,13 +216,6 @@ def size_or_blank(size: int) -> str:
     return ""
 
 
-def count_or_blank(count: int) -> str:
-    """Return a number as a text; "" for 0."""
-    if count:
-        return f"{count:,}"
-    return ""
-
-
 def stack_tip(view: SnapshotView, stack: int) -> str:
     """Return the frames of a stack that tell something, innermost first.
 
