@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from support import widgets
 from support.scene_files import ply_columns, truth, write_ply
@@ -211,3 +213,51 @@ def test_refusal_can_be_put_away_on_a_phone(
     viewer.click("close the refusal")
     viewer.do()
     assert pane.refusal is None
+
+
+def places_around_panes(viewer: Viewer) -> dict[str, tuple[int, int]]:
+    """Return where every control around the panes begins."""
+    panes = viewer.user.interface.zones.panes
+    return {
+        name: (rect.x, rect.y)
+        for name, rect in drawn(viewer).items()
+        if not panes.contains(rect.x, rect.y)
+    }
+
+
+def test_controls_stay_in_place_over_200_versions(
+    open_viewer: Callable[..., Viewer],
+) -> None:
+    viewer = open_viewer((1000, 800))
+    means = torch.rand(210, 3)
+
+    def publish(version: int) -> None:
+        count = 10 + version
+        values = {
+            "means": means[:count],
+            "quats": torch.ones(count, 4),
+            "scales": torch.full((count, 3), -3.0),
+            "opacities": torch.ones(count),
+            "sh0": torch.ones(count, 1, 3),
+        }
+        splatview.publish(values, "gaussians", meta={"step": version * 1000})
+        splatview.log(version * 1000, loss=1 / (1 + version))
+
+    def has_step(version: int) -> bool:
+        view = viewer.user.view
+        if view is None or view.empty:
+            return False
+        return f"step {version * 1000:,}" in view.info.details
+
+    # The curves have what they draw from the second version on.
+    for version in range(3):
+        publish(version)
+        viewer.until(partial(has_step, version))
+    first = places_around_panes(viewer)
+    assert {"Pause", "Look", "Scale"} <= first.keys()
+    for version in range(3, 200):
+        publish(version)
+        viewer.until(partial(has_step, version))
+        if version % 20 == 0 or version == 199:
+            places = places_around_panes(viewer)
+            assert {name: places.get(name) for name in first} == first
