@@ -54,13 +54,10 @@ class Answers:
         Args:
             wake: called from a thread when an answer is there.
         """
-        self.changes = 0
-        """Changes after each job that ended."""
         self.closed = False
-        self._wake = wake
-        self._lanes = {
-            lane: JobQueue(f"snapshot {lane}", self._on_job_end) for lane in LANES
-        }
+        self._lanes = {lane: JobQueue(f"snapshot {lane}", wake) for lane in LANES}
+        self._forgotten = 0
+        """Number of questions that were answered and then forgotten."""
         self._questions: dict[Key, _Question] = {}
         """By key; of the questions of one name the newest is the last."""
 
@@ -129,9 +126,15 @@ class Answers:
             if other_key not in newest_keys:
                 self.forget(other_key)
 
-    def _on_job_end(self) -> None:
-        self.changes += 1
-        self._wake()
+    @property
+    def changes(self) -> int:
+        """The number of questions whose jobs have ended, those forgotten included.
+
+        It is counted when it is asked for: a number that the threads raised would lag
+        behind the answers, and a picture without the last one would seem complete.
+        """
+        ended = sum(question.job.done for question in self._questions.values())
+        return self._forgotten + ended
 
     def peek(self, key: Key) -> Any:
         """Return the answer if it is there; starts nothing."""
@@ -153,8 +156,11 @@ class Answers:
         A query that runs is interrupted.
         """
         question = self._questions.pop(key, None)
-        if question is not None:
-            question.job.cancel()
+        if question is None:
+            return
+        if question.job.done:
+            self._forgotten += 1
+        question.job.cancel()
 
     @property
     def busy(self) -> bool:

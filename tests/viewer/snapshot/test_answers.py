@@ -1,0 +1,21 @@
+"""Answers that threads work out for the views of snapshots."""
+
+from __future__ import annotations
+
+from support.wait import wait_until
+
+from splatview_viewer.kinds.snapshot.answers import Answers
+
+
+def test_changes_count_the_answers_that_are_there() -> None:
+    """Check that the count never lags: a picture without one would seem complete."""
+    answers = Answers(lambda: None)
+    for count in range(1, 50):
+        key = ("total", count)
+        assert answers.request(key, lambda: 7) is None
+        # The thread may still be on its way to wake the loop.
+        wait_until(lambda key=key: answers.peek(key) == 7)
+        assert answers.changes == count
+        answers.forget(key)
+        assert answers.changes == count
+    answers.close()
