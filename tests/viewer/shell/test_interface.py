@@ -11,6 +11,7 @@ import pytest
 import torch
 from PIL import Image
 from support import widgets
+from support.contrast import contrast, luminance
 from support.scene_files import ply_columns, truth, write_ply
 from support.viewer import Viewer
 
@@ -49,19 +50,6 @@ def overlap(first: Rect, second: Rect) -> bool:
     )
     down = first.y < second.y + second.height and second.y < first.y + first.height
     return overlaps_in_x and down
-
-
-def luminance(colors: np.ndarray) -> np.ndarray:
-    """Return the relative luminance of 8-bit colours, as WCAG defines it."""
-    share = colors / 255
-    linear = np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
-    return linear @ np.array([0.2126, 0.7152, 0.0722])
-
-
-def contrast(colors: np.ndarray) -> float:
-    """Return the contrast of the two colours that are furthest apart."""
-    light = luminance(colors.reshape(-1, 3))
-    return float((light.max() + 0.05) / (light.min() + 0.05))
 
 
 @pytest.mark.parametrize("size", [(320, 240), (480, 300), (590, 400), (640, 480)])
@@ -228,7 +216,7 @@ def places_around_panes(viewer: Viewer) -> dict[str, tuple[int, int]]:
 def test_controls_stay_in_place_over_200_versions(
     open_viewer: Callable[..., Viewer],
 ) -> None:
-    viewer = open_viewer((1000, 800))
+    viewer = open_viewer((920, 700))
     means = torch.rand(210, 3)
 
     def publish(version: int) -> None:
