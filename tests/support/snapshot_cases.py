@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from imgui_bundle import imgui
 
-from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease
+from splatview_viewer.core.command import command_of
+from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import ShownView
 from splatview_viewer.kinds.snapshot.state import SnapshotState
@@ -86,9 +87,18 @@ class User:
             covered = self.view.covered(self.rect)
             is_panels, _ = self.panel.input.handle(event, self.rect, str, covered)
             if not is_panels:
-                self._adapted.handle(event, self.rect)
+                self._take(event)
             self.draw()
             self.draw()
+
+    def _take(self, event: Event) -> None:
+        """Run the command of a key, as the viewer does, or give the event to the view."""
+        if isinstance(event, Key) and event.pressed:
+            command = command_of(self.view.commands(), event)
+            if command is not None and command.reason(self.view) is None:
+                self._adapted.run(command)
+                return
+        self._adapted.handle(event, self.rect)
 
     def click(
         self,

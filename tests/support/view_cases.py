@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from splatview_viewer.core.command import command_of, parse_shortcut
 from splatview_viewer.core.events import (
+    Key,
     Pinch,
     PointerMove,
     PointerPress,
@@ -197,6 +199,16 @@ def image_view(screen: OffscreenScreen, **changes: Any) -> Any:
     view = make_view("image", screen.ctx)
     change_state(view, **changes)
     return view
+
+
+def press_shortcut(view: ShownView, keys: str) -> None:
+    """Run the command of a view that some keys are the shortcut of: "Ctrl C"."""
+    shortcut = parse_shortcut(keys)
+    event = Key(shortcut.key, mods=shortcut.mods)
+    command = command_of(view.view.commands(), event)
+    assert command is not None, keys
+    assert command.reason(view.view) is None, command
+    view.run(command)
 
 
 def change_state(view: Any, **changes: Any) -> None:

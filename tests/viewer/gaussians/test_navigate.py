@@ -12,12 +12,11 @@ import pytest
 import torch
 from imgui_bundle import imgui
 from support.frames import gaussian_frame
-from support.view_cases import scene_view, view_pixels
+from support.view_cases import press_shortcut, scene_view, view_pixels
 from support.wait import wait_until
 
 from splatview_viewer.core.events import (
     Key,
-    Mods,
     PointerMove,
     PointerPress,
     PointerRelease,
@@ -34,7 +33,6 @@ from splatview_viewer.shell.surface import Surface
 RECT = Rect(20, 10, 400, 300)
 FRONT = Camera(look_at((0.0, 0.0, -5.0), (0, 0, 0)), intrinsics(50, 400, 300), 400, 300)
 SIDE = Camera(look_at((5.0, -1.0, 0.0), (0, 0, 0)), intrinsics(30, 400, 300), 400, 300)
-CTRL: Mods = frozenset({"ctrl"})
 CENTERS = [(0.0, 0.0, 0.0), (1.0, 0.5, 2.0)]
 
 
@@ -118,7 +116,7 @@ def test_user_interrupts_a_flight(view: Any, event: Any) -> None:
 
 
 def test_flying_looks_around_and_the_wheel_sets_its_speed(view: Any) -> None:
-    assert view.handle(Key("o"), RECT)
+    press_shortcut(view, "O")
     orbit = view.view.rig.orbit
     position = orbit.position
     for event in (
@@ -138,7 +136,7 @@ def test_flying_looks_around_and_the_wheel_sets_its_speed(view: Any) -> None:
     view.tick(1e9 + 1)
     # The speed is told once, when the wheel rests.
     assert messages(view).count("Speed 1.1x") == 1
-    view.handle(Key("o"), RECT)
+    press_shortcut(view, "O")
     view.handle(Wheel(200, 100, 2.0), RECT)
     assert np.abs(viewmat(view) - start).max() > 0.1
 
@@ -243,12 +241,10 @@ def test_up_of_the_file_goes_before_ground_and_cameras(
 
 
 def test_bookmarks_are_saved_and_opened_by_keys(view: Any) -> None:
-    assert view.handle(Key("3", mods=CTRL), RECT)
+    press_shortcut(view, "Ctrl 3")
     assert "bookmark 3" in messages(view)
     view.view.rig.use_camera(SIDE)
-    # There is no bookmark 4.
-    assert view.handle(Key("4"), RECT) is False
-    assert view.handle(Key("3"), RECT)
+    press_shortcut(view, "3")
     arrive(view)
     np.testing.assert_array_equal(viewmat(view), FRONT.viewmat)
     bookmark = view.view.host.memo.get("bookmarks/scene")["3"]
@@ -258,7 +254,7 @@ def test_bookmarks_are_saved_and_opened_by_keys(view: Any) -> None:
 def test_camera_is_copied_to_the_clipboard_and_pasted(
     view: Any, screen: OffscreenScreen
 ) -> None:
-    assert view.handle(Key("c", mods=CTRL), RECT)
+    press_shortcut(view, "Ctrl C")
     panel = Surface()
 
     def draw_ui(_: Rect, scale: float) -> bool:
@@ -272,10 +268,17 @@ def test_camera_is_copied_to_the_clipboard_and_pasted(
         return text
 
     view.view.host.pasted = pasted
-    # A page sends the pasted text alone.
-    for paste in (Key("v", mods=CTRL), Text(text)):
+
+    def paste_by_key() -> None:
+        press_shortcut(view, "Ctrl V")
+
+    def paste_on_a_page() -> None:
+        # A page sends the pasted text alone.
+        assert view.handle(Text(text), RECT)
+
+    for paste in (paste_by_key, paste_on_a_page):
         view.view.rig.use_camera(SIDE)
-        assert view.handle(paste, RECT)
+        paste()
         arrive(view)
         np.testing.assert_array_equal(viewmat(view), FRONT.viewmat)
 

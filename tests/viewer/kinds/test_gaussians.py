@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 import torch
 from support.frames import cloud, frame_of, gaussian_frame
-from support.view_cases import RECT, H, W, scene_view, view_pixels
+from support.view_cases import RECT, H, W, press_shortcut, scene_view, view_pixels
 
 from splatview_viewer.core.events import (
-    Key,
     PointerMove,
     PointerPress,
     PointerRelease,
@@ -69,7 +68,7 @@ def test_updates_keep_the_camera_until_key_f_frames_the_scene(
     view_pixels(gaussians, screen)
     after_update = gaussians.view.rig.orbit.camera(W, H).viewmat
     np.testing.assert_array_equal(after_update, viewmat)
-    assert gaussians.handle(Key("f"), RECT)
+    press_shortcut(gaussians, "F")
     assert gaussians.tick(10.0)
     assert gaussians.tick(20.0)
     view_pixels(gaussians, screen)

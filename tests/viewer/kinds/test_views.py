@@ -29,6 +29,7 @@ from support.view_cases import (
 from support.wait import clock
 
 from splatview_ipc.gl.glapi import GL
+from splatview_viewer.core.command import parse_shortcut
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, Wheel
 from splatview_viewer.core.screen import Rect
@@ -131,6 +132,18 @@ def test_view_draws_all_of_its_rectangle_and_nothing_else(
     if view.kind == "gaussians":
         view.view.rig.frame_scene()  # type: ignore[attr-defined]
     np.testing.assert_allclose(view_pixels(view, screen), pixels[5:26, 11:41], atol=1)
+
+
+def test_key_of_a_command_is_handled_by_the_command_alone(view: ShownView) -> None:
+    view.update(value(view.kind))
+    before = view.view.state
+    for command in view.view.commands():
+        for keys in command.keys:
+            shortcut = parse_shortcut(keys)
+            for is_pressed in (True, False):
+                event = Key(shortcut.key, is_pressed, shortcut.mods)
+                assert not view.handle(event, RECT), command
+                assert view.view.state == before, command
 
 
 def test_view_refuses_values_of_other_kinds(view: ShownView) -> None:

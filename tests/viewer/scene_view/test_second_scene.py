@@ -12,7 +12,7 @@ from support import points_kind
 from support.view_cases import view_pixels
 from support.wait import clock, wait_until
 
-from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease
+from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import ShownView
@@ -76,7 +76,7 @@ def test_points_are_filmed_along_a_path(
     view_pixels(view, screen, RECT)
     tool = view.view.path
     for _ in range(2):
-        assert view.handle(Key("k"), RECT)
+        tool.add_key()
         view.view.rig.use_camera(FRONT)
     assert tool.path.times == [0.0, 2.0]
     titles = {section.title for section in view.sections}

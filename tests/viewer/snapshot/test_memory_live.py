@@ -21,6 +21,7 @@ from splatview.api import memory_recording
 from splatview_ipc.control import memory_snapshots
 from splatview_ipc.kinds.memory import MEMORY_COLUMNS
 from splatview_viewer.app.loop import AppOptions
+from splatview_viewer.core.command import command_of
 from splatview_viewer.core.events import Key
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.memory.live import MemoryHistory
@@ -95,7 +96,9 @@ def test_plot_follows_the_newest_sample_until_the_user_moves_it(
     window = view.visible_period()
     view.take("", memory_frame(memory_samples(400)))
     assert view.visible_period() == window
-    view.handle(Key("f"), RECT)
+    command = command_of(view.commands(), Key("f"))
+    assert command is not None
+    command.run(view)
     assert view.state.right is view.state.span is None
 
 

@@ -182,7 +182,7 @@ def test_keys_move_the_window_and_set_marks(user: User) -> None:
     view = user.view
 
     def press(name: str, **options: Any) -> SnapshotState:
-        view.handle(Key(name, **options), RECT)
+        user.do(Key(name, **options))
         return view.state
 
     first = press("e").x

@@ -519,13 +519,10 @@ class ShownView:
             return False
         return self._draws_again(partial(self.view.handle, event, rect))
 
-    def run(self, command: Command[Any]) -> bool:
-        """Run one of the view's commands; return whether to draw the picture again."""
-        if self.empty:
-            return False
-        previous = self.view.state
-        command.run(self.view)
-        return self.view.state is not previous
+    def run(self, command: Command[Any]) -> None:
+        """Run one of the view's commands; the picture is to be drawn again then."""
+        if not self.empty:
+            command.run(self.view)
 
     def tick(self, now: float) -> bool:
         return self._draws_again(partial(self.view.tick, now))

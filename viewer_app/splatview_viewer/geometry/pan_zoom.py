@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from splatview_viewer.core.events import (
     Event,
-    Key,
     Pinch,
     PointerMove,
     PointerPress,
@@ -139,7 +138,7 @@ class PanZoom:
         """Handle a user's event; return True when the picture lies elsewhere now.
 
         Wheel zooms at the pointer, two fingers at their middle, any drag pans, a double
-        click or F fits.
+        click fits.
         """
         match event:
             case Wheel():
@@ -163,12 +162,6 @@ class PanZoom:
                 # The drag is of the finger that came first.
                 self._grab = None
                 return self._pinch(event, rect)
-            case Key(name="f", pressed=True):
-                self.fit()
-                return True
-            case Key(name="1", pressed=True):
-                self.set_zoom(1.0, rect)
-                return True
         return False
 
     def _drag(self, dx: float, dy: float, rect: Rect) -> bool:

@@ -249,17 +249,10 @@ class Frustums(Tool[TrainedView]):
         return needs_redraw
 
     def _handle_key(self, event: Key) -> bool | None:
-        if not event.pressed or event.mods or self.through.index is None:
+        is_escape = event.name == "escape" and event.pressed and not event.mods
+        if not is_escape or self.through.index is None:
             return None
-        match event.name:
-            case "escape":
-                self.leave()
-            case "page_up":
-                self.step(-1)
-            case "page_down":
-                self.step(1)
-            case _:
-                return None
+        self.leave()
         return True
 
     def _handle_pointer(self, event: Event, rect: Rect) -> bool | None:

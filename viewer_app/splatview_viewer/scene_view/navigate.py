@@ -164,37 +164,6 @@ class Navigate(Tool[SceneView]):
         if self.view.rig.motion.press_key(event):
             # The picture follows when `tick` moves the camera.
             return False
-        is_press = event.pressed and not event.repeat
-        if not is_press or self.view.data.summary is None:
-            return None
-        if event.mods == {"ctrl"} and event.name in ("c", "v"):
-            if event.name == "c":
-                self.copy_later()
-            else:
-                self.paste_camera(self.view.host.pasted())
-            return True
-        if event.name.isdigit() and event.name != "0":
-            return self._handle_digit(event)
-        if event.mods:
-            return None
-        match event.name:
-            case "f":
-                self.view.rig.motion.fly_to_whole_scene()
-            case "r":
-                self.view.rig.motion.fly_to_whole_scene(upright=True)
-            case "o":
-                self.switch_drag()
-            case _:
-                return None
-        return True
-
-    def _handle_digit(self, event: Key) -> bool | None:
-        digit = int(event.name)
-        if event.mods in ({"shift"}, {"ctrl"}):
-            self.bookmarks.add(digit)
-            return True
-        if not event.mods and self.bookmarks.visit(digit):
-            return True
         return None
 
     def switch_drag(self) -> None:

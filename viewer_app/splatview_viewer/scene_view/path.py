@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from splatview_viewer.core.events import Key as KeyEvent
 from splatview_viewer.core.view import KeyHelp
 from splatview_viewer.formats.camera_paths import Film
 from splatview_viewer.geometry.path import MAX_KEYS, CameraPath, Keyframe, turntable
@@ -20,7 +19,6 @@ from splatview_viewer.scene_view.tool import Tool
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from splatview_viewer.core.events import Event
     from splatview_viewer.core.lane import Lane
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.view import Section
@@ -232,20 +230,6 @@ class PathTool(Tool[SceneView]):
         self.view.mark_moving()
 
     # -- the methods of tools ------------------------------------------------------
-
-    def handle(self, event: Event, rect: Rect) -> bool | None:
-        if not isinstance(event, KeyEvent):
-            return None
-        if not event.pressed or event.mods or event.repeat:
-            return None
-        match event.name:
-            case "k":
-                self.add_key()
-            case "delete" if self.chosen_key is not None and self.is_open:
-                self.remove_key()
-            case _:
-                return None
-        return True
 
     def tick(self, now: float) -> bool:
         self.storage.remember()

@@ -238,8 +238,8 @@ class Viewport:
         lane = lane_of_command(command.name)
         if lane is not None:
             self.user.interface.state.lane = lane
-        if self._attempt("input", lambda _, view: view.run(command), False):
-            self.user.mark()
+        self._attempt("input", lambda _, view: view.run(command), None)
+        self.user.mark()
         fault = self.faults.reason("input")
         if fault:
             self._tell_input_fault(fault)

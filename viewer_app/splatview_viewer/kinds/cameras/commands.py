@@ -31,6 +31,10 @@ def _close(view: CamerasView) -> None:
     view.open(None)
 
 
+def _magnify(view: CamerasView) -> None:
+    view.magnify_photo()
+
+
 def _why_not_open(view: CamerasView) -> str | None:
     if view.opened is not None:
         return None
@@ -58,6 +62,14 @@ COMMANDS: tuple[Command[CamerasView], ...] = (
         ("Page up",),
         icon="right",
         repeats=True,
+    ),
+    Command(
+        "cameras.zoom.1",
+        "Zoom: the photograph 1:1",
+        _magnify,
+        ("1",),
+        icon="find",
+        reason=_why_not_open,
     ),
     Command(
         "cameras.close",

@@ -108,6 +108,8 @@ class CamerasView(View[CamerasContent, CamerasState]):
         """The version of the data that was drawn last, or is about to be drawn."""
         self._orbit = Orbit()
         self._pan_zoom = PanZoom()
+        self._rect = Rect(0, 0, 1, 1)
+        """Where it was drawn last."""
         self._photo = PhotoTexture(data.ctx)
         self._click = ClickGesture()
 
@@ -239,6 +241,12 @@ class CamerasView(View[CamerasContent, CamerasState]):
         else:
             self._change_place(photo=FITTED)
 
+    def magnify_photo(self) -> None:
+        """See the open photograph pixel by pixel."""
+        pan_zoom = self._photo_pan_zoom()
+        pan_zoom.set_zoom(1.0, self._rect)
+        self._change_place(photo=pan_zoom.place)
+
     def commands(self) -> Sequence[Command[Any]]:
         return COMMANDS
 
@@ -247,7 +255,7 @@ class CamerasView(View[CamerasContent, CamerasState]):
 
     def handle(self, event: Event, rect: Rect) -> bool:
         if isinstance(event, Key):
-            self._handle_key(event, rect)
+            self._handle_key(event)
         elif self.opened is not None:
             self._move_photo(event, rect)
         else:
@@ -294,20 +302,10 @@ class CamerasView(View[CamerasContent, CamerasState]):
         if self._orbit.handle(event, rect):
             self._change_place(orbit=self._orbit.place, seen_in=None)
 
-    def _handle_key(self, event: Key, rect: Rect) -> None:
-        if not event.pressed or event.mods:
-            return
-        step = {"page_down": 1, "page_up": -1}.get(event.name, 0)
-        if step:
-            self.open_next(step)
-        elif event.name == "f":
-            self.see_all()
-        elif self.opened is None:
-            return
-        elif event.name == "escape":
+    def _handle_key(self, event: Key) -> None:
+        is_escape = event.name == "escape" and event.pressed and not event.mods
+        if is_escape and self.opened is not None:
             self.open(None)
-        else:
-            self._move_photo(event, rect)
 
     def _hover(self, x: float, y: float, rect: Rect) -> None:
         hovered = None
@@ -325,6 +323,7 @@ class CamerasView(View[CamerasContent, CamerasState]):
     # -- pictures ------------------------------------------------------------------
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
+        self._rect = rect
         self._drawn_changes = self.data.changes
         background = self.state.background
         framebuffer.use()

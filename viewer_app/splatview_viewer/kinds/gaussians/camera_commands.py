@@ -133,7 +133,7 @@ def _bookmark_commands() -> list[SceneCommand]:
             f"bookmark.keep.{digit}",
             f"Keep this camera as bookmark {digit}",
             partial(_keep_bookmark, digit),
-            (f"Shift {digit}",),
+            (f"Shift {digit}", f"Ctrl {digit}"),
             icon="bookmark",
             group="Bookmarks",
         )
@@ -197,6 +197,7 @@ def _training_commands() -> list[SceneCommand]:
             ("Page down",),
             icon="cameras",
             reason=_why_no_cameras,
+            repeats=True,
         ),
         Command(
             "training.previous",
@@ -205,6 +206,7 @@ def _training_commands() -> list[SceneCommand]:
             ("Page up",),
             icon="cameras",
             reason=_why_no_cameras,
+            repeats=True,
         ),
         Command(
             "training.leave",

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from imgui_bundle import imgui
 
-from splatview_viewer.core.events import Key
 from splatview_viewer.core.quantities import size_text
 from splatview_viewer.core.view import Info, KeyHelp, Section, frame_of, meta_phrases
 from splatview_viewer.kinds.memory.commands import COMMANDS
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from splatview_viewer.core.command import Command
-    from splatview_viewer.core.events import Event
-    from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.view import Value
 
 _MIN_SPAN_S = 0.05
@@ -168,11 +165,6 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
             self.show_all()
         elif plot.moved:
             self.show_period(*plot.x)
-
-    def handle(self, event: Event, rect: Rect) -> bool:
-        if isinstance(event, Key) and event.pressed and event.name in ("f", "home"):
-            self.show_all()
-        return False
 
     # -- full snapshots ----------------------------------------------------------------
 

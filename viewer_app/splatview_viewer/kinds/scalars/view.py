@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from splatview_viewer.core.events import Key
 from splatview_viewer.core.view import Info, KeyHelp, Section, frame_of, meta_phrases
 from splatview_viewer.kinds.scalars.commands import AXIS_NAMES, COMMANDS
 from splatview_viewer.kinds.scalars.curves import Curve, Curves, Origin, read_frame
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from imgui_bundle import ImVec4
 
     from splatview_viewer.core.command import Command
-    from splatview_viewer.core.events import Event
-    from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.view import Value
     from splatview_viewer.kinds.scalars.runs import DrawnCurve, PlottedRun
 
@@ -207,18 +204,6 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
         draw_plots(self, scale)
 
     # -- controls ----------------------------------------------------------------------
-
-    def handle(self, event: Event, rect: Rect) -> bool:
-        if not isinstance(event, Key) or not event.pressed:
-            return False
-        if event.mods & {"ctrl", "alt", "super"}:
-            return False
-        if event.name in ("f", "home"):
-            self.state = self.state.fitted()
-        if event.name == "l" and not event.repeat:
-            log_up = not self.state.log_up
-            self.state = replace(self.state, log_up=log_up, heights={})
-        return False
 
     def commands(self) -> Sequence[Command[Any]]:
         return COMMANDS

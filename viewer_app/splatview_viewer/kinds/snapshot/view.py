@@ -19,7 +19,6 @@ from splatview_viewer.kinds.snapshot.content import Content
 from splatview_viewer.kinds.snapshot.picture import Sheet, TimelinePicture
 from splatview_viewer.kinds.snapshot.state import (
     PLOTS,
-    TABS,
     Highlight,
     SnapshotState,
 )
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.world import PlotWorld
     from splatview_viewer.snapshot.model import Trace
     from splatview_viewer.snapshot.timeline.bands import Addresses, Bands
-
-_TABS = dict(zip("123456789", TABS, strict=False))
 
 
 class SnapshotData:
@@ -352,7 +349,6 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
         name = event.name
         state = self.state
         plot_world = self.world()
-        moment = self.pointed_or_chosen_moment()
         if plot_world is not None and name in MOVES:
             if state.pointed_moment is not None:
                 pointer = self.pointer
@@ -360,17 +356,9 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
                 pointer = None
             along_x = "shift" in event.mods
             self.state = move_window(plot_world, state, name, pointer, along_x=along_x)
-        elif name == "f":
-            self.state = state.without_window()
         elif name == "escape":
             self.state = state.after_escape()
-        elif name == "m" and moment is not None:
-            self.state = state.with_mark(moment)
-        elif name in _TABS:
-            self.change(tab=_TABS[name])
-        is_search = name == "slash"
-        self.focus_search |= is_search
-        return is_search
+        return False
 
     def pointed_or_chosen_moment(self) -> int | None:
         """Return the moment under the pointer, otherwise the chosen one."""
